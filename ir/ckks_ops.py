@@ -1,0 +1,187 @@
+"""Ops of the ckks level: macro ops on packed ciphertexts.
+
+A backend's engine has only products, sums, rotations and bootstraps; the kernels of the lowering
+expand a macro op into those when it is executed, counted or priced.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from atlasc.ir.layout import REPLICATED, UNUSED, Layout
+from atlasc.ir.nn_ops import CAUSAL
+from atlasc.ir.opdef import REGISTRY, RuleError, Site, one_level
+from atlasc.ir.opdef import AttributeDef as A
+from atlasc.ir.poly_ops import chebyshev_levels
+from atlasc.ir.types import CiphertextType, TensorType
+
+declare = REGISTRY.declare
+LAYOUT = A("layout", "string", "packing of the result")
+QK_LEVELS = 3  # wrap-around masks, product, packing mask
+PV_LEVELS = 2  # extraction mask (beside V's wrap-around masks), product
+
+
+def parse_layout(site: Site) -> Layout:
+    """The layout attribute, checked."""
+    try:
+        return Layout.parse(site.attributes["layout"])
+    except ValueError as error:
+        raise RuleError(str(error)) from None
+
+
+def operand_level(site: Site) -> int | None:
+    """The common level of all ciphertext operands."""
+    levels = {t.level for t in site.types if isinstance(t, CiphertextType)}
+    if len(levels) > 1:
+        raise RuleError(f"operands are at different levels {sorted(levels, key=str)}")
+    return levels.pop() if levels else None
+
+
+def below(site: Site, consumed: int) -> int | None:
+    """Level of the result of an op that consumes levels."""
+    level = operand_level(site)
+    if level is None:
+        return None
+    if level < consumed:
+        raise RuleError(f"it consumes {consumed} levels, its operands have {level}")
+    return level - consumed
+
+
+def ciphertext(site: Site, layout: Layout, consumed: int = 0) -> CiphertextType:
+    """Result type with a layout, ``consumed`` levels below the operands."""
+    return CiphertextType(layout, below(site, consumed))
+
+
+def first_layout(site: Site, operand: int = 0) -> Layout:
+    """Layout of a ciphertext operand."""
+    if not isinstance(site.types[operand], CiphertextType):
+        raise RuleError(f"operand {operand} must be a ciphertext, not {site.types[operand]}")
+    return site.types[operand].layout
+
+
+def unary(levels: int):
+    """Rule of an op that keeps the layout."""
+    return lambda site: ciphertext(site, first_layout(site), levels)
+
+
+def _join(one: Layout, other: Layout) -> Layout:
+    """Layout of an elementwise op: equal, or one is replicated where the other has an axis."""
+    for a, b in ((one, other), (other, one)):
+        if a == b or _covers(a, b):
+            return a
+    raise RuleError(f"layouts {one} and {other} do not align")
+
+
+def _covers(full: Layout, reduced: Layout) -> bool:
+    if len(full.fields) != len(reduced.fields):
+        return False
+    aligned = all(
+        f == r or (r.axis == REPLICATED and f.bits == r.bits)
+        for f, r in zip(full.fields, reduced.fields, strict=True)
+    )
+    outer = set(reduced.outer) <= set(full.outer)
+    return aligned and outer and dict(reduced.extents).items() <= dict(full.extents).items()
+
+
+def _elementwise(levels: int):
+    def infer(site: Site) -> CiphertextType:
+        return ciphertext(site, _join(first_layout(site, 0), first_layout(site, 1)), levels)
+
+    return infer
+
+
+def _input(site: Site) -> CiphertextType:
+    return CiphertextType(parse_layout(site), site.attributes.get("level"))
+
+
+def _public_input(site: Site) -> TensorType:
+    return TensorType(tuple(site.attributes["shape"]), "public")
+
+
+def _with_layout(levels: int):
+    return lambda site: ciphertext(site, parse_layout(site), levels)
+
+
+def _chebyshev(site: Site) -> CiphertextType:
+    return ciphertext(site, first_layout(site), chebyshev_levels(site))
+
+
+def _rotate_sum(site: Site) -> CiphertextType:
+    layout, axes = first_layout(site), tuple(site.attributes["axes"])
+    for axis in axes:
+        if axis not in dict(layout.extents):
+            raise RuleError(f"the operand's layout {layout} has no axis {axis}")
+    # A sum that ends in the top bits wraps around the ciphertext and so reaches every slot.
+    top = {field.axis for field in layout.fields[: len(axes)]}
+    return ciphertext(site, layout.without(axes, REPLICATED if set(axes) <= top else UNUSED))
+
+
+def _select(site: Site) -> CiphertextType:
+    layout, axis = first_layout(site), site.attributes["axis"]
+    if layout.field(axis) is None:
+        raise RuleError(f"the operand's layout {layout} has no slot field for axis {axis}")
+    return ciphertext(site, layout.without((axis,), UNUSED))
+
+
+def _set_level(site: Site) -> CiphertextType:
+    source, level = site.types[0], site.attributes["level"]
+    if not isinstance(source, CiphertextType):
+        raise RuleError("the operand must be a ciphertext")
+    return replace(source, level=level)
+
+
+def _drop(site: Site) -> CiphertextType:
+    result = _set_level(site)
+    level = operand_level(site)
+    if level is not None and not 0 <= site.attributes["level"] <= level:
+        raise RuleError(f"cannot drop from level {level} to {site.attributes['level']}")
+    return result
+
+
+def _no_result(site: Site) -> None:
+    return None
+
+
+declare("ckks.input", "Encrypted input.", "", _input, A("name", "string", "name in the data"),
+        LAYOUT, A("level", "int", "level of the fresh ciphertexts", optional=True))  # fmt: skip
+declare("ckks.public_input", "Plaintext that the server sees.", "", _public_input,
+        A("name", "string", "name in the data"), A("shape", "ints", "extents"))  # fmt: skip
+declare("ckks.output", "Encrypted result.", "x", _no_result, A("name", "string", "name"),
+        A("factor", "float", "the client multiplies the decrypted values by it",
+          optional=True))  # fmt: skip
+declare("ckks.linear_transform",
+        "weight · x + bias over the features, by diagonals with baby and giant steps.", "x",
+        _with_layout(1), A("weight", "symbol", "[out, in]"),
+        A("bias", "symbol", "[out]", optional=True),
+        A("cos", "symbol", "rotary table [n, d]", optional=True),
+        A("sin", "symbol", "rotary table [n, d]", optional=True),
+        A("baby_steps", "int", "rotations of the operand"), LAYOUT, levels=one_level)  # fmt: skip
+declare("ckks.add", "Sum.", "a b", _elementwise(0))
+declare("ckks.sub", "Difference.", "a b", _elementwise(0))
+declare("ckks.add_plain", "Sum with a plaintext.", "x", unary(0),
+        A("value", "scalar or symbol", "broadcast to the packed tensor"))  # fmt: skip
+declare("ckks.mul", "Product, relinearised and rescaled.", "a b", _elementwise(1),
+        levels=one_level)  # fmt: skip
+declare("ckks.square", "Square, relinearised and rescaled.", "x", unary(1), levels=one_level)
+declare("ckks.mul_plain", "Product with a plaintext, rescaled.", "x", unary(1),
+        A("value", "scalar or symbol", "broadcast to the packed tensor"),
+        levels=one_level)  # fmt: skip
+declare("ckks.chebyshev", "Chebyshev sum on (−1, 1), Paterson–Stockmeyer.", "x", _chebyshev,
+        A("coefficients", "floats or symbol", "[degree + 1], T₀ first"),
+        levels=chebyshev_levels)  # fmt: skip
+declare("ckks.rotate_sum", "Sum over axes by rotations, and over ciphertexts.", "x", _rotate_sum,
+        A("axes", "strings", "axes that are summed"))  # fmt: skip
+declare("ckks.select", "Keep one index along an axis; other slots hold anything.", "x", _select,
+        A("axis", "string", "axis"), A("index", "int", "from 0"))  # fmt: skip
+declare("ckks.ct_matmul_qk",
+        "Scores q·kᵀ + shift in diagonal packing; masked keys become ``fill``, padded heads ``pad``.",
+        "q k mask?", _with_layout(QK_LEVELS), CAUSAL, A("shift", "float", "added to a score"),
+        A("fill", "float", "value of a masked score"),
+        A("pad", "float", "value in the slots of padding heads"), LAYOUT,
+        levels=lambda site: QK_LEVELS)  # fmt: skip
+declare("ckks.ct_matmul_pv", "Context p·v of diagonally packed weights.", "p v",
+        _with_layout(PV_LEVELS), LAYOUT, levels=lambda site: PV_LEVELS)  # fmt: skip
+declare("ckks.bootstrap", "Refresh to a level.", "x", _set_level,
+        A("level", "int", "level of the result"))  # fmt: skip
+declare("ckks.drop", "Drop to a lower level.", "x", _drop,
+        A("level", "int", "level of the result"))  # fmt: skip

@@ -1,0 +1,137 @@
+"""Cleartext meaning of tensor ops, as NumPy functions of a Site and the operand arrays.
+
+They work in the dtype of their operands, so one declaration serves float32 and float64.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from atlasc.ir.opdef import Site
+
+
+def _like(site: Site, name: str, x: np.ndarray) -> np.ndarray:
+    return site.constant(name, x.dtype)
+
+
+def linear(site: Site, x: np.ndarray) -> np.ndarray:
+    """x · weightᵀ + bias, as one matrix product over all leading axes."""
+    weight = _like(site, "weight", x)
+    y = x.reshape(-1, x.shape[-1]) @ weight.T
+    if "bias" in site.attributes:
+        y += _like(site, "bias", x)
+    return y.reshape(*x.shape[:-1], weight.shape[0])
+
+
+def matmul(site: Site, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Batched matrix product."""
+    return a @ (np.swapaxes(b, -1, -2) if site.attributes["transpose_b"] else b)
+
+
+def reshape(site: Site, x: np.ndarray) -> np.ndarray:
+    """Reshape; a batch axis that is kept may have another extent than declared."""
+    shape = list(site.attributes["shape"])
+    if shape[0] == site.shape()[0]:
+        shape[0] = x.shape[0]
+    return x.reshape(shape)
+
+
+def add_constant(site: Site, x: np.ndarray) -> np.ndarray:
+    """x + value."""
+    return x + _like(site, "value", x)
+
+
+def scale(site: Site, x: np.ndarray) -> np.ndarray:
+    """x · factor."""
+    return x * _like(site, "factor", x)
+
+
+def affine(site: Site, x: np.ndarray) -> np.ndarray:
+    """x · scale + shift."""
+    return x * _like(site, "scale", x) + _like(site, "shift", x)
+
+
+def rotary(site: Site, x: np.ndarray) -> np.ndarray:
+    """Rotary position embedding (Su et al. 2021), the halves convention of HuggingFace."""
+    half = x.shape[-1] // 2
+    turned = np.concatenate([-x[..., half:], x[..., :half]], axis=-1)
+    return x * _like(site, "cos", x) + turned * _like(site, "sin", x)
+
+
+def keep_mask(site: Site, scores: np.ndarray, mask: np.ndarray | None) -> np.ndarray | None:
+    """Boolean [B,1,n,n] or broadcastable: which keys a query may see; None if all."""
+    keep = None
+    if mask is not None:
+        keep = mask.astype(bool)[:, None, None, :]
+    if site.attributes.get("causal", False):
+        causal = np.tril(np.ones(scores.shape[-2:], dtype=bool))[None, None]
+        keep = causal if keep is None else keep & causal
+    return keep
+
+
+def softmax(site: Site, scores: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
+    """Softmax over the last axis; masked keys get weight 0."""
+    keep = keep_mask(site, scores, mask)
+    if keep is not None:
+        scores = np.where(keep, scores, -np.inf)
+    y = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return y / y.sum(axis=-1, keepdims=True)
+
+
+def mask_fill(site: Site, scores: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
+    """scores where a key may be seen, ``fill`` elsewhere."""
+    keep = keep_mask(site, scores, mask)
+    fill = np.asarray(site.attributes["fill"], dtype=scores.dtype)
+    return scores if keep is None else np.where(keep, scores, fill)
+
+
+def layer_norm(site: Site, x: np.ndarray) -> np.ndarray:
+    """(x − mean)/√(variance + ε) · γ + β over the last axis."""
+    centred = x - x.mean(axis=-1, keepdims=True)
+    variance = np.square(centred).mean(axis=-1, keepdims=True)
+    inverse = 1.0 / np.sqrt(variance + site.attributes["epsilon"])
+    return (centred * inverse * _like(site, "gamma", x) + _like(site, "beta", x)).astype(x.dtype)
+
+
+def rms_norm(site: Site, x: np.ndarray) -> np.ndarray:
+    """x/√(mean square + ε) · γ over the last axis."""
+    square = np.square(x).mean(axis=-1, keepdims=True)
+    return (x / np.sqrt(square + site.attributes["epsilon"]) * _like(site, "gamma", x)).astype(
+        x.dtype
+    )
+
+
+def gelu(site: Site, x: np.ndarray) -> np.ndarray:
+    """GELU, exact (erf) or in the tanh form."""
+    if site.attributes.get("tanh_form", False):
+        inner = np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)
+        return (0.5 * x * (1 + np.tanh(inner))).astype(x.dtype)
+    from scipy.special import erf
+
+    return (0.5 * x * (1 + erf(x / np.sqrt(2)))).astype(x.dtype)
+
+
+def silu(site: Site, x: np.ndarray) -> np.ndarray:
+    """x · sigmoid(x)."""
+    from scipy.special import expit
+
+    return x * expit(x)
+
+
+def patchify(site: Site, image: np.ndarray) -> np.ndarray:
+    """[B,C,H,W] to [B,(1+)P,C·p·p], patches row by row; a zero row 0 for the class token."""
+    patch = site.attributes["patch"]
+    batch, channels, height, width = image.shape
+    grid = image.reshape(batch, channels, height // patch, patch, width // patch, patch)
+    rows = grid.transpose(0, 2, 4, 1, 3, 5).reshape(batch, -1, channels * patch * patch)
+    if site.attributes["class_token"]:
+        rows = np.concatenate([np.zeros_like(rows[:, :1]), rows], axis=1)
+    return rows
+
+
+def chebyshev(site: Site, x: np.ndarray) -> np.ndarray:
+    """Chebyshev sum at x mapped from the domain to (−1, 1), by Clenshaw's recurrence."""
+    low, high = site.attributes["domain"]
+    coefficients = _like(site, "coefficients", x)
+    u = ((2 * x - (low + high)) / (high - low)).astype(x.dtype)
+    return np.polynomial.chebyshev.chebval(u, coefficients)

@@ -1,0 +1,120 @@
+"""The interpreter: cleartext meaning of an nn or poly module on NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Module, Op, Value
+from atlasc.ir.opdef import Site
+
+Override = Callable[[Op, Site, list[np.ndarray]], np.ndarray | None]
+Observer = Callable[[Op, np.ndarray], None]
+
+
+class Interpreter:
+    """Evaluates a module many times; arrays of symbols are cast to the dtype once.
+
+    Args:
+        module: an nn or poly module.
+        dtype: float type of the evaluation.
+        override: called before an op's own meaning; a returned array is taken instead. The
+            polynomial simulator replaces nonlinear functions in this way.
+    """
+
+    def __init__(
+        self, module: Module, dtype: Any = np.float64, override: Override | None = None
+    ) -> None:
+        self.module, self.dtype, self.override = module, np.dtype(dtype), override
+        used = module.symbols_used()
+        self.symbols = {
+            name: array.astype(self.dtype, copy=False)
+            for name, array in module.symbols.items()
+            if name in used
+        }
+        self._last_use = {
+            operand: position
+            for position, op in enumerate(module.ops)
+            for operand in op.operands
+        }
+
+    def run(
+        self,
+        inputs: Mapping[str, np.ndarray],
+        *,
+        observe: Observer | None = None,
+        known: Mapping[Value, np.ndarray] | None = None,
+        start: int = 0,
+    ) -> dict[str, np.ndarray]:
+        """Outputs by name.
+
+        Args:
+            inputs: arrays by input name, of the shapes that the module declares; the batch axis
+                may have another extent where no reshape fixes it.
+            observe: called with every op and its result.
+            known: values computed before, for a run that starts in the middle.
+            start: position of the first op to evaluate.
+        """
+        values: dict[Value, np.ndarray] = dict(known or {})
+        outputs: dict[str, np.ndarray] = {}
+        for position in range(start, len(self.module.ops)):
+            op = self.module.ops[position]
+            if op.definition.evaluate is None:
+                if op.result is None:
+                    outputs[op.attributes["name"]] = values[op.operands[0]]
+                else:
+                    values[op.result] = self._input(op, inputs)
+            else:
+                arrays = [values[operand] for operand in op.operands]
+                result = self._evaluate(op, arrays)
+                assert op.result is not None
+                values[op.result] = result
+            if observe is not None and op.result is not None:
+                observe(op, values[op.result])
+            for operand in op.operands:
+                if self._last_use[operand] == position:
+                    values.pop(operand, None)
+        return outputs
+
+    def _evaluate(self, op: Op, arrays: list[np.ndarray]) -> np.ndarray:
+        site = op.site(self.symbols)
+        if self.override is not None:
+            result = self.override(op, site, arrays)
+            if result is not None:
+                return result
+        assert op.definition.evaluate is not None
+        return op.definition.evaluate(site, *arrays)
+
+    def _input(self, op: Op, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+        name, wanted = op.attributes["name"], tuple(op.attributes["shape"])
+        if name not in inputs:
+            raise AtlasError(
+                f"input {name!r} is missing",
+                where=op.location,
+                remedy=f"give an array of shape {wanted}",
+            )
+        array = np.asarray(inputs[name])
+        if array.ndim != len(wanted) or array.shape[1:] != wanted[1:]:
+            raise AtlasError(
+                f"input {name!r} has shape {array.shape}",
+                where=op.location,
+                why=f"the program was compiled for {wanted}",
+                remedy="pad or cut the data, or compile for this shape",
+            )
+        integral = op.attributes["dtype"] == "i64"
+        return array.astype(np.int64 if integral else self.dtype, copy=False)
+
+
+def interpret(
+    module: Module,
+    inputs: Mapping[str, np.ndarray],
+    dtype: Any = np.float64,
+    *,
+    override: Override | None = None,
+    observe: Observer | None = None,
+) -> dict[str, np.ndarray]:
+    """Evaluate a module once; see ``Interpreter``."""
+    return Interpreter(module, dtype, override).run(inputs, observe=observe)

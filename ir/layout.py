@@ -1,0 +1,176 @@
+"""Packing layouts: which bit of the slot index is which bit of which tensor axis (Fhelipe, PLDI 2024).
+
+A slot index is read as a sequence of *fields*, most significant first; each field is a run of
+consecutive bits of one tensor axis, a run over which the value is replicated (axis ``*``), or a run
+of which only index 0 holds the value and the rest holds anything (axis ``?``).
+Bits that do not fit into a ciphertext go to the *outer* fields, which number the ciphertexts.
+Axes of a packed Transformer value are ``b`` (batch), ``t`` (token), ``g`` (feature block: a head),
+``d`` (feature within a block) and ``s`` (score diagonal: key position minus query position).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+REPLICATED = "*"
+UNUSED = "?"
+_FIELD = re.compile(r"^([a-z*?]+)(?:\.(\d+))?:(\d+)$")
+
+
+@dataclass(frozen=True)
+class Field:
+    """Bits ``low`` to ``low + bits - 1`` of the index along ``axis``."""
+
+    axis: str
+    bits: int
+    low: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.axis}{f'.{self.low}' if self.low else ''}:{self.bits}"
+
+    @classmethod
+    def parse(cls, text: str) -> Field:
+        """Read ``axis[.low]:bits``; raises ValueError on anything else."""
+        match = _FIELD.match(text)
+        if match is None:
+            raise ValueError(f"a layout field is axis[.low]:bits, not {text!r}")
+        return cls(match[1], int(match[3]), int(match[2] or 0))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Fields of the slot index and of the ciphertext index, and the unpadded extent of each axis.
+
+    Attributes:
+        fields: slot fields, most significant first; their bits add up to log2(slots).
+        outer: ciphertext-index fields, most significant first.
+        extents: (axis, extent) pairs in the order of the packed tensor's axes.
+    """
+
+    fields: tuple[Field, ...]
+    outer: tuple[Field, ...]
+    extents: tuple[tuple[str, int], ...]
+
+    def __str__(self) -> str:
+        inner = " ".join(map(str, self.fields))
+        outer = " ".join(map(str, self.outer))
+        extents = " ".join(f"{axis}={n}" for axis, n in self.extents)
+        return f"[{inner} | {outer} | {extents}]"
+
+    @classmethod
+    def parse(cls, text: str) -> Layout:
+        """Inverse of ``str``; raises ValueError."""
+        parts = text.strip().removeprefix("[").removesuffix("]").split("|")
+        if len(parts) != 3:
+            raise ValueError("a layout is [slot fields | ciphertext fields | extents]")
+        fields, outer = (tuple(map(Field.parse, part.split())) for part in parts[:2])
+        pairs = (part.partition("=") for part in parts[2].split())
+        return cls(fields, outer, tuple((axis, int(extent)) for axis, _, extent in pairs))
+
+    @cached_property
+    def slots(self) -> int:
+        """Number of slots of one ciphertext."""
+        return 1 << sum(field.bits for field in self.fields)
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Unpadded extents in axis order."""
+        return tuple(extent for _, extent in self.extents)
+
+    def extent(self, axis: str) -> int:
+        """Unpadded extent of an axis, 1 where the layout does not have it."""
+        return dict(self.extents).get(axis, 1)
+
+    def field(self, axis: str) -> Field | None:
+        """The slot field of an axis."""
+        return next((field for field in self.fields if field.axis == axis), None)
+
+    def offset(self, target: Field) -> int:
+        """Bit position of a slot field's least significant bit."""
+        position = self.fields.index(target)
+        return sum(field.bits for field in self.fields[position + 1 :])
+
+    def stride(self, axis: str) -> int:
+        """Distance in slots between neighbours along an axis."""
+        field = self.field(axis)
+        if field is None:
+            raise ValueError(f"the layout {self} has no slot field for axis {axis}")
+        return 1 << self.offset(field)
+
+    def _outer_radix(self, field: Field) -> int:
+        """Ciphertexts along an outer field: all-padding ones are left out."""
+        return min(1 << field.bits, -(-self.extent(field.axis) // (1 << field.low)))
+
+    @cached_property
+    def ciphertexts(self) -> int:
+        """Number of ciphertexts."""
+        count = 1
+        for field in self.outer:
+            count *= self._outer_radix(field)
+        return count
+
+    def ciphertext_of(self, index: Mapping[str, np.ndarray | int]) -> np.ndarray:
+        """Ciphertext number of elements given by their index along each axis."""
+        number: np.ndarray = np.asarray(0)
+        for field in self.outer:
+            digit = (np.asarray(index[field.axis]) >> field.low) & ((1 << field.bits) - 1)
+            number = number * self._outer_radix(field) + digit
+        return number
+
+    def slot_of(self, index: Mapping[str, np.ndarray | int]) -> np.ndarray:
+        """Slot of elements given by their index along each axis; other fields count as 0."""
+        slot: np.ndarray = np.asarray(0)
+        for field in self.fields:
+            slot = slot << field.bits
+            if field.axis not in (REPLICATED, UNUSED):
+                digit = (np.asarray(index[field.axis]) >> field.low) & ((1 << field.bits) - 1)
+                slot = slot + digit
+        return slot
+
+    @cached_property
+    def _grid(self) -> tuple[np.ndarray, np.ndarray]:
+        index = {
+            axis: np.arange(extent).reshape([-1 if a == axis else 1 for a, _ in self.extents])
+            for axis, extent in self.extents
+        }
+        full = np.zeros(self.shape, dtype=np.int64)
+        return self.ciphertext_of(index) + full, self.slot_of(index) + full
+
+    @cached_property
+    def _replicas(self) -> np.ndarray:
+        """Slot offsets of all copies that the replicated fields ask for."""
+        offsets = np.zeros(1, dtype=np.int64)
+        position = 0
+        for field in reversed(self.fields):
+            if field.axis == REPLICATED:
+                copies = np.arange(1 << field.bits) << position
+                offsets = (copies[:, None] + offsets[None, :]).ravel()
+            position += field.bits
+        return offsets
+
+    def pack(self, tensor: np.ndarray) -> np.ndarray:
+        """Slots ``[ciphertexts, slots]`` of a tensor of ``shape``; padding is zero."""
+        packed = np.zeros((self.ciphertexts, self.slots))
+        ciphertext, slot = self._grid
+        values = np.broadcast_to(tensor, self.shape)
+        packed[ciphertext[..., None], slot[..., None] + self._replicas] = values[..., None]
+        return packed
+
+    def without(self, axes: tuple[str, ...], stand_in: str) -> Layout:
+        """The layout after a reduction over ``axes``: their slot fields become ``stand_in``."""
+        fields = tuple(
+            Field(stand_in, field.bits) if field.axis in axes else field for field in self.fields
+        )
+        outer = tuple(field for field in self.outer if field.axis not in axes)
+        extents = tuple(pair for pair in self.extents if pair[0] not in axes)
+        return Layout(fields, outer, extents)
+
+    def unpack(self, packed: np.ndarray) -> np.ndarray:
+        """The tensor that ``packed`` ``[ciphertexts, slots]`` holds (first copy where replicated)."""
+        ciphertext, slot = self._grid
+        return packed[ciphertext, slot]

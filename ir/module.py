@@ -1,0 +1,196 @@
+"""Modules: one SSA graph at one IR level, and the arrays that its symbols name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from atlasc.ir import ckks_ops, nn_ops, poly_ops  # noqa: F401  (they fill the registry)
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.opdef import REGISTRY, OpDef, RuleError, Site, Symbol
+from atlasc.ir.types import Type
+
+IRLevel = Literal["nn", "poly", "ckks"]
+_LAYER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
+
+
+@dataclass(eq=False)
+class Value:
+    """A result: its name (without %), its type and the op that makes it."""
+
+    name: str
+    type: Type
+    op: Op
+
+    def __repr__(self) -> str:
+        return f"%{self.name}: {self.type}"
+
+
+@dataclass(eq=False)
+class Op:
+    """One operation; ``location`` is the path of the model's module that it came from."""
+
+    definition: OpDef
+    operands: tuple[Value, ...]
+    attributes: dict[str, Any]
+    location: str = ""
+    result: Value | None = None
+
+    @property
+    def name(self) -> str:
+        """Qualified name, such as ``nn.linear``."""
+        return self.definition.name
+
+    @property
+    def layer(self) -> int | None:
+        """Index of the Transformer block: the first integer in the location, else None."""
+        match = _LAYER.search(self.location)
+        return int(match[1]) if match else None
+
+    @property
+    def value(self) -> Value:
+        """The result of an op that has one."""
+        assert self.result is not None, f"{self.name} has no result"
+        return self.result
+
+    def site(self, symbols: Mapping[str, np.ndarray]) -> Site:
+        """What the rules of the declaration see of this op."""
+        return Site([operand.type for operand in self.operands], self.attributes, symbols)
+
+    def __repr__(self) -> str:
+        return f"{self.name}({', '.join('%' + v.name for v in self.operands)})"
+
+
+@dataclass
+class Module:
+    """An SSA graph in execution order.
+
+    Attributes:
+        name: the program's name.
+        level: ``nn``, ``poly`` or ``ckks``; every op belongs to it.
+        ops: in an order in which operands come before their uses.
+        symbols: arrays by name; they are stored beside the text, never in it.
+        attributes: facts about the whole program (slots, parameters).
+    """
+
+    name: str
+    level: IRLevel
+    ops: list[Op] = field(default_factory=list)
+    symbols: dict[str, np.ndarray] = field(default_factory=dict)
+    attributes: dict[str, Any] = field(default_factory=dict)
+    _names: set[str] = field(default_factory=set, repr=False)
+    _counter: int = field(default=0, repr=False)
+
+    def add(
+        self,
+        op_name: str,
+        operands: Sequence[Value] = (),
+        attributes: Mapping[str, Any] | None = None,
+        location: str = "",
+        name: str | None = None,
+    ) -> Value:
+        """Append an op and return its result (for ``output``: its operand).
+
+        Raises:
+            AtlasError: the op does not exist at this level, or breaks its declaration.
+        """
+        op = self.append(op_name, operands, attributes, location, name)
+        return op.result if op.result is not None else op.operands[0]
+
+    def append(
+        self,
+        op_name: str,
+        operands: Sequence[Value] = (),
+        attributes: Mapping[str, Any] | None = None,
+        location: str = "",
+        name: str | None = None,
+    ) -> Op:
+        """Append an op and return it; the result type comes from the op's rule."""
+        definition = REGISTRY.table.get(op_name)
+        if definition is None or definition.level != self.level:
+            raise AtlasError(
+                f"there is no op {op_name} at the {self.level} level",
+                where=location,
+                remedy=f"ops of this level: {', '.join(ops_of(self.level))}",
+            )
+        op = Op(definition, tuple(operands), dict(attributes or {}), location)
+        try:
+            result_type = infer_type(op, self.symbols)
+        except RuleError as error:
+            raise AtlasError(f"{op_name}: {error}", where=location) from None
+        if result_type is not None:
+            op.result = Value(self.fresh_name(name), result_type, op)
+        self.ops.append(op)
+        return op
+
+    def fresh_name(self, wanted: str | None = None) -> str:
+        """A value name that is not taken: the wanted one, or that with a number behind it."""
+        if wanted is not None and wanted not in self._names:
+            self._names.add(wanted)
+            return wanted
+        while (candidate := f"{wanted + '_' if wanted else ''}{self._counter}") in self._names:
+            self._counter += 1
+        self._names.add(candidate)
+        return candidate
+
+    def constant(self, name: str, array: np.ndarray) -> Symbol:
+        """Store an array under a free name that starts with ``name``; return its symbol."""
+        candidate, number = name, 0
+        while candidate in self.symbols:
+            number += 1
+            candidate = f"{name}.{number}"
+        self.symbols[candidate] = array
+        return Symbol(candidate)
+
+    @property
+    def inputs(self) -> list[Op]:
+        """The input ops."""
+        return [op for op in self.ops if op.name == f"{self.level}.input"]
+
+    @property
+    def outputs(self) -> list[Op]:
+        """The output ops."""
+        return [op for op in self.ops if op.name == f"{self.level}.output"]
+
+    def users(self) -> dict[Value, list[Op]]:
+        """The ops that use each value (an op that uses it twice is listed twice)."""
+        table: dict[Value, list[Op]] = {op.result: [] for op in self.ops if op.result is not None}
+        for op in self.ops:
+            for operand in op.operands:
+                table[operand].append(op)
+        return table
+
+    def symbols_used(self) -> set[str]:
+        """Names of the symbols that some op refers to."""
+        return {
+            value.name
+            for op in self.ops
+            for value in op.attributes.values()
+            if isinstance(value, Symbol)
+        }
+
+    def __iter__(self) -> Iterator[Op]:
+        return iter(self.ops)
+
+
+def infer_type(op: Op, symbols: Mapping[str, np.ndarray]) -> Type | None:
+    """Check an op's operands and attributes against its declaration and infer its result type.
+
+    Raises:
+        RuleError: what is wrong, without the place.
+    """
+    low, high = op.definition.operand_bounds()
+    if not low <= len(op.operands) <= high:
+        takes = str(low) if low == high else f"{low} to {high}"
+        raise RuleError(f"takes {takes} operands, not {len(op.operands)}")
+    op.definition.check_attributes(op.attributes)
+    return op.definition.infer(op.site(symbols))
+
+
+def ops_of(level: str) -> list[str]:
+    """Names of all ops declared at an IR level."""
+    return [name for name in REGISTRY.table if name.startswith(f"{level}.")]

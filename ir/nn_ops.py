@@ -1,0 +1,120 @@
+"""Ops of the nn level, and the tensor ops that the nn and the poly level share."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from atlasc.ir import functions, rules
+from atlasc.ir.opdef import REGISTRY, RuleError, Site, one_level
+from atlasc.ir.opdef import AttributeDef as A
+from atlasc.ir.types import DTYPES, SIDES, TensorType
+
+declare = REGISTRY.declare
+APPROXIMATION = A("approximation", "dict", "polynomials that replace the function", optional=True)
+CAUSAL = A("causal", "bool", "a query sees no later key", optional=True)
+EPSILON = A("epsilon", "float", "added to the variance or mean square")
+
+
+def _input(site: Site) -> TensorType:
+    side, dtype = site.attributes["side"], site.attributes["dtype"]
+    if side not in SIDES or dtype not in DTYPES:
+        raise RuleError(f"side must be one of {SIDES} and dtype one of {DTYPES}")
+    if not site.attributes["shape"] or min(site.attributes["shape"]) < 1:
+        raise RuleError("shape must have positive extents")
+    return TensorType(tuple(site.attributes["shape"]), side, dtype)
+
+
+def _no_result(site: Site) -> None:
+    return None
+
+
+def _encrypt(site: Site) -> TensorType:
+    if site.types[0].side != "client":
+        raise RuleError("only a client value can be encrypted")
+    return TensorType(site.shape(), "server")
+
+
+def _embedding(site: Site) -> TensorType:
+    if site.types[0].dtype != "i64":
+        raise RuleError("ids must be of dtype i64")
+    return rules.tensor(site, (*site.shape(), rules.matrix_shape(site, "table")[1]))
+
+
+def _patchify(site: Site) -> TensorType:
+    shape, patch = site.shape(), site.attributes["patch"]
+    if len(shape) != 4 or shape[2] % patch or shape[3] % patch:
+        raise RuleError(f"an image [B,C,H,W] whose sides divide by {patch} is needed, not {shape}")
+    patches = (shape[2] // patch) * (shape[3] // patch) + bool(site.attributes["class_token"])
+    return rules.tensor(site, (shape[0], patches, shape[1] * patch * patch))
+
+
+declare(
+    "nn.input poly.input", "A named input of the program.", "", _input,
+    A("name", "string", "name in the data"), A("shape", "ints", "extents, batch first"),
+    A("side", "string", "client, server or public"), A("dtype", "string", "f64 or i64"),
+)  # fmt: skip
+declare("nn.output poly.output", "A named result of the program.", "x", _no_result,
+        A("name", "string", "name of the result"))  # fmt: skip
+declare("nn.encrypt", "Boundary: the client encrypts, the server goes on.", "x", _encrypt,
+        evaluate=lambda site, x: x)  # fmt: skip
+declare("nn.embedding", "Rows of a table by id.", "ids", _embedding,
+        A("table", "symbol", "[vocabulary, features]"),
+        evaluate=lambda site, ids: site.constant("table")[ids])  # fmt: skip
+declare("nn.patchify", "Image to patch rows.", "image", _patchify,
+        A("patch", "int", "side of a patch in pixels"),
+        A("class_token", "bool", "a zero row comes first"),
+        evaluate=functions.patchify)  # fmt: skip
+declare("nn.linear poly.linear", "x · weightᵀ + bias.", "x", rules.linear,
+        A("weight", "symbol", "[out, in]"), A("bias", "symbol", "[out]", optional=True),
+        evaluate=functions.linear, levels=one_level)  # fmt: skip
+declare("nn.add poly.add", "Elementwise sum.", "a b", rules.broadcast,
+        evaluate=lambda site, a, b: a + b)  # fmt: skip
+declare("nn.add_constant poly.add_constant", "Sum with a constant.", "x",
+        rules.constant_broadcast("value"), A("value", "scalar or symbol", "broadcast to x"),
+        evaluate=functions.add_constant)  # fmt: skip
+declare("nn.mul poly.mul", "Elementwise product.", "a b", rules.broadcast,
+        evaluate=lambda site, a, b: a * b, levels=one_level)  # fmt: skip
+declare("nn.scale poly.scale", "Product with a constant.", "x",
+        rules.constant_broadcast("factor"), A("factor", "scalar or symbol", "broadcast to x"),
+        evaluate=functions.scale, levels=one_level)  # fmt: skip
+declare("nn.matmul poly.matmul", "Batched matrix product.", "a b", rules.matmul,
+        A("transpose_b", "bool", "b is given as [..., n, k]"),
+        evaluate=functions.matmul, levels=one_level)  # fmt: skip
+declare("nn.transpose poly.transpose", "Permutation of the axes.", "x", rules.transpose,
+        A("permutation", "ints", "result axis i is operand axis permutation[i]"),
+        evaluate=lambda site, x: x.transpose(site.attributes["permutation"]))  # fmt: skip
+declare("nn.reshape poly.reshape", "Other extents, same elements.", "x", rules.reshape,
+        A("shape", "ints", "extents"),
+        evaluate=functions.reshape)  # fmt: skip
+declare("nn.select poly.select", "One index along an axis.", "x", rules.select,
+        A("axis", "int", "from 0"), A("index", "int", "from 0"),
+        evaluate=lambda site, x: np.take(
+            x, site.attributes["index"], axis=site.attributes["axis"]))  # fmt: skip
+declare("nn.mean poly.mean", "Mean along an axis.", "x", rules.mean, A("axis", "int", "from 0"),
+        evaluate=lambda site, x: x.mean(axis=site.attributes["axis"]))  # fmt: skip
+declare("nn.repeat poly.repeat", "Repeat each index along an axis.", "x", rules.repeat,
+        A("axis", "int", "from 0"), A("repeats", "int", "copies"),
+        evaluate=lambda site, x: np.repeat(
+            x, site.attributes["repeats"], axis=site.attributes["axis"]))  # fmt: skip
+declare("nn.rotary poly.rotary", "Rotary position embedding.", "x", rules.rotary,
+        A("cos", "symbol", "[n, d]"), A("sin", "symbol", "[n, d]"),
+        evaluate=functions.rotary, levels=one_level)  # fmt: skip
+declare("nn.softmax", "Softmax over the last axis, with a public mask of keys.", "scores mask?",
+        rules.keys_mask, CAUSAL, APPROXIMATION, evaluate=functions.softmax,
+        nonlinear=True)  # fmt: skip
+declare("nn.layer_norm", "Normalisation by mean and variance of the last axis.", "x",
+        rules.last_axis_vector("gamma", "beta"), A("gamma", "symbol", "[features]"),
+        A("beta", "symbol", "[features]"), EPSILON, APPROXIMATION,
+        evaluate=functions.layer_norm, nonlinear=True)  # fmt: skip
+declare("nn.rms_norm", "Normalisation by the mean square of the last axis.", "x",
+        rules.last_axis_vector("gamma"), A("gamma", "symbol", "[features]"), EPSILON, APPROXIMATION,
+        evaluate=functions.rms_norm, nonlinear=True)  # fmt: skip
+declare("nn.gelu", "Gaussian error linear unit.", "x", rules.same_as_first,
+        A("tanh_form", "bool", "the tanh form instead of erf", optional=True), APPROXIMATION,
+        evaluate=functions.gelu, nonlinear=True)  # fmt: skip
+declare("nn.silu", "x · sigmoid(x).", "x", rules.same_as_first, APPROXIMATION,
+        evaluate=functions.silu, nonlinear=True)  # fmt: skip
+declare("nn.tanh", "Hyperbolic tangent.", "x", rules.same_as_first, APPROXIMATION,
+        evaluate=lambda site, x: np.tanh(x), nonlinear=True)  # fmt: skip
+declare("nn.relu", "max(x, 0).", "x", rules.same_as_first, APPROXIMATION,
+        evaluate=lambda site, x: np.maximum(x, 0), nonlinear=True)  # fmt: skip

@@ -1,0 +1,178 @@
+"""Op declarations: everything that is true of an op, in one place.
+
+The builder, verifier, printer, interpreter and the generated reference read these declarations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from atlasc.ir.types import Type
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """Reference to an array of the module's symbol table; printed as ``@name``."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"@{self.name}"
+
+
+class RuleError(Exception):
+    """An op breaks its declaration; the caller adds the op and its place."""
+
+
+@dataclass(frozen=True)
+class AttributeDef:
+    """One attribute of an op: name, kind (see ``KINDS``), meaning, and whether it may be absent."""
+
+    name: str
+    kind: str
+    doc: str
+    optional: bool = False
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+KINDS: dict[str, Callable[[Any], bool]] = {
+    "bool": lambda value: isinstance(value, bool),
+    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "float": _is_number,
+    "string": lambda value: isinstance(value, str),
+    "symbol": lambda value: isinstance(value, Symbol),
+    "scalar or symbol": lambda value: isinstance(value, Symbol) or _is_number(value),
+    "ints": lambda value: isinstance(value, list) and all(KINDS["int"](item) for item in value),
+    "floats": lambda value: isinstance(value, list) and all(map(_is_number, value)),
+    "floats or symbol": lambda value: KINDS["floats"](value) or isinstance(value, Symbol),
+    "strings": lambda value: isinstance(value, list) and all(isinstance(v, str) for v in value),
+    "dict": lambda value: isinstance(value, dict),
+}
+
+
+@dataclass(frozen=True)
+class Site:
+    """What a rule sees of one op: operand types, attributes, and the arrays behind its symbols."""
+
+    types: Sequence[Any]
+    attributes: Mapping[str, Any]
+    symbols: Mapping[str, np.ndarray]
+
+    def shape(self, operand: int = 0) -> tuple[int, ...]:
+        """Shape of a tensor operand."""
+        return self.types[operand].shape
+
+    def constant_shape(self, name: str) -> tuple[int, ...]:
+        """Shape of the constant in an attribute (a symbol, a number or a list of numbers)."""
+        value = self.attributes[name]
+        if isinstance(value, Symbol):
+            if value.name not in self.symbols:
+                raise RuleError(f"{name} = {value}, but the module has no such symbol")
+            return tuple(self.symbols[value.name].shape)
+        return np.shape(value)
+
+    def constant(self, name: str, dtype: Any = np.float64) -> np.ndarray:
+        """The constant in an attribute as an array."""
+        value = self.attributes[name]
+        array = self.symbols[value.name] if isinstance(value, Symbol) else value
+        return np.asarray(array, dtype=dtype)
+
+
+def no_levels(site: Site) -> int:
+    """Rule of an op that consumes no level."""
+    return 0
+
+
+def one_level(site: Site) -> int:
+    """Rule of an op with one product and one rescale."""
+    return 1
+
+
+@dataclass(frozen=True)
+class OpDef:
+    """Declaration of an op.
+
+    Attributes:
+        name: qualified name, ``level.op``.
+        summary: one line for the reference.
+        operands: names; a trailing ``?`` marks an optional one.
+        attributes: the attributes it takes; ``part`` (the nonlinear function that an op was expanded
+            from) is allowed on every op.
+        infer: result type from a Site, or None for an op without result. Raises RuleError.
+        evaluate: cleartext meaning; called with the Site and the operand arrays.
+        levels: levels consumed when compiled.
+        nonlinear: True for a function that has to become polynomials.
+        explicit_type: the type cannot be inferred and must be given (inputs, layout changes).
+    """
+
+    name: str
+    summary: str
+    operands: tuple[str, ...]
+    attributes: tuple[AttributeDef, ...]
+    infer: Callable[[Site], Type | None]
+    evaluate: Callable[..., np.ndarray] | None = None
+    levels: Callable[[Site], int] = no_levels
+    nonlinear: bool = False
+
+    @property
+    def level(self) -> str:
+        """The IR level (``nn``, ``poly`` or ``ckks``) that the op belongs to."""
+        return self.name.split(".")[0]
+
+    def operand_bounds(self) -> tuple[int, int]:
+        """Least and greatest number of operands."""
+        required = sum(not name.endswith("?") for name in self.operands)
+        return required, len(self.operands)
+
+    def check_attributes(self, attributes: Mapping[str, Any]) -> None:
+        """Raise RuleError on a missing, unknown or ill-typed attribute."""
+        known = {attribute.name: attribute for attribute in self.attributes}
+        for name, value in attributes.items():
+            if name == "part":
+                kind = "string"
+            elif name in known:
+                kind = known[name].kind
+            else:
+                raise RuleError(f"unknown attribute {name!r}; it takes {sorted(known) or 'none'}")
+            if not KINDS[kind](value):
+                raise RuleError(f"attribute {name!r} must be of kind {kind}, not {value!r}")
+        for attribute in self.attributes:
+            if not attribute.optional and attribute.name not in attributes:
+                raise RuleError(f"attribute {attribute.name!r} ({attribute.kind}) is missing")
+
+
+@dataclass
+class Registry:
+    """All op declarations by qualified name."""
+
+    table: dict[str, OpDef] = field(default_factory=dict)
+
+    def declare(
+        self,
+        names: str,
+        summary: str,
+        operands: str,
+        infer: Callable[[Site], Type | None],
+        *attributes: AttributeDef,
+        evaluate: Callable[..., np.ndarray] | None = None,
+        levels: Callable[[Site], int] = no_levels,
+        nonlinear: bool = False,
+    ) -> None:
+        """Declare one op, or the same op at several IR levels (``"nn.add poly.add"``)."""
+        for name in names.split():
+            if name in self.table:
+                raise ValueError(f"op {name} is declared twice")
+            self.table[name] = OpDef(
+                name, summary, tuple(operands.split()), attributes, infer, evaluate, levels,
+                nonlinear,
+            )
+
+
+REGISTRY = Registry()

@@ -1,0 +1,56 @@
+"""Ops that only the poly level has: what nonlinear functions become."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from atlasc.ir import functions, rules
+from atlasc.ir.nn_ops import CAUSAL
+from atlasc.ir.opdef import REGISTRY, RuleError, Site, one_level
+from atlasc.ir.opdef import AttributeDef as A
+from atlasc.ir.types import TensorType
+
+declare = REGISTRY.declare
+
+
+def chebyshev_levels(site: Site) -> int:
+    """Levels of a Chebyshev sum of degree n whose argument lies in (−1, 1): ⌈log₂(n+1)⌉."""
+    degree = site.constant_shape("coefficients")[0] - 1
+    return degree.bit_length()
+
+
+def _chebyshev(site: Site) -> TensorType:
+    low, high = site.attributes["domain"]
+    if not low < high:
+        raise RuleError(f"domain [{low}, {high}] is empty")
+    if len(site.constant_shape("coefficients")) != 1:
+        raise RuleError("coefficients must be a vector")
+    return rules.same_as_first(site)
+
+
+def _affine(site: Site) -> TensorType:
+    rules.constant_broadcast("shift")(site)
+    return rules.constant_broadcast("scale")(site)
+
+
+def _row_sum(site: Site) -> TensorType:
+    return rules.tensor(site, (*site.shape()[:-1], 1))
+
+
+declare("poly.square", "Elementwise square.", "x", rules.same_as_first,
+        evaluate=lambda site, x: np.square(x), levels=one_level)  # fmt: skip
+declare("poly.sub", "Elementwise difference.", "a b", rules.broadcast,
+        evaluate=lambda site, a, b: a - b)  # fmt: skip
+declare("poly.affine", "x · scale + shift.", "x", _affine,
+        A("scale", "scalar or symbol", "broadcast to x"),
+        A("shift", "scalar or symbol", "broadcast to x"),
+        evaluate=functions.affine, levels=one_level)  # fmt: skip
+declare("poly.row_sum", "Sum over the last axis, which stays with extent 1.", "x", _row_sum,
+        evaluate=lambda site, x: x.sum(axis=-1, keepdims=True))  # fmt: skip
+declare("poly.mask_fill", "Scores of keys that may be seen, ``fill`` elsewhere.", "scores mask?",
+        rules.keys_mask, CAUSAL, A("fill", "float", "value of a masked score"),
+        evaluate=functions.mask_fill)  # fmt: skip
+declare("poly.chebyshev", "Chebyshev sum over a domain.", "x", _chebyshev,
+        A("coefficients", "floats or symbol", "[degree + 1], T₀ first"),
+        A("domain", "floats", "[low, high], mapped to (−1, 1)"),
+        evaluate=functions.chebyshev, levels=chebyshev_levels)  # fmt: skip

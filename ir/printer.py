@@ -1,0 +1,73 @@
+"""The text form of a module. ``parse(print_module(m))`` gives an equal module back."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from atlasc.ir.module import Module, Op
+from atlasc.ir.opdef import Symbol
+
+
+def print_module(module: Module) -> str:
+    """The module as text; arrays of symbols appear by name, dtype and shape only."""
+    lines = [f"module @{module.name} : {module.level}{_attributes(module.attributes)} {{"]
+    used = module.symbols_used()
+    for name, array in module.symbols.items():
+        if name in used:
+            lines.append(f"  symbol @{name} : {_array_type(array)}")
+    lines += [f"  {print_op(op)}" for op in module.ops]
+    return "\n".join([*lines, "}", ""])
+
+
+def print_op(op: Op) -> str:
+    """One op on one line."""
+    head = f"%{op.result.name} = " if op.result is not None else ""
+    operands = "".join(
+        f"{' ' if index == 0 else ', '}%{operand.name}" for index, operand in enumerate(op.operands)
+    )
+    place = f" loc {_string(op.location)}" if op.location else ""
+    result = f" : {op.result.type}" if op.result is not None else ""
+    return f"{head}{op.name}{operands}{_attributes(op.attributes)}{place}{result}"
+
+
+def _attributes(attributes: dict[str, Any]) -> str:
+    return f" {_dict(attributes)}" if attributes else ""
+
+
+def _dict(attributes: dict[str, Any]) -> str:
+    pairs = ", ".join(f"{name} = {print_attribute(value)}" for name, value in attributes.items())
+    return "{" + pairs + "}"
+
+
+def print_attribute(value: Any) -> str:
+    """An attribute value; floats in the shortest form that reads back exactly."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"an attribute cannot be {value}")
+        return repr(float(value))
+    if isinstance(value, str):
+        return _string(value)
+    if isinstance(value, Symbol):
+        return str(value)
+    if isinstance(value, list):
+        return "[" + ", ".join(map(print_attribute, value)) + "]"
+    if isinstance(value, dict):
+        return _dict(value)
+    raise TypeError(f"an attribute cannot be a {type(value).__name__}")
+
+
+def _string(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def _array_type(array: np.ndarray) -> str:
+    extents = "x".join(str(n) for n in array.shape)
+    return f"{array.dtype.name}[{extents}]"

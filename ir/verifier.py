@@ -1,0 +1,45 @@
+"""The verifier: every op obeys its declaration and SSA holds."""
+
+from __future__ import annotations
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Module, Op, Value, infer_type
+from atlasc.ir.opdef import RuleError
+
+
+def verify(module: Module) -> None:
+    """Check a module.
+
+    Raises:
+        AtlasError: the first fault, with the op and the module path that it came from.
+    """
+    defined: set[Value] = set()
+    names: set[str] = set()
+    for op in module.ops:
+        _verify_op(op, module, defined)
+        if op.result is not None:
+            if op.result.name in names:
+                raise _fault(op, f"value %{op.result.name} is defined twice")
+            names.add(op.result.name)
+            defined.add(op.result)
+    if not module.outputs:
+        raise AtlasError(f"module @{module.name} has no {module.level}.output op")
+
+
+def _verify_op(op: Op, module: Module, defined: set[Value]) -> None:
+    if op.definition.level != module.level:
+        raise _fault(op, f"an op of another level in a {module.level} module")
+    for operand in op.operands:
+        if operand not in defined:
+            raise _fault(op, f"%{operand.name} is used before it is defined")
+    try:
+        expected = infer_type(op, module.symbols)
+    except RuleError as error:
+        raise _fault(op, str(error)) from None
+    actual = None if op.result is None else op.result.type
+    if actual != expected:
+        raise _fault(op, f"its result has type {actual}, its rule gives {expected}")
+
+
+def _fault(op: Op, text: str) -> AtlasError:
+    return AtlasError(f"{op.name}: {text}", where=op.location)
