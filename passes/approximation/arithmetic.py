@@ -1,0 +1,132 @@
+"""The arithmetic that approximation algorithms are written against, once.
+
+An algorithm in this package only ever adds, multiplies, sums rows and evaluates Chebyshev sums. Interpreting it
+over numpy arrays gives the polynomial simulation, over IR values the expansion into poly ops, over depths the
+count of levels in the paper's convention.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from atlasc.passes.approximation import chebyshev as _chebyshev
+
+T = TypeVar("T")
+
+#: A scalar, or whatever the interpretation takes for a plaintext tensor (an array, an IR symbol).
+Constant = Any
+Interval = tuple[float, float]
+
+
+class Arithmetic(Protocol[T]):
+    """What CKKS offers on a tensor. Operands broadcast as in numpy; all methods are pure."""
+
+    def add(self, a: T, b: T) -> T:
+        """a + b."""
+        ...
+
+    def sub(self, a: T, b: T) -> T:
+        """a - b."""
+        ...
+
+    def add_const(self, a: T, c: Constant) -> T:
+        """a + c, with a plaintext c."""
+        ...
+
+    def mul(self, a: T, b: T) -> T:
+        """a * b, elementwise."""
+        ...
+
+    def square(self, a: T) -> T:
+        """a * a."""
+        ...
+
+    def scale(self, a: T, c: Constant) -> T:
+        """a * c, with a plaintext c."""
+        ...
+
+    def row_sum(self, a: T) -> T:
+        """The sum over the last axis, which is kept with length 1."""
+        ...
+
+    def chebyshev(self, a: T, coefficients: NDArray[np.float64], domain: Interval) -> T:
+        """sum_k coefficients[k] T_k(t) with t the affine map of `domain` onto [-1, 1]."""
+        ...
+
+
+@dataclass(frozen=True)
+class NumpyArithmetic:
+    """Evaluation in the clear.
+
+    Attributes:
+        dtype: float32 or float64; every result has it.
+        threads: of the Chebyshev kernel; None for the number of processors.
+    """
+
+    dtype: Any = np.float64
+    threads: int | None = None
+
+    def add(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+        return a + b
+
+    def sub(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+        return a - b
+
+    def add_const(self, a: NDArray[Any], c: Constant) -> NDArray[Any]:
+        return a + np.asarray(c, dtype=self.dtype)
+
+    def mul(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+        return a * b
+
+    def square(self, a: NDArray[Any]) -> NDArray[Any]:
+        return a * a
+
+    def scale(self, a: NDArray[Any], c: Constant) -> NDArray[Any]:
+        return a * np.asarray(c, dtype=self.dtype)
+
+    def row_sum(self, a: NDArray[Any]) -> NDArray[Any]:
+        # float32 rows are summed in float64: n sum(x^2) - sum(x)^2 cancels.
+        return a.sum(axis=-1, keepdims=True, dtype=np.float64).astype(self.dtype)
+
+    def chebyshev(
+        self, a: NDArray[Any], coefficients: NDArray[np.float64], domain: Interval
+    ) -> NDArray[Any]:
+        return _chebyshev.evaluate(np.asarray(a, self.dtype), coefficients, domain, self.threads)
+
+
+@dataclass(frozen=True)
+class DepthArithmetic:
+    """Multiplicative depth in the paper's convention; a value is the depth at which it is available.
+
+    Every product costs one level, by a plaintext too, and nothing is folded: a row sum costs one (its mask), a
+    Chebyshev sum of degree d costs ceil(log2(d + 1)) and one more for its domain map, unless the domain is [-1, 1].
+    """
+
+    def add(self, a: int, b: int) -> int:
+        return max(a, b)
+
+    def sub(self, a: int, b: int) -> int:
+        return max(a, b)
+
+    def add_const(self, a: int, c: Constant) -> int:
+        return a
+
+    def mul(self, a: int, b: int) -> int:
+        return max(a, b) + 1
+
+    def square(self, a: int) -> int:
+        return a + 1
+
+    def scale(self, a: int, c: Constant) -> int:
+        return a + 1
+
+    def row_sum(self, a: int) -> int:
+        return a + 1
+
+    def chebyshev(self, a: int, coefficients: NDArray[np.float64], domain: Interval) -> int:
+        domain_map = 0 if tuple(domain) == (-1.0, 1.0) else 1
+        return a + domain_map + _chebyshev.levels_of_degree(len(coefficients) - 1)
