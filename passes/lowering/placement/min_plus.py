@@ -1,0 +1,151 @@
+"""Tables over levels in the (min,+) algebra, in exact integer arithmetic.
+
+An entry of a table is one int64 key, `round(cost * 2^s) * M + bootstraps`, with M above any
+possible number of bootstraps. So a smaller key means less cost and, at equal cost, fewer
+ciphertexts bootstrapped; sums are exact in any order, and ties are ties. `s` is as large as 60 bits
+allow: costs that differ by less than about 2^-40 of the most that the program could cost are equal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from atlasc.passes.lowering.placement.graph import Chain, LevelGraph, Node
+
+Table = NDArray[np.int64]
+
+INFINITY = 1 << 61
+_KEY_BITS = 60
+
+
+class Pieces:
+    """Tables of the elementary pieces of one graph on one chain, each distinct one built once.
+
+    Raises:
+        ValueError: a node's cost is negative, not a number, or missing for a level.
+    """
+
+    def __init__(self, graph: LevelGraph, chain: Chain) -> None:
+        self.chain = chain
+        self.levels = chain.max_level + 1
+        self._refresh = np.array([chain.refresh(j)[0] for j in range(self.levels)])
+        self._costs: dict[object, NDArray[np.float64]] = {}
+        self._edges: dict[int, Table] = {}
+        self._set_scale(graph)
+
+    def costs(self, node: Node) -> NDArray[np.float64]:
+        """Cost of a node by entry level, [levels]; inf below its depth."""
+        key = (node.cost, node.depth)
+        if key not in self._costs:
+            self._costs[key] = self._evaluate(node)
+        return self._costs[key]
+
+    def drop(self) -> Table:
+        """D, [from, to]: 0 where to <= from."""
+        allowed = np.tri(self.levels, dtype=bool)
+        return np.where(allowed, 0, INFINITY).astype(np.int64)
+
+    def edge(self, ciphertexts: int) -> Table:
+        """D (x) min(I, B) (x) D, [from, to]: free down, one bootstrap up."""
+        if ciphertexts not in self._edges:
+            costs = self._refresh * ciphertexts if ciphertexts else self._free_refresh()
+            up = np.broadcast_to(self._encode(costs, ciphertexts), (self.levels,) * 2)
+            can = (np.arange(self.levels) >= self.chain.bootstrap_from)[:, None]
+            self._edges[ciphertexts] = np.minimum(self.drop(), np.where(can, up, INFINITY))
+        return self._edges[ciphertexts]
+
+    def node(self, node: Node) -> Table:
+        """C (x) edge, [entry level, level of the result at its uses]."""
+        table = np.full((self.levels, self.levels), INFINITY, np.int64)
+        stop = self.levels - node.depth
+        if stop > 0:
+            table[node.depth :] = self.edge(node.ciphertexts)[:stop]
+        return clip(table + self._encode(self.costs(node), 0)[:, None])
+
+    def _free_refresh(self) -> NDArray[np.float64]:
+        return np.where(np.isfinite(self._refresh), 0.0, np.inf)
+
+    def _evaluate(self, node: Node) -> NDArray[np.float64]:
+        cost = node.cost
+        if not callable(cost) and not isinstance(cost, int | float) and len(cost) < self.levels:
+            raise ValueError(
+                f"node {node.name} has {len(cost)} costs; levels 0..{self.levels - 1} need one each"
+            )
+        costs = np.full(self.levels, np.inf)
+        for level in range(node.depth, self.levels):
+            costs[level] = node.cost_at(level)
+        if not (costs >= 0).all():
+            level = int(np.flatnonzero(~(costs >= 0))[0])
+            raise ValueError(f"node {node.name} has cost {costs[level]} at level {level}, not >= 0")
+        return costs
+
+    def _set_scale(self, graph: LevelGraph) -> None:
+        refresh = max(self._refresh[np.isfinite(self._refresh)], default=0.0)
+        most, ciphertexts = 0.0, 0
+        for node in graph.nodes:
+            ciphertexts += node.ciphertexts
+            most += node.ciphertexts * float(refresh)
+            if not node.is_input:
+                costs = self.costs(node)
+                most += float(costs[np.isfinite(costs)].max(initial=0.0))
+        self._modulus = 1 << ciphertexts.bit_length()
+        room = _KEY_BITS - ciphertexts.bit_length()
+        # Rounding adds at most half a unit to each of two terms a node: one bit keeps it inside.
+        bits = room - 1 - math.frexp(max(most, 2.0**-900))[1]
+        self._scale = math.ldexp(1.0, bits)
+
+    def _encode(self, costs: NDArray[np.float64], bootstraps: int) -> Table:
+        """Keys of costs; `bootstraps` ciphertexts are counted in each."""
+        finite = np.isfinite(costs)
+        units = np.rint(np.where(finite, costs, 0.0) * self._scale).astype(np.int64)
+        return np.where(finite, units * self._modulus + bootstraps, INFINITY)
+
+
+def clip(table: Table) -> Table:
+    """Sums with an infinite term, brought back to INFINITY (in place)."""
+    np.minimum(table, INFINITY, out=table)
+    return table
+
+
+def eliminate(tables: Sequence[Table], axes: Sequence[tuple[int, ...]], width: int) -> Table:
+    """The sum of tables, minimised over one level.
+
+    Args:
+        tables: tables over levels.
+        axes: for each table the axis of the result that each of its own axes is; `width` stands for
+            the level to be minimised over.
+        width: number of axes of the result.
+
+    Two tables [i, k] and [k, j] with width 2 give their (min,+) product: a series. A table with two
+    other axes in common with the result adds: a fork that joins.
+    """
+    levels = tables[0].shape[0]
+    slabs = [_align(table, axis, width) for table, axis in zip(tables, axes, strict=True)]
+    if levels ** (width + 1) <= 1 << 20:
+        return clip(np.asarray(_sum(slabs, (levels,) * (width + 1)).min(axis=0)))
+    # One level at a time: the memory is that of the result.
+    best = np.full((levels,) * width, INFINITY, np.int64)
+    for level in range(levels):
+        slices = [slab[level if slab.shape[0] > 1 else 0] for slab in slabs]
+        np.minimum(best, _sum(slices, best.shape), out=best)
+    return best
+
+
+def _align(table: Table, axes: tuple[int, ...], width: int) -> Table:
+    """A view with the eliminated axis first and all others in the order of the result."""
+    order = sorted(range(len(axes)), key=lambda position: (axes[position] + 1) % (width + 1))
+    shape = [1] * (width + 1)
+    for position in order:
+        shape[(axes[position] + 1) % (width + 1)] = table.shape[position]
+    return table.transpose(order).reshape(shape)
+
+
+def _sum(terms: Sequence[Table], shape: tuple[int, ...]) -> Table:
+    total = np.broadcast_to(terms[0], shape)
+    for term in terms[1:]:
+        total = clip(total + term)
+    return total

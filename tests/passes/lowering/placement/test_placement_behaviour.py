@@ -1,0 +1,184 @@
+"""Where bootstraps go on small graphs whose answer is plain, ties, sharing, and every error."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from atlasc.ir.errors import AtlasError
+from atlasc.passes.lowering.placement import Chain, LevelGraph, place
+
+CHAIN = Chain(6, {4: 10.0})
+
+
+def chain_of(depths: list[int], level: int = 6) -> LevelGraph:
+    graph = LevelGraph()
+    value = graph.add_input("x", level)
+    for index, depth in enumerate(depths):
+        value = graph.add_node(f"op{index}", [value], depth=depth)
+    return graph
+
+
+def residual_layers(count: int) -> LevelGraph:
+    """Blocks with a fork, an entangled normalisation (its mean is read twice), and a residual."""
+    graph = LevelGraph()
+    x = graph.add_input("x", 6, ciphertexts=3)
+    for index in range(count):
+        name = f"layer.{index}"
+        total = graph.add_node(f"{name}.sum", [x], cost=1)
+        square = graph.add_node(f"{name}.square", [x], depth=1, cost=3)
+        mean = graph.add_node(f"{name}.mean2", [total, total], depth=1, cost=1)
+        variance = graph.add_node(f"{name}.variance", [square, mean], cost=1)
+        inverse = graph.add_node(f"{name}.invsqrt", [variance], depth=3, cost=9)
+        centred = graph.add_node(f"{name}.centre", [x, total], cost=1, ciphertexts=3)
+        y = graph.add_node(f"{name}.product", [centred, inverse], depth=1, cost=3, ciphertexts=3)
+        x = graph.add_node(f"{name}.add", [x, y], cost=1, ciphertexts=3)
+    return graph
+
+
+def test_no_bootstrap_where_the_levels_suffice() -> None:
+    found = place(chain_of([2, 3, 1]), CHAIN)
+    assert found.bootstraps == {} and found.cost == 0
+    assert found.entry_levels == (6, 6, 4, 1)
+    assert found.result_levels == (6, 4, 1, 0)
+
+
+def test_equally_cheap_bootstraps_come_late() -> None:
+    found = place(chain_of([1, 1, 1, 1], level=2), CHAIN)
+    assert found.bootstraps == {2: 4}
+    assert found.refreshed_uses == ((), (False,), (False,), (True,), (False,))
+    assert found.entry_levels == (2, 2, 1, 2, 1)
+
+
+def test_free_bootstraps_are_not_wasted() -> None:
+    found = place(chain_of([2, 2, 2, 2, 2]), Chain(6, {4: 0.0, 6: 0.0}))
+    assert found.bootstrap_count == 1
+
+
+def test_bootstrap_goes_where_the_tensor_is_narrow() -> None:
+    graph = LevelGraph()
+    x = graph.add_input("scores", 3, ciphertexts=6)
+    square = graph.add_node("square", [x, x], depth=1, ciphertexts=6)
+    total = graph.add_node("sum", [square], ciphertexts=1)
+    inverse = graph.add_node("invsqrt", [total], depth=3, ciphertexts=1)
+    graph.add_node("product", [inverse, x], depth=1, ciphertexts=6)
+    found = place(graph, CHAIN)
+    assert found.bootstraps == {total: 4}
+    assert found.bootstrap_count == 1 and found.cost == 10
+
+
+def test_one_bootstrap_serves_all_uses_that_need_it_and_only_those() -> None:
+    graph = LevelGraph()
+    x = graph.add_input("x", 1)
+    q = graph.add_node("q", [x], depth=3)
+    k = graph.add_node("k", [x], depth=3)
+    scores = graph.add_node("scores", [q, k], depth=1)
+    add = graph.add_node("add", [scores, x])
+    found = place(graph, CHAIN)
+    assert found.bootstraps == {x: 4} and found.cost == 10
+    assert found.refreshed_uses[q] == found.refreshed_uses[k] == (True,)
+    assert found.refreshed_uses[add] == (False, False)
+
+
+def test_costs_by_level_decide_between_targets() -> None:
+    graph = LevelGraph()
+    x = graph.add_input("x", 0)
+    y = graph.add_node("deep", [x], depth=2, cost=lambda level: 2.0 * level)
+    graph.add_node("last", [y], depth=2, cost=[0, 0, 1, 2, 3, 4, 5])
+    once = place(graph, Chain(6, {2: 10.0, 4: 12.0}))
+    assert once.bootstraps == {x: 4} and once.cost == 12 + 8 + 1
+    twice = place(graph, Chain(6, {2: 10.0, 4: 40.0}))
+    assert twice.bootstraps == {x: 2, y: 2} and twice.cost == 20 + 4 + 1
+
+
+def test_outputs_keep_their_level() -> None:
+    graph = chain_of([3])
+    assert place(graph, Chain(6, {4: 10.0}, output_level=3)).bootstraps == {}
+    raised = place(graph, Chain(6, {5: 10.0}, output_level=4))
+    assert raised.bootstraps == {1: 5} and raised.refreshed_uses[1] == (False,)
+    with pytest.raises(AtlasError, match="output op0 needs 4 levels and at most 3"):
+        place(graph, Chain(6, output_level=4))
+
+
+def test_a_bootstrap_needs_its_lowest_level() -> None:
+    found = place(chain_of([5, 1, 3]), Chain(6, {4: 10.0}, bootstrap_from=1))
+    assert found.bootstraps == {1: 4}
+    with pytest.raises(AtlasError, match="op1 needs 1 levels and at most 0"):
+        place(chain_of([6, 1]), Chain(6, {4: 10.0}, bootstrap_from=1))
+
+
+def test_equal_layers_share_their_tables() -> None:
+    tables = [place(residual_layers(n), CHAIN).method.tables for n in (4, 8, 12)]
+    assert tables[1] - tables[0] == tables[2] - tables[1]
+    assert (tables[2] - tables[1]) / 4 <= 6  # a layer of 8 operations adds only its joints
+    found = place(residual_layers(12), CHAIN)
+    assert found.method.widest == 3 and found.method.left == 0
+    assert "up to 3 neighbours" in str(found.method)
+
+
+def test_every_way_finds_the_same_for_layers() -> None:
+    graph = residual_layers(3)
+    ways = [place(graph, CHAIN, table_limit=limit) for limit in (1 << 23, 7**2, 0)]
+    assert len({(way.cost, way.bootstrap_count) for way in ways}) == 1
+    assert [way.method.left > 0 for way in ways] == [False, True, True]
+    assert "live values" in str(ways[1].method)
+    assert place(graph, CHAIN) == ways[0]
+
+
+def test_too_deep_a_node_is_named_with_its_depth_and_the_levels() -> None:
+    with pytest.raises(AtlasError) as caught:
+        place(chain_of([2, 5]), CHAIN)
+    text = str(caught.value)
+    assert "op1 needs 5 levels and at most 4 are available" in text
+    assert "levels 0 to 6" in text and "returns to 4" in text
+    with pytest.raises(AtlasError, match="there are no bootstraps"):
+        place(chain_of([4, 3]), Chain(6, {4: math.inf}))
+
+
+def test_an_input_above_the_chain_is_named() -> None:
+    with pytest.raises(AtlasError, match="input x is encrypted at level 7"):
+        place(chain_of([1], level=7), CHAIN)
+
+
+def test_a_node_that_runs_at_no_level_is_named() -> None:
+    graph = LevelGraph()
+    graph.add_node("op", [graph.add_input("x", 2)], depth=1, cost=[math.inf] * 3 + [1.0] * 4)
+    with pytest.raises(AtlasError, match="op cannot run at any level from 1 to 2"):
+        place(graph, Chain(6))
+
+
+def test_an_entangled_graph_beyond_the_limits_is_named() -> None:
+    graph = LevelGraph()
+    values = [graph.add_input("x", 6)]
+    values += [graph.add_node(f"v{i}", values[:1], cost=range(7)) for i in range(6)]
+    for i, first in enumerate(values[1:]):
+        for second in values[i + 2 :]:
+            graph.add_node(f"join{first}{second}", [first, second], depth=2, cost=range(6, -1, -1))
+    with pytest.raises(AtlasError, match="cannot be placed exactly") as caught:
+        place(graph, CHAIN, table_limit=0, state_limit=20)
+    assert caught.value.where in {node.name for node in graph.nodes}
+    assert "the limit is 20" in str(caught.value)
+    assert place(graph, CHAIN).bootstraps == {}
+
+
+@pytest.mark.parametrize("cost", [-1.0, math.nan, [1.0, 2.0]])
+def test_wrong_costs_are_refused(cost: float | list[float]) -> None:
+    graph = LevelGraph()
+    graph.add_node("op", [graph.add_input("x", 2)], cost=cost)
+    with pytest.raises(ValueError, match="node op has"):
+        place(graph, CHAIN)
+
+
+def test_wrong_graphs_and_chains_are_refused() -> None:
+    graph = LevelGraph()
+    with pytest.raises(ValueError, match="reads nothing"):
+        graph.add_node("op", [])
+    with pytest.raises(ValueError, match="not there yet"):
+        graph.add_node("op", [0])
+    with pytest.raises(ValueError, match="bootstrap target 9"):
+        Chain(6, {9: 1.0})
+    with pytest.raises(ValueError, match="cost nan"):
+        Chain(6, {4: math.nan})
+    with pytest.raises(ValueError, match="output_level"):
+        Chain(6, output_level=7)

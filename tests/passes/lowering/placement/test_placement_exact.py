@@ -1,0 +1,265 @@
+"""Placement against brute force: every entry level, every bootstrap on every trunk and branch."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from functools import cache
+
+import pytest
+
+from atlasc.ir.errors import AtlasError
+from atlasc.passes.lowering.placement import Chain, LevelGraph, Placement, place
+
+NO_TABLES = 0
+
+
+def brute_force(graph: LevelGraph, chain: Chain) -> tuple[float, int]:
+    """Least (cost, ciphertexts bootstrapped); cost is inf where nothing is possible.
+
+    Tries all combinations of entry levels; for each value then every trunk (none, or a bootstrap to
+    any target, then any drop) and on every use again none or a bootstrap to any target.
+    """
+    targets = list(chain.bootstrap_costs.items())
+    levels = range(chain.max_level + 1)
+    impossible = (math.inf, 0)
+
+    def raise_options(level: int, ciphertexts: int) -> list[tuple[int, float, int]]:
+        options = [(level, 0.0, 0)]
+        if level >= chain.bootstrap_from:
+            options += [(j, t * ciphertexts, ciphertexts) for j, t in targets if t < math.inf]
+        return options
+
+    @cache
+    def value_cost(result: int, ciphertexts: int, uses: tuple[int, ...]) -> tuple[float, int]:
+        best = impossible
+        for high, cost, count in raise_options(result, ciphertexts):
+            for trunk in range(high + 1):
+                total = (cost, count)
+                for use in uses:
+                    branches = [
+                        (c, n) for end, c, n in raise_options(trunk, ciphertexts) if end >= use
+                    ]
+                    branch = min(branches, default=impossible)
+                    total = (total[0] + branch[0], total[1] + branch[1])
+                best = min(best, total)
+        return best
+
+    operations = [i for i, node in enumerate(graph.nodes) if not node.is_input]
+    readers: list[list[int]] = [[] for _ in graph.nodes]  # once per operand: parallel edges count
+    for index, node in enumerate(graph.nodes):
+        for operand in node.operands:
+            readers[operand].append(index)
+    costs = [
+        [node.cost_at(i) if i >= node.depth and not node.is_input else math.inf for i in levels]
+        for node in graph.nodes
+    ]
+    best = impossible
+    for choice in itertools.product(
+        *([i for i in levels if costs[n][i] < math.inf] for n in operations)
+    ):
+        entry = dict(zip(operations, choice, strict=True))
+        total = (0.0, 0)
+        for index, node in enumerate(graph.nodes):
+            if node.level is None:
+                total = (total[0] + costs[index][entry[index]], total[1])
+                result = entry[index] - node.depth
+            else:
+                result = node.level
+            uses = tuple(entry[user] for user in readers[index])
+            if not uses and not node.is_input:
+                uses = (chain.output_level,)
+            value = value_cost(result, node.ciphertexts, uses)
+            total = (total[0] + value[0], total[1] + value[1])
+            if total >= best:
+                break
+        best = min(best, total)
+    return best
+
+
+def replay(graph: LevelGraph, chain: Chain, found: Placement) -> tuple[float, int]:
+    """Check that a placement is legal, and what it costs: (cost, ciphertexts bootstrapped)."""
+    cost, count = 0.0, 0
+    used = set()
+    for index, node in enumerate(graph.nodes):
+        entry = found.entry_levels[index]
+        for operand, refreshed in zip(node.operands, found.refreshed_uses[index], strict=True):
+            levels = found.bootstraps if refreshed else found.result_levels
+            assert levels[operand] >= entry
+            used |= {operand} if refreshed else set()
+        if node.is_input:
+            assert entry == node.level
+        else:
+            cost += node.cost_at(entry)
+        assert found.result_levels[index] == entry - node.depth >= 0
+        if index in found.bootstraps:
+            assert found.result_levels[index] >= chain.bootstrap_from
+            cost += chain.bootstrap_costs[found.bootstraps[index]] * node.ciphertexts
+            count += node.ciphertexts
+        if not node.is_input and not any(index in other.operands for other in graph.nodes):
+            left = found.bootstraps.get(index, found.result_levels[index])
+            assert left >= chain.output_level
+            used.add(index)
+    assert set(found.bootstraps) <= used, "a bootstrap that nothing reads"
+    return cost, count
+
+
+def random_chain(rng: random.Random, max_level: int) -> Chain:
+    targets = rng.sample(range(1, max_level + 1), rng.randint(0, min(3, max_level)))
+    return Chain(
+        max_level,
+        {j: rng.choice([math.inf, 0, 1, 4, 9, 20, 50]) for j in targets},
+        bootstrap_from=rng.choice([0, 0, 0, 1]),
+        output_level=rng.choice([0, 0, 0, 1]),
+    )
+
+
+class RandomGraph:
+    """Grows a graph of at most `operations` operations with random depths, costs and widths."""
+
+    def __init__(self, rng: random.Random, max_level: int, operations: int) -> None:
+        self.rng, self.max_level, self.left = rng, max_level, operations
+        self.graph = LevelGraph()
+
+    def input(self) -> int:
+        level = self.rng.randint(max(0, self.max_level - 2), self.max_level)
+        return self.graph.add_input(f"x{len(self.graph)}", level, self.rng.randint(1, 3))
+
+    def operation(self, *operands: int) -> int:
+        rng = self.rng
+        self.left -= 1
+        kind = rng.randint(0, 3)
+        costs = [rng.randint(0, 9) for _ in range(self.max_level + 1)]
+        cost = rng.randint(0, 9) if kind == 0 else sorted(costs) if kind == 1 else costs
+        if kind == 2 and rng.random() < 0.3:
+            cost = [*costs[:-1], math.inf]
+        depth = rng.choice([0, 0, 1, 1, 1, 2, 3])
+        return self.graph.add_node(
+            f"n{len(self.graph)}", operands, depth=depth, cost=cost, ciphertexts=rng.randint(1, 4)
+        )
+
+    def block(self, x: int) -> int:
+        """A series-parallel piece with one way in and one way out."""
+        if self.left <= 1:
+            return x
+        kind = self.rng.choice(["series", "fork", "fork", "residual", "square", "one", "join"])
+        if kind == "series":
+            return self.block(self.block(x))
+        if kind == "fork":
+            self.left -= 1  # for the join
+            ends = [self.block(x) for _ in range(self.rng.randint(2, 3))]
+            self.left += 1
+            return self.operation(*ends)
+        if kind == "residual":
+            self.left -= 1
+            end = self.block(x)
+            self.left += 1
+            return self.operation(end, x)
+        if kind == "join":
+            return self.operation(self.input(), x)
+        return self.operation(x, x) if kind == "square" else self.operation(x)
+
+    def series_parallel(self) -> LevelGraph:
+        x = self.input()
+        while self.left > 1:
+            x = self.block(x)
+        self.operation(x)
+        return self.graph
+
+    def any_dag(self) -> LevelGraph:
+        values = [self.input() for _ in range(self.rng.randint(1, 3))]
+        while self.left:
+            recent = values[-4:]
+            values.append(self.operation(*self.rng.choices(recent, k=self.rng.randint(1, 3))))
+        return self.graph
+
+
+def check_against_brute_force(graph: LevelGraph, chain: Chain, **limits: int) -> Placement | None:
+    """The placement, after comparison; None where both find that there is none."""
+    cost, count = brute_force(graph, chain)
+    if cost == math.inf:
+        with pytest.raises(AtlasError, match="level"):
+            place(graph, chain, **limits)
+        return None
+    found = place(graph, chain, **limits)
+    assert (found.cost, found.bootstrap_count) == (cost, count)
+    assert replay(graph, chain, found) == (cost, count)
+    return found
+
+
+@pytest.mark.parametrize("batch", range(6))
+def test_series_parallel_graphs_equal_brute_force(batch: int) -> None:
+    solved = bootstrapped = impossible = 0
+    rng = random.Random(batch)
+    while solved < 90:
+        max_level = rng.randint(2, 4)
+        graph = RandomGraph(rng, max_level, rng.randint(3, 6)).series_parallel()
+        found = check_against_brute_force(graph, random_chain(rng, max_level))
+        if found is None:
+            impossible += 1
+            continue
+        solved += 1
+        bootstrapped += bool(found.bootstraps)
+        assert found.method.is_series_parallel
+    assert bootstrapped >= 25 and impossible >= 10
+
+
+@pytest.mark.parametrize("limit", ["tables", "series-parallel, then live values", "live values"])
+def test_any_graph_equals_brute_force(limit: str) -> None:
+    entangled = 0
+    for seed in range(100):
+        rng = random.Random(seed)
+        max_level = rng.randint(2, 4)
+        graph = RandomGraph(rng, max_level, rng.randint(4, 6)).any_dag()
+        chain = random_chain(rng, max_level)
+        if limit == "tables":
+            found = check_against_brute_force(graph, chain)
+            entangled += found is not None and not found.method.is_series_parallel
+        elif limit == "live values":
+            found = check_against_brute_force(graph, chain, table_limit=NO_TABLES)
+            entangled += found is not None and found.method.left > 2
+        else:
+            square = (max_level + 1) ** 2
+            found = check_against_brute_force(graph, chain, table_limit=square)
+            entangled += found is not None and found.method.left > 2
+    assert entangled >= 8
+
+
+@pytest.mark.parametrize("kind", ["series_parallel", "any_dag"])
+def test_elimination_equals_live_values_on_larger_graphs(kind: str) -> None:
+    solved = 0
+    for seed in range(40):
+        rng = random.Random(seed)
+        graph = getattr(RandomGraph(rng, 7, 24), kind)()
+        chain = Chain(7, {3: rng.randint(1, 9), 5: rng.randint(5, 20)}, output_level=1)
+        try:
+            found = place(graph, chain)
+        except AtlasError:
+            with pytest.raises(AtlasError):
+                place(graph, chain, table_limit=NO_TABLES)
+            continue
+        solved += 1
+        other = place(graph, chain, table_limit=NO_TABLES)
+        assert other.method.eliminated == 0 < other.method.left
+        assert (found.cost, found.bootstrap_count) == (other.cost, other.bootstrap_count)
+        assert replay(graph, chain, found) == replay(graph, chain, other)
+    assert solved >= 30
+
+
+def test_measured_costs_agree_to_rounding() -> None:
+    for seed in range(60):
+        rng = random.Random(seed)
+        grown = RandomGraph(rng, 4, 5)
+        graph = grown.series_parallel()
+        chain = Chain(4, {3: rng.uniform(20, 40)})
+        scaled = LevelGraph()
+        for node in graph.nodes:
+            if node.level is not None:
+                scaled.add_input(node.name, node.level, node.ciphertexts)
+                continue
+            costs = [rng.expovariate(0.3) for _ in range(5)]
+            scaled.add_node(node.name, node.operands, depth=node.depth, cost=costs, ciphertexts=2)
+        best, _ = brute_force(scaled, chain)
+        if best < math.inf:
+            assert place(scaled, chain).cost == pytest.approx(best, rel=1e-9)
