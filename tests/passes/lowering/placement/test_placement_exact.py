@@ -18,32 +18,27 @@ NO_TABLES = 0
 def brute_force(graph: LevelGraph, chain: Chain) -> tuple[float, int]:
     """Least (cost, ciphertexts bootstrapped); cost is inf where nothing is possible.
 
-    Tries all combinations of entry levels; for each value then every trunk (none, or a bootstrap to
-    any target, then any drop) and on every use again none or a bootstrap to any target.
+    Tries all combinations of entry levels; for each value then every level of the trunk, reached by
+    dropping or by a bootstrap, and on every use again a drop or a bootstrap of its own.
     """
-    targets = list(chain.bootstrap_costs.items())
+    targets = [(j, t) for j, t in chain.bootstrap_costs.items() if t < math.inf]
     levels = range(chain.max_level + 1)
     impossible = (math.inf, 0)
 
-    def raise_options(level: int, ciphertexts: int) -> list[tuple[int, float, int]]:
-        options = [(level, 0.0, 0)]
+    @cache
+    def edge(level: int, ciphertexts: int, use: int) -> tuple[float, int]:
+        options = [(0.0, 0)] if level >= use else []
         if level >= chain.bootstrap_from:
-            options += [(j, t * ciphertexts, ciphertexts) for j, t in targets if t < math.inf]
-        return options
+            options += [(t * ciphertexts, ciphertexts) for j, t in targets if j >= use]
+        return min(options, default=impossible)
 
     @cache
     def value_cost(result: int, ciphertexts: int, uses: tuple[int, ...]) -> tuple[float, int]:
         best = impossible
-        for high, cost, count in raise_options(result, ciphertexts):
-            for trunk in range(high + 1):
-                total = (cost, count)
-                for use in uses:
-                    branches = [
-                        (c, n) for end, c, n in raise_options(trunk, ciphertexts) if end >= use
-                    ]
-                    branch = min(branches, default=impossible)
-                    total = (total[0] + branch[0], total[1] + branch[1])
-                best = min(best, total)
+        for trunk in levels:
+            edges = [edge(result, ciphertexts, trunk)]
+            edges += [edge(trunk, ciphertexts, use) for use in uses]
+            best = min(best, (sum(c for c, _ in edges), sum(n for _, n in edges)))
         return best
 
     operations = [i for i, node in enumerate(graph.nodes) if not node.is_input]
@@ -67,7 +62,7 @@ def brute_force(graph: LevelGraph, chain: Chain) -> tuple[float, int]:
                 result = entry[index] - node.depth
             else:
                 result = node.level
-            uses = tuple(entry[user] for user in readers[index])
+            uses = tuple(sorted(entry[user] for user in readers[index]))
             if not uses and not node.is_input:
                 uses = (chain.output_level,)
             value = value_cost(result, node.ciphertexts, uses)
