@@ -2,11 +2,13 @@
 
     python examples/digits_vit/train.py [--output DIRECTORY]
 
-Writes a HuggingFace directory (`model/`) and two arrays files: `calibration.npz` (the training images) and
-`test.npz` (the images that training never saw, with their labels). Nothing is downloaded.
+Writes a HuggingFace directory (`model/`) and two array files: `calibration.npz` (the training
+images) and `test.npz` (the images that training never saw, with their labels). Nothing is
+downloaded.
 
-The model is an ordinary `ViTForImageClassification`. Only the loss has an extra term: under CKKS the cost of a layer
-norm, of a softmax and of a GELU grows with the *range* of its input, so training keeps these ranges narrow.
+The model is an ordinary `ViTForImageClassification`. Only the loss has an extra term: under CKKS
+the cost of a layer norm, of a softmax and of a GELU grows with the *range* of its input, so
+training keeps these ranges narrow.
 """
 
 from __future__ import annotations
@@ -80,8 +82,9 @@ def build_model() -> ViTForImageClassification:
 class RangeProbe:
     """Records, in each forward pass, what the costly nonlinear functions are applied to.
 
-    After a pass: `variances` (name -> [B, n], the input variances of each layer norm), `scores` ([B, H, n, n], softmax inputs) and
-    `gelu` ([B, n, intermediate], GELU inputs). They carry gradients when the pass does.
+    After a pass: `variances` (name -> [B, n], the input variances of each layer norm), `scores`
+    ([B, H, n, n], softmax inputs) and `gelu` ([B, n, intermediate], GELU inputs). They carry
+    gradients when the pass does.
     """
 
     def __init__(self, model: nn.Module) -> None:

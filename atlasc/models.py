@@ -1,0 +1,224 @@
+"""Loading of pretrained models. Nothing in a model's files is executed, and nothing is fetched.
+
+A model is a HuggingFace directory (or the name of one in the local HuggingFace cache), a directory
+with only a `config.json`, a `.pt2` archive of `torch.export`, or a `.pt` file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from atlasc.huggingface import (
+    SAVE_REMEDY,
+    build,
+    check_complete,
+    load_weights,
+    quiet_transformers,
+    read_config,
+)
+from atlasc.ir.errors import AtlasError
+from atlasc.torch_files import first_line, load_exported_program, load_pt
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
+
+FAMILIES = {
+    "bert": ("bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert", "mpnet"),
+    "vit": ("vit", "deit"),
+    "llama": ("llama", "mistral", "qwen2"),
+}
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.txt", "vocab.json")
+
+
+@dataclass
+class LoadedModel:
+    """A model in evaluation mode and what is known about it.
+
+    Attributes:
+        module: the torch module; on the `meta` device when `has_weights` is false.
+        kind: "bert", "vit" or "llama" for these families, else the config's model type, or
+            "exported" for an archive and "module" for a trusted pickle without a config.
+        config: the HuggingFace config, if there is one.
+        source: the directory or file that it was read from.
+        has_weights: false for a bare config.
+        exported: the program of a `.pt2` archive.
+    """
+
+    module: torch.nn.Module
+    kind: str
+    config: PretrainedConfig | None
+    source: Path
+    has_weights: bool = True
+    exported: ExportedProgram | None = None
+
+    @property
+    def directory(self) -> Path:
+        """Where tokenizer and preprocessor files are looked for."""
+        return self.source if self.source.is_dir() else self.source.parent
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """Names of the inputs that data supply, the private one first."""
+        if self.exported is not None:
+            inputs = self.exported.graph_signature.user_inputs  # constants are not strings
+            return tuple(name for name in inputs if isinstance(name, str))
+        main = getattr(self.module, "main_input_name", "input_ids")
+        return (main, "attention_mask") if main == "input_ids" else (main,)
+
+    @property
+    def has_tokenizer(self) -> bool:
+        """Whether the directory holds a tokenizer."""
+        return any((self.directory / name).is_file() for name in TOKENIZER_FILES)
+
+    @cached_property
+    def tokenizer(self) -> PreTrainedTokenizerBase | None:
+        """The tokenizer beside the model, loaded at first use; None when there is none.
+
+        Raises:
+            AtlasError: its files cannot be read.
+        """
+        if not self.has_tokenizer:
+            return None
+        with quiet_transformers() as transformers:
+            try:
+                return transformers.AutoTokenizer.from_pretrained(
+                    str(self.directory), local_files_only=True, trust_remote_code=False
+                )
+            except Exception as error:
+                raise AtlasError(
+                    "the model's tokenizer cannot be read",
+                    where=str(self.directory),
+                    why=first_line(error),
+                    remedy="copy the tokenizer files of the original model again",
+                ) from error
+
+
+def load_model(
+    reference: str | Path,
+    *,
+    trust_pickle: bool = False,
+    weights: bool = True,
+    attention: str = "sdpa",
+    head: bool = True,
+) -> LoadedModel:
+    """Load a model in float32 on the CPU, without running code from its files.
+
+    Args:
+        reference: a HuggingFace directory, a name in the local HuggingFace cache, a `.pt2`
+            archive, or a `.pt` file.
+        trust_pickle: unpickle a `.pt` file even though that can run any code.
+        weights: false builds the architecture from `config.json` alone, on the `meta` device:
+            no memory for the weights, whether they are there or not.
+        attention: "eager" or "sdpa", how HuggingFace models compute attention.
+        head: false loads the architecture's base model, without its task head.
+
+    Raises:
+        AtlasError: whatever is wrong with the reference or its files, in one message.
+    """
+    if attention not in ("eager", "sdpa"):
+        raise AtlasError(
+            f"unknown attention implementation {attention!r}", remedy="use eager or sdpa"
+        )
+    path = Path(reference).expanduser()
+    if path.suffix == ".pt2" and not path.is_dir():
+        program = load_exported_program(_existing(path))
+        return LoadedModel(program.module(), "exported", None, path, exported=program)
+    if path.suffix in (".pt", ".pth", ".bin") and not path.is_dir():
+        return _load_torch_file(_existing(path), trust_pickle, attention)
+    directory = _model_directory(reference, path)
+    with quiet_transformers():
+        config, model_class = read_config(directory, head)
+        if weights:
+            module = load_weights(directory, config, model_class, attention)
+        else:
+            module = build(config, model_class, attention, meta=True)
+    return LoadedModel(module.eval(), _kind(config), config, directory, has_weights=weights)
+
+
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise AtlasError(
+            f"model file {path} does not exist", remedy="check the path for a misspelling"
+        )
+    return path
+
+
+def _model_directory(reference: str | Path, path: Path) -> Path:
+    """The directory of a reference; a name is looked up in the local cache and never fetched."""
+    if path.is_dir():
+        if not any(path.iterdir()):
+            raise AtlasError(
+                f"model directory {path} is empty",
+                remedy=f"copy a HuggingFace model there, or {SAVE_REMEDY}",
+            )
+        if not (path / "config.json").is_file():
+            raise AtlasError(
+                f"model directory {path} has no config.json",
+                why="it names the architecture",
+                remedy=SAVE_REMEDY,
+            )
+        return path
+    if path.exists():
+        raise AtlasError(
+            f"{path} is not a model",
+            remedy="give a HuggingFace directory, a .pt2 archive or a .pt file",
+        )
+    name = str(reference)
+    if not path.is_absolute() and not name.startswith((".", "~")) and name.count("/") <= 1:
+        with quiet_transformers():
+            from huggingface_hub import try_to_load_from_cache
+            from huggingface_hub.errors import HFValidationError
+
+            try:
+                cached = try_to_load_from_cache(name, "config.json")
+            except HFValidationError:
+                cached = None
+        if isinstance(cached, str):
+            return Path(cached).parent
+    raise AtlasError(
+        f"model {name} not found",
+        why="there is no such directory or file, and no model of that name in the local "
+        "HuggingFace cache; atlasc never downloads",
+        remedy=f"check the path, or fetch it first: hf download {name}",
+    )
+
+
+def _load_torch_file(path: Path, trust_pickle: bool, attention: str) -> LoadedModel:
+    """A `.pt` file: a state dictionary with a config.json beside it, or a trusted pickle."""
+    import torch
+
+    content = load_pt(path, trust_pickle=trust_pickle)
+    if isinstance(content, torch.nn.Module):
+        config = getattr(content, "config", None)
+        return LoadedModel(content.float().eval(), _kind(config), config, path)
+    if not (path.parent / "config.json").is_file():
+        raise AtlasError(
+            f"{path.name} holds tensors but no architecture",
+            where=str(path),
+            why="there is no config.json beside it",
+            remedy=SAVE_REMEDY,
+        )
+    with quiet_transformers():
+        config, model_class = read_config(path.parent, head=True)
+        module = build(config, model_class, attention, meta=False)
+    expected = module.state_dict()
+    wrong = [
+        (name, tuple(content[name].shape), tuple(tensor.shape))
+        for name, tensor in expected.items()
+        if name in content and content[name].shape != tensor.shape
+    ]
+    check_complete(path, sorted(set(expected) - set(content)), wrong)
+    module.load_state_dict(content, strict=False)
+    return LoadedModel(module.eval(), _kind(config), config, path)
+
+
+def _kind(config: Any) -> str:
+    if config is None:
+        return "module"
+    kind = str(config.model_type)
+    return next((name for name, members in FAMILIES.items() if kind in members), kind)
