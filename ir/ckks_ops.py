@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from atlasc.ir.layout import REPLICATED, UNUSED, Layout
-from atlasc.ir.nn_ops import CAUSAL
+from atlasc.ir.nn_ops import CAUSAL, FACTOR
 from atlasc.ir.opdef import REGISTRY, RuleError, Site, one_level
 from atlasc.ir.opdef import AttributeDef as A
 from atlasc.ir.poly_ops import chebyshev_levels
@@ -112,8 +112,11 @@ def _rotate_sum(site: Site) -> CiphertextType:
         if axis not in dict(layout.extents):
             raise RuleError(f"the operand's layout {layout} has no axis {axis}")
     # A sum that ends in the top bits wraps around the ciphertext and so reaches every slot.
-    top = {field.axis for field in layout.fields[: len(axes)]}
-    return ciphertext(site, layout.without(axes, REPLICATED if set(axes) <= top else UNUSED))
+    remaining = [field.axis for field in layout.fields]
+    while remaining and remaining[0] in (*axes, REPLICATED):
+        remaining.pop(0)
+    wraps = not set(axes) & set(remaining)
+    return ciphertext(site, layout.without(axes, REPLICATED if wraps else UNUSED))
 
 
 def _select(site: Site) -> CiphertextType:
@@ -121,6 +124,15 @@ def _select(site: Site) -> CiphertextType:
     if layout.field(axis) is None:
         raise RuleError(f"the operand's layout {layout} has no slot field for axis {axis}")
     return ciphertext(site, layout.without((axis,), UNUSED))
+
+
+def _mul_plain(site: Site) -> CiphertextType:
+    if "layout" not in site.attributes:
+        return ciphertext(site, first_layout(site), 1)
+    layout = parse_layout(site)
+    if not _covers(layout, first_layout(site)):
+        raise RuleError(f"layout {layout} does not cover {first_layout(site)}")
+    return ciphertext(site, layout, 1)
 
 
 def _set_level(site: Site) -> CiphertextType:
@@ -143,12 +155,12 @@ def _no_result(site: Site) -> None:
 
 
 declare("ckks.input", "Encrypted input.", "", _input, A("name", "string", "name in the data"),
-        LAYOUT, A("level", "int", "level of the fresh ciphertexts", optional=True))  # fmt: skip
+        LAYOUT, A("shape", "ints", "extents of the tensor"), FACTOR,
+        A("level", "int", "level of the fresh ciphertexts", optional=True))  # fmt: skip
 declare("ckks.public_input", "Plaintext that the server sees.", "", _public_input,
         A("name", "string", "name in the data"), A("shape", "ints", "extents"))  # fmt: skip
 declare("ckks.output", "Encrypted result.", "x", _no_result, A("name", "string", "name"),
-        A("factor", "float", "the client multiplies the decrypted values by it",
-          optional=True))  # fmt: skip
+        A("shape", "ints", "extents of the tensor"), FACTOR)  # fmt: skip
 declare("ckks.linear_transform",
         "weight · x + bias over the features, by diagonals with baby and giant steps.", "x",
         _with_layout(1), A("weight", "symbol", "[out, in]"),
@@ -163,8 +175,11 @@ declare("ckks.add_plain", "Sum with a plaintext.", "x", unary(0),
 declare("ckks.mul", "Product, relinearised and rescaled.", "a b", _elementwise(1),
         levels=one_level)  # fmt: skip
 declare("ckks.square", "Square, relinearised and rescaled.", "x", unary(1), levels=one_level)
-declare("ckks.mul_plain", "Product with a plaintext, rescaled.", "x", unary(1),
+declare("ckks.mul_plain", "Product with a plaintext, rescaled.", "x", _mul_plain,
         A("value", "scalar or symbol", "broadcast to the packed tensor"),
+        A("zero_padding", "bool", "zero in padding rows (else they copy row 0)", optional=True),
+        A("layout", "string", "of the result, where a replicated operand grows an axis",
+          optional=True),
         levels=one_level)  # fmt: skip
 declare("ckks.chebyshev", "Chebyshev sum on (−1, 1), Paterson–Stockmeyer.", "x", _chebyshev,
         A("coefficients", "floats or symbol", "[degree + 1], T₀ first"),
@@ -174,8 +189,8 @@ declare("ckks.rotate_sum", "Sum over axes by rotations, and over ciphertexts.", 
 declare("ckks.select", "Keep one index along an axis; other slots hold anything.", "x", _select,
         A("axis", "string", "axis"), A("index", "int", "from 0"))  # fmt: skip
 declare("ckks.ct_matmul_qk",
-        "Scores q·kᵀ + shift in diagonal packing; masked keys become ``fill``, padded heads ``pad``.",
-        "q k mask?", _with_layout(QK_LEVELS), CAUSAL, A("shift", "float", "added to a score"),
+        "Scores q·kᵀ in diagonal packing; masked keys become ``fill``, padded heads ``pad``.",
+        "q k mask?", _with_layout(QK_LEVELS), CAUSAL,
         A("fill", "float", "value of a masked score"),
         A("pad", "float", "value in the slots of padding heads"), LAYOUT,
         levels=lambda site: QK_LEVELS)  # fmt: skip

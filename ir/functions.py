@@ -51,6 +51,11 @@ def affine(site: Site, x: np.ndarray) -> np.ndarray:
     return x * _like(site, "scale", x) + _like(site, "shift", x)
 
 
+def mean(site: Site, x: np.ndarray) -> np.ndarray:
+    """Mean along an axis times the factor."""
+    return x.mean(axis=site.attributes["axis"]) * x.dtype.type(site.attributes.get("factor", 1.0))
+
+
 def rotary(site: Site, x: np.ndarray) -> np.ndarray:
     """Rotary position embedding (Su et al. 2021), the halves convention of HuggingFace."""
     half = x.shape[-1] // 2

@@ -64,7 +64,7 @@ class Interpreter:
             op = self.module.ops[position]
             if op.definition.evaluate is None:
                 if op.result is None:
-                    outputs[op.attributes["name"]] = values[op.operands[0]]
+                    outputs[op.attributes["name"]] = self._factored(op, values[op.operands[0]])
                 else:
                     values[op.result] = self._input(op, inputs)
             else:
@@ -104,8 +104,14 @@ class Interpreter:
                 why=f"the program was compiled for {wanted}",
                 remedy="pad or cut the data, or compile for this shape",
             )
-        integral = op.attributes["dtype"] == "i64"
-        return array.astype(np.int64 if integral else self.dtype, copy=False)
+        if op.attributes["dtype"] == "i64":
+            return array.astype(np.int64, copy=False)
+        return self._factored(op, array.astype(self.dtype, copy=False))
+
+    def _factored(self, op: Op, array: np.ndarray) -> np.ndarray:
+        """Inputs and outputs may carry a factor that the client applies."""
+        factor = op.attributes.get("factor", 1.0)
+        return array if factor == 1.0 else array * self.dtype.type(factor)
 
 
 def interpret(

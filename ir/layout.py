@@ -132,6 +132,30 @@ class Layout:
                 slot = slot + digit
         return slot
 
+    def slot_index(self, axis: str) -> np.ndarray:
+        """The index bits along ``axis`` that every slot stands for, ``[slots]``; 0 without a field."""
+        field = self.field(axis)
+        if field is None:
+            return np.zeros(self.slots, dtype=np.int64)
+        digits = (np.arange(self.slots) >> self.offset(field)) & ((1 << field.bits) - 1)
+        return digits << field.low
+
+    @cached_property
+    def ciphertext_index(self) -> list[dict[str, int]]:
+        """For every ciphertext, the index bits along each axis that its number stands for."""
+        indices: list[dict[str, int]] = [{}]
+        for field in self.outer:
+            indices = [
+                {**index, field.axis: digit << field.low}
+                for index in indices
+                for digit in range(self._outer_radix(field))
+            ]
+        return indices
+
+    def ciphertexts_of(self, reduced: Layout) -> list[int]:
+        """For every ciphertext of this layout, the one of a reduced layout that aligns with it."""
+        return [int(reduced.ciphertext_of(index)) for index in self.ciphertext_index]
+
     @cached_property
     def _grid(self) -> tuple[np.ndarray, np.ndarray]:
         index = {
@@ -153,8 +177,28 @@ class Layout:
             position += field.bits
         return offsets
 
-    def pack(self, tensor: np.ndarray) -> np.ndarray:
-        """Slots ``[ciphertexts, slots]`` of a tensor of ``shape``; padding is zero."""
+    def padded(self, axes: tuple[str, ...]) -> Layout:
+        """The layout with the extents of ``axes`` grown to fill their slot fields."""
+        grown = tuple(
+            (axis, 1 << field.bits if axis in axes and (field := self.field(axis)) else extent)
+            for axis, extent in self.extents
+        )
+        return Layout(self.fields, self.outer, grown)
+
+    def pack(self, tensor: np.ndarray, repeat: tuple[str, ...] = ()) -> np.ndarray:
+        """Slots ``[ciphertexts, slots]`` of a tensor that broadcasts to ``shape``.
+
+        Padding is zero, except along the axes ``repeat``, where it copies index 0.
+        """
+        tensor = np.broadcast_to(tensor, self.shape)
+        for position, (axis, extent) in enumerate(self.extents):
+            field = self.field(axis)
+            if axis in repeat and field is not None:
+                index = np.arange(1 << field.bits)
+                tensor = np.take(tensor, np.where(index < extent, index, 0), axis=position)
+        return self.padded(repeat)._pack(tensor)
+
+    def _pack(self, tensor: np.ndarray) -> np.ndarray:
         packed = np.zeros((self.ciphertexts, self.slots))
         ciphertext, slot = self._grid
         values = np.broadcast_to(tensor, self.shape)

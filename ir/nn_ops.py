@@ -12,6 +12,7 @@ from atlasc.ir.types import DTYPES, SIDES, TensorType
 declare = REGISTRY.declare
 APPROXIMATION = A("approximation", "dict", "polynomials that replace the function", optional=True)
 CAUSAL = A("causal", "bool", "a query sees no later key", optional=True)
+FACTOR = A("factor", "float", "the values are multiplied by it (default 1)", optional=True)
 EPSILON = A("epsilon", "float", "added to the variance or mean square")
 
 
@@ -52,9 +53,10 @@ declare(
     "nn.input poly.input", "A named input of the program.", "", _input,
     A("name", "string", "name in the data"), A("shape", "ints", "extents, batch first"),
     A("side", "string", "client, server or public"), A("dtype", "string", "f64 or i64"),
+    FACTOR,
 )  # fmt: skip
 declare("nn.output poly.output", "A named result of the program.", "x", _no_result,
-        A("name", "string", "name of the result"))  # fmt: skip
+        A("name", "string", "name of the result"), FACTOR)  # fmt: skip
 declare("nn.encrypt", "Boundary: the client encrypts, the server goes on.", "x", _encrypt,
         evaluate=lambda site, x: x)  # fmt: skip
 declare("nn.embedding", "Rows of a table by id.", "ids", _embedding,
@@ -91,7 +93,9 @@ declare("nn.select poly.select", "One index along an axis.", "x", rules.select,
         evaluate=lambda site, x: np.take(
             x, site.attributes["index"], axis=site.attributes["axis"]))  # fmt: skip
 declare("nn.mean poly.mean", "Mean along an axis.", "x", rules.mean, A("axis", "int", "from 0"),
-        evaluate=lambda site, x: x.mean(axis=site.attributes["axis"]))  # fmt: skip
+        FACTOR, evaluate=functions.mean)  # fmt: skip
+declare("nn.center poly.center", "x − mean of the last axis.", "x", rules.same_as_first,
+        evaluate=lambda site, x: x - x.mean(axis=-1, keepdims=True), levels=one_level)  # fmt: skip
 declare("nn.repeat poly.repeat", "Repeat each index along an axis.", "x", rules.repeat,
         A("axis", "int", "from 0"), A("repeats", "int", "copies"),
         evaluate=lambda site, x: np.repeat(

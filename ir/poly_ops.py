@@ -49,6 +49,7 @@ declare("poly.row_sum", "Sum over the last axis, which stays with extent 1.", "x
         evaluate=lambda site, x: x.sum(axis=-1, keepdims=True))  # fmt: skip
 declare("poly.mask_fill", "Scores of keys that may be seen, ``fill`` elsewhere.", "scores mask?",
         rules.keys_mask, CAUSAL, A("fill", "float", "value of a masked score"),
+        A("pad", "float", "harmless score for the padding of a packed layout", optional=True),
         evaluate=functions.mask_fill)  # fmt: skip
 declare("poly.chebyshev", "Chebyshev sum over a domain.", "x", _chebyshev,
         A("coefficients", "floats or symbol", "[degree + 1], T₀ first"),

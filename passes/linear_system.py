@@ -1,0 +1,111 @@
+"""Sparse linear equations, added one at a time, with a preferred value for every unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import numpy as np
+
+K = TypeVar("K", bound=Hashable)
+TOLERANCE = 1e-9
+
+
+@dataclass
+class LinearSystem(Generic[K]):
+    """Equations Σ coefficient·unknown = constant in reduced row echelon form.
+
+    Attributes:
+        rows: for every pivot unknown, its expression in free unknowns: ({free: coefficient},
+            constant), meaning pivot = Σ coefficient·free + constant.
+    """
+
+    rows: dict[K, tuple[dict[K, float], float]] = field(default_factory=dict)
+    _mentions: dict[K, set[K]] = field(default_factory=dict)
+
+    def add(self, row: Mapping[K, float], constant: float) -> bool:
+        """Add an equation; False, and no change, where it contradicts those before it."""
+        free, rest = self._reduce(row, constant)
+        if not free:
+            return abs(rest) < TOLERANCE
+        # The unknown mentioned least keeps the substitution below short.
+        pivot = min(free, key=lambda unknown: len(self._mentions.get(unknown, ())))
+        weight = free.pop(pivot)
+        expression = {unknown: -value / weight for unknown, value in free.items()}
+        self._substitute(pivot, expression, rest / weight)
+        self._store(pivot, expression, rest / weight)
+        return True
+
+    def _reduce(self, row: Mapping[K, float], constant: float) -> tuple[dict[K, float], float]:
+        free: dict[K, float] = {}
+        for unknown, coefficient in row.items():
+            expression, offset = self.rows.get(unknown, ({unknown: 1.0}, 0.0))
+            constant -= coefficient * offset
+            for name, value in expression.items():
+                free[name] = free.get(name, 0.0) + coefficient * value
+        return {name: value for name, value in free.items() if abs(value) > TOLERANCE}, constant
+
+    def _substitute(self, pivot: K, expression: Mapping[K, float], constant: float) -> None:
+        """Remove a new pivot from the expressions that mention it."""
+        for other in list(self._mentions.pop(pivot, ())):
+            terms, offset = self.rows[other]
+            weight = terms.pop(pivot)
+            for name, value in expression.items():
+                terms[name] = terms.get(name, 0.0) + weight * value
+                if abs(terms[name]) <= TOLERANCE:
+                    del terms[name]
+                    self._mentions.get(name, set()).discard(other)
+                else:
+                    self._mentions.setdefault(name, set()).add(other)
+            self.rows[other] = (terms, offset + weight * constant)
+
+    def _store(self, pivot: K, expression: dict[K, float], constant: float) -> None:
+        self.rows[pivot] = (expression, constant)
+        for name in expression:
+            self._mentions.setdefault(name, set()).add(pivot)
+
+    def solve(self, wishes: Mapping[K, float]) -> dict[K, float]:
+        """The solution nearest to the wishes in the least-squares sense.
+
+        Unknowns that share no equation are solved apart, so the cost is that of the largest group.
+        """
+        free = dict.fromkeys(name for name in wishes if name not in self.rows)
+        free |= dict.fromkeys(name for terms, _ in self.rows.values() for name in terms)
+        values: dict[K, float] = {}
+        for group in self._groups(free):
+            index = {name: position for position, name in enumerate(group)}
+            pivots = [p for name in group for p in self._mentions.get(name, ())]
+            matrix, target = [], []
+            for name in [*group, *dict.fromkeys(pivots)]:
+                if name in wishes:
+                    terms, offset = self.rows.get(name, ({name: 1.0}, 0.0))
+                    row = np.zeros(len(group))
+                    for other, value in terms.items():
+                        row[index[other]] = value
+                    matrix.append(row)
+                    target.append(wishes[name] - offset)
+            solution = np.linalg.lstsq(np.array(matrix), np.array(target), rcond=None)[0]
+            values.update(zip(group, solution.tolist(), strict=True))
+        for pivot, (terms, offset) in self.rows.items():
+            values[pivot] = offset + sum(value * values[name] for name, value in terms.items())
+        return values
+
+    def _groups(self, free: Iterable[K]) -> list[list[K]]:
+        """Free unknowns, those that share a pivot together."""
+        groups, seen = [], set()
+        for start in free:
+            if start in seen:
+                continue
+            group, pending = [], [start]
+            seen.add(start)
+            while pending:
+                name = pending.pop()
+                group.append(name)
+                for pivot in self._mentions.get(name, ()):
+                    for other in self.rows[pivot][0]:
+                        if other not in seen:
+                            seen.add(other)
+                            pending.append(other)
+            groups.append(group)
+        return groups

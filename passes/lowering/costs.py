@@ -1,0 +1,119 @@
+"""What a lowered program costs, read off the program itself by running it without data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from atlasc.ir.layout import Layout
+from atlasc.ir.module import Module, Op, Value
+from atlasc.passes.lowering.counting_engine import CountingEngine, Counts
+from atlasc.passes.lowering.execute import Execution
+
+
+@dataclass
+class ProgramCosts:
+    """Counts of a ckks module.
+
+    Attributes:
+        per_op: counts by op.
+        levels: levels of the nonlinear ops on the critical path.
+        levels_total: levels of all ops on the critical path.
+        levels_per_layer: (nonlinear, all) levels on the critical path by layer index.
+    """
+
+    per_op: dict[Op, Counts]
+    levels: int
+    levels_total: int
+    levels_per_layer: dict[int | None, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def total(self) -> Counts:
+        """Counts of the whole program."""
+        return merged(self.per_op.values())
+
+    def per_layer(self) -> dict[int | None, Counts]:
+        """Counts by layer index; None is what lies outside the blocks."""
+        layers: dict[int | None, list[Counts]] = {}
+        for op, counts in self.per_op.items():
+            layers.setdefault(op.layer, []).append(counts)
+        return {layer: merged(parts) for layer, parts in layers.items()}
+
+    def rotations(self) -> dict[int, int]:
+        """Rotation keys: amount and highest level at which it is used."""
+        return dict(sorted(self.total.rotation_levels.items()))
+
+
+def merged(parts: Any) -> Counts:
+    """Sum of counts."""
+    result = Counts()
+    for counts in parts:
+        result.merge(counts)
+    return result
+
+
+def program_costs(module: Module) -> ProgramCosts:
+    """Count a ckks module (with or without levels placed)."""
+    depth = critical_path(module)
+    levels = module.attributes.get("levels")
+    top = max(depth.total, levels or 0, *_input_levels(module))
+    engine = CountingEngine(module.attributes["slots"], top, levels if levels else None)
+    labels = {op: f"{position}" for position, op in enumerate(module.ops)}
+
+    def enter(op: Op) -> None:
+        engine.scope = labels[op]
+
+    inputs = {
+        op.attributes["name"]: [
+            engine.encrypt(None, op.attributes.get("level", top))
+            for _ in range(Layout.parse(op.attributes["layout"]).ciphertexts)
+        ]
+        for op in module.ops
+        if op.name == "ckks.input"
+    }
+    Execution(module, engine, before=enter).run(inputs)
+    per_op = {op: engine.counts[label] for op, label in labels.items() if label in engine.counts}
+    return ProgramCosts(per_op, depth.nonlinear, depth.total, depth.per_layer)
+
+
+def _input_levels(module: Module) -> list[int]:
+    return [op.attributes.get("level", 0) for op in module.ops if op.name == "ckks.input"]
+
+
+@dataclass
+class CriticalPath:
+    """Levels along the deepest path: of the nonlinear ops, of all ops, and both by layer."""
+
+    nonlinear: int
+    total: int
+    per_layer: dict[int | None, tuple[int, int]]
+
+
+def critical_path(module: Module) -> CriticalPath:
+    """The path that consumes most levels from an input to an output.
+
+    An op counts as nonlinear when it was expanded from a nonlinear function (``part``).
+    """
+    deepest: dict[Value, int] = {}
+    before: dict[Value, Value | None] = {}
+    for op in module.ops:
+        if op.result is None:
+            continue
+        operands = [value for value in op.operands if value in deepest]
+        source = max(operands, key=lambda value: deepest[value], default=None)
+        consumed = op.definition.levels(op.site(module.symbols))
+        deepest[op.result] = consumed + (deepest[source] if source is not None else 0)
+        before[op.result] = source
+    ends = [op.operands[0] for op in module.outputs]
+    value: Value | None = max(ends, key=lambda end: deepest[end])
+    nonlinear = total = 0
+    per_layer: dict[int | None, tuple[int, int]] = {}
+    while value is not None:
+        op = value.op
+        consumed = op.definition.levels(op.site(module.symbols))
+        counted = consumed if "part" in op.attributes else 0
+        nonlinear, total = nonlinear + counted, total + consumed
+        so_far = per_layer.get(op.layer, (0, 0))
+        per_layer[op.layer] = (so_far[0] + counted, so_far[1] + consumed)
+        value = before[value]
+    return CriticalPath(nonlinear, total, per_layer)

@@ -1,0 +1,172 @@
+"""``fold-features``: scales, constants and centring along the features go into linear layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from atlasc.ir.module import Module, Op, Value
+from atlasc.ir.opdef import Symbol
+from atlasc.passes.pass_base import Pass, Report
+from atlasc.passes.rewriting import Rewriter, without_dead_ops
+
+
+@dataclass(frozen=True)
+class FoldFeatures(Pass):
+    """Fold maps along the features into neighbouring linear layers.
+
+    * γ and β of a norm go into every linear layer that reads it; another reader (the residual of a
+      post-norm block) keeps them as a plaintext product beside the deeper branch.
+    * A constant behind a linear layer goes into its bias.
+    * ``center`` (x − mean) moves up through additions into the linear layers before it.
+    """
+
+    name: ClassVar[str] = "fold-features"
+
+    def run(self, module: Module, report: Report) -> Module:
+        """Poly module to poly module."""
+        for rewrite in (_raise_centers, _constants_into_biases, _features_into_consumers):
+            module = without_dead_ops(rewrite(module, report))
+        return module
+
+
+def _array(module: Module, op: Op, name: str) -> np.ndarray:
+    return op.site(module.symbols).constant(name)
+
+
+def _linear(
+    rewriter: Rewriter, op: Op, x: Value, weight: np.ndarray, bias: np.ndarray | None
+) -> Value:
+    base = op.attributes["weight"].name.removesuffix(".folded")
+    attributes = {"weight": rewriter.module.constant(f"{base}.folded", weight)}
+    if bias is not None:
+        name = op.attributes["bias"].name if "bias" in op.attributes else f"{base}.bias"
+        attributes["bias"] = rewriter.module.constant(
+            name.removesuffix(".folded") + ".folded", bias
+        )
+    return rewriter.add(op, "poly.linear", [x], attributes)
+
+
+def _raise_centers(module: Module, report: Report) -> Module:
+    """Move ``center`` towards the inputs until it meets linear layers; leave it where it cannot."""
+    users = module.users()
+    rewriter = Rewriter(module)
+    for op in module.ops:
+        if op.name != "poly.center":
+            rewriter.copy(op)
+        else:
+            rewriter.values[op.value] = _centred(rewriter, op, op.operands[0], users, report)
+    return rewriter.module
+
+
+def _centred(
+    rewriter: Rewriter, center: Op, x: Value, users: dict[Value, list[Op]], report: Report
+) -> Value:
+    producer, new = x.op, rewriter.values[x]
+    if producer.name == "poly.center":
+        return new
+    if producer.name == "poly.linear":
+        weight = _array(rewriter.source, producer, "weight")
+        bias = None
+        if "bias" in producer.attributes:
+            bias = _array(rewriter.source, producer, "bias")
+            bias = bias - bias.mean()
+        operand = rewriter.values[producer.operands[0]]
+        return _linear(rewriter, producer, operand, weight - weight.mean(axis=0), bias)
+    if producer.name == "poly.add":
+        # The sum may be read elsewhere too; the rewritten copy is only worth it for the centre.
+        a, b = (_centred(rewriter, center, v, users, report) for v in producer.operands)
+        return rewriter.add(producer, "poly.add", [a, b], {})
+    if producer.name == "poly.add_constant" and isinstance(producer.attributes["value"], Symbol):
+        value = _array(rewriter.source, producer, "value")
+        if value.ndim and value.shape[-1] == x.type.shape[-1]:  # type: ignore[union-attr]
+            inner = _centred(rewriter, center, producer.operands[0], users, report)
+            name = producer.attributes["value"].name
+            centred = rewriter.module.constant(name, value - value.mean(axis=-1, keepdims=True))
+            return rewriter.add(producer, "poly.add_constant", [inner], {"value": centred})
+    report.say(f"center at {center.location} stays behind {producer.name}")
+    return rewriter.add(center, "poly.center", [new], {})
+
+
+def _constants_into_biases(module: Module, report: Report) -> Module:
+    users = module.users()
+    rewriter = Rewriter(module)
+    for op in module.ops:
+        producer = op.operands[0].op if op.operands else None
+        if (
+            op.name == "poly.add_constant"
+            and producer is not None
+            and producer.name == "poly.linear"
+            and len(users[op.operands[0]]) == 1
+            and isinstance(op.attributes["value"], Symbol)
+            and _array(module, op, "value").size == _array(module, producer, "weight").shape[0]
+        ):
+            bias = _array(module, op, "value").ravel()
+            if "bias" in producer.attributes:
+                bias = bias + _array(module, producer, "bias")
+            operand = rewriter.values[producer.operands[0]]
+            weight = _array(module, producer, "weight")
+            rewriter.values[op.value] = _linear(rewriter, producer, operand, weight, bias)
+        else:
+            rewriter.copy(op)
+    return rewriter.module
+
+
+@dataclass
+class _Pending:
+    """x · scale + shift along the features, not yet applied."""
+
+    x: Value
+    scale: np.ndarray
+    shift: np.ndarray
+
+
+def _features_into_consumers(module: Module, report: Report) -> Module:
+    rewriter = Rewriter(module)
+    pending: dict[Value, _Pending] = {}
+    for op in module.ops:
+        if op.name == "poly.linear" and op.operands[0] in pending:
+            _absorb(module, op, pending[op.operands[0]], rewriter)
+            continue
+        rewriter.copy(op)  # dead code unless a reader is not linear
+        extended = _extend(module, op, pending, rewriter)
+        if extended is not None:
+            pending[op.value] = extended
+    return rewriter.module
+
+
+def _extend(
+    module: Module, op: Op, pending: dict[Value, _Pending], rewriter: Rewriter
+) -> _Pending | None:
+    """What a reader of this op's result may absorb."""
+    if not op.operands:
+        return None
+    source = op.operands[0]
+    before = pending.get(source)
+    if op.name in ("poly.select", "poly.mean") and before is not None:
+        if op.attributes["axis"] == len(source.type.shape) - 1:  # type: ignore[union-attr]
+            return None
+        moved = rewriter.add(op, op.name, [before.x], op.attributes)
+        return _Pending(moved, before.scale, before.shift)
+    if op.name not in ("poly.scale", "poly.add_constant"):
+        return None
+    value = _array(module, op, "factor" if op.name == "poly.scale" else "value")
+    if value.size > 1 and value.size != value.shape[-1]:
+        return None  # another value for every token: not a map along the features
+    value = value.reshape(-1)
+    if before is None:
+        before = _Pending(rewriter.values[source], np.ones(1), np.zeros(1))
+    if op.name == "poly.scale":
+        return _Pending(before.x, before.scale * value, before.shift * value)
+    return _Pending(before.x, before.scale, before.shift + value)
+
+
+def _absorb(module: Module, op: Op, pending: _Pending, rewriter: Rewriter) -> None:
+    weight = _array(module, op, "weight")
+    shift = np.broadcast_to(pending.shift, weight.shape[1])
+    bias = _array(module, op, "bias") if "bias" in op.attributes else None
+    if shift.any():
+        bias = weight @ shift + (0.0 if bias is None else bias)
+    rewriter.values[op.value] = _linear(rewriter, op, pending.x, weight * pending.scale, bias)

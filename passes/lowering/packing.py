@@ -1,0 +1,112 @@
+"""The geometry that all values of a packed program share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.layout import Field, Layout
+from atlasc.ir.module import Module, Op
+
+
+def bits_for(extent: int) -> int:
+    """Bits that index ``extent`` elements: ⌈log₂ extent⌉."""
+    return (extent - 1).bit_length()
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Feature-major packing: slot = ((d · 2^g + g) · 2^b + b) · 2^t + t.
+
+    Features are split into blocks (g) of ``width`` (d), the width of an attention head, so that the
+    hidden state, the heads and the scores share one arrangement and no op has to move data between
+    them. Blocks that do not fit number the ciphertexts. Spare slots hold more of the batch.
+
+    Attributes:
+        width: features in a block.
+        d, g, b, t: slot bits of each axis.
+    """
+
+    width: int
+    d: int
+    g: int
+    b: int
+    t: int
+
+    @property
+    def slots(self) -> int:
+        """Slots of a ciphertext."""
+        return 1 << (self.d + self.g + self.b + self.t)
+
+    def _fields(self) -> tuple[Field, ...]:
+        return Field("d", self.d), Field("g", self.g), Field("b", self.b), Field("t", self.t)
+
+    def hidden(self, batch: int, tokens: int, features: int) -> Layout:
+        """Layout ``[b, t, g, d]`` of a tensor [batch, tokens, features]."""
+        blocks = -(-features // self.width)
+        spill = bits_for(blocks) - self.g
+        outer = (Field("g", spill, self.g),) if spill > 0 else ()
+        extents = (("b", batch), ("t", tokens), ("g", blocks), ("d", self.width))
+        return Layout(self._fields(), outer, extents)
+
+    def like(self, source: Layout, features: int) -> Layout:
+        """Layout of another number of features beside the rows of ``source``."""
+        rows = [(axis, extent) for axis, extent in source.extents if axis in ("b", "t")]
+        full = self.hidden(source.extent("b"), source.extent("t"), features)
+        low = tuple(field for field in source.fields if field.axis not in ("d", "g"))
+        extents = (*rows, *((a, n) for a, n in full.extents if a in ("g", "d")))
+        return Layout((*full.fields[:2], *low), full.outer, extents)
+
+
+def choose_packing(module: Module, slots: int) -> Packing:
+    """The packing of a poly module in ciphertexts of ``slots``.
+
+    Raises:
+        AtlasError: the tokens and the width of a head leave no room, or the batch does not fit.
+    """
+    batch, tokens, features, width = _extents(module)
+    d, t, b = bits_for(width), bits_for(tokens), bits_for(batch)
+    free = bits_for(slots) - d - t - b
+    if free < 0:
+        raise AtlasError(
+            f"{batch} inputs of {tokens} tokens and blocks of {width} features need "
+            f"2^{d + t + b} slots, a ciphertext has {slots}",
+            why="the tokens of one block of features must share a ciphertext",
+            remedy="use a shorter --sequence-length, a smaller batch, or a larger ring",
+        )
+    g = min(free, bits_for(-(-features // width)))
+    return Packing(width, d, g, b + free - g, t)
+
+
+def _extents(module: Module) -> tuple[int, int, int, int]:
+    """Batch, tokens, greatest number of features, and features of an attention head."""
+    shapes = [
+        op.attributes["shape"] for op in module.inputs if op.attributes["side"] == "server"
+    ]
+    if not shapes or any(len(shape) not in (2, 3) for shape in shapes):
+        raise AtlasError(
+            "the program needs one encrypted input [batch, tokens, features] or [batch, features]",
+            why=f"its encrypted inputs have shapes {shapes}",
+        )
+    batch = shapes[0][0]
+    tokens = max(shape[1] if len(shape) == 3 else 1 for shape in shapes)
+    linear = [n for op in module.ops if op.name == "poly.linear" for n in _features(op, module)]
+    features = max([shape[-1] for shape in shapes] + linear)
+    heads = {
+        op.operands[0].type.shape[-1]  # type: ignore[union-attr]
+        for op in module.ops
+        if op.name == "poly.matmul" and op.attributes["transpose_b"]
+    }
+    if len(heads) > 1:
+        raise AtlasError(
+            f"attention heads of different widths {sorted(heads)} cannot share one packing"
+        )
+    narrowest = min([shape[-1] for shape in shapes] + linear)
+    return batch, tokens, features, heads.pop() if heads else max(narrowest, 1)
+
+
+def _features(op: Op, module: Module) -> tuple[int, int]:
+    rows, columns = module.symbols[op.attributes["weight"].name].shape
+    return rows, columns
+
+

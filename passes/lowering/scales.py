@@ -1,0 +1,193 @@
+"""``assign-scales``: scalar factors vanish into weights and coefficients.
+
+A ciphertext may hold f·v instead of v for any f > 0 that suits us, as long as all ops agree. With
+L = log f every op gives a linear equation: a product adds the L of its operands, a sum wants equal
+ones, a Chebyshev argument wants the factor of its domain map. Linear layers, Chebyshev sums and
+plaintext products may have any factor on their result, since their constants absorb it; so may
+inputs and outputs, where the client does. The equations are solved exactly; what is left free
+makes the values as close to 1 in magnitude as it can, which is what a bootstrap and the noise want.
+
+This takes the domain map, 1/2ᵏ, 1/√d, 1/n and the factors between softmax iterations off the levels
+of a program (Orion, ASPLOS 2025, fuses the range map in the same spirit, for one op at a time).
+Where equations contradict each other, as on a pre-norm residual stream that feeds norms of
+different ranges, one operand of an addition gets a plaintext product; the shallower one, which has
+levels to spare.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Module, Op, Value
+from atlasc.ir.opdef import Symbol
+from atlasc.passes.linear_system import LinearSystem
+from atlasc.passes.pass_base import Pass, Report
+from atlasc.passes.rewriting import Rewriter
+
+Row = dict[Value, float]
+ABSORBERS = ("poly.linear", "poly.chebyshev", "poly.mean")
+"""Ops whose constants absorb any factor of their result."""
+
+
+@dataclass(frozen=True)
+class AssignScales(Pass):
+    """Solve for a factor of every value and rewrite all constants; no scalar ``scale`` is left."""
+
+    name: ClassVar[str] = "assign-scales"
+
+    def run(self, module: Module, report: Report) -> Module:
+        """Poly module to poly module; module.attributes may hold ``magnitudes`` of the values."""
+        breakers, system = _equations(module, report)
+        logs = system.solve(_wishes(module))
+        factors = {value: math.exp(logs.get(value, 0.0)) for value in _values(module)}
+        return _Rewrite(module, factors, breakers).run()
+
+
+def _values(module: Module) -> list[Value]:
+    return [op.result for op in module.ops if op.result is not None]
+
+
+def _wishes(module: Module) -> dict[Value, float]:
+    """−log of the greatest magnitude seen of each value, 0 where nothing was measured."""
+    magnitudes: Mapping[str, float] = module.attributes.get("magnitudes", {})
+    return {
+        value: -math.log(magnitudes[value.name])
+        if magnitudes.get(value.name, 0.0) > 0
+        else 0.0
+        for value in _values(module)
+    }
+
+
+def _equations(module: Module, report: Report) -> tuple[set[tuple[Op, int]], LinearSystem]:
+    """All equations; and the operands of additions that need a product of their own."""
+    system = LinearSystem()
+    for op in module.ops:
+        for row, constant in _rows(op):
+            if not system.add(row, constant):
+                raise AtlasError(
+                    f"{op.name}: no factor suits both its operands and its result",
+                    where=op.location,
+                    remedy="run normalise-affine before assign-scales",
+                )
+    breakers: set[tuple[Op, int]] = set()
+    depth = _depths(module)
+    for op in module.ops:
+        if op.name in ("poly.add", "poly.sub"):
+            order = sorted(range(2), key=lambda i: -depth[op.operands[i]])
+            for index in order:
+                if not system.add({op.value: 1.0, op.operands[index]: -1.0}, 0.0):
+                    breakers.add((op, index))
+                    report.say(
+                        f"operand %{op.operands[index].name} of {op.name} %{op.value.name} "
+                        f"({op.location}) is rescaled by a product: the ranges around it differ"
+                    )
+    return breakers, system
+
+
+def _rows(op: Op) -> list[tuple[Row, float]]:
+    """Equations Σ coefficient·L(value) = constant of one op; additions come later."""
+    if op.result is None or not op.operands or op.name in ("poly.add", "poly.sub"):
+        return []
+    result, first = op.result, op.operands[0]
+    if op.name in ("poly.mul", "poly.matmul", "poly.square"):
+        row: Row = {result: 1.0}
+        for operand in op.operands if len(op.operands) > 1 else (first, first):
+            row[operand] = row.get(operand, 0.0) - 1.0
+        return [(row, 0.0)]
+    if op.name == "poly.scale":
+        factor = op.attributes["factor"]
+        if isinstance(factor, Symbol) or factor <= 0:
+            return []
+        # The op disappears: the stored f(x)·x is the stored f(y)·factor·x.
+        return [({first: 1.0, result: -1.0}, math.log(factor))]
+    if op.name == "poly.chebyshev":
+        return [({first: 1.0}, 0.0)]
+    if op.name in ABSORBERS:
+        return []
+    return [({result: 1.0, first: -1.0}, 0.0)]
+
+
+def _depths(module: Module) -> dict[Value, int]:
+    """Levels consumed on the longest path to every value."""
+    depth: dict[Value, int] = {}
+    for op in module.ops:
+        if op.result is not None:
+            before = max((depth[operand] for operand in op.operands), default=0)
+            depth[op.result] = before + op.definition.levels(op.site(module.symbols))
+    return depth
+
+
+class _Rewrite:
+    """Multiplies the factors into the constants."""
+
+    def __init__(
+        self, module: Module, factors: Mapping[Value, float], breakers: set[tuple[Op, int]]
+    ) -> None:
+        self.factors, self.breakers = factors, breakers
+        self.rewriter = Rewriter(module)
+
+    def run(self) -> Module:
+        for op in self.rewriter.source.ops:
+            self._op(op)
+        module = self.rewriter.module
+        module.attributes.pop("magnitudes", None)
+        used = module.symbols_used()
+        module.symbols = {n: a for n, a in module.symbols.items() if n in used}
+        return module
+
+    def _op(self, op: Op) -> None:
+        attributes = dict(op.attributes)
+        out = self.factors[op.result] if op.result is not None else 1.0
+        into = self.factors[op.operands[0]] if op.operands else 1.0
+        if op.name in ("poly.input", "poly.output"):
+            side = op.result if op.name == "poly.input" else op.operands[0]
+            if side is not None and getattr(side.type, "side", "server") == "server":
+                attributes["factor"] = out if op.name == "poly.input" else 1.0 / into
+        elif op.name == "poly.linear":
+            attributes["weight"] = self._scaled(op, "weight", out / into)
+            if "bias" in attributes:
+                attributes["bias"] = self._scaled(op, "bias", out)
+        elif op.name == "poly.chebyshev":
+            attributes["coefficients"] = self._scaled(op, "coefficients", out)
+        elif op.name == "poly.add_constant":
+            attributes["value"] = self._scaled(op, "value", out)
+        elif op.name == "poly.mask_fill":
+            attributes["fill"] = op.attributes["fill"] * out
+            if "pad" in attributes:
+                attributes["pad"] = op.attributes["pad"] * out
+        elif op.name == "poly.mean":
+            attributes["factor"] = op.attributes.get("factor", 1.0) * out / into
+        elif op.name == "poly.scale":
+            if not isinstance(attributes["factor"], Symbol) and attributes["factor"] > 0:
+                self.rewriter.values[op.value] = self.rewriter.values[op.operands[0]]
+                return
+            attributes["factor"] = self._scaled(op, "factor", out / into)
+        elif op.name in ("poly.add", "poly.sub"):
+            self.rewriter.copy(op, [self._addend(op, index) for index in range(2)])
+            return
+        self.rewriter.copy(op, None, attributes)
+
+    def _addend(self, op: Op, index: int) -> Value:
+        operand = op.operands[index]
+        new = self.rewriter.values[operand]
+        if (op, index) not in self.breakers:
+            return new
+        factor = self.factors[op.value] / self.factors[operand]
+        return self.rewriter.add(op, "poly.scale", [new], {"factor": factor})
+
+    def _scaled(self, op: Op, name: str, factor: float) -> object:
+        value = op.attributes[name]
+        if isinstance(value, Symbol):
+            array = self.rewriter.source.symbols[value.name]
+            if factor == 1.0:
+                return value
+            return self.rewriter.module.constant(f"{value.name}.scaled", array * factor)
+        if isinstance(value, list):
+            return [float(item * factor) for item in value]
+        return float(value * factor)

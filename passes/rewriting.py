@@ -1,0 +1,76 @@
+"""Building a module from another one, op by op."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from atlasc.ir.module import IRLevel, Module, Op, Value
+
+
+class Rewriter:
+    """Copies a module while a pass replaces, drops or adds ops.
+
+    Attributes:
+        module: the module under construction.
+        values: for every old value that has been dealt with, the new one.
+    """
+
+    def __init__(self, source: Module, level: IRLevel | None = None) -> None:
+        self.source = source
+        self.module = Module(
+            source.name,
+            level or source.level,
+            symbols=dict(source.symbols),
+            attributes=dict(source.attributes),
+        )
+        self.values: dict[Value, Value] = {}
+
+    def operands(self, op: Op) -> list[Value]:
+        """New operands of an old op."""
+        return [self.values[operand] for operand in op.operands]
+
+    def copy(
+        self,
+        op: Op,
+        operands: list[Value] | None = None,
+        attributes: Mapping[str, Any] | None = None,
+    ) -> Value:
+        """The same op in the new module, with other operands or attributes where given."""
+        new = self.module.append(
+            op.name,
+            self.operands(op) if operands is None else operands,
+            op.attributes if attributes is None else attributes,
+            op.location,
+            op.result.name if op.result is not None else None,
+        )
+        if op.result is None:
+            return new.operands[0]
+        assert new.result is not None
+        self.values[op.result] = new.result
+        return new.result
+
+    def add(
+        self, like: Op, op_name: str, operands: list[Value], attributes: Mapping[str, Any]
+    ) -> Value:
+        """A new op that comes from the same place, and part, as an old one."""
+        inherited = {"part": like.attributes["part"]} if "part" in like.attributes else {}
+        return self.module.add(op_name, operands, {**attributes, **inherited}, like.location)
+
+
+def without_dead_ops(module: Module) -> Module:
+    """Only the ops that an output needs (and all inputs); symbols that are not used go too."""
+    needed: set[Op] = set()
+    pending = [op for op in module.ops if op.result is None]
+    while pending:
+        op = pending.pop()
+        if op not in needed:
+            needed.add(op)
+            pending += [operand.op for operand in op.operands]
+    rewriter = Rewriter(module)
+    for op in module.ops:
+        if op in needed or op.name.endswith("input"):
+            rewriter.copy(op)
+    used = rewriter.module.symbols_used()
+    rewriter.module.symbols = {n: a for n, a in module.symbols.items() if n in used}
+    return rewriter.module
