@@ -1,0 +1,47 @@
+"""Activations as one Chebyshev sum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from atlasc.ir.errors import AtlasError
+from atlasc.passes.approximation.arithmetic import Arithmetic, Interval
+from atlasc.passes.approximation.chebyshev import fit, levels_of_degree
+from atlasc.passes.approximation.description import Activation, interval
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ActivationApproximation(Activation):
+    """Depth p + 1, with p = ceil(log2(degree + 1)).
+
+    Attributes:
+        degree: of the Chebyshev fit.
+        range: of the argument; None before calibration.
+    """
+
+    algorithm = "chebyshev"
+
+    degree: int
+    range: Interval | None = None
+
+    def __post_init__(self) -> None:
+        if self.degree < 1:
+            raise AtlasError(f"an activation cannot have a polynomial of degree {self.degree}")
+        if self.range is not None:
+            object.__setattr__(self, "range", interval(self.range, "the range of an activation"))
+
+    @property
+    def depth(self) -> int:
+        return 1 + levels_of_degree(self.degree)
+
+    def apply(self, arithmetic: Arithmetic[T], x: T, function: str) -> T:
+        if self.range is None:
+            raise AtlasError(
+                "an activation has no range yet",
+                why="its polynomial needs the range of its argument",
+                remedy="calibrate first",
+            )
+        return arithmetic.chebyshev(x, fit(function, self.degree, self.range), self.range)

@@ -1,0 +1,65 @@
+"""Norms with one Chebyshev sum for 1/sqrt of the variance or mean square."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from atlasc.ir.errors import AtlasError
+from atlasc.passes.approximation.arithmetic import Arithmetic, Interval
+from atlasc.passes.approximation.chebyshev import fit, levels_of_degree
+from atlasc.passes.approximation.description import _NORM_LEVELS, Norm, interval
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class NormApproximation(Norm):
+    """Depth p + 8 for a LayerNorm and p + 6 for an RMSNorm, with p = ceil(log2(degree + 1)).
+
+    Attributes:
+        degree: of the Chebyshev fit of 1/sqrt.
+        range: of the variance (or mean square) plus epsilon; None before calibration.
+    """
+
+    algorithm = "chebyshev"
+
+    degree: int
+    range: Interval | None = None
+
+    def __post_init__(self) -> None:
+        if self.degree < 1:
+            raise AtlasError(f"a norm cannot have a polynomial of degree {self.degree}")
+        if self.range is not None:
+            object.__setattr__(self, "range", interval(self.range, "the range of a norm"))
+
+    def inverse_sqrt(self, arithmetic: Arithmetic[T], v: T) -> T:
+        known = self._range()
+        return arithmetic.chebyshev(v, fit("invsqrt", self.degree, known), known)
+
+    def _normalise(
+        self,
+        arithmetic: Arithmetic[T],
+        centred: T,
+        spread: T,
+        spread_unit: float,
+        centred_unit: float,
+        epsilon: float,
+    ) -> T:
+        # Both units and epsilon disappear into the domain map and the coefficients.
+        low, high = self._range()
+        domain = ((low - epsilon) / spread_unit, (high - epsilon) / spread_unit)
+        coefficients = fit("invsqrt", self.degree, (low, high)) * centred_unit
+        return arithmetic.mul(centred, arithmetic.chebyshev(spread, coefficients, domain))
+
+    def _range(self) -> Interval:
+        if self.range is None:
+            raise AtlasError(
+                "a norm has no range yet",
+                why="the polynomial for 1/sqrt needs the range of its argument",
+                remedy="calibrate first",
+            )
+        return self.range
+
+    def depth_of(self, op_name: str) -> int:
+        return _NORM_LEVELS[op_name] + 1 + levels_of_degree(self.degree)
