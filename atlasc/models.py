@@ -70,6 +70,14 @@ class LoadedModel:
         main = getattr(self.module, "main_input_name", "input_ids")
         return (main, "attention_mask") if main == "input_ids" else (main,)
 
+    def exported_shape(self, name: str) -> tuple[int | None, ...] | None:
+        """Shape that an archive was exported for, None at free axes; None without an archive."""
+        if self.exported is None:
+            return None
+        nodes = self.exported.graph.find_nodes(op="placeholder")
+        shapes = [node.meta["val"].shape for node in nodes if node.name == name]
+        return tuple(n if isinstance(n, int) else None for n in shapes[0]) if shapes else None
+
     @property
     def has_tokenizer(self) -> bool:
         """Whether the directory holds a tokenizer."""

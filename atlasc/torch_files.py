@@ -30,7 +30,11 @@ ARCHIVE_RECORDS = re.compile(
     r"(models/model\.json|data/(weights|constants)/[\w.]+|data/sample_inputs/model\.pt"
     r"|archive_format|archive_version|byteorder|version|\.data/\w+|extra/.*)"
 )
-EXPRESSION = re.compile(r"(?:[su]\d+|\d+|[-+*/() ])+")
+# Sympy's text form of sizes; no attribute access, no string but a symbol's name.
+EXPRESSION = re.compile(
+    r"(?:\b(?:Symbol|Integer|Add|Mul|Pow|Mod|FloorDiv|Max|Min|True|False"
+    r"|positive|nonnegative|integer|[su]\d+|\d+)\b|'[su]\d+'|[-+*/()=, ])+"
+)
 TARGET = re.compile(r"torch\.ops\.(aten|prims|higher_order)\.[\w.]+|_operator\.\w+|math\.\w+")
 
 
@@ -153,8 +157,8 @@ def _refused(path: Path, why: str) -> AtlasError:
         f"{path.name} carries more than tensors and a graph, and is refused",
         where=str(path),
         why=f"{why}; to load it could run code from the file",
-        remedy="export the model with static shapes and tensor arguments only, and give the "
-        "archive of torch.export.save",
+        remedy="export the model with tensor arguments only, and give the archive of "
+        "torch.export.save",
     )
 
 

@@ -1,0 +1,142 @@
+"""Named arrays that a model takes, and the checks that they must pass."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from atlasc.ir.errors import AtlasError
+
+if TYPE_CHECKING:
+    from atlasc.models import LoadedModel
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Inputs of one model, row by row.
+
+    Attributes:
+        arrays: name of a model input -> [N, ...]; `input_ids` and `attention_mask` are int64
+            [N, n] (mask: 1 keep, 0 padding), `pixel_values` is float32 [N, C, H, W].
+        names: what each row is called in messages: "texts.txt:3", a file name, "digits.npz[7]".
+        texts: the original texts, if the rows come from texts.
+        labels: [N] the true classes, if the data have them.
+    """
+
+    arrays: dict[str, np.ndarray]
+    names: tuple[str, ...]
+    texts: tuple[str, ...] | None = None
+    labels: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.names)
+
+    def take(self, indices: Sequence[int] | np.ndarray) -> Inputs:
+        """The rows at the indices, in that order."""
+        rows = [int(index) for index in indices]
+        return Inputs(
+            {name: array[rows] for name, array in self.arrays.items()},
+            tuple(self.names[row] for row in rows),
+            None if self.texts is None else tuple(self.texts[row] for row in rows),
+            None if self.labels is None else self.labels[rows],
+        )
+
+    def split(self, held_back_fraction: float, seed: int = 0) -> tuple[Inputs, Inputs]:
+        """(used, held back): a random split that the seed fixes; both keep the original order.
+
+        At least one input is used, and at least one is held back if there are two or more and
+        the fraction is not zero.
+
+        Raises:
+            AtlasError: the fraction is not in [0, 1).
+        """
+        if not 0 <= held_back_fraction < 1:
+            raise AtlasError(
+                f"held-back fraction {held_back_fraction} is not in [0, 1)",
+                remedy="use a fraction such as 0.2",
+            )
+        count = round(len(self) * held_back_fraction)
+        if held_back_fraction > 0:
+            count = max(count, 1)
+        count = min(count, len(self) - 1)
+        order = np.random.default_rng(seed).permutation(len(self))
+        return self.take(np.sort(order[count:])), self.take(np.sort(order[:count]))
+
+    def digest(self) -> str:
+        """SHA-256 (hex) of what the model is given: names, types, shapes and values."""
+        digest = hashlib.sha256()
+        for name in sorted(self.arrays):
+            array = np.ascontiguousarray(self.arrays[name])
+            digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+            digest.update(array.tobytes())
+        return digest.hexdigest()
+
+
+def checked(
+    arrays: dict[str, np.ndarray], names: Sequence[str], model: LoadedModel
+) -> dict[str, np.ndarray]:
+    """The arrays in their final types, with values that the model can take.
+
+    Args:
+        arrays: name of an input -> values, a row for each input.
+        names: what each row is called in messages.
+        model: gives the vocabulary and the image size.
+
+    Raises:
+        AtlasError: an id outside the vocabulary; pixels of the wrong type or shape, or not finite.
+    """
+    config = model.config
+    if "input_ids" in arrays:
+        vocabulary = getattr(config, "vocab_size", None)
+        ids = arrays["input_ids"]
+        bad = (ids < 0) | (ids >= vocabulary) if vocabulary else ids < 0
+        if bad.any():
+            row, column = np.argwhere(bad)[0]
+            raise AtlasError(
+                f"token id {ids[row, column]} is not in the model's vocabulary",
+                where=f"{names[row]}, position {column}",
+                why=f"it has the ids 0 .. {vocabulary - 1}" if vocabulary else "it is negative",
+                remedy="use the tokenizer that belongs to the model",
+            )
+    if "pixel_values" in arrays:
+        arrays["pixel_values"] = _checked_pixels(arrays["pixel_values"], names, model)
+    return arrays
+
+
+def _checked_pixels(pixels: np.ndarray, names: Sequence[str], model: LoadedModel) -> np.ndarray:
+    if pixels.dtype.kind != "f" or pixels.ndim != 4:
+        raise AtlasError(
+            f"pixel_values must be floats of shape [N, C, H, W], not {pixels.dtype} of shape "
+            f"{pixels.shape}",
+            remedy="scale the pixels as in training, for example pixels / 255, and use float32",
+        )
+    expected = _image_shape(model)
+    if any(e is not None and e != f for e, f in zip(expected, pixels.shape[1:], strict=True)):
+        raise AtlasError(
+            f"pixel_values has images of shape {pixels.shape[1:]}",
+            why=f"the model takes [channels, height, width] = {expected}",
+        )
+    finite = np.isfinite(pixels).all(axis=(1, 2, 3))
+    if not finite.all():
+        row = int(np.argmin(finite))
+        raise AtlasError(
+            "an image has pixels that are not finite",
+            where=names[row],
+            why=f"{int((~np.isfinite(pixels[row])).sum())} values are NaN or infinite",
+        )
+    return pixels.astype(np.float32)
+
+
+def _image_shape(model: LoadedModel) -> tuple[int | None, ...]:
+    """(channels, height, width), None where the model does not say."""
+    exported = model.exported_shape("pixel_values")
+    if exported is not None and len(exported) == 4:
+        return exported[1:]
+    size = getattr(model.config, "image_size", None)
+    height, width = size if isinstance(size, (list, tuple)) else (size, size)
+    return getattr(model.config, "num_channels", None), height, width

@@ -1,0 +1,143 @@
+"""Texts and token ids to `input_ids` and `attention_mask`, padded on the right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from atlasc.inputs import Inputs, checked
+from atlasc.ir.errors import AtlasError
+
+if TYPE_CHECKING:
+    from atlasc.models import LoadedModel
+
+LABEL_KEYS = ("labels", "label")
+
+
+def inputs_from_texts(
+    texts: Sequence[str],
+    model: LoadedModel,
+    sequence_length: int | None = None,
+    *,
+    names: Sequence[str] | None = None,
+    labels: np.ndarray | None = None,
+) -> Inputs:
+    """Tokenize texts with the model's tokenizer and pad them on the right.
+
+    Raises:
+        AtlasError: the model has no tokenizer, or a text has more tokens than fit.
+    """
+    tokenizer = model.tokenizer
+    if tokenizer is None:
+        raise AtlasError(
+            "the model has no tokenizer",
+            where=str(model.directory),
+            remedy='put tokenizer.json beside config.json, or give ids: {"input_ids": [...]}',
+        )
+    names = tuple(names) if names is not None else tuple(f"text {i}" for i in range(len(texts)))
+    ids = tokenizer(list(texts), truncation=False, verbose=False)["input_ids"]
+    arrays = pad(ids, model, sequence_length, names, texts)
+    return Inputs(checked(arrays, names, model), names, tuple(texts), labels)
+
+
+def pad(
+    ids: Sequence[Sequence[int]],
+    model: LoadedModel,
+    sequence_length: int | None,
+    names: Sequence[str],
+    texts: Sequence[str] | None = None,
+) -> dict[str, np.ndarray]:
+    """`input_ids` and `attention_mask` [N, n], padded on the right.
+
+    Raises:
+        AtlasError: a row, or the length itself, is longer than what the model takes.
+    """
+    exported = model.exported_shape("input_ids")
+    fixed = exported[1] if exported is not None and len(exported) == 2 else None
+    length = sequence_length or fixed or max(len(row) for row in ids)
+    if fixed is not None and length != fixed:
+        raise AtlasError(
+            f"sequence length {length} does not fit the archive, which was exported for {fixed}",
+            where=str(model.source),
+            remedy=f"use --sequence-length {fixed}, or export the model again",
+        )
+    positions = getattr(model.config, "max_position_embeddings", None)
+    if positions and length > positions:
+        raise AtlasError(
+            f"sequence length {length} is more than the model has positions for",
+            why=f"max_position_embeddings is {positions}",
+            remedy=f"use --sequence-length {positions} or less, and shorten longer texts",
+        )
+    padding = getattr(model.config, "pad_token_id", None)
+    if model.has_tokenizer and model.tokenizer.pad_token_id is not None:  # type: ignore[union-attr]
+        padding = model.tokenizer.pad_token_id  # type: ignore[union-attr]
+    padded = np.full((len(ids), length), padding or 0, dtype=np.int64)
+    mask = np.zeros_like(padded)
+    for row, tokens in enumerate(ids):
+        if len(tokens) > length:
+            start = "" if texts is None else f": {' '.join(texts[row].split()[:6])} ..."
+            raise AtlasError(
+                f"a text of {len(tokens)} tokens is longer than the compiled length {length}",
+                where=names[row] + start,
+                remedy=f"shorten it, or compile with --sequence-length {len(tokens)} or more",
+            )
+        padded[row, : len(tokens)] = tokens
+        mask[row, : len(tokens)] = 1
+    return {"input_ids": padded, "attention_mask": mask}
+
+
+def read_lines(source: Path) -> list[tuple[int, str]]:
+    """(line number, text) of every line that is not blank."""
+    try:
+        content = source.read_text(encoding="utf-8-sig")
+    except (UnicodeDecodeError, OSError) as error:
+        raise AtlasError(f"data {source} cannot be read as UTF-8 text", why=str(error)) from error
+    lines = [(n, line.strip()) for n, line in enumerate(content.split("\n"), 1) if line.strip()]
+    if not lines:
+        raise AtlasError(f"data {source} is empty", remedy="write one input a line")
+    return lines
+
+
+def from_json_lines(source: Path, model: LoadedModel, length: int | None) -> Inputs:
+    """Texts or token ids, a JSON object a line; see `atlasc.data.load_inputs`."""
+    names, rows = [], []
+    for number, line in read_lines(source):
+        names.append(f"{source.name}:{number}")
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise AtlasError("not a JSON object", where=names[-1], why=str(error)) from error
+        if not isinstance(row, dict) or ("text" in row) == ("input_ids" in row):
+            found = sorted(row) if isinstance(row, dict) else type(row).__name__
+            raise AtlasError(
+                'each line needs either "text" or "input_ids"', where=names[-1], why=f"has {found}"
+            )
+        rows.append(row)
+    key = "text" if "text" in rows[0] else "input_ids"
+    for name, row in zip(names, rows, strict=True):
+        _check_row(row.get(key), key, name)
+    labels = _labels([next((row[k] for k in LABEL_KEYS if k in row), None) for row in rows])
+    values = [row[key] for row in rows]
+    if key == "text":
+        return inputs_from_texts(values, model, length, names=names, labels=labels)
+    arrays = pad(values, model, length, names)
+    return Inputs(checked(arrays, names, model), tuple(names), labels=labels)
+
+
+def _check_row(value: Any, key: str, name: str) -> None:
+    if key == "text" and not (isinstance(value, str) and value.strip()):
+        raise AtlasError('"text" must be a string that is not blank', where=name)
+    integers = isinstance(value, list) and all(type(i) is int for i in value)
+    if key == "input_ids" and not (integers and value):
+        raise AtlasError('"input_ids" must be a list of integers, at least one', where=name)
+
+
+def _labels(values: list[Any]) -> np.ndarray | None:
+    """Labels as an array if every row has an integer one."""
+    if not all(type(value) is int for value in values):
+        return None
+    return np.array(values, dtype=np.int64)
