@@ -1,0 +1,207 @@
+"""The exported torch.fx graph in a normal form: flat, without identities, every node classified.
+
+The kind of a node says what its value depends on:
+
+- ``constant``: on parameters and buffers only; folded when it is needed.
+- ``mask``: on the public attention mask (and constants) only; see ``masks``.
+- ``index``: an integer computed from token ids (RoBERTa's positions); see ``constants``.
+- ``data``: on what the client keeps private.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from atlasc.ir.errors import AtlasError
+
+if TYPE_CHECKING:
+    from torch.fx import Graph
+
+Kind = Literal["constant", "mask", "index", "data"]
+PUBLIC_INPUT = "attention_mask"
+
+
+class Node(Protocol):
+    """What the frontend uses of a torch.fx.Node, whose own argument types are too wide to check."""
+
+    op: str
+    name: str
+    target: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    meta: dict[str, Any]
+    users: dict[Any, None]
+    all_input_nodes: list[Any]
+
+    def replace_all_uses_with(self, other: Any) -> Any:
+        """Route the users of this node to another one."""
+        ...
+
+
+IDENTITIES = {
+    "aten.alias.default",
+    "aten.clone.default",
+    "aten.contiguous.default",
+    "aten.detach.default",
+    "aten.detach_.default",
+    "aten.lift_fresh_copy.default",
+    "aten.to.device",
+    "aten.to.dtype",
+    "aten.to.dtype_layout",
+    "aten._to_copy.default",
+    "aten.type_as.default",
+}
+DROPOUTS = {"aten.dropout.default", "aten.feature_dropout.default"}
+SAME_SHAPE_IDENTITIES = {
+    "aten.view.default",
+    "aten.reshape.default",
+    "aten._unsafe_view.default",
+    "aten.expand.default",
+    "aten.slice.Tensor",
+    "aten.flatten.using_ints",
+}
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_SELF = re.compile(r"^L\['self'\]\.?")
+
+
+def target(node: Any) -> str:
+    """Qualified name of the op that a node calls, such as ``aten.add.Tensor``; else ``""``."""
+    return str(node.target) if getattr(node, "op", None) == "call_function" else ""
+
+
+def shape(node: Node) -> tuple[int, ...]:
+    """Static shape of a node's tensor."""
+    return tuple(int(extent) for extent in node.meta["val"].shape)
+
+
+def is_float(node: Node) -> bool:
+    """True for a floating-point tensor."""
+    value = node.meta.get("val")
+    return value is not None and hasattr(value, "dtype") and bool(value.dtype.is_floating_point)
+
+
+def module_path(node: Node) -> str:
+    """Path of the innermost module whose forward made the node (``encoder.layer.3.output``)."""
+    stack = node.meta.get("nn_module_stack") or {}
+    paths = [_SELF.sub("", str(path)) for path, _ in stack.values()]
+    return paths[-1] if paths else ""
+
+
+def source_line(node: Node) -> str:
+    """``file:line`` of the model's code that made the node, or an empty string.
+
+    The innermost frame outside torch is taken: a line in ``torch/nn`` says little about a model.
+    """
+    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    outside = [frame for frame in frames if "/torch/" not in frame[0].replace("\\", "/")]
+    chosen = (outside or frames)[-1:]
+    return ":".join(chosen[0]) if chosen else ""
+
+
+def place(node: Node) -> str:
+    """Module path and source line, for messages."""
+    path, line = module_path(node) or "(top level)", source_line(node)
+    return f"{path} ({line})" if line else path
+
+
+def inline_regions(graph_module: Any) -> tuple[Graph, Any]:
+    """Copy of a graph in which regions wrapped for grad mode or autocast are inlined.
+
+    Returns:
+        The flat graph without an output node, and what its output node would return.
+    """
+    import torch.fx
+
+    graph = torch.fx.Graph()
+    return graph, _copy_into(graph, graph_module, {})
+
+
+def _copy_into(graph: Graph, graph_module: Any, table: dict[Any, Any]) -> Any:
+    """Copy a graph module's nodes; return the mapped argument of its output node."""
+    import torch.fx
+
+    def lookup(node: Any) -> Any:
+        return table[node]
+
+    regions: dict[Any, Any] = {}
+    for node in graph_module.graph.nodes:
+        if node in table:
+            continue
+        if node.op == "output":
+            return torch.fx.map_arg(node.args[0], lookup)
+        if node.op == "get_attr" and hasattr(getattr(graph_module, str(node.target)), "graph"):
+            regions[node] = getattr(graph_module, str(node.target))
+            continue
+        region = next((arg for arg in node.args if arg in regions), None)
+        if region is not None:
+            operands = node.args[node.args.index(region) + 1 :]
+            inner = regions[region]
+            holes = [hole for hole in inner.graph.nodes if hole.op == "placeholder"]
+            for hole, operand in zip(holes, operands, strict=True):
+                table[hole] = torch.fx.map_arg(operand, lookup)
+            table[node] = _copy_into(graph, inner, table)
+        elif "getitem" in str(node.target) and isinstance(table[node.args[0]], list | tuple):
+            table[node] = table[node.args[0]][node.args[1]]
+        else:
+            table[node] = graph.node_copy(node, lookup)
+    raise AssertionError("a graph ends with its output node")
+
+
+def remove_identities(graph: Graph) -> None:
+    """Route the users of copies, casts between floats, dropout and the like to their operand.
+
+    Raises:
+        AtlasError: a dropout is active, because the model was exported in training mode.
+    """
+    for node in list(graph.nodes):
+        name, operands = target(node), node.all_input_nodes
+        if not operands or not hasattr(node.meta.get("val"), "shape"):
+            continue
+        operand = operands[0]
+        if name in DROPOUTS and node.args[2] and float(node.args[1]) > 0:
+            raise AtlasError(
+                "the model is in training mode: a dropout is active",
+                where=place(node),
+                remedy="call model.eval() before exporting it",
+            )
+        same = name in SAME_SHAPE_IDENTITIES and shape(node) == shape(operand)
+        copy = name in IDENTITIES and (is_float(node), is_float(operand)) == (True, True)
+        if name in DROPOUTS or same or copy:
+            node.replace_all_uses_with(operand)
+
+
+def classify(
+    graph: Graph, inputs: dict[Node, str], fixed: Collection[Node] = ()
+) -> dict[Node, Kind]:
+    """Kind of every node, from the user inputs that it depends on.
+
+    Args:
+        graph: a flat graph.
+        inputs: placeholder nodes of user inputs, with their names.
+        fixed: nodes that were found to be constant although they depend on an input.
+    """
+    kinds: dict[Node, Kind] = {}
+    for node in graph.nodes:
+        if node in inputs:
+            kinds[node] = "mask" if inputs[node] == PUBLIC_INPUT else "data"
+            continue
+        operands = [] if node in fixed else node.all_input_nodes
+        below = {kinds[operand] for operand in operands}
+        if below <= {"constant"}:
+            kinds[node] = "constant"
+        elif below <= {"constant", "mask"}:
+            kinds[node] = "mask"
+        elif not is_float(node) and all(
+            kinds[operand] in ("constant", "index") or _is_ids(operand, inputs)
+            for operand in operands
+        ):
+            kinds[node] = "index"
+        else:
+            kinds[node] = "data"
+    return kinds
+
+
+def _is_ids(node: Node, inputs: dict[Node, str]) -> bool:
+    return node in inputs and inputs[node] != PUBLIC_INPUT and not is_float(node)
