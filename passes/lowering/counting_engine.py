@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.lowering.engine import Vector
@@ -245,7 +245,6 @@ class CountingEngine:
     def bootstrap(self, ciphertext: int) -> int:
         if self.bootstrap_level is None:
             self._fail("bootstrap", "these parameters do not allow a bootstrap")
-        assert self.bootstrap_level is not None
         self._primitives["bootstrap", self.bootstrap_level] += 1
         return self.bootstrap_level
 
@@ -255,10 +254,10 @@ class CountingEngine:
         if level > counts.rotation_levels.get(amount, -1):
             counts.rotation_levels[amount] = level
 
-    def _underflow(self, primitive: str) -> None:
+    def _underflow(self, primitive: str) -> NoReturn:
         self._fail(primitive, "the operand is at level 0: no multiplication is left")
 
-    def _fail(self, primitive: str, why: str) -> None:
+    def _fail(self, primitive: str, why: str) -> NoReturn:
         raise AtlasError(
             f"{primitive} is impossible" + (f" in {self._scope}" if self._scope else ""),
             where=self._scope,

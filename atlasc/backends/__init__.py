@@ -1,0 +1,64 @@
+"""The targets that a lowered program runs on, by name; imported only when asked for."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+
+from atlasc.ir.errors import AtlasError
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One target of the command line.
+
+    Attributes:
+        name: as in ``--target``.
+        summary: one line for the help text.
+        module: import path of the implementation.
+        encrypted: whether it needs keys and works on real ciphertexts.
+    """
+
+    name: str
+    summary: str
+    module: str
+    encrypted: bool
+
+    def load(self) -> ModuleType:
+        """Import the implementation, after :meth:`check`."""
+        self.check()
+        return importlib.import_module(self.module)
+
+    def check(self) -> None:
+        """Raise AtlasError, with the remedy, unless this target works on this machine."""
+        check = _CHECKS.get(self.name)
+        if check is not None:
+            check()
+
+
+def _check_desilo() -> None:
+    from atlasc.backends.desilo_library import load_library
+
+    load_library()
+
+
+_CHECKS: dict[str, Callable[[], None]] = {"desilo": _check_desilo}
+
+BACKENDS: dict[str, Backend] = {
+    backend.name: backend
+    for backend in (
+        Backend("sim", "cleartext slots with levels and noise", "atlasc.backends.sim", False),
+        Backend("desilo", "desilofhe on the CPU", "atlasc.backends.desilo", True),
+    )
+}
+
+
+def get_backend(name: str) -> Backend:
+    """The backend of that name; AtlasError with the known names if there is none."""
+    if name not in BACKENDS:
+        raise AtlasError(
+            f"there is no target {name!r}", remedy=f"choose one of: {', '.join(BACKENDS)}"
+        )
+    return BACKENDS[name]

@@ -1,0 +1,331 @@
+"""Keys of the desilo backend, split by who may have them.
+
+The **client** holds the secret key: it encrypts queries and decrypts answers. The **server** holds
+evaluation keys only, so no mistake on the server can decrypt anything. Each side lives in its own
+folder, readable by its owner alone (folders 0700, files 0600):
+
+```
+client/  keys.json  secret.key
+server/  keys.json  relinearization.key  rotation_<amount>.key ...  [conjugation.key  bootstrap.key]
+```
+
+``keys.json`` holds the parameters and the identity of the key set, which every ciphertext carries
+too: the library itself accepts a ciphertext of other parameters and decrypts it to garbage. It is
+written last, so a folder without it is an interrupted key generation and is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from atlasc.backends.desilo_library import library_engine
+from atlasc.backends.desilo_parameters import BOOTSTRAP_LEVELS, DesiloParameters
+from atlasc.backends.memory import require_disk, require_memory
+from atlasc.ir.errors import AtlasError
+
+_INDEX = "keys.json"
+_FORMAT = 1
+Progress = Callable[[str, int, int], None]
+"""Called as progress(what, done, total) before each key is made."""
+
+
+@dataclass
+class ClientKeys:
+    """What the client keeps to itself.
+
+    Attributes:
+        parameters: of the engine.
+        identity: 32 hexadecimal digits, the same on both sides of a key set.
+        secret: the library's secret key.
+    """
+
+    parameters: DesiloParameters
+    identity: str
+    secret: Any = field(repr=False)
+
+    def save(self, folder: Path) -> None:
+        """Write to a folder that does not exist yet."""
+        _new_folder(folder)
+        engine = library_engine(self.parameters)
+        _write_bytes(folder / "secret.key", bytes(engine.serialize_secret_key(self.secret)))
+        _write_index(folder, "client", self.parameters, self.identity, {})
+
+    @classmethod
+    def load(cls, folder: Path) -> ClientKeys:
+        """Raises AtlasError when the folder is incomplete, damaged, or not a client's."""
+        parameters, identity, _ = _read_index(folder, "client")
+        engine = library_engine(parameters)
+        return cls(parameters, identity, _read(engine.read_secret_key, folder / "secret.key"))
+
+
+@dataclass
+class EvaluationKeys:
+    """What the server computes with; public as far as the client's data are concerned.
+
+    Attributes:
+        parameters: of the engine.
+        identity: that of the client's keys.
+        rotation_levels: amount (0 < amount < slots, to the left) -> highest level it may be
+            used at.
+        relinearization_level: highest level at which ciphertexts may be multiplied; None: no key.
+        relinearization, rotations, conjugation, bootstrap: the library's keys.
+    """
+
+    parameters: DesiloParameters
+    identity: str
+    rotation_levels: dict[int, int]
+    relinearization_level: int | None
+    relinearization: Any = field(default=None, repr=False)
+    rotations: dict[int, Any] = field(default_factory=dict, repr=False)
+    conjugation: Any = field(default=None, repr=False)
+    bootstrap: Any = field(default=None, repr=False)
+
+    @classmethod
+    def load(cls, folder: Path) -> EvaluationKeys:
+        """Read all keys into memory.
+
+        Raises:
+            AtlasError: the folder is incomplete, damaged or not a server's; or the keys would not
+                fit into memory.
+        """
+        parameters, identity, plan = _read_index(folder, "server")
+        rotations = {int(amount): int(level) for amount, level in plan["rotations"].items()}
+        level = plan["relinearization_level"]
+        require_memory(parameters.memory_bytes(rotations, level), "the evaluation keys")
+        engine = library_engine(parameters)
+        keys = cls(parameters, identity, rotations, level)
+        if (folder / "relinearization.key").exists():
+            keys.relinearization = _read(
+                engine.read_relinearization_key, folder / "relinearization.key"
+            )
+        for amount in rotations:
+            path = folder / f"rotation_{amount}.key"
+            keys.rotations[amount] = _read(engine.read_fixed_rotation_key, path)
+        if parameters.bootstrap:
+            keys.conjugation = _read(engine.read_conjugation_key, folder / "conjugation.key")
+            keys.bootstrap = _read(engine.read_bootstrap_key, folder / "bootstrap.key")
+        return keys
+
+
+@dataclass
+class KeySet:
+    """Both sides of the keys, as they exist where they are generated: at the client."""
+
+    client: ClientKeys
+    evaluation: EvaluationKeys
+
+    @classmethod
+    def generate(
+        cls,
+        parameters: DesiloParameters,
+        rotations: Mapping[int, int],
+        *,
+        relinearization_level: int | None = None,
+        progress: Progress | None = None,
+    ) -> KeySet:
+        """Make all keys in memory, for a program that runs in this process.
+
+        Args:
+            parameters: which engine.
+            rotations: amount (to the left, any integer) -> highest level at which it is used.
+            relinearization_level: highest level of a product of ciphertexts; None makes no key
+                for leveled parameters. A bootstrap needs a full one, which is always made then.
+            progress: see :data:`Progress`.
+
+        Raises:
+            AtlasError: the keys would not fit into memory, or a level is too high.
+        """
+        plan = _normalise(parameters, rotations, relinearization_level)
+        require_memory(parameters.memory_bytes(plan, relinearization_level), "the keys")
+        client, made = _generator(parameters, plan, relinearization_level, progress)
+        keys = EvaluationKeys(
+            parameters, client.identity, plan, _reach(parameters, relinearization_level)
+        )
+        for name, key in made:
+            if name.startswith("rotation_"):
+                keys.rotations[int(name.removeprefix("rotation_"))] = key
+            else:
+                setattr(keys, name, key)
+        return cls(client, keys)
+
+
+def generate_to(
+    parameters: DesiloParameters,
+    rotations: Mapping[int, int],
+    client_folder: Path,
+    server_folder: Path,
+    *,
+    relinearization_level: int | None = None,
+    progress: Progress | None = None,
+) -> None:
+    """Make the keys one after another and write each to its folder: little memory is needed.
+
+    Arguments as for :meth:`KeySet.generate`. Neither folder may hold keys already.
+
+    Raises:
+        AtlasError: too little disk space or memory, or a folder that is not empty.
+    """
+    plan = _normalise(parameters, rotations, relinearization_level)
+    size = parameters.evaluation_key_bytes(plan, relinearization_level)
+    largest = size if parameters.bootstrap else parameters.key_bytes(parameters.max_level)
+    require_disk(size, server_folder, "the evaluation keys")
+    require_memory(largest + parameters.memory_bytes({}), "generating the keys")
+    for folder in (client_folder, server_folder):
+        _new_folder(folder)
+    client, made = _generator(parameters, plan, relinearization_level, progress)
+    engine = library_engine(parameters)
+    for name, key in made:
+        kind = "fixed_rotation" if name.startswith("rotation_") else name
+        path = server_folder / f"{name}.key"
+        _create(path).close()
+        getattr(engine, f"write_{kind}_key")(key, str(path))
+    _write_index(
+        server_folder,
+        "server",
+        parameters,
+        client.identity,
+        {
+            "rotations": {str(amount): level for amount, level in plan.items()},
+            "relinearization_level": _reach(parameters, relinearization_level),
+        },
+    )
+    _write_bytes(client_folder / "secret.key", bytes(engine.serialize_secret_key(client.secret)))
+    _write_index(client_folder, "client", parameters, client.identity, {})
+
+
+def _generator(
+    parameters: DesiloParameters,
+    plan: Mapping[int, int],
+    relinearization_level: int | None,
+    progress: Progress | None,
+) -> tuple[ClientKeys, Iterator[tuple[str, Any]]]:
+    """A new secret, and an iterator that makes its evaluation keys one by one: (name, key)."""
+    engine = library_engine(parameters)
+    secret = engine.create_secret_key()
+
+    def relinearization() -> Any:
+        if parameters.bootstrap:
+            return engine.create_relinearization_key(secret)
+        return engine.create_relinearization_key(secret, relinearization_level)
+
+    makers: dict[str, Callable[[], Any]] = {}
+    if relinearization_level is not None or parameters.bootstrap:
+        makers["relinearization"] = relinearization
+    for amount, level in plan.items():
+        # The library rotates to the right.
+        makers[f"rotation_{amount}"] = lambda amount=amount, level=level: (
+            engine.create_fixed_rotation_key(secret, parameters.slots - amount, level)
+        )
+    if parameters.bootstrap:
+        makers["conjugation"] = lambda: engine.create_conjugation_key(secret)
+        makers["bootstrap"] = lambda: engine.create_bootstrap_key(secret)
+
+    def made() -> Iterator[tuple[str, Any]]:
+        for index, (name, make) in enumerate(makers.items()):
+            if progress is not None:
+                progress(name.replace("_", " ") + " key", index, len(makers))
+            yield name, make()
+
+    return ClientKeys(parameters, secrets.token_hex(16), secret), made()
+
+
+def _normalise(
+    parameters: DesiloParameters, rotations: Mapping[int, int], relinearization_level: int | None
+) -> dict[int, int]:
+    """The rotations with 0 < amount < slots, checked; duplicates keep the higher level."""
+    plan: dict[int, int] = {}
+    for amount, level in rotations.items():
+        amount %= parameters.slots
+        if amount:
+            plan[amount] = max(level, plan.get(amount, 0))
+    for level in (*plan.values(), relinearization_level or 0):
+        if not 0 <= level <= parameters.max_level:
+            raise AtlasError(
+                f"a key at level {level} is impossible",
+                why=f"these parameters have levels 0 to {parameters.max_level}",
+            )
+    return plan
+
+
+def _reach(parameters: DesiloParameters, relinearization_level: int | None) -> int | None:
+    return BOOTSTRAP_LEVELS if parameters.bootstrap else relinearization_level
+
+
+# --- files
+
+
+def _new_folder(folder: Path) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if any(folder.glob("*.key")) or (folder / _INDEX).exists():
+        raise AtlasError(
+            "this folder already holds keys",
+            where=str(folder),
+            why="overwriting a secret key would make every ciphertext made with it unreadable",
+            remedy="choose another folder or delete this one",
+        )
+    folder.chmod(0o700)
+
+
+def _create(path: Path) -> Any:
+    """A new file that only its owner may read, open for writing."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
+def _write_bytes(path: Path, data: bytes) -> None:
+    with _create(path) as file:
+        file.write(data)
+
+
+def _write_index(
+    folder: Path, role: str, parameters: DesiloParameters, identity: str, plan: dict[str, Any]
+) -> None:
+    index = {
+        "format": _FORMAT,
+        "role": role,
+        "identity": identity,
+        "parameters": parameters.to_dict(),
+        "security_bits": parameters.security_bits,
+        **plan,
+    }
+    _write_bytes(folder / _INDEX, (json.dumps(index, indent=1) + "\n").encode())
+
+
+def _read_index(folder: Path, role: str) -> tuple[DesiloParameters, str, dict[str, Any]]:
+    remedy = "generate the keys again"
+    try:
+        index = json.loads((folder / _INDEX).read_text())
+        found, version, identity = index["role"], index["format"], str(index["identity"])
+    except FileNotFoundError as error:
+        raise AtlasError(
+            "there are no complete keys here",
+            where=str(folder),
+            why=f"{_INDEX} is missing; it is the last file that key generation writes",
+            remedy=remedy,
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise AtlasError(f"{_INDEX} is damaged", where=str(folder), remedy=remedy) from error
+    if found != role or version != _FORMAT:
+        raise AtlasError(
+            f"these are not the keys of a {role}",
+            where=str(folder),
+            why=f"{_INDEX} says role {found!r}, format {version}; expected {role!r}, {_FORMAT}",
+        )
+    return DesiloParameters.from_dict(index["parameters"]), identity, index
+
+
+def _read(reader: Callable[[str], Any], path: Path) -> Any:
+    try:
+        return reader(str(path))
+    except (RuntimeError, OSError, ValueError) as error:
+        raise AtlasError(
+            f"the key {path.name} is missing or damaged",
+            where=str(path),
+            why=str(error),
+            remedy="generate the keys again",
+        ) from error

@@ -1,0 +1,240 @@
+"""The parameter sets of desilofhe: slots, levels, moduli, sizes; and the choice among them.
+
+The library has two constructors that matter here. ``Engine(log_coeff_count, special_prime_count)``
+is leveled: one 40-bit prime a level, a base prime and ``k`` special primes of 60 bits each, and as
+many levels as 128-bit security leaves; more special primes mean fewer levels and smaller, faster
+keys. ``Engine(use_bootstrap_to_14_levels=True)`` is the one that can bootstrap: 15 more primes of
+54 bits.
+
+The library does not publish its moduli. These figures were read from the residues of serialised
+keys and ciphertexts of version 1.17.0, whose largest value gives the size of each prime; the same
+residues, transformed back, showed a dense ternary secret (43,576 of 65,536 coefficients not zero).
+They are assumptions about a closed library, checked by ``tests/atlasc/backends``.
+
+The top level of a leveled engine is not used: a rotation there silently costs a level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from atlasc.ir.errors import AtlasError
+from atlasc.passes.lowering.security import check_security, security_bits
+
+PRIME_BITS = 40
+"""Of the prime of one level, and so of the scale."""
+LARGE_PRIME_BITS = 60
+"""Of the base prime and of each special prime."""
+BOOTSTRAP_PRIMES = (15, 54)
+"""How many primes a bootstrap consumes, and their bits."""
+BOOTSTRAP_LEVELS = 14
+LOG_CAPACITY = LARGE_PRIME_BITS - PRIME_BITS - 1
+"""Values at level 0 must stay below 2 to this power, or they wrap around silently."""
+
+LIBRARY_LEVELS: dict[tuple[int, int], int] = {
+    (14, 1): 7,
+    (14, 2): 6,
+    (14, 3): 4,
+    (15, 2): 17,
+    (15, 3): 15,
+    (15, 4): 14,
+    (15, 5): 12,
+    (15, 7): 9,
+    (16, 2): 39,
+    (16, 3): 37,
+    (16, 4): 36,
+    (16, 5): 34,
+    (16, 7): 31,
+}
+"""(log2 of the ring degree, special primes) -> the library's max_level.
+
+(15, 1) is missing on purpose: its results at level 0 are garbage."""
+
+_BOOTSTRAP_KEY_BYTES = int(13.8 * 2**30)
+"""Of the 'medium' bootstrap key with three stages."""
+_WORKING_BYTES = 3 * 2**28
+"""Of the library itself and its temporary results, at ring degree 2^16."""
+
+
+@dataclass(frozen=True)
+class DesiloParameters:
+    """One parameter set.
+
+    Attributes:
+        log_ring_degree: log2 of the ring degree N; a ciphertext has N/2 slots.
+        special_primes: number of special primes.
+        bootstrap: the set with bootstrapping; it fixes the other two to 16 and 4.
+
+    Raises:
+        AtlasError: the library has no such set, or not one that works.
+    """
+
+    log_ring_degree: int
+    special_primes: int
+    bootstrap: bool = False
+
+    def __post_init__(self) -> None:
+        key = (self.log_ring_degree, self.special_primes)
+        if key != (16, 4) if self.bootstrap else key not in LIBRARY_LEVELS:
+            known = ", ".join(f"2^{n} with {k}" for n, k in LIBRARY_LEVELS)
+            raise AtlasError(
+                f"desilofhe has no usable parameters with ring degree 2^{key[0]} and {key[1]} "
+                f"special primes{' for bootstrapping' if self.bootstrap else ''}",
+                remedy=f"choose one of: {known}; with bootstrapping only 2^16 with 4",
+            )
+
+    @property
+    def ring_degree(self) -> int:
+        return 1 << self.log_ring_degree
+
+    @property
+    def slots(self) -> int:
+        return self.ring_degree // 2
+
+    @property
+    def max_level(self) -> int:
+        """Levels of a fresh ciphertext, as far as all operations keep their contract there."""
+        if self.bootstrap:
+            return BOOTSTRAP_LEVELS
+        return LIBRARY_LEVELS[self.log_ring_degree, self.special_primes] - 1
+
+    @property
+    def bootstrap_level(self) -> int | None:
+        return BOOTSTRAP_LEVELS if self.bootstrap else None
+
+    @property
+    def log_qp(self) -> float:
+        """log2 of the product of all moduli under which a key or a ciphertext is published."""
+        large = LARGE_PRIME_BITS * (1 + self.special_primes)
+        if self.bootstrap:
+            count, bits = BOOTSTRAP_PRIMES
+            return large + PRIME_BITS * (BOOTSTRAP_LEVELS + 1) + count * bits
+        return large + PRIME_BITS * (self.max_level + 1)
+
+    @property
+    def security_bits(self) -> int:
+        return security_bits(self.ring_degree, self.log_qp)
+
+    def library_arguments(self) -> dict[str, Any]:
+        """Keyword arguments of ``desilofhe.Engine`` that make this set."""
+        if self.bootstrap:
+            return {"use_bootstrap_to_14_levels": True}
+        return {
+            "log_coeff_count": self.log_ring_degree,
+            "special_prime_count": self.special_primes,
+        }
+
+    # --- sizes
+
+    def digits(self, level: int) -> int:
+        """Digits of the decomposition in a key switch at ``level``."""
+        return -(-(level + 2) // self.special_primes)
+
+    def ciphertext_bytes(self, level: int) -> int:
+        return 2 * (level + 2) * self.ring_degree * 8
+
+    def key_bytes(self, level: int) -> int:
+        """Size of a relinearisation, conjugation or rotation key that reaches ``level``."""
+        primes = level + 2 + self.special_primes
+        return (2 * self.digits(level) * primes + 1) * self.ring_degree * 8
+
+    def evaluation_key_bytes(
+        self, rotations: Mapping[int, int], relinearization_level: int | None
+    ) -> int:
+        """Size of all keys of the server. ``rotations``: amount -> level."""
+        total = sum(self.key_bytes(level) for level in rotations.values())
+        if self.bootstrap:
+            full = self.key_bytes(BOOTSTRAP_LEVELS + BOOTSTRAP_PRIMES[0])
+            return total + _BOOTSTRAP_KEY_BYTES + 2 * full
+        if relinearization_level is not None:
+            total += self.key_bytes(relinearization_level)
+        return total
+
+    def memory_bytes(
+        self,
+        rotations: Mapping[int, int],
+        relinearization_level: int | None = None,
+        live_ciphertexts: int = 8,
+    ) -> int:
+        """Peak memory of an execution: keys, live ciphertexts at the top level, working space."""
+        working = _WORKING_BYTES * self.ring_degree // 2**16
+        return (
+            self.evaluation_key_bytes(rotations, relinearization_level)
+            + live_ciphertexts * self.ciphertext_bytes(self.max_level)
+            + working
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """For a manifest; :meth:`from_dict` reads it back."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> DesiloParameters:
+        """Raises AtlasError when ``data`` is not what :meth:`to_dict` writes."""
+        try:
+            return cls(
+                int(data["log_ring_degree"]), int(data["special_primes"]), bool(data["bootstrap"])
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise AtlasError(
+                "the parameters of the keys cannot be read", why=f"{type(error).__name__}: {error}"
+            ) from error
+
+
+BOOTSTRAPPED = DesiloParameters(16, 4, bootstrap=True)
+LEVELED: tuple[DesiloParameters, ...] = tuple(DesiloParameters(*key) for key in LIBRARY_LEVELS)
+
+
+def choose_parameters(
+    levels: int,
+    *,
+    min_slots: int = 1,
+    slots: int | None = None,
+    among: Iterable[DesiloParameters] = LEVELED,
+) -> DesiloParameters:
+    """The cheapest parameter set for a program of ``levels`` levels without bootstraps.
+
+    The price is that of one key switch at each level of the program, which decides both the time
+    and, with the level, the memory of the keys.
+
+    Args:
+        levels: multiplicative depth of the whole program.
+        min_slots: slots that a ciphertext must have at least.
+        slots: slots that it must have exactly, for a program that is already packed.
+        among: candidates.
+
+    Returns:
+        A leveled set when one is large enough, else :data:`BOOTSTRAPPED`, for which the caller
+        has to place bootstraps.
+
+    Raises:
+        AtlasError: no set has that many slots.
+    """
+    fits = [
+        p
+        for p in among
+        if p.max_level >= levels and p.slots >= min_slots and slots in (None, p.slots)
+    ]
+    if not fits and BOOTSTRAPPED.slots >= min_slots and slots in (None, BOOTSTRAPPED.slots):
+        fits = [BOOTSTRAPPED]
+    if not fits:
+        raise AtlasError(
+            f"desilofhe has no parameters with {slots or min_slots} slots and {levels} levels",
+            why=f"ciphertexts have {', '.join(str(p.slots) for p in (LEVELED[0], LEVELED[3]))} or "
+            f"{BOOTSTRAPPED.slots} slots",
+            remedy="use a shorter sequence or a smaller batch",
+        )
+    best = min(fits, key=lambda p: _price(p, levels))
+    check_security(best.ring_degree, best.log_qp)
+    return best
+
+
+def _price(parameters: DesiloParameters, levels: int) -> float:
+    levels = min(levels, parameters.max_level)
+    work = sum(
+        (parameters.digits(level) + 8) * (level + 2 + parameters.special_primes)
+        for level in range(levels + 1)
+    )
+    return float(work * parameters.ring_degree * parameters.log_ring_degree)
