@@ -167,9 +167,13 @@ declare("ckks.linear_transform",
         A("bias", "symbol", "[out]", optional=True),
         A("cos", "symbol", "rotary table [n, d]", optional=True),
         A("sin", "symbol", "rotary table [n, d]", optional=True),
+        A("copy_padding", "bool", "padding blocks copy block 0 (else they are zero)",
+          optional=True),
+        A("first_row", "bool", "zero in all tokens but the first", optional=True),
         A("baby_steps", "int", "rotations of the operand"), LAYOUT, levels=one_level)  # fmt: skip
 declare("ckks.add", "Sum.", "a b", _elementwise(0))
 declare("ckks.sub", "Difference.", "a b", _elementwise(0))
+declare("ckks.double", "x · 2^times by additions.", "x", unary(0), A("times", "int", "doublings"))
 declare("ckks.add_plain", "Sum with a plaintext.", "x", unary(0),
         A("value", "scalar or symbol", "broadcast to the packed tensor"))  # fmt: skip
 declare("ckks.mul", "Product, relinearised and rescaled.", "a b", _elementwise(1),
@@ -189,10 +193,9 @@ declare("ckks.rotate_sum", "Sum over axes by rotations, and over ciphertexts.", 
 declare("ckks.select", "Keep one index along an axis; other slots hold anything.", "x", _select,
         A("axis", "string", "axis"), A("index", "int", "from 0"))  # fmt: skip
 declare("ckks.ct_matmul_qk",
-        "Scores q·kᵀ in diagonal packing; masked keys become ``fill``, padded heads ``pad``.",
+        "Scores q·kᵀ in diagonal packing; masked keys become ``fill``.",
         "q k mask?", _with_layout(QK_LEVELS), CAUSAL,
-        A("fill", "float", "value of a masked score"),
-        A("pad", "float", "value in the slots of padding heads"), LAYOUT,
+        A("fill", "float", "value of a masked score"), LAYOUT,
         levels=lambda site: QK_LEVELS)  # fmt: skip
 declare("ckks.ct_matmul_pv", "Context p·v of diagonally packed weights.", "p v",
         _with_layout(PV_LEVELS), LAYOUT, levels=lambda site: PV_LEVELS)  # fmt: skip

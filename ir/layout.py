@@ -178,25 +178,27 @@ class Layout:
         return offsets
 
     def padded(self, axes: tuple[str, ...]) -> Layout:
-        """The layout with the extents of ``axes`` grown to fill their slot fields."""
-        grown = tuple(
-            (axis, 1 << field.bits if axis in axes and (field := self.field(axis)) else extent)
-            for axis, extent in self.extents
-        )
-        return Layout(self.fields, self.outer, grown)
+        """The layout with the extents of ``axes`` grown to fill all slots of their ciphertexts."""
+        grown = []
+        for axis, extent in self.extents:
+            field = self.field(axis)
+            if axis in axes and field is not None:
+                size = 1 << field.bits
+                extent = -(-extent // size) * size
+            grown.append((axis, extent))
+        return Layout(self.fields, self.outer, tuple(grown))
 
     def pack(self, tensor: np.ndarray, repeat: tuple[str, ...] = ()) -> np.ndarray:
         """Slots ``[ciphertexts, slots]`` of a tensor that broadcasts to ``shape``.
 
         Padding is zero, except along the axes ``repeat``, where it copies index 0.
         """
-        tensor = np.broadcast_to(tensor, self.shape)
-        for position, (axis, extent) in enumerate(self.extents):
-            field = self.field(axis)
-            if axis in repeat and field is not None:
-                index = np.arange(1 << field.bits)
+        tensor, full = np.broadcast_to(tensor, self.shape), self.padded(repeat)
+        for position, (extent, grown) in enumerate(zip(self.shape, full.shape, strict=True)):
+            if grown > extent:
+                index = np.arange(grown)
                 tensor = np.take(tensor, np.where(index < extent, index, 0), axis=position)
-        return self.padded(repeat)._pack(tensor)
+        return full._pack(tensor)
 
     def _pack(self, tensor: np.ndarray) -> np.ndarray:
         packed = np.zeros((self.ciphertexts, self.slots))

@@ -85,6 +85,11 @@ class Site:
         return np.asarray(array, dtype=dtype)
 
 
+COMMON = {"part": "string", "magnitude": "float"}
+"""Attributes of any op: the nonlinear function that it was expanded from, and the greatest magnitude
+of its result that calibration saw."""
+
+
 def no_levels(site: Site) -> int:
     """Rule of an op that consumes no level."""
     return 0
@@ -103,13 +108,11 @@ class OpDef:
         name: qualified name, ``level.op``.
         summary: one line for the reference.
         operands: names; a trailing ``?`` marks an optional one.
-        attributes: the attributes it takes; ``part`` (the nonlinear function that an op was expanded
-            from) is allowed on every op.
+        attributes: the attributes it takes, beside those in ``COMMON``.
         infer: result type from a Site, or None for an op without result. Raises RuleError.
         evaluate: cleartext meaning; called with the Site and the operand arrays.
         levels: levels consumed when compiled.
         nonlinear: True for a function that has to become polynomials.
-        explicit_type: the type cannot be inferred and must be given (inputs, layout changes).
     """
 
     name: str
@@ -135,8 +138,8 @@ class OpDef:
         """Raise RuleError on a missing, unknown or ill-typed attribute."""
         known = {attribute.name: attribute for attribute in self.attributes}
         for name, value in attributes.items():
-            if name == "part":
-                kind = "string"
+            if name in COMMON:
+                kind = COMMON[name]
             elif name in known:
                 kind = known[name].kind
             else:

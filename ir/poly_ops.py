@@ -45,11 +45,13 @@ declare("poly.affine", "x · scale + shift.", "x", _affine,
         A("scale", "scalar or symbol", "broadcast to x"),
         A("shift", "scalar or symbol", "broadcast to x"),
         evaluate=functions.affine, levels=one_level)  # fmt: skip
+declare("poly.double", "x · 2^times by additions, which cost no level.", "x", rules.same_as_first,
+        A("times", "int", "doublings"),
+        evaluate=lambda site, x: x * x.dtype.type(2 ** site.attributes["times"]))  # fmt: skip
 declare("poly.row_sum", "Sum over the last axis, which stays with extent 1.", "x", _row_sum,
         evaluate=lambda site, x: x.sum(axis=-1, keepdims=True))  # fmt: skip
 declare("poly.mask_fill", "Scores of keys that may be seen, ``fill`` elsewhere.", "scores mask?",
         rules.keys_mask, CAUSAL, A("fill", "float", "value of a masked score"),
-        A("pad", "float", "harmless score for the padding of a packed layout", optional=True),
         evaluate=functions.mask_fill)  # fmt: skip
 declare("poly.chebyshev", "Chebyshev sum over a domain.", "x", _chebyshev,
         A("coefficients", "floats or symbol", "[degree + 1], T₀ first"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -149,11 +148,9 @@ def _expanded(rewriter: Rewriter, op: Op, shared: dict[str, Symbol]) -> Value:
     approximation = from_attribute(op.name, op.attributes["approximation"])
     x, *mask = rewriter.operands(op)
     if isinstance(approximation, Softmax):
-        keys = op.operands[0].type.shape[-1]  # type: ignore[union-attr]
         attributes = {
             "causal": op.attributes.get("causal", False),
             "fill": float(approximation.mask_fill),
-            "pad": padding_score(approximation, keys),
         }
         filled = arithmetic._emit("mask_fill", [x, *mask], attributes)
         return approximation.apply(arithmetic, filled)
@@ -176,13 +173,3 @@ def activation_function(op: Op) -> str:
     tanh_form = op.attributes.get("tanh_form", False)
     return "gelu_tanh" if op.name == "nn.gelu" and tanh_form else op.name.removeprefix("nn.")
 
-
-def padding_score(approximation: Softmax, keys: int) -> float:
-    """A score for the padding heads of a packed layout that stays inside every range.
-
-    All keys then have equal weight; the score is such that the first sum of squares is about 1.
-    """
-    iterations = getattr(approximation, "iterations", ())
-    shift = float(getattr(approximation, "shift", 0.0))
-    low, high = shift + 2 ** len(iterations) * -math.log(keys) / 2, shift
-    return max(low, approximation.mask_fill) if iterations else high

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.layout import Layout
+from atlasc.ir.layout import UNUSED, Layout
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.ir.types import CiphertextType
@@ -66,6 +66,10 @@ class _Packer:
             result = rule(self, op)
             if op.result is not None and result is not None:
                 self.rewriter.values[op.result] = result
+                if "magnitude" in op.attributes and isinstance(result.type, CiphertextType):
+                    # Padding slots of scores hold the fill, whether or not a real key is masked.
+                    fill = abs(op.attributes.get("fill", 0.0))
+                    result.op.attributes["magnitude"] = max(op.attributes["magnitude"], fill)
         return self.module
 
     def operand(self, op: Op, index: int = 0) -> Value:
@@ -145,6 +149,10 @@ def _square(packer: _Packer, op: Op) -> Value:
     return packer.emit(op, "square", [packer.operand(op)], {})
 
 
+def _double(packer: _Packer, op: Op) -> Value:
+    return packer.emit(op, "double", [packer.operand(op)], {"times": op.attributes["times"]})
+
+
 def _add_constant(packer: _Packer, op: Op) -> Value:
     return packer.emit(op, "add_plain", [packer.operand(op)], {"value": op.attributes["value"]})
 
@@ -160,8 +168,29 @@ def _chebyshev(packer: _Packer, op: Op) -> Value:
             where=op.location,
             remedy="run normalise-affine first",
         )
+    if packer.layout(op).field(UNUSED):
+        _mark_linear(packer, op, "first_row")
     attributes = {"coefficients": op.attributes["coefficients"]}
     return packer.emit(op, "chebyshev", [packer.operand(op)], attributes)
+
+
+def _mark_linear(packer: _Packer, op: Op, flag: str) -> None:
+    """Ask the linear transforms before an op to leave harmless values in the padding.
+
+    A polynomial is evaluated in every slot, and explodes where a slot leaves its range: scores of
+    padding heads must be those of a real head, and unread tokens must be zero.
+    """
+    for index in range(len(op.operands)):
+        producer = packer.operand(op, index).op
+        while producer.name == "ckks.add_plain":
+            producer = producer.operands[0].op
+        if producer.name != "ckks.linear_transform":
+            raise AtlasError(
+                f"{op.name} has padding that would leave the range of its polynomial",
+                where=op.location,
+                why=f"its operand comes from {producer.name}, not from a linear layer",
+            )
+        producer.attributes[flag] = True
 
 
 def _row_sum(packer: _Packer, op: Op) -> Value:
@@ -247,12 +276,14 @@ def _mask_fill(packer: _Packer, op: Op) -> Value:
             remedy="run assign-scales, which removes scalar factors in between",
         )
     hidden = packer.layout(matmul, 0)
+    heads = op.value.type.shape[1]  # type: ignore[union-attr]
     attributes = {
         "causal": op.attributes.get("causal", False),
         "fill": op.attributes["fill"],
-        "pad": op.attributes.get("pad", op.attributes["fill"]),
-        "layout": str(score_layout(hidden, op.value.type.shape[1])),  # type: ignore[union-attr]
+        "layout": str(score_layout(hidden, heads)),
     }
+    if heads % (1 << packer.packing.g):
+        _mark_linear(packer, matmul, "copy_padding")
     operands = [packer.operand(matmul, 0), packer.operand(matmul, 1)]
     operands += [packer.rewriter.values[mask] for mask in op.operands[1:]]
     return packer.emit(matmul, "ct_matmul_qk", operands, attributes)
@@ -267,6 +298,7 @@ _RULES: dict[str, Callable[[_Packer, Op], Value | None]] = {
     "poly.sub": _binary,
     "poly.mul": _binary,
     "poly.square": _square,
+    "poly.double": _double,
     "poly.add_constant": _add_constant,
     "poly.scale": _scale,
     "poly.chebyshev": _chebyshev,

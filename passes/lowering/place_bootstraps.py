@@ -31,6 +31,7 @@ class PlaceBootstraps(Pass):
         chain = Chain(self.levels, {self.levels: 1.0} if self.bootstrap else {})
         graph, nodes = _graph(module, self.levels)
         placement = place(graph, chain)
+        _check_range(nodes, placement)
         report.say(f"{placement.bootstrap_count} bootstraps of one ciphertext; {placement.method}")
         placed = _Placer(module, placement, nodes).run()
         placed.attributes["levels"] = self.levels
@@ -38,9 +39,27 @@ class PlaceBootstraps(Pass):
         return placed
 
 
+FORBIDDEN = 10**6
+"""Weight of a bootstrap that would be garbage; chosen only where nothing else is possible."""
+RANGE = 1.0
+"""A bootstrap is right for slots in [−1, 1]."""
+
+
+def _weights(module: Module) -> dict[Op, int]:
+    """Ciphertexts to bootstrap for each op's result; prohibitive outside the bootstrap's range."""
+    calibrated = any("magnitude" in op.attributes for op in module.ops)
+    unknown = float("inf") if calibrated else 0.0
+    return {
+        op: op.result.type.ciphertexts
+        * (1 if op.attributes.get("magnitude", unknown) <= RANGE else FORBIDDEN)
+        for op in module.ops
+        if op.result is not None and isinstance(op.result.type, CiphertextType)
+    }
+
+
 def _graph(module: Module, levels: int) -> tuple[LevelGraph, dict[Op, int]]:
     """The abstract graph of a module, and the node of each op that has one."""
-    graph, nodes = LevelGraph(), {}
+    graph, nodes, weights = LevelGraph(), {}, _weights(module)
     for op in module.ops:
         if op.name in ("ckks.drop", "ckks.bootstrap"):
             raise AtlasError(
@@ -52,7 +71,7 @@ def _graph(module: Module, levels: int) -> tuple[LevelGraph, dict[Op, int]]:
                 source = nodes[op.operands[0].op]
                 nodes[op] = graph.add_node(f"output {op.attributes['name']}", [source])
             continue
-        count = result.type.ciphertexts
+        count = weights[op]
         name = f"{op.name} %{result.name} ({op.location or 'no location'})"
         if op.name == "ckks.input":
             nodes[op] = graph.add_input(name, levels, count)
@@ -61,6 +80,19 @@ def _graph(module: Module, levels: int) -> tuple[LevelGraph, dict[Op, int]]:
             depth = op.definition.levels(op.site(module.symbols))
             nodes[op] = graph.add_node(name, operands, depth=depth, ciphertexts=count)
     return graph, nodes
+
+
+def _check_range(nodes: dict[Op, int], placement: Placement) -> None:
+    for op, node in nodes.items():
+        magnitude = op.attributes.get("magnitude", 0.0)
+        if node in placement.bootstraps and placement.bootstrap_count >= FORBIDDEN:
+            if magnitude > RANGE or "magnitude" not in op.attributes:
+                raise AtlasError(
+                    f"{op.name} %{op.value.name} would have to be bootstrapped",
+                    where=op.location,
+                    why=f"its magnitude is {magnitude or 'unknown'}, a bootstrap takes [-1, 1]",
+                    remedy="use more levels, or lower the degrees around this op",
+                )
 
 
 class _Placer:

@@ -12,6 +12,9 @@ of a program (Orion, ASPLOS 2025, fuses the range map in the same spirit, for on
 Where equations contradict each other, as on a pre-norm residual stream that feeds norms of
 different ranges, one operand of an addition gets a plaintext product; the shallower one, which has
 levels to spare.
+
+Where an exact solution leaves a value above ``LIMIT``, which a bootstrap could not refresh, the value
+is stored smaller and a later one is doubled, by additions, which cost no level.
 """
 
 from __future__ import annotations
@@ -35,18 +38,75 @@ ABSORBERS = ("poly.linear", "poly.chebyshev", "poly.mean")
 """Ops whose constants absorb any factor of their result."""
 
 
+WISHED, LIMIT = 0.8, 0.95
+"""Magnitudes that the solution aims at, and above which a value is stored at half its size."""
+
+
 @dataclass(frozen=True)
 class AssignScales(Pass):
-    """Solve for a factor of every value and rewrite all constants; no scalar ``scale`` is left."""
+    """Solve for a factor of every value and rewrite all constants; no scalar ``scale`` is left.
+
+    The ``magnitude`` attributes of the ops, where calibration set them, guide what is left free.
+    """
 
     name: ClassVar[str] = "assign-scales"
 
     def run(self, module: Module, report: Report) -> Module:
-        """Poly module to poly module; module.attributes may hold ``magnitudes`` of the values."""
-        breakers, system = _equations(module, report)
-        logs = system.solve(_wishes(module))
-        factors = {value: math.exp(logs.get(value, 0.0)) for value in _values(module)}
-        return _Rewrite(module, factors, breakers).run()
+        """Poly module to poly module."""
+        doublings: dict[Op, int] = {}
+        while True:
+            solution = _solve(module, doublings, report)
+            crowded = _crowded(module, solution.factors)
+            if all(op in doublings for op in crowded):
+                return _Rewrite(module, solution, doublings).run()
+            doublings = {**crowded, **doublings}
+
+
+@dataclass(frozen=True)
+class _Solution:
+    """Factor of every value, and the operands of additions that need a product of their own."""
+
+    factors: Mapping[Value, float]
+    breakers: set[tuple[Op, int]]
+
+
+def _solve(module: Module, doublings: Mapping[Op, int], report: Report) -> _Solution:
+    breakers, system = _equations(module, doublings, report)
+    logs = system.solve(_wishes(module))
+    return _Solution({value: math.exp(logs.get(value, 0.0)) for value in _values(module)}, breakers)
+
+
+def _crowded(module: Module, factors: Mapping[Value, float]) -> dict[Op, int]:
+    """Ops around values that are stored above the limit, and the doublings that mend it.
+
+    A Chebyshev sum pins the sum of squares before it: with the argument doubled twice, the operand
+    of the square is stored at half its size. A product pins an operand by its other one and its
+    result: with the result doubled, that operand may be smaller.
+    """
+    crowded: dict[Op, int] = {}
+    for op in module.ops:
+        if op.name == "poly.chebyshev":
+            source = op.operands[0].op
+            while source.name in ("poly.add_constant", "poly.scale", "poly.row_sum"):
+                source = source.operands[0].op
+            if source.name == "poly.square":
+                excess = _excess(source.operands[0], factors)
+                if excess > 0:
+                    crowded[op] = 2 * excess
+        elif op.name == "poly.mul":
+            excess = max(
+                (_excess(v, factors) for v in op.operands if v.op.name == "poly.chebyshev"),
+                default=0,
+            )
+            if excess > 0:
+                crowded[op] = excess
+    return crowded
+
+
+def _excess(value: Value, factors: Mapping[Value, float]) -> int:
+    """Halvings that bring a value's stored magnitude under the limit."""
+    stored = factors[value] * value.op.attributes.get("magnitude", 0.0)
+    return max(0, math.ceil(math.log2(stored / LIMIT))) if stored > 0 else 0
 
 
 def _values(module: Module) -> list[Value]:
@@ -54,21 +114,22 @@ def _values(module: Module) -> list[Value]:
 
 
 def _wishes(module: Module) -> dict[Value, float]:
-    """−log of the greatest magnitude seen of each value, 0 where nothing was measured."""
-    magnitudes: Mapping[str, float] = module.attributes.get("magnitudes", {})
+    """Wished log factor: it brings the magnitude seen to ``WISHED``; 0 where none was measured."""
     return {
-        value: -math.log(magnitudes[value.name])
-        if magnitudes.get(value.name, 0.0) > 0
+        value: math.log(WISHED / value.op.attributes["magnitude"])
+        if value.op.attributes.get("magnitude", 0.0) > 0
         else 0.0
         for value in _values(module)
     }
 
 
-def _equations(module: Module, report: Report) -> tuple[set[tuple[Op, int]], LinearSystem]:
+def _equations(
+    module: Module, doublings: Mapping[Op, int], report: Report
+) -> tuple[set[tuple[Op, int]], LinearSystem[Value]]:
     """All equations; and the operands of additions that need a product of their own."""
-    system = LinearSystem()
+    system: LinearSystem[Value] = LinearSystem()
     for op in module.ops:
-        for row, constant in _rows(op):
+        for row, constant in _rows(op, doublings.get(op, 0)):
             if not system.add(row, constant):
                 raise AtlasError(
                     f"{op.name}: no factor suits both its operands and its result",
@@ -90,7 +151,7 @@ def _equations(module: Module, report: Report) -> tuple[set[tuple[Op, int]], Lin
     return breakers, system
 
 
-def _rows(op: Op) -> list[tuple[Row, float]]:
+def _rows(op: Op, doublings: int) -> list[tuple[Row, float]]:
     """Equations Σ coefficient·L(value) = constant of one op; additions come later."""
     if op.result is None or not op.operands or op.name in ("poly.add", "poly.sub"):
         return []
@@ -99,7 +160,7 @@ def _rows(op: Op) -> list[tuple[Row, float]]:
         row: Row = {result: 1.0}
         for operand in op.operands if len(op.operands) > 1 else (first, first):
             row[operand] = row.get(operand, 0.0) - 1.0
-        return [(row, 0.0)]
+        return [(row, doublings * math.log(2.0))]
     if op.name == "poly.scale":
         factor = op.attributes["factor"]
         if isinstance(factor, Symbol) or factor <= 0:
@@ -107,7 +168,7 @@ def _rows(op: Op) -> list[tuple[Row, float]]:
         # The op disappears: the stored f(x)·x is the stored f(y)·factor·x.
         return [({first: 1.0, result: -1.0}, math.log(factor))]
     if op.name == "poly.chebyshev":
-        return [({first: 1.0}, 0.0)]
+        return [({first: 1.0}, -doublings * math.log(2.0))]
     if op.name in ABSORBERS:
         return []
     return [({result: 1.0, first: -1.0}, 0.0)]
@@ -127,16 +188,16 @@ class _Rewrite:
     """Multiplies the factors into the constants."""
 
     def __init__(
-        self, module: Module, factors: Mapping[Value, float], breakers: set[tuple[Op, int]]
+        self, module: Module, solution: _Solution, doublings: Mapping[Op, int]
     ) -> None:
-        self.factors, self.breakers = factors, breakers
+        self.factors, self.breakers = solution.factors, solution.breakers
+        self.doublings = doublings
         self.rewriter = Rewriter(module)
 
     def run(self) -> Module:
         for op in self.rewriter.source.ops:
             self._op(op)
         module = self.rewriter.module
-        module.attributes.pop("magnitudes", None)
         used = module.symbols_used()
         module.symbols = {n: a for n, a in module.symbols.items() if n in used}
         return module
@@ -145,6 +206,8 @@ class _Rewrite:
         attributes = dict(op.attributes)
         out = self.factors[op.result] if op.result is not None else 1.0
         into = self.factors[op.operands[0]] if op.operands else 1.0
+        if "magnitude" in attributes:
+            attributes["magnitude"] *= out
         if op.name in ("poly.input", "poly.output"):
             side = op.result if op.name == "poly.input" else op.operands[0]
             if side is not None and getattr(side.type, "side", "server") == "server":
@@ -155,12 +218,20 @@ class _Rewrite:
                 attributes["bias"] = self._scaled(op, "bias", out)
         elif op.name == "poly.chebyshev":
             attributes["coefficients"] = self._scaled(op, "coefficients", out)
+            if op in self.doublings:
+                argument = self._doubled(op, self.rewriter.values[op.operands[0]])
+                self.rewriter.copy(op, [argument], attributes)
+                return
+        elif op in self.doublings:
+            if "magnitude" in attributes:
+                attributes["magnitude"] /= 2 ** self.doublings[op]
+            product = self.rewriter.copy(op, None, attributes)
+            self.rewriter.values[op.value] = self._doubled(op, product)
+            return
         elif op.name == "poly.add_constant":
             attributes["value"] = self._scaled(op, "value", out)
         elif op.name == "poly.mask_fill":
             attributes["fill"] = op.attributes["fill"] * out
-            if "pad" in attributes:
-                attributes["pad"] = op.attributes["pad"] * out
         elif op.name == "poly.mean":
             attributes["factor"] = op.attributes.get("factor", 1.0) * out / into
         elif op.name == "poly.scale":
@@ -169,9 +240,16 @@ class _Rewrite:
                 return
             attributes["factor"] = self._scaled(op, "factor", out / into)
         elif op.name in ("poly.add", "poly.sub"):
-            self.rewriter.copy(op, [self._addend(op, index) for index in range(2)])
+            self.rewriter.copy(op, [self._addend(op, index) for index in range(2)], attributes)
             return
         self.rewriter.copy(op, None, attributes)
+
+    def _doubled(self, op: Op, x: Value) -> Value:
+        times = self.doublings[op]
+        attributes: dict[str, object] = {"times": times}
+        if "magnitude" in x.op.attributes:
+            attributes["magnitude"] = x.op.attributes["magnitude"] * 2**times
+        return self.rewriter.add(op, "poly.double", [x], attributes)
 
     def _addend(self, op: Op, index: int) -> Value:
         operand = op.operands[index]

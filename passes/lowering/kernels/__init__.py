@@ -15,6 +15,7 @@ KERNELS: dict[str, Kernel] = {
     "ckks.sub": elementwise.sub,
     "ckks.mul": elementwise.mul,
     "ckks.square": elementwise.square,
+    "ckks.double": elementwise.double,
     "ckks.add_plain": elementwise.add_plain,
     "ckks.mul_plain": elementwise.mul_plain,
     "ckks.chebyshev": elementwise.chebyshev,

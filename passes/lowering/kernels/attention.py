@@ -97,12 +97,12 @@ class Scores:
         """Slots between neighbours along that field."""
         return self.layout.stride("s")
 
-    def keep(self, outer: dict[str, int], diagonal: int, mask: np.ndarray | None, causal: bool):
+    def keep(self, diagonal: int, mask: np.ndarray | None, causal: bool):
         """Boolean slots: the query may see the key on this diagonal; padding rows act as row 0."""
-        tokens, heads = self.layout.extent("t"), self.layout.extent("g")
+        tokens = self.layout.extent("t")
         key = (self.token + diagonal) % self.tokens
         query = np.where(self.token < tokens, self.token, 0)
-        keep = (key < tokens) & (self.layout.slot_index("g") + outer.get("g", 0) < heads)
+        keep = key < tokens
         if causal:
             keep &= key <= query
         if mask is not None:
@@ -156,7 +156,7 @@ def ct_matmul_qk(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]
                 number = int(layout.ciphertext_of({**index, "s": s, "b": 0, "t": 0}))
                 product = ctx.engine.mul(queries[-start % scores.tokens], keys[baby])
                 total = double_and_add(ctx, product, scores.top_stride, scores.top_bits)
-                for part, vector in _packing(ctx, scores, op, outer_of[number], s, start, mask):
+                for part, vector in _packing(ctx, scores, op, s, start, mask):
                     term = ctx.engine.mul_plain(total, vector)
                     at = (number, part)
                     packed[at] = ctx.engine.add(packed[at], term) if at in packed else term
@@ -172,15 +172,14 @@ def ct_matmul_qk(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]
 
 
 def _packing(
-    ctx: Context[Ct], scores: Scores, op: Op, outer: dict[str, int], s: int, start: int,
-    mask: np.ndarray | None,
-) -> list[tuple[int, np.ndarray]]:  # fmt: skip
+    ctx: Context[Ct], scores: Scores, op: Op, s: int, start: int, mask: np.ndarray | None
+) -> list[tuple[int, np.ndarray]]:
     """(final turn in tokens, mask) pairs that put diagonal ``s`` into its place."""
     parts = [start] if start == 0 else [start, start - scores.tokens]
     if ctx.dry:
         return [(part, ctx.blank) for part in parts]
     place = scores.layout.slot_index("s") == s % scores.inner
-    final = place & scores.keep(outer, s, mask, op.attributes.get("causal", False))
+    final = place & scores.keep(s, mask, op.attributes.get("causal", False))
     inside = scores.token < scores.tokens - start
     masks = [final & inside, final & ~inside]
     return [
@@ -192,18 +191,16 @@ def _packing(
 def _offsets(
     ctx: Context[Ct], scores: Scores, op: Op, outer: dict[str, int], mask: np.ndarray | None
 ) -> np.ndarray:
-    """What is added to the packed scores: the fill of masked keys, the pad of padded heads."""
+    """What is added to the packed scores: the fill of masked keys."""
     if ctx.dry:
         return ctx.blank
     layout, causal = scores.layout, op.attributes.get("causal", False)
-    heads = layout.slot_index("g") + outer.get("g", 0)
     high = outer.get("s", 0)
     keep = np.zeros(layout.slots, dtype=bool)
     for low in range(scores.inner):
         place = layout.slot_index("s") == low
-        keep |= place & scores.keep(outer, high + low, mask, causal)
-    offsets = np.where(keep, 0.0, op.attributes["fill"])
-    return np.where(heads < layout.extent("g"), offsets, op.attributes["pad"])
+        keep |= place & scores.keep(high + low, mask, causal)
+    return np.where(keep, 0.0, op.attributes["fill"])
 
 
 def _public(op: Op, operands: list[list[Ct]]) -> np.ndarray | None:

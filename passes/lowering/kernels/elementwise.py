@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from atlasc.ir.module import Op
 from atlasc.passes.lowering.kernels.context import ROWS, Context, Ct, blocked, layout_of
-from atlasc.passes.lowering.paterson_stockmeyer import evaluate_plan, plan_chebyshev
+from atlasc.passes.lowering.paterson_stockmeyer import Plan, evaluate_plan, plan_chebyshev
 
 
 def _aligned(op: Op, operands: list[list[Ct]]) -> list[tuple[Ct, Ct]]:
@@ -70,13 +72,26 @@ def mul_plain(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
     return [ctx.engine.mul_plain(ciphertext, vector) for ciphertext, vector in pairs]
 
 
+def double(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
+    """Kernel of ``ckks.double``."""
+    result = operands[0]
+    for _ in range(op.attributes["times"]):
+        result = [ctx.engine.add(ciphertext, ciphertext) for ciphertext in result]
+    return result
+
+
 def chebyshev(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
     """Kernel of ``ckks.chebyshev``."""
     coefficients = np.asarray(ctx.constant(op, "coefficients"))
     if ctx.dry and not coefficients.any():  # a module without its arrays still has its costs
         coefficients = np.ones(coefficients.shape)
-    plan = plan_chebyshev(coefficients)
+    plan = _plan(tuple(coefficients.tolist()))
     return [evaluate_plan(ctx.engine, ciphertext, plan) for ciphertext in operands[0]]
+
+
+@lru_cache(maxsize=512)
+def _plan(coefficients: tuple[float, ...]) -> Plan:
+    return plan_chebyshev(coefficients)
 
 
 def rotate_sum(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:

@@ -22,10 +22,14 @@ from atlasc.passes.lowering.kernels.context import ROWS, Context, Ct, blocked, l
 
 @dataclass(frozen=True)
 class FeatureMap:
-    """Where the features of a layout lie: ``feature[ciphertext, position]``, −1 for padding."""
+    """Where the features of a layout lie: ``feature[ciphertext, position]``, −1 for padding.
+
+    With ``copy_padding`` the padding blocks hold the features of block 0.
+    """
 
     layout: Layout
     features: int
+    copy_padding: bool = False
 
     @cached_property
     def stride(self) -> int:
@@ -42,10 +46,16 @@ class FeatureMap:
     def feature(self) -> np.ndarray:
         """Feature at every position, ``[ciphertexts, positions]``, −1 where there is none."""
         index = np.arange(self.features)
-        place = {"g": index // self.layout.extent("d"), "d": index % self.layout.extent("d")}
+        width = self.layout.extent("d")
+        full = self.layout
+        if self.copy_padding:
+            full = self.layout.padded(("g",))
+            index = np.arange(full.extent("g") * width)
+        place = {"g": index // width, "d": index % width}
         place |= {axis: np.zeros_like(index) for axis in ROWS}
         table = np.full((self.layout.ciphertexts, self.positions), -1)
-        table[self.layout.ciphertext_of(place), self.layout.slot_of(place) // self.stride] = index
+        feature = np.where(index < self.features, index, index % width)
+        table[full.ciphertext_of(place), full.slot_of(place) // self.stride] = feature
         return table
 
 
@@ -87,6 +97,7 @@ class _Weights:
     def __init__(self, ctx: Context[Ct], op: Op, source: FeatureMap, target: FeatureMap) -> None:
         self.ctx, self.source, self.target = ctx, source, target
         weight = op.site(ctx.symbols).constant("weight")
+        self.rows = _first_rows(op, target)
         self.turned: np.ndarray | None = None
         if "cos" in op.attributes:
             self.cos, self.sin = (
@@ -97,7 +108,7 @@ class _Weights:
 
     def _table(self, table: np.ndarray) -> np.ndarray:
         """A rotary table [n, d] in slots ``[ciphertexts, slots]``."""
-        return self.target.layout.pack(table[None, :, None, :], repeat=ROWS)
+        return self.target.layout.pack(table[None, :, None, :], repeat=(*ROWS, "g"))
 
     def block(self, out: int, into: int) -> tuple[np.ndarray, np.ndarray | None]:
         """Weights between the positions of a target and of a source ciphertext."""
@@ -116,7 +127,16 @@ class _Weights:
         if turned is not None:
             other = np.repeat(turned[index, column], self.target.stride)
             vector = vector * self.cos[out] + other * self.sin[out]
-        return vector
+        return vector if self.rows is None else vector * self.rows
+
+
+def _first_rows(op: Op, target: FeatureMap) -> np.ndarray | None:
+    """Slots of token 0, where the other tokens are to be zero."""
+    if not op.attributes.get("first_row", False):
+        return None
+    offsets = np.arange(target.layout.slots) % target.stride
+    batch = target.layout.field("b")
+    return (offsets % (target.stride >> (batch.bits if batch else 0)) == 0).astype(np.float64)
 
 
 def _extend(weight: np.ndarray) -> np.ndarray:
@@ -137,7 +157,8 @@ def linear_transform(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list
     assert op.result is not None
     outputs, inputs = ctx.symbols[op.attributes["weight"].name].shape
     source = FeatureMap(layout_of(op.operands[0]), inputs)
-    target = FeatureMap(layout_of(op.result), outputs)
+    copy_padding = op.attributes.get("copy_padding", False)
+    target = FeatureMap(layout_of(op.result), outputs, copy_padding)
     table = _diagonals(source, target)
     engine, steps = ctx.engine, op.attributes["baby_steps"]
     babies = []
@@ -184,8 +205,10 @@ def _add_bias(ctx: Context[Ct], op: Op, target: FeatureMap, result: list[Ct]) ->
         cos, sin = (site.constant(name)[:, None, :] for name in ("cos", "sin"))
         turned = blocked(rotate_half(bias, layout.extent("d")), layout)
         tensor = tensor * cos + turned * sin
-    packed = layout.pack(tensor, repeat=ROWS)
+    repeat = (*ROWS, "g") if target.copy_padding else ROWS
+    packed = layout.pack(tensor, repeat=repeat)
+    rows = _first_rows(op, target)
     return [
-        ctx.engine.add_plain(ciphertext, vector)
+        ctx.engine.add_plain(ciphertext, vector if rows is None else vector * rows)
         for ciphertext, vector in zip(result, packed, strict=True)
     ]

@@ -1,0 +1,30 @@
+"""Magnitudes of the values of a program, from real inputs in the clear."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from atlasc.ir.interpreter import Override, interpret
+from atlasc.ir.module import Module, Op
+from atlasc.passes.rewriting import Rewriter
+
+
+def with_magnitudes(
+    module: Module, inputs: Mapping[str, np.ndarray], override: Override | None = None
+) -> Module:
+    """A copy whose ops carry the greatest magnitude of their result on these inputs."""
+    greatest: dict[Op, float] = {}
+
+    def observe(op: Op, result: np.ndarray) -> None:
+        greatest[op] = float(np.abs(result).max())
+
+    interpret(module, inputs, observe=observe, override=override)
+    rewriter = Rewriter(module)
+    for op in module.ops:
+        attributes = dict(op.attributes)
+        if op in greatest and np.isfinite(greatest[op]):
+            attributes["magnitude"] = greatest[op]
+        rewriter.copy(op, None, attributes)
+    return rewriter.module
