@@ -1,49 +1,30 @@
 """One rule for each aten op that has a meaning on private data.
 
 A rule emits nn ops for one node and returns the resulting value. A rule that cannot take the
-arguments it sees raises ``Refusal``; the importer reports all refusals together.
+arguments it sees raises ``Refusal``; the importer reports all refusals together. Groups of ops that
+are one nn op are in ``patterns``; rules that only move elements are in ``shape_rules``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from atlasc.ir.module import Value
-from atlasc.passes.frontend.graph import Node, shape, target
+from atlasc.passes.frontend.graph import Node, argument, is_node, shape, target
+from atlasc.passes.frontend.report import Refusal
+from atlasc.passes.frontend.shape_rules import SHAPE_RULES, Rule
 from atlasc.passes.frontend.softmax import MaskExpression, emit_softmax
 
 if TYPE_CHECKING:
     from atlasc.passes.frontend.import_export import Importer
 
-Rule = Callable[["Importer", "Node"], Value]
-
-
-class Refusal(Exception):
-    """A rule does not take these arguments; the text says why."""
-
-
-def _argument(node: Node, position: int, name: str, default: Any = None) -> Any:
-    """An argument of an aten call by position or keyword."""
-    if len(node.args) > position:
-        return node.args[position]
-    return node.kwargs.get(name, default)
-
-
-def _axis(node: Node, axis: int) -> int:
-    return axis % len(shape(node))
-
-
-def _is_tensor(value: Any) -> bool:
-    return hasattr(value, "op")
-
 
 def linear(importer: Importer, node: Node) -> Value:
     """x · weightᵀ + bias with a constant weight."""
-    x, weight, bias = node.args[0], node.args[1], _argument(node, 2, "bias")
+    x, weight, bias = node.args[0], node.args[1], argument(node, 2, "bias")
     attributes = {"weight": importer.symbol(weight)}
     if bias is not None:
         attributes["bias"] = importer.symbol(bias)
@@ -53,6 +34,8 @@ def linear(importer: Importer, node: Node) -> Value:
 def addmm(importer: Importer, node: Node) -> Value:
     """bias + x · weight."""
     bias, x, weight = node.args
+    if node.kwargs:
+        raise Refusal("addmm with beta or alpha has no op")
     if importer.kinds[weight] != "constant" or importer.kinds[bias] != "constant":
         raise Refusal("only a constant matrix and a constant bias are taken")
     symbol = importer.constant(importer.name_of(weight), importer.array(weight).T)
@@ -76,8 +59,8 @@ def matmul(importer: Importer, node: Node) -> Value:
 def add(importer: Importer, node: Node, sign: float = 1.0) -> Value:
     """Sum with a private tensor, a constant tensor or a number."""
     a, b = node.args[0], node.args[1]
-    alpha = sign * float(_argument(node, 2, "alpha", 1))
-    if not _is_tensor(b):
+    alpha = sign * float(argument(node, 2, "alpha", 1))
+    if not is_node(b):
         return importer.add(node, "nn.add_constant", [a], {"value": alpha * float(b)})
     if "mask" in (importer.kinds[a], importer.kinds[b]):
         raise Refusal("an attention mask is only understood just before a softmax")
@@ -107,7 +90,7 @@ def _add_constant(
 def multiply(importer: Importer, node: Node) -> Value:
     """Product with a private tensor, a constant tensor or a number."""
     a, b = node.args[0], node.args[1]
-    if not _is_tensor(b):
+    if not is_node(b):
         return importer.add(node, "nn.scale", [a], {"factor": float(b)})
     if "mask" in (importer.kinds[a], importer.kinds[b]):
         raise Refusal("an attention mask is only understood just before a softmax")
@@ -120,7 +103,7 @@ def multiply(importer: Importer, node: Node) -> Value:
 def divide(importer: Importer, node: Node) -> Value:
     """Quotient by a number or a constant tensor."""
     a, b = node.args[0], node.args[1]
-    if not _is_tensor(b):
+    if not is_node(b):
         return importer.add(node, "nn.scale", [a], {"factor": 1.0 / float(b)})
     if importer.kinds[b] != "constant" or importer.kinds[a] != "data":
         raise Refusal("division by a private value is not a polynomial")
@@ -151,68 +134,6 @@ def power(importer: Importer, node: Node) -> Value:
     return result
 
 
-def reshape(importer: Importer, node: Node) -> Value:
-    """Any change of extents that keeps the elements in order."""
-    return importer.add(node, "nn.reshape", [node.args[0]], {"shape": list(shape(node))})
-
-
-def transpose(importer: Importer, node: Node) -> Value:
-    """Swap of two axes."""
-    order = list(range(len(shape(node))))
-    first, second = (_axis(node, axis) for axis in node.args[1:3])
-    order[first], order[second] = order[second], order[first]
-    return importer.add(node, "nn.transpose", [node.args[0]], {"permutation": order})
-
-
-def permute(importer: Importer, node: Node) -> Value:
-    """Permutation of all axes."""
-    order = [_axis(node, axis) for axis in node.args[1]]
-    return importer.add(node, "nn.transpose", [node.args[0]], {"permutation": order})
-
-
-def select(importer: Importer, node: Node) -> Value:
-    """One index along an axis."""
-    x, axis, index = node.args
-    extents = shape(x)
-    attributes = {"axis": axis % len(extents), "index": index % extents[axis % len(extents)]}
-    return importer.add(node, "nn.select", [x], attributes)
-
-
-def slice_one(importer: Importer, node: Node) -> Value:
-    """A slice of a single index."""
-    x, axis, start = node.args[0], _axis(node, _argument(node, 1, "dim", 0)), node.args[2] or 0
-    extent = shape(x)[axis]
-    if shape(node)[axis] != 1:
-        raise Refusal(f"a slice of {shape(node)[axis]} of {extent} elements has no op")
-    index = start + extent if start < 0 else start
-    row = importer.add(node, "nn.select", [x], {"axis": axis, "index": index})
-    return importer.add(node, "nn.reshape", [row], {"shape": list(shape(node))})
-
-
-def index_row(importer: Importer, node: Node) -> Value:
-    """x[arange(batch), i] with one constant i: the same row of every sentence."""
-    x, indices = node.args
-    if len(indices) != 2 or any(i is None or importer.kinds[i] != "constant" for i in indices):
-        raise Refusal("which element is read may not depend on an input")
-    batch, row = (importer.array(index).reshape(-1) for index in indices)
-    extents = shape(x)
-    if not np.array_equal(batch, np.arange(extents[0])) or len(set(row.tolist())) != 1:
-        raise Refusal("only one row, the same for every sentence, is taken")
-    index = int(row[0]) % extents[1]
-    return importer.add(node, "nn.select", [x], {"axis": 1, "index": index})
-
-
-def mean(importer: Importer, node: Node) -> Value:
-    """Mean along one axis."""
-    x, axes = node.args[0], _argument(node, 1, "dim")
-    if axes is None or len(axes) != 1:
-        raise Refusal("a mean is taken along one axis")
-    result = importer.add(node, "nn.mean", [x], {"axis": axes[0] % len(shape(x))})
-    if len(shape(node)) == len(shape(x)):
-        result = importer.add(node, "nn.reshape", [result], {"shape": list(shape(node))})
-    return result
-
-
 def embedding(importer: Importer, node: Node) -> Value:
     """Rows of a table by the ids of an input."""
     attributes = {"table": importer.symbol(node.args[0])}
@@ -224,21 +145,21 @@ def layer_norm(importer: Importer, node: Node) -> Value:
     x, extents = node.args[0], node.args[1]
     if list(extents) != [shape(x)[-1]]:
         raise Refusal("a layer norm over more than the last axis has no op")
-    weight, bias = _argument(node, 2, "weight"), _argument(node, 3, "bias")
+    weight, bias = argument(node, 2, "weight"), argument(node, 3, "bias")
     size = extents[0]
     ones, zeros = np.ones(size, dtype=np.float32), np.zeros(size, dtype=np.float32)
     attributes = {
         "gamma": importer.constant("ones", ones) if weight is None else importer.symbol(weight),
         "beta": importer.constant("zeros", zeros) if bias is None else importer.symbol(bias),
-        "epsilon": float(_argument(node, 4, "eps", 1e-5)),
+        "epsilon": float(argument(node, 4, "eps", 1e-5)),
     }
     return importer.add(node, "nn.layer_norm", [x], attributes)
 
 
 def rms_norm(importer: Importer, node: Node) -> Value:
     """torch.nn.RMSNorm over the last axis."""
-    x, extents, weight = node.args[0], node.args[1], _argument(node, 2, "weight")
-    epsilon = _argument(node, 3, "eps")
+    x, extents, weight = node.args[0], node.args[1], argument(node, 2, "weight")
+    epsilon = argument(node, 3, "eps")
     if list(extents) != [shape(x)[-1]]:
         raise Refusal("an RMS norm over more than the last axis has no op")
     if weight is None:
@@ -252,7 +173,7 @@ def rms_norm(importer: Importer, node: Node) -> Value:
 
 def gelu(importer: Importer, node: Node) -> Value:
     """GELU, exact or in the tanh form."""
-    tanh_form = _argument(node, 1, "approximate", "none") == "tanh"
+    tanh_form = argument(node, 1, "approximate", "none") == "tanh"
     return importer.add(node, "nn.gelu", [node.args[0]], {"tanh_form": True} if tanh_form else {})
 
 
@@ -268,10 +189,10 @@ def unary(op_name: str) -> Rule:
 def attention(importer: Importer, node: Node) -> Value:
     """Scaled dot-product attention, as products, a scale and a softmax."""
     query, key, value = node.args[:3]
-    mask = _argument(node, 3, "attn_mask")
-    if float(_argument(node, 4, "dropout_p", 0.0)) != 0.0:
+    mask = argument(node, 3, "attn_mask")
+    if float(argument(node, 4, "dropout_p", 0.0)) != 0.0:
         raise Refusal("attention with dropout: call model.eval() before exporting")
-    causal = bool(_argument(node, 5, "is_causal", False))
+    causal = bool(argument(node, 5, "is_causal", False))
     factor = node.kwargs.get("scale")
     factor = 1.0 / math.sqrt(shape(query)[-1]) if factor is None else float(factor)
     heads = [importer.value(query), importer.value(key), importer.value(value)]
@@ -287,6 +208,7 @@ def attention(importer: Importer, node: Node) -> Value:
 
 
 ATEN_RULES: dict[str, Rule] = {
+    **SHAPE_RULES,
     "aten.linear.default": linear,
     "aten.addmm.default": addmm,
     "aten.matmul.default": matmul,
@@ -304,23 +226,6 @@ ATEN_RULES: dict[str, Rule] = {
     "aten.square.default": lambda importer, node: importer.add(
         node, "nn.mul", [node.args[0], node.args[0]]
     ),
-    "aten.view.default": reshape,
-    "aten.reshape.default": reshape,
-    "aten._unsafe_view.default": reshape,
-    "aten.flatten.using_ints": reshape,
-    "aten.unflatten.int": reshape,
-    "aten.unsqueeze.default": reshape,
-    "aten.squeeze.dim": reshape,
-    "aten.squeeze.default": reshape,
-    "aten.transpose.int": transpose,
-    "aten.t.default": lambda importer, node: importer.add(
-        node, "nn.transpose", [node.args[0]], {"permutation": [1, 0]}
-    ),
-    "aten.permute.default": permute,
-    "aten.select.int": select,
-    "aten.slice.Tensor": slice_one,
-    "aten.index.Tensor": index_row,
-    "aten.mean.dim": mean,
     "aten.embedding.default": embedding,
     "aten.layer_norm.default": layer_norm,
     "aten.rms_norm.default": rms_norm,

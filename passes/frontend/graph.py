@@ -76,6 +76,23 @@ def shape(node: Node) -> tuple[int, ...]:
     return tuple(int(extent) for extent in node.meta["val"].shape)
 
 
+def argument(node: Node, position: int, name: str, default: Any = None) -> Any:
+    """An argument of an aten call by position or keyword."""
+    if len(node.args) > position:
+        return node.args[position]
+    return node.kwargs.get(name, default)
+
+
+def axis_of(node: Node, axis: int) -> int:
+    """An axis of a node's tensor, counted from 0."""
+    return axis % len(shape(node))
+
+
+def is_node(value: Any) -> bool:
+    """True for a node, False for a number or another literal argument."""
+    return hasattr(value, "op")
+
+
 def is_float(node: Node) -> bool:
     """True for a floating-point tensor."""
     value = node.meta.get("val")

@@ -17,12 +17,12 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.passes.frontend import graph as fx
-from atlasc.passes.frontend.aten_rules import Refusal, rule_of
+from atlasc.passes.frontend.aten_rules import rule_of
 from atlasc.passes.frontend.constants import Folder, fixed_index, to_numpy
 from atlasc.passes.frontend.graph import Node
 from atlasc.passes.frontend.masks import Meaning
 from atlasc.passes.frontend.patterns import Match, match
-from atlasc.passes.frontend.report import Unsupported, unsupported_error
+from atlasc.passes.frontend.report import Refusal, Unsupported, unsupported_error
 
 if TYPE_CHECKING:
     import torch

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from atlasc.ir.module import Value
-from atlasc.passes.frontend.graph import Node, shape, target
+from atlasc.passes.frontend.graph import Node, is_node, shape, target
 from atlasc.passes.frontend.softmax import emit_softmax, masked_scores
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def match(importer: Importer, node: Node) -> Match | None:
 def _pairs(node: Node) -> Iterator[tuple[Node, Node]]:
     """Both orders of the operands of a commutative op on two tensors."""
     first, second = node.args[0], node.args[1]
-    if hasattr(first, "op") and hasattr(second, "op"):
+    if is_node(first) and is_node(second):
         yield first, second
         yield second, first
 

@@ -15,6 +15,10 @@ REMEDY = (
 )
 
 
+class Refusal(Exception):
+    """A rule does not take the arguments that it sees; the text says why."""
+
+
 @dataclass(frozen=True)
 class Unsupported:
     """One op that has no rule, or whose rule refuses its arguments for a reason."""

@@ -10,7 +10,7 @@ import numpy as np
 from atlasc.ir.module import Value
 from atlasc.ir.types import TensorType
 from atlasc.passes.frontend import masks
-from atlasc.passes.frontend.graph import Node, place, shape, target
+from atlasc.passes.frontend.graph import Node, is_node, place, shape, target
 
 if TYPE_CHECKING:
     import torch
@@ -32,7 +32,7 @@ def masked_scores(importer: Importer, node: Node) -> tuple[Node, MaskExpression 
     A constant that adds finite values (a position bias) is no mask and stays a sum.
     """
     kinds, name = importer.kinds, target(node)
-    if name == "aten.add.Tensor" and hasattr(node.args[1], "op"):
+    if name == "aten.add.Tensor" and is_node(node.args[1]):
         for mask, scores in ((node.args[1], node.args[0]), (node.args[0], node.args[1])):
             if kinds[scores] != "data" or kinds[mask] not in ("mask", "constant"):
                 continue
@@ -43,8 +43,8 @@ def masked_scores(importer: Importer, node: Node) -> tuple[Node, MaskExpression 
             return node.args[0], MaskExpression(node.args[1], inverted=True)
     if name.startswith("aten.where.") and len(node.args) == 3:
         keep, scores, low = node.args
-        if kinds[keep] != "data" and hasattr(scores, "op") and kinds[scores] == "data":
-            if _is_low(low) or (hasattr(low, "op") and _is_low(_scalar(importer, low))):
+        if kinds[keep] != "data" and is_node(scores) and kinds[scores] == "data":
+            if _is_low(low) or (is_node(low) and _is_low(_scalar(importer, low))):
                 return scores, MaskExpression(keep)
     return node, None
 

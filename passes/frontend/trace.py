@@ -186,7 +186,7 @@ def _pick(names: list[str] | None, results: Any, output: str | None) -> tuple[st
     nodes = list(results) if isinstance(results, list | tuple) else [results]
     if names is None or len(names) != len(nodes):
         names = ["output"] if len(nodes) == 1 else [f"output{i}" for i in range(len(nodes))]
-    table = {key: node for key, node in zip(names, nodes, strict=True) if hasattr(node, "op")}
+    table = {key: node for key, node in zip(names, nodes, strict=True) if fx.is_node(node)}
     if output is None:
         output = next((key for key in PREFERRED_OUTPUTS if key in table), next(iter(table), None))
     if output is None or output not in table:
