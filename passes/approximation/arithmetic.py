@@ -1,8 +1,8 @@
 """The arithmetic that approximation algorithms are written against, once.
 
-An algorithm in this package only ever adds, multiplies, sums rows and evaluates Chebyshev sums. Interpreting it
-over numpy arrays gives the polynomial simulation, over IR values the expansion into poly ops, over depths the
-count of levels in the paper's convention.
+An algorithm in this package only ever adds, multiplies, sums rows and evaluates Chebyshev sums.
+Interpreting it over numpy arrays gives the polynomial simulation, over IR values the expansion into
+poly ops, over depths the count of levels in the paper's convention.
 """
 
 from __future__ import annotations
@@ -100,10 +100,12 @@ class NumpyArithmetic:
 
 @dataclass(frozen=True)
 class DepthArithmetic:
-    """Multiplicative depth in the paper's convention; a value is the depth at which it is available.
+    """Multiplicative depth in the paper's convention; a value is the depth at which it is
+    available.
 
-    Every product costs one level, by a plaintext too, and nothing is folded: a row sum costs one (its mask), a
-    Chebyshev sum of degree d costs ceil(log2(d + 1)) and one more for its domain map, unless the domain is [-1, 1].
+    Every product costs one level, by a plaintext too, and nothing is folded: a row sum costs one
+    (its mask), a Chebyshev sum of degree d costs ceil(log2(d + 1)) and one more for its domain map,
+    unless the domain is [-1, 1].
     """
 
     def add(self, a: int, b: int) -> int:

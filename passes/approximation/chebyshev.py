@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import warnings
 from collections.abc import Callable
@@ -22,7 +23,9 @@ _FALLBACK_BLOCK = 4096
 
 
 def levels_of_degree(degree: int) -> int:
-    """Levels that a polynomial of this degree takes: ceil(log2(degree + 1)), its argument being in [-1, 1]."""
+    """Levels that a polynomial of this degree takes: ceil(log2(degree + 1)), its argument being in
+    [-1, 1].
+    """
     if degree < 0:
         raise ValueError("a degree is not negative")
     return degree.bit_length()
@@ -33,12 +36,15 @@ def fit(
 ) -> NDArray[np.float64]:
     """Coefficients of the interpolant at the degree+1 Chebyshev nodes of the first kind.
 
-    Samples and cosines have 120 correct bits, the cosine transform is done in exact integers and each coefficient
-    is rounded to double once: the absolute error of a coefficient is one rounding, whatever the degree.
+    Samples and cosines have 120 correct bits, the cosine transform is done in exact integers and
+    each coefficient
+    is rounded to double once: the absolute error of a coefficient is one rounding, whatever the
+        degree.
     Source: Trefethen, Approximation Theory and Approximation Practice, chapter 4.
 
     Args:
-        function: a name in `functions.FUNCTIONS` (cached in memory and on disk), or a function of an mpmath number.
+        function: a name in `functions.FUNCTIONS` (cached in memory and on disk), or a function of
+            an mpmath number.
         degree: of the polynomial.
         interval: (low, high) of the argument.
 
@@ -90,7 +96,7 @@ def _interpolate(
             value = precise(mp, middle + half * node)
             if not mp.isfinite(value):
                 raise AtlasError(f"the function to fit is not finite inside ({low:g}, {high:g})")
-            samples.append(int(mp.floor(value * _FIXED_POINT)))
+            samples.append(int(mp.nint(value * _FIXED_POINT)))
     vector = np.array(samples, dtype=object)
     odd = 2 * np.arange(count) + 1
     coefficients = np.empty(count)
@@ -121,7 +127,8 @@ def evaluate(
     interval: tuple[float, float],
     threads: int | None = None,
 ) -> NDArray[Any]:
-    """sum_k coefficients[k] T_k(t), where t maps `interval` to [-1, 1], elementwise and in one pass.
+    """sum_k coefficients[k] T_k(t), where t maps `interval` to [-1, 1], elementwise and in one
+    pass.
 
     Computed in float64 whatever the dtype; outside the interval it grows as the polynomial does.
 
@@ -149,16 +156,15 @@ def evaluate(
 @lru_cache(maxsize=1)
 def _native() -> Any:
     try:
-        from atlasc.passes.approximation import _chebyshev_native
+        return importlib.import_module("atlasc.passes.approximation._chebyshev_native")
     except ImportError as error:
         warnings.warn(
-            f"the native Chebyshev kernel is not available ({error}); numpy is used, many times slower. "
+            f"the native Chebyshev kernel is missing ({error}); numpy is used, many times slower. "
             "Install the package from its wheel, or with a C++ compiler present.",
             RuntimeWarning,
             stacklevel=3,
         )
         return None
-    return _chebyshev_native
 
 
 def _evaluate_numpy(

@@ -1,8 +1,8 @@
 """Chebyshev coefficients on disk: one JSON text per fit, 17 significant digits a number.
 
-The directory is $ATLASC_CACHE, else ~/.cache/atlasc. A file appears complete or not at all (written aside, then
-renamed), so concurrent writers are harmless; a directory that cannot be written, or a damaged file, only costs
-the time of fitting again.
+The directory is $ATLASC_CACHE, else ~/.cache/atlasc. A file appears complete or not at all (written
+aside, then renamed), so concurrent writers are harmless; a directory that cannot be written, or a
+damaged file, only costs the time of fitting again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ def cache_directory() -> Path:
     return (Path(root) if root else Path.home() / ".cache" / "atlasc") / "chebyshev"
 
 
-def to_text(function: str, degree: int, interval: tuple[float, float], c: NDArray[np.float64]) -> str:
+def to_text(
+    function: str, degree: int, interval: tuple[float, float], c: NDArray[np.float64]
+) -> str:
     """The fit as JSON text; numbers have 17 significant digits and so read back bit for bit."""
     numbers = ",\n  ".join(f"{value:.17g}" for value in c)
     low, high = (f"{end:.17g}" for end in interval)
@@ -49,7 +51,9 @@ def load(function: str, degree: int, interval: tuple[float, float]) -> NDArray[n
     return coefficients if valid else None
 
 
-def store(function: str, degree: int, interval: tuple[float, float], c: NDArray[np.float64]) -> bool:
+def store(
+    function: str, degree: int, interval: tuple[float, float], c: NDArray[np.float64]
+) -> bool:
     """Writes the fit; returns False where the directory cannot be written."""
     temporary = None
     try:

@@ -1,7 +1,8 @@
-"""What an approximation is: a frozen description that an op carries as an attribute, and that can evaluate itself.
+"""What an approximation is: a frozen description that an op carries as an attribute, and that can
+evaluate itself.
 
-`from_attribute` turns the attribute of an nn op back into its description, whatever the algorithm, so that the
-simulator, the expansion into poly ops and the count of depth treat all of them alike.
+`from_attribute` turns the attribute of an nn op back into its description, whatever the algorithm,
+so that the simulator, the expansion into poly ops and the count of depth treat all of them alike.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import dataclasses
 import math
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, TypeVar
+
+import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.arithmetic import Arithmetic, Constant, DepthArithmetic, Interval
@@ -27,8 +30,8 @@ FAMILY_OF_OP: dict[str, str] = {
     "nn.relu": "activation",
 }
 
-#: Textbook norm around 1/sqrt, in the paper's convention. A mean costs two (mask, 1/n), the square one, the
-#: product one and gamma one; a LayerNorm has two means, an RMSNorm one.
+#: Textbook norm around 1/sqrt, in the paper's convention. A mean costs two (mask, 1/n), the square
+#: one, the product one and gamma one; a LayerNorm has two means, an RMSNorm one.
 _NORM_LEVELS = {"nn.layer_norm": 7, "nn.rms_norm": 5}
 
 _REGISTRY: dict[tuple[str, str], type[Approximation]] = {}
@@ -129,14 +132,15 @@ class Norm(Approximation):
     ) -> T:
         """The norm of x [..., features].
 
-        The variance is n sum(x^2) - (sum x)^2, so both sums are taken at once (a scale by the integer n costs a
-        lowering additions and no level).
+        The variance is n sum(x^2) - (sum x)^2, so both sums are taken at once (a scale by the
+        integer n costs a lowering additions and no level).
 
         Args:
             op_name: "nn.layer_norm" or "nn.rms_norm".
             features: length of the last axis.
             epsilon: added to the variance or mean square.
-            gamma, beta: plaintext vectors of length `features`, or whatever the arithmetic takes for them.
+            gamma, beta: plaintext vectors of length `features`, or whatever the arithmetic takes
+                for them.
         """
         n = features
         spread = arithmetic.row_sum(arithmetic.square(x))
@@ -222,7 +226,9 @@ def interval(value: Any, what: str) -> Interval:
 
 
 def _plain(value: Any) -> Any:
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _frozen(value: Any) -> Any:

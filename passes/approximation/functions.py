@@ -1,7 +1,8 @@
 """The scalar functions that are approximated, each in high precision and in double.
 
-The high-precision form is what coefficients are computed from; the double form is the cleartext meaning that a
-user compares with. Both are total on the ranges that they are used on: no branch loses digits by cancellation.
+The high-precision form is what coefficients are computed from; the double form is the cleartext
+meaning that a user compares with. Both are total on the ranges that they are used on: no branch
+loses digits by cancellation.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ def iterative_softmax(
 ) -> T:
     """Softmax over the last axis.
 
-    y = exp((x - shift) / 2^k), then for each of the k iterations y = (invsqrt(sum y^2) y)^2: every iteration makes
-    the row sum one and doubles the exponent, so k of them give exp(x) over its sum.
+    y = exp((x - shift) / 2^k), then for each of the k iterations y = (invsqrt(sum y^2) y)^2: every
+    iteration makes the row sum one and doubles the exponent, so k of them give exp(x) over its sum.
 
     Args:
         scores: [..., n]; (scores - shift) / 2^k must lie in `exp_range`.
@@ -88,7 +88,9 @@ class SoftmaxApproximation(Softmax):
                 remedy=f"give at least one exponent, each from 1 to {MAX_EXPONENT}",
             )
         if len(ranges) < len(exponents):
-            raise AtlasError(f"softmax has {len(exponents)} iterations and {len(ranges)} sum ranges")
+            raise AtlasError(
+                f"softmax has {len(exponents)} iterations but {len(ranges)} ranges of sums"
+            )
         object.__setattr__(self, "iterations", exponents)
         object.__setattr__(self, "shift", float(self.shift))
         object.__setattr__(self, "exp_range", interval(self.exp_range, "the range of exp"))

@@ -1,20 +1,21 @@
 """Depth-optimal evaluation of a Chebyshev sum on a ciphertext, by baby steps and giant steps.
 
-A sum of degree d is P = Q T_g + R with g the largest power of two up to d, so Q has half the depth to spend and R
-at least one level of slack. Only the chain of leading quotients has no slack and is split down to degree 1; every
-other piece of degree below 2^b is a linear combination of baby steps T_1 .. T_{2^b - 1}. The argument being in
-[-1, 1], degree d takes ceil(log2(d + 1)) levels, products by scalars included.
+A sum of degree d is P = Q T_g + R with g the largest power of two up to d, so Q has half the depth
+to spend and R at least one level of slack. Only the chain of leading quotients has no slack and is
+split down to degree 1; every other piece of degree below 2^b is a linear combination of baby steps
+T_1 .. T_{2^b - 1}. The argument being in [-1, 1], degree d takes ceil(log2(d + 1)) levels, products
+by scalars included.
 
-A dense sum of degree 2^p - 1 takes 2^b + 2^(p-b) + p - 4 products of ciphertexts for the best b: 13 for degree 31,
-18 for 63, 53 for 511. Sources: Paterson and Stockmeyer 1973; Han and Ki 2020 (the Chebyshev basis); Bossuat et al.
-2021, section 3 (the leading quotients).
+A dense sum of degree 2^p - 1 takes 2^b + 2^(p-b) + p - 4 products of ciphertexts for the best b: 13
+for degree 31, 18 for 63, 53 for 511. Sources: Paterson and Stockmeyer 1973; Han and Ki 2020 (the
+Chebyshev basis); Bossuat et al. 2021, section 3 (the leading quotients).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,9 @@ Ct = TypeVar("Ct")
 
 @dataclass(frozen=True)
 class Power:
-    """T_index = 2 T_left T_right - T_(left - right), with left >= right and index = left + right."""
+    """T_index = 2 T_left T_right - T_(left - right), with left >= right and index = left +
+    right.
+    """
 
     index: int
     left: int
@@ -41,7 +44,8 @@ class Sum:
         depth: levels below the argument at which the value is; its products happen one level above.
         constant: the coefficient of T_0.
         terms: (factor, index) pairs, each one product by a scalar.
-        products: (quotient, giant) pairs, each one product of ciphertexts; quotient is the position of an earlier Sum.
+        products: (quotient, giant) pairs, each one product of ciphertexts; quotient is the position
+            of an earlier Sum.
     """
 
     depth: int
@@ -52,7 +56,9 @@ class Sum:
 
 @dataclass(frozen=True)
 class Plan:
-    """How to evaluate one Chebyshev sum: powers in order of computation, then sums; the last sum is the result."""
+    """How to evaluate one Chebyshev sum: powers in order of computation, then sums; the last sum is
+    the result.
+    """
 
     powers: tuple[Power, ...]
     sums: tuple[Sum, ...]
@@ -81,8 +87,9 @@ def depth_of_power(index: int) -> int:
 def plan_chebyshev(coefficients: Sequence[float] | NDArray[np.float64]) -> Plan:
     """The plan with the fewest products of ciphertexts over all baby-step counts.
 
-    Coefficients that are exactly zero cost nothing, so odd and even polynomials are cheaper. The number of levels is
-    that of the nominal degree, len(coefficients) - 1, even where leading coefficients vanish.
+    Coefficients that are exactly zero cost nothing, so odd and even polynomials are cheaper. The
+    number of levels is that of the nominal degree, len(coefficients) - 1, even where leading
+    coefficients vanish.
 
     Raises:
         ValueError: no coefficients, or one that is not finite.
@@ -109,7 +116,9 @@ class _Builder:
         return Plan(tuple(_powers(self.needed)), tuple(self.sums))
 
     def _sum(self, coefficients: NDArray[np.float64], depth: int) -> int:
-        """Appends the sums for these coefficients, available at `depth`; returns the position of the last."""
+        """Appends the sums for these coefficients, available at `depth`; returns the position of
+        the last.
+        """
         c = coefficients.copy()
         products: list[tuple[int, int]] = []
         lone: list[tuple[float, int]] = []
@@ -151,7 +160,9 @@ def _divide(
 
 
 def _powers(needed: set[int]) -> list[Power]:
-    """The needed T_j and what they are made of, each at its least depth, in order of computation."""
+    """The needed T_j and what they are made of, each at its least depth, in order of
+    computation.
+    """
     made: dict[int, Power] = {}
 
     def missing(index: int) -> bool:
@@ -166,7 +177,8 @@ def _powers(needed: set[int]) -> list[Power]:
             if max(depth_of_power(left), depth_of_power(index - left)) < depth_of_power(index)
         ]
         left, right = min(
-            splits, key=lambda s: (missing(s[0]) + missing(s[1]) + missing(s[0] - s[1]), s[0] - s[1])
+            splits,
+            key=lambda s: (missing(s[0]) + missing(s[1]) + missing(s[0] - s[1]), s[0] - s[1]),
         )
         for part in (left - right, right, left):
             make(part)
@@ -197,8 +209,10 @@ def evaluate_plan(
     return _Evaluation(engine, ct).run(steps)
 
 
-class _Evaluation:
-    """One run of a plan: powers and sums by position, each also kept at the levels that it was dropped to."""
+class _Evaluation(Generic[Ct]):
+    """One run of a plan: powers and sums by position, each also kept at the levels that it was
+    dropped to.
+    """
 
     def __init__(self, engine: Engine[Ct], ct: Ct) -> None:
         self.engine = engine
@@ -238,7 +252,7 @@ class _Evaluation:
     def _at(self, index: int, level: int) -> Ct:
         key = (index, level)
         if key not in self.dropped:
-            ct = cast(Ct, self.powers[index])
+            ct = self.powers[index]
             same = self.engine.level(ct) == level
             self.dropped[key] = ct if same else self.engine.drop_to(ct, level)
         return self.dropped[key]
