@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from atlasc.ir.layout import REPLICATED, UNUSED, Layout
-from atlasc.ir.nn_ops import CAUSAL, FACTOR
+from atlasc.ir.nn_ops import CAUSAL, FACTOR, OUTPUT_MAP
 from atlasc.ir.opdef import REGISTRY, RuleError, Site, one_level
 from atlasc.ir.opdef import AttributeDef as A
 from atlasc.ir.poly_ops import chebyshev_levels
@@ -160,7 +160,7 @@ declare("ckks.input", "Encrypted input.", "", _input, A("name", "string", "name 
 declare("ckks.public_input", "Plaintext that the server sees.", "", _public_input,
         A("name", "string", "name in the data"), A("shape", "ints", "extents"))  # fmt: skip
 declare("ckks.output", "Encrypted result.", "x", _no_result, A("name", "string", "name"),
-        A("shape", "ints", "extents of the tensor"), FACTOR)  # fmt: skip
+        A("shape", "ints", "extents of the tensor"), *OUTPUT_MAP)  # fmt: skip
 declare("ckks.linear_transform",
         "weight · x + bias over the features, by diagonals with baby and giant steps.", "x",
         _with_layout(1), A("weight", "symbol", "[out, in]"),

@@ -14,6 +14,13 @@ def _like(site: Site, name: str, x: np.ndarray) -> np.ndarray:
     return site.constant(name, x.dtype)
 
 
+def output(site: Site, x: np.ndarray) -> np.ndarray:
+    """What the client makes of a decrypted result: x · factor + shift, where given."""
+    if "factor" in site.attributes:
+        x = x * _like(site, "factor", x)
+    return x + _like(site, "shift", x) if "shift" in site.attributes else x
+
+
 def linear(site: Site, x: np.ndarray) -> np.ndarray:
     """x · weightᵀ + bias, as one matrix product over all leading axes."""
     weight = _like(site, "weight", x)

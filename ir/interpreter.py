@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.functions import output
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Site
 
@@ -64,7 +65,8 @@ class Interpreter:
             op = self.module.ops[position]
             if op.definition.evaluate is None:
                 if op.result is None:
-                    outputs[op.attributes["name"]] = self._factored(op, values[op.operands[0]])
+                    site = op.site(self.symbols)
+                    outputs[op.attributes["name"]] = output(site, values[op.operands[0]])
                 else:
                     values[op.result] = self._input(op, inputs)
             else:
@@ -106,11 +108,8 @@ class Interpreter:
             )
         if op.attributes["dtype"] == "i64":
             return array.astype(np.int64, copy=False)
-        return self._factored(op, array.astype(self.dtype, copy=False))
-
-    def _factored(self, op: Op, array: np.ndarray) -> np.ndarray:
-        """Inputs and outputs may carry a factor that the client applies."""
-        factor = op.attributes.get("factor", 1.0)
+        factor = op.attributes.get("factor", 1.0)  # applied by the client before it encrypts
+        array = array.astype(self.dtype, copy=False)
         return array if factor == 1.0 else array * self.dtype.type(factor)
 
 

@@ -13,6 +13,10 @@ declare = REGISTRY.declare
 APPROXIMATION = A("approximation", "dict", "polynomials that replace the function", optional=True)
 CAUSAL = A("causal", "bool", "a query sees no later key", optional=True)
 FACTOR = A("factor", "float", "the values are multiplied by it (default 1)", optional=True)
+OUTPUT_MAP = (
+    A("factor", "scalar or symbol", "the client multiplies by it (default 1)", optional=True),
+    A("shift", "scalar or symbol", "the client adds it (default 0)", optional=True),
+)
 EPSILON = A("epsilon", "float", "added to the variance or mean square")
 
 
@@ -56,7 +60,7 @@ declare(
     FACTOR,
 )  # fmt: skip
 declare("nn.output poly.output", "A named result of the program.", "x", _no_result,
-        A("name", "string", "name of the result"), FACTOR)  # fmt: skip
+        A("name", "string", "name of the result"), *OUTPUT_MAP)  # fmt: skip
 declare("nn.encrypt", "Boundary: the client encrypts, the server goes on.", "x", _encrypt,
         evaluate=lambda site, x: x)  # fmt: skip
 declare("nn.embedding", "Rows of a table by id.", "ids", _embedding,

@@ -19,6 +19,7 @@ class FoldFeatures(Pass):
 
     * γ and β of a norm go into every linear layer that reads it; another reader (the residual of a
       post-norm block) keeps them as a plaintext product beside the deeper branch.
+    * What an output still lacks of them, the client does after it has decrypted.
     * A constant behind a linear layer goes into its bias.
     * ``center`` (x − mean) moves up through additions into the linear layers before it.
     """
@@ -130,6 +131,9 @@ def _features_into_consumers(module: Module, report: Report) -> Module:
         if op.name == "poly.linear" and op.operands[0] in pending:
             _absorb(module, op, pending[op.operands[0]], rewriter)
             continue
+        if op.name == "poly.output" and op.operands[0] in pending:
+            _leave_to_client(op, pending[op.operands[0]], rewriter)
+            continue
         rewriter.copy(op)  # dead code unless a reader is not linear
         extended = _extend(module, op, pending, rewriter)
         if extended is not None:
@@ -170,3 +174,14 @@ def _absorb(module: Module, op: Op, pending: _Pending, rewriter: Rewriter) -> No
     if shift.any():
         bias = weight @ shift + (0.0 if bias is None else bias)
     rewriter.values[op.value] = _linear(rewriter, op, pending.x, weight * pending.scale, bias)
+
+
+def _leave_to_client(op: Op, pending: _Pending, rewriter: Rewriter) -> None:
+    """The map behind an output costs a level on the server and nothing on the client."""
+    constant, name = rewriter.module.constant, f"output.{op.attributes['name']}"
+    attributes = dict(op.attributes)
+    if (pending.scale != 1.0).any():
+        attributes["factor"] = constant(f"{name}.factor", pending.scale)
+    if pending.shift.any():
+        attributes["shift"] = constant(f"{name}.shift", pending.shift)
+    rewriter.copy(op, [pending.x], attributes)

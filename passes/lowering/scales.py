@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -208,10 +208,12 @@ class _Rewrite:
         into = self.factors[op.operands[0]] if op.operands else 1.0
         if "magnitude" in attributes:
             attributes["magnitude"] *= out
-        if op.name in ("poly.input", "poly.output"):
-            side = op.result if op.name == "poly.input" else op.operands[0]
-            if side is not None and getattr(side.type, "side", "server") == "server":
-                attributes["factor"] = out if op.name == "poly.input" else 1.0 / into
+        if op.name == "poly.input":
+            if op.attributes["side"] == "server":
+                attributes["factor"] = op.attributes.get("factor", 1.0) * out
+        elif op.name == "poly.output":
+            plain = {**op.attributes, "factor": op.attributes.get("factor", 1.0)}
+            attributes["factor"] = self._scaled(op, "factor", 1.0 / into, plain)
         elif op.name == "poly.linear":
             attributes["weight"] = self._scaled(op, "weight", out / into)
             if "bias" in attributes:
@@ -259,8 +261,10 @@ class _Rewrite:
         factor = self.factors[op.value] / self.factors[operand]
         return self.rewriter.add(op, "poly.scale", [new], {"factor": factor})
 
-    def _scaled(self, op: Op, name: str, factor: float) -> object:
-        value = op.attributes[name]
+    def _scaled(
+        self, op: Op, name: str, factor: float, attributes: Mapping[str, object] | None = None
+    ) -> object:
+        value: Any = (attributes or op.attributes)[name]
         if isinstance(value, Symbol):
             array = self.rewriter.source.symbols[value.name]
             if factor == 1.0:
