@@ -13,6 +13,7 @@ import numpy as np
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.verifier import verify
+from atlasc.passes.frontend import blocks
 from atlasc.passes.frontend import graph as fx
 from atlasc.passes.frontend.import_export import Importer
 
@@ -44,8 +45,8 @@ def trace(
     """Trace a model to the nn level.
 
     Args:
-        module: a model in evaluation mode, or a program that torch.export made of it. Parameters on
-            the meta device are taken as shapes without values. Load weights in float32: constants
+        module: a model, or a program that torch.export made of one. Parameters on the meta device
+            are taken as shapes without values (see ``blocks``). Load weights in float32: constants
             such as rotary tables are folded in the model's own precision.
         example_inputs: arrays or shapes by the name of the forward argument; they fix all shapes.
             ``attention_mask`` becomes a public input, every other one a client input.
@@ -63,7 +64,27 @@ def trace(
     """
     import torch
 
-    program = module if not isinstance(module, torch.nn.Module) else export(module, example_inputs)
+    if not isinstance(module, torch.nn.Module):
+        return _import(module, example_inputs, name, output)
+    repeated = blocks.repeated_blocks(module)
+    whole = None
+    if repeated is not None:
+        try:
+            with blocks.shortened(module, repeated):
+                short = _import(export(module, example_inputs), example_inputs, name, output)
+            whole = blocks.extend(short, repeated)
+        except AtlasError:
+            whole = None  # the whole model tells what is wrong, with its own block numbers
+    if whole is not None:
+        verify(whole)
+        return whole
+    return _import(export(module, example_inputs), example_inputs, name, output)
+
+
+def _import(
+    program: ExportedProgram, example_inputs: Mapping[str, Example], name: str, output: str | None
+) -> Module:
+    """The verified nn module of an exported program."""
     _check_shapes(program, example_inputs)
     graph, results = fx.inline_regions(program.graph_module)
     holders = {str(node.target): node for node in graph.nodes if node.op == "placeholder"}
