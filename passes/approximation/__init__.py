@@ -1,0 +1,1 @@
+"""Polynomial approximations of softmax, norms and activations."""

@@ -150,7 +150,8 @@ def evaluate(
     if native is None:
         return _evaluate_numpy(x, coefficients, low, high)
     run = native.evaluate_f32 if x.dtype == np.float32 else native.evaluate_f64
-    return run(np.ascontiguousarray(x), coefficients, low, high, threads or os.cpu_count() or 1)
+    y = run(np.ascontiguousarray(x), coefficients, low, high, threads or os.cpu_count() or 1)
+    return y.reshape(x.shape)
 
 
 @lru_cache(maxsize=1)
