@@ -15,6 +15,10 @@ What the library does, as measured, and what this module makes of it:
 * A key made at level l serves all levels up to l, and its size grows with the square of l.
 * At the library's top level a rotation loses a level; that level is not used (see
   :mod:`atlasc.backends.desilo_parameters`).
+* A bootstrap adds 6e-6 (standard deviation; 3e-5 at worst) to any slots, from any level. It also
+  bends each *coefficient* c of the encoded polynomial by 1.6e-3 c^3. The mean of the slots is one
+  coefficient: a vector of ones comes back as 0.9984. Scale values to 1/4 or subtract their mean
+  before. :class:`atlasc.backends.sim.NoiseModel` models both.
 * Values at level 0 must stay below 2^19; beyond, they wrap around and nothing tells.
 * NaN and infinity are accepted by the library and spoil all slots; here they are refused.
 * It accepts a ciphertext of other parameters or other keys. Serialised ciphertexts therefore carry
@@ -51,9 +55,6 @@ __all__ = [
 
 DesiloCiphertext: TypeAlias = Any
 """``desilofhe.Ciphertext``; the library is imported lazily, so the type is not available here."""
-
-BOOTSTRAP_RANGE = 1.0
-"""Largest absolute slot value that may enter a bootstrap, whatever the other slots hold."""
 
 _MAGIC = b"atlasct1"
 

@@ -16,21 +16,25 @@ written last, so a folder without it is an interrupted key generation and is ref
 
 from __future__ import annotations
 
-import json
-import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from atlasc.backends.desilo_key_files import (
+    create,
+    new_folder,
+    read_index,
+    read_key,
+    write_bytes,
+    write_index,
+)
 from atlasc.backends.desilo_library import library_engine
 from atlasc.backends.desilo_parameters import BOOTSTRAP_LEVELS, DesiloParameters
 from atlasc.backends.memory import require_disk, require_memory
 from atlasc.ir.errors import AtlasError
 
-_INDEX = "keys.json"
-_FORMAT = 1
 Progress = Callable[[str, int, int], None]
 """Called as progress(what, done, total) before each key is made."""
 
@@ -51,17 +55,17 @@ class ClientKeys:
 
     def save(self, folder: Path) -> None:
         """Write to a folder that does not exist yet."""
-        _new_folder(folder)
+        new_folder(folder)
         engine = library_engine(self.parameters)
-        _write_bytes(folder / "secret.key", bytes(engine.serialize_secret_key(self.secret)))
-        _write_index(folder, "client", self.parameters, self.identity, {})
+        write_bytes(folder / "secret.key", bytes(engine.serialize_secret_key(self.secret)))
+        write_index(folder, "client", self.parameters, self.identity, {})
 
     @classmethod
     def load(cls, folder: Path) -> ClientKeys:
         """Raises AtlasError when the folder is incomplete, damaged, or not a client's."""
-        parameters, identity, _ = _read_index(folder, "client")
+        parameters, identity, _ = read_index(folder, "client")
         engine = library_engine(parameters)
-        return cls(parameters, identity, _read(engine.read_secret_key, folder / "secret.key"))
+        return cls(parameters, identity, read_key(engine.read_secret_key, folder / "secret.key"))
 
 
 @dataclass
@@ -94,22 +98,22 @@ class EvaluationKeys:
             AtlasError: the folder is incomplete, damaged or not a server's; or the keys would not
                 fit into memory.
         """
-        parameters, identity, plan = _read_index(folder, "server")
+        parameters, identity, plan = read_index(folder, "server")
         rotations = {int(amount): int(level) for amount, level in plan["rotations"].items()}
         level = plan["relinearization_level"]
         require_memory(parameters.memory_bytes(rotations, level), "the evaluation keys")
         engine = library_engine(parameters)
         keys = cls(parameters, identity, rotations, level)
         if (folder / "relinearization.key").exists():
-            keys.relinearization = _read(
+            keys.relinearization = read_key(
                 engine.read_relinearization_key, folder / "relinearization.key"
             )
         for amount in rotations:
             path = folder / f"rotation_{amount}.key"
-            keys.rotations[amount] = _read(engine.read_fixed_rotation_key, path)
+            keys.rotations[amount] = read_key(engine.read_fixed_rotation_key, path)
         if parameters.bootstrap:
-            keys.conjugation = _read(engine.read_conjugation_key, folder / "conjugation.key")
-            keys.bootstrap = _read(engine.read_bootstrap_key, folder / "bootstrap.key")
+            keys.conjugation = read_key(engine.read_conjugation_key, folder / "conjugation.key")
+            keys.bootstrap = read_key(engine.read_bootstrap_key, folder / "bootstrap.key")
         return keys
 
 
@@ -172,20 +176,20 @@ def generate_to(
         AtlasError: too little disk space or memory, or a folder that is not empty.
     """
     plan = _normalise(parameters, rotations, relinearization_level)
-    size = parameters.evaluation_key_bytes(plan, relinearization_level)
-    largest = size if parameters.bootstrap else parameters.key_bytes(parameters.max_level)
+    size = parameters.evaluation_key_bytes(plan, relinearization_level, on_disk=True)
+    largest = 0 if parameters.bootstrap else parameters.key_bytes(parameters.max_level)
     require_disk(size, server_folder, "the evaluation keys")
     require_memory(largest + parameters.memory_bytes({}), "generating the keys")
     for folder in (client_folder, server_folder):
-        _new_folder(folder)
+        new_folder(folder)
     client, made = _generator(parameters, plan, relinearization_level, progress)
     engine = library_engine(parameters)
     for name, key in made:
         kind = "fixed_rotation" if name.startswith("rotation_") else name
         path = server_folder / f"{name}.key"
-        _create(path).close()
+        create(path).close()
         getattr(engine, f"write_{kind}_key")(key, str(path))
-    _write_index(
+    write_index(
         server_folder,
         "server",
         parameters,
@@ -195,8 +199,8 @@ def generate_to(
             "relinearization_level": _reach(parameters, relinearization_level),
         },
     )
-    _write_bytes(client_folder / "secret.key", bytes(engine.serialize_secret_key(client.secret)))
-    _write_index(client_folder, "client", parameters, client.identity, {})
+    write_bytes(client_folder / "secret.key", bytes(engine.serialize_secret_key(client.secret)))
+    write_index(client_folder, "client", parameters, client.identity, {})
 
 
 def _generator(
@@ -255,77 +259,3 @@ def _normalise(
 
 def _reach(parameters: DesiloParameters, relinearization_level: int | None) -> int | None:
     return BOOTSTRAP_LEVELS if parameters.bootstrap else relinearization_level
-
-
-# --- files
-
-
-def _new_folder(folder: Path) -> None:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if any(folder.glob("*.key")) or (folder / _INDEX).exists():
-        raise AtlasError(
-            "this folder already holds keys",
-            where=str(folder),
-            why="overwriting a secret key would make every ciphertext made with it unreadable",
-            remedy="choose another folder or delete this one",
-        )
-    folder.chmod(0o700)
-
-
-def _create(path: Path) -> Any:
-    """A new file that only its owner may read, open for writing."""
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
-
-
-def _write_bytes(path: Path, data: bytes) -> None:
-    with _create(path) as file:
-        file.write(data)
-
-
-def _write_index(
-    folder: Path, role: str, parameters: DesiloParameters, identity: str, plan: dict[str, Any]
-) -> None:
-    index = {
-        "format": _FORMAT,
-        "role": role,
-        "identity": identity,
-        "parameters": parameters.to_dict(),
-        "security_bits": parameters.security_bits,
-        **plan,
-    }
-    _write_bytes(folder / _INDEX, (json.dumps(index, indent=1) + "\n").encode())
-
-
-def _read_index(folder: Path, role: str) -> tuple[DesiloParameters, str, dict[str, Any]]:
-    remedy = "generate the keys again"
-    try:
-        index = json.loads((folder / _INDEX).read_text())
-        found, version, identity = index["role"], index["format"], str(index["identity"])
-    except FileNotFoundError as error:
-        raise AtlasError(
-            "there are no complete keys here",
-            where=str(folder),
-            why=f"{_INDEX} is missing; it is the last file that key generation writes",
-            remedy=remedy,
-        ) from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise AtlasError(f"{_INDEX} is damaged", where=str(folder), remedy=remedy) from error
-    if found != role or version != _FORMAT:
-        raise AtlasError(
-            f"these are not the keys of a {role}",
-            where=str(folder),
-            why=f"{_INDEX} says role {found!r}, format {version}; expected {role!r}, {_FORMAT}",
-        )
-    return DesiloParameters.from_dict(index["parameters"]), identity, index
-
-
-def _read(reader: Callable[[str], Any], path: Path) -> Any:
-    try:
-        return reader(str(path))
-    except (RuntimeError, OSError, ValueError) as error:
-        raise AtlasError(
-            f"the key {path.name} is missing or damaged",
-            where=str(path),
-            why=str(error),
-            remedy="generate the keys again",
-        ) from error

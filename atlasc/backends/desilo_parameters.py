@@ -41,19 +41,30 @@ LIBRARY_LEVELS: dict[tuple[int, int], int] = {
     (15, 3): 15,
     (15, 4): 14,
     (15, 5): 12,
+    (15, 6): 11,
     (15, 7): 9,
-    (16, 2): 39,
-    (16, 3): 37,
+    (15, 8): 8,
     (16, 4): 36,
     (16, 5): 34,
+    (16, 6): 33,
     (16, 7): 31,
+    (16, 8): 30,
+    (16, 9): 28,
+    (16, 10): 27,
+    (16, 12): 24,
+    (16, 14): 21,
+    (16, 16): 18,
 }
 """(log2 of the ring degree, special primes) -> the library's max_level.
 
-(15, 1) is missing on purpose: its results at level 0 are garbage."""
+(15, 1), (16, 1), (16, 2) and (16, 3) are missing on purpose: their lowest levels are broken. At
+ring degree 2^16 everything is garbage after more than 36 rescalings from the top, at 2^15 after
+more than 17."""
 
 _BOOTSTRAP_KEY_BYTES = int(13.8 * 2**30)
-"""Of the 'medium' bootstrap key with three stages."""
+"""Of the 'medium' bootstrap key with three stages, in memory."""
+_BOOTSTRAP_FILE_BYTES = int(8.8 * 2**30)
+"""The same in a file."""
 _WORKING_BYTES = 3 * 2**28
 """Of the library itself and its temporary results, at ring degree 2^16."""
 
@@ -138,16 +149,20 @@ class DesiloParameters:
     def key_bytes(self, level: int) -> int:
         """Size of a relinearisation, conjugation or rotation key that reaches ``level``."""
         primes = level + 2 + self.special_primes
-        return (2 * self.digits(level) * primes + 1) * self.ring_degree * 8
+        return 2 * self.digits(level) * primes * self.ring_degree * 8
 
     def evaluation_key_bytes(
-        self, rotations: Mapping[int, int], relinearization_level: int | None
+        self,
+        rotations: Mapping[int, int],
+        relinearization_level: int | None,
+        *,
+        on_disk: bool = False,
     ) -> int:
         """Size of all keys of the server. ``rotations``: amount -> level."""
         total = sum(self.key_bytes(level) for level in rotations.values())
         if self.bootstrap:
             full = self.key_bytes(BOOTSTRAP_LEVELS + BOOTSTRAP_PRIMES[0])
-            return total + _BOOTSTRAP_KEY_BYTES + 2 * full
+            return total + (_BOOTSTRAP_FILE_BYTES if on_disk else _BOOTSTRAP_KEY_BYTES) + 2 * full
         if relinearization_level is not None:
             total += self.key_bytes(relinearization_level)
         return total
@@ -222,8 +237,9 @@ def choose_parameters(
     if not fits:
         raise AtlasError(
             f"desilofhe has no parameters with {slots or min_slots} slots and {levels} levels",
-            why=f"ciphertexts have {', '.join(str(p.slots) for p in (LEVELED[0], LEVELED[3]))} or "
-            f"{BOOTSTRAPPED.slots} slots",
+            why="ciphertexts have "
+            + " or ".join(str(count) for count in sorted({p.slots for p in LEVELED}))
+            + " slots",
             remedy="use a shorter sequence or a smaller batch",
         )
     best = min(fits, key=lambda p: _price(p, levels))

@@ -5,56 +5,20 @@ refuses what a real backend could not do, or would do silently wrong: a product 
 outside the range of a bootstrap, values that no longer fit the last modulus, a rotation for which
 the plan has no key.
 
-With a :class:`NoiseModel` each primitive adds the error that CKKS adds, so that a program's
+With a :class:`~atlasc.backends.noise.NoiseModel` each primitive adds the error that CKKS adds, so that a program's
 precision can be judged in milliseconds.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
 
+from atlasc.backends.noise import NoiseModel, coefficients, from_coefficients
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.lowering.engine import Vector
-
-
-@dataclass(frozen=True)
-class NoiseModel:
-    """Standard deviations of the Gaussian error that a primitive adds to each slot.
-
-    Absolute errors of slot values, so they already contain the division by the scale. Rescaling
-    happens on the ciphertext operands *before* a product (the result is left at the squared
-    scale), as desilofhe and other libraries with lazy rescaling do: the error of a product grows
-    with the other factor.
-
-    Attributes:
-        fresh: encryption.
-        rescale: the rounding of one rescaling.
-        key_switch: a rotation or a relinearisation.
-        bootstrap: a bootstrap.
-    """
-
-    fresh: float = 0.0
-    rescale: float = 0.0
-    key_switch: float = 0.0
-    bootstrap: float = 0.0
-
-    @classmethod
-    def ckks(cls, ring_degree: int, log_scale: int = 40, bootstrap: float = 7e-6) -> NoiseModel:
-        """The model for a dense ternary secret, after Cheon et al. 2017, section 3.
-
-        Rounding a coefficient of both components gives variance (1 + h)/12 with h = 2N/3; a slot
-        is a sum of N coefficients, so its variance is N times that. Fresh and key switching errors
-        are at the squared scale (see above) and vanish beside it. At N = 2^16 the result, 1.4e-8,
-        is what desilofhe 1.17.0 shows. The default for ``bootstrap`` was measured on that library.
-        """
-        rescale = math.sqrt(ring_degree * (1 + 2 * ring_degree / 3) / 12) / 2.0**log_scale
-        tiny = 3.2 * ring_degree / 2.0 ** (2 * log_scale)
-        return cls(fresh=tiny, rescale=rescale, key_switch=tiny, bootstrap=bootstrap)
 
 
 class SimCiphertext:
@@ -184,7 +148,9 @@ class SimEngine:
         if ciphertext.level < 1:
             self._underflow("mul_plain")
         operand = self._plain(value, "mul_plain")
-        return SimCiphertext(self._rescaled(ciphertext) * operand, ciphertext.level - 1)
+        # A number multiplies at the squared scale: no rescaling comes before it.
+        values = self._rescaled(ciphertext) if np.ndim(operand) else ciphertext.values
+        return SimCiphertext(values * operand, ciphertext.level - 1)
 
     # --- rotations
 
@@ -230,7 +196,12 @@ class SimEngine:
                 f"{self.bootstrap_range:g}]: the result would be garbage",
                 "scale the value down before the bootstrap, or calibrate its range again",
             )
-        values = self._noisy(ciphertext.values, self.noise.bootstrap if self.noise else 0.0)
+        values = ciphertext.values
+        if self.noise is not None:
+            if self.noise.bootstrap_cubic:
+                polynomial = coefficients(values)
+                values = from_coefficients(polynomial - self.noise.bootstrap_cubic * polynomial**3)
+            values = self._noisy(values, self.noise.bootstrap)
         return SimCiphertext(values, self.bootstrap_level)
 
     # --- helpers

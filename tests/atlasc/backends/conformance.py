@@ -34,15 +34,18 @@ class EngineConformance:
     exact = 1e-12
 
     @pytest.fixture(scope="class")
-    def engine(self) -> Engine[Any]:
+    @classmethod
+    def engine(cls) -> Engine[Any]:
         raise NotImplementedError("a subclass provides the engine")
 
     @pytest.fixture(scope="class")
-    def x(self, engine: Engine[Any]) -> Vector:
+    @classmethod
+    def x(cls, engine: Engine[Any]) -> Vector:
         return np.random.default_rng(1).uniform(-1, 1, engine.slots)
 
     @pytest.fixture(scope="class")
-    def y(self, engine: Engine[Any]) -> Vector:
+    @classmethod
+    def y(cls, engine: Engine[Any]) -> Vector:
         return np.random.default_rng(2).uniform(-1, 1, engine.slots)
 
     def check(
@@ -75,9 +78,7 @@ class EngineConformance:
         source[:] = 7.0
         self.check(engine, ct, x, 1, self.exact)
 
-    def test_encrypt_refuses_other_levels_and_lengths(
-        self, engine: Engine[Any], x: Vector
-    ) -> None:
+    def test_encrypt_refuses_other_levels_and_lengths(self, engine: Engine[Any], x: Vector) -> None:
         for level in (-1, engine.max_level + 1):
             with pytest.raises(AtlasError, match="level"):
                 engine.encrypt(x, level)
@@ -104,9 +105,7 @@ class EngineConformance:
 
     # --- products
 
-    def test_mul_aligns_and_costs_a_level(
-        self, engine: Engine[Any], x: Vector, y: Vector
-    ) -> None:
+    def test_mul_aligns_and_costs_a_level(self, engine: Engine[Any], x: Vector, y: Vector) -> None:
         high, low = engine.encrypt(x), engine.encrypt(y, 2)
         self.check(engine, engine.mul(high, low), x * y, 1, self.tolerance)
         self.check(engine, engine.mul(low, high), x * y, 1, self.tolerance)
@@ -201,9 +200,7 @@ class EngineConformance:
             self.check(engine, result, np.roll(x, -amount), 2, self.exact)
         assert engine.rotate_many(ct, []) == []
 
-    def test_rotate_at_level_zero_and_after_products(
-        self, engine: Engine[Any], x: Vector
-    ) -> None:
+    def test_rotate_at_level_zero_and_after_products(self, engine: Engine[Any], x: Vector) -> None:
         ct = engine.rotate(engine.square(engine.encrypt(x, 1)), 64)
         self.check(engine, ct, np.roll(x * x, -64), 0, self.tolerance)
 
@@ -248,9 +245,7 @@ class EngineConformance:
 
     # --- bootstrap
 
-    def test_bootstrap_is_refused_where_there_is_none(
-        self, engine: Engine[Any], x: Vector
-    ) -> None:
+    def test_bootstrap_is_refused_where_there_is_none(self, engine: Engine[Any], x: Vector) -> None:
         if engine.bootstrap_level is None:
             with pytest.raises(AtlasError, match="bootstrap"):
                 engine.bootstrap(engine.encrypt(x, 0))

@@ -46,7 +46,8 @@ class TestLeveledSmall(EngineConformance):
     exact = 2e-12
 
     @pytest.fixture(scope="class")
-    def engine(self) -> Engine[Any]:
+    @classmethod
+    def engine(cls) -> Engine[Any]:
         return DesiloEngine.from_key_set(full_key_set(SMALL))
 
 
@@ -57,7 +58,8 @@ class TestLeveledMiddle(EngineConformance):
     exact = 2e-12
 
     @pytest.fixture(scope="class")
-    def engine(self) -> Engine[Any]:
+    @classmethod
+    def engine(cls) -> Engine[Any]:
         parameters = DesiloParameters(15, 5)
         assert parameters.digits(parameters.max_level) == 3
         return DesiloEngine.from_key_set(full_key_set(parameters))
@@ -249,7 +251,9 @@ def test_a_wrong_or_missing_library_is_reported(
 # --- parameters
 
 
-@pytest.mark.parametrize("parameters", [SMALL, DesiloParameters(15, 2), BOOTSTRAPPED])
+@pytest.mark.parametrize(
+    "parameters", [SMALL, DesiloParameters(15, 2), DesiloParameters(16, 4), BOOTSTRAPPED]
+)
 def test_library_has_the_assumed_levels_and_slots(parameters: DesiloParameters) -> None:
     assert desilo_library.library_engine(parameters).slot_count == parameters.slots
 
@@ -272,22 +276,24 @@ def test_moduli_are_as_assumed() -> None:
 def test_choice_of_parameters() -> None:
     assert choose_parameters(3).log_ring_degree == 14
     assert choose_parameters(12).log_ring_degree == 15
-    deep = choose_parameters(38)
-    assert (deep.log_ring_degree, deep.special_primes, deep.max_level) == (16, 2, 38)
-    assert choose_parameters(35).special_primes >= 4
+    deep = choose_parameters(35)
+    assert (deep.log_ring_degree, deep.special_primes, deep.max_level) == (16, 4, 35)
+    shallow = choose_parameters(20)
+    assert shallow.key_bytes(20) < deep.key_bytes(20)
     assert choose_parameters(3, min_slots=20000).slots == 32768
     assert choose_parameters(3, slots=16384).slots == 16384
-    assert choose_parameters(39) == BOOTSTRAPPED
+    assert choose_parameters(36) == BOOTSTRAPPED
     with pytest.raises(AtlasError, match="slots"):
         choose_parameters(3, min_slots=2**17)
-    for levels in range(39):
+    for levels in range(36):
         chosen = choose_parameters(levels)
         assert chosen.max_level >= levels and chosen.security_bits >= 128
 
 
 def test_unusable_parameters_are_refused() -> None:
-    with pytest.raises(AtlasError, match="no usable parameters"):
-        DesiloParameters(15, 1)
+    for broken in ((15, 1), (16, 1), (16, 2), (16, 3)):
+        with pytest.raises(AtlasError, match="no usable parameters"):
+            DesiloParameters(*broken)
     with pytest.raises(AtlasError, match="cannot be read"):
         DesiloParameters.from_dict({"log_ring_degree": 14})
     assert DesiloParameters.from_dict(BOOTSTRAPPED.to_dict()) == BOOTSTRAPPED

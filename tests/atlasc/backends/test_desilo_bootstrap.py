@@ -1,0 +1,61 @@
+"""The bootstrapped engine at full size: real keys, real bootstraps. 16 GB and several minutes."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from conformance import EngineConformance, rotations
+
+from atlasc.backends.memory import GIB, available_bytes
+from atlasc.passes.lowering.engine import Engine, Vector
+
+pytest.importorskip("desilofhe", reason="the extra 'desilo' is not installed")
+
+from atlasc.backends.desilo import BOOTSTRAPPED, DesiloEngine, KeySet
+from atlasc.backends.desilo_library import library_engine
+
+PLAN = {amount: 14 for amount in rotations(BOOTSTRAPPED.slots)}
+
+
+@pytest.mark.heavy
+class TestBootstrapped(EngineConformance):
+    tolerance = 1.5e-7
+    exact = 2e-12
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def engine(cls) -> Iterator[Engine[Any]]:
+        needed = BOOTSTRAPPED.memory_bytes(PLAN, 14)
+        available = available_bytes()
+        if available is not None and available < needed:
+            pytest.skip(f"needs {needed / GIB:.1f} GiB, {available / GIB:.1f} GiB are available")
+        keys = KeySet.generate(BOOTSTRAPPED, PLAN, relinearization_level=14)
+        yield DesiloEngine.from_key_set(keys)
+        del keys
+        library_engine.cache_clear()
+        gc.collect()
+
+    def test_bootstrap_then_all_levels(self, engine: Engine[Any], x: Vector, y: Vector) -> None:
+        """A mean of 1/4 in the slots: the error must stay below what noise and sine explain."""
+        slots = 0.75 * x + 0.25
+        fresh = engine.bootstrap(engine.encrypt(slots, 2))
+        self.check(engine, fresh, slots, 14, 7e-5)
+        ct, expected = fresh, slots
+        for _ in range(14):
+            ct = engine.mul_plain(ct, np.ones(engine.slots))
+        self.check(engine, ct, expected, 0, 7e-5 + 14 * self.tolerance)
+        product = engine.mul(fresh, engine.encrypt(y))
+        self.check(engine, product, slots * y, 13, 8e-5)
+
+    def test_the_bootstrap_key_rotates_by_powers_of_two(
+        self, engine: Engine[Any], x: Vector
+    ) -> None:
+        amount = engine.slots - 2
+        assert amount not in PLAN
+        rotated = engine.rotate_many(engine.encrypt(x, 2), [amount, 1])
+        self.check(engine, rotated[0], np.roll(x, 2), 2, self.exact)
+        self.check(engine, rotated[1], np.roll(x, -1), 2, self.exact)
