@@ -1,0 +1,1 @@
+"""From polynomials to packed ciphertexts: folding, layouts, linear plans, levels, bootstraps."""
