@@ -157,6 +157,9 @@ def _no_result(site: Site) -> None:
 declare("ckks.input", "Encrypted input.", "", _input, A("name", "string", "name in the data"),
         LAYOUT, A("shape", "ints", "extents of the tensor"), FACTOR,
         A("level", "int", "level of the fresh ciphertexts", optional=True))  # fmt: skip
+declare("ckks.result", "What a server returns, in the client's view of a program.", "", _input,
+        A("name", "string", "name of the result"), LAYOUT, A("shape", "ints", "extents"),
+        A("level", "int", "level", optional=True))  # fmt: skip
 declare("ckks.public_input", "Plaintext that the server sees.", "", _public_input,
         A("name", "string", "name in the data"), A("shape", "ints", "extents"))  # fmt: skip
 declare("ckks.output", "Encrypted result.", "x", _no_result, A("name", "string", "name"),
@@ -197,6 +200,9 @@ declare("ckks.ct_matmul_qk",
         "q k mask?", _with_layout(QK_LEVELS), CAUSAL,
         A("fill", "float", "value of a masked score"), LAYOUT,
         levels=lambda site: QK_LEVELS)  # fmt: skip
+declare("ckks.mask_zero", "0 for masked keys and padding keys, which all hold ``value``.",
+        "weights mask?", unary(0), CAUSAL,
+        A("value", "float", "what every masked weight holds"))  # fmt: skip
 declare("ckks.ct_matmul_pv", "Context p·v of diagonally packed weights.", "p v",
         _with_layout(PV_LEVELS), LAYOUT, levels=lambda site: PV_LEVELS)  # fmt: skip
 declare("ckks.bootstrap", "Refresh to a level.", "x", _set_level,

@@ -97,6 +97,12 @@ def mask_fill(site: Site, scores: np.ndarray, mask: np.ndarray | None = None) ->
     return scores if keep is None else np.where(keep, scores, fill)
 
 
+def mask_zero(site: Site, y: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
+    """y where a key may be seen, 0 elsewhere."""
+    keep = keep_mask(site, y, mask)
+    return y if keep is None else np.where(keep, y, np.zeros((), y.dtype))
+
+
 def layer_norm(site: Site, x: np.ndarray) -> np.ndarray:
     """(x − mean)/√(variance + ε) · γ + β over the last axis."""
     centred = x - x.mean(axis=-1, keepdims=True)

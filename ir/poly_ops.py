@@ -53,6 +53,10 @@ declare("poly.row_sum", "Sum over the last axis, which stays with extent 1.", "x
 declare("poly.mask_fill", "Scores of keys that may be seen, ``fill`` elsewhere.", "scores mask?",
         rules.keys_mask, CAUSAL, A("fill", "float", "value of a masked score"),
         evaluate=functions.mask_fill)  # fmt: skip
+declare("poly.mask_zero", "Weights of keys that may be seen, 0 elsewhere: an addition, no level.",
+        "weights mask?", rules.keys_mask, CAUSAL,
+        A("value", "float", "what every masked weight holds"),
+        evaluate=functions.mask_zero)  # fmt: skip
 declare("poly.chebyshev", "Chebyshev sum over a domain.", "x", _chebyshev,
         A("coefficients", "floats or symbol", "[degree + 1], T₀ first"),
         A("domain", "floats", "[low, high], mapped to (−1, 1)"),

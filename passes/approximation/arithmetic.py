@@ -57,6 +57,12 @@ class Arithmetic(Protocol[T]):
         """sum_k coefficients[k] T_k(t) with t the affine map of `domain` onto [-1, 1]."""
         ...
 
+    def masked(self, a: T, value: float) -> T:
+        """a [..., queries, keys] with 0 for masked keys, which all hold `value` before: an addition,
+        so it costs no level. Without a mask, a itself.
+        """
+        ...
+
 
 @dataclass(frozen=True)
 class NumpyArithmetic:
@@ -65,10 +71,12 @@ class NumpyArithmetic:
     Attributes:
         dtype: float32 or float64; every result has it.
         threads: of the Chebyshev kernel; None for the number of processors.
+        keep: of a softmax, which keys a query may see, broadcast to the scores; None for all.
     """
 
     dtype: Any = np.float64
     threads: int | None = None
+    keep: NDArray[np.bool_] | None = None
 
     def add(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
         return a + b
@@ -96,6 +104,9 @@ class NumpyArithmetic:
         self, a: NDArray[Any], coefficients: NDArray[np.float64], domain: Interval
     ) -> NDArray[Any]:
         return _chebyshev.evaluate(np.asarray(a, self.dtype), coefficients, domain, self.threads)
+
+    def masked(self, a: NDArray[Any], value: float) -> NDArray[Any]:
+        return a if self.keep is None else np.where(self.keep, a, np.asarray(0, self.dtype))
 
 
 @dataclass(frozen=True)
@@ -132,3 +143,6 @@ class DepthArithmetic:
     def chebyshev(self, a: int, coefficients: NDArray[np.float64], domain: Interval) -> int:
         domain_map = 0 if tuple(domain) == (-1.0, 1.0) else 1
         return a + domain_map + _chebyshev.levels_of_degree(len(coefficients) - 1)
+
+    def masked(self, a: int, value: float) -> int:
+        return a

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
+
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.arithmetic import Arithmetic, Interval
 from atlasc.passes.approximation.chebyshev import fit
@@ -49,6 +51,8 @@ class ChebyshevSoftmax(Softmax):
         low, high = self.exp_range
         exponential = fit("exp", self.exp_degree, self.exp_range)
         y = arithmetic.chebyshev(scores, exponential, (low + self.shift, high + self.shift))
+        lowest = float(np.polynomial.chebyshev.chebval(-1.0, exponential))
+        y = arithmetic.masked(y, lowest)
         total = arithmetic.row_sum(y)
         inverse = fit("inverse", self.inverse_degree, self.inverse_range)
         guess = arithmetic.chebyshev(total, inverse, self.inverse_range)

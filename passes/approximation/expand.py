@@ -66,6 +66,11 @@ class PolyArithmetic:
         }
         return self._emit("chebyshev", [a], attributes)
 
+    def masked(self, a: Value, value: float) -> Value:
+        mask = [self.rewriter.values[operand] for operand in self.op.operands[1:]]
+        attributes = {"causal": self.op.attributes.get("causal", False), "value": value}
+        return self._emit("mask_zero", [a, *mask], attributes)
+
     def _constant(self, c: Any) -> float | Symbol:
         return c if isinstance(c, Symbol) else float(c)
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
+
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.arithmetic import Arithmetic, Interval
 from atlasc.passes.approximation.chebyshev import fit, levels_of_degree
@@ -50,7 +52,9 @@ def iterative_softmax(
     low, high = exp_range
     factor = 2 ** len(iterations)
     domain = (shift + factor * low, shift + factor * high)
-    y = arithmetic.chebyshev(scores, fit("exp", exp_degree, exp_range), domain)
+    exponential = fit("exp", exp_degree, exp_range)
+    y = arithmetic.chebyshev(scores, exponential, domain)
+    y = arithmetic.masked(y, float(np.polynomial.chebyshev.chebval(-1.0, exponential)))
     for exponent, sum_range in zip(iterations, sum_ranges, strict=False):
         total = arithmetic.row_sum(arithmetic.square(y))
         inverse = arithmetic.chebyshev(total, fit("invsqrt", 2**exponent - 1, sum_range), sum_range)

@@ -80,6 +80,8 @@ class AdaptiveSoftmax(Softmax):
         y = arithmetic.chebyshev(scores, coefficients, (low, high))
         for _ in range(self.squarings):
             y = arithmetic.square(y)
+        lowest = float(np.polynomial.chebyshev.chebval(-1.0, coefficients))
+        y = arithmetic.masked(y, lowest**powers)
         epsilon = self.epsilon
         for round_ in range(self.rounds + 1):
             total = arithmetic.row_sum(y)

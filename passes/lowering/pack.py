@@ -289,6 +289,12 @@ def _mask_fill(packer: _Packer, op: Op) -> Value:
     return packer.emit(matmul, "ct_matmul_qk", operands, attributes)
 
 
+def _mask_zero(packer: _Packer, op: Op) -> Value:
+    operands = [packer.operand(op), *(packer.rewriter.values[mask] for mask in op.operands[1:])]
+    attributes = {name: op.attributes[name] for name in ("causal", "value")}
+    return packer.emit(op, "mask_zero", operands, attributes)
+
+
 _RULES: dict[str, Callable[[_Packer, Op], Value | None]] = {
     "poly.input": _input,
     "poly.output": _output,
@@ -310,4 +316,5 @@ _RULES: dict[str, Callable[[_Packer, Op], Value | None]] = {
     "poly.transpose": _same_slots,
     "poly.matmul": _matmul,
     "poly.mask_fill": _mask_fill,
+    "poly.mask_zero": _mask_zero,
 }

@@ -78,6 +78,12 @@ def choose_packing(module: Module, slots: int) -> Packing:
     return Packing(width, d, g, b + free - g, t)
 
 
+def least_slots(module: Module) -> int:
+    """Slots that a ciphertext must have to hold one block of features of the whole batch."""
+    batch, tokens, _, width = _extents(module)
+    return 1 << (bits_for(width) + bits_for(tokens) + bits_for(batch))
+
+
 def _extents(module: Module) -> tuple[int, int, int, int]:
     """Batch, tokens, greatest number of features, and features of an attention head."""
     shapes = [

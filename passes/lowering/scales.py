@@ -234,6 +234,8 @@ class _Rewrite:
             attributes["value"] = self._scaled(op, "value", out)
         elif op.name == "poly.mask_fill":
             attributes["fill"] = op.attributes["fill"] * out
+        elif op.name == "poly.mask_zero":
+            attributes["value"] = op.attributes["value"] * out
         elif op.name == "poly.mean":
             attributes["factor"] = op.attributes.get("factor", 1.0) * out / into
         elif op.name == "poly.scale":

@@ -22,6 +22,7 @@ KERNELS: dict[str, Kernel] = {
     "ckks.rotate_sum": elementwise.rotate_sum,
     "ckks.select": elementwise.select,
     "ckks.ct_matmul_qk": attention.ct_matmul_qk,
+    "ckks.mask_zero": attention.mask_zero,
     "ckks.ct_matmul_pv": attention.ct_matmul_pv,
     "ckks.drop": elementwise.drop,
     "ckks.bootstrap": elementwise.bootstrap,

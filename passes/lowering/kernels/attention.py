@@ -138,7 +138,7 @@ def baby_steps(tokens: int) -> int:
 def ct_matmul_qk(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
     """Kernel of ``ckks.ct_matmul_qk``."""
     q, k = operands[:2]
-    mask = _public(op, operands)
+    mask = np.asarray(operands[2]) if len(op.operands) > 2 else None
     assert op.result is not None
     layout = layout_of(op.result)
     scores = Scores(layout)
@@ -194,18 +194,32 @@ def _offsets(
     """What is added to the packed scores: the fill of masked keys."""
     if ctx.dry:
         return ctx.blank
-    layout, causal = scores.layout, op.attributes.get("causal", False)
-    high = outer.get("s", 0)
-    keep = np.zeros(layout.slots, dtype=bool)
+    return np.where(_kept(scores, op, outer, mask), 0.0, op.attributes["fill"])
+
+
+def _kept(
+    scores: Scores, op: Op, outer: dict[str, int], mask: np.ndarray | None
+) -> np.ndarray:
+    """Boolean slots of a ciphertext: the key on the slot's diagonal may be seen."""
+    causal, diagonal = op.attributes.get("causal", False), scores.layout.slot_index("s")
+    keep = np.zeros(scores.layout.slots, dtype=bool)
     for low in range(scores.inner):
-        place = layout.slot_index("s") == low
-        keep |= place & scores.keep(high + low, mask, causal)
-    return np.where(keep, 0.0, op.attributes["fill"])
+        keep |= (diagonal == low) & scores.keep(outer.get("s", 0) + low, mask, causal)
+    return keep
 
 
-def _public(op: Op, operands: list[list[Ct]]) -> np.ndarray | None:
-    """The public mask operand ``[B, n]``, already an array."""
-    return np.asarray(operands[2]) if len(op.operands) > 2 else None
+def mask_zero(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
+    """Kernel of ``ckks.mask_zero``: subtract what masked and padding keys are known to hold."""
+    assert op.result is not None
+    scores = Scores(layout_of(op.result))
+    mask = np.asarray(operands[1]) if len(op.operands) > 1 else None
+    result = []
+    for ciphertext, outer in zip(operands[0], scores.layout.ciphertext_index, strict=True):
+        vector = ctx.blank
+        if not ctx.dry:
+            vector = np.where(_kept(scores, op, outer, mask), 0.0, -op.attributes["value"])
+        result.append(ctx.engine.add_plain(ciphertext, vector))
+    return result
 
 
 def ct_matmul_pv(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
