@@ -124,8 +124,9 @@ def export(module: torch.nn.Module, example_inputs: Mapping[str, Example]) -> Ex
             raise AtlasError(
                 f"torch.export cannot trace {type(module).__name__}",
                 why=f"{type(error).__name__}: {reason}",
-                remedy="check the names and shapes of the inputs; control flow that depends on "
-                "values of tensors cannot be compiled",
+                remedy="check the names and shapes of the inputs (the model takes "
+                f"{', '.join(parameters)}); control flow that depends on values of tensors "
+                "cannot be compiled",
             ) from error
 
 

@@ -1,0 +1,104 @@
+"""Canonical modules mean the same and have less in them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from atlasc.ir.interpreter import interpret
+from atlasc.ir.parser import parse
+from atlasc.ir.printer import print_op
+from atlasc.ir.verifier import verify
+from atlasc.passes.frontend.canonicalise import Canonicalise, canonicalise
+from atlasc.passes.pass_base import Report
+
+FAMILIES = ("bert-classifier", "roberta", "distilbert", "vit-classifier", "llama-lm", "qwen2-lm")
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_means_the_same(family, attention, tiny_inputs, tiny_trace):
+    module = tiny_trace(family, attention)
+    canonical = canonicalise(module)
+    verify(canonical)
+    names = [op.name for op in canonical]
+    assert "nn.scale" not in names and "nn.repeat" not in names
+    assert len(names) < len(module.ops)
+    for seed in (1, 2):
+        inputs = tiny_inputs(family, seed)
+        before, after = interpret(module, inputs), interpret(canonical, inputs)
+        for key in before:  # weights are rounded to float32 once more
+            np.testing.assert_allclose(after[key], before[key], atol=2e-6, rtol=0)
+
+
+def test_eager_and_sdpa_become_the_same(tiny_trace):
+    texts = [
+        [print_op(op) for op in canonicalise(tiny_trace("llama-lm", attention))]
+        for attention in ("eager", "sdpa")
+    ]
+    assert [t.split(" = ")[-1].split()[0] for t in texts[0]] == [
+        t.split(" = ")[-1].split()[0] for t in texts[1]
+    ]
+
+
+def test_the_original_is_left_alone(tiny_trace):
+    module = tiny_trace("llama-lm")
+    before = [print_op(op) for op in module], dict(module.symbols)
+    canonicalise(module)
+    assert [print_op(op) for op in module] == before[0]
+    assert module.symbols == before[1]
+
+
+NOTHING = """module @nothing : nn {
+  %x = nn.input {name = "x", shape = [1, 2, 3, 4], side = "server", dtype = "f64"} : tensor<1x2x3x4xf64, server>
+  %0 = nn.transpose %x {permutation = [0, 2, 1, 3]} : tensor<1x3x2x4xf64, server>
+  %1 = nn.transpose %0 {permutation = [0, 2, 1, 3]} : tensor<1x2x3x4xf64, server>
+  %2 = nn.reshape %1 {shape = [6, 4]} : tensor<6x4xf64, server>
+  %3 = nn.reshape %2 {shape = [1, 2, 3, 4]} : tensor<1x2x3x4xf64, server>
+  %4 = nn.scale %3 {factor = 2.0} : tensor<1x2x3x4xf64, server>
+  %5 = nn.scale %4 {factor = 0.5} : tensor<1x2x3x4xf64, server>
+  %6 = nn.tanh %3 : tensor<1x2x3x4xf64, server>
+  nn.output %5 {name = "y"}
+}
+"""  # noqa: E501
+
+
+def test_ops_that_do_nothing_go():
+    canonical = canonicalise(parse(NOTHING))
+    assert [op.name for op in canonical] == ["nn.input", "nn.output"]
+
+
+SHARED = """module @shared : nn {
+  symbol @w : float32[4x4]
+  %x = nn.input {name = "x", shape = [1, 4], side = "server", dtype = "f64"} : tensor<1x4xf64, server>
+  %0 = nn.linear %x {weight = @w} loc "layers.0.dense" : tensor<1x4xf64, server>
+  %1 = nn.scale %0 {factor = 3.0} loc "layers.0" : tensor<1x4xf64, server>
+  %2 = nn.add %0, %1 loc "layers.0" : tensor<1x4xf64, server>
+  nn.output %2 {name = "y"}
+}
+"""  # noqa: E501
+
+
+def test_a_linear_layer_with_other_users_keeps_its_weight():
+    module = parse(SHARED, {"w": np.eye(4, dtype=np.float32)})
+    report = Report()
+    canonical = Canonicalise().run(module, report)
+    assert [op.name for op in canonical] == [op.name for op in module]
+    assert report.lines == ["layers.0: scale stays, no linear layer feeds it alone"]
+
+
+def test_absent_weights_cost_nothing():
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from atlasc.passes.frontend.trace import ShapeSpec, trace
+
+    with torch.device("meta"):
+        model = LlamaForCausalLM(
+            LlamaConfig(num_hidden_layers=1, num_attention_heads=32, num_key_value_heads=8)
+        )
+    canonical = canonicalise(trace(model, {"input_ids": ShapeSpec((1, 8))}, name="bare"))
+    weight = canonical.symbols["model.layers.0.self_attn.k_proj.weight.repeated"]
+    assert weight.shape == (4096, 4096)
+    large = [array for array in canonical.symbols.values() if array.size > 1 << 16]
+    assert all(not any(array.strides) for array in large)

@@ -1,0 +1,135 @@
+"""What the frontend cannot take is said at once, with op, module path and source line."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from atlasc.ir.errors import AtlasError
+from atlasc.passes.frontend.masks import Meaning, meaning, probe_masks
+from atlasc.passes.frontend.trace import ShapeSpec, trace
+
+X = {"x": ShapeSpec((1, 4, 8), "f32")}
+
+
+def _strange_model():
+    import torch
+
+    class Block(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = torch.nn.Linear(8, 8)
+
+        def forward(self, x):
+            return torch.sin(self.dense(x)) + torch.cumsum(x, 1)
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = torch.nn.ModuleList([Block(), Block()])
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(x)
+            return x
+
+    return Model()
+
+
+def test_all_unsupported_ops_are_reported_at_once():
+    with pytest.raises(AtlasError) as caught:
+        trace(_strange_model(), X, name="strange")
+    text = str(caught.value)
+    assert "4 ops" in text and "aten.sin.default" in text and "aten.cumsum.default" in text
+    assert "layers.0 and 1 more" in text
+    assert "test_refusals.py:" in text
+    assert "aten_rules.py" in caught.value.remedy
+
+
+def test_unknown_input_and_output(tiny_model, tiny_inputs):
+    with pytest.raises(AtlasError, match="has no input pixels"):
+        trace(_strange_model(), {"pixels": ShapeSpec((1, 2, 8, 8), "f32")}, name="x")
+    with pytest.raises(AtlasError, match="the model takes pixel_values"):
+        trace(tiny_model("vit"), {"pixels": ShapeSpec((1, 2, 8, 8), "f32")}, name="x")
+    with pytest.raises(AtlasError, match="no output 'logits'.*\n.*last_hidden_state"):
+        trace(tiny_model("vit"), tiny_inputs("vit", 0), name="x", output="logits")
+
+
+def test_wrong_image_size(tiny_model):
+    with pytest.raises(AtlasError, match="torch.export cannot trace ViTModel"):
+        trace(tiny_model("vit"), {"pixel_values": ShapeSpec((1, 2, 9, 9), "f32")}, name="x")
+
+
+def test_exported_for_another_shape(tiny_model, tiny_inputs):
+    from atlasc.passes.frontend.trace import export
+
+    program = export(tiny_model("vit"), tiny_inputs("vit", 0))
+    with pytest.raises(AtlasError, match="was exported for"):
+        trace(program, {"pixel_values": ShapeSpec((1, 2, 8, 8), "f32")}, name="x")
+
+
+def test_exported_in_training_mode():
+    import torch
+
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Dropout(0.5)).train()
+    program = torch.export.export(model, (torch.zeros(1, 8),), strict=False)
+    with pytest.raises(AtlasError, match="training mode"):
+        trace(program, {}, name="x")
+
+
+def test_sliding_window_is_refused(tiny_inputs):
+    from transformers import MistralConfig, MistralForCausalLM
+
+    config = MistralConfig(
+        vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=1, intermediate_size=24, sliding_window=3,
+    )  # fmt: skip
+    with pytest.raises(AtlasError, match="attention mask") as caught:
+        trace(MistralForCausalLM(config), tiny_inputs("mistral", 0), name="x")
+    assert "layers.0.self_attn" in caught.value.where
+
+
+SCORES = (2, 3, 5, 5)
+LATER = np.triu(np.ones((5, 5), dtype=bool), 1)
+
+
+@pytest.mark.parametrize("additive", [False, True])
+@pytest.mark.parametrize("expected", [Meaning(m, c) for m in (False, True) for c in (False, True)])
+def test_meaning_of_masks(expected, additive):
+    import torch
+
+    def evaluate(mask):
+        keep = np.ones((2, 1, 5, 5), dtype=bool)
+        if expected.by_mask:
+            keep = keep & mask.astype(bool)[:, None, None, :]
+        if expected.causal:
+            keep = keep & ~LATER
+        values = np.where(keep, 0.0, -1e30).astype(np.float32) if additive else keep
+        return torch.from_numpy(values)
+
+    probes = probe_masks(2, 5)
+    found = meaning(evaluate, probes, SCORES, depends_on_mask=True, where="")
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        lambda mask: mask.astype(bool)[:, None, :, None] & np.ones((1, 1, 5, 5), dtype=bool),
+        lambda mask: ~mask.astype(bool)[:, None, None, :],
+        lambda mask: -1.5 * (1 - mask[:, None, None, :].astype(np.float32)),
+        lambda mask: ~LATER[None, None, ::-1],
+    ],
+    ids=["queries", "inverted", "finite", "reversed"],
+)
+def test_other_masks_are_refused(strange):
+    import torch
+
+    with pytest.raises(AtlasError, match="attention mask"):
+        meaning(
+            lambda mask: torch.from_numpy(np.ascontiguousarray(strange(mask))),
+            probe_masks(2, 5),
+            SCORES,
+            depends_on_mask=True,
+            where="",
+        )

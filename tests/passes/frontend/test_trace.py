@@ -1,0 +1,159 @@
+"""The traced module means what the torch model means."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from atlasc.ir.interpreter import interpret
+from atlasc.ir.module import Module
+from atlasc.ir.parser import parse
+from atlasc.ir.printer import print_module
+from atlasc.passes.frontend.trace import ShapeSpec, trace
+
+FAMILIES = (
+    "bert", "bert-classifier", "bert-mlm", "roberta", "distilbert", "vit", "vit-classifier",
+    "llama", "llama-lm", "qwen2-lm",
+)  # fmt: skip
+
+
+def assert_equal(module: Module, inputs: dict, expected: dict, tolerance: float = 1e-5) -> None:
+    results = interpret(module, inputs)
+    assert list(results)
+    for name, array in results.items():
+        assert array.shape == expected[name].shape
+        np.testing.assert_allclose(array, expected[name], atol=tolerance, rtol=0)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_equals_torch(family, attention, tiny_model, tiny_inputs, tiny_trace, torch_outputs):
+    module = tiny_trace(family, attention)
+    for seed in (1, 2):
+        inputs = tiny_inputs(family, seed)
+        assert_equal(module, inputs, torch_outputs(tiny_model(family, attention), inputs))
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("family", ["bert", "llama-lm"])
+def test_without_mask(family, attention, tiny_model, tiny_inputs, tiny_trace, torch_outputs):
+    module = tiny_trace(family, attention, mask=False)
+    assert [op.attributes["name"] for op in module.inputs] == ["input_ids"]
+    assert all(len(op.operands) == 1 for op in module if op.name == "nn.softmax")
+    inputs = tiny_inputs(family, 3, mask=False)
+    assert_equal(module, inputs, torch_outputs(tiny_model(family, attention), inputs))
+
+
+@pytest.mark.parametrize("family", ["bert-classifier", "vit", "llama-lm"])
+def test_embeddings_alone_are_on_the_client(family, tiny_trace):
+    module = tiny_trace(family)
+    encrypted = [op for op in module if op.name == "nn.encrypt"]
+    assert len(encrypted) == 1
+    for op in module:
+        if op.layer is not None:
+            assert op.value.type.side == "server", op
+            assert all(v.type.side != "client" for v in op.operands), op
+        if op.result is not None and op.value.type.side == "client":
+            assert op.name in (
+                "nn.input", "nn.embedding", "nn.patchify", "nn.linear", "nn.add_constant",
+                "nn.add", "nn.layer_norm",
+            )  # fmt: skip
+    assert {op.layer for op in module} == {None, 0, 1}
+
+
+def test_text_round_trip(tiny_trace):
+    module = tiny_trace("llama-lm")
+    text = print_module(module)
+    assert print_module(parse(text, module.symbols)) == text
+
+
+def test_masks_are_recognised(tiny_trace):
+    for family, attention, causal in (
+        ("bert", "eager", False), ("bert", "sdpa", False), ("llama", "eager", True),
+        ("llama", "sdpa", True),
+    ):  # fmt: skip
+        softmaxes = [op for op in tiny_trace(family, attention) if op.name == "nn.softmax"]
+        assert len(softmaxes) == 2
+        for op in softmaxes:
+            assert op.attributes.get("causal", False) is causal
+            assert op.operands[1].op.attributes["name"] == "attention_mask"
+            assert op.operands[1].type.side == "public"
+
+
+def test_weights_are_views_named_by_their_parameter(tiny_model, tiny_trace):
+    module, model = tiny_trace("bert-classifier"), tiny_model("bert-classifier")
+    name = "bert.encoder.layer.1.attention.self.query.weight"
+    parameter = model.get_parameter(name).detach().numpy()
+    assert np.shares_memory(module.symbols[name], parameter)
+    assert "bert.embeddings.word_embeddings.weight" in module.symbols
+
+
+def test_chosen_output_leaves_the_pooler_out(tiny_model, tiny_inputs, tiny_trace, torch_outputs):
+    assert not any("pooler" in op.location for op in tiny_trace("bert"))
+    inputs = tiny_inputs("bert", 4)
+    pooled = trace(tiny_model("bert"), inputs, name="pooled", output="pooler_output")
+    assert any(op.name == "nn.tanh" for op in pooled)
+    assert_equal(pooled, inputs, torch_outputs(tiny_model("bert"), inputs))
+
+
+def test_token_types_can_be_an_input(tiny_model, tiny_inputs, torch_outputs):
+    inputs = tiny_inputs("bert", 5)
+    inputs["token_type_ids"] = np.random.default_rng(0).integers(0, 2, inputs["input_ids"].shape)
+    module = trace(tiny_model("bert"), inputs, name="pairs")
+    assert_equal(module, inputs, torch_outputs(tiny_model("bert"), inputs))
+
+
+def test_exported_program_and_shapes(tiny_model, tiny_inputs, torch_outputs):
+    import torch
+
+    inputs = tiny_inputs("vit-classifier", 6)
+    tensors = {name: torch.from_numpy(array) for name, array in inputs.items()}
+    program = torch.export.export(tiny_model("vit-classifier"), (), tensors, strict=False)
+    module = trace(program, {"pixel_values": ShapeSpec((2, 2, 8, 8), "f32")}, name="program")
+    assert_equal(module, inputs, torch_outputs(tiny_model("vit-classifier"), inputs))
+
+
+def test_llama_exported_with_grad_mode_region(tiny_model, tiny_inputs, torch_outputs):
+    """Exported outside no_grad, the rotary tables sit in a region of their own."""
+    import torch
+
+    inputs, model = tiny_inputs("llama", 7), tiny_model("llama")
+    tensors = {name: torch.from_numpy(array) for name, array in inputs.items()}
+    program = torch.export.export(model, (), {**tensors, "use_cache": False}, strict=False)
+    assert any("set_grad" in str(node.target) for node in program.graph.nodes)
+    assert_equal(trace(program, {}, name="llama"), inputs, torch_outputs(model, inputs))
+
+
+@settings(max_examples=6, deadline=None, derandomize=True)
+@given(
+    heads=st.sampled_from([(1, 1), (4, 1), (4, 2)]),
+    length=st.integers(2, 9),
+    batch=st.integers(1, 3),
+    attention=st.sampled_from(["eager", "sdpa"]),
+    seed=st.integers(0, 99),
+)
+def test_random_decoders(heads, length, batch, attention, seed):
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(seed)
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            hidden_size=8 * heads[0], num_attention_heads=heads[0], num_key_value_heads=heads[1],
+            num_hidden_layers=1, intermediate_size=12, vocab_size=20,
+            attn_implementation=attention,
+        )
+    ).eval()  # fmt: skip
+    random = np.random.default_rng(seed)
+    kept = random.integers(1, length + 1, size=(batch, 1))
+    inputs = {
+        "input_ids": random.integers(0, 20, size=(batch, length)),
+        "attention_mask": (np.arange(length) < kept).astype(np.int64),
+    }
+    module = trace(model, inputs, name="random")
+    with torch.no_grad():
+        tensors = {name: torch.from_numpy(array) for name, array in inputs.items()}
+        expected = model(**tensors).logits.numpy()
+    assert_equal(module, inputs, {"logits": expected})
