@@ -1,0 +1,62 @@
+# make demo and make test need nothing before them: they set up .venv themselves.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+# The CPU build of torch is a tenth of the size of the default one. Where this index cannot be
+# reached, pip says so and takes what the other indexes have.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+
+PIP         := $(BIN)/python -m pip --disable-pip-version-check
+NATIVE      := $(wildcard passes/approximation/native/*.cpp)
+PYTEST_ARGS ?=
+
+.PHONY: help install demo test lint docs wheel clean
+
+help:
+	@echo "make demo     compile a Vision Transformer, run it on encrypted digits"
+	@echo "make test     run all tests"
+	@echo "make install  set up $(VENV) with everything; the two above do it when needed"
+	@echo "make lint     ruff and mypy"
+	@echo "make docs     write docs/ir-reference.md from the op declarations"
+	@echo "make wheel    build a wheel and a source archive in dist/"
+	@echo "make clean    remove $(VENV) and everything that was built"
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml setup.py constraints.txt $(NATIVE)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	  echo "atlasc needs Python 3.10 or newer, found: $$($(PYTHON) --version 2>&1)." \
+	       "Choose another with: make install PYTHON=/path/to/python3.11" >&2; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo "python3 cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv" >&2; \
+	  exit 2; }
+	$(PIP) install -c constraints.txt setuptools wheel pybind11
+	$(PIP) install -c constraints.txt torch --retries 1 --extra-index-url $(TORCH_INDEX)
+	$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev,desilo,examples]'
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/python examples/digits_vit/demo.py
+
+test: $(STAMP)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+docs: $(STAMP)
+	$(BIN)/python -m atlasc.ir.reference docs/ir-reference.md
+
+wheel: $(STAMP)
+	$(PIP) install -c constraints.txt build
+	$(BIN)/python -m build --no-isolation
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	find passes atlasc -name '*.so' -delete

@@ -1,0 +1,58 @@
+"""The command line ``atlasc``.
+
+Each command is one function in a module of its own, listed in :data:`SECTIONS`. A command module
+imports only the standard library, typer and :mod:`atlasc.cli` at its top level; everything heavy is
+imported inside the function, so that ``atlasc --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from atlasc.cli.group import CommandGroup, Section
+
+SECTIONS: tuple[Section, ...] = ()
+"""What ``atlasc --help`` lists: (title, ((command name, "module:function"), ...))."""
+
+
+class _Commands(CommandGroup):
+    sections = SECTIONS
+
+
+app = typer.Typer(
+    cls=_Commands,
+    name="atlasc",
+    no_args_is_help=True,
+    add_completion=False,
+    # rich's help panels and tracebacks cost more start-up time than the rest of the program.
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from atlasc import __version__
+
+        typer.echo(f"atlasc {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Compile Transformers from HuggingFace to programs on encrypted inputs (CKKS)."""
+
+
+def main() -> None:
+    """Entry point of the console script; exits 0, 2 on a user's mistake, 130 when interrupted."""
+    app(prog_name="atlasc")

@@ -1,0 +1,94 @@
+"""What a user sees when a command fails: a message, no traceback for a mistake of their own."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from atlasc.ir.errors import AtlasError
+
+TRACEBACK_VARIABLE = "ATLASC_TRACEBACK"
+"""Set to 1 in the environment, every failure shows its Python traceback first."""
+
+USER_ERROR, INTERNAL_ERROR, INTERRUPTED = 2, 1, 130
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Turn exceptions into messages on standard error.
+
+    Raises:
+        typer.Exit: code 2 for an AtlasError or a file that cannot be used, 130 for Ctrl-C, 1 for
+            a fault of the program itself. typer's own exceptions pass unchanged.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        _traceback()
+        # progress() leaves in the exception how to continue, where that is possible.
+        show("interrupted", str(interrupt) or "the command did not finish")
+        raise typer.Exit(INTERRUPTED) from None
+    except AtlasError as error:
+        _traceback()
+        headline, _, details = error.render().partition("\n")
+        show("error", headline, details)
+        raise typer.Exit(USER_ERROR) from None
+    except MemoryError:
+        _traceback()
+        show("error", "not enough memory", "  what to do: a shorter input, or a larger machine")
+        raise typer.Exit(USER_ERROR) from None
+    except Exception as error:
+        if _is_typers_own(error) or getattr(error, "errno", None) == errno.EPIPE:
+            raise
+        _traceback()
+        if isinstance(error, OSError) and error.strerror:
+            show("error", error.strerror, f"  where: {error.filename}" if error.filename else "")
+            raise typer.Exit(USER_ERROR) from None
+        show(
+            "internal error",
+            f"{type(error).__name__}: {error}",
+            "  why: a fault of atlasc, not of the input\n"
+            f"  what to do: run again with {TRACEBACK_VARIABLE}=1 and report what it prints",
+        )
+        raise typer.Exit(INTERNAL_ERROR) from None
+
+
+def show(kind: str, headline: str, details: str = "") -> None:
+    """Print ``kind: headline`` and the details below it on standard error, coloured on a terminal.
+
+    Args:
+        kind: "error", "warning", ...
+        headline: one sentence.
+        details: further lines, already indented.
+    """
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    colour = "bold yellow" if kind in ("warning", "interrupted") else "bold red"
+    console.print(Text.assemble((f"{kind}: ", colour), (headline, "bold")))
+    if details:
+        console.print(Text(details))
+
+
+def warn(headline: str, details: str = "") -> None:
+    """Print a warning on standard error."""
+    show("warning", headline, details)
+
+
+def _is_typers_own(error: Exception) -> bool:
+    # Usage errors are click's, which recent versions of typer carry inside: known by their shape.
+    return isinstance(error, (typer.Exit, typer.Abort)) or (
+        hasattr(error, "exit_code") and hasattr(error, "format_message")
+    )
+
+
+def _traceback() -> None:
+    if os.environ.get(TRACEBACK_VARIABLE, "") not in ("", "0"):
+        traceback.print_exc(file=sys.stderr)

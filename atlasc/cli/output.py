@@ -1,0 +1,56 @@
+"""Results on standard output: one JSON object with ``--json``, otherwise text and tables."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+"""The ``--json`` option of a command."""
+
+
+def print_json(record: Mapping[str, Any]) -> None:
+    """Print one JSON object; numpy scalars and arrays become numbers and lists.
+
+    Infinities and NaN, which JSON lacks, become null.
+    """
+    print(json.dumps(_plain(record), indent=2, allow_nan=False))
+
+
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = ""
+) -> None:
+    """Print a table; columns of numbers are aligned to the right."""
+    from rich.console import Console
+    from rich.table import Table
+
+    body = [list(row) for row in rows]
+    table = Table(title=title or None, title_justify="left")
+    for index, column in enumerate(columns):
+        numeric = bool(body) and all(isinstance(row[index], (int, float)) for row in body)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in body:
+        table.add_row(*(_cell(value) for value in row))
+    Console().print(table)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
