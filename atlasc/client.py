@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.functions import output
+from atlasc.ir.functions import encrypted_input, output
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.layout import Layout
-from atlasc.ir.module import Module
+from atlasc.ir.module import Module, Op
 from atlasc.ir.opdef import Site
 from atlasc.ir.storage import load_module, save_module
 from atlasc.ir.types import CiphertextType
@@ -83,7 +83,7 @@ class ClientProgram:
             if op.name == "ckks.public_input":
                 public[name] = prepared[name]
             elif op.name == "ckks.input":
-                vectors[name] = pack(prepared[name] * op.attributes.get("factor", 1.0), _layout(op))
+                vectors[name] = pack(encrypted_input(op.site({}), prepared[name]), _layout(op))
                 levels[name] = op.attributes["level"]
         return Packed(vectors, levels, public, count)
 
@@ -147,5 +147,5 @@ def unpack(slots: np.ndarray, layout: Layout, shape: list[int]) -> np.ndarray:
     return tensor.reshape(shape)
 
 
-def _layout(op: object) -> Layout:
-    return Layout.parse(op.attributes["layout"])  # type: ignore[attr-defined]
+def _layout(op: Op) -> Layout:
+    return Layout.parse(op.attributes["layout"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from atlasc.ir.layout import REPLICATED, UNUSED, Layout
-from atlasc.ir.nn_ops import CAUSAL, FACTOR, OUTPUT_MAP
+from atlasc.ir.nn_ops import CAUSAL, CENTRED, FACTOR, OUTPUT_MAP
 from atlasc.ir.opdef import REGISTRY, RuleError, Site, one_level
 from atlasc.ir.opdef import AttributeDef as A
 from atlasc.ir.poly_ops import chebyshev_levels
@@ -155,7 +155,7 @@ def _no_result(site: Site) -> None:
 
 
 declare("ckks.input", "Encrypted input.", "", _input, A("name", "string", "name in the data"),
-        LAYOUT, A("shape", "ints", "extents of the tensor"), FACTOR,
+        LAYOUT, A("shape", "ints", "extents of the tensor"), FACTOR, CENTRED,
         A("level", "int", "level of the fresh ciphertexts", optional=True))  # fmt: skip
 declare("ckks.result", "What a server returns, in the client's view of a program.", "", _input,
         A("name", "string", "name of the result"), LAYOUT, A("shape", "ints", "extents"),

@@ -14,6 +14,13 @@ def _like(site: Site, name: str, x: np.ndarray) -> np.ndarray:
     return site.constant(name, x.dtype)
 
 
+def encrypted_input(site: Site, x: np.ndarray) -> np.ndarray:
+    """What the client makes of a tensor before it encrypts it: centred, times the factor."""
+    if site.attributes.get("centred", False):
+        x = x - x.mean(axis=-1, keepdims=True)
+    return x * x.dtype.type(site.attributes["factor"]) if "factor" in site.attributes else x
+
+
 def output(site: Site, x: np.ndarray) -> np.ndarray:
     """What the client makes of a decrypted result: x · factor + shift, where given."""
     if "factor" in site.attributes:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.functions import output
+from atlasc.ir.functions import encrypted_input, output
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Site
 
@@ -108,9 +108,7 @@ class Interpreter:
             )
         if op.attributes["dtype"] == "i64":
             return array.astype(np.int64, copy=False)
-        factor = op.attributes.get("factor", 1.0)  # applied by the client before it encrypts
-        array = array.astype(self.dtype, copy=False)
-        return array if factor == 1.0 else array * self.dtype.type(factor)
+        return encrypted_input(op.site(self.symbols), array.astype(self.dtype, copy=False))
 
 
 def interpret(

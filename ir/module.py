@@ -11,7 +11,7 @@ import numpy as np
 
 from atlasc.ir import ckks_ops, nn_ops, poly_ops  # noqa: F401  (they fill the registry)
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.opdef import REGISTRY, OpDef, RuleError, Site, Symbol
+from atlasc.ir.opdef import REGISTRY, OpDef, RuleError, Site, Symbol, symbols_in
 from atlasc.ir.types import Type
 
 IRLevel = Literal["nn", "poly", "ckks"]
@@ -128,7 +128,12 @@ class Module:
         return op
 
     def fresh_name(self, wanted: str | None = None) -> str:
-        """A value name that is not taken: the wanted one, or that with a number behind it."""
+        """A value name that is not taken: the wanted one, or that with a number behind it.
+
+        Characters that the text form has no place for become underscores.
+        """
+        if wanted is not None:
+            wanted = re.sub(r"\W", "_", wanted, flags=re.ASCII)
         if wanted is not None and wanted not in self._names:
             self._names.add(wanted)
             return wanted
@@ -166,12 +171,7 @@ class Module:
 
     def symbols_used(self) -> set[str]:
         """Names of the symbols that some op refers to."""
-        return {
-            value.name
-            for op in self.ops
-            for value in op.attributes.values()
-            if isinstance(value, Symbol)
-        }
+        return {symbol.name for op in self.ops for symbol in symbols_in(op.attributes)}
 
     def __iter__(self) -> Iterator[Op]:
         return iter(self.ops)
@@ -188,6 +188,9 @@ def infer_type(op: Op, symbols: Mapping[str, np.ndarray]) -> Type | None:
         takes = str(low) if low == high else f"{low} to {high}"
         raise RuleError(f"takes {takes} operands, not {len(op.operands)}")
     op.definition.check_attributes(op.attributes)
+    for symbol in symbols_in(op.attributes):
+        if symbol.name not in symbols:
+            raise RuleError(f"the module has no symbol {symbol}")
     return op.definition.infer(op.site(symbols))
 
 

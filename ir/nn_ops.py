@@ -13,6 +13,7 @@ declare = REGISTRY.declare
 APPROXIMATION = A("approximation", "dict", "polynomials that replace the function", optional=True)
 CAUSAL = A("causal", "bool", "a query sees no later key", optional=True)
 FACTOR = A("factor", "float", "the values are multiplied by it (default 1)", optional=True)
+CENTRED = A("centred", "bool", "the client subtracts the mean of the last axis", optional=True)
 OUTPUT_MAP = (
     A("factor", "scalar or symbol", "the client multiplies by it (default 1)", optional=True),
     A("shift", "scalar or symbol", "the client adds it (default 0)", optional=True),
@@ -57,7 +58,7 @@ declare(
     "nn.input poly.input", "A named input of the program.", "", _input,
     A("name", "string", "name in the data"), A("shape", "ints", "extents, batch first"),
     A("side", "string", "client, server or public"), A("dtype", "string", "f64 or i64"),
-    FACTOR,
+    FACTOR, CENTRED,
 )  # fmt: skip
 declare("nn.output poly.output", "A named result of the program.", "x", _no_result,
         A("name", "string", "name of the result"), *OUTPUT_MAP)  # fmt: skip

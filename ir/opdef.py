@@ -5,7 +5,9 @@ The builder, verifier, printer, interpreter and the generated reference read the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,14 +16,25 @@ import numpy as np
 from atlasc.ir.types import Type
 
 
+_PLAIN_SYMBOL = re.compile(r"[A-Za-z_][\w.\-/]*", re.ASCII)
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+def quoted(text: str) -> str:
+    """A string literal of the text form."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + escaped.replace("\n", "\\n").replace("\r", "\\r") + '"'
+
+
 @dataclass(frozen=True)
 class Symbol:
-    """Reference to an array of the module's symbol table; printed as ``@name``."""
+    """Reference to an array of the module's symbol table; printed as ``@name`` or ``@"odd name"``."""
 
     name: str
 
     def __str__(self) -> str:
-        return f"@{self.name}"
+        plain = _PLAIN_SYMBOL.fullmatch(self.name)
+        return f"@{self.name if plain else quoted(self.name)}"
 
 
 class RuleError(Exception):
@@ -57,6 +70,32 @@ KINDS: dict[str, Callable[[Any], bool]] = {
 }
 
 
+def check_value(name: str, value: Any) -> None:
+    """Raise RuleError where an attribute's value, at any depth, has no text form."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise RuleError(f"attribute {name!r} holds {value}, but only finite numbers have a text form")
+    if isinstance(value, list):
+        for item in value:
+            check_value(name, item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str) or not _IDENTIFIER.fullmatch(key):
+                raise RuleError(f"attribute {name!r} has the entry {key!r}, which is no identifier")
+            check_value(name, item)
+    elif not isinstance(value, bool | int | float | str | Symbol):
+        raise RuleError(f"attribute {name!r} cannot hold a {type(value).__name__}")
+
+
+def symbols_in(value: Any) -> Iterator[Symbol]:
+    """The symbols in an attribute's value, at any depth."""
+    if isinstance(value, Symbol):
+        yield value
+    elif isinstance(value, list | dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            if isinstance(item, Symbol | list | dict):
+                yield from symbols_in(item)
+
+
 @dataclass(frozen=True)
 class Site:
     """What a rule sees of one op: operand types, attributes, and the arrays behind its symbols."""
@@ -73,8 +112,6 @@ class Site:
         """Shape of the constant in an attribute (a symbol, a number or a list of numbers)."""
         value = self.attributes[name]
         if isinstance(value, Symbol):
-            if value.name not in self.symbols:
-                raise RuleError(f"{name} = {value}, but the module has no such symbol")
             return tuple(self.symbols[value.name].shape)
         return np.shape(value)
 
@@ -146,6 +183,7 @@ class OpDef:
                 raise RuleError(f"unknown attribute {name!r}; it takes {sorted(known) or 'none'}")
             if not KINDS[kind](value):
                 raise RuleError(f"attribute {name!r} must be of kind {kind}, not {value!r}")
+            check_value(name, value)
         for attribute in self.attributes:
             if not attribute.optional and attribute.name not in attributes:
                 raise RuleError(f"attribute {attribute.name!r} ({attribute.kind}) is missing")

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
+from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
-from atlasc.ir.opdef import Symbol
+from atlasc.ir.opdef import RuleError, Symbol, check_value, quoted
 
 
 def print_module(module: Module) -> str:
-    """The module as text; arrays of symbols appear by name, dtype and shape only."""
-    lines = [f"module @{module.name} : {module.level}{_attributes(module.attributes)} {{"]
+    """The module as text; arrays of symbols appear by name, dtype and shape only.
+
+    Raises:
+        AtlasError: an attribute of the module has no text form (those of ops are checked before).
+    """
+    try:
+        check_value("module", module.attributes)
+    except RuleError as error:
+        raise AtlasError(f"module @{module.name} cannot be printed", why=str(error)) from None
+    lines = [f"module {Symbol(module.name)} : {module.level}{_attributes(module.attributes)} {{"]
     used = module.symbols_used()
     for name, array in module.symbols.items():
         if name in used:
-            lines.append(f"  symbol @{name} : {_array_type(array)}")
+            lines.append(f"  symbol {Symbol(name)} : {_array_type(array)}")
     lines += [f"  {print_op(op)}" for op in module.ops]
     return "\n".join([*lines, "}", ""])
 
@@ -28,7 +36,7 @@ def print_op(op: Op) -> str:
     operands = "".join(
         f"{' ' if index == 0 else ', '}%{operand.name}" for index, operand in enumerate(op.operands)
     )
-    place = f" loc {_string(op.location)}" if op.location else ""
+    place = f" loc {quoted(op.location)}" if op.location else ""
     result = f" : {op.result.type}" if op.result is not None else ""
     return f"{head}{op.name}{operands}{_attributes(op.attributes)}{place}{result}"
 
@@ -49,11 +57,9 @@ def print_attribute(value: Any) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, float):
-        if not math.isfinite(value):
-            raise ValueError(f"an attribute cannot be {value}")
         return repr(float(value))
     if isinstance(value, str):
-        return _string(value)
+        return quoted(value)
     if isinstance(value, Symbol):
         return str(value)
     if isinstance(value, list):
@@ -61,11 +67,6 @@ def print_attribute(value: Any) -> str:
     if isinstance(value, dict):
         return _dict(value)
     raise TypeError(f"an attribute cannot be a {type(value).__name__}")
-
-
-def _string(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
 
 
 def _array_type(array: np.ndarray) -> str:

@@ -21,7 +21,8 @@ class FoldFeatures(Pass):
       post-norm block) keeps them as a plaintext product beside the deeper branch.
     * What an output still lacks of them, the client does after it has decrypted.
     * A constant behind a linear layer goes into its bias.
-    * ``center`` (x − mean) moves up through additions into the linear layers before it.
+    * ``center`` (x − mean) moves up through additions into the linear layers before it, and to the
+      client where an input is read in no other way.
     """
 
     name: ClassVar[str] = "fold-features"
@@ -59,6 +60,20 @@ def _raise_centers(module: Module, report: Report) -> Module:
             rewriter.copy(op)
         else:
             rewriter.values[op.value] = _centred(rewriter, op, op.operands[0], users, report)
+    return _centre_inputs(without_dead_ops(rewriter.module))
+
+
+def _centre_inputs(module: Module) -> Module:
+    """An input that is only ever read centred is centred by the client."""
+    users = module.users()
+    rewriter = Rewriter(module)
+    for op in module.ops:
+        readers = users.get(op.value, []) if op.result is not None else []
+        if op.name == "poly.input" and readers and all(r.name == "poly.center" for r in readers):
+            centred = rewriter.copy(op, [], {**op.attributes, "centred": True})
+            rewriter.values |= {reader.value: centred for reader in readers}
+        elif op.result is None or op.result not in rewriter.values:
+            rewriter.copy(op)
     return rewriter.module
 
 

@@ -102,8 +102,9 @@ def _input(packer: _Packer, op: Op) -> Value:
     tokens = shape[1] if len(shape) == 3 else 1
     layout = packer.packing.hidden(batch, tokens, features)
     attributes = {"name": name, "layout": str(layout), "shape": shape}
-    if "factor" in op.attributes:
-        attributes["factor"] = op.attributes["factor"]
+    for name in ("factor", "centred"):
+        if name in op.attributes:
+            attributes[name] = op.attributes[name]
     return packer.module.add("ckks.input", [], attributes, op.location, op.value.name)
 
 
