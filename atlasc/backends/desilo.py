@@ -18,7 +18,7 @@ What the library does, as measured, and what this module makes of it:
 * A bootstrap adds 6e-6 (standard deviation; 3e-5 at worst) to any slots, from any level. It also
   bends each *coefficient* c of the encoded polynomial by 1.6e-3 c^3. The mean of the slots is one
   coefficient: a vector of ones comes back as 0.9984. Scale values to 1/4 or subtract their mean
-  before. :class:`atlasc.backends.sim.NoiseModel` models both.
+  before. The noise model of the simulator has both.
 * Values at level 0 must stay below 2^19; beyond, they wrap around and nothing tells.
 * NaN and infinity are accepted by the library and spoil all slots; here they are refused.
 * It accepts a ciphertext of other parameters or other keys. Serialised ciphertexts therefore carry
@@ -103,6 +103,7 @@ class DesiloEngine:
     # --- in and out
 
     def encrypt(self, vector: Vector, level: int | None = None) -> DesiloCiphertext:
+        """Encrypt at ``level``, by default at the top."""
         level = self.max_level if level is None else level
         if not 0 <= level <= self.max_level:
             self._fail("encrypt", f"level {level} is not in 0..{self.max_level}")
@@ -110,10 +111,12 @@ class DesiloEngine:
         return self._library.encrypt(values, self._secret("encrypt"), level=level)
 
     def decrypt(self, ciphertext: DesiloCiphertext) -> Vector:
+        """The slots; needs the secret key."""
         slots = self._library.decrypt(ciphertext, self._secret("decrypt"))
         return np.asarray(slots).real.astype(np.float64)
 
     def level(self, ciphertext: DesiloCiphertext) -> int:
+        """Multiplications that are left."""
         return int(ciphertext.level)
 
     def serialize(self, ciphertext: DesiloCiphertext) -> bytes:
@@ -145,29 +148,36 @@ class DesiloEngine:
     # --- additions
 
     def add(self, left: DesiloCiphertext, right: DesiloCiphertext) -> DesiloCiphertext:
+        """Sum, at the lower level."""
         return self._library.add(*self._aligned(left, right))
 
     def sub(self, left: DesiloCiphertext, right: DesiloCiphertext) -> DesiloCiphertext:
+        """Difference, at the lower level."""
         return self._library.subtract(*self._aligned(left, right))
 
     def negate(self, ciphertext: DesiloCiphertext) -> DesiloCiphertext:
+        """Negation, at the same level."""
         return self._library.negate(ciphertext)
 
     def add_plain(self, ciphertext: DesiloCiphertext, value: Vector | float) -> DesiloCiphertext:
+        """Sum with a vector or a number, at the same level."""
         return self._library.add(ciphertext, self._plain(value, "add_plain"))
 
     # --- products
 
     def mul(self, left: DesiloCiphertext, right: DesiloCiphertext) -> DesiloCiphertext:
+        """Product, one below the lower level."""
         left, right = self._aligned(left, right)
         key = self._relinearization("mul", left.level)
         return self._library.multiply(left, right, key)
 
     def square(self, ciphertext: DesiloCiphertext) -> DesiloCiphertext:
+        """Square, one level lower."""
         key = self._relinearization("square", ciphertext.level)
         return self._library.square(ciphertext, key)
 
     def mul_plain(self, ciphertext: DesiloCiphertext, value: Vector | float) -> DesiloCiphertext:
+        """Product with a vector or a number, one level lower."""
         if ciphertext.level < 1:
             self._underflow("mul_plain")
         return self._library.multiply(ciphertext, self._plain(value, "mul_plain"))
@@ -175,6 +185,7 @@ class DesiloEngine:
     # --- rotations
 
     def rotate(self, ciphertext: DesiloCiphertext, amount: int) -> DesiloCiphertext:
+        """Rotation to the left, at the same level."""
         amount %= self.slots
         if amount == 0:
             return ciphertext
@@ -188,6 +199,7 @@ class DesiloEngine:
     def rotate_many(
         self, ciphertext: DesiloCiphertext, amounts: Sequence[int]
     ) -> list[DesiloCiphertext]:
+        """One rotation to the left for each amount, hoisted."""
         wanted = [amount % self.slots for amount in amounts]
         keys = self._keys("rotate_many")
         hoisted = sorted({amount for amount in wanted if amount in keys.rotations})
@@ -202,6 +214,7 @@ class DesiloEngine:
     # --- levels
 
     def drop_to(self, ciphertext: DesiloCiphertext, level: int) -> DesiloCiphertext:
+        """The same slots at a lower level."""
         if not 0 <= level <= ciphertext.level:
             self._fail("drop_to", f"a ciphertext at level {ciphertext.level} has no level {level}")
         if level == ciphertext.level:
@@ -209,6 +222,7 @@ class DesiloEngine:
         return self._library.level_down(ciphertext, level=level)
 
     def bootstrap(self, ciphertext: DesiloCiphertext) -> DesiloCiphertext:
+        """The same slots at ``bootstrap_level``."""
         if self.bootstrap_level is None:
             self._fail("bootstrap", "these parameters do not allow a bootstrap")
         keys = self._keys("bootstrap")

@@ -19,6 +19,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -222,13 +223,13 @@ def _generator(
     if relinearization_level is not None or parameters.bootstrap:
         makers["relinearization"] = relinearization
     for amount, level in plan.items():
-        # The library rotates to the right.
-        makers[f"rotation_{amount}"] = lambda amount=amount, level=level: (
-            engine.create_fixed_rotation_key(secret, parameters.slots - amount, level)
+        right = parameters.slots - amount  # the library rotates to the right
+        makers[f"rotation_{amount}"] = partial(
+            engine.create_fixed_rotation_key, secret, right, level
         )
     if parameters.bootstrap:
-        makers["conjugation"] = lambda: engine.create_conjugation_key(secret)
-        makers["bootstrap"] = lambda: engine.create_bootstrap_key(secret)
+        makers["conjugation"] = partial(engine.create_conjugation_key, secret)
+        makers["bootstrap"] = partial(engine.create_bootstrap_key, secret)
 
     def made() -> Iterator[tuple[str, Any]]:
         for index, (name, make) in enumerate(makers.items()):

@@ -98,10 +98,12 @@ class DesiloParameters:
 
     @property
     def ring_degree(self) -> int:
+        """N, twice the slots."""
         return 1 << self.log_ring_degree
 
     @property
     def slots(self) -> int:
+        """Real numbers in a ciphertext."""
         return self.ring_degree // 2
 
     @property
@@ -113,6 +115,7 @@ class DesiloParameters:
 
     @property
     def bootstrap_level(self) -> int | None:
+        """Levels after a bootstrap; None for a leveled set."""
         return BOOTSTRAP_LEVELS if self.bootstrap else None
 
     @property
@@ -126,6 +129,7 @@ class DesiloParameters:
 
     @property
     def security_bits(self) -> int:
+        """By the homomorphic encryption standard; every set has at least 128."""
         return security_bits(self.ring_degree, self.log_qp)
 
     def library_arguments(self) -> dict[str, Any]:
@@ -144,6 +148,7 @@ class DesiloParameters:
         return -(-(level + 2) // self.special_primes)
 
     def ciphertext_bytes(self, level: int) -> int:
+        """Size of a ciphertext at ``level``, in memory and in a file."""
         return 2 * (level + 2) * self.ring_degree * 8
 
     def key_bytes(self, level: int) -> int:

@@ -5,8 +5,8 @@ refuses what a real backend could not do, or would do silently wrong: a product 
 outside the range of a bootstrap, values that no longer fit the last modulus, a rotation for which
 the plan has no key.
 
-With a :class:`~atlasc.backends.noise.NoiseModel` each primitive adds the error that CKKS adds, so that a program's
-precision can be judged in milliseconds.
+With a :class:`~atlasc.backends.noise.NoiseModel` each primitive adds the error that CKKS adds, so
+that a program's precision can be judged in milliseconds.
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ class SimEngine:
     # --- in and out
 
     def encrypt(self, vector: Vector, level: int | None = None) -> SimCiphertext:
+        """Encrypt at ``level``, by default at the top."""
         level = self.max_level if level is None else level
         if not 0 <= level <= self.max_level:
             self._fail("encrypt", f"level {level} is not in 0..{self.max_level}")
@@ -108,26 +109,32 @@ class SimEngine:
         return ciphertext.values.copy()
 
     def level(self, ciphertext: SimCiphertext) -> int:
+        """Multiplications that are left."""
         return ciphertext.level
 
     # --- additions
 
     def add(self, left: SimCiphertext, right: SimCiphertext) -> SimCiphertext:
+        """Sum, at the lower level."""
         return SimCiphertext(left.values + right.values, min(left.level, right.level))
 
     def sub(self, left: SimCiphertext, right: SimCiphertext) -> SimCiphertext:
+        """Difference, at the lower level."""
         return SimCiphertext(left.values - right.values, min(left.level, right.level))
 
     def negate(self, ciphertext: SimCiphertext) -> SimCiphertext:
+        """Negation, at the same level."""
         return SimCiphertext(-ciphertext.values, ciphertext.level)
 
     def add_plain(self, ciphertext: SimCiphertext, value: Vector | float) -> SimCiphertext:
+        """Sum with a vector or a number, at the same level."""
         operand = self._plain(value, "add_plain")
         return SimCiphertext(ciphertext.values + operand, ciphertext.level)
 
     # --- products
 
     def mul(self, left: SimCiphertext, right: SimCiphertext) -> SimCiphertext:
+        """Product, one below the lower level."""
         level = min(left.level, right.level)
         if level < 1:
             self._underflow("mul")
@@ -137,6 +144,7 @@ class SimEngine:
         return SimCiphertext(self._noisy(product, self.noise.key_switch), level - 1)
 
     def square(self, ciphertext: SimCiphertext) -> SimCiphertext:
+        """Square, one level lower."""
         if ciphertext.level < 1:
             self._underflow("square")
         if self.noise is None:
@@ -145,6 +153,7 @@ class SimEngine:
         return SimCiphertext(self._noisy(values, self.noise.key_switch), ciphertext.level - 1)
 
     def mul_plain(self, ciphertext: SimCiphertext, value: Vector | float) -> SimCiphertext:
+        """Product with a vector or a number, one level lower."""
         if ciphertext.level < 1:
             self._underflow("mul_plain")
         operand = self._plain(value, "mul_plain")
@@ -155,6 +164,7 @@ class SimEngine:
     # --- rotations
 
     def rotate(self, ciphertext: SimCiphertext, amount: int) -> SimCiphertext:
+        """Rotation to the left, at the same level."""
         amount %= self.slots
         if amount == 0:
             return ciphertext
@@ -164,6 +174,7 @@ class SimEngine:
         return self._switched(rolled, ciphertext.level)
 
     def rotate_many(self, ciphertext: SimCiphertext, amounts: Sequence[int]) -> list[SimCiphertext]:
+        """One rotation to the left for each amount, hoisted."""
         # All results are windows into one array of twice the length: no copy for each.
         twice = np.concatenate((ciphertext.values, ciphertext.values))
         result = []
@@ -180,11 +191,13 @@ class SimEngine:
     # --- levels
 
     def drop_to(self, ciphertext: SimCiphertext, level: int) -> SimCiphertext:
+        """The same slots at a lower level."""
         if not 0 <= level <= ciphertext.level:
             self._fail("drop_to", f"a ciphertext at level {ciphertext.level} has no level {level}")
         return SimCiphertext(ciphertext.values, level)
 
     def bootstrap(self, ciphertext: SimCiphertext) -> SimCiphertext:
+        """The same slots at ``bootstrap_level``."""
         if self.bootstrap_level is None:
             self._fail("bootstrap", "these parameters do not allow a bootstrap")
         largest = self._largest(ciphertext)
@@ -228,7 +241,7 @@ class SimEngine:
         return vector
 
     def _plain(self, value: Vector | float, primitive: str) -> Vector | float:
-        return self._vector(value, primitive) if np.ndim(value) else float(value)
+        return float(value) if np.ndim(value) == 0 else self._vector(np.asarray(value), primitive)
 
     @staticmethod
     def _largest(ciphertext: SimCiphertext) -> float:

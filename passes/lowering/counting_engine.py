@@ -42,8 +42,8 @@ for ``hoist`` where it does not.
 
 PRIMITIVES: tuple[Primitive, ...] = Primitive.__args__  # type: ignore[attr-defined]
 
-_PRODUCTS = ("mul", "square")
-_ROTATIONS = ("rotate", "rotate_hoisted")
+_PRODUCTS: tuple[Primitive, ...] = ("mul", "square")
+_ROTATIONS: tuple[Primitive, ...] = ("rotate", "rotate_hoisted")
 
 
 @dataclass
@@ -71,6 +71,7 @@ class Counts:
 
     @property
     def ciphertext_products(self) -> int:
+        """Products of two ciphertexts, and squares."""
         return self.count(*_PRODUCTS)
 
     @property
@@ -85,6 +86,7 @@ class Counts:
 
     @property
     def bootstraps(self) -> int:
+        """Bootstraps."""
         return self.count("bootstrap")
 
     def seconds(self, costs: Mapping[tuple[Primitive, int], float]) -> float:
@@ -165,6 +167,7 @@ class CountingEngine:
     # --- the Engine protocol; a ciphertext is its level, a vector is not looked at
 
     def encrypt(self, vector: Vector | None, level: int | None = None) -> int:
+        """A fresh ciphertext at ``level``, by default at the top; ``vector`` is not looked at."""
         level = self.max_level if level is None else level
         if not 0 <= level <= self.max_level:
             self._fail("encrypt", f"level {level} is not in 0..{self.max_level}")
@@ -172,15 +175,18 @@ class CountingEngine:
         return level
 
     def decrypt(self, ciphertext: int) -> Vector:
+        """Refused: there is no data."""
         raise AtlasError(
             "a counting engine holds no data to decrypt",
             remedy="run the program on sim or on a backend",
         )
 
     def level(self, ciphertext: int) -> int:
+        """The ciphertext itself."""
         return ciphertext
 
     def add(self, left: int, right: int) -> int:
+        """Sum, at the lower level."""
         level = left if left < right else right
         self._primitives["add", level] += 1
         return level
@@ -188,14 +194,17 @@ class CountingEngine:
     sub = add
 
     def negate(self, ciphertext: int) -> int:
+        """Negation, at the same level."""
         self._primitives["negate", ciphertext] += 1
         return ciphertext
 
     def add_plain(self, ciphertext: int, value: Any) -> int:
+        """Sum with a vector or a number, at the same level."""
         self._primitives["add_plain", ciphertext] += 1
         return ciphertext
 
     def mul(self, left: int, right: int) -> int:
+        """Product, one below the lower level."""
         level = left if left < right else right
         if level < 1:
             self._underflow("mul")
@@ -203,6 +212,7 @@ class CountingEngine:
         return level - 1
 
     def square(self, ciphertext: int) -> int:
+        """Square, one level lower."""
         if ciphertext < 1:
             self._underflow("square")
         self._primitives["square", ciphertext] += 1
@@ -219,6 +229,7 @@ class CountingEngine:
         return ciphertext - 1
 
     def rotate(self, ciphertext: int, amount: int) -> int:
+        """Rotation to the left, at the same level."""
         amount %= self.slots
         if amount:
             self._primitives["rotate", ciphertext] += 1
@@ -226,6 +237,7 @@ class CountingEngine:
         return ciphertext
 
     def rotate_many(self, ciphertext: int, amounts: Sequence[int]) -> list[int]:
+        """One rotation to the left for each amount, hoisted."""
         used = [amount % self.slots for amount in amounts]
         nonzero = [amount for amount in used if amount]
         if len(nonzero) == 1:
@@ -238,11 +250,13 @@ class CountingEngine:
         return [ciphertext] * len(used)
 
     def drop_to(self, ciphertext: int, level: int) -> int:
+        """The same slots at a lower level."""
         if not 0 <= level <= ciphertext:
             self._fail("drop_to", f"a ciphertext at level {ciphertext} has no level {level}")
         return level
 
     def bootstrap(self, ciphertext: int) -> int:
+        """The same slots at ``bootstrap_level``."""
         if self.bootstrap_level is None:
             self._fail("bootstrap", "these parameters do not allow a bootstrap")
         self._primitives["bootstrap", self.bootstrap_level] += 1

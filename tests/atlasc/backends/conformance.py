@@ -54,14 +54,16 @@ class EngineConformance:
         """The slots of ``ct`` within ``bound`` of ``expected``, at ``level``."""
         assert engine.level(ct) == level
         slots = engine.decrypt(ct)
-        assert slots.dtype == np.float64 and slots.shape == (engine.slots,)
+        assert slots.dtype == np.float64
+        assert slots.shape == (engine.slots,)
         assert np.abs(slots - expected).max() <= bound
 
     # --- protocol
 
     def test_is_an_engine(self, engine: Engine[Any]) -> None:
         assert isinstance(engine, Engine)
-        assert engine.slots & (engine.slots - 1) == 0 and engine.max_level >= 2
+        assert engine.slots & (engine.slots - 1) == 0
+        assert engine.max_level >= 2
 
     # --- in and out
 

@@ -18,7 +18,7 @@ pytest.importorskip("desilofhe", reason="the extra 'desilo' is not installed")
 from atlasc.backends.desilo import BOOTSTRAPPED, DesiloEngine, KeySet
 from atlasc.backends.desilo_library import library_engine
 
-PLAN = {amount: 14 for amount in rotations(BOOTSTRAPPED.slots)}
+PLAN = dict.fromkeys(rotations(BOOTSTRAPPED.slots), 14)
 
 
 @pytest.mark.heavy

@@ -52,7 +52,8 @@ def test_counts_by_scope_and_level() -> None:
         ("rotate_hoisted", 2): 3,
         ("bootstrap", 4): 1,
     }
-    assert second.key_switches == 6 and second.bootstraps == 1
+    assert second.key_switches == 6
+    assert second.bootstraps == 1
     assert second.rotations == {3: 2, 1: 2, 2: 1, 5: 1}
     assert second.rotation_levels == {3: 5, 1: 2, 2: 2, 5: 5}
 
