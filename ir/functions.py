@@ -89,12 +89,18 @@ def keep_mask(site: Site, scores: np.ndarray, mask: np.ndarray | None) -> np.nda
 
 
 def softmax(site: Site, scores: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
-    """Softmax over the last axis; masked keys get weight 0."""
+    """Softmax over the last axis; masked keys get weight 0.
+
+    A query that may see no key (padding on the left, causal) gets weight 0 for all of them.
+    """
     keep = keep_mask(site, scores, mask)
-    if keep is not None:
-        scores = np.where(keep, scores, -np.inf)
-    y = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return y / y.sum(axis=-1, keepdims=True)
+    if keep is None:
+        y = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        return y / y.sum(axis=-1, keepdims=True)
+    highest = np.where(keep, scores, -np.inf).max(axis=-1, keepdims=True)
+    y = np.exp(np.where(keep, scores - np.where(np.isinf(highest), 0, highest), -np.inf))
+    total = y.sum(axis=-1, keepdims=True)
+    return y / np.where(total == 0, 1, total)
 
 
 def mask_fill(site: Site, scores: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:

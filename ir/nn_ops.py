@@ -66,7 +66,7 @@ declare("nn.encrypt", "Boundary: the client encrypts, the server goes on.", "x",
         evaluate=lambda site, x: x)  # fmt: skip
 declare("nn.embedding", "Rows of a table by id.", "ids", _embedding,
         A("table", "symbol", "[vocabulary, features]"),
-        evaluate=lambda site, ids: site.constant("table")[ids])  # fmt: skip
+        evaluate=lambda site, ids: site.constant("table", None)[ids])  # fmt: skip
 declare("nn.patchify", "Image to patch rows.", "image", _patchify,
         A("patch", "int", "side of a patch in pixels"),
         A("class_token", "bool", "a zero row comes first"),
