@@ -69,6 +69,43 @@ def test_text_round_trip(tiny_trace):
     assert print_module(parse(text, module.symbols)) == text
 
 
+def test_padding_on_the_left(tiny_model, tiny_inputs, tiny_trace, torch_outputs):
+    """Queries before the first token see no key; that must not reach the tokens."""
+    inputs = tiny_inputs("llama", 8)
+    inputs["attention_mask"] = inputs["attention_mask"][:, ::-1].copy()
+    inputs["attention_mask"][0, 0] = 0
+    kept = inputs["attention_mask"].astype(bool)
+    expected = torch_outputs(tiny_model("llama", "eager"), inputs)["last_hidden_state"]
+    result = interpret(tiny_trace("llama", "eager"), inputs)["last_hidden_state"]
+    assert np.isfinite(result).all()
+    np.testing.assert_allclose(result[kept], expected[kept], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("family", ["roberta", "vit", "llama-lm"])
+def test_single_precision_stays_single(family, tiny_inputs, tiny_trace):
+    results = interpret(tiny_trace(family), tiny_inputs(family, 9), np.float32)
+    assert {array.dtype for array in results.values()} == {np.dtype(np.float32)}
+
+
+def test_a_model_without_blocks_is_encrypted_at_once():
+    import torch
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = torch.nn.Linear(4, 8), torch.nn.Linear(8, 3)
+
+        def forward(self, x):
+            return self.second(torch.nn.functional.gelu(self.first(x), approximate="tanh"))
+
+    net, x = Net(), np.random.default_rng(0).normal(size=(2, 4)).astype(np.float32)
+    module = trace(net, {"x": x}, name="net")
+    names = ["nn.input", "nn.encrypt", "nn.linear", "nn.gelu", "nn.linear", "nn.output"]
+    assert [op.name for op in module] == names
+    with torch.no_grad():
+        assert_equal(module, {"x": x}, {"output": net(torch.from_numpy(x)).numpy()})
+
+
 def test_masks_are_recognised(tiny_trace):
     for family, attention, causal in (
         ("bert", "eager", False), ("bert", "sdpa", False), ("llama", "eager", True),
