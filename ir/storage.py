@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +13,27 @@ from atlasc.ir.parser import parse
 from atlasc.ir.printer import print_module
 
 
-def save_module(module: Module, path: Path, arrays: Path | None = None) -> None:
+def save_module(module: Module, path: Path) -> None:
     """Write the text to ``path`` and the arrays that it uses beside it."""
+    save_modules({path: module}, path.with_suffix(".safetensors"))
+
+
+def save_modules(modules: Mapping[Path, Module], arrays: Path) -> None:
+    """Write several texts, and the arrays of all of them into one file.
+
+    Modules may share symbols, if these name the same arrays.
+    """
     from safetensors.numpy import save_file
 
-    path.write_text(print_module(module), encoding="utf-8")
-    used = module.symbols_used()
-    kept = {name: np.ascontiguousarray(a) for name, a in module.symbols.items() if name in used}
-    save_file(kept, arrays or path.with_suffix(".safetensors"))
+    kept: dict[str, np.ndarray] = {}
+    for path, module in modules.items():
+        path.write_text(print_module(module), encoding="utf-8")
+        for name in module.symbols_used():
+            array = module.symbols[name]
+            if name in kept and not np.array_equal(kept[name], array):
+                raise ValueError(f"two modules have different arrays @{name}")
+            kept[name] = np.ascontiguousarray(array)
+    save_file(dict(sorted(kept.items())), arrays)
 
 
 def load_module(path: Path, arrays: Path | None = None) -> Module:

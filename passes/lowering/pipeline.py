@@ -15,7 +15,7 @@ from atlasc.passes.frontend.canonicalise import Canonicalise
 from atlasc.passes.lowering.client import client_part
 from atlasc.passes.lowering.costs import critical_path
 from atlasc.passes.lowering.fold_features import FoldFeatures
-from atlasc.passes.lowering.measure import with_magnitudes
+from atlasc.passes.lowering.magnitudes import with_magnitudes
 from atlasc.passes.lowering.normalise_affine import NormaliseAffine
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.packing import least_slots

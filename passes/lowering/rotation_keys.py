@@ -35,3 +35,10 @@ class RotationKeys(Pass):
         rewriter.module.attributes["relinearization_level"] = max(products, default=-1)
         report.say(f"{len(rotations)} rotation keys, relinearisation to level {max(products, default=-1)}")
         return rewriter.module
+
+
+def key_plan(program: Module) -> tuple[dict[int, int], int | None]:
+    """Rotation amounts with their levels, and the level of the relinearisation key (or None)."""
+    rotations = {amount: level for amount, level in program.attributes["rotations"]}
+    level = program.attributes["relinearization_level"]
+    return rotations, None if level < 0 else level
