@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral, Real
 from typing import Annotated, Any
 
 import typer
@@ -24,24 +25,28 @@ def print_json(record: Mapping[str, Any]) -> None:
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = ""
 ) -> None:
-    """Print a table; columns of numbers are aligned to the right."""
+    """Print a table; numbers are aligned to the right, floats have four digits, None is a dash."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     body = [list(row) for row in rows]
     table = Table(title=title or None, title_justify="left")
     for index, column in enumerate(columns):
-        numeric = bool(body) and all(isinstance(row[index], (int, float)) for row in body)
+        values = [row[index] for row in body if row[index] is not None]
+        numeric = bool(values) and all(isinstance(value, Real) for value in values)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in body:
-        table.add_row(*(_cell(value) for value in row))
+        table.add_row(*(Text(_cell(value)) for value in row))
     Console().print(table)
 
 
 def _cell(value: object) -> str:
     if value is None:
         return "–"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return (
+        str(value) if isinstance(value, Integral) or not isinstance(value, Real) else f"{value:.4g}"
+    )
 
 
 def _plain(value: Any) -> Any:

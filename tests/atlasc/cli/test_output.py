@@ -1,0 +1,41 @@
+"""Results as one JSON object or as tables."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from atlasc.cli.output import print_json, print_table
+
+
+def test_json_of_numpy_values_and_infinities(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"a": np.float64(0.5), "b": np.arange(3), 3: (math.inf, np.nan), "c": {"d": None}})
+    assert json.loads(capsys.readouterr().out) == {
+        "a": 0.5,
+        "b": [0, 1, 2],
+        "3": [None, None],
+        "c": {"d": None},
+    }
+
+
+def test_table_has_every_cell(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(
+        ["layer", "depth"],
+        [["encoder.layer.0", 101], ["[pooler]", None], ["x", 1 / 3]],
+        title="Costs",
+    )
+    shown = capsys.readouterr().out
+    for text in (
+        "Costs",
+        "layer",
+        "depth",
+        "encoder.layer.0",
+        " 101",
+        "[pooler]",
+        "    –",
+        "0.3333",
+    ):
+        assert text in shown

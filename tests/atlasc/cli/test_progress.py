@@ -1,0 +1,96 @@
+"""Progress without a terminal: silent when quick, a line now and then, an estimate of the rest."""
+
+from __future__ import annotations
+
+import io
+import time
+
+import pytest
+
+from atlasc.cli import progress as progress_module
+from atlasc.cli.progress import Step, _lines, progress
+
+
+def test_line_has_share_elapsed_and_rest() -> None:
+    step = Step("searching", 40)
+    step.started = time.monotonic() - 60
+    step(10, note="generation 3")
+    assert step.line() == (
+        "searching: 10/40 (25%), 0:01:00 elapsed, about 0:03:00 left [generation 3]"
+    )
+
+
+def test_line_without_a_total() -> None:
+    step = Step("tracing", None)
+    assert step.line() == "tracing: 0:00:00 elapsed"
+
+
+def test_report_is_the_plain_callback_of_library_code() -> None:
+    step = Step("making keys", None)
+    step.report("rotation key", 3, 7)
+    assert (step.note, step.done, step.total) == ("rotation key", 3, 7)
+
+
+def test_quick_work_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress("quick", total=2) as step:
+        step()
+        step()
+    assert capsys.readouterr().err == ""
+
+
+def test_slow_work_prints_lines_and_an_end() -> None:
+    out = io.StringIO()
+    with _lines("slow", 4, quiet=0.01, interval=0.01, stream=out) as step:
+        step()
+        time.sleep(0.1)
+    lines = out.getvalue().splitlines()
+    assert lines[0].startswith("slow: 1/4 (25%), 0:00:00 elapsed, about")
+    assert lines[-1] == "slow: finished in 0:00:00"
+    assert len(lines) > 2
+
+
+def test_failed_work_does_not_claim_to_be_finished() -> None:
+    out = io.StringIO()
+
+    def work() -> None:
+        with _lines("slow", 4, quiet=0.01, stream=out):
+            time.sleep(0.1)
+            raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        work()
+    assert out.getvalue().startswith("slow: ")
+    assert "finished" not in out.getvalue()
+
+
+def test_interrupt_carries_how_to_continue() -> None:
+    with pytest.raises(KeyboardInterrupt) as caught, progress("x", resume="run it again"):
+        raise KeyboardInterrupt
+    assert str(caught.value) == "run it again"
+
+
+def test_inner_advice_wins() -> None:
+    with (
+        pytest.raises(KeyboardInterrupt) as caught,
+        progress("outer", resume="outer"),
+        progress("inner", resume="inner"),
+    ):
+        raise KeyboardInterrupt
+    assert str(caught.value) == "inner"
+
+
+def test_bar_on_a_terminal_follows_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr(progress_module.sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress("outer", total=2) as step, progress("inner", total=3) as inner:
+        step()
+        inner(3, note="last one")
+    shown = terminal.getvalue()
+    assert "outer" in shown
+    assert "1/2" in shown
+    assert "3/3" in shown

@@ -1,0 +1,35 @@
+"""Settings that every test shares."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+import pytest
+from hypothesis import settings
+
+# Nothing in a test may reach for the network, and tokenizers must not fork under xdist.
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+# The same examples every time: a test that passes here passes on the next machine.
+settings.register_profile("atlasc", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("atlasc")
+
+BOOTSTRAP_BYTES = 17 * 2**30
+"""Free memory that a test with bootstrap keys needs."""
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    encrypted = item.get_closest_marker("encrypted") or item.get_closest_marker("bootstrap")
+    if encrypted and importlib.util.find_spec("desilofhe") is None:
+        pytest.skip("needs desilofhe: pip install 'atlasc[desilo]'")
+    if item.get_closest_marker("bootstrap"):
+        from atlasc.backends.memory import available_bytes
+
+        available = available_bytes()
+        if available is not None and available < BOOTSTRAP_BYTES:
+            pytest.skip(
+                f"bootstrap keys need {BOOTSTRAP_BYTES / 2**30:.0f} GiB of free memory, "
+                f"{available / 2**30:.1f} GiB are there"
+            )
