@@ -1,4 +1,4 @@
-"""Packing layouts: which bit of the slot index is which bit of which tensor axis (Fhelipe, PLDI 2024).
+"""Packing layouts: which slot bit is which bit of which tensor axis (Fhelipe, PLDI 2024).
 
 A slot index is read as a sequence of *fields*, most significant first; each field is a run of
 consecutive bits of one tensor axis, a run over which the value is replicated (axis ``*``), or a run
@@ -133,7 +133,7 @@ class Layout:
         return slot
 
     def slot_index(self, axis: str) -> np.ndarray:
-        """The index bits along ``axis`` that every slot stands for, ``[slots]``; 0 without a field."""
+        """The index bits along ``axis`` of every slot, ``[slots]``; 0 without a field."""
         field = self.field(axis)
         if field is None:
             return np.zeros(self.slots, dtype=np.int64)
@@ -217,6 +217,6 @@ class Layout:
         return Layout(fields, outer, extents)
 
     def unpack(self, packed: np.ndarray) -> np.ndarray:
-        """The tensor that ``packed`` ``[ciphertexts, slots]`` holds (first copy where replicated)."""
+        """The tensor that ``[ciphertexts, slots]`` hold; the first copy where replicated."""
         ciphertext, slot = self._grid
         return packed[ciphertext, slot]

@@ -15,7 +15,6 @@ import numpy as np
 
 from atlasc.ir.types import Type
 
-
 _PLAIN_SYMBOL = re.compile(r"[A-Za-z_][\w.\-/]*", re.ASCII)
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
@@ -28,7 +27,7 @@ def quoted(text: str) -> str:
 
 @dataclass(frozen=True)
 class Symbol:
-    """Reference to an array of the module's symbol table; printed as ``@name`` or ``@"odd name"``."""
+    """Reference to an array of the module's symbol table: ``@name``, or ``@"odd name"``."""
 
     name: str
 
@@ -73,7 +72,7 @@ KINDS: dict[str, Callable[[Any], bool]] = {
 def check_value(name: str, value: Any) -> None:
     """Raise RuleError where an attribute's value, at any depth, has no text form."""
     if isinstance(value, float) and not math.isfinite(value):
-        raise RuleError(f"attribute {name!r} holds {value}, but only finite numbers have a text form")
+        raise RuleError(f"attribute {name!r} holds {value}; only finite numbers have a text form")
     if isinstance(value, list):
         for item in value:
             check_value(name, item)
@@ -123,8 +122,8 @@ class Site:
 
 
 COMMON = {"part": "string", "magnitude": "float"}
-"""Attributes of any op: the nonlinear function that it was expanded from, and the greatest magnitude
-of its result that calibration saw."""
+"""Attributes of any op: the nonlinear function that it was expanded from, and the greatest
+magnitude of its result that calibration saw."""
 
 
 def no_levels(site: Site) -> int:
@@ -211,7 +210,13 @@ class Registry:
             if name in self.table:
                 raise ValueError(f"op {name} is declared twice")
             self.table[name] = OpDef(
-                name, summary, tuple(operands.split()), attributes, infer, evaluate, levels,
+                name,
+                summary,
+                tuple(operands.split()),
+                attributes,
+                infer,
+                evaluate,
+                levels,
                 nonlinear,
             )
 

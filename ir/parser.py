@@ -41,28 +41,40 @@ def parse(
     """
     try:
         tree = _lark().parse(text)
+        return _Reader(source, symbols or {}).module(tree)
     except UnexpectedInput as error:
         raise _syntax_error(error, text, source) from None
-    return _Reader(source, symbols or {}).module(tree)
+    except RecursionError:
+        raise AtlasError("attributes are nested too deeply", where=source) from None
 
 
 def _syntax_error(error: UnexpectedInput, text: str, source: str) -> AtlasError:
     if isinstance(error, UnexpectedToken) and error.token.type == "$END":
-        found, lines = "the text ends here", text.splitlines() or [""]
-        line, column = len(lines), len(lines[-1]) + 1
+        found = "the text ends here"
+        line, column = text.count("\n") + 1, len(text) - text.rfind("\n")
     else:
         line, column = error.line, error.column
-        token = error.token if isinstance(error, UnexpectedToken) else text[error.pos_in_stream or 0]
-        found = f"unexpected {str(token)!r}"
+        at = error.pos_in_stream or 0
+        token = str(error.token) if isinstance(error, UnexpectedToken) else text[at]
+        found = f"unexpected {token!r}"
     names = error.allowed if isinstance(error, UnexpectedCharacters) else None
-    expected = sorted(names or getattr(error, "accepts", None) or getattr(error, "expected", ()))
-    excerpt = text.splitlines()[line - 1].strip() if text.strip() and line > 0 else ""
+    expected: Any = names or getattr(error, "accepts", None) or getattr(error, "expected", ())
+    lines = text.splitlines()
+    excerpt = f"in {lines[line - 1].strip()!r} " if 0 < line <= len(lines) else ""
     return AtlasError(
         f"syntax error: {found}",
         where=f"{source}:{line}:{column}",
-        why=f"{excerpt!r}; expected one of {', '.join(expected)}",
+        why=f"{excerpt}one of {', '.join(sorted(map(_spelled, expected)))} is expected",
         remedy="docs/ir-reference.md shows the text form",
     )
+
+
+def _spelled(terminal: str) -> str:
+    """A terminal of the grammar as a reader of the text knows it."""
+    if terminal == "$END":
+        return "the end"
+    pattern = _lark().get_terminal(terminal).pattern
+    return repr(pattern.value) if pattern.type == "str" else terminal.lower()
 
 
 class _Reader:
@@ -77,7 +89,7 @@ class _Reader:
         name, level = cast(Token, tree.children[0]), cast(Token, tree.children[1])
         if level not in LEVELS:
             raise self.fault(level, f"unknown IR level {str(level)!r}, expected one of {LEVELS}")
-        module = Module(str(name)[1:], cast(IRLevel, str(level)))
+        module = Module(_symbol(name), cast(IRLevel, str(level)))
         values: dict[str, Value] = {}
         for child in tree.children[2:]:
             node = cast(Tree, child)
@@ -91,27 +103,35 @@ class _Reader:
                 self.op(node, module, values)
         return module
 
-    def symbol(self, node: Tree, module: Module) -> None:
+    def symbol(self, node: Any, module: Module) -> None:
         name_token, dtype_token, extents = node.children
-        name = str(name_token)[1:]
-        digits = re.findall(r"\d+", " ".join(map(str, extents.children))) if extents else []
-        shape = tuple(map(int, digits))
+        name = _symbol(name_token)
+        if name in module.symbols:
+            raise self.fault(name_token, f"symbol {name_token} is declared twice")
+        shape = tuple(map(int, str(extents).split("x"))) if extents else ()
         try:
             dtype = np.dtype(str(dtype_token))
         except TypeError:
             raise self.fault(dtype_token, f"unknown dtype {str(dtype_token)!r}") from None
         array = self.arrays.get(name)
         if array is None:
-            array = np.broadcast_to(np.zeros((), dtype), shape)
+            array = self.zeros(extents, dtype, shape)
         elif array.shape != shape or array.dtype != dtype:
             raise self.fault(
                 name_token,
-                f"symbol @{name} is declared as {dtype}{list(shape)}, but the stored array is "
+                f"symbol {name_token} is declared as {dtype}{list(shape)}, but the stored array is "
                 f"{array.dtype}{list(array.shape)}",
             )
         module.symbols[name] = array
 
-    def op(self, node: Tree, module: Module, values: dict[str, Value]) -> None:
+    def zeros(self, at: Token, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+        """Zeros that take no memory."""
+        try:
+            return np.broadcast_to(np.zeros((), dtype), shape)
+        except (ValueError, OverflowError) as error:
+            raise self.fault(at, f"no array has the extents {at}: {error}") from None
+
+    def op(self, node: Any, module: Module, values: dict[str, Value]) -> None:
         result, op_name, operand_tree, *rest = node.children
         operands = []
         for token in operand_tree.children:
@@ -137,7 +157,8 @@ class _Reader:
         try:
             op = module.append(str(op_name), operands, attributes, location, name)
         except AtlasError as error:
-            raise self.fault(op_name, error.what) from None
+            place = f"{self.source}:{op_name.line}:{op_name.column}"
+            raise AtlasError(error.what, where=place, remedy=error.remedy) from None
         self.check_result(op_name, result, op.result, written)
         if op.result is not None:
             values[str(result)] = op.result
@@ -155,7 +176,7 @@ class _Reader:
         elif str(written) != str(value.type):
             raise self.fault(written, f"{at} gives {value.type}, the text says {written}")
 
-    def attribute(self, node: Tree) -> Any:
+    def attribute(self, node: Any) -> Any:
         children = [child for child in node.children if child is not None]
         match node.data:
             case "true":
@@ -169,7 +190,7 @@ class _Reader:
             case "string":
                 return _unquote(children[0])
             case "symbol_reference":
-                return Symbol(str(children[0])[1:])
+                return Symbol(_symbol(children[0]))
             case "list":
                 return [self.attribute(child) for child in children]
         pairs = [(str(pair.children[0]), pair.children[1]) for pair in children]
@@ -180,7 +201,13 @@ class _Reader:
         return {name: self.attribute(value) for name, value in pairs}
 
 
-def _unquote(token: Token) -> str:
-    return re.sub(
-        r"\\(.)", lambda match: "\n" if match[1] == "n" else match[1], str(token)[1:-1]
-    )
+_ESCAPES = {"n": "\n", "r": "\r"}
+
+
+def _unquote(literal: str) -> str:
+    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), str(literal)[1:-1])
+
+
+def _symbol(token: Token) -> str:
+    name = str(token)[1:]
+    return _unquote(name) if name.startswith('"') else name

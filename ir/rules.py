@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -37,7 +38,7 @@ def broadcast(site: Site, *shapes: tuple[int, ...]) -> TensorType:
         raise RuleError(f"shapes {' and '.join(map(str, every))} do not broadcast") from None
 
 
-def constant_broadcast(name: str):
+def constant_broadcast(name: str) -> Callable[[Site], TensorType]:
     """Rule of an op whose constant attribute must broadcast to its operand's shape."""
 
     def infer(site: Site) -> TensorType:
@@ -51,7 +52,7 @@ def constant_broadcast(name: str):
     return infer
 
 
-def last_axis_vector(*names: str):
+def last_axis_vector(*names: str) -> Callable[[Site], TensorType]:
     """Rule of an op whose constants are vectors along the last axis."""
 
     def infer(site: Site) -> TensorType:
