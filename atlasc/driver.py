@@ -1,0 +1,265 @@
+"""The stages of ``atlasc compile``, each of which is also a command of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from atlasc import __version__
+from atlasc.backends.desilo_parameters import DesiloParameters, choose_parameters
+from atlasc.bundle import Bundle, load_bundle, new_folder, write_bundle
+from atlasc.client import client_program
+from atlasc.data import load_inputs
+from atlasc.inputs import Inputs
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Module
+from atlasc.models import LoadedModel, load_model
+from atlasc.passes.approximation.calibration import Calibration, calibrate
+from atlasc.passes.frontend.trace import ShapeSpec, trace
+from atlasc.passes.lowering.costs import ProgramCosts, program_costs
+from atlasc.passes.lowering.pipeline import AfterEach, Lowered, lower
+
+MAGNITUDE_INPUTS = 64
+"""Inputs on which the magnitudes of all intermediate values are measured."""
+DEFAULT_LENGTH = 128
+
+
+def silent(label: str, total: int | None = None) -> Callable[..., None]:
+    """A progress maker that shows nothing."""
+    return lambda *arguments, **more: None
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model and the data that it is compiled with.
+
+    Attributes:
+        model: the loaded model.
+        inputs: what calibration and search may look at.
+        held_back: what ranges are tried on.
+        length: tokens of a text, None for images.
+    """
+
+    model: LoadedModel
+    inputs: Inputs
+    held_back: Inputs
+    length: int | None
+
+
+def load_source(
+    model: str,
+    data: Path,
+    *,
+    sequence_length: int | None = None,
+    held_back: float = 0.2,
+    seed: int = 0,
+    trust_pickle: bool = False,
+) -> Source:
+    """Load a model and its data; a part of the data is held back.
+
+    Raises:
+        AtlasError: of the model or of the data.
+    """
+    loaded = load_model(model, trust_pickle=trust_pickle)
+    everything = load_inputs(data, loaded, sequence_length)
+    used, kept = everything.split(held_back, seed)
+    main = next(iter(everything.arrays.values()))
+    length = main.shape[1] if "input_ids" in everything.arrays else None
+    return Source(loaded, used, kept, length)
+
+
+def input_specs(
+    model: LoadedModel, batch: int = 1, sequence_length: int | None = None
+) -> dict[str, ShapeSpec]:
+    """Shapes of a model's inputs, where no data are at hand.
+
+    Raises:
+        AtlasError: neither the config nor the arguments tell the shapes.
+    """
+    specs: dict[str, ShapeSpec] = {}
+    for name in model.input_names:
+        known = model.exported_shape(name)
+        if known is not None and None not in known:
+            specs[name] = ShapeSpec((batch, *known[1:]), "f32" if name == "pixel_values" else "i64")  # type: ignore[arg-type]
+        elif name == "pixel_values":
+            size = getattr(model.config, "image_size", None)
+            channels = getattr(model.config, "num_channels", 3)
+            if size is None:
+                raise AtlasError("the model's config does not tell the image size")
+            height, width = (size, size) if isinstance(size, int) else size
+            specs[name] = ShapeSpec((batch, channels, height, width), "f32")
+        else:
+            length = sequence_length or DEFAULT_LENGTH
+            limit = getattr(model.config, "max_position_embeddings", None)
+            if limit is not None and length > limit:
+                raise AtlasError(
+                    f"--sequence-length {length} is longer than the model allows",
+                    why=f"it has {limit} positions",
+                )
+            specs[name] = ShapeSpec((batch, length), "i64")
+    return specs
+
+
+def trace_model(
+    model: LoadedModel,
+    batch: int = 1,
+    sequence_length: int | None = None,
+    output: str | None = None,
+) -> Module:
+    """The nn module of a model for a batch of inputs."""
+    program: Any = model.exported if model.exported is not None else model.module
+    name = "".join(c if c.isalnum() else "_" for c in model.source.stem) or "model"
+    name = name if not name[0].isdigit() else f"m{name}"
+    specs = input_specs(model, batch, sequence_length)
+    return trace(program, specs, name=name, output=output)
+
+
+def calibrate_source(
+    module: Module,
+    source: Source,
+    *,
+    margin: float | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Calibration:
+    """Ranges of all nonlinear ops on all inputs, tried on the held-back ones."""
+    held = source.held_back
+    return calibrate(
+        module,
+        source.inputs.arrays,
+        held_back=held.arrays if len(held) else None,
+        margin=margin,
+        names=held.names,
+        progress=progress,
+    )
+
+
+@dataclass
+class Compiled:
+    """What ``compile`` made, before it is written.
+
+    Attributes:
+        source: model and data.
+        module: nn module with the chosen approximations.
+        calibration: measured ranges.
+        lowered: the lowered program.
+        facts: for the manifest.
+    """
+
+    source: Source
+    module: Module
+    calibration: Calibration
+    lowered: Lowered
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def parameters(self) -> DesiloParameters:
+        """The parameter set that the program runs with."""
+        assert isinstance(self.lowered.parameters, DesiloParameters)
+        return self.lowered.parameters
+
+
+def lower_module(
+    module: Module,
+    inputs: Mapping[str, np.ndarray] | None,
+    batch: int,
+    after_each: AfterEach | None = None,
+) -> Lowered:
+    """Lower an nn module with approximations; the target's parameters are chosen on the way.
+
+    All targets share the parameter sets of ``desilo``, so that ``sim`` shows what would be run.
+    """
+    measured = None
+    if inputs is not None:
+        measured = {name: array[:MAGNITUDE_INPUTS] for name, array in inputs.items()}
+    return lower(
+        module,
+        lambda levels, slots: choose_parameters(levels, min_slots=slots),
+        measured,
+        after_each,
+    )
+
+
+def finish(
+    source: Source,
+    module: Module,
+    calibration: Calibration,
+    target: str,
+    settings: Mapping[str, Any],
+    after_each: AfterEach | None = None,
+) -> Compiled:
+    """Lower the module that carries the chosen approximations, and collect the manifest's facts."""
+    batch = module.inputs[0].attributes["shape"][0]
+    lowered = lower_module(module, source.inputs.arrays, batch, after_each)
+    compiled = Compiled(source, module, calibration, lowered)
+    costs = program_costs(lowered.program)
+    parameters = compiled.parameters
+    compiled.facts = {
+        "atlasc": __version__,
+        "model": {"name": source.model.source.name, "kind": source.model.kind},
+        "target": target,
+        "parameters": parameters.to_dict(),
+        "security_bits": parameters.security_bits,
+        "insecure": parameters.security_bits < 128,
+        "batch": batch,
+        "sequence_length": source.length,
+        "settings": dict(settings),
+        "data": {"inputs": len(source.inputs), "digest": source.inputs.digest()},
+        "calibration": calibration.to_dict(),
+        "costs": costs_summary(costs, parameters),
+    }
+    return compiled
+
+
+def costs_summary(costs: ProgramCosts, parameters: DesiloParameters) -> dict[str, Any]:
+    """What a program costs, as JSON values: whole and by layer."""
+    total = costs.total
+    rotations = costs.rotations()
+    products = [level for name, level in total.primitives if name in ("mul", "square")]
+    return {
+        "levels": costs.levels,
+        "levels_total": costs.levels_total,
+        "bootstraps": total.bootstraps,
+        "key_switches": total.key_switches,
+        "plaintext_products": total.plaintext_products,
+        "ciphertext_products": total.ciphertext_products,
+        "rotation_keys": len(rotations),
+        "memory_bytes": parameters.memory_bytes(rotations, max(products, default=None)),
+        "security_bits": parameters.security_bits,
+        "per_layer": [
+            {
+                "layer": layer,
+                "levels": costs.levels_per_layer.get(layer, (0, 0))[0],
+                "levels_total": costs.levels_per_layer.get(layer, (0, 0))[1],
+                "bootstraps": counts.bootstraps,
+                "key_switches": counts.key_switches,
+                "plaintext_products": counts.plaintext_products,
+                "ciphertext_products": counts.ciphertext_products,
+                "rotation_keys": len(counts.rotations),
+            }
+            for layer, counts in sorted(
+                costs.per_layer().items(), key=lambda item: (item[0] is None, item[0] or 0)
+            )
+        ],
+    }
+
+
+def save(compiled: Compiled, output: Path, extra: Mapping[str, str] | None = None) -> Bundle:
+    """Write a bundle; it appears whole or not at all.
+
+    Args:
+        compiled: what to write.
+        output: a folder that does not exist.
+        extra: further files by name (``front.json``, ``report.html``).
+    """
+    lowered = compiled.lowered
+    with new_folder(output) as draft:
+        for name, text in (extra or {}).items():
+            (draft / name).write_text(text, encoding="utf-8")
+        client = client_program(lowered.client, lowered.program)
+        directory = compiled.source.model.directory
+        write_bundle(draft, client, lowered.program, lowered.poly, directory, compiled.facts)
+    return load_bundle(output)
