@@ -6,8 +6,10 @@ expand a macro op into those when it is executed, counted or priced.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
+from atlasc.ir import rules
 from atlasc.ir.layout import REPLICATED, UNUSED, Layout
 from atlasc.ir.nn_ops import CAUSAL, CENTRED, FACTOR, OUTPUT_MAP
 from atlasc.ir.opdef import REGISTRY, RuleError, Site, one_level
@@ -16,6 +18,7 @@ from atlasc.ir.poly_ops import chebyshev_levels
 from atlasc.ir.types import CiphertextType, TensorType
 
 declare = REGISTRY.declare
+Rule = Callable[[Site], CiphertextType]
 LAYOUT = A("layout", "string", "packing of the result")
 QK_LEVELS = 3  # wrap-around masks, product, packing mask
 PV_LEVELS = 2  # extraction mask (beside V's wrap-around masks), product
@@ -59,7 +62,7 @@ def first_layout(site: Site, operand: int = 0) -> Layout:
     return site.types[operand].layout
 
 
-def unary(levels: int):
+def unary(levels: int) -> Rule:
     """Rule of an op that keeps the layout."""
     return lambda site: ciphertext(site, first_layout(site), levels)
 
@@ -83,7 +86,7 @@ def _covers(full: Layout, reduced: Layout) -> bool:
     return aligned and outer and dict(reduced.extents).items() <= dict(full.extents).items()
 
 
-def _elementwise(levels: int):
+def _elementwise(levels: int) -> Rule:
     def infer(site: Site) -> CiphertextType:
         return ciphertext(site, _join(first_layout(site, 0), first_layout(site, 1)), levels)
 
@@ -98,12 +101,64 @@ def _public_input(site: Site) -> TensorType:
     return TensorType(tuple(site.attributes["shape"]), "public")
 
 
-def _with_layout(levels: int):
-    return lambda site: ciphertext(site, parse_layout(site), levels)
+def _linear_transform(site: Site) -> CiphertextType:
+    layout = parse_layout(site)
+    outputs, inputs = rules.matrix_shape(site, "weight")
+    for where, features in ((first_layout(site), inputs), (layout, outputs)):
+        blocks, width = where.extent("g"), where.extent("d")
+        if not (blocks - 1) * width < features <= blocks * width:
+            raise RuleError(
+                f"weight is [{outputs}, {inputs}], but {blocks} blocks of {width} features cannot "
+                f"be {features} features"
+            )
+    if "bias" in site.attributes and site.constant_shape("bias") != (outputs,):
+        raise RuleError(f"bias has shape {site.constant_shape('bias')}, not ({outputs},)")
+    tables = [site.constant_shape(name) for name in ("cos", "sin") if name in site.attributes]
+    if tables and tables != [(layout.extent("t"), layout.extent("d"))] * 2:
+        raise RuleError("a rotary embedding needs cos and sin, both [tokens, width of a head]")
+    if site.attributes["baby_steps"] < 1:
+        raise RuleError("baby_steps must be at least 1")
+    return ciphertext(site, layout, 1)
+
+
+def _scores(site: Site) -> CiphertextType:
+    if first_layout(site, 0) != first_layout(site, 1):
+        raise RuleError("queries and keys must have one layout")
+    layout = parse_layout(site)
+    _check_mask(site, 2, layout)
+    return ciphertext(site, layout, QK_LEVELS)
+
+
+def _weights(site: Site) -> CiphertextType:
+    _check_mask(site, 1, first_layout(site))
+    return ciphertext(site, first_layout(site))
+
+
+def _check_mask(site: Site, operand: int, scores: Layout) -> None:
+    if scores.field("s") is None:
+        raise RuleError(f"scores have an axis s, the layout {scores} has none")
+    if len(site.types) > operand:
+        mask = site.types[operand]
+        wanted = (scores.extent("b"), scores.extent("t"))
+        if not isinstance(mask, TensorType) or mask.shape != wanted:
+            raise RuleError(f"the mask must be a public tensor of shape {wanted}, not {mask}")
+
+
+def _context(site: Site) -> CiphertextType:
+    weights, values = first_layout(site, 0), first_layout(site, 1)
+    if weights.field("s") is None or values.field("d") is None:
+        raise RuleError("it takes weights with an axis s and values with an axis d")
+    return ciphertext(site, parse_layout(site), PV_LEVELS)
 
 
 def _chebyshev(site: Site) -> CiphertextType:
     return ciphertext(site, first_layout(site), chebyshev_levels(site))
+
+
+def _double(site: Site) -> CiphertextType:
+    if site.attributes["times"] < 0:
+        raise RuleError(f"times = {site.attributes['times']} must not be negative")
+    return ciphertext(site, first_layout(site))
 
 
 def _rotate_sum(site: Site) -> CiphertextType:
@@ -123,6 +178,8 @@ def _select(site: Site) -> CiphertextType:
     layout, axis = first_layout(site), site.attributes["axis"]
     if layout.field(axis) is None:
         raise RuleError(f"the operand's layout {layout} has no slot field for axis {axis}")
+    if not 0 <= site.attributes["index"] < layout.extent(axis):
+        raise RuleError(f"axis {axis} has no index {site.attributes['index']}")
     return ciphertext(site, layout.without((axis,), UNUSED))
 
 
@@ -139,6 +196,8 @@ def _set_level(site: Site) -> CiphertextType:
     source, level = site.types[0], site.attributes["level"]
     if not isinstance(source, CiphertextType):
         raise RuleError("the operand must be a ciphertext")
+    if level < 0:
+        raise RuleError(f"there is no level {level}")
     return replace(source, level=level)
 
 
@@ -166,7 +225,7 @@ declare("ckks.output", "Encrypted result.", "x", _no_result, A("name", "string",
         A("shape", "ints", "extents of the tensor"), *OUTPUT_MAP)  # fmt: skip
 declare("ckks.linear_transform",
         "weight · x + bias over the features, by diagonals with baby and giant steps.", "x",
-        _with_layout(1), A("weight", "symbol", "[out, in]"),
+        _linear_transform, A("weight", "symbol", "[out, in]"),
         A("bias", "symbol", "[out]", optional=True),
         A("cos", "symbol", "rotary table [n, d]", optional=True),
         A("sin", "symbol", "rotary table [n, d]", optional=True),
@@ -176,7 +235,7 @@ declare("ckks.linear_transform",
         A("baby_steps", "int", "rotations of the operand"), LAYOUT, levels=one_level)  # fmt: skip
 declare("ckks.add", "Sum.", "a b", _elementwise(0))
 declare("ckks.sub", "Difference.", "a b", _elementwise(0))
-declare("ckks.double", "x · 2^times by additions.", "x", unary(0), A("times", "int", "doublings"))
+declare("ckks.double", "x · 2^times by additions.", "x", _double, A("times", "int", "doublings"))
 declare("ckks.add_plain", "Sum with a plaintext.", "x", unary(0),
         A("value", "scalar or symbol", "broadcast to the packed tensor"))  # fmt: skip
 declare("ckks.mul", "Product, relinearised and rescaled.", "a b", _elementwise(1),
@@ -197,14 +256,14 @@ declare("ckks.select", "Keep one index along an axis; other slots hold anything.
         A("axis", "string", "axis"), A("index", "int", "from 0"))  # fmt: skip
 declare("ckks.ct_matmul_qk",
         "Scores q·kᵀ in diagonal packing; masked keys become ``fill``.",
-        "q k mask?", _with_layout(QK_LEVELS), CAUSAL,
+        "q k mask?", _scores, CAUSAL,
         A("fill", "float", "value of a masked score"), LAYOUT,
         levels=lambda site: QK_LEVELS)  # fmt: skip
 declare("ckks.mask_zero", "0 for masked keys and padding keys, which all hold ``value``.",
-        "weights mask?", unary(0), CAUSAL,
+        "weights mask?", _weights, CAUSAL,
         A("value", "float", "what every masked weight holds"))  # fmt: skip
 declare("ckks.ct_matmul_pv", "Context p·v of diagonally packed weights.", "p v",
-        _with_layout(PV_LEVELS), LAYOUT, levels=lambda site: PV_LEVELS)  # fmt: skip
+        _context, LAYOUT, levels=lambda site: PV_LEVELS)  # fmt: skip
 declare("ckks.bootstrap", "Refresh to a level.", "x", _set_level,
         A("level", "int", "level of the result"))  # fmt: skip
 declare("ckks.drop", "Drop to a lower level.", "x", _drop,

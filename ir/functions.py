@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from atlasc.ir.errors import AtlasError
 from atlasc.ir.opdef import Site
 
 
@@ -26,6 +27,18 @@ def output(site: Site, x: np.ndarray) -> np.ndarray:
     if "factor" in site.attributes:
         x = x * _like(site, "factor", x)
     return x + _like(site, "shift", x) if "shift" in site.attributes else x
+
+
+def embedding(site: Site, ids: np.ndarray) -> np.ndarray:
+    """Rows of the table."""
+    table = site.constant("table", None)
+    if ids.size and not 0 <= ids.min() <= ids.max() < len(table):
+        raise AtlasError(
+            f"an id is outside the vocabulary of {len(table)}",
+            why=f"the ids go from {ids.min()} to {ids.max()}",
+            remedy="use the tokenizer that belongs to the model",
+        )
+    return table[ids]
 
 
 def linear(site: Site, x: np.ndarray) -> np.ndarray:

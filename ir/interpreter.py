@@ -37,9 +37,7 @@ class Interpreter:
             if name in used
         }
         self._last_use = {
-            operand: position
-            for position, op in enumerate(module.ops)
-            for operand in op.operands
+            operand: position for position, op in enumerate(module.ops) for operand in op.operands
         }
 
     def run(

@@ -56,6 +56,24 @@ class Layout:
     outer: tuple[Field, ...]
     extents: tuple[tuple[str, int], ...]
 
+    def __post_init__(self) -> None:
+        extents = dict(self.extents)
+        if len(extents) < len(self.extents) or min(extents.values(), default=1) < 1:
+            raise ValueError(f"the layout {self} needs one positive extent for each axis")
+        bits: dict[str, list[int]] = {axis: [] for axis in extents}
+        for field in (*self.fields, *self.outer):
+            if field.axis not in (REPLICATED, UNUSED):
+                if field.axis not in extents:
+                    raise ValueError(f"the layout {self} has no extent for axis {field.axis}")
+                bits[field.axis] += range(field.low, field.low + field.bits)
+        for axis, extent in self.extents:
+            places = sorted(bits[axis])
+            if places != list(range(len(places))) or extent > 1 << len(places):
+                raise ValueError(
+                    f"the layout {self} gives axis {axis} the index bits {places}, which do not "
+                    f"number {extent} elements"
+                )
+
     def __str__(self) -> str:
         inner = " ".join(map(str, self.fields))
         outer = " ".join(map(str, self.outer))

@@ -30,8 +30,10 @@ def _input(site: Site) -> TensorType:
     return TensorType(tuple(site.attributes["shape"]), side, dtype)
 
 
-def _no_result(site: Site) -> None:
-    return None
+def _output(site: Site) -> None:
+    for name in ("factor", "shift"):
+        if name in site.attributes:
+            rules.constant_broadcast(name)(site)
 
 
 def _encrypt(site: Site) -> TensorType:
@@ -60,13 +62,13 @@ declare(
     A("side", "string", "client, server or public"), A("dtype", "string", "f64 or i64"),
     FACTOR, CENTRED,
 )  # fmt: skip
-declare("nn.output poly.output", "A named result of the program.", "x", _no_result,
+declare("nn.output poly.output", "A named result of the program.", "x", _output,
         A("name", "string", "name of the result"), *OUTPUT_MAP)  # fmt: skip
 declare("nn.encrypt", "Boundary: the client encrypts, the server goes on.", "x", _encrypt,
         evaluate=lambda site, x: x)  # fmt: skip
 declare("nn.embedding", "Rows of a table by id.", "ids", _embedding,
         A("table", "symbol", "[vocabulary, features]"),
-        evaluate=lambda site, ids: site.constant("table", None)[ids])  # fmt: skip
+        evaluate=functions.embedding)  # fmt: skip
 declare("nn.patchify", "Image to patch rows.", "image", _patchify,
         A("patch", "int", "side of a patch in pixels"),
         A("class_token", "bool", "a zero row comes first"),
@@ -99,7 +101,7 @@ declare("nn.select poly.select", "One index along an axis.", "x", rules.select,
             x, site.attributes["index"], axis=site.attributes["axis"]))  # fmt: skip
 declare("nn.mean poly.mean", "Mean along an axis.", "x", rules.mean, A("axis", "int", "from 0"),
         FACTOR, evaluate=functions.mean)  # fmt: skip
-declare("nn.center poly.center", "x − mean of the last axis.", "x", rules.same_as_first,
+declare("nn.center poly.center", "x − mean of the last axis.", "x", rules.over_last_axis,
         evaluate=lambda site, x: x - x.mean(axis=-1, keepdims=True), levels=one_level)  # fmt: skip
 declare("nn.repeat poly.repeat", "Repeat each index along an axis.", "x", rules.repeat,
         A("axis", "int", "from 0"), A("repeats", "int", "copies"),

@@ -163,7 +163,9 @@ class _Reader:
         if op.result is not None:
             values[str(result)] = op.result
 
-    def check_result(self, at: Token, name: Token, value: Value | None, written: Token) -> None:
+    def check_result(
+        self, at: Token, name: Token | None, value: Value | None, written: Token | None
+    ) -> None:
         """The result that the text gives must be the one that the op's rule gives."""
         if (name is None) != (value is None):
             has = "has no result" if value is None else "has a result: write %name = before it"

@@ -15,16 +15,23 @@ declare = REGISTRY.declare
 
 def chebyshev_levels(site: Site) -> int:
     """Levels of a Chebyshev sum of degree n whose argument lies in (−1, 1): ⌈log₂(n+1)⌉."""
-    degree = site.constant_shape("coefficients")[0] - 1
+    degree = coefficient_count(site) - 1
     return degree.bit_length()
 
 
+def coefficient_count(site: Site) -> int:
+    """Length of the vector of coefficients."""
+    shape = site.constant_shape("coefficients")
+    if len(shape) != 1 or shape[0] < 1:
+        raise RuleError(f"coefficients must be a vector of at least one, not of shape {shape}")
+    return shape[0]
+
+
 def _chebyshev(site: Site) -> TensorType:
-    low, high = site.attributes["domain"]
-    if not low < high:
-        raise RuleError(f"domain [{low}, {high}] is empty")
-    if len(site.constant_shape("coefficients")) != 1:
-        raise RuleError("coefficients must be a vector")
+    domain = site.attributes["domain"]
+    if len(domain) != 2 or not domain[0] < domain[1]:
+        raise RuleError(f"domain {domain} is not [low, high] with low < high")
+    coefficient_count(site)
     return rules.same_as_first(site)
 
 
@@ -33,7 +40,14 @@ def _affine(site: Site) -> TensorType:
     return rules.constant_broadcast("scale")(site)
 
 
+def _double(site: Site) -> TensorType:
+    if site.attributes["times"] < 0:
+        raise RuleError(f"times = {site.attributes['times']} must not be negative")
+    return rules.same_as_first(site)
+
+
 def _row_sum(site: Site) -> TensorType:
+    rules.last_extent(site)
     return rules.tensor(site, (*site.shape()[:-1], 1))
 
 
@@ -45,7 +59,7 @@ declare("poly.affine", "x · scale + shift.", "x", _affine,
         A("scale", "scalar or symbol", "broadcast to x"),
         A("shift", "scalar or symbol", "broadcast to x"),
         evaluate=functions.affine, levels=one_level)  # fmt: skip
-declare("poly.double", "x · 2^times by additions, which cost no level.", "x", rules.same_as_first,
+declare("poly.double", "x · 2^times by additions, which cost no level.", "x", _double,
         A("times", "int", "doublings"),
         evaluate=lambda site, x: x * x.dtype.type(2 ** site.attributes["times"]))  # fmt: skip
 declare("poly.row_sum", "Sum over the last axis, which stays with extent 1.", "x", _row_sum,

@@ -24,6 +24,19 @@ def tensor(site: Site, shape: tuple[int, ...]) -> TensorType:
     return TensorType(tuple(int(n) for n in shape), joint_side(site))
 
 
+def last_extent(site: Site) -> int:
+    """Extent of the operand's last axis."""
+    if not site.shape():
+        raise RuleError("the operand has no axes")
+    return site.shape()[-1]
+
+
+def over_last_axis(site: Site) -> TensorType:
+    """Type of the first operand, which has a last axis."""
+    last_extent(site)
+    return same_as_first(site)
+
+
 def same_as_first(site: Site) -> TensorType:
     """Type of the first operand, on the joint side."""
     return tensor(site, site.shape())
@@ -56,11 +69,12 @@ def last_axis_vector(*names: str) -> Callable[[Site], TensorType]:
     """Rule of an op whose constants are vectors along the last axis."""
 
     def infer(site: Site) -> TensorType:
+        features = last_extent(site)
         for name in names:
-            if site.constant_shape(name) != (site.shape()[-1],):
+            if site.constant_shape(name) != (features,):
                 raise RuleError(
                     f"{name} has shape {site.constant_shape(name)}, the last axis has "
-                    f"{site.shape()[-1]} elements"
+                    f"{features} elements"
                 )
         return same_as_first(site)
 
@@ -70,7 +84,7 @@ def last_axis_vector(*names: str) -> Callable[[Site], TensorType]:
 def linear(site: Site) -> TensorType:
     """x[..., in] with weight[out, in] and bias[out]."""
     out, inner = matrix_shape(site, "weight")
-    if inner != site.shape()[-1]:
+    if inner != last_extent(site):
         raise RuleError(f"weight takes {inner} features, the operand has {site.shape()[-1]}")
     if "bias" in site.attributes and site.constant_shape("bias") != (out,):
         raise RuleError(f"bias has shape {site.constant_shape('bias')}, not ({out},)")
@@ -149,6 +163,8 @@ def repeat(site: Site) -> TensorType:
 
 def rotary(site: Site) -> TensorType:
     """x[..., n, d] with cos and sin tables [n, d]."""
+    if len(site.shape()) < 2:
+        raise RuleError(f"the operand must end in [tokens, features], it is {site.shape()}")
     for name in ("cos", "sin"):
         if site.constant_shape(name) != tuple(site.shape()[-2:]):
             raise RuleError(
