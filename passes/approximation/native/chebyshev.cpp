@@ -1,12 +1,14 @@
 // Fused evaluation of a Chebyshev sum over an array: y[i] = sum_k c[k] T_k(t(x[i])).
 //
-// The affine domain map t(x) = alpha x + beta is fused in, the whole recurrence runs while a vector of
-// elements is in registers, so memory is read once and written once whatever the degree.
+// The affine domain map t(x) = alpha x + beta is fused in, and the whole recurrence runs while a
+// vector of elements is in registers: memory is read once and written once whatever the degree.
 //
-// The sum is regrouped as sum_i T_{im}(t) q_i(t) with deg q_i < m (m = 1 is plain Clenshaw). One coefficient
-// then costs one fused multiply-add instead of Clenshaw's two operations, and the q_i are independent chains.
-// Everything is computed in double, also for float arrays: at degree 511 a float recurrence would lose
-// three to four digits next to the ends of the domain.
+// The sum is regrouped as sum_i T_{im}(t) q_i(t) with deg q_i < m (m = 1 is plain Clenshaw). One
+// coefficient then costs little more than one fused multiply-add instead of Clenshaw's two
+// operations, and the q_i are independent chains.
+//
+// Everything is computed in double, also for float arrays: at degree 511 a float recurrence would
+// lose three to four digits next to the ends of the domain.
 
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
@@ -20,18 +22,19 @@
 
 namespace py = pybind11;
 
-#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__)
-#define ATLASC_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define ATLASC_CLONES
+#if defined(__x86_64__) && defined(__GNUC__)
+#define ATLASC_X86 1
 #endif
 #define ATLASC_INLINE inline __attribute__((always_inline))
 
 namespace {
 
-constexpr int kLanes = 8;
-typedef double Vec __attribute__((vector_size(kLanes * sizeof(double))));
-typedef float FloatVec __attribute__((vector_size(kLanes * sizeof(float))));
+// Vectors of L elements; L is what one register of the instruction set holds.
+template <int L>
+struct Lanes {
+  typedef double Vec __attribute__((vector_size(L * sizeof(double))));
+  typedef float FloatVec __attribute__((vector_size(L * sizeof(float))));
+};
 
 struct Plan {
   double alpha, beta;         // t = alpha x + beta
@@ -57,7 +60,7 @@ Plan make_plan(std::vector<double> c, double low, double high, int m) {
   return plan;
 }
 
-template <int M, int U>
+template <int L, int M, int U, typename Vec = typename Lanes<L>::Vec>
 ATLASC_INLINE void kernel(const Plan& plan, Vec* v) {
   Vec t[U], two_tm[U], basis[M][U], b1[U], b2[U];
   for (int u = 0; u < U; ++u) {
@@ -98,68 +101,85 @@ ATLASC_INLINE void kernel(const Plan& plan, Vec* v) {
   for (int u = 0; u < U; ++u) v[u] = b1[u] - b2[u] * (two_tm[u] * 0.5);
 }
 
-template <typename T>
-ATLASC_INLINE Vec load(const T* p);
-template <>
-ATLASC_INLINE Vec load<double>(const double* p) {
-  Vec v;
+template <int L, typename Vec = typename Lanes<L>::Vec>
+ATLASC_INLINE void load(const double* p, Vec& v) {
   std::memcpy(&v, p, sizeof v);
-  return v;
 }
-template <>
-ATLASC_INLINE Vec load<float>(const float* p) {
-  FloatVec f;
+template <int L, typename Vec = typename Lanes<L>::Vec>
+ATLASC_INLINE void load(const float* p, Vec& v) {
+  typename Lanes<L>::FloatVec f;
   std::memcpy(&f, p, sizeof f);
-  return __builtin_convertvector(f, Vec);
+  v = __builtin_convertvector(f, Vec);
 }
-ATLASC_INLINE void store(double* p, const Vec& v) { std::memcpy(p, &v, sizeof v); }
+template <int L, typename Vec = typename Lanes<L>::Vec>
+ATLASC_INLINE void store(double* p, const Vec& v) {
+  std::memcpy(p, &v, sizeof v);
+}
+template <int L, typename Vec = typename Lanes<L>::Vec>
 ATLASC_INLINE void store(float* p, const Vec& v) {
-  const FloatVec f = __builtin_convertvector(v, FloatVec);
+  const typename Lanes<L>::FloatVec f =
+      __builtin_convertvector(v, typename Lanes<L>::FloatVec);
   std::memcpy(p, &f, sizeof f);
 }
 
-template <typename T, int M, int U>
+template <typename T, int L, int M, int U>
 ATLASC_INLINE void run(const Plan& plan, const T* x, T* y, std::int64_t count) {
-  constexpr std::int64_t step = static_cast<std::int64_t>(kLanes) * U;
+  constexpr std::int64_t step = static_cast<std::int64_t>(L) * U;
   std::int64_t i = 0;
   for (; i + step <= count; i += step) {
-    Vec v[U];
-    for (int u = 0; u < U; ++u) v[u] = load(x + i + u * kLanes);
-    kernel<M, U>(plan, v);
-    for (int u = 0; u < U; ++u) store(y + i + u * kLanes, v[u]);
+    typename Lanes<L>::Vec v[U];
+    for (int u = 0; u < U; ++u) load<L>(x + i + u * L, v[u]);
+    kernel<L, M, U>(plan, v);
+    for (int u = 0; u < U; ++u) store<L>(y + i + u * L, v[u]);
   }
   if (i < count) {
     T buffer[step] = {};
     std::copy(x + i, x + count, buffer);
-    Vec v[U];
-    for (int u = 0; u < U; ++u) v[u] = load(buffer + u * kLanes);
-    kernel<M, U>(plan, v);
-    for (int u = 0; u < U; ++u) store(buffer + u * kLanes, v[u]);
+    typename Lanes<L>::Vec v[U];
+    for (int u = 0; u < U; ++u) load<L>(buffer + u * L, v[u]);
+    kernel<L, M, U>(plan, v);
+    for (int u = 0; u < U; ++u) store<L>(buffer + u * L, v[u]);
     std::copy(buffer, buffer + (count - i), y + i);
   }
 }
 
-#define ATLASC_KERNEL(NAME, TYPE, M, U)                                                     \
-  ATLASC_CLONES void NAME(const Plan& plan, const TYPE* x, TYPE* y, std::int64_t count) { \
-    run<TYPE, M, U>(plan, x, y, count);                                                     \
+// Groups of 4 measured best on AVX-512 and on AVX2: longer ones spill, or load one coefficient for
+// each operation.
+constexpr int kGroup = 4;
+
+int group_size(std::size_t coefficients) { return coefficients <= 2 * kGroup ? 1 : kGroup; }
+
+template <typename T, int L>
+ATLASC_INLINE void run_groups(const Plan& plan, int m, const T* x, T* y, std::int64_t count) {
+  if (m == 1) {
+    run<T, L, 1, 4>(plan, x, y, count);
+  } else {
+    run<T, L, kGroup, 2>(plan, x, y, count);
   }
-ATLASC_KERNEL(float_clenshaw, float, 1, 4)
-ATLASC_KERNEL(float_groups_4, float, 4, 2)
-ATLASC_KERNEL(float_groups_16, float, 16, 1)
-ATLASC_KERNEL(double_clenshaw, double, 1, 4)
-ATLASC_KERNEL(double_groups_4, double, 4, 2)
-ATLASC_KERNEL(double_groups_16, double, 16, 1)
-
-int group_size(std::size_t coefficients) {
-  if (coefficients <= 16) return 1;
-  return coefficients <= 64 ? 4 : 16;
 }
 
-void dispatch(const Plan& plan, int m, const float* x, float* y, std::int64_t count) {
-  (m == 1 ? float_clenshaw : m == 4 ? float_groups_4 : float_groups_16)(plan, x, y, count);
+#ifdef ATLASC_X86
+template <typename T>
+__attribute__((target("avx512f"))) void run_avx512(const Plan& plan, int m, const T* x, T* y,
+                                                   std::int64_t count) {
+  run_groups<T, 8>(plan, m, x, y, count);
 }
-void dispatch(const Plan& plan, int m, const double* x, double* y, std::int64_t count) {
-  (m == 1 ? double_clenshaw : m == 4 ? double_groups_4 : double_groups_16)(plan, x, y, count);
+template <typename T>
+__attribute__((target("avx2,fma"))) void run_avx2(const Plan& plan, int m, const T* x, T* y,
+                                                  std::int64_t count) {
+  run_groups<T, 4>(plan, m, x, y, count);
+}
+#endif
+
+// One binary for all processors: the widest instruction set is chosen when it runs.
+template <typename T>
+void dispatch(const Plan& plan, int m, const T* x, T* y, std::int64_t count) {
+#ifdef ATLASC_X86
+  if (__builtin_cpu_supports("avx512f")) return run_avx512<T>(plan, m, x, y, count);
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    return run_avx2<T>(plan, m, x, y, count);
+#endif
+  run_groups<T, 2>(plan, m, x, y, count);
 }
 
 // Below this many coefficient-element products a thread costs more than it saves.
@@ -203,7 +223,8 @@ py::array_t<T> evaluate(py::array_t<T, py::array::c_style> x,
 PYBIND11_MODULE(_chebyshev_native, module) {
   module.doc() = "Fused, multithreaded evaluation of Chebyshev sums.";
   const char* doc =
-      "sum_k coefficients[k] T_k((2 x - low - high) / (high - low)), elementwise; same shape and dtype as x.";
+      "sum_k coefficients[k] T_k((2 x - low - high) / (high - low)), elementwise; shape and dtype "
+      "of x.";
   module.def("evaluate_f32", &evaluate<float>, doc, py::arg("x"), py::arg("coefficients"),
              py::arg("low"), py::arg("high"), py::arg("threads"));
   module.def("evaluate_f64", &evaluate<double>, doc, py::arg("x"), py::arg("coefficients"),

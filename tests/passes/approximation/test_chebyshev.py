@@ -62,7 +62,9 @@ def test_coefficients_of_exp_are_bessel_functions_to_one_rounding():
     with mpmath.workdps(50):
         for k, c in enumerate(coefficients):
             exact = mpmath.exp(-4) * mpmath.besseli(k, 4) * (1 if k == 0 else 2)
-            assert abs(mpmath.mpf(float(c)) - exact) <= 2.0**-53 * abs(exact) + mpmath.mpf(2) ** -120
+            assert (
+                abs(mpmath.mpf(float(c)) - exact) <= 2.0**-53 * abs(exact) + mpmath.mpf(2) ** -120
+            )
 
 
 def test_a_polynomial_is_its_own_interpolant():
@@ -124,7 +126,9 @@ def test_evaluate_equals_numpy(degree, shape, dtype, seed, threads):
     assert result.dtype == dtype and result.shape == x.shape
     # The map to [-1, 1] is rounded differently; a sum of degree d has slope up to d^2.
     precision = np.finfo(dtype).eps + 1e-15 * (degree + 1) ** 2 * 100 / (high - low)
-    np.testing.assert_allclose(result, expected, rtol=0, atol=precision * np.abs(coefficients).sum())
+    np.testing.assert_allclose(
+        result, expected, rtol=0, atol=precision * np.abs(coefficients).sum()
+    )
 
 
 def test_threads_do_not_change_a_bit():

@@ -1,0 +1,326 @@
+"""Calibration: on which ranges the nonlinear functions of a model have to be approximated.
+
+A Chebyshev sum explodes outside its domain, and nothing in a ciphertext says so. The ranges are
+therefore measured in the clear on all inputs at hand, widened by a margin, and tried on inputs that
+were held back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Module, Op
+from atlasc.passes.approximation.description import family_of
+from atlasc.passes.approximation.measure import Measurement, input_count, measure
+
+Kind = Literal["scores", "variance", "mean square", "argument"]
+
+RISK = 1e-3
+"""Probability with which an input may leave some range, when the margin is chosen from the tail."""
+TAIL_FRACTION = 0.1
+FEWEST_FOR_TAIL = 30
+MARGIN_OF_FEW = 0.3
+LEAST_MARGIN = 0.05
+
+
+@dataclass(frozen=True)
+class Range:
+    """What calibration knows of one nonlinear op.
+
+    Attributes:
+        value: name of the op's result, which identifies the op in its module.
+        op: ``nn.softmax``, ``nn.layer_norm``, ...
+        location: module path.
+        low, high: the range with its margin: of the scores, of the variance or mean square plus
+            epsilon, or of the activation's argument.
+        seen_low, seen_high: what the calibration inputs reached.
+        row_sums: softmax only: range of the row sums of exp(score - high), with a margin.
+        width: softmax only: keys in a row.
+    """
+
+    value: str
+    op: str
+    location: str
+    low: float
+    high: float
+    seen_low: float
+    seen_high: float
+    row_sums: tuple[float, float] | None = None
+    width: int | None = None
+
+    @property
+    def kind(self) -> Kind:
+        """What the range is of."""
+        return _kind(self.op)
+
+    @property
+    def shift(self) -> float:
+        """Softmax: the constant that is subtracted from the scores, the top of their range."""
+        return self.high
+
+
+@dataclass(frozen=True)
+class Violation:
+    """An input that leaves a calibrated range.
+
+    Attributes:
+        input: what the input is called.
+        op, location, kind: which op, and what of it.
+        reached: the value that the input reaches.
+        low, high: the range that it leaves.
+    """
+
+    input: str
+    op: str
+    location: str
+    kind: Kind
+    reached: float
+    low: float
+    high: float
+
+    @property
+    def excess(self) -> float:
+        """How far outside, as a share of the range's width."""
+        beyond = max(self.low - self.reached, self.reached - self.high)
+        return beyond / (self.high - self.low)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.input}: {self.kind} of {self.op} reaches {self.reached:.4g}, outside "
+            f"({self.low:.4g}, {self.high:.4g}) by {self.excess:.1%} of its width, "
+            f"in {self.location or 'the model'}"
+        )
+
+
+@dataclass
+class Calibration:
+    """Ranges of all nonlinear ops of a module.
+
+    Attributes:
+        ranges: by the name of the op's result.
+        inputs: how many inputs they were measured on.
+        margin: the margin, or None where it was chosen from the tail.
+        held_back: how many other inputs the ranges were tried on.
+        violations: where these leave a range.
+    """
+
+    ranges: dict[str, Range]
+    inputs: int
+    margin: float | None
+    held_back: int = 0
+    violations: list[Violation] = field(default_factory=list)
+
+    @property
+    def leaving(self) -> int:
+        """How many held-back inputs leave some range."""
+        return len({violation.input for violation in self.violations})
+
+    def of(self, op: Op) -> Range:
+        """The range of an op.
+
+        Raises:
+            AtlasError: the calibration does not know it.
+        """
+        known = self.ranges.get(op.value.name)
+        if known is None or known.op != op.name:
+            raise AtlasError(
+                f"the calibration has no range for {op.name} %{op.value.name}",
+                where=op.location,
+                why="it belongs to another model or to another trace of it",
+                remedy="calibrate this module",
+            )
+        return known
+
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each op: location, op, kind, low, high, seen_low, seen_high, leaving."""
+        counts: dict[tuple[str, str], int] = {}
+        for violation in self.violations:
+            key = violation.location, violation.op
+            counts[key] = counts.get(key, 0) + 1
+        return [
+            {
+                "location": r.location, "op": r.op, "kind": r.kind, "low": r.low, "high": r.high,
+                "seen_low": r.seen_low, "seen_high": r.seen_high,
+                "leaving": counts.get((r.location, r.op), 0),
+            }
+            for r in self.ranges.values()
+        ]  # fmt: skip
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "ranges": [asdict(r) for r in self.ranges.values()],
+            "inputs": self.inputs,
+            "margin": self.margin,
+            "held_back": self.held_back,
+            "violations": [asdict(violation) for violation in self.violations],
+        }
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Calibration:
+        """The calibration that `to_dict` wrote.
+
+        Raises:
+            AtlasError: the data are not a calibration.
+        """
+        try:
+            ranges = [
+                Range(**{**r, "row_sums": tuple(r["row_sums"]) if r["row_sums"] else None})
+                for r in data["ranges"]
+            ]
+            return Calibration(
+                {r.value: r for r in ranges},
+                int(data["inputs"]),
+                data["margin"],
+                int(data["held_back"]),
+                [Violation(**violation) for violation in data["violations"]],
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise AtlasError(
+                "the calibration cannot be read", why=f"{type(error).__name__}: {error}",
+                remedy="calibrate again",
+            ) from error  # fmt: skip
+
+
+def calibrate(
+    module: Module,
+    arrays: Mapping[str, np.ndarray],
+    *,
+    held_back: Mapping[str, np.ndarray] | None = None,
+    margin: float | None = LEAST_MARGIN,
+    names: Sequence[str] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Calibration:
+    """Measure the ranges of a module's nonlinear ops and try them on the held-back inputs.
+
+    With a margin m, a range of scores or arguments grows by m of its width at each end, and a range
+    of variances (low, high) becomes (low / (1 + m), high (1 + m)). Ranges of arguments hold 0, as
+    the slots that pad a ciphertext do.
+
+    With `margin=None` each end is chosen from the tail that was seen. Let e be the extremes of the
+    inputs at that end (of log-variances for norms), u their 90% quantile and b the mean excess over
+    u. If the tail is exponential, a new input goes beyond u + b log(0.1 / q) with probability q.
+    q is `RISK` over the number of ends, so that an input leaves any range at all with probability
+    `RISK` at most; the margin is never less than 5% of the width. Fewer than 30 inputs show no
+    tail: they get a margin of 30%.
+
+    Args:
+        arrays: inputs by name, [N, ...] each.
+        held_back: other inputs of the same kind.
+        names: what the held-back inputs are called.
+        progress: called with (inputs done, all inputs).
+
+    Raises:
+        AtlasError: no inputs, or values that are not finite in the cleartext model.
+    """
+    if margin is not None and margin < 0:
+        raise AtlasError(f"a margin cannot be {margin}", remedy="give one such as 0.05")
+    count = input_count(module, arrays)
+    held = 0 if held_back is None else input_count(module, held_back)
+    total = count + held
+    step = (lambda done: progress(done, total)) if progress is not None else None
+    seen = measure(module, arrays, progress=step)
+    effective = MARGIN_OF_FEW if margin is None and count < FEWEST_FOR_TAIL else margin
+    ends = sum(2 for _ in seen)
+    ranges = {m.op.value.name: _range(m, effective, ends) for m in seen}
+    calibration = Calibration(ranges, count, effective, held)
+    if held_back is not None and held:
+        later = (lambda done: progress(count + done, total)) if progress is not None else None
+        measured = measure(module, held_back, progress=later)
+        calibration.violations = list(_violations(measured, calibration, names))
+    return calibration
+
+
+def check(
+    module: Module,
+    calibration: Calibration,
+    arrays: Mapping[str, np.ndarray],
+    names: Sequence[str] | None = None,
+) -> list[Violation]:
+    """Where inputs leave the calibrated ranges: what a client asks before it encrypts them."""
+    return list(_violations(measure(module, arrays), calibration, names))
+
+
+def _violations(
+    measured: Iterable[Measurement], calibration: Calibration, names: Sequence[str] | None
+) -> Iterable[Violation]:
+    for measurement in measured:
+        op, known = measurement.op, calibration.of(measurement.op)
+        for row, (low, high) in enumerate(zip(measurement.low, measurement.high, strict=True)):
+            name = names[row] if names is not None else f"input {row}"
+            for reached in (low, high):
+                # A value that is not a number leaves every range.
+                if not known.low <= reached <= known.high:
+                    yield Violation(
+                        name, op.name, op.location, known.kind, float(reached), known.low,
+                        known.high,
+                    )  # fmt: skip
+
+
+def _kind(op_name: str) -> Kind:
+    if op_name == "nn.layer_norm":
+        return "variance"
+    if op_name == "nn.rms_norm":
+        return "mean square"
+    return "scores" if op_name == "nn.softmax" else "argument"
+
+
+def _range(measured: Measurement, margin: float | None, ends: int) -> Range:
+    op = measured.op
+    low, high = float(measured.low.min()), float(measured.high.max())
+    if not (np.isfinite(low) and np.isfinite(high)):
+        raise AtlasError(
+            f"{op.name} gets values that are not finite in the cleartext model",
+            where=op.location,
+            remedy="check the weights and the inputs",
+        )
+    known = Range(op.value.name, op.name, op.location, 0.0, 1.0, low, high)
+    family = family_of(op.name)
+    if family == "norm":
+        bottom, top = _widened(np.log(measured.low), np.log(measured.high), margin, ends, log=True)
+        return _with(known, float(np.exp(bottom)), float(np.exp(top)))
+    if family == "activation":
+        low_end, high_end = np.minimum(measured.low, 0), np.maximum(measured.high, 0)
+        return _with(known, *_widened(low_end, high_end, margin, ends))
+    bottom, top = _widened(measured.low, measured.high, margin, ends)
+    assert measured.log_sums is not None
+    least, greatest = _widened(*measured.log_sums, margin, ends)
+    # A row sum is never below that of its greatest score alone, nor above that of equal scores.
+    width = int(op.operands[0].type.shape[-1])  # type: ignore[union-attr]
+    sums = float(np.exp(least - top)), float(np.exp(min(greatest - top, np.log(width))))
+    return _with(known, bottom, top, row_sums=sums, width=width)
+
+
+def _with(known: Range, low: float, high: float, **more: Any) -> Range:
+    if low == high:  # a constant: any interval around it will do
+        low, high = low - max(1e-6, abs(low) * 1e-3), high + max(1e-6, abs(high) * 1e-3)
+    return Range(**{**asdict(known), "low": low, "high": high, **more})
+
+
+def _widened(
+    lows: np.ndarray, highs: np.ndarray, margin: float | None, ends: int, log: bool = False
+) -> tuple[float, float]:
+    """The range of the extremes of all inputs, with its margin at both ends."""
+    low, high = float(lows.min()), float(highs.max())
+    least = LEAST_MARGIN if margin is None else margin
+    extra = np.log1p(least) if log else least * (high - low)
+    bottom, top = low - extra, high + extra
+    if margin is None:
+        bottom = min(bottom, -_tail_bound(-lows, ends))
+        top = max(top, _tail_bound(highs, ends))
+    return float(bottom), float(top)
+
+
+def _tail_bound(extremes: np.ndarray, ends: int) -> float:
+    """The value that a new input exceeds with probability RISK / ends, by an exponential tail."""
+    threshold = float(np.quantile(extremes, 1 - TAIL_FRACTION))
+    beyond = extremes[extremes > threshold]
+    if not len(beyond):
+        return threshold
+    excess = float(np.mean(beyond)) - threshold
+    return threshold + excess * float(np.log(TAIL_FRACTION * ends / RISK))
