@@ -21,7 +21,8 @@ from atlasc.passes.frontend.aten_rules import rule_of
 from atlasc.passes.frontend.constants import Folder, fixed_index, to_numpy
 from atlasc.passes.frontend.graph import Node
 from atlasc.passes.frontend.masks import Meaning
-from atlasc.passes.frontend.patterns import Match, match
+from atlasc.passes.frontend.match import Match
+from atlasc.passes.frontend.patterns import find
 from atlasc.passes.frontend.report import Refusal, Unsupported, unsupported_error
 
 if TYPE_CHECKING:
@@ -230,7 +231,7 @@ class Importer:
         for node in reversed(self.graph.nodes):
             if node not in needed or self.kinds[node] != "data":
                 continue
-            found = selected[node] = match(self, node) if node not in self.inputs else None
+            found = selected[node] = find(self, node) if node not in self.inputs else None
             needed.update(node.all_input_nodes if found is None else found.needs)
         return selected
 

@@ -7,14 +7,15 @@ group takes, and how to emit it) or None. Patterns are tried in the order of ``P
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from atlasc.ir.module import Value
-from atlasc.passes.frontend.graph import Node, is_node, shape, target
+from atlasc.passes.frontend.activations import silu, tanh_gelu
+from atlasc.passes.frontend.graph import Node, shape, target
+from atlasc.passes.frontend.match import Match, pairs
 from atlasc.passes.frontend.softmax import emit_softmax, masked_scores
 
 if TYPE_CHECKING:
@@ -23,32 +24,16 @@ if TYPE_CHECKING:
 RESHAPES = ("aten.view.default", "aten.reshape.default", "aten._unsafe_view.default")
 
 
-@dataclass(frozen=True)
-class Match:
-    """A group of nodes: the data nodes that it takes, and the function that emits it."""
-
-    needs: tuple[Node, ...]
-    emit: Callable[[], Value]
-
-
 Pattern = Callable[["Importer", "Node"], Match | None]
 
 
-def match(importer: Importer, node: Node) -> Match | None:
+def find(importer: Importer, node: Node) -> Match | None:
     """The first pattern that ends at a node."""
     for pattern in PATTERNS:
         found = pattern(importer, node)
         if found is not None:
             return found
     return None
-
-
-def _pairs(node: Node) -> Iterator[tuple[Node, Node]]:
-    """Both orders of the operands of a commutative op on two tensors."""
-    first, second = node.args[0], node.args[1]
-    if is_node(first) and is_node(second):
-        yield first, second
-        yield second, first
 
 
 def _last_axis(node: Node, axis: object) -> bool:
@@ -59,7 +44,7 @@ def _normalised(node: Node) -> tuple[Node, float] | None:
     """x and epsilon when the node is x · rsqrt(mean(x²) + epsilon)."""
     if target(node) != "aten.mul.Tensor":
         return None
-    for x, inverse in _pairs(node):
+    for x, inverse in pairs(node):
         if target(inverse) != "aten.rsqrt.default":
             continue
         shifted = inverse.args[0]
@@ -84,7 +69,7 @@ def rms_norm(importer: Importer, node: Node) -> Match | None:
     weight: Node | None = None
     found = _normalised(node)
     if found is None:
-        for constant, inner in _pairs(node):
+        for constant, inner in pairs(node):
             if importer.kinds[constant] == "constant" and len(shape(constant)) == 1:
                 weight, found = constant, _normalised(inner)
     if found is None:
@@ -130,12 +115,12 @@ def rotary(importer: Importer, node: Node) -> Match | None:
     """x·cos + rotate_half(x)·sin with constant tables: nn.rotary."""
     if target(node) != "aten.add.Tensor":
         return None
-    for plain, turned in _pairs(node):
+    for plain, turned in pairs(node):
         if target(plain) != "aten.mul.Tensor" or target(turned) != "aten.mul.Tensor":
             continue
-        for half, sin in _pairs(turned):
+        for half, sin in pairs(turned):
             x = _half_turned(half)
-            for same, cos in _pairs(plain):
+            for same, cos in pairs(plain):
                 constants = {importer.kinds[sin], importer.kinds[cos]} == {"constant"}
                 if x is None or same is not x or not constants:
                     continue
@@ -274,4 +259,6 @@ PATTERNS: tuple[Pattern, ...] = (
     repeat_heads,
     product_with_transpose,
     patch_embedding,
+    tanh_gelu,
+    silu,
 )

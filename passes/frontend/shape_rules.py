@@ -68,6 +68,11 @@ def index_row(importer: Importer, node: Node) -> Value:
     return importer.add(node, "nn.select", [x], {"axis": 1, "index": index})
 
 
+def concatenate(importer: Importer, node: Node) -> Value:
+    """No op: a class token before patches and rotated halves are patterns."""
+    raise Refusal("only one class token before the patches, or a rotary embedding, is understood")
+
+
 def mean(importer: Importer, node: Node) -> Value:
     """Mean along one axis."""
     x, axes = node.args[0], argument(node, 1, "dim")
@@ -96,5 +101,6 @@ SHAPE_RULES: dict[str, Rule] = {
     "aten.select.int": select,
     "aten.slice.Tensor": slice_one,
     "aten.index.Tensor": index_row,
+    "aten.cat.default": concatenate,
     "aten.mean.dim": mean,
 }

@@ -38,14 +38,17 @@ def masked_scores(importer: Importer, node: Node) -> tuple[Node, MaskExpression 
                 continue
             if kinds[mask] == "mask" or _drops_keys(importer, mask):
                 return scores, MaskExpression(mask)
-    if name == "aten.masked_fill.Scalar" and _is_low(node.args[2]):
-        if kinds[node.args[1]] != "data":
-            return node.args[0], MaskExpression(node.args[1], inverted=True)
+    if name == "aten.masked_fill.Scalar":
+        scores, drop, low = node.args
+        if kinds[drop] != "data" and _is_low(low):
+            return scores, MaskExpression(drop, inverted=True)
     if name.startswith("aten.where.") and len(node.args) == 3:
         keep, scores, low = node.args
-        if kinds[keep] != "data" and is_node(scores) and kinds[scores] == "data":
-            if _is_low(low) or (is_node(low) and _is_low(_scalar(importer, low))):
-                return scores, MaskExpression(keep)
+        private = is_node(scores) and kinds[scores] == "data"
+        if is_node(low):
+            low = _scalar(importer, low)
+        if private and kinds[keep] != "data" and _is_low(low):
+            return scores, MaskExpression(keep)
     return node, None
 
 

@@ -87,6 +87,35 @@ def test_single_precision_stays_single(family, tiny_inputs, tiny_trace):
     assert {array.dtype for array in results.values()} == {np.dtype(np.float32)}
 
 
+@pytest.mark.parametrize(
+    ("written", "op_name"),
+    [("gelu_new", "nn.gelu"), ("gelu_pytorch_tanh", "nn.gelu"), ("silu", "nn.silu")],
+)
+def test_activations_of_huggingface(written, op_name):
+    import torch
+    from transformers.activations import ACT2FN
+
+    net = torch.nn.Sequential(torch.nn.Linear(4, 4), ACT2FN[written])
+    x = np.random.default_rng(0).normal(size=(2, 4)).astype(np.float32)
+    module = trace(net, {"input": x}, name="activation")
+    assert [op.name for op in module][2:] == ["nn.linear", op_name, "nn.output"]
+    with torch.no_grad():
+        assert_equal(module, {"input": x}, {"output": net(torch.from_numpy(x)).numpy()})
+
+
+def test_sigmoid_gate_is_silu():
+    import torch
+
+    class Gate(torch.nn.Module):
+        def forward(self, x):
+            return torch.sigmoid(x) * x
+
+    x = np.linspace(-4, 4, 8, dtype=np.float32).reshape(1, 8)
+    module = trace(Gate(), {"x": x}, name="gate")
+    assert [op.name for op in module][2:] == ["nn.silu", "nn.output"]
+    assert_equal(module, {"x": x}, {"output": x / (1 + np.exp(-x))})
+
+
 def test_a_model_without_blocks_is_encrypted_at_once():
     import torch
 
