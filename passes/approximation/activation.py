@@ -35,9 +35,11 @@ class ActivationApproximation(Activation):
 
     @property
     def depth(self) -> int:
+        """Depth in the paper's convention."""
         return 1 + levels_of_degree(self.degree)
 
     def apply(self, arithmetic: Arithmetic[T], x: T, function: str) -> T:
+        """The function of x."""
         if self.range is None:
             raise AtlasError(
                 "an activation has no range yet",

@@ -58,8 +58,8 @@ class Arithmetic(Protocol[T]):
         ...
 
     def masked(self, a: T, value: float) -> T:
-        """a [..., queries, keys] with 0 for masked keys, which all hold `value` before: an addition,
-        so it costs no level. Without a mask, a itself.
+        """a [..., queries, keys] with 0 for masked keys, which all hold `value` before: an
+        addition, so it costs no level. Without a mask, a itself.
         """
         ...
 
@@ -79,33 +79,42 @@ class NumpyArithmetic:
     keep: NDArray[np.bool_] | None = None
 
     def add(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+        """a + b."""
         return a + b
 
     def sub(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+        """a - b."""
         return a - b
 
     def add_const(self, a: NDArray[Any], c: Constant) -> NDArray[Any]:
+        """a + c."""
         return a + np.asarray(c, dtype=self.dtype)
 
     def mul(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+        """a b."""
         return a * b
 
     def square(self, a: NDArray[Any]) -> NDArray[Any]:
+        """a a."""
         return a * a
 
     def scale(self, a: NDArray[Any], c: Constant) -> NDArray[Any]:
+        """c a."""
         return a * np.asarray(c, dtype=self.dtype)
 
     def row_sum(self, a: NDArray[Any]) -> NDArray[Any]:
+        """The sum over the last axis, kept."""
         # float32 rows are summed in float64: n sum(x^2) - sum(x)^2 cancels.
         return a.sum(axis=-1, keepdims=True, dtype=np.float64).astype(self.dtype)
 
     def chebyshev(
         self, a: NDArray[Any], coefficients: NDArray[np.float64], domain: Interval
     ) -> NDArray[Any]:
+        """The Chebyshev sum."""
         return _chebyshev.evaluate(np.asarray(a, self.dtype), coefficients, domain, self.threads)
 
     def masked(self, a: NDArray[Any], value: float) -> NDArray[Any]:
+        """a with 0 for masked keys."""
         return a if self.keep is None else np.where(self.keep, a, np.asarray(0, self.dtype))
 
 
@@ -120,29 +129,38 @@ class DepthArithmetic:
     """
 
     def add(self, a: int, b: int) -> int:
+        """The later of the two."""
         return max(a, b)
 
     def sub(self, a: int, b: int) -> int:
+        """The later of the two."""
         return max(a, b)
 
     def add_const(self, a: int, c: Constant) -> int:
+        """No level."""
         return a
 
     def mul(self, a: int, b: int) -> int:
+        """One level below the later."""
         return max(a, b) + 1
 
     def square(self, a: int) -> int:
+        """One level."""
         return a + 1
 
     def scale(self, a: int, c: Constant) -> int:
+        """One level."""
         return a + 1
 
     def row_sum(self, a: int) -> int:
+        """One level, for the mask."""
         return a + 1
 
     def chebyshev(self, a: int, coefficients: NDArray[np.float64], domain: Interval) -> int:
+        """The levels of the degree, and one for the domain map."""
         domain_map = 0 if tuple(domain) == (-1.0, 1.0) else 1
         return a + domain_map + _chebyshev.levels_of_degree(len(coefficients) - 1)
 
     def masked(self, a: int, value: float) -> int:
+        """No level."""
         return a

@@ -45,9 +45,11 @@ class ChebyshevSoftmax(Softmax):
 
     @property
     def mask_fill(self) -> float:
+        """The score of a masked key."""
         return self.shift + self.exp_range[0]
 
     def apply(self, arithmetic: Arithmetic[T], scores: T) -> T:
+        """Probabilities of the scores."""
         low, high = self.exp_range
         exponential = fit("exp", self.exp_degree, self.exp_range)
         y = arithmetic.chebyshev(scores, exponential, (low + self.shift, high + self.shift))
@@ -79,5 +81,6 @@ class ChebyshevNewtonNorm(Norm):
         object.__setattr__(self, "range", interval(self.range, "the range of a norm"))
 
     def inverse_sqrt(self, arithmetic: Arithmetic[T], v: T) -> T:
+        """1/sqrt(v / unit)."""
         guess = arithmetic.chebyshev(v, fit("invsqrt", self.degree, self.range), self.range)
         return newton_inverse_sqrt(arithmetic, v, guess, self.newton_steps)

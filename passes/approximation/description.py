@@ -85,6 +85,7 @@ class Softmax(Approximation):
         return self.apply(DepthArithmetic(), 0)
 
     def depth_of(self, op_name: str = "nn.softmax") -> int:
+        """Depth of that op in the paper's convention."""
         return self.depth
 
 
@@ -103,6 +104,7 @@ class Activation(Approximation):
         return self.apply(DepthArithmetic(), 0, "gelu")
 
     def depth_of(self, op_name: str = "nn.gelu") -> int:
+        """Depth of that op in the paper's convention."""
         return self.depth
 
 
@@ -170,6 +172,7 @@ class Norm(Approximation):
         return arithmetic.mul(numerator, self.inverse_sqrt(arithmetic, variance))
 
     def depth_of(self, op_name: str) -> int:
+        """Depth of that op in the paper's convention."""
         return _NORM_LEVELS[op_name] + self.inverse_sqrt(DepthArithmetic(), 0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import TypeVar
 
 from atlasc.passes.approximation.arithmetic import Arithmetic
@@ -73,7 +74,7 @@ def adaptive_inverse(arithmetic: Arithmetic[T], x: T, factors: list[float]) -> T
     k = factors[0]
     result = arithmetic.add_const(arithmetic.scale(x, -k * k), 2 * k)
     b = x
-    for previous, k in zip(factors, factors[1:], strict=False):
+    for previous, k in pairwise(factors):
         correction = arithmetic.add_const(arithmetic.scale(b, -previous), 2.0)
         b = arithmetic.mul(arithmetic.scale(b, previous), correction)
         result = arithmetic.mul(result, arithmetic.add_const(arithmetic.scale(b, -k * k), 2 * k))
@@ -99,7 +100,7 @@ def adaptive_inverse_sqrt(arithmetic: Arithmetic[T], x: T, factors: list[float])
     k = factors[0]
     result = arithmetic.add_const(arithmetic.scale(x, -(k**1.5) / 2), 1.5 * k**0.5)
     a = x
-    for previous, k in zip(factors, factors[1:], strict=False):
+    for previous, k in pairwise(factors):
         square = arithmetic.square(arithmetic.add_const(a, -3 / previous))
         a = arithmetic.mul(arithmetic.scale(a, previous**3 / 4), square)
         cubic = arithmetic.mul(arithmetic.scale(result, k**1.5 / 2), a)

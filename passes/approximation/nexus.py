@@ -61,9 +61,11 @@ class PowerSoftmax(Softmax):
 
     @property
     def mask_fill(self) -> float:
+        """The score of a masked key."""
         return self.shift - 2.0**self.squarings  # the exponential is exactly zero there
 
     def apply(self, arithmetic: Arithmetic[T], scores: T) -> T:
+        """Probabilities of the scores."""
         scale = 2.0**-self.squarings
         y = arithmetic.add_const(arithmetic.scale(scores, scale), 1.0 - self.shift * scale)
         for _ in range(self.squarings):
@@ -98,12 +100,14 @@ class LineNewtonNorm(Norm):
 
     @property
     def unit(self) -> float:
+        """The factor that `inverse_sqrt` wants on its argument."""
         if self.range is None:
             return 1.0
         centre = math.sqrt(LINE_RANGE[0] * LINE_RANGE[1] / (self.range[0] * self.range[1]))
         return min(centre, LINE_RANGE[1] / self.range[1])
 
     def inverse_sqrt(self, arithmetic: Arithmetic[T], v: T) -> T:
+        """1/sqrt(v / unit)."""
         guess = arithmetic.add_const(arithmetic.scale(v, LINE_SLOPE), LINE_INTERCEPT)
         guess = newton_inverse_sqrt(arithmetic, v, guess, NEWTON_STEPS)
         return goldschmidt_inverse_sqrt(arithmetic, v, guess, GOLDSCHMIDT_STEPS)
@@ -129,6 +133,7 @@ class SignPiecewiseActivation(Activation):
         object.__setattr__(self, "range", interval(self.range, "the range of an activation"))
 
     def apply(self, arithmetic: Arithmetic[T], x: T, function: str) -> T:
+        """The function of x."""
         if function not in PIECES:
             raise AtlasError(
                 f"the piecewise approximation does not cover {function}",

@@ -34,6 +34,7 @@ class NormApproximation(Norm):
             object.__setattr__(self, "range", interval(self.range, "the range of a norm"))
 
     def inverse_sqrt(self, arithmetic: Arithmetic[T], v: T) -> T:
+        """1/sqrt(v / unit)."""
         known = self._range()
         return arithmetic.chebyshev(v, fit("invsqrt", self.degree, known), known)
 
@@ -62,4 +63,5 @@ class NormApproximation(Norm):
         return self.range
 
     def depth_of(self, op_name: str) -> int:
+        """Depth of that op in the paper's convention."""
         return _NORM_LEVELS[op_name] + 1 + levels_of_degree(self.degree)

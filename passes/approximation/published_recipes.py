@@ -40,14 +40,17 @@ class Nexus(Recipe):
         width: int | None = None,
         sums: Interval | None = None,
     ) -> Softmax:
+        """See `Recipe.softmax`."""
         # |1 - s / divisor| is smallest over an interval when the divisor is its middle.
         divisor = 100.0 if sums is None else (sums[0] + sums[1]) / 2
         return PowerSoftmax(shift=default_shift(shift, scores), divisor=divisor)
 
     def norm(self, op_name: str, value_range: Interval | None = None, location: str = "") -> Norm:
+        """See `Recipe.norm`."""
         return LineNewtonNorm(value_range)
 
     def activation(self, op_name: str, value_range: Interval | None = None) -> Activation:
+        """See `Recipe.activation`."""
         if op_name in ("nn.tanh", "nn.relu"):
             return ActivationApproximation(511, value_range)
         return SignPiecewiseActivation(value_range or (-5.0, 5.0))
@@ -79,6 +82,7 @@ class Thor(Recipe):
         width: int | None = None,
         sums: Interval | None = None,
     ) -> Softmax:
+        """See `Recipe.softmax`."""
         if scores is None:
             return AdaptiveSoftmax(width=width or 128)
         span = scores[1] - scores[0]
@@ -91,10 +95,12 @@ class Thor(Recipe):
         return AdaptiveSoftmax(scores, rounds=rounds, epsilon=epsilon, width=keys)
 
     def norm(self, op_name: str, value_range: Interval | None = None, location: str = "") -> Norm:
+        """See `Recipe.norm`."""
         default = self.ATTENTION_RANGE if "attention" in location else self.OUTPUT_RANGE
         return AdaptiveNorm(value_range or default)
 
     def activation(self, op_name: str, value_range: Interval | None = None) -> Activation:
+        """See `Recipe.activation`."""
         if op_name in ("nn.tanh", "nn.relu"):
             return ActivationApproximation(511, value_range)
         return CompositeActivation(value_range or (-32.0, 32.0))
@@ -121,6 +127,7 @@ class Moai(Recipe):
         width: int | None = None,
         sums: Interval | None = None,
     ) -> Softmax:
+        """See `Recipe.softmax`."""
         if shift is None and scores is None:
             return PowerSoftmax(steps=8, divisor=1.0, shift=8.1)
         # Moves the sums into (0, 2); at most `width` where the shift is the greatest score.
@@ -129,9 +136,11 @@ class Moai(Recipe):
         return PowerSoftmax(steps=8, divisor=1.0, shift=default_shift(shift, scores) + margin)
 
     def norm(self, op_name: str, value_range: Interval | None = None, location: str = "") -> Norm:
+        """See `Recipe.norm`."""
         return LineNewtonNorm(value_range)
 
     def activation(self, op_name: str, value_range: Interval | None = None) -> Activation:
+        """See `Recipe.activation`."""
         return ActivationApproximation(24, value_range)
 
 
@@ -156,6 +165,7 @@ class Arion(Recipe):
         width: int | None = None,
         sums: Interval | None = None,
     ) -> Softmax:
+        """See `Recipe.softmax`."""
         if shift is None and scores is None:
             return ChebyshevSoftmax(2.08, 63, (-60.0, 15.0), 255, (0.02, 400.0), 2)
         offset = default_shift(shift, scores)
@@ -163,10 +173,12 @@ class Arion(Recipe):
         return ChebyshevSoftmax(offset, 63, exp_range, 255, sums or (0.02, 400.0), 2)
 
     def norm(self, op_name: str, value_range: Interval | None = None, location: str = "") -> Norm:
+        """See `Recipe.norm`."""
         default = (0.001, 2.1) if "attention" in location else (0.5, 2500.0)
         return ChebyshevNewtonNorm(31, 2, value_range or default)
 
     def activation(self, op_name: str, value_range: Interval | None = None) -> Activation:
+        """See `Recipe.activation`."""
         return ActivationApproximation(255, value_range or (-61.0, 136.0))
 
 
@@ -191,14 +203,17 @@ class Polaris(Recipe):
         width: int | None = None,
         sums: Interval | None = None,
     ) -> Softmax:
+        """See `Recipe.softmax`."""
         offset = default_shift(shift, scores)
         sums = sums or (0.1, 2.0 * (width or 128))
         return ChebyshevSoftmax(offset, 31, _exp_range(scores, offset, -40.0), 511, sums)
 
     def norm(self, op_name: str, value_range: Interval | None = None, location: str = "") -> Norm:
+        """See `Recipe.norm`."""
         return NormApproximation(63, value_range)
 
     def activation(self, op_name: str, value_range: Interval | None = None) -> Activation:
+        """See `Recipe.activation`."""
         return ActivationApproximation(63, value_range)
 
 

@@ -48,9 +48,11 @@ class IterativeSoftmaxRecipe(Recipe):
         width: int | None = None,
         sums: Interval | None = None,
     ) -> Softmax:
+        """See `Recipe.softmax`."""
         return SoftmaxApproximation((5, 5, 5, 5, 7), shift=default_shift(shift, scores))
 
     def norm(self, op_name: str, value_range: Interval | None = None, location: str = "") -> Norm:
+        """See `Recipe.norm`."""
         return NormApproximation(511, value_range)
 
 

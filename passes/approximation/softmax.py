@@ -108,13 +108,16 @@ class SoftmaxApproximation(Softmax):
 
     @property
     def mask_fill(self) -> float:
+        """The score of a masked key."""
         return self.score_range[0]
 
     @property
     def depth(self) -> int:
+        """Depth in the paper's convention."""
         return 1 + levels_of_degree(self.exp_degree) + sum(p + 5 for p in self.iterations)
 
     def apply(self, arithmetic: Arithmetic[T], scores: T) -> T:
+        """Probabilities of the scores."""
         return iterative_softmax(
             arithmetic,
             scores,

@@ -69,9 +69,11 @@ class AdaptiveSoftmax(Softmax):
 
     @property
     def mask_fill(self) -> float:
+        """The score of a masked key."""
         return self.score_range[0]
 
     def apply(self, arithmetic: Arithmetic[T], scores: T) -> T:
+        """Probabilities of the scores."""
         low, high = self.score_range
         powers = 2.0**self.squarings
         reach = (high - low) / (2.0**self.rounds * powers)
@@ -123,6 +125,7 @@ class AdaptiveNorm(Norm):
 
     @property
     def unit(self) -> float:
+        """The factor that `inverse_sqrt` wants on its argument."""
         return 1 / self.range[1]
 
     @property
@@ -131,9 +134,11 @@ class AdaptiveNorm(Norm):
         return adaptive_inverse_sqrt_factors(self.range[0] / self.range[1], NORM_PRECISION)
 
     def inverse_sqrt(self, arithmetic: Arithmetic[T], v: T) -> T:
+        """1/sqrt(v / unit)."""
         return adaptive_inverse_sqrt(arithmetic, v, self.factors)
 
     def depth_of(self, op_name: str) -> int:
+        """Depth of that op in the paper's convention."""
         return _NORM_LEVELS[op_name] + 2 * len(self.factors)
 
 
@@ -156,6 +161,7 @@ class CompositeActivation(Activation):
         object.__setattr__(self, "range", interval(self.range, "the range of an activation"))
 
     def apply(self, arithmetic: Arithmetic[T], x: T, function: str) -> T:
+        """The function of x."""
         if function not in _SIGMOIDS:
             raise AtlasError(
                 f"the composite approximation does not cover {function}",

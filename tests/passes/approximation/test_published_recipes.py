@@ -83,7 +83,7 @@ def exact_softmax(rows):
 
 
 def scores_with_sums(low, high, spread, keys=64, rows=20):
-    """Scores whose rows have sums of exponentials spaced from low to high; each row `spread` wide."""
+    """Scores whose rows, each `spread` wide, have sums of exponentials from low to high."""
     scores = np.random.default_rng(7).uniform(-spread, 0, (rows, keys))
     sums = np.geomspace(low, high, rows)
     return scores + np.log(sums / np.exp(scores).sum(-1))[:, None]
