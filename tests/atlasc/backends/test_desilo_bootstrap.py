@@ -21,7 +21,8 @@ from atlasc.backends.desilo_library import library_engine
 PLAN = dict.fromkeys(rotations(BOOTSTRAPPED.slots), 14)
 
 
-@pytest.mark.heavy
+@pytest.mark.encrypted
+@pytest.mark.bootstrap
 class TestBootstrapped(EngineConformance):
     tolerance = 1.5e-7
     exact = 2e-12
