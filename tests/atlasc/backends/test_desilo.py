@@ -170,6 +170,10 @@ def test_foreign_and_damaged_ciphertexts_are_refused(folders: tuple[Path, Path])
         other.deserialize(data)
     with pytest.raises(AtlasError, match="damaged"):
         client.deserialize(data[:-8])
+    flipped = bytearray(data)
+    flipped[len(data) // 2] ^= 1
+    with pytest.raises(AtlasError, match="damaged"):
+        client.deserialize(bytes(flipped))
     with pytest.raises(AtlasError, match="not a ciphertext"):
         client.deserialize(b"something else")
 
