@@ -19,6 +19,10 @@ from atlasc.ir.types import CiphertextType, TensorType
 
 declare = REGISTRY.declare
 Rule = Callable[[Site], CiphertextType]
+PADDING = (
+    A("copy_padding", "bool", "padding blocks copy block 0 (else they are zero)", optional=True),
+    A("first_row", "bool", "zero in all tokens but the first", optional=True),
+)
 LAYOUT = A("layout", "string", "packing of the result")
 QK_LEVELS = 3  # wrap-around masks, product, packing mask
 PV_LEVELS = 2  # extraction mask (beside V's wrap-around masks), product
@@ -229,15 +233,13 @@ declare("ckks.linear_transform",
         A("bias", "symbol", "[out]", optional=True),
         A("cos", "symbol", "rotary table [n, d]", optional=True),
         A("sin", "symbol", "rotary table [n, d]", optional=True),
-        A("copy_padding", "bool", "padding blocks copy block 0 (else they are zero)",
-          optional=True),
-        A("first_row", "bool", "zero in all tokens but the first", optional=True),
+        *PADDING,
         A("baby_steps", "int", "rotations of the operand"), LAYOUT, levels=one_level)  # fmt: skip
 declare("ckks.add", "Sum.", "a b", _elementwise(0))
 declare("ckks.sub", "Difference.", "a b", _elementwise(0))
 declare("ckks.double", "x · 2^times by additions.", "x", _double, A("times", "int", "doublings"))
 declare("ckks.add_plain", "Sum with a plaintext.", "x", unary(0),
-        A("value", "scalar or symbol", "broadcast to the packed tensor"))  # fmt: skip
+        A("value", "scalar or symbol", "broadcast to the packed tensor"), *PADDING)  # fmt: skip
 declare("ckks.mul", "Product, relinearised and rescaled.", "a b", _elementwise(1),
         levels=one_level)  # fmt: skip
 declare("ckks.square", "Square, relinearised and rescaled.", "x", unary(1), levels=one_level)

@@ -117,7 +117,7 @@ def _constants_into_biases(module: Module, report: Report) -> Module:
             and producer.name == "poly.linear"
             and len(users[op.operands[0]]) == 1
             and isinstance(op.attributes["value"], Symbol)
-            and _array(module, op, "value").size == _array(module, producer, "weight").shape[0]
+            and _is_bias(_array(module, op, "value"), _array(module, producer, "weight"))
         ):
             bias = _array(module, op, "value").ravel()
             if "bias" in producer.attributes:
@@ -128,6 +128,11 @@ def _constants_into_biases(module: Module, report: Report) -> Module:
         else:
             rewriter.copy(op)
     return rewriter.module
+
+
+def _is_bias(value: np.ndarray, weight: np.ndarray) -> bool:
+    """One number for every output feature, the same for all tokens."""
+    return value.ndim > 0 and value.size == value.shape[-1] == weight.shape[0]
 
 
 @dataclass
@@ -168,7 +173,7 @@ def _extend(
         if op.attributes["axis"] == len(source.type.shape) - 1:  # type: ignore[union-attr]
             return None
         moved = rewriter.add(op, op.name, [before.x], op.attributes)
-        return _Pending(moved, before.scale, before.shift)
+        return _Pending(moved, before.scale, before.shift * op.attributes.get("factor", 1.0))
     if op.name not in ("poly.scale", "poly.add_constant"):
         return None
     value = _array(module, op, "factor" if op.name == "poly.scale" else "value")

@@ -86,9 +86,7 @@ def least_slots(module: Module) -> int:
 
 def _extents(module: Module) -> tuple[int, int, int, int]:
     """Batch, tokens, greatest number of features, and features of an attention head."""
-    shapes = [
-        op.attributes["shape"] for op in module.inputs if op.attributes["side"] == "server"
-    ]
+    shapes = [op.attributes["shape"] for op in module.inputs if op.attributes["side"] == "server"]
     if not shapes or any(len(shape) not in (2, 3) for shape in shapes):
         raise AtlasError(
             "the program needs one encrypted input [batch, tokens, features] or [batch, features]",
@@ -114,5 +112,3 @@ def _extents(module: Module) -> tuple[int, int, int, int]:
 def _features(op: Op, module: Module) -> tuple[int, int]:
     rows, columns = module.symbols[op.attributes["weight"].name].shape
     return rows, columns
-
-

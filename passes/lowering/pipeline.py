@@ -31,11 +31,19 @@ class Parameters(Protocol):
     """What the lowering must know of a parameter set."""
 
     @property
-    def slots(self) -> int: ...
+    def slots(self) -> int:
+        """Slots of a ciphertext."""
+        ...
+
     @property
-    def max_level(self) -> int: ...
+    def max_level(self) -> int:
+        """Levels of a fresh ciphertext."""
+        ...
+
     @property
-    def bootstrap_level(self) -> int | None: ...
+    def bootstrap_level(self) -> int | None:
+        """Levels after a bootstrap; None where there is none."""
+        ...
 
 
 ChooseParameters = Callable[[int, int], Parameters]

@@ -59,7 +59,8 @@ def _weights(module: Module) -> dict[Op, int]:
 
 def _graph(module: Module, levels: int) -> tuple[LevelGraph, dict[Op, int]]:
     """The abstract graph of a module, and the node of each op that has one."""
-    graph, nodes, weights = LevelGraph(), {}, _weights(module)
+    graph, weights = LevelGraph(), _weights(module)
+    nodes: dict[Op, int] = {}
     for op in module.ops:
         if op.name in ("ckks.drop", "ckks.bootstrap"):
             raise AtlasError(
@@ -85,14 +86,14 @@ def _graph(module: Module, levels: int) -> tuple[LevelGraph, dict[Op, int]]:
 def _check_range(nodes: dict[Op, int], placement: Placement) -> None:
     for op, node in nodes.items():
         magnitude = op.attributes.get("magnitude", 0.0)
-        if node in placement.bootstraps and placement.bootstrap_count >= FORBIDDEN:
-            if magnitude > RANGE or "magnitude" not in op.attributes:
-                raise AtlasError(
-                    f"{op.name} %{op.value.name} would have to be bootstrapped",
-                    where=op.location,
-                    why=f"its magnitude is {magnitude or 'unknown'}, a bootstrap takes [-1, 1]",
-                    remedy="use more levels, or lower the degrees around this op",
-                )
+        outside = magnitude > RANGE or "magnitude" not in op.attributes
+        if outside and node in placement.bootstraps and placement.bootstrap_count >= FORBIDDEN:
+            raise AtlasError(
+                f"{op.name} %{op.value.name} would have to be bootstrapped",
+                where=op.location,
+                why=f"its magnitude is {magnitude or 'unknown'}, a bootstrap takes [-1, 1]",
+                remedy="use more levels, or lower the degrees around this op",
+            )
 
 
 class _Placer:

@@ -32,13 +32,14 @@ class RotationKeys(Pass):
         for op in module.ops:
             rewriter.copy(op)
         rewriter.module.attributes["rotations"] = rotations
-        rewriter.module.attributes["relinearization_level"] = max(products, default=-1)
-        report.say(f"{len(rotations)} rotation keys, relinearisation to level {max(products, default=-1)}")
+        top = max(products, default=-1)
+        rewriter.module.attributes["relinearization_level"] = top
+        report.say(f"{len(rotations)} rotation keys, relinearisation to level {top}")
         return rewriter.module
 
 
 def key_plan(program: Module) -> tuple[dict[int, int], int | None]:
     """Rotation amounts with their levels, and the level of the relinearisation key (or None)."""
-    rotations = {amount: level for amount, level in program.attributes["rotations"]}
+    rotations = dict(program.attributes["rotations"])
     level = program.attributes["relinearization_level"]
     return rotations, None if level < 0 else level

@@ -13,8 +13,8 @@ Where equations contradict each other, as on a pre-norm residual stream that fee
 different ranges, one operand of an addition gets a plaintext product; the shallower one, which has
 levels to spare.
 
-Where an exact solution leaves a value above ``LIMIT``, which a bootstrap could not refresh, the value
-is stored smaller and a later one is doubled, by additions, which cost no level.
+Where an exact solution leaves a value above ``LIMIT``, which a bootstrap could not refresh, the
+value is stored smaller and a later one is doubled, by additions, which cost no level.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
-
-import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
@@ -153,6 +151,8 @@ def _equations(
 
 def _rows(op: Op, doublings: int) -> list[tuple[Row, float]]:
     """Equations Σ coefficient·L(value) = constant of one op; additions come later."""
+    if op.name == "poly.input" and op.attributes["side"] == "public":
+        return [({op.value: 1.0}, 0.0)]  # the server takes it as it is
     if op.result is None or not op.operands or op.name in ("poly.add", "poly.sub"):
         return []
     result, first = op.result, op.operands[0]
@@ -187,9 +187,7 @@ def _depths(module: Module) -> dict[Value, int]:
 class _Rewrite:
     """Multiplies the factors into the constants."""
 
-    def __init__(
-        self, module: Module, solution: _Solution, doublings: Mapping[Op, int]
-    ) -> None:
+    def __init__(self, module: Module, solution: _Solution, doublings: Mapping[Op, int]) -> None:
         self.factors, self.breakers = solution.factors, solution.breakers
         self.doublings = doublings
         self.rewriter = Rewriter(module)

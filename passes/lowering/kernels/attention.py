@@ -1,16 +1,16 @@
 """Products of two ciphertexts in attention, with scores packed by diagonals.
 
-The score of query i and key j lies on diagonal s = (j − i) mod n, in the slot of token i; the diagonal
-takes the place of the feature d (its high bits number ciphertexts). A row sum of the softmax is then
-a sum over the top slot bits, which wraps around and needs no mask.
+The score of query i and key j lies on diagonal s = (j − i) mod n, in the slot of token i; the
+diagonal takes the place of the feature d (its high bits number ciphertexts). A row sum of the
+softmax is then a sum over the top slot bits, which wraps around and needs no mask.
 
 With s = giant·B + baby and turn(x, r) the rotation of the tokens by r, cyclic within n:
 
     q·k on diagonal s = turn( Σ_d turn(q, −giant·B) ⊙ turn(k, baby), giant·B )
     p·v               = Σ_s replicate_d(p on diagonal s) ⊙ turn(v, s)
 
-A turn is two rotations of the ciphertext, each masked to the tokens that did not cross a border. The
-last turn of q·k shares its masks with the packing of the diagonals, so it costs no level.
+A turn is two rotations of the ciphertext, each masked to the tokens that did not cross a border.
+The last turn of q·k shares its masks with the packing of the diagonals, so it costs no level.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from atlasc.passes.lowering.kernels.elementwise import double_and_add
 def score_layout(hidden: Layout, heads: int) -> Layout:
     """Layout of the scores ``[b, g, s, t]`` of queries in a ``hidden`` layout ``[b, t, g, d]``."""
     d, t = hidden.field("d"), hidden.field("t")
-    assert d is not None and t is not None
+    assert d is not None
+    assert t is not None
     inner = min(d.bits, t.bits)
     fields = [Field("s", inner)]
     if d.bits > inner:
@@ -97,7 +98,7 @@ class Scores:
         """Slots between neighbours along that field."""
         return self.layout.stride("s")
 
-    def keep(self, diagonal: int, mask: np.ndarray | None, causal: bool):
+    def keep(self, diagonal: int, mask: np.ndarray | None, causal: bool) -> np.ndarray:
         """Boolean slots: the query may see the key on this diagonal; padding rows act as row 0."""
         tokens = self.layout.extent("t")
         key = (self.token + diagonal) % self.tokens
@@ -197,9 +198,7 @@ def _offsets(
     return np.where(_kept(scores, op, outer, mask), 0.0, op.attributes["fill"])
 
 
-def _kept(
-    scores: Scores, op: Op, outer: dict[str, int], mask: np.ndarray | None
-) -> np.ndarray:
+def _kept(scores: Scores, op: Op, outer: dict[str, int], mask: np.ndarray | None) -> np.ndarray:
     """Boolean slots of a ciphertext: the key on the slot's diagonal may be seen."""
     causal, diagonal = op.attributes.get("causal", False), scores.layout.slot_index("s")
     keep = np.zeros(scores.layout.slots, dtype=bool)
@@ -251,5 +250,3 @@ def _first_copy(scores: Scores) -> np.ndarray:
     """Slots of the first copy, where diagonals are fewer than the places in the top field."""
     top = scores.layout.slots >> scores.top_bits
     return np.arange(scores.layout.slots) // top < scores.inner
-
-

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from atlasc.ir.layout import Layout
+from atlasc.ir.layout import UNUSED, Layout
 from atlasc.ir.module import Op, Value
 from atlasc.ir.types import CiphertextType
 from atlasc.passes.lowering.engine import Engine
@@ -53,6 +53,13 @@ def layout_of(value: Value) -> Layout:
     """Layout of a ciphertext value."""
     assert isinstance(value.type, CiphertextType)
     return value.type.layout
+
+
+def first_rows(layout: Layout) -> np.ndarray:
+    """1 in the slots of token 0 and 0 elsewhere, ``[slots]``, for a layout without its tokens."""
+    unused = layout.field(UNUSED)
+    tokens = 1 << unused.bits if unused is not None else 1
+    return (np.arange(layout.slots) % tokens == 0).astype(np.float64)
 
 
 def blocked(vector: np.ndarray, layout: Layout) -> np.ndarray:

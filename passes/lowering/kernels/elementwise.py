@@ -7,7 +7,14 @@ from functools import lru_cache
 import numpy as np
 
 from atlasc.ir.module import Op
-from atlasc.passes.lowering.kernels.context import ROWS, Context, Ct, blocked, layout_of
+from atlasc.passes.lowering.kernels.context import (
+    ROWS,
+    Context,
+    Ct,
+    blocked,
+    first_rows,
+    layout_of,
+)
 from atlasc.passes.lowering.paterson_stockmeyer import Plan, evaluate_plan, plan_chebyshev
 
 
@@ -47,15 +54,16 @@ def _plaintexts(ctx: Context[Ct], op: Op) -> list[np.ndarray | float]:
     assert op.result is not None
     layout, value = layout_of(op.result), ctx.constant(op, "value")
     zero_padding = op.attributes.get("zero_padding", False)
-    if isinstance(value, float) and not zero_padding:
+    rows = op.attributes.get("first_row", False)
+    if isinstance(value, float) and not zero_padding and not rows:
         return [value] * layout.ciphertexts
     if ctx.dry:
         return [ctx.blank] * layout.ciphertexts
-    if isinstance(value, float):
-        return list(layout.pack(np.asarray(value)))
-    if "d" in dict(layout.extents):
-        value = blocked(value, layout)
-    return list(layout.pack(value, repeat=() if zero_padding else ROWS))
+    repeat: tuple[str, ...] = () if zero_padding else ROWS
+    if op.attributes.get("copy_padding", False):
+        repeat = (*ROWS, "g")
+    packed = layout.pack(blocked(np.atleast_1d(value), layout), repeat)
+    return list(packed * first_rows(layout) if rows else packed)
 
 
 def add_plain(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
@@ -101,9 +109,7 @@ def rotate_sum(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
     totals: dict[int, Ct] = {}
     groups = source.ciphertexts_of(layout_of(op.result))
     for group, ciphertext in zip(groups, operands[0], strict=True):
-        totals[group] = (
-            ctx.engine.add(totals[group], ciphertext) if group in totals else ciphertext
-        )
+        totals[group] = ctx.engine.add(totals[group], ciphertext) if group in totals else ciphertext
     result = []
     for total in totals.values():
         for field in source.fields:
@@ -136,5 +142,3 @@ def bootstrap(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
     """Kernel of ``ckks.bootstrap``; a lower target than the engine's is reached by dropping."""
     refreshed = (ctx.engine.bootstrap(ciphertext) for ciphertext in operands[0])
     return [ctx.engine.drop_to(ciphertext, op.attributes["level"]) for ciphertext in refreshed]
-
-

@@ -1,11 +1,12 @@
 """Linear transforms over the packed features, by the diagonal method.
 
-The features occupy the top slot bits, so a rotation by a multiple of their stride is cyclic over the
-whole ciphertext and needs no mask (Halevi and Shoup, CRYPTO 2014, with the baby and giant steps of
-CRYPTO 2018). With W[p, q] the weight between positions p and q, k = giant·B + baby, and the
+The features occupy the top slot bits, so a rotation by a multiple of their stride is cyclic over
+the whole ciphertext and needs no mask (Halevi and Shoup, CRYPTO 2014, with the baby and giant steps
+of CRYPTO 2018). With W[p, q] the weight between positions p and q, k = giant·B + baby, and the
 rotation rot(x, r)[i] = x[i + r]:
 
-    y = Σ_giant rot( Σ_baby rot(diag_k, −giant·B) ⊙ rot(x, baby), giant·B ),   diag_k[p] = W[p, p + k].
+    y = Σ_giant rot( Σ_baby rot(diag_k, −giant·B) ⊙ rot(x, baby), giant·B )
+    diag_k[p] = W[p, p + k]
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ import numpy as np
 
 from atlasc.ir.layout import UNUSED, Layout
 from atlasc.ir.module import Op
-from atlasc.passes.lowering.kernels.context import ROWS, Context, Ct, blocked, layout_of
+from atlasc.passes.lowering.kernels.context import (
+    ROWS,
+    Context,
+    Ct,
+    blocked,
+    first_rows,
+    layout_of,
+)
 
 
 @dataclass(frozen=True)
@@ -97,7 +105,7 @@ class _Weights:
     def __init__(self, ctx: Context[Ct], op: Op, source: FeatureMap, target: FeatureMap) -> None:
         self.ctx, self.source, self.target = ctx, source, target
         weight = op.site(ctx.symbols).constant("weight")
-        self.rows = _first_rows(op, target)
+        self.rows = first_rows(target.layout) if op.attributes.get("first_row") else None
         self.turned: np.ndarray | None = None
         if "cos" in op.attributes:
             self.cos, self.sin = (
@@ -116,9 +124,7 @@ class _Weights:
         turned = None if self.turned is None else self.turned[rows, columns]
         return self.weight[rows, columns], turned
 
-    def diagonal(
-        self, block: tuple[np.ndarray, np.ndarray | None], out: int, k: int
-    ) -> np.ndarray:
+    def diagonal(self, block: tuple[np.ndarray, np.ndarray | None], out: int, k: int) -> np.ndarray:
         """Slots of diagonal k."""
         index = np.arange(self.source.positions)
         column = (index + k) % len(index)
@@ -128,15 +134,6 @@ class _Weights:
             other = np.repeat(turned[index, column], self.target.stride)
             vector = vector * self.cos[out] + other * self.sin[out]
         return vector if self.rows is None else vector * self.rows
-
-
-def _first_rows(op: Op, target: FeatureMap) -> np.ndarray | None:
-    """Slots of token 0, where the other tokens are to be zero."""
-    if not op.attributes.get("first_row", False):
-        return None
-    offsets = np.arange(target.layout.slots) % target.stride
-    batch = target.layout.field("b")
-    return (offsets % (target.stride >> (batch.bits if batch else 0)) == 0).astype(np.float64)
 
 
 def _extend(weight: np.ndarray) -> np.ndarray:
@@ -207,8 +204,9 @@ def _add_bias(ctx: Context[Ct], op: Op, target: FeatureMap, result: list[Ct]) ->
         tensor = tensor * cos + turned * sin
     repeat = (*ROWS, "g") if target.copy_padding else ROWS
     packed = layout.pack(tensor, repeat=repeat)
-    rows = _first_rows(op, target)
+    if op.attributes.get("first_row"):
+        packed = packed * first_rows(layout)
     return [
-        ctx.engine.add_plain(ciphertext, vector if rows is None else vector * rows)
+        ctx.engine.add_plain(ciphertext, vector)
         for ciphertext, vector in zip(result, packed, strict=True)
     ]

@@ -39,6 +39,7 @@ class Factors:
         self._numbers: dict[Hashable, int] = {}
 
     def add_variable(self, node: int) -> int:
+        """A new variable of a node; its number."""
         self.owner.append(node)
         self.touching.append(set())
         return len(self.owner) - 1
@@ -63,6 +64,7 @@ class Factors:
             self.touching[variable].add(scope)
 
     def remove(self, scope: Scope) -> int:
+        """Take a factor out; its number."""
         for variable in scope:
             self.touching[variable].discard(scope)
         return self.scopes.pop(scope)

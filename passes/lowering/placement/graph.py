@@ -91,6 +91,7 @@ class Node:
 
     @property
     def is_input(self) -> bool:
+        """Whether the node is an input of the program."""
         return self.level is not None
 
     def cost_at(self, level: int) -> float:

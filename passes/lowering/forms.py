@@ -1,0 +1,166 @@
+"""Which tensors a packed program can hold, and which ops it has for them.
+
+The packing knows the axes of a value only by what they mean in a Transformer. Two tensors of equal
+shape may mean different things (heads and tokens of one number), and an op that is right for one
+would silently mix slots for the other; so every value of a poly module gets a *form* first, and an
+op on a form that it has no kernel for is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+
+import numpy as np
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Module, Op, Value
+from atlasc.ir.opdef import Symbol
+
+
+class Form(Enum):
+    """What the axes of a tensor are."""
+
+    HIDDEN = "[batch, tokens, features]"
+    VECTOR = "[batch, features]"
+    SPLIT = "[batch, tokens, heads, width]"
+    HEADS = "[batch, heads, tokens, width]"
+    SCORES = "[batch, heads, queries, keys]"
+    SUMS = "[batch, tokens, 1] or [batch, 1]"
+    SCORE_SUMS = "[batch, heads, queries, 1]"
+    PUBLIC = "a public input"
+
+
+Forms = dict[Value, Form]
+_FEATURES = (Form.HIDDEN, Form.VECTOR)
+_SUMMED = {
+    Form.HIDDEN: Form.SUMS,
+    Form.VECTOR: Form.SUMS,
+    Form.SCORES: Form.SCORE_SUMS,
+}
+
+
+def forms_of(module: Module) -> Forms:
+    """The form of every value of a poly module.
+
+    Raises:
+        AtlasError: an op has no packed form on what it is applied to.
+    """
+    forms: Forms = {}
+    for op in module.ops:
+        operands = [forms[operand] for operand in op.operands]
+        rule = _RULES.get(op.name)
+        form = rule(op, operands) if rule is not None else None
+        if form is None:
+            shapes = ", ".join(f"%{v.name} {f.value}" for v, f in zip(op.operands, operands))
+            raise AtlasError(
+                f"{op.name} has no packed form" + (f" on {shapes}" if shapes else ""),
+                where=op.location,
+                why=_WHY.get(op.name, ""),
+                remedy="run expand, normalise-affine, fold-features and assign-scales before pack, "
+                "or rewrite the model",
+            )
+        if op.result is not None:
+            forms[op.result] = form
+    return forms
+
+
+def _shape(value: Value) -> tuple[int, ...]:
+    return value.type.shape  # type: ignore[union-attr]
+
+
+def _input(op: Op, forms: list[Form]) -> Form | None:
+    if op.attributes["side"] == "public":
+        return Form.PUBLIC
+    return {2: Form.VECTOR, 3: Form.HIDDEN}.get(len(op.attributes["shape"]))
+
+
+def _only(*allowed: Form) -> Callable[[Op, list[Form]], Form | None]:
+    return lambda op, forms: forms[0] if forms[0] in allowed else None
+
+
+def _any(op: Op, forms: list[Form]) -> Form | None:
+    return None if forms[0] is Form.PUBLIC else forms[0]
+
+
+def _binary(op: Op, forms: list[Form]) -> Form | None:
+    one, other = forms
+    if one is other or other is _SUMMED.get(one):
+        return None if one is Form.PUBLIC else one
+    return other if one is _SUMMED.get(other) else None
+
+
+def _constant(op: Op, forms: list[Form]) -> Form | None:
+    """Only along the features do the packing and the tensor number their elements alike."""
+    value = op.attributes["factor" if op.name == "poly.scale" else "value"]
+    return _any(op, forms) if not isinstance(value, Symbol) or forms[0] in _FEATURES else None
+
+
+def _shifted(op: Op, forms: list[Form]) -> Form | None:
+    """The padding of a head must stay 0: a product of queries and keys sums over it."""
+    if forms[0] in (Form.SPLIT, Form.HEADS):
+        return None
+    return _constant(op, forms) if op.name == "poly.add_constant" else _any(op, forms)
+
+
+def _over_tokens(op: Op, forms: list[Form]) -> Form | None:
+    return Form.VECTOR if forms[0] is Form.HIDDEN and op.attributes["axis"] == 1 else None
+
+
+def _reshape(op: Op, forms: list[Form]) -> Form | None:
+    shape, source = _shape(op.value), _shape(op.operands[0])
+    if shape[:2] == source[:2]:
+        if forms[0] is Form.HIDDEN and len(shape) == 4:
+            return Form.SPLIT
+        if forms[0] is Form.SPLIT and shape[2:] == (np.prod(source[2:]),):
+            return Form.HIDDEN
+    return None
+
+
+def _transpose(op: Op, forms: list[Form]) -> Form | None:
+    swapped = {Form.SPLIT: Form.HEADS, Form.HEADS: Form.SPLIT}
+    return swapped.get(forms[0]) if op.attributes["permutation"] == [0, 2, 1, 3] else None
+
+
+def _matmul(op: Op, forms: list[Form]) -> Form | None:
+    one, other = map(_shape, op.operands)
+    if op.attributes["transpose_b"]:
+        return Form.SCORES if forms == [Form.HEADS] * 2 and one == other else None
+    return Form.HEADS if forms == [Form.SCORES, Form.HEADS] and one[:3] == other[:3] else None
+
+
+_CONSTANT = "a constant that is no number may vary along batch, tokens and features only"
+_WHY = {
+    "poly.scale": _CONSTANT,
+    "poly.add_constant": _CONSTANT,
+    "poly.mean": "a mean is only packed over the tokens (axis 1)",
+    "poly.select": "only a token (axis 1) can be selected",
+    "poly.reshape": "only the splitting and merging of attention heads is free",
+    "poly.transpose": "only the splitting and merging of attention heads is free",
+    "poly.rotary": "a rotary embedding turns the queries or keys of attention",
+    "poly.matmul": "it multiplies queries with keys, or weights with values, of the same heads",
+}
+
+_RULES: dict[str, Callable[[Op, list[Form]], Form | None]] = {
+    "poly.input": _input,
+    "poly.output": _only(*_FEATURES),
+    "poly.linear": _only(*_FEATURES),
+    "poly.rotary": _only(Form.HEADS),
+    "poly.add": _binary,
+    "poly.sub": _binary,
+    "poly.mul": _binary,
+    "poly.square": _any,
+    "poly.double": _any,
+    "poly.add_constant": _shifted,
+    "poly.scale": _constant,
+    "poly.chebyshev": _shifted,
+    "poly.row_sum": lambda op, forms: _SUMMED.get(forms[0]),
+    "poly.center": _only(*_FEATURES),
+    "poly.mean": _over_tokens,
+    "poly.select": _over_tokens,
+    "poly.reshape": _reshape,
+    "poly.transpose": _transpose,
+    "poly.matmul": _matmul,
+    "poly.mask_fill": _only(Form.SCORES),
+    "poly.mask_zero": _only(Form.SCORES),
+}
