@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,9 @@ BLOCK = 1 << 16
 """Elements of a block: its temporaries fit into a core's second-level cache."""
 LEAST_TRUNCATED = 32
 
+BlockFunction = Callable[[np.ndarray, slice], np.ndarray]
+"""From rows of a tensor, and which ones they are, to the rows of the result."""
+
 
 @dataclass(frozen=True)
 class BlockArithmetic(NumpyArithmetic):
@@ -31,9 +34,14 @@ class BlockArithmetic(NumpyArithmetic):
     that matter. Outside the domain the sum is evaluated in full, as it explodes there.
     """
 
+    def row_sum(self, a: NDArray[Any]) -> NDArray[Any]:
+        """Sum over the last axis. Nothing cancels here (norms get centred rows): no wider type."""
+        return np.einsum("...i->...", a)[..., None]
+
     def chebyshev(
         self, a: NDArray[Any], coefficients: NDArray[np.float64], domain: Interval
     ) -> NDArray[Any]:
+        """The sum, without the terms that do not count."""
         if len(coefficients) > LEAST_TRUNCATED:
             kept = significant(coefficients, np.finfo(self.dtype).eps / 128)
             if kept < len(coefficients) and domain[0] <= a.min() and a.max() <= domain[1]:
@@ -42,7 +50,7 @@ class BlockArithmetic(NumpyArithmetic):
 
 
 def significant(coefficients: NDArray[np.float64], tolerance: float) -> int:
-    """How many leading coefficients leave a rest below tolerance times the sum of all magnitudes."""
+    """How many leading coefficients leave a rest below tolerance times the sum of all."""
     rest = np.cumsum(np.abs(coefficients[::-1]))
     return max(1, len(coefficients) - int(np.searchsorted(rest, tolerance * rest[-1])))
 
@@ -68,25 +76,34 @@ class Blockwise:
         x = arrays[0]
         if isinstance(approximation, Softmax):
             keep = keep_mask(site, x, arrays[1] if len(arrays) > 1 else None)
-            if keep is not None and not keep.all():
-                x = np.where(keep, x, x.dtype.type(approximation.mask_fill))
+            return self._map(self._softmax(approximation, keep, x), x)
         return self._map(self._block_function(op, site, approximation), x)
 
-    def _block_function(
-        self, op: Op, site: Site, approximation: Approximation
-    ) -> Callable[[np.ndarray], np.ndarray]:
+    def _softmax(
+        self, approximation: Softmax, keep: np.ndarray | None, scores: np.ndarray
+    ) -> BlockFunction:
+        if keep is None or keep.all():
+            return lambda rows, block: approximation.apply(self.arithmetic, rows)
+        kept = np.broadcast_to(keep, scores.shape).reshape(-1, scores.shape[-1])
+        fill = scores.dtype.type(approximation.mask_fill)
+
+        def masked(rows: np.ndarray, block: slice) -> np.ndarray:
+            arithmetic = replace(self.arithmetic, keep=kept[block])
+            return approximation.apply(arithmetic, np.where(kept[block], rows, fill))
+
+        return masked
+
+    def _block_function(self, op: Op, site: Site, approximation: Approximation) -> BlockFunction:
         arithmetic = self.arithmetic
-        if isinstance(approximation, Softmax):
-            return lambda rows: approximation.apply(arithmetic, rows)
         if isinstance(approximation, Activation):
             function = activation_function(op)
-            return lambda rows: approximation.apply(arithmetic, rows, function)
+            return lambda rows, block: approximation.apply(arithmetic, rows, function)
         assert isinstance(approximation, Norm)
         gamma = site.constant("gamma", arithmetic.dtype)
         beta = site.constant("beta", arithmetic.dtype) if "beta" in site.attributes else None
         epsilon, centred = site.attributes["epsilon"], op.name == "nn.layer_norm"
 
-        def norm(rows: np.ndarray) -> np.ndarray:
+        def norm(rows: np.ndarray, block: slice) -> np.ndarray:
             # As `expand` emits it: centring, then the norm of a mean square.
             if centred:
                 rows = rows - rows.mean(axis=-1, keepdims=True)
@@ -96,20 +113,19 @@ class Blockwise:
 
         return norm
 
-    def _map(
-        self, function: Callable[[np.ndarray], np.ndarray], x: np.ndarray
-    ) -> np.ndarray | None:
+    def _map(self, function: BlockFunction, x: np.ndarray) -> np.ndarray | None:
         rows = x.reshape(-1, x.shape[-1])
         size = max(1, BLOCK // rows.shape[1])
         if len(rows) <= size:
-            y = self._checked(function, rows)
+            y = self._checked(function, rows, slice(None))
             return None if y is None else y.reshape(x.shape)
         result = np.empty_like(rows)
 
         def work(start: int) -> bool:
-            y = self._checked(function, rows[start : start + size])
+            block = slice(start, start + size)
+            y = self._checked(function, rows[block], block)
             if y is not None:
-                result[start : start + size] = y
+                result[block] = y
             return y is not None
 
         starts = range(0, len(rows), size)
@@ -117,9 +133,9 @@ class Blockwise:
         return result.reshape(x.shape) if all(done) else None
 
     def _checked(
-        self, function: Callable[[np.ndarray], np.ndarray], rows: np.ndarray
+        self, function: BlockFunction, rows: np.ndarray, block: slice
     ) -> np.ndarray | None:
         with np.errstate(all="ignore"):
-            y = function(rows)
+            y = function(rows, block)
             # A comparison with a value that is not a number is false.
             return y if y.max() <= self.limit and -self.limit <= y.min() else None

@@ -46,8 +46,9 @@ def nonlinear_ops(module: Module) -> list[Op]:
 
 
 def input_count(module: Module, arrays: Mapping[str, np.ndarray]) -> int:
-    """Number of inputs in the arrays; raises AtlasError when there are none or they disagree."""
-    counts = {len(arrays[name]) for op in module.inputs if (name := op.attributes["name"]) in arrays}
+    """Number of inputs in the arrays; AtlasError when there are none or they disagree."""
+    names = [op.attributes["name"] for op in module.inputs]
+    counts = {len(arrays[name]) for name in names if name in arrays}
     if len(counts) != 1 or 0 in counts:
         raise AtlasError(
             "there are no inputs to calibrate on" if counts <= {0} else

@@ -163,8 +163,7 @@ class PolynomialSimulator:
         chosen = self.default_approximations() if approximations is None else approximations
         end = self._end(layers)
         keys = prepared.snapshots.keys(
-            tuple(chosen.get(name) for name in segment.nonlinear)
-            for segment in self.segments[:end]
+            tuple(chosen.get(name) for name in segment.nonlinear) for segment in self.segments[:end]
         )
         start, values, exploded = self._resume(prepared, keys)
         outputs: dict[str, np.ndarray] = {}
