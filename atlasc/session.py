@@ -16,8 +16,8 @@ from atlasc.backends.desilo_parameters import DesiloParameters
 from atlasc.bundle import Bundle, new_folder
 from atlasc.client import Packed
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module, Op
+from atlasc.passes.approximation.fused import interpret_poly
 from atlasc.passes.lowering.engine import Engine
 from atlasc.passes.lowering.execute import Execution
 from atlasc.passes.lowering.rotation_keys import key_plan
@@ -135,7 +135,7 @@ def run(
     slots = {name: decrypt_all(engine, values) for name, values in results.items()}
     outputs = bundle.client.unpack(slots, count)
     lap("decrypt")
-    expected = {n: a[:count] for n, a in interpret(bundle.poly, prepared).items()}
+    expected = {n: a[:count] for n, a in interpret_poly(bundle.poly, prepared).items()}
     return Answer(outputs, expected, seconds, target)
 
 

@@ -6,21 +6,19 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from atlasc.ir.interpreter import Override, interpret
 from atlasc.ir.module import Module, Op
+from atlasc.passes.approximation.fused import interpret_poly
 from atlasc.passes.rewriting import Rewriter
 
 
-def with_magnitudes(
-    module: Module, inputs: Mapping[str, np.ndarray], override: Override | None = None
-) -> Module:
+def with_magnitudes(module: Module, inputs: Mapping[str, np.ndarray]) -> Module:
     """A copy whose ops carry the greatest magnitude of their result on these inputs."""
     greatest: dict[Op, float] = {}
 
     def observe(op: Op, result: np.ndarray) -> None:
         greatest[op] = float(np.abs(result).max())
 
-    interpret(module, inputs, observe=observe, override=override)
+    interpret_poly(module, inputs, observe=observe)
     rewriter = Rewriter(module)
     for op in module.ops:
         attributes = dict(op.attributes)
