@@ -118,6 +118,9 @@ class Site:
         """The constant in an attribute as an array."""
         value = self.attributes[name]
         array = self.symbols[value.name] if isinstance(value, Symbol) else value
+        if isinstance(array, np.ndarray) and array.size > 1 and not any(array.strides):
+            # One number for all elements stays one number: weights of a bare configuration.
+            return np.broadcast_to(array.reshape(-1)[0].astype(dtype), array.shape)
         return np.asarray(array, dtype=dtype)
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module, Op, Value
+from atlasc.ir.opdef import Symbol
 from atlasc.passes.lowering.counting_engine import CountingEngine, Counts
 from atlasc.passes.lowering.execute import Execution
+from atlasc.passes.lowering.kernels.context import Context
 
 
 @dataclass
@@ -71,9 +76,54 @@ def program_costs(module: Module) -> ProgramCosts:
         for op in module.ops
         if op.name == "ckks.input"
     }
-    Execution(module, engine, before=enter).run(inputs)
+    _CountingExecution(module, engine, before=enter).run(inputs)
     per_op = {op: engine.counts[label] for op, label in labels.items() if label in engine.counts}
     return ProgramCosts(per_op, depth.nonlinear, depth.total, depth.per_layer)
+
+
+@dataclass
+class _CountingExecution(Execution[int]):
+    """Counts an op once, however many equal ones the module has: the blocks of a model are equal."""
+
+    known: dict[tuple[Any, ...], tuple[list[int], Counts]] = field(default_factory=dict)
+
+    def _result(
+        self,
+        ctx: Context[int],
+        op: Op,
+        values: Mapping[Value, Any],
+        encrypted: Mapping[str, list[int]],
+    ) -> Any:
+        assert isinstance(self.engine, CountingEngine)
+        operands = [values[value] for value in op.operands]
+        if not operands or any(not isinstance(value, list) for value in operands):
+            return super()._result(ctx, op, values, encrypted)
+        key = (op.name, str(op.value.type), _shapes(op, ctx.symbols), *map(tuple, operands))
+        key += tuple(str(value.type) for value in op.operands)
+        counts = self.engine.counts[self.engine.scope]
+        if key not in self.known:
+            self.known[key] = (super()._result(ctx, op, values, encrypted), counts)
+        else:
+            counts.merge(self.known[key][1])
+        return list(self.known[key][0])
+
+
+SMALL = 4096
+"""Elements of an array whose values decide what an op costs: coefficients, not weights."""
+
+
+def _shapes(op: Op, symbols: Mapping[str, np.ndarray]) -> str:
+    """All attributes, with a symbol's shape (and values, where it is small) for its name."""
+    parts = []
+    for name, value in sorted(op.attributes.items()):
+        if name == "magnitude":
+            continue
+        if isinstance(value, Symbol):
+            array = symbols[value.name]
+            small = array.size <= SMALL
+            value = (array.shape, (array != 0).tobytes() if small else b"")
+        parts.append(f"{name}={value!r}")
+    return ";".join(parts)
 
 
 def _input_levels(module: Module) -> list[int]:

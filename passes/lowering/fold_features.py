@@ -11,6 +11,7 @@ from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.passes.pass_base import Pass, Report
 from atlasc.passes.rewriting import Rewriter, without_dead_ops
+from atlasc.passes.uniform import elementwise, is_uniform
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,8 @@ def _centred(
             bias = _array(rewriter.source, producer, "bias")
             bias = bias - bias.mean()
         operand = rewriter.values[producer.operands[0]]
-        return _linear(rewriter, producer, operand, weight - weight.mean(axis=0), bias)
+        mean = weight[0] if is_uniform(weight) else weight.mean(axis=0)
+        return _linear(rewriter, producer, operand, elementwise(np.subtract, weight, mean), bias)
     if producer.name == "poly.add":
         # The sum may be read elsewhere too; the rewritten copy is only worth it for the centre.
         a, b = (_centred(rewriter, center, v, users, report) for v in producer.operands)
@@ -183,8 +185,12 @@ def _extend(
     if before is None:
         before = _Pending(rewriter.values[source], np.ones(1), np.zeros(1))
     if op.name == "poly.scale":
-        return _Pending(before.x, before.scale * value, before.shift * value)
+        return _Pending(before.x, *_products(before, value))
     return _Pending(before.x, before.scale, before.shift + value)
+
+
+def _products(before: _Pending, value: np.ndarray) -> list[np.ndarray]:
+    return [elementwise(np.multiply, part, value) for part in (before.scale, before.shift)]
 
 
 def _absorb(module: Module, op: Op, pending: _Pending, rewriter: Rewriter) -> None:
@@ -193,7 +199,8 @@ def _absorb(module: Module, op: Op, pending: _Pending, rewriter: Rewriter) -> No
     bias = _array(module, op, "bias") if "bias" in op.attributes else None
     if shift.any():
         bias = weight @ shift + (0.0 if bias is None else bias)
-    rewriter.values[op.value] = _linear(rewriter, op, pending.x, weight * pending.scale, bias)
+    folded = elementwise(np.multiply, weight, pending.scale)
+    rewriter.values[op.value] = _linear(rewriter, op, pending.x, folded, bias)
 
 
 def _leave_to_client(op: Op, pending: _Pending, rewriter: Rewriter) -> None:

@@ -30,6 +30,7 @@ from atlasc.ir.opdef import Symbol
 from atlasc.passes.linear_system import LinearSystem
 from atlasc.passes.pass_base import Pass, Report
 from atlasc.passes.rewriting import Rewriter
+from atlasc.passes.uniform import elementwise
 
 Row = dict[Value, float]
 ABSORBERS = ("poly.linear", "poly.chebyshev", "poly.mean")
@@ -269,7 +270,8 @@ class _Rewrite:
             array = self.rewriter.source.symbols[value.name]
             if factor == 1.0:
                 return value
-            return self.rewriter.module.constant(f"{value.name}.scaled", array * factor)
+            scaled = elementwise(lambda numbers: numbers * factor, array)
+            return self.rewriter.module.constant(f"{value.name}.scaled", scaled)
         if isinstance(value, list):
             return [float(item * factor) for item in value]
         return float(value * factor)

@@ -82,6 +82,7 @@ def _diagonals(source: FeatureMap, target: FeatureMap) -> tuple[tuple[tuple[int,
     return tuple(rows)
 
 
+@lru_cache(maxsize=256)
 def choose_baby_steps(source: Layout, target: Layout, inputs: int, outputs: int) -> int:
     """The power of two that needs the fewest rotations for a weight ``[outputs, inputs]``."""
     one, other = FeatureMap(source, inputs), FeatureMap(target, outputs)
@@ -92,10 +93,10 @@ def choose_baby_steps(source: Layout, target: Layout, inputs: int, outputs: int)
 def _rotations(source: FeatureMap, target: FeatureMap, baby_steps: int) -> int:
     table = _diagonals(source, target)
     baby = sum(
-        len({k % baby_steps for row in table for k in row[column]} - {0})
-        for column in range(len(table[0]))
+        len({k % baby_steps for cell in set(column) for k in cell} - {0})
+        for column in zip(*table, strict=True)
     )
-    giant = sum(len({k // baby_steps for cell in row for k in cell} - {0}) for row in table)
+    giant = sum(len({k // baby_steps for cell in set(row) for k in cell} - {0}) for row in table)
     return baby + giant
 
 
