@@ -164,7 +164,7 @@ class Layout:
         indices: list[dict[str, int]] = [{}]
         for field in self.outer:
             indices = [
-                {**index, field.axis: digit << field.low}
+                {**index, field.axis: index.get(field.axis, 0) | digit << field.low}
                 for index in indices
                 for digit in range(self._outer_radix(field))
             ]

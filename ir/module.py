@@ -132,8 +132,7 @@ class Module:
 
         Characters that the text form has no place for become underscores.
         """
-        if wanted is not None:
-            wanted = re.sub(r"\W", "_", wanted, flags=re.ASCII)
+        wanted = re.sub(r"\W", "_", wanted or "", flags=re.ASCII) or None
         if wanted is not None and wanted not in self._names:
             self._names.add(wanted)
             return wanted

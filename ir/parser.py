@@ -196,11 +196,12 @@ class _Reader:
             case "list":
                 return [self.attribute(child) for child in children]
         pairs = [(str(pair.children[0]), pair.children[1]) for pair in children]
-        names = [name for name, _ in pairs]
-        for pair, name in zip(children, names, strict=True):
-            if names.count(name) > 1:
+        attributes: dict[str, Any] = {}
+        for pair, (name, value) in zip(children, pairs, strict=True):
+            if name in attributes:
                 raise self.fault(pair, f"attribute {name!r} is given twice")
-        return {name: self.attribute(value) for name, value in pairs}
+            attributes[name] = self.attribute(value)
+        return attributes
 
 
 _ESCAPES = {"n": "\n", "r": "\r"}

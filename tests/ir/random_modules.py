@@ -1,0 +1,137 @@
+"""Hypothesis strategies: random modules of all three levels, with awkward attributes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from atlasc.ir.layout import Field, Layout
+from atlasc.ir.module import Module, Value
+from atlasc.ir.opdef import Symbol
+from atlasc.ir.types import CiphertextType
+
+TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(
+    ['"', "\\", "\n", '\\"', "\\n", "a\r\nb", "//", "}", "%x", "é×σ", "\\\\", "", "encoder.layer.3"]
+)
+NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True) | st.sampled_from(
+    ["loc", "true", "false", "module", "x", "inf", "nan", "tensor"]
+)
+SYMBOL_NAMES = st.sampled_from(
+    ["w", "a.b.0.weight", "0.weight", "parametrizations/weight:original 0", 'q"uote', "é", ""]
+)
+NUMBERS = (
+    st.integers(-(10**20), 10**20)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.sampled_from([1e-5, 1.2345678901234567e-300, -0.0, 1e16, 5e-324, 0.1 + 0.2, 1e22])
+)
+SCALARS = NUMBERS | st.booleans() | TEXTS | st.builds(Symbol, SYMBOL_NAMES)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=8,
+)
+DICTS = st.dictionaries(NAMES, VALUES, max_size=3)
+
+
+def _array(draw: st.DrawFn, shape: tuple[int, ...]) -> np.ndarray:
+    dtype = draw(st.sampled_from(["float64", "float32"]))
+    return np.random.default_rng(draw(st.integers(0, 9))).normal(size=shape).astype(dtype)
+
+
+@st.composite
+def modules(draw: st.DrawFn) -> Module:
+    """A module of any level that verifies."""
+    level = draw(st.sampled_from(["nn", "poly", "ckks"]))
+    module = Module(draw(SYMBOL_NAMES), level)
+    for name in draw(st.lists(SYMBOL_NAMES, unique=True, max_size=4)):
+        module.symbols[name] = np.zeros(draw(st.sampled_from([(), (3,), (2, 0), (1, 2, 3)])), "i8")
+    plain = st.recursive(  # module attributes may not name symbols
+        NUMBERS | st.booleans() | TEXTS, lambda inner: st.lists(inner, max_size=3), max_leaves=4
+    )
+    names = NAMES.filter(lambda name: name != "symbol")
+    module.attributes = draw(st.dictionaries(names, plain, max_size=3))
+    grow = _ckks if level == "ckks" else _tensors
+    grow(draw, module)
+    return module
+
+
+def _common(draw: st.DrawFn, module: Module) -> tuple[dict[str, Any], str]:
+    attributes: dict[str, Any] = {}
+    if draw(st.booleans()):
+        attributes["part"] = draw(TEXTS)
+    if draw(st.booleans()):
+        attributes["magnitude"] = draw(NUMBERS)
+    return attributes, draw(TEXTS)
+
+
+def _known(value: Any, module: Module) -> Any:
+    """The value with symbols that the module has."""
+    if isinstance(value, Symbol):
+        return value if value.name in module.symbols else value.name
+    if isinstance(value, list):
+        return [_known(item, module) for item in value]
+    if isinstance(value, dict):
+        return {name: _known(item, module) for name, item in value.items()}
+    return value
+
+
+def _tensors(draw: st.DrawFn, module: Module) -> None:
+    level = module.level
+    shape = [draw(st.integers(1, 3)), draw(st.integers(1, 4)), draw(st.integers(1, 4))]
+    entry = {"name": draw(TEXTS), "shape": shape, "side": "server", "dtype": "f64"}
+    x = module.add(f"{level}.input", [], entry, "", draw(TEXTS))
+    kinds = ["linear", "add", "scale", "add_constant", "select", "mul"]
+    kinds += ["gelu"] if level == "nn" else ["chebyshev", "square"]
+    for kind in draw(st.lists(st.sampled_from(kinds), max_size=5)):
+        attributes, location = _common(draw, module)
+        operands: list[Value] = [x]
+        last = x.type.shape[-1]  # type: ignore[union-attr]
+        if kind == "linear":
+            weight = _array(draw, (draw(st.integers(1, 4)), last))
+            attributes["weight"] = module.constant(draw(SYMBOL_NAMES), weight)
+        elif kind == "scale":
+            vector = module.constant("vector", _array(draw, (last,)))
+            attributes["factor"] = draw(NUMBERS | st.just(vector))
+        elif kind == "add_constant":
+            attributes["value"] = draw(NUMBERS)
+        elif kind == "select":
+            if len(x.type.shape) < 3:  # type: ignore[union-attr]
+                continue
+            attributes |= {"axis": 1, "index": 0}
+        elif kind == "gelu":
+            attributes["approximation"] = _known(draw(DICTS), module)
+        elif kind == "chebyshev":
+            attributes["coefficients"] = draw(st.lists(NUMBERS, min_size=1, max_size=4))
+            attributes["domain"] = [-1.5e-7, draw(st.integers(1, 4))]
+        elif kind in ("add", "mul"):
+            operands = [x, x]
+        x = module.add(f"{level}.{kind}", operands, attributes, location)
+    module.add(f"{level}.output", [x], {"name": draw(TEXTS)})
+
+
+def _ckks(draw: st.DrawFn, module: Module) -> None:
+    d, g, b, t = (draw(st.integers(0, 3)) for _ in "dgbt")
+    spill = draw(st.integers(0, 2))
+    fields = (Field("d", d), Field("g", g), Field("b", b), Field("t", t))
+    outer = (Field("g", spill, g),) if spill else ()
+    bits = {"b": b, "t": t, "g": g + spill, "d": d}
+    extents = tuple((axis, draw(st.integers(1, 1 << n))) for axis, n in bits.items())
+    layout = Layout(fields, outer, extents)
+    entry: dict[str, Any] = {"name": draw(TEXTS), "layout": str(layout), "shape": [1, 1, 1]}
+    if draw(st.booleans()):
+        entry["level"] = 9
+    x = module.add("ckks.input", [], entry, draw(TEXTS))
+    for kind in draw(st.lists(st.sampled_from(["add", "square", "bootstrap", "sum"]), max_size=5)):
+        attributes, location = _common(draw, module)
+        if kind == "sum":
+            attributes["axes"] = ["d", "g"]
+            total = module.add("ckks.rotate_sum", [x], attributes, location)
+            x = module.add("ckks.mul", [x, total])
+        elif kind == "bootstrap":
+            assert isinstance(x.type, CiphertextType)
+            x = module.add("ckks.bootstrap", [x], {**attributes, "level": 14}, location)
+        else:
+            x = module.add(f"ckks.{kind}", [x, x] if kind == "add" else [x], attributes, location)
+    module.add("ckks.output", [x], {"name": draw(TEXTS), "shape": []})
