@@ -54,13 +54,13 @@ def _linear(
 
 def _raise_centers(module: Module, report: Report) -> Module:
     """Move ``center`` towards the inputs until it meets linear layers; leave it where it cannot."""
-    users = module.users()
+    done: dict[Value, Value] = {}
     rewriter = Rewriter(module)
     for op in module.ops:
         if op.name != "poly.center":
             rewriter.copy(op)
         else:
-            rewriter.values[op.value] = _centred(rewriter, op, op.operands[0], users, report)
+            rewriter.values[op.value] = _centred(rewriter, op, op.operands[0], done, report)
     return _centre_inputs(without_dead_ops(rewriter.module))
 
 
@@ -79,7 +79,16 @@ def _centre_inputs(module: Module) -> Module:
 
 
 def _centred(
-    rewriter: Rewriter, center: Op, x: Value, users: dict[Value, list[Op]], report: Report
+    rewriter: Rewriter, center: Op, x: Value, done: dict[Value, Value], report: Report
+) -> Value:
+    """x − mean in the new module; a value that is centred for several readers is so once."""
+    if x not in done:
+        done[x] = _centre(rewriter, center, x, done, report)
+    return done[x]
+
+
+def _centre(
+    rewriter: Rewriter, center: Op, x: Value, done: dict[Value, Value], report: Report
 ) -> Value:
     producer, new = x.op, rewriter.values[x]
     if producer.name == "poly.center":
@@ -94,13 +103,12 @@ def _centred(
         mean = weight[0] if is_uniform(weight) else weight.mean(axis=0)
         return _linear(rewriter, producer, operand, elementwise(np.subtract, weight, mean), bias)
     if producer.name == "poly.add":
-        # The sum may be read elsewhere too; the rewritten copy is only worth it for the centre.
-        a, b = (_centred(rewriter, center, v, users, report) for v in producer.operands)
+        a, b = (_centred(rewriter, center, v, done, report) for v in producer.operands)
         return rewriter.add(producer, "poly.add", [a, b], {})
     if producer.name == "poly.add_constant" and isinstance(producer.attributes["value"], Symbol):
         value = _array(rewriter.source, producer, "value")
         if value.ndim and value.shape[-1] == x.type.shape[-1]:  # type: ignore[union-attr]
-            inner = _centred(rewriter, center, producer.operands[0], users, report)
+            inner = _centred(rewriter, center, producer.operands[0], done, report)
             name = producer.attributes["value"].name
             centred = rewriter.module.constant(name, value - value.mean(axis=-1, keepdims=True))
             return rewriter.add(producer, "poly.add_constant", [inner], {"value": centred})
