@@ -63,7 +63,7 @@ def build_model() -> ViTForImageClassification:
         hidden_size=32,
         num_hidden_layers=1,
         num_attention_heads=4,
-        intermediate_size=64,
+        intermediate_size=32,
         hidden_act="gelu",
         image_size=8,
         patch_size=4,
