@@ -1,0 +1,224 @@
+"""The cleartext meaning of every op against NumPy and torch, in single and double precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.interpreter import Interpreter, interpret
+from atlasc.ir.module import Module
+from atlasc.ir.opdef import REGISTRY
+
+RANDOM = np.random.default_rng(3)
+F = torch.nn.functional
+Arrays = dict[str, np.ndarray]
+SHAPES = {"x": (2, 3, 4), "z": (2, 3, 4), "row": (2, 3, 1), "s": (2, 2, 3, 3), "h": (2, 2, 3, 4)}
+INPUTS: Arrays = {name: RANDOM.normal(size=shape) for name, shape in SHAPES.items()}
+INPUTS["mask"] = np.array([[1.0, 1, 0], [1, 0, 1]])
+SYMBOLS: Arrays = {
+    name: RANDOM.normal(size=shape)
+    for name, shape in {
+        "weight": (5, 4), "bias": (5,), "vector": (4,), "token": (3, 1), "gamma": (4,),
+        "beta": (4,), "cos": (3, 4), "sin": (3, 4), "c": (8,), "table": (7, 4),
+    }.items()
+}  # fmt: skip
+KEYS = INPUTS["mask"][:, None, None, :] > 0
+CAUSAL = np.tril(np.ones((3, 3), bool))
+
+
+def torch_of(function: Callable[..., Any], *names: str, **options: Any) -> Callable[..., Any]:
+    def reference(v: Arrays) -> np.ndarray:
+        return function(*(torch.from_numpy(v[name]) for name in names), **options).numpy()
+
+    return reference
+
+
+def softmax(scores: np.ndarray, keep: np.ndarray) -> np.ndarray:
+    bias = torch.from_numpy(np.where(keep, 0.0, -np.inf).astype(scores.dtype))
+    return torch.softmax(torch.from_numpy(scores) + bias, -1).numpy()
+
+
+def rotate_half(x: np.ndarray) -> np.ndarray:
+    """As in HuggingFace's modeling_llama."""
+    return np.concatenate([-x[..., x.shape[-1] // 2 :], x[..., : x.shape[-1] // 2]], -1)
+
+
+Reference = Callable[[Arrays], np.ndarray]
+BOTH: list[tuple[str, str, dict[str, Any], Reference]] = [
+    ("linear", "x", {"weight": "@weight", "bias": "@bias"},
+     torch_of(F.linear, "x", "weight", "bias")),
+    ("linear", "h", {"weight": "@weight"}, torch_of(F.linear, "h", "weight")),
+    ("add", "x z", {}, lambda v: v["x"] + v["z"]),
+    ("add", "x row", {}, lambda v: v["x"] + v["row"]),
+    ("mul", "x row", {}, lambda v: v["x"] * v["row"]),
+    ("add_constant", "x", {"value": "@vector"}, lambda v: v["x"] + v["vector"]),
+    ("add_constant", "x", {"value": -1.5}, lambda v: v["x"] - 1.5),
+    ("scale", "x", {"factor": "@token"}, lambda v: v["x"] * v["token"]),
+    ("scale", "x", {"factor": -2}, lambda v: -2 * v["x"]),
+    ("matmul", "h h", {"transpose_b": True},
+     lambda v: np.einsum("bhid,bhjd->bhij", v["h"], v["h"])),
+    ("matmul", "s h", {"transpose_b": False}, torch_of(torch.matmul, "s", "h")),
+    ("transpose", "h", {"permutation": [0, 2, 3, 1]}, lambda v: np.moveaxis(v["h"], 1, 3)),
+    ("reshape", "x", {"shape": [2, 3, 2, 2]}, lambda v: v["x"].reshape(2, 3, 2, 2)),
+    ("select", "x", {"axis": 1, "index": 2}, lambda v: v["x"][:, 2]),
+    ("mean", "x", {"axis": 1}, lambda v: v["x"].sum(1) / 3),
+    ("mean", "x", {"axis": 1, "factor": 6.0}, lambda v: v["x"].sum(1) * 2),
+    ("center", "x", {}, lambda v: v["x"] - v["x"].sum(-1)[..., None] / 4),
+    ("repeat", "h", {"axis": 1, "repeats": 3},
+     torch_of(torch.repeat_interleave, "h", repeats=3, dim=1)),
+    ("rotary", "h", {"cos": "@cos", "sin": "@sin"},
+     lambda v: v["h"] * v["cos"] + rotate_half(v["h"]) * v["sin"]),
+]  # fmt: skip
+NN: list[tuple[str, str, dict[str, Any], Reference]] = [
+    ("softmax", "s", {}, torch_of(torch.softmax, "s", dim=-1)),
+    ("softmax", "s mask", {}, lambda v: softmax(v["s"], KEYS)),
+    ("softmax", "s", {"causal": True}, lambda v: softmax(v["s"], CAUSAL)),
+    ("softmax", "s mask", {"causal": True}, lambda v: softmax(v["s"], KEYS & CAUSAL)),
+    ("layer_norm", "x", {"gamma": "@gamma", "beta": "@beta", "epsilon": 1e-5},
+     lambda v: F.layer_norm(*map(torch.from_numpy, (v["x"],)), (4,), *(
+         torch.from_numpy(v[n]) for n in ("gamma", "beta")), eps=1e-5).numpy()),
+    ("rms_norm", "x", {"gamma": "@gamma", "epsilon": 1e-3},
+     lambda v: v["x"] / np.sqrt((v["x"] ** 2).sum(-1, keepdims=True) / 4 + 1e-3) * v["gamma"]),
+    ("gelu", "x", {}, torch_of(F.gelu, "x")),
+    ("gelu", "x", {"tanh_form": True}, torch_of(F.gelu, "x", approximate="tanh")),
+    ("silu", "x", {}, torch_of(F.silu, "x")),
+    ("tanh", "x", {}, torch_of(torch.tanh, "x")),
+    ("relu", "x", {}, torch_of(torch.relu, "x")),
+]  # fmt: skip
+POLY: list[tuple[str, str, dict[str, Any], Reference]] = [
+    ("sub", "row x", {}, lambda v: v["row"] - v["x"]),
+    ("square", "x", {}, lambda v: v["x"] * v["x"]),
+    ("double", "x", {"times": 3}, lambda v: 8 * v["x"]),
+    ("affine", "x", {"scale": "@vector", "shift": 0.5}, lambda v: v["x"] * v["vector"] + 0.5),
+    ("row_sum", "s", {}, lambda v: v["s"].sum(-1, keepdims=True)),
+    ("mask_fill", "s mask", {"fill": -7.0}, lambda v: np.where(KEYS, v["s"], -7)),
+    ("mask_fill", "s", {"fill": 2.5, "causal": True}, lambda v: np.where(CAUSAL, v["s"], 2.5)),
+    ("mask_fill", "s", {"fill": 2.5}, lambda v: v["s"]),
+    ("mask_zero", "s mask", {"value": 9.0, "causal": True},
+     lambda v: np.where(KEYS & CAUSAL, v["s"], 0)),
+    ("chebyshev", "x", {"coefficients": "@c", "domain": [-4.0, 6.0]},
+     lambda v: sum(v["c"][k] * np.cos(k * np.arccos((v["x"] - 1) / 5)) for k in range(8))),
+    ("chebyshev", "x", {"coefficients": [2.5], "domain": [-4, 6]}, lambda v: 2.5 + 0 * v["x"]),
+]  # fmt: skip
+CASES = [
+    (f"{level}.{case[0]}", *case[1:])
+    for level, cases in (("nn", BOTH + NN), ("poly", BOTH + POLY))
+    for case in cases
+]
+
+
+def evaluate(op: str, operands: str, attributes: dict[str, Any], dtype: Any) -> np.ndarray:
+    module = Module("m", op.split(".")[0])  # type: ignore[arg-type]
+    values = {}
+    for name in dict.fromkeys(operands.split()):
+        side = "public" if name == "mask" else "server"
+        entry = {"name": name, "shape": list(INPUTS[name].shape), "side": side, "dtype": "f64"}
+        values[name] = module.add(f"{module.level}.input", [], entry)
+    attributes = {
+        key: module.constant(value[1:], SYMBOLS[value[1:]]) if isinstance(value, str) else value
+        for key, value in attributes.items()
+    }
+    y = module.add(op, [values[name] for name in operands.split()], attributes)
+    module.add(f"{module.level}.output", [y], {"name": "y"})
+    result = interpret(module, INPUTS, dtype)["y"]
+    assert result.shape == y.type.shape  # type: ignore[union-attr]
+    return result
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[1]}-{list(case[2])}")
+def test_meaning(case: tuple[str, str, dict[str, Any], Reference], dtype: Any) -> None:
+    op, operands, attributes, reference = case
+    result = evaluate(op, operands, attributes, dtype)
+    assert result.dtype == dtype
+    wanted = reference({name: array.astype(dtype) for name, array in {**INPUTS, **SYMBOLS}.items()})
+    np.testing.assert_allclose(result, wanted, rtol=0, atol=2e-5 if dtype == np.float32 else 1e-12)
+
+
+def test_every_op_with_a_meaning_is_tested() -> None:
+    elsewhere = {"nn.encrypt", "nn.embedding", "nn.patchify"}
+    with_meaning = {name for name, op in REGISTRY.table.items() if op.evaluate is not None}
+    assert with_meaning - elsewhere == {case[0] for case in CASES}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_embedding_and_encrypt(dtype: Any) -> None:
+    module = Module("m", "nn")
+    entry = {"name": "ids", "shape": [2, 3], "side": "client", "dtype": "i64"}
+    table = module.constant("table", SYMBOLS["table"])
+    x = module.add("nn.embedding", [module.add("nn.input", [], entry)], {"table": table})
+    module.add("nn.output", [module.add("nn.encrypt", [x])], {"name": "y"})
+    ids = np.array([[0, 6, 3], [1, 1, 2]])
+    result = interpret(module, {"ids": ids}, dtype)["y"]
+    assert result.dtype == dtype
+    assert np.array_equal(result, SYMBOLS["table"].astype(dtype)[ids])
+    for wrong in (7, -1):
+        with pytest.raises(AtlasError, match="outside the vocabulary of 7"):
+            interpret(module, {"ids": np.array([[0, wrong, 3]])})
+
+
+@pytest.mark.parametrize("class_token", [False, True])
+def test_patchify_is_a_convolution(class_token: bool) -> None:
+    module = Module("m", "nn")
+    entry = {"name": "image", "shape": [2, 3, 4, 6], "side": "client", "dtype": "f64"}
+    image = module.add("nn.input", [], entry)
+    rows = module.add("nn.patchify", [image], {"patch": 2, "class_token": class_token})
+    module.add("nn.output", [rows], {"name": "y"})
+    pixels, kernel = RANDOM.normal(size=(2, 3, 4, 6)), RANDOM.normal(size=(5, 3, 2, 2))
+    result = interpret(module, {"image": pixels})["y"] @ kernel.reshape(5, -1).T
+    wanted = F.conv2d(torch.from_numpy(pixels), torch.from_numpy(kernel), stride=2)
+    wanted = wanted.flatten(2).transpose(1, 2).numpy()
+    if class_token:
+        assert not result[:, 0].any()
+        result = result[:, 1:]
+    np.testing.assert_allclose(result, wanted, atol=1e-12)
+
+
+def small() -> Module:
+    module = Module("m", "poly")
+    entry = {"name": "x", "shape": [2, 2], "side": "server", "dtype": "f64"}
+    x = module.add("poly.input", [], {**entry, "factor": 2.0, "centred": True})
+    y = module.add("poly.square", [x])
+    shift = module.constant("shift", np.array([1.0, 2.0]))
+    module.add("poly.output", [y], {"name": "y", "factor": 0.25, "shift": shift})
+    return module
+
+
+def test_the_client_s_part_of_inputs_and_outputs() -> None:
+    """y = (2 · (x − mean))² / 4 + shift."""
+    result = interpret(small(), {"x": np.array([[1.0, 3.0], [5.0, 5.0]])})["y"]
+    assert result.tolist() == [[2.0, 3.0], [1.0, 2.0]]
+
+
+def test_another_batch_than_declared() -> None:
+    assert interpret(small(), {"x": np.ones((5, 2))})["y"].shape == (5, 2)
+
+
+@pytest.mark.parametrize("x", [np.ones(2), np.ones((2, 3)), np.ones((1, 2, 2))])
+def test_inputs_of_the_wrong_shape(x: np.ndarray) -> None:
+    with pytest.raises(AtlasError, match=r"input 'x' has shape .*\n.*compiled for \(2, 2\)"):
+        interpret(small(), {"x": x})
+
+
+def test_a_missing_input() -> None:
+    with pytest.raises(AtlasError, match="input 'x' is missing"):
+        interpret(small(), {})
+
+
+def test_override_observe_and_a_start_in_the_middle() -> None:
+    module = small()
+    x, square, _ = module.ops
+    seen = []
+    interpreter = Interpreter(module, override=lambda op, site, arrays: (
+        arrays[0] ** 3 if op is square else None))  # fmt: skip
+    inputs = {"x": np.array([[0.0, 2.0], [0.0, 4.0]])}
+    first = interpreter.run(inputs, observe=lambda op, result: seen.append((op, result.copy())))
+    assert [op for op, _ in seen] == [x, square]
+    assert seen[1][1].tolist() == [[-8.0, 8.0], [-64.0, 64.0]]
+    again = interpreter.run({}, known={x.value: seen[0][1]}, start=1)
+    assert np.array_equal(first["y"], again["y"])
