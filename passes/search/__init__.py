@@ -1,0 +1,1 @@
+"""Search for settings: which exponents buy the most accuracy for their cost."""

@@ -1,0 +1,111 @@
+"""NSGA-II on integer vectors (Deb et al. 2002), with the operators that the paper names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+PENALTY = 1e12
+"""Objectives of an invalid setting: worse than all valid ones, and finite, as crowding distances
+need."""
+
+Evaluate = Callable[[np.ndarray], np.ndarray]
+"""From vectors [n, variables] to objectives [n, 2] that are minimised; infinite where invalid."""
+
+
+def step_mutation(
+    vectors: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    generator: np.random.Generator,
+) -> np.ndarray:
+    """Each integer moves by +1 or -1 with probability 1 / variables, back from a bound."""
+    rate = 1 / vectors.shape[1]
+    moves = generator.random(vectors.shape) < rate
+    steps = np.where(generator.random(vectors.shape) < 0.5, 1, -1)
+    moved = vectors + np.where(moves, steps, 0)
+    moved = np.where(moved > upper, upper - 1, np.where(moved < lower, lower + 1, moved))
+    return np.clip(moved, lower, upper)
+
+
+def minimise(
+    evaluate: Evaluate,
+    initial: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    *,
+    generations: int,
+    seed: int,
+) -> np.ndarray:
+    """Vectors of the last population's first front, [m, variables].
+
+    Binary tournament, two-point crossover with probability 0.9, `step_mutation`, elimination of
+    duplicates.
+
+    Args:
+        initial: the first population, [population, variables]; it is evaluated too, so that the
+            evaluations are population times (generations + 1).
+        generations: after the first population.
+        seed: equal seeds give equal results.
+    """
+    algorithm = _algorithm(initial, lower, upper, generations, seed, evaluate)
+    while algorithm.has_next():
+        algorithm.next()
+    population = algorithm.pop
+    objectives = np.asarray(population.get("F"))
+    best = np.asarray(population.get("rank")) == 0
+    valid = np.all(objectives < PENALTY, axis=1)
+    return np.asarray(population.get("X"), dtype=np.int64)[best & valid]
+
+
+def _algorithm(
+    initial: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    generations: int,
+    seed: int,
+    evaluate: Evaluate,
+) -> Any:
+    from pymoo.algorithms.moo.nsga2 import NSGA2
+    from pymoo.config import Config
+    from pymoo.core.mutation import Mutation
+    from pymoo.core.problem import Problem
+    from pymoo.operators.crossover.pntx import TwoPointCrossover
+    from pymoo.termination import get_termination
+
+    Config.warnings["not_compiled"] = False
+    generator = np.random.default_rng([seed, 1])
+
+    class SettingsProblem(Problem):
+        """The search as pymoo sees it."""
+
+        def __init__(self) -> None:
+            super().__init__(n_var=len(lower), n_obj=2, xl=lower, xu=upper, vtype=int)
+
+        def _evaluate(self, x: np.ndarray, out: dict, *args: Any, **kwargs: Any) -> None:
+            objectives = evaluate(np.asarray(x, dtype=np.int64))
+            invalid = ~np.isfinite(objectives).all(axis=1)
+            out["F"] = np.where(invalid[:, None], PENALTY, objectives)
+
+    class StepMutation(Mutation):
+        """`step_mutation` as pymoo sees it."""
+
+        def _do(self, problem: Any, x: np.ndarray, *args: Any, **kwargs: Any) -> np.ndarray:
+            return step_mutation(np.asarray(x, dtype=np.int64), lower, upper, generator)
+
+    algorithm = NSGA2(
+        pop_size=len(initial),
+        sampling=initial,
+        crossover=TwoPointCrossover(prob=0.9),
+        mutation=StepMutation(),
+        eliminate_duplicates=True,
+    )
+    algorithm.setup(
+        SettingsProblem(),
+        termination=get_termination("n_gen", generations + 1),
+        seed=seed,
+        verbose=False,
+    )
+    return algorithm
