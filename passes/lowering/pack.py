@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.layout import UNUSED
 from atlasc.ir.module import Module, Op, Value
-from atlasc.ir.opdef import Symbol
 from atlasc.ir.types import CiphertextType
 from atlasc.passes.lowering.forms import Form, forms_of
 from atlasc.passes.lowering.kernels.attention import score_layout
@@ -129,9 +128,7 @@ def _double(packer: Packer, op: Op) -> Value:
 
 
 def _add_constant(packer: Packer, op: Op) -> Value:
-    value = op.attributes["value"]
-    if not isinstance(value, Symbol):
-        value = packer.spread(op, float(value))
+    value = packer.spread(op, op.attributes["value"])
     return packer.emit(op, "add_plain", [packer.operand(op)], {"value": value})
 
 

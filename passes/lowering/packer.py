@@ -43,8 +43,8 @@ class Packer:
         assert isinstance(type_, CiphertextType)
         return type_.layout
 
-    def spread(self, op: Op, value: float) -> float | Symbol:
-        """A number for every feature of an op's operand, and 0 in the padding of the features.
+    def spread(self, op: Op, value: float | Symbol) -> float | Symbol:
+        """A constant for every feature of an op's operand, and 0 in the padding of the features.
 
         A polynomial is evaluated in every slot. Padding that stays at 0 lies in the middle of its
         range, whatever the range is, and adds nothing to a sum over the features.
@@ -52,7 +52,12 @@ class Packer:
         layout, features = self.layout(op), op.operands[0].type.shape[-1]  # type: ignore[union-attr]
         if self.forms[op.operands[0]] not in (Form.HIDDEN, Form.VECTOR) or full(layout, features):
             return value
-        return self.module.constant("spread", np.full(features, value))
+        array = self.module.symbols[value.name] if isinstance(value, Symbol) else value
+        array = np.atleast_1d(np.asarray(array))
+        if array.shape[-1] > 1:
+            return value  # it has features of its own
+        places = layout.extent("g") * layout.extent("d")
+        return self.module.constant("spread", np.where(np.arange(places) < features, array, 0.0))
 
     def has_clean_padding(self, value: Value) -> bool:
         """Whether a value is 0 in the padding of its features."""
@@ -69,7 +74,10 @@ class Packer:
                 case "ckks.mul":
                     clean = any(operands)
                 case "ckks.mul_plain":
-                    clean = isinstance(op.attributes["value"], Symbol) or all(operands)
+                    constant = op.attributes["value"]
+                    number = not isinstance(constant, Symbol)
+                    shape = () if number else self.module.symbols[constant.name].shape
+                    clean = shape[-1:] > (1,) or all(operands)
                 case _:
                     clean = all(operands)
             self._clean[value] = clean

@@ -63,13 +63,8 @@ def first_rows(layout: Layout) -> np.ndarray:
 
 
 def blocked(vector: np.ndarray, layout: Layout) -> np.ndarray:
-    """A constant over the features ``[..., F]`` as ``[..., g, d]`` of a layout, zero-padded.
-
-    Constants without a feature axis of their own (extent 1) broadcast over both.
-    """
+    """A tensor over the features ``[..., F]`` as ``[..., g, d]`` of a layout, zero-padded."""
     blocks, width = layout.extent("g"), layout.extent("d")
     features = vector.shape[-1]
-    if features == 1:
-        return vector[..., None]
     padding = [(0, 0)] * (vector.ndim - 1) + [(0, blocks * width - features)]
     return np.pad(vector, padding).reshape(*vector.shape[:-1], blocks, width)

@@ -62,7 +62,10 @@ def _plaintexts(ctx: Context[Ct], op: Op) -> list[np.ndarray | float]:
     repeat: tuple[str, ...] = () if zero_padding else ROWS
     if op.attributes.get("copy_padding", False):
         repeat = (*ROWS, "g")
-    packed = layout.pack(blocked(np.atleast_1d(value), layout), repeat)
+    value = np.atleast_1d(value)
+    # Without features of its own (extent 1), a constant is the same for all, padding included.
+    value = value[..., None] if value.shape[-1] == 1 else blocked(value, layout)
+    packed = layout.pack(value, repeat)
     return list(packed * first_rows(layout) if rows else packed)
 
 
