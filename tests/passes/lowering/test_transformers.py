@@ -1,0 +1,157 @@
+"""Random small Transformers: folded, packed and bootstrapped programs compute what they should."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from packed import Arrays, expanded, folded, run_packed
+from small_transformers import Builder, Shape, approximate, inputs_for
+
+from atlasc.backends.sim import SimEngine
+from atlasc.ir.interpreter import interpret
+from atlasc.ir.module import Module
+from atlasc.ir.parser import parse
+from atlasc.ir.printer import print_module
+from atlasc.passes.lowering.costs import critical_path
+from atlasc.passes.lowering.pack import Pack
+from atlasc.passes.lowering.packing import least_slots
+from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
+from atlasc.passes.pass_base import run_passes
+
+LEVELS = 14
+
+
+@st.composite
+def shapes(draw: st.DrawFn, layers: int = 2) -> Shape:
+    rms = draw(st.booleans())
+    width = st.integers(1, 3).map(lambda n: 2 * n) if rms else st.integers(1, 7)
+    return Shape(
+        batch=draw(st.integers(1, 3)),
+        tokens=draw(st.integers(1, 9)),
+        heads=draw(st.integers(1, 5)),
+        width=draw(width),
+        hidden=draw(st.integers(1, 39)),
+        layers=draw(st.integers(1, layers)),
+        pre_norm=draw(st.booleans()),
+        rms=rms,
+        causal=draw(st.booleans()),
+        mask=draw(st.booleans()),
+        classes=draw(st.sampled_from([0, 1, 3])),
+    )
+
+
+def program(shape: Shape, seed: int) -> tuple[Module, Arrays]:
+    """The poly module of a random model, and inputs."""
+    module = Builder(shape, seed).build()
+    inputs = inputs_for(shape, seed + 1)
+    approximate(module, inputs)
+    poly = expanded(module)
+    inputs["embedded"] = inputs["x"]
+    return poly, inputs
+
+
+def usable_program(shape: Shape, seed: int) -> tuple[Module, Arrays]:
+    """The same, for a property test: no polynomial leaves its range.
+
+    Errors add up from layer to layer, and a norm of few features may then see what it was not
+    fitted for.
+    """
+    poly, inputs = program(shape, seed)
+    magnitudes: list[float] = []
+    with np.errstate(all="ignore"):
+        interpret(poly, inputs, observe=lambda op, y: magnitudes.append(np.abs(y).max()))
+    assume(np.isfinite(magnitudes).all() and max(magnitudes) < 1e4)
+    return poly, inputs
+
+
+def largest_difference(one: np.ndarray, other: np.ndarray) -> float:
+    assert one.shape == other.shape
+    return float(np.abs(one - other).max() / max(1.0, np.abs(other).max()))
+
+
+@settings(max_examples=80)
+@given(shapes(layers=3), st.integers(0, 999))
+def test_folding_changes_nothing(shape: Shape, seed: int) -> None:
+    poly, inputs = usable_program(shape, seed)
+    result = interpret(folded(poly, inputs), inputs)["y"]
+    assert largest_difference(result, interpret(poly, inputs)["y"]) < 1e-9
+
+
+@settings(max_examples=60)
+@given(shapes(), st.integers(0, 999), st.integers(0, 4))
+def test_packed_program_equals_the_poly_module(shape: Shape, seed: int, spare: int) -> None:
+    poly, inputs = usable_program(shape, seed)
+    poly = folded(poly, inputs)
+    slots = least_slots(poly) << spare
+    packed = run_passes(poly, [Pack(slots)])
+    engine = SimEngine(slots, critical_path(packed).total)
+    result = run_packed(packed, inputs, engine)["y"]
+    assert largest_difference(result, interpret(poly, inputs)["y"]) < 1e-6
+
+
+@settings(max_examples=40)
+@given(shapes(), st.integers(0, 999))
+def test_bootstrapped_program_equals_the_poly_module(shape: Shape, seed: int) -> None:
+    """The engine refuses a bootstrap of values outside [−1, 1], so the scales are tested too."""
+    poly, inputs = usable_program(shape, seed)
+    poly = folded(poly, inputs)
+    slots = 2 * least_slots(poly)
+    placed = run_passes(poly, [Pack(slots), PlaceBootstraps(LEVELS)])
+    again = parse(print_module(placed), placed.symbols)
+    result = run_packed(again, inputs, SimEngine(slots, LEVELS, LEVELS))["y"]
+    assert largest_difference(result, interpret(poly, inputs)["y"]) < 1e-6
+
+
+CASES = {
+    "heads and scores over several ciphertexts": Shape(heads=5, width=3, tokens=9, batch=1),
+    "a batch that fills the ciphertext": Shape(batch=4, tokens=4, heads=3, width=4, mask=True),
+    "one token": Shape(batch=2, tokens=1, heads=2, width=3),
+    "one feature in a head": Shape(heads=3, width=1, tokens=6, causal=True),
+    "tokens as many as heads": Shape(heads=3, width=3, tokens=3, classes=0),
+    "more diagonals than features": Shape(heads=2, width=2, tokens=13, mask=True, causal=True),
+    "fewer diagonals than features": Shape(heads=2, width=7, tokens=2, classes=0),
+    "decoder": Shape(rms=True, causal=True, heads=3, width=6, tokens=7, classes=0, batch=2),
+    "post-norm encoder": Shape(pre_norm=False, batch=3, mask=True, layers=2, classes=0),
+    "a hidden layer smaller than a head": Shape(heads=2, width=6, hidden=3),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_shapes_that_are_easy_to_get_wrong(case: str) -> None:
+    poly, inputs = program(CASES[case], 7)
+    poly = folded(poly, inputs)
+    slots = least_slots(poly)
+    packed = run_passes(poly, [Pack(slots)])
+    result = run_packed(packed, inputs, SimEngine(slots, critical_path(packed).total))["y"]
+    assert largest_difference(result, interpret(poly, inputs)["y"]) < 1e-9
+
+
+def test_masked_tokens_do_not_leak() -> None:
+    """Changing what a masked token holds changes no real token's result."""
+    shape = Shape(pre_norm=False, batch=2, tokens=5, heads=3, mask=True, classes=2, layers=2)
+    poly, inputs = program(shape, 3)
+    mask = np.array([[1.0, 1, 1, 0, 0], [1, 1, 0, 0, 0]])
+    inputs = {**inputs, "mask": mask}
+    other = inputs["embedded"].copy()
+    other[mask == 0] = other[::-1][mask == 0] * 0.5
+    poly = folded(poly, inputs)
+    packed = run_passes(poly, [Pack(least_slots(poly))])
+    engine = SimEngine(least_slots(poly), critical_path(packed).total)
+    one, two = (
+        run_packed(packed, {**inputs, "embedded": x}, engine)["y"]
+        for x in (inputs["embedded"], other)
+    )
+    np.testing.assert_allclose(one, two, rtol=0, atol=1e-9)
+
+
+def test_inputs_of_a_batch_do_not_mix() -> None:
+    shape = Shape(batch=3, tokens=5, heads=3, width=3, classes=2)
+    poly, inputs = program(shape, 4)
+    poly = folded(poly, inputs)
+    packed = run_passes(poly, [Pack(least_slots(poly))])
+    engine = SimEngine(least_slots(poly), critical_path(packed).total)
+    straight = run_packed(packed, inputs, engine)["y"]
+    turned = run_packed(packed, {"embedded": inputs["embedded"][::-1]}, engine)["y"]
+    np.testing.assert_allclose(turned, straight[::-1], rtol=0, atol=1e-9)
