@@ -53,26 +53,36 @@ class AssignScales(Pass):
     def run(self, module: Module, report: Report) -> Module:
         """Poly module to poly module."""
         doublings: dict[Op, int] = {}
-        while True:
-            solution = _solve(module, doublings, report)
-            crowded = _crowded(module, solution.factors)
-            if all(op in doublings for op in crowded):
-                return _Rewrite(module, solution, doublings).run()
-            doublings = {**crowded, **doublings}
+        solution = _solve(module, doublings)
+        while crowded := {
+            op: times
+            for op, times in _crowded(module, solution.factors).items()
+            if op not in doublings
+        }:
+            try:
+                more = {**crowded, **doublings}
+                solution, doublings = _solve(module, more), more
+            except AtlasError:  # the operand is pinned by another op too: its magnitude stays
+                break
+        for line in solution.remarks:
+            report.say(line)
+        return _Rewrite(module, solution, doublings).run()
 
 
 @dataclass(frozen=True)
 class _Solution:
-    """Factor of every value, and the operands of additions that need a product of their own."""
+    """Factor of every value, and the operands that need a product of their own."""
 
     factors: Mapping[Value, float]
     breakers: set[tuple[Op, int]]
+    remarks: list[str]
 
 
-def _solve(module: Module, doublings: Mapping[Op, int], report: Report) -> _Solution:
-    breakers, system = _equations(module, doublings, report)
+def _solve(module: Module, doublings: Mapping[Op, int]) -> _Solution:
+    breakers, system, remarks = _equations(module, doublings)
     logs = system.solve(_wishes(module))
-    return _Solution({value: math.exp(logs.get(value, 0.0)) for value in _values(module)}, breakers)
+    factors = {value: math.exp(logs.get(value, 0.0)) for value in _values(module)}
+    return _Solution(factors, breakers, remarks)
 
 
 def _crowded(module: Module, factors: Mapping[Value, float]) -> dict[Op, int]:
@@ -123,12 +133,13 @@ def _wishes(module: Module) -> dict[Value, float]:
 
 
 def _equations(
-    module: Module, doublings: Mapping[Op, int], report: Report
-) -> tuple[set[tuple[Op, int]], LinearSystem[Value]]:
-    """All equations; and the operands of additions that need a product of their own."""
+    module: Module, doublings: Mapping[Op, int]
+) -> tuple[set[tuple[Op, int]], LinearSystem[Value], list[str]]:
+    """All equations; the operands that need a product of their own, and why."""
     system: LinearSystem[Value] = LinearSystem()
+    scales = [op for op in module.ops if op.name == "poly.scale"]
     for op in module.ops:
-        for row, constant in _rows(op, doublings.get(op, 0)):
+        for row, constant in _rows(op, doublings.get(op, 0)) if op.name != "poly.scale" else []:
             if not system.add(row, constant):
                 raise AtlasError(
                     f"{op.name}: no factor suits both its operands and its result",
@@ -136,6 +147,14 @@ def _equations(
                     remedy="run normalise-affine before assign-scales",
                 )
     breakers: set[tuple[Op, int]] = set()
+    remarks = []
+    for op in scales:  # a value that two polynomials read on different ranges keeps one product
+        if not all(system.add(row, constant) for row, constant in _rows(op, 0)):
+            breakers.add((op, 0))
+            remarks.append(
+                f"poly.scale %{op.value.name} ({op.location}) stays a product: its operand has "
+                "another reader that wants another factor"
+            )
     depth = _depths(module)
     for op in module.ops:
         if op.name in ("poly.add", "poly.sub"):
@@ -143,11 +162,11 @@ def _equations(
             for index in order:
                 if not system.add({op.value: 1.0, op.operands[index]: -1.0}, 0.0):
                     breakers.add((op, index))
-                    report.say(
+                    remarks.append(
                         f"operand %{op.operands[index].name} of {op.name} %{op.value.name} "
                         f"({op.location}) is rescaled by a product: the ranges around it differ"
                     )
-    return breakers, system
+    return breakers, system, remarks
 
 
 def _rows(op: Op, doublings: int) -> list[tuple[Row, float]]:
@@ -238,7 +257,8 @@ class _Rewrite:
         elif op.name == "poly.mean":
             attributes["factor"] = op.attributes.get("factor", 1.0) * out / into
         elif op.name == "poly.scale":
-            if not isinstance(attributes["factor"], Symbol) and attributes["factor"] > 0:
+            number = not isinstance(attributes["factor"], Symbol)
+            if number and attributes["factor"] > 0 and (op, 0) not in self.breakers:
                 self.rewriter.values[op.value] = self.rewriter.values[op.operands[0]]
                 return
             attributes["factor"] = self._scaled(op, "factor", out / into)
