@@ -7,6 +7,7 @@ client/                  embed.air, interface.air (+ arrays), model/ (config and
 server/                  program.air, poly.air, weights.safetensors
 ```
 
+A client needs ``manifest.json`` and ``client/`` alone, a server ``manifest.json`` and ``server/``.
 No key is ever part of a bundle: keys have folders of their own (``atlasc keygen``).
 """
 
@@ -16,17 +17,23 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import numpy as np
 
 from atlasc.client import ClientProgram
+from atlasc.client_model import ClientModel
+from atlasc.inputs import Inputs
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.storage import load_module, save_modules
+
+Role = Literal["client", "server"]
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -42,6 +49,10 @@ MODEL_FILES = (
     "tokenizer.model",
 )
 """What the client needs of a HuggingFace directory to read its inputs: no weights, no code."""
+
+
+FACTS = ("files", "target", "parameters", "batch")
+"""What every manifest must have beside its format."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +90,35 @@ class Bundle:
         return str(self.manifest["target"])
 
     @property
+    def identity(self) -> str:
+        """Names the program that a query or an answer belongs to: a digest of all its files."""
+        files = json.dumps(self.manifest["files"], sort_keys=True)
+        return hashlib.sha256(files.encode()).hexdigest()
+
+    @property
+    def has_server(self) -> bool:
+        """Whether the server's part lies here too."""
+        return (self.folder / "server").is_dir()
+
+    @property
     def model_folder(self) -> Path:
         """Config and tokenizer, to read inputs with."""
         return self.folder / "client" / "model"
+
+    @cached_property
+    def model(self) -> ClientModel:
+        """What :func:`atlasc.data.load_inputs` has to know of the model."""
+        return ClientModel.of(self.client.embed, self.model_folder)
+
+    def load_inputs(self, path: Path) -> Inputs:
+        """Inputs in the shape that the program was compiled for.
+
+        Raises:
+            AtlasError: as :func:`atlasc.data.load_inputs`.
+        """
+        from atlasc.data import load_inputs
+
+        return load_inputs(path, self.model, self.manifest.get("sequence_length"))
 
 
 def digest(path: Path) -> str:
@@ -93,6 +130,15 @@ def digest(path: Path) -> str:
     return state.hexdigest()
 
 
+def refuse_existing(path: Path) -> None:
+    """Raise AtlasError if the output exists: asked before the work, and again at its end."""
+    if path.exists() or path.is_symlink():
+        raise AtlasError(
+            f"the output {path} exists already",
+            remedy="choose another one, or remove it first; nothing is overwritten",
+        )
+
+
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
     """A folder that appears whole or not at all: written beside its place, then renamed.
@@ -100,11 +146,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
     Raises:
         AtlasError: it exists already, or its parent cannot be written.
     """
-    if folder.exists():
-        raise AtlasError(
-            f"the output {folder} exists already",
-            remedy="choose another -o, or remove it first; nothing is overwritten",
-        )
+    refuse_existing(folder)
     draft = folder.with_name(f".{folder.name}.{os.getpid()}.part")
     try:
         draft.mkdir(parents=True)
@@ -115,6 +157,24 @@ def new_folder(folder: Path) -> Iterator[Path]:
         draft.rename(folder)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write an ``.npz`` that appears whole or not at all.
+
+    Raises:
+        AtlasError: it exists already, or its folder cannot be written.
+    """
+    refuse_existing(path)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with draft.open("wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+        draft.rename(path)
+    except OSError as error:
+        raise AtlasError(f"cannot write {path}", why=str(error)) from None
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def write_bundle(
@@ -144,19 +204,18 @@ def write_bundle(
     (draft / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
 
 
-def load_bundle(folder: Path) -> Bundle:
+def load_bundle(folder: Path, role: Role | None = None) -> Bundle:
     """Open a bundle and check every file against the manifest.
+
+    Args:
+        folder: the bundle, or its part of the role.
+        role: check the files of one role alone: the others may be on another machine.
 
     Raises:
         AtlasError: not a bundle, another format version, or a changed or missing file.
     """
+    folder = _located(folder, role)
     path = folder / MANIFEST
-    if not path.is_file():
-        raise AtlasError(
-            f"{folder} is not a compiled bundle",
-            why=f"it has no {MANIFEST}",
-            remedy="give the folder that atlasc compile -o wrote",
-        )
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -168,15 +227,39 @@ def load_bundle(folder: Path) -> Bundle:
             why=f"this atlasc reads format {FORMAT}",
             remedy="compile the model again, or use the atlasc that made it",
         )
-    _check_files(folder, manifest["files"])
+    missing = [name for name in FACTS if name not in manifest]
+    if missing or not isinstance(manifest["files"], dict):
+        raise AtlasError(
+            f"{path} is damaged",
+            why=f"it lacks {', '.join(missing) or 'the list of files'}",
+            remedy="compile the model again",
+        )
+    _check_files(folder, manifest["files"], role)
     return Bundle(folder, manifest)
 
 
-def _check_files(folder: Path, files: dict[str, str]) -> None:
+def _located(folder: Path, role: Role | None) -> Path:
+    """The folder with the manifest: the one given, or the one that holds it as its role's part."""
+    if (folder / MANIFEST).is_file():
+        return folder
+    whole = folder.resolve()
+    if role is not None and whole.name == role and (whole.parent / MANIFEST).is_file():
+        return whole.parent
+    part = f", or its {role} folder with {MANIFEST} beside it" if role is not None else ""
+    raise AtlasError(
+        f"{folder} is not a compiled bundle" if folder.is_dir() else f"bundle {folder} not found",
+        why=f"it has no {MANIFEST}" if folder.is_dir() else "there is no such folder",
+        remedy=f"give the folder that atlasc compile -o wrote{part}",
+    )
+
+
+def _check_files(folder: Path, files: dict[str, str], role: Role | None) -> None:
     for name, expected in files.items():
+        if role is not None and not name.startswith(f"{role}/"):
+            continue
         path = folder / name
         if not path.is_file():
-            raise AtlasError(f"{folder} lacks {name}", remedy="compile the model again")
+            raise AtlasError(f"{folder} lacks {name}", remedy="copy it again, or compile again")
         if digest(path) != expected:
             raise AtlasError(
                 f"{path} was changed after the bundle was compiled",

@@ -19,6 +19,9 @@ from atlasc.ir.types import CiphertextType
 from atlasc.passes.lowering.kernels.context import ROWS, blocked
 from atlasc.passes.rewriting import Rewriter
 
+KEPT = ("slots", "rotations", "relinearization_level")
+"""Facts of the program that the client needs too: it makes the keys."""
+
 
 @dataclass(frozen=True)
 class Packed:
@@ -54,6 +57,14 @@ class ClientProgram:
         """Inputs that one run answers."""
         return self.interface.inputs[0].attributes["shape"][0]
 
+    def check_count(self, count: int) -> None:
+        """Raise AtlasError unless one run answers that many inputs."""
+        if not 1 <= count <= self.batch:
+            raise AtlasError(
+                f"{count} inputs were given, the program answers 1 to {self.batch} at a time",
+                remedy="choose inputs with --count or --index, or compile with a larger --batch",
+            )
+
     def prepare(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The inputs of the server's program in the clear, the batch filled with copies.
 
@@ -61,11 +72,7 @@ class ClientProgram:
             AtlasError: an input is missing, of the wrong shape, or more than a batch.
         """
         count = len(next(iter(arrays.values())))
-        if not 1 <= count <= self.batch:
-            raise AtlasError(
-                f"{count} inputs were given, the program answers 1 to {self.batch} at a time",
-                remedy="take fewer inputs, or compile with a larger --batch",
-            )
+        self.check_count(count)
         order = np.where(np.arange(self.batch) < count, np.arange(self.batch), 0)
         filled = {name: np.asarray(array)[order] for name, array in arrays.items()}
         public = {
@@ -86,6 +93,11 @@ class ClientProgram:
                 vectors[name] = pack(encrypted_input(op.site({}), prepared[name]), _layout(op))
                 levels[name] = op.attributes["level"]
         return Packed(vectors, levels, public, count)
+
+    def query(self, arrays: Mapping[str, np.ndarray]) -> Packed:
+        """Slots of raw inputs, at most a batch: ``prepare`` and ``pack`` in one step."""
+        count = len(next(iter(arrays.values())))
+        return self.pack(self.prepare(arrays), count)
 
     def unpack(self, slots: Mapping[str, np.ndarray], count: int) -> dict[str, np.ndarray]:
         """Answers ``[count, ...]`` by output name from decrypted slots ``[ciphertexts, slots]``."""
@@ -129,7 +141,9 @@ def client_program(embed: Module, program: Module) -> ClientProgram:
         rewriter.copy(op, [value])
     module = rewriter.module
     module.symbols = {n: a for n, a in module.symbols.items() if n in module.symbols_used()}
-    module.attributes = {"slots": program.attributes["slots"]}
+    module.attributes = {
+        name: program.attributes[name] for name in KEPT if name in program.attributes
+    }
     return ClientProgram(embed, module)
 
 

@@ -1,29 +1,31 @@
-"""Running a compiled program: all four roles in one process, or each for itself through files."""
+"""Running a compiled program, all roles in one process; :mod:`atlasc.roles` has each for itself."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from atlasc.backends import get_backend
+from atlasc.backends.desilo_costs import cost_table
 from atlasc.backends.desilo_parameters import DesiloParameters
-from atlasc.bundle import Bundle, new_folder
+from atlasc.bundle import Bundle
 from atlasc.client import Packed
-from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
-from atlasc.passes.approximation.fused import interpret_poly
+from atlasc.passes.lowering.costs import program_costs
 from atlasc.passes.lowering.engine import Engine
 from atlasc.passes.lowering.execute import Execution
 from atlasc.passes.lowering.rotation_keys import key_plan
+from atlasc.ranges import simulate
 
 Progress = Callable[[str, int, int], None]
 """Called as progress(what, done, total)."""
+
+
+PHASES = ("keys", "encrypt", "execute", "decrypt")
 
 
 def no_progress(what: str, done: int, total: int) -> None:
@@ -70,8 +72,17 @@ def make_engine(
     program: Module,
     parameters: DesiloParameters,
     progress: Progress = no_progress,
+    *,
+    noise: bool = False,
 ) -> Engine[Any]:
     """An engine that plays client and server, with fresh keys where the target has keys.
+
+    Args:
+        target: name of a backend.
+        program: tells the keys.
+        parameters: the parameter set.
+        progress: called before each key.
+        noise: the simulator adds the errors of CKKS; real encryption always has its own.
 
     Raises:
         AtlasError: unknown target, library missing, or too little memory for the keys.
@@ -79,6 +90,7 @@ def make_engine(
     get_backend(target).check()
     rotations, relinearization = key_plan(program)
     if target == "sim":
+        from atlasc.backends.noise import NoiseModel
         from atlasc.backends.sim import SimEngine
 
         return SimEngine(
@@ -86,6 +98,7 @@ def make_engine(
             parameters.max_level,
             parameters.bootstrap_level,
             rotation_keys=rotations,
+            noise=NoiseModel.ckks(parameters.ring_degree) if noise else None,
         )
     from atlasc.backends.desilo import DesiloEngine, KeySet
 
@@ -102,41 +115,52 @@ def run(
     progress: Progress = no_progress,
     observe: Callable[[Op, list[Any]], None] | None = None,
     engine: Engine[Any] | None = None,
+    expected: Mapping[str, np.ndarray] | None = None,
 ) -> Answer:
     """Key generation, encryption, execution and decryption in one process, for a try-out.
 
     Args:
         bundle: a compiled model.
-        arrays: raw inputs by name, at most a batch.
+        arrays: raw inputs by name; more than a batch are answered in several runs, with one set
+            of keys.
         target: another backend than the one it was compiled for.
-        progress: called before each key and each op.
+        progress: called before each key, and for each op with predicted hundredths of all runs.
         observe: called with every op and its ciphertexts.
         engine: an engine made before, to answer several queries with one set of keys.
+        expected: the polynomial simulation of the inputs, where it was made before.
+
+    Raises:
+        AtlasError: of the inputs, of the keys, or an op that the engine refuses.
     """
     target = target or bundle.target
     count = len(next(iter(arrays.values())))
-    prepared = bundle.client.prepare(arrays)
-    packed = bundle.client.pack(prepared, count)
-    seconds: dict[str, float] = {}
+    if expected is None:
+        expected = simulate(bundle.client, bundle.poly, arrays).outputs
+    seconds = dict.fromkeys(PHASES, 0.0)
     clock = time.perf_counter()
 
     def lap(phase: str) -> None:
         nonlocal clock
         now = time.perf_counter()
-        seconds[phase], clock = now - clock, now
+        seconds[phase], clock = seconds[phase] + now - clock, now
 
     if engine is None:
         engine = make_engine(target, bundle.program, parameters_of(bundle.manifest), progress)
     lap("keys")
-    encrypted = encrypt_all(engine, packed)
-    lap("encrypt")
-    results = execute(engine, bundle.program, encrypted, packed.public, progress, observe)
-    lap("execute")
-    slots = {name: decrypt_all(engine, values) for name, values in results.items()}
-    outputs = bundle.client.unpack(slots, count)
-    lap("decrypt")
-    expected = {n: a[:count] for n, a in interpret_poly(bundle.poly, prepared).items()}
-    return Answer(outputs, expected, seconds, target)
+    steps = Pace.of(bundle, target, -(-count // bundle.client.batch), progress)
+    parts: list[dict[str, np.ndarray]] = []
+    for start in range(0, count, bundle.client.batch):
+        rows = {name: array[start : start + bundle.client.batch] for name, array in arrays.items()}
+        packed = bundle.client.query(rows)
+        encrypted = encrypt_all(engine, packed)
+        lap("encrypt")
+        results = execute(engine, bundle.program, encrypted, packed.public, steps, observe)
+        lap("execute")
+        slots = {name: decrypt_all(engine, values) for name, values in results.items()}
+        parts.append(bundle.client.unpack(slots, packed.count))
+        lap("decrypt")
+    outputs = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return Answer(outputs, dict(expected), seconds, target)
 
 
 def encrypt_all(engine: Engine[Any], packed: Packed) -> dict[str, list[Any]]:
@@ -157,81 +181,48 @@ def execute(
     program: Module,
     encrypted: Mapping[str, list[Any]],
     public: Mapping[str, np.ndarray],
-    progress: Progress = no_progress,
+    before: Callable[[Op], None] | None = None,
     observe: Callable[[Op, list[Any]], None] | None = None,
 ) -> dict[str, list[Any]]:
-    """Run the server's program on ciphertexts."""
-    total, done = len(program.ops), 0
+    """Run the server's program on ciphertexts.
 
-    def before(op: Op) -> None:
-        nonlocal done
-        progress(f"{op.name} {op.location}".rstrip(), done, total)
-        done += 1
-
+    Args:
+        engine: with evaluation keys.
+        program: ckks module.
+        encrypted: ciphertexts by input name.
+        public: inputs in the clear by name.
+        before: called before every op; a :class:`Pace` makes it progress.
+        observe: called with every op and its ciphertexts.
+    """
     return Execution(program, engine, observe, before).run(encrypted, public)
 
 
-def save_query(folder: Path, engine: Any, packed: Packed) -> None:
-    """Encrypt a query into a folder of files that the client may send to the server."""
-    with new_folder(folder) as draft:
-        _write(draft, engine, encrypt_all(engine, packed), {"count": packed.count})
-        np.savez(draft / "public.npz", **packed.public)  # type: ignore[arg-type]
+class Pace:
+    """Turns ops into progress: an op counts as much as it is predicted to last.
 
+    Args:
+        seconds: predicted time by op.
+        runs: how often the program is run.
+        progress: called as progress(op, done, 100) before each op.
+    """
 
-def load_query(folder: Path, engine: Any) -> tuple[dict[str, list[Any]], dict[str, np.ndarray]]:
-    """Ciphertexts and public inputs of a query."""
-    ciphertexts, _ = _load(folder, engine)
-    try:
-        with np.load(folder / "public.npz", allow_pickle=False) as file:
-            return ciphertexts, {name: file[name] for name in file.files}
-    except (OSError, ValueError) as error:
-        raise AtlasError(f"{folder} is not a whole query", why=str(error)) from None
+    def __init__(self, seconds: Mapping[Op, float], runs: int, progress: Progress) -> None:
+        self.seconds, self.progress = seconds, progress
+        self.total, self.done = max(sum(seconds.values()) * runs, 1e-9), 0.0
 
+    @classmethod
+    def of(cls, bundle: Bundle, target: str, runs: int, progress: Progress) -> Pace:
+        """By the cost model of the target; the simulator's ops all count the same."""
+        program = bundle.program
+        seconds = dict.fromkeys(program.ops, 1.0)
+        if target != "sim":
+            prices = cost_table(parameters_of(bundle.manifest))
+            costs = program_costs(program).per_op
+            seconds = {op: counts.seconds(prices) for op, counts in costs.items()}
+        return cls(seconds, runs, progress)
 
-def save_answer(
-    folder: Path, engine: Any, results: Mapping[str, list[Any]], query: Path
-) -> None:
-    """Write encrypted results; how many of the batch are real is copied from the query."""
-    with new_folder(folder) as draft:
-        _write(draft, engine, results, {"count": _index(query)["count"]})
-
-
-def load_answer(folder: Path, engine: Any) -> tuple[dict[str, list[Any]], int]:
-    """Encrypted results and how many inputs of the batch are real."""
-    ciphertexts, index = _load(folder, engine)
-    return ciphertexts, int(index["count"])
-
-
-def _write(
-    draft: Path, engine: Any, ciphertexts: Mapping[str, list[Any]], facts: dict[str, Any]
-) -> None:
-    names: dict[str, list[str]] = {}
-    for number, (name, values) in enumerate(ciphertexts.items()):
-        names[name] = [f"{number}.{position}.ct" for position in range(len(values))]
-        for file, value in zip(names[name], values, strict=True):
-            (draft / file).write_bytes(engine.serialize(value))
-    (draft / "index.json").write_text(json.dumps({**facts, "ciphertexts": names}))
-
-
-def _index(folder: Path) -> dict[str, Any]:
-    try:
-        index = json.loads((folder / "index.json").read_text(encoding="utf-8"))
-        return {"count": int(index["count"]), "ciphertexts": dict(index["ciphertexts"])}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise AtlasError(
-            f"{folder} holds no ciphertexts",
-            why=str(error),
-            remedy="give the folder that atlasc encrypt or execute wrote",
-        ) from None
-
-
-def _load(folder: Path, engine: Any) -> tuple[dict[str, list[Any]], dict[str, Any]]:
-    index = _index(folder)
-    try:
-        ciphertexts = {
-            name: [engine.deserialize((folder / Path(file).name).read_bytes()) for file in files]
-            for name, files in index["ciphertexts"].items()
-        }
-    except OSError as error:
-        raise AtlasError(f"{folder} is not complete", why=str(error)) from None
-    return ciphertexts, index
+    def __call__(self, op: Op) -> None:
+        """Before an op."""
+        hundredths = min(int(100 * self.done / self.total), 100)
+        self.progress(f"{op.name.removeprefix('ckks.')} {op.location}".rstrip(), hundredths, 100)
+        self.done += self.seconds.get(op, 0.0)

@@ -13,7 +13,19 @@ import typer
 
 from atlasc.cli.group import CommandGroup, Section
 
-SECTIONS: tuple[Section, ...] = ()
+SECTIONS: tuple[Section, ...] = (
+    (
+        "Answer encrypted inputs",
+        (
+            ("run", "atlasc.cli.commands.run:run"),
+            ("keygen", "atlasc.cli.commands.roles:keygen"),
+            ("encrypt", "atlasc.cli.commands.roles:encrypt"),
+            ("execute", "atlasc.cli.commands.roles:execute"),
+            ("decrypt", "atlasc.cli.commands.roles:decrypt"),
+            ("compare", "atlasc.cli.commands.compare:compare"),
+        ),
+    ),
+)
 """What ``atlasc --help`` lists: (title, ((command name, "module:function"), ...))."""
 
 

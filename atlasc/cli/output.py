@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Annotated, Any
 
 import typer
+
+PIPE_WIDTH = 180
+"""Columns of a table that is not printed on a terminal."""
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 """The ``--json`` option of a command."""
@@ -38,7 +42,8 @@ def print_table(
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in body:
         table.add_row(*(Text(_cell(value)) for value in row))
-    Console().print(table)
+    # A pipe has no width: there, nothing is folded.
+    Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(table)
 
 
 def _cell(value: object) -> str:

@@ -1,0 +1,150 @@
+"""``atlasc keygen | encrypt | execute | decrypt``: client and server as processes of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from atlasc.cli.output import JsonFlag, print_json, print_table
+from atlasc.cli.progress import progress
+from atlasc.cli.selection import (
+    CountOption,
+    IndexOption,
+    TargetOption,
+    judge_ranges,
+    select,
+)
+
+ClientPart = Annotated[
+    Path, typer.Argument(help="Bundle; its client folder and manifest.json are enough.")
+]
+ServerPart = Annotated[
+    Path, typer.Argument(help="Bundle; its server folder and manifest.json are enough.")
+]
+ClientKeysOption = Annotated[
+    Path, typer.Option("--keys", help="The client's keys: the folder client of keygen.")
+]
+ServerKeysOption = Annotated[
+    Path, typer.Option("--keys", help="The server's keys: the folder server of keygen.")
+]
+
+
+def keygen(
+    bundle: ClientPart,
+    keys: Annotated[Path, typer.Option("--keys", "-o", help="New folder for the keys.")],
+    target: TargetOption = "",
+) -> None:
+    """Make the keys of a client, and those that its server computes with.
+
+    The folder client holds the secret key and stays where it is; the folder server goes to the
+    server. Files are readable by their owner alone.
+    """
+    from atlasc import roles
+    from atlasc.bundle import load_bundle, refuse_existing
+
+    refuse_existing(keys)
+    loaded = load_bundle(bundle, "client")
+    roles.check_target(loaded, target)
+    with progress("generating keys") as step:
+        roles.generate_keys(loaded, keys, step.report)
+    print(f"{keys / 'client'}: the secret key; keep it")
+    print(f"{keys / 'server'}: evaluation keys; for the server")
+
+
+def encrypt(
+    bundle: ClientPart,
+    keys: ClientKeysOption,
+    data: Annotated[Path, typer.Option("--input", help="Inputs: .txt, .jsonl, .npz, images.")],
+    query: Annotated[Path, typer.Option("--output", "-o", help="New folder for the query.")],
+    index: IndexOption = "",
+    count: CountOption = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse inputs that leave a calibrated range.")
+    ] = False,
+    target: TargetOption = "",
+) -> None:
+    """Encrypt inputs into a query for the server.
+
+    Where the whole bundle is at hand, the inputs are first tried in the clear: do they stay inside
+    the ranges that the program was compiled for? A client without the server's part cannot tell.
+    """
+    from atlasc import roles
+    from atlasc.bundle import load_bundle, refuse_existing
+    from atlasc.cli.errors import warn
+    from atlasc.ranges import simulate
+
+    refuse_existing(query)
+    loaded = load_bundle(bundle, "client")
+    roles.check_target(loaded, target)
+    inputs = select(loaded.load_inputs(data), index, count)
+    loaded.client.check_count(len(inputs))
+    if loaded.has_server:
+        with progress("polynomials in the clear", total=len(inputs)) as step:
+            poly = load_bundle(loaded.folder).poly
+            found = simulate(loaded.client, poly, inputs.arrays, inputs.names, step.report)
+        judge_ranges(found.excesses, strict)
+    elif strict:
+        warn("--strict has no effect: the ranges are in the server's part, which is not here")
+    with progress("encrypting"):
+        engine = roles.client_engine(loaded, keys)
+        roles.encrypt(loaded, engine, inputs.arrays, query)
+    print(f"{query}: {len(inputs)} inputs, encrypted")
+
+
+def execute(
+    bundle: ServerPart,
+    keys: ServerKeysOption,
+    query: Annotated[Path, typer.Option("--query", help="Folder that encrypt wrote.")],
+    answer: Annotated[Path, typer.Option("--output", "-o", help="New folder for the answer.")],
+    target: TargetOption = "",
+) -> None:
+    """Run the program on an encrypted query; no secret key is needed."""
+    from atlasc import ciphertext_files, roles
+    from atlasc.bundle import load_bundle, refuse_existing
+
+    refuse_existing(answer)
+    loaded = load_bundle(bundle, "server")
+    chosen = roles.check_target(loaded, target)
+    ciphertext_files.check(query, "query", loaded)
+    with progress("loading keys"):
+        engine = roles.server_engine(loaded, keys)
+    with progress(f"executing on {chosen}", total=100) as step:
+        roles.execute(loaded, engine, query, answer, step.report)
+    print(f"{answer}: the encrypted answer")
+
+
+def decrypt(
+    bundle: ClientPart,
+    keys: ClientKeysOption,
+    answer: Annotated[Path, typer.Option("--answer", help="Folder that execute wrote.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the outputs to this .npz file.")
+    ] = None,
+    target: TargetOption = "",
+    as_json: JsonFlag = False,
+) -> None:
+    """Decrypt an answer. Do not pass the numbers on: see docs/security.md."""
+    from atlasc import ciphertext_files, roles
+    from atlasc.bundle import load_bundle, refuse_existing, save_arrays
+
+    if output is not None:
+        refuse_existing(output)
+    loaded = load_bundle(bundle, "client")
+    roles.check_target(loaded, target)
+    ciphertext_files.check(answer, "answer", loaded)
+    with progress("decrypting"):
+        outputs = roles.decrypt(loaded, roles.client_engine(loaded, keys), answer)
+    if output is not None:
+        save_arrays(output, outputs)
+    if as_json:
+        print_json({"outputs": outputs})
+        return
+    for name, values in outputs.items():
+        if values.ndim == 2:
+            columns = ["row", "answer", *map(str, range(values.shape[1]))]
+            rows = [[row, int(v.argmax()), *map(float, v)] for row, v in enumerate(values)]
+            print_table(columns, rows, title=name)
+        elif output is None:
+            print(f"{name}: shape {list(values.shape)}; -o FILE.npz or --json gives the numbers")

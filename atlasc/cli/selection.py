@@ -1,0 +1,82 @@
+"""Options that choose inputs from a file, and what several commands say of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from atlasc.ir.errors import AtlasError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from atlasc.inputs import Inputs
+    from atlasc.ranges import Excess
+
+IndexOption = Annotated[
+    str, typer.Option("--index", help="Take these inputs of the file: 0,1,5 or 3-7.")
+]
+CountOption = Annotated[
+    int | None, typer.Option("--count", min=1, help="Take the first inputs of the file.")
+]
+TargetOption = Annotated[
+    str, typer.Option("--target", help="Another backend than the bundle was compiled for.")
+]
+SHOWN = 5
+"""Inputs outside a range that are listed one by one."""
+
+
+def select(inputs: Inputs, index: str, count: int | None) -> Inputs:
+    """The chosen inputs; all without a choice.
+
+    Raises:
+        AtlasError: both options, an index that is no number, or one that the file does not have.
+    """
+    if index and count is not None:
+        raise AtlasError("--index and --count exclude each other", remedy="give one of them")
+    if count is not None:
+        if count > len(inputs):
+            raise AtlasError(f"--count {count}, but the file has {len(inputs)} inputs")
+        return inputs.take(range(count))
+    if not index:
+        return inputs
+    wanted: list[int] = []
+    for part in index.split(","):
+        first, _, last = part.strip().partition("-")
+        if not first.isdecimal() or (last and not last.isdecimal()):
+            raise AtlasError(f"--index {index} is no list of numbers", remedy="write it as 0,1,5-7")
+        wanted += range(int(first), int(last or first) + 1)
+    outside = [row for row in wanted if row >= len(inputs)]
+    if outside or not wanted:
+        raise AtlasError(
+            f"--index {index} chooses inputs that the file does not have",
+            why=f"it has the inputs 0 to {len(inputs) - 1}",
+        )
+    return inputs.take(wanted)
+
+
+def judge_ranges(excesses: Sequence[Excess], strict: bool) -> None:
+    """Warn of inputs that leave a range, or refuse them.
+
+    Raises:
+        AtlasError: there are some and ``strict`` is set.
+    """
+    if not excesses:
+        return
+    from atlasc.cli.errors import warn
+
+    names = {excess.input: excess for excess in reversed(excesses)}  # the first op of each input
+    who = "1 input leaves" if len(names) == 1 else f"{len(names)} inputs leave"
+    lines = [str(names[name]) for name in list(dict.fromkeys(e.input for e in excesses))[:SHOWN]]
+    if len(names) > SHOWN:
+        lines.append(f"and {len(names) - SHOWN} more")
+    headline = f"{who} the range that the program was compiled for"
+    why = "\n       ".join(lines)
+    remedy = "leave these inputs out, or compile with data that has such inputs, or a wider margin"
+    if strict:
+        raise AtlasError(headline, why=why, remedy=remedy)
+    warn(
+        f"{headline}: their encrypted answers may be wrong",
+        f"  why: {why}\n  what to do: {remedy}; --strict makes this an error",
+    )

@@ -1,0 +1,61 @@
+"""The model as the client of a bundle knows it: how to read inputs, without weights or torch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Module
+from atlasc.models import LoadedModel
+
+
+class ClientModel(LoadedModel):
+    """Stands for a loaded model where inputs are read.
+
+    Tokenizer and image preprocessing come from the files of the original model, names and shapes of
+    the inputs from the client's program.
+    """
+
+    embed: Module
+
+    @classmethod
+    def of(cls, embed: Module, folder: Path) -> ClientModel:
+        """The model of a client.
+
+        Args:
+            embed: nn module from raw inputs to what is encrypted.
+            folder: config, tokenizer and preprocessor of the original model; the config is missing
+                where that was an archive of torch.export.
+
+        Raises:
+            AtlasError: the config is not JSON.
+        """
+        path = folder / "config.json"
+        try:
+            config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        except ValueError as error:
+            raise AtlasError("config.json is not valid JSON", where=str(path)) from error
+        model = cls(
+            module=None,
+            kind="client",
+            config=SimpleNamespace(**config),
+            source=folder,
+            has_weights=False,
+        )
+        model.embed = embed
+        return model
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """Names of the inputs that data supply, the private one first."""
+        private = tuple(op.attributes["name"] for op in self.embed.inputs)
+        return (*private, "attention_mask") if private == ("input_ids",) else private
+
+    def exported_shape(self, name: str) -> tuple[int | None, ...] | None:
+        """Shape of an image input, its batch free; lengths of texts are checked by their own."""
+        for op in self.embed.inputs:
+            if op.attributes["name"] == name and name != "input_ids":
+                return (None, *op.attributes["shape"][1:])
+        return None

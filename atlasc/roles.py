@@ -1,0 +1,180 @@
+"""Client and server apart, as they are in earnest: each has its part of a bundle and its own keys.
+
+The client makes the keys, encrypts and decrypts; the server executes. What travels is the server's
+keys once, then a query and an answer each time (:mod:`atlasc.ciphertext_files`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from atlasc import ciphertext_files
+from atlasc.backends import get_backend
+from atlasc.bundle import Bundle, Role, new_folder
+from atlasc.ciphertext_files import Ciphertexts
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Module
+from atlasc.passes.lowering.rotation_keys import key_plan
+from atlasc.session import (
+    Pace,
+    Progress,
+    decrypt_all,
+    encrypt_all,
+    no_progress,
+    parameters_of,
+)
+from atlasc.session import execute as execute_program
+
+
+def check_target(bundle: Bundle, target: str | None = None) -> str:
+    """The encrypted target that the roles work on.
+
+    Args:
+        bundle: the compiled model.
+        target: another one than the bundle's own.
+
+    Raises:
+        AtlasError: it has no keys, is unknown, or its library is missing.
+    """
+    target = target or bundle.target
+    backend = get_backend(target)
+    if not backend.encrypted:
+        raise AtlasError(
+            f"the target {target} has no keys: it encrypts nothing",
+            where=str(bundle.folder),
+            remedy="use atlasc run, which needs none; or encrypt for real, with --target desilo",
+        )
+    backend.check()
+    return target
+
+
+def generate_keys(bundle: Bundle, folder: Path, progress: Progress = no_progress) -> None:
+    """Make the keys of a program: ``folder/client`` and ``folder/server``, both or none.
+
+    Needs the client's part of the bundle alone.
+
+    Raises:
+        AtlasError: the folder exists; too little memory or disk space, said before starting.
+    """
+    from atlasc.backends.desilo import generate_to
+
+    rotations, relinearization = key_plan(bundle.client.interface)
+    with new_folder(folder) as draft:
+        generate_to(
+            parameters_of(bundle.manifest),
+            rotations,
+            draft / "client",
+            draft / "server",
+            relinearization_level=relinearization,
+            progress=progress,
+        )
+
+
+def encrypt(bundle: Bundle, engine: Any, arrays: Mapping[str, np.ndarray], query: Path) -> None:
+    """Encrypt at most a batch of raw inputs into a new folder.
+
+    Args:
+        bundle: the client's part is enough.
+        engine: a client's.
+        arrays: raw inputs by name.
+        query: the new folder.
+
+    Raises:
+        AtlasError: of the inputs; the folder exists.
+    """
+    packed = bundle.client.query(arrays)
+    content = Ciphertexts(encrypt_all(engine, packed), packed.count, packed.public)
+    ciphertext_files.save(query, "query", bundle, engine, content)
+
+
+def execute(
+    bundle: Bundle, engine: Any, query: Path, answer: Path, progress: Progress = no_progress
+) -> None:
+    """Run the program on a query.
+
+    Args:
+        bundle: the server's part is enough.
+        engine: a server's.
+        query: what :func:`encrypt` wrote.
+        answer: the new folder.
+        progress: called before each op with predicted hundredths.
+
+    Raises:
+        AtlasError: a query of another program or of other keys; the answer exists.
+    """
+    content = ciphertext_files.load(query, "query", bundle, engine)
+    pace = Pace.of(bundle, "desilo", 1, progress)
+    results = execute_program(engine, bundle.program, content.values, content.public, pace)
+    ciphertext_files.save(answer, "answer", bundle, engine, Ciphertexts(results, content.count, {}))
+
+
+def decrypt(bundle: Bundle, engine: Any, answer: Path) -> dict[str, np.ndarray]:
+    """Answers ``[count, ...]`` by output name; the client's part and engine are enough.
+
+    Raises:
+        AtlasError: the answer of another program or of other keys.
+    """
+    content = ciphertext_files.load(answer, "answer", bundle, engine)
+    slots = {name: decrypt_all(engine, values) for name, values in content.values.items()}
+    return bundle.client.unpack(slots, content.count)
+
+
+def client_engine(bundle: Bundle, keys: Path) -> Any:
+    """An engine that encrypts and decrypts."""
+    from atlasc.backends.desilo import ClientKeys, DesiloEngine
+
+    folder = key_folder(keys, "client")
+    _check_keys(bundle, folder, "client", None)
+    return DesiloEngine(client=ClientKeys.load(folder))
+
+
+def server_engine(bundle: Bundle, keys: Path) -> Any:
+    """An engine that executes the program; it has no secret key."""
+    from atlasc.backends.desilo import DesiloEngine, EvaluationKeys
+
+    folder = key_folder(keys, "server")
+    _check_keys(bundle, folder, "server", bundle.program)
+    return DesiloEngine(EvaluationKeys.load(folder))
+
+
+def key_folder(keys: Path, role: Role) -> Path:
+    """The folder of a role: the one given, or the one of that name in it."""
+    if not keys.is_dir():
+        raise AtlasError(f"keys {keys} not found", remedy="make them with atlasc keygen")
+    whole = not (keys / "keys.json").exists() and (keys / role).is_dir()
+    return keys / role if whole else keys
+
+
+def _check_keys(bundle: Bundle, folder: Path, role: Role, program: Module | None) -> None:
+    """Refuse the keys of another program before gigabytes of them are loaded."""
+    from atlasc.backends.desilo_key_files import read_index
+
+    parameters, _, index = read_index(folder, role)
+    wanted = parameters_of(bundle.manifest)
+    why = ""
+    if parameters != wanted:
+        why = f"they have the parameters {parameters.to_dict()}, the program {wanted.to_dict()}"
+    elif program is not None:
+        rotations, relinearization = key_plan(program)
+        have = {int(amount): level for amount, level in index["rotations"].items()}
+        lacking = [
+            f"rotation {amount} to level {level}"
+            for amount, level in rotations.items()
+            if have.get(amount % parameters.slots, -1) < level
+        ]
+        reach = index["relinearization_level"]
+        if relinearization is not None and (reach is None or reach < relinearization):
+            lacking.append(f"relinearisation to level {relinearization}")
+        if lacking:
+            why = f"{len(lacking)} keys are missing, the first is that of {lacking[0]}"
+    if why:
+        raise AtlasError(
+            "these keys were made for another program",
+            where=str(folder),
+            why=why,
+            remedy="generate keys for this bundle with atlasc keygen",
+        )
