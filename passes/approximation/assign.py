@@ -11,7 +11,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
 from atlasc.passes.approximation.activation import ActivationApproximation
 from atlasc.passes.approximation.arithmetic import Interval
-from atlasc.passes.approximation.calibration import Calibration
+from atlasc.passes.approximation.calibration import Calibration, Range
 from atlasc.passes.approximation.chebyshev import evaluate, fit
 from atlasc.passes.approximation.description import Approximation, family_of
 from atlasc.passes.approximation.expand import activation_function
@@ -27,6 +27,8 @@ VARIABLES = 8
 """Integers of a layer: p1..p5 of the softmax, two norms, the activation."""
 OUTSIDE_TOLERANCE = 1e-4
 HIGHEST_EXPONENT = 9
+EXP_TOLERANCE = 5e-4
+SUM_ROOM = 1.5
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,8 @@ def approximation_for(
     if setting is None:
         return outside(op, calibration)
     if op.name == "nn.softmax":
+        if calibration is not None and calibration.softmax_ranges == "measured":
+            return measured_softmax(setting.softmax, calibration.of(op))
         shift = 0.0 if known is None else known.shift
         return SoftmaxApproximation(setting.softmax, shift=shift)
     interval = None if known is None else (known.low, known.high)
@@ -122,6 +126,25 @@ def approximation_for(
         exponent = setting.second_norm if place.norm else setting.first_norm
         return NormApproximation(2**exponent - 1, interval)
     return ActivationApproximation(2**setting.activation - 1, interval)
+
+
+def measured_softmax(exponents: Sequence[int], known: Range) -> SoftmaxApproximation:
+    """An iterative softmax on the ranges that calibration measured, not on the paper's.
+
+    The exponential gets the least degree that is right to `EXP_TOLERANCE` on the scores' range, and
+    the sums of later iterations room for the errors of the iterations before.
+    """
+    iterations = tuple(exponents[: exponents.index(0)] if 0 in exponents else exponents)
+    count = len(iterations)
+    exp_range = ((known.low - known.shift) / 2**count, 0.0)
+    first, *later = known.sum_ranges(count)
+    return SoftmaxApproximation(
+        iterations,
+        shift=known.shift,
+        exp_range=exp_range,
+        exp_degree=2 ** _least_exponent("exp", exp_range, EXP_TOLERANCE) - 1,
+        sum_ranges=(first, *((low / SUM_ROOM, high * SUM_ROOM) for low, high in later)),
+    )
 
 
 def outside(op: Op, calibration: Calibration | None) -> Approximation:
@@ -143,12 +166,12 @@ def outside(op: Op, calibration: Calibration | None) -> Approximation:
     return kind(2 ** _least_exponent(name, (known.low, known.high)) - 1, (known.low, known.high))
 
 
-def _least_exponent(name: str, interval: Interval) -> int:
+def _least_exponent(name: str, interval: Interval, tolerance: float = OUTSIDE_TOLERANCE) -> int:
     x = np.linspace(*interval, 4097)
     exact = function(name).double(x)
     for exponent in range(1, HIGHEST_EXPONENT):
         error = np.abs(evaluate(x, fit(name, 2**exponent - 1, interval), interval) - exact).max()
-        if error <= OUTSIDE_TOLERANCE * np.abs(exact).max():
+        if error <= tolerance * np.abs(exact).max():
             return exponent
     return HIGHEST_EXPONENT
 

@@ -7,6 +7,7 @@ were held back.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -19,6 +20,8 @@ from atlasc.passes.approximation.description import family_of
 from atlasc.passes.approximation.measure import Measurement, input_count, measure
 
 Kind = Literal["scores", "variance", "mean square", "argument"]
+
+SoftmaxRanges = Literal["paper", "measured"]
 
 RISK = 1e-3
 """Probability with which an input may leave some range, when the margin is chosen from the tail."""
@@ -41,6 +44,7 @@ class Range:
         seen_low, seen_high: what the calibration inputs reached.
         row_sums: softmax only: range of the row sums of exp(score - high), with a margin.
         width: softmax only: keys in a row.
+        log_sums, log_squares: softmax only: ranges, with a margin, of what `Measurement` calls so.
     """
 
     value: str
@@ -52,6 +56,23 @@ class Range:
     seen_high: float
     row_sums: tuple[float, float] | None = None
     width: int | None = None
+    log_sums: tuple[tuple[float, float], ...] | None = None
+    log_squares: tuple[tuple[float, float], ...] | None = None
+
+    def sum_ranges(self, iterations: int) -> tuple[tuple[float, float], ...]:
+        """Softmax: range of the sum of squares before each of k iterations of an iterative softmax.
+
+        The first is the sum of exp(2 (score - shift) / 2^k); before iteration j > 1 the row holds
+        the probabilities of score / 2^(k - j + 1).
+        """
+        assert self.log_sums is not None and self.log_squares is not None
+        halvings = iterations - 1
+        first = tuple(math.exp(end - self.shift / 2**halvings) for end in self.log_sums[halvings])
+        later = [
+            tuple(math.exp(end) for end in self.log_squares[iterations - j])
+            for j in range(2, iterations + 1)
+        ]
+        return tuple((low, high) for low, high in (first, *later))
 
     @property
     def kind(self) -> Kind:
@@ -107,6 +128,7 @@ class Calibration:
         margin: the margin, or None where it was chosen from the tail.
         held_back: how many other inputs the ranges were tried on.
         violations: where these leave a range.
+        softmax_ranges: whether an iterative softmax uses the paper's ranges or the measured ones.
     """
 
     ranges: dict[str, Range]
@@ -114,6 +136,7 @@ class Calibration:
     margin: float | None
     held_back: int = 0
     violations: list[Violation] = field(default_factory=list)
+    softmax_ranges: SoftmaxRanges = "paper"
 
     @property
     def leaving(self) -> int:
@@ -159,6 +182,7 @@ class Calibration:
             "margin": self.margin,
             "held_back": self.held_back,
             "violations": [asdict(violation) for violation in self.violations],
+            "softmax_ranges": self.softmax_ranges,
         }
 
     @staticmethod
@@ -170,8 +194,7 @@ class Calibration:
         """
         try:
             ranges = [
-                Range(**{**r, "row_sums": tuple(r["row_sums"]) if r["row_sums"] else None})
-                for r in data["ranges"]
+                Range(**{name: _tuples(value) for name, value in r.items()}) for r in data["ranges"]
             ]
             return Calibration(
                 {r.value: r for r in ranges},
@@ -179,6 +202,7 @@ class Calibration:
                 data["margin"],
                 int(data["held_back"]),
                 [Violation(**violation) for violation in data["violations"]],
+                data["softmax_ranges"],
             )
         except (KeyError, TypeError, ValueError) as error:
             raise AtlasError(
@@ -194,6 +218,7 @@ def calibrate(
     held_back: Mapping[str, np.ndarray] | None = None,
     margin: float | None = LEAST_MARGIN,
     names: Sequence[str] | None = None,
+    softmax_ranges: SoftmaxRanges = "paper",
     progress: Callable[[int, int], None] | None = None,
 ) -> Calibration:
     """Measure the ranges of a module's nonlinear ops and try them on the held-back inputs.
@@ -213,6 +238,7 @@ def calibrate(
         arrays: inputs by name, [N, ...] each.
         held_back: other inputs of the same kind.
         names: what the held-back inputs are called.
+        softmax_ranges: what settings of an iterative softmax are to use (see `Calibration`).
         progress: called with (inputs done, all inputs).
 
     Raises:
@@ -228,7 +254,7 @@ def calibrate(
     effective = MARGIN_OF_FEW if margin is None and count < FEWEST_FOR_TAIL else margin
     ends = sum(2 for _ in seen)
     ranges = {m.op.value.name: _range(m, effective, ends) for m in seen}
-    calibration = Calibration(ranges, count, effective, held)
+    calibration = Calibration(ranges, count, effective, held, softmax_ranges=softmax_ranges)
     if held_back is not None and held:
         later = (lambda done: progress(count + done, total)) if progress is not None else None
         measured = measure(module, held_back, progress=later)
@@ -262,6 +288,10 @@ def _violations(
                     )  # fmt: skip
 
 
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
+
+
 def _kind(op_name: str) -> Kind:
     if op_name == "nn.layer_norm":
         return "variance"
@@ -288,12 +318,25 @@ def _range(measured: Measurement, margin: float | None, ends: int) -> Range:
         low_end, high_end = np.minimum(measured.low, 0), np.maximum(measured.high, 0)
         return _with(known, *_widened(low_end, high_end, margin, ends))
     bottom, top = _widened(measured.low, measured.high, margin, ends)
-    assert measured.log_sums is not None
-    least, greatest = _widened(*measured.log_sums, margin, ends)
-    # A row sum is never below that of its greatest score alone, nor above that of equal scores.
+    assert measured.log_sums is not None and measured.log_squares is not None
     width = int(op.operands[0].type.shape[-1])  # type: ignore[union-attr]
-    sums = float(np.exp(least - top)), float(np.exp(min(greatest - top, np.log(width))))
-    return _with(known, bottom, top, row_sums=sums, width=width)
+    log_width = float(np.log(width))
+    log_sums = tuple(
+        _widened(low, high, margin, ends, log=True)
+        for low, high in zip(*(end.T for end in measured.log_sums), strict=True)
+    )
+    log_squares = tuple(
+        (max(bottom, -log_width), min(top, 0.0))
+        for bottom, top in (
+            _widened(low, high, margin, ends, log=True)
+            for low, high in zip(*(end.T for end in measured.log_squares), strict=True)
+        )
+    )
+    # A row sum is never below that of its greatest score alone, nor above that of equal scores.
+    least, greatest = log_sums[0]
+    sums = float(np.exp(least - top)), float(np.exp(min(greatest - top, log_width)))
+    return _with(known, bottom, top, row_sums=sums, width=width, log_sums=log_sums,
+                 log_squares=log_squares)  # fmt: skip
 
 
 def _with(known: Range, low: float, high: float, **more: Any) -> Range:

@@ -37,29 +37,37 @@ class PolyArithmetic:
         )
 
     def add(self, a: Value, b: Value) -> Value:
+        """``poly.add``."""
         return self._emit("add", [a, b], {})
 
     def sub(self, a: Value, b: Value) -> Value:
+        """``poly.sub``."""
         return self._emit("sub", [a, b], {})
 
     def add_const(self, a: Value, c: Any) -> Value:
+        """``poly.add_constant``."""
         return self._emit("add_constant", [a], {"value": self._constant(c)})
 
     def mul(self, a: Value, b: Value) -> Value:
+        """``poly.mul``."""
         return self._emit("mul", [a, b], {})
 
     def square(self, a: Value) -> Value:
+        """``poly.square``."""
         return self._emit("square", [a], {})
 
     def scale(self, a: Value, c: Any) -> Value:
+        """``poly.scale``."""
         return self._emit("scale", [a], {"factor": self._constant(c)})
 
     def row_sum(self, a: Value) -> Value:
+        """``poly.row_sum``."""
         return self._emit("row_sum", [a], {})
 
     def chebyshev(
         self, a: Value, coefficients: np.ndarray, domain: tuple[float, float]
     ) -> Value:
+        """``poly.chebyshev``; equal coefficients share a symbol."""
         attributes = {
             "coefficients": self._shared(np.asarray(coefficients, dtype=np.float64)),
             "domain": [float(end) for end in domain],
@@ -67,6 +75,7 @@ class PolyArithmetic:
         return self._emit("chebyshev", [a], attributes)
 
     def masked(self, a: Value, value: float) -> Value:
+        """``poly.mask_zero``, with the mask of the softmax that is expanded."""
         mask = [self.rewriter.values[operand] for operand in self.op.operands[1:]]
         attributes = {"causal": self.op.attributes.get("causal", False), "value": value}
         return self._emit("mask_zero", [a, *mask], attributes)

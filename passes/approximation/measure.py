@@ -17,6 +17,8 @@ from atlasc.ir.types import TensorType
 WORKING_SET = 128 << 20
 """Bytes that the largest tensor of a chunk of inputs may take; a chunk needs a few times that."""
 LARGEST_CHUNK = 64
+HALVINGS = 5
+"""Softmax iterations at most: an iterative softmax starts from the scores over 2 to this power."""
 
 
 @dataclass
@@ -27,13 +29,17 @@ class Measurement:
         op: the nonlinear op.
         low, high: [N] extremes of each input: of the scores that no mask hides, of the variance (or
             mean square) plus epsilon, or of the activation's argument.
-        log_sums: softmax only: [N] least and greatest log of a row's sum of exp(score).
+        log_sums: softmax only: [N, 6] least and greatest S_i = log of a row's sum of
+            exp(score / 2^i), for i = 0..5.
+        log_squares: softmax only: [N, 5] least and greatest S_i - 2 S_(i+1), the log of a row's sum
+            of squared probabilities of score / 2^(i+1), for i = 0..4.
     """
 
     op: Op
     low: np.ndarray
     high: np.ndarray
     log_sums: tuple[np.ndarray, np.ndarray] | None = None
+    log_squares: tuple[np.ndarray, np.ndarray] | None = None
 
 
 def nonlinear_ops(module: Module) -> list[Op]:
@@ -98,7 +104,9 @@ def measure(
 
 def _joined(op: Op, pieces: list[list[np.ndarray]]) -> Measurement:
     low, high, *sums = (np.concatenate(column) for column in zip(*pieces, strict=True))
-    return Measurement(op, low, high, (sums[0], sums[1]) if sums else None)
+    if not sums:
+        return Measurement(op, low, high)
+    return Measurement(op, low, high, (sums[0], sums[1]), (sums[2], sums[3]))
 
 
 def _extremes(op: Op, site: Site, operands: list[np.ndarray]) -> list[np.ndarray]:
@@ -118,6 +126,19 @@ def _score_extremes(site: Site, scores: np.ndarray, mask: np.ndarray | None) -> 
     least = scores if keep is None else np.where(keep, scores, np.inf)
     axes = tuple(range(1, scores.ndim))
     top = seen.max(axis=-1, keepdims=True)
-    sums = np.log(np.exp(seen - top).sum(axis=-1, keepdims=True)) + top
-    found = [least.min(axis=axes), seen.max(axis=axes), sums.min(axis=axes), sums.max(axis=axes)]
+    powers = np.exp((seen - top) / 2**HALVINGS)
+    logs = []
+    for halvings in range(HALVINGS, -1, -1):
+        logs.append(np.log(powers.sum(axis=-1)) + top[..., 0] / 2**halvings)
+        powers = np.square(powers)
+    sums = np.stack(logs[::-1], axis=-1)
+    squares = sums[..., :-1] - 2 * sums[..., 1:]
+    rows = tuple(range(1, sums.ndim - 1))
+    found = [least.min(axis=axes), seen.max(axis=axes)]
+    found += [
+        sums.min(axis=rows),
+        sums.max(axis=rows),
+        squares.min(axis=rows),
+        squares.max(axis=rows),
+    ]
     return [extreme.astype(np.float64) for extreme in found]

@@ -30,7 +30,7 @@ class SearchProblem:
         calibration: its ranges.
         arrays: search inputs by name, [N, ...] each.
         cost: what is minimised beside the error.
-        dtype, threads, workers, memory: see `Objective`.
+        dtype, threads, memory: see `Objective`.
         journal: a file in which evaluations are kept, so that an interrupted search goes on where
             it stopped; None keeps nothing.
     """
@@ -41,7 +41,6 @@ class SearchProblem:
     cost: Cost = "depth"
     dtype: Any = np.float32
     threads: int | None = None
-    workers: int = 1
     memory: int = SNAPSHOT_MEMORY
     journal: Path | None = None
 
@@ -53,7 +52,6 @@ class SearchProblem:
             self.arrays,
             dtype=self.dtype,
             threads=self.threads,
-            workers=self.workers,
             memory=self.memory,
             layers=layers,
         )
@@ -71,7 +69,8 @@ class SearchProblem:
         """SHA-256 (hex) of everything that an error depends on."""
         digest = hashlib.sha256(print_module(self.module).encode())
         ranges = self.calibration.to_dict()["ranges"]
-        digest.update(json.dumps([ranges, np.dtype(self.dtype).str]).encode())
+        facts = [ranges, self.calibration.softmax_ranges, np.dtype(self.dtype).str]
+        digest.update(json.dumps(facts).encode())
         for arrays in (self.module.symbols, self.arrays):
             for name in sorted(arrays):
                 digest.update(name.encode())
