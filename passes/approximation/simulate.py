@@ -7,12 +7,16 @@ differs from those that it has seen.
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import Interpreter
@@ -20,10 +24,13 @@ from atlasc.ir.module import Module, Op, Value
 from atlasc.passes.approximation.blockwise import Blockwise
 from atlasc.passes.approximation.description import Approximation, from_attribute
 from atlasc.passes.approximation.measure import nonlinear_ops
+from atlasc.passes.approximation.segments import Segment, client_part, segments
 from atlasc.passes.approximation.snapshots import Snapshots
 
 EXPLODED = 1e6
 """A value beyond this is taken for an explosion: hidden states of real models stay far below."""
+SMALLEST_PART = 1 << 17
+"""Elements of its largest tensor from which a part is worth a thread."""
 
 Approximations = Mapping[str, Approximation]
 """Approximation by the name of the op's result; an op that is not named is computed exactly."""
@@ -48,8 +55,8 @@ class Simulation:
 
 
 @dataclass
-class Prepared:
-    """Inputs whose client part has been computed.
+class Part:
+    """Some of the inputs, which one thread evaluates.
 
     Attributes:
         values: what the server gets, encrypted and public.
@@ -57,24 +64,14 @@ class Prepared:
     """
 
     values: dict[Value, np.ndarray]
-    snapshots: Snapshots = field(default_factory=Snapshots)
+    snapshots: Snapshots
 
 
-@dataclass(frozen=True)
-class Segment:
-    """Ops from the start of one block to the start of the next.
+@dataclass
+class Prepared:
+    """Inputs whose client part has been computed; they are evaluated part by part at once."""
 
-    Attributes:
-        layer: index of the block; None for what comes before the first block.
-        ops: in order of execution.
-        live: values that segments before this one make and this or a later one needs.
-        nonlinear: result names of its nonlinear ops.
-    """
-
-    layer: int | None
-    ops: tuple[Op, ...]
-    live: frozenset[Value]
-    nonlinear: tuple[str, ...]
+    parts: list[Part]
 
 
 class PolynomialSimulator:
@@ -84,7 +81,9 @@ class PolynomialSimulator:
         module: an nn module; the approximations that its ops carry are the default.
         dtype: float32 or float64. A LayerNorm is computed as `expand` emits it, centring and then
             the norm of a mean square, which is stable in float32.
-        threads: for the nonlinear ops; None for the number of processors.
+        threads: None for the number of processors. Inputs are divided among them; where there
+            are fewer inputs than threads, or little work, matrix products and nonlinear ops are.
+            One simulator at a time: the threads of BLAS belong to the whole process.
         memory: bytes of values kept for settings that begin alike (0: nothing is kept).
         limit: magnitude from which a value counts as exploded.
 
@@ -101,10 +100,14 @@ class PolynomialSimulator:
         limit: float = EXPLODED,
     ) -> None:
         self.module, self.dtype, self.memory = module, np.dtype(dtype), memory
-        self._client = Interpreter(_client_part(module), self.dtype)
+        self._client = Interpreter(client_part(module), self.dtype)
         self._symbols = Interpreter(module, self.dtype).symbols
-        self._blockwise = Blockwise(self.dtype, threads or os.cpu_count() or 1, limit)
-        self.segments = _segments(module)
+        self.threads = threads or os.cpu_count() or 1
+        self._limit = limit
+        self._blockwise: dict[int, Blockwise] = {}
+        self._pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
+        self._blas = ThreadpoolController()
+        self.segments = segments(module)
         if not self.segments:
             raise AtlasError("the module encrypts nothing", remedy="trace a Transformer")
         self._last_use = {operand: op for op in module.ops for operand in op.operands}
@@ -122,10 +125,28 @@ class PolynomialSimulator:
 
         self._client.run(inputs, observe=keep)
         wanted = {operand for s in self.segments for op in s.ops for operand in op.operands}
+        values = {value: array for value, array in values.items() if value in wanted}
+        count = len(next(iter(values.values())))
+        parts = self._part_count(count)
+        bounds = [count * part // parts for part in range(parts + 1)]
         return Prepared(
-            {value: array for value, array in values.items() if value in wanted},
-            Snapshots(self.memory),
+            [
+                Part(
+                    {value: array[start:end] for value, array in values.items()},
+                    Snapshots(self.memory // parts),
+                )
+                for start, end in itertools.pairwise(bounds)
+            ]
         )
+
+    def _part_count(self, inputs: int) -> int:
+        largest = max(
+            int(np.prod(op.value.type.shape[1:]))  # type: ignore[union-attr]
+            for segment in self.segments
+            for op in segment.ops
+            if op.result is not None
+        )
+        return max(1, min(self.threads, inputs, inputs * largest // SMALLEST_PART))
 
     def default_approximations(self) -> dict[str, Approximation]:
         """What the module's ops carry.
@@ -162,20 +183,39 @@ class PolynomialSimulator:
         prepared = inputs if isinstance(inputs, Prepared) else self.prepare(inputs)
         chosen = self.default_approximations() if approximations is None else approximations
         end = self._end(layers)
-        keys = prepared.snapshots.keys(
+        share = max(1, self.threads // len(prepared.parts))
+        if share not in self._blockwise:
+            self._blockwise[share] = Blockwise(self.dtype, share, self._limit)
+        work = partial(self._part, chosen=chosen, end=end, blockwise=self._blockwise[share])
+        with self._blas.limit(limits=share, user_api="blas"):
+            if self._pool is None or len(prepared.parts) == 1:
+                results = [work(part) for part in prepared.parts]
+            else:
+                results = list(self._pool.map(work, prepared.parts))
+        exploded = [result.exploded_at for result in results if not result.finite]
+        if exploded:
+            return Simulation({}, exploded[0])
+        names = results[0].outputs
+        return Simulation({n: np.concatenate([r.outputs[n] for r in results]) for n in names})
+
+    def _part(
+        self, part: Part, chosen: Approximations, end: int, blockwise: Blockwise
+    ) -> Simulation:
+        """Evaluate the first `end` segments on some of the inputs."""
+        keys = part.snapshots.keys(
             tuple(chosen.get(name) for name in segment.nonlinear) for segment in self.segments[:end]
         )
-        start, values, exploded = self._resume(prepared, keys)
+        start, values, exploded = self._resume(part, keys)
         outputs: dict[str, np.ndarray] = {}
         for index in range(start, end):
             if exploded is not None:
                 break
             if index > start:
                 live = self.segments[index].live
-                prepared.snapshots.store(keys[index - 1], {v: values[v] for v in live})
-            exploded = self._segment(self.segments[index], values, chosen, outputs)
+                part.snapshots.store(keys[index - 1], {v: values[v] for v in live})
+            exploded = self._segment(self.segments[index], values, chosen, outputs, blockwise)
             if exploded is not None:
-                prepared.snapshots.store_failure(keys[index], exploded)
+                part.snapshots.store_failure(keys[index], exploded)
         if exploded is not None:
             return Simulation({}, exploded)
         if end < len(self.segments):
@@ -196,16 +236,16 @@ class PolynomialSimulator:
         return blocks[layers]
 
     def _resume(
-        self, prepared: Prepared, keys: Sequence[int]
+        self, part: Part, keys: Sequence[int]
     ) -> tuple[int, dict[Value, np.ndarray], str | None]:
         """The first segment to evaluate, the values there, and where equal settings exploded."""
-        values = dict(prepared.values)
+        values = dict(part.values)
         for key in keys:
-            exploded = prepared.snapshots.failure(key)
+            exploded = part.snapshots.failure(key)
             if exploded is not None:
                 return 0, values, exploded
         for index in range(len(keys) - 1, 0, -1):
-            known = prepared.snapshots.load(keys[index - 1])
+            known = part.snapshots.load(keys[index - 1])
             if known is not None:
                 values.update(known)
                 return index, values, None
@@ -217,6 +257,7 @@ class PolynomialSimulator:
         values: dict[Value, np.ndarray],
         chosen: Approximations,
         outputs: dict[str, np.ndarray],
+        blockwise: Blockwise,
     ) -> str | None:
         """Evaluate a segment in place; the place of an explosion, if there is one."""
         for op in segment.ops:
@@ -229,7 +270,7 @@ class PolynomialSimulator:
             approximation = chosen.get(op.result.name) if op.definition.nonlinear else None
             result: np.ndarray | None
             if approximation is not None:
-                result = self._blockwise.evaluate(op, site, arrays, approximation)
+                result = blockwise.evaluate(op, site, arrays, approximation)
             else:
                 assert op.definition.evaluate is not None
                 result = op.definition.evaluate(site, *arrays)
@@ -240,36 +281,3 @@ class PolynomialSimulator:
                 if self._last_use[operand] is op:
                     values.pop(operand, None)
         return None
-
-
-def _is_server(op: Op) -> bool:
-    """Whether the server computes the op on encrypted data."""
-    if op.name in ("nn.encrypt", "nn.input"):
-        return False
-    value = op.result if op.result is not None else op.operands[0]
-    return getattr(value.type, "side", "") == "server"
-
-
-def _client_part(module: Module) -> Module:
-    ops = [op for op in module.ops if not _is_server(op)]
-    return Module(module.name, "nn", ops, module.symbols)
-
-
-def _segments(module: Module) -> list[Segment]:
-    """The server's ops, divided at the starts of blocks."""
-    groups: list[tuple[int | None, list[Op]]] = []
-    for op in filter(_is_server, module.ops):
-        layer = op.layer
-        if not groups or (layer is not None and layer != groups[-1][0]):
-            groups.append((layer, []))
-        groups[-1][1].append(op)
-    return list(_with_live_values(groups))
-
-
-def _with_live_values(groups: list[tuple[int | None, list[Op]]]) -> Iterator[Segment]:
-    made: set[Value] = set()
-    for index, (layer, ops) in enumerate(groups):
-        used = {v for _, later in groups[index:] for op in later for v in op.operands}
-        names = tuple(op.value.name for op in ops if op.definition.nonlinear)
-        yield Segment(layer, tuple(ops), frozenset(made & used), names)
-        made |= {op.result for op in ops if op.result is not None}

@@ -54,10 +54,9 @@ def minimise(
     while algorithm.has_next():
         algorithm.next()
     population = algorithm.pop
-    objectives = np.asarray(population.get("F"))
-    best = np.asarray(population.get("rank")) == 0
-    valid = np.all(objectives < PENALTY, axis=1)
-    return np.asarray(population.get("X"), dtype=np.int64)[best & valid]
+    valid = np.all(np.asarray(population.get("F")) < PENALTY, axis=1)
+    best = np.equal(population.get("rank"), 0) & valid
+    return np.asarray(population.get("X"), dtype=np.int64)[best]
 
 
 def _algorithm(
@@ -86,8 +85,8 @@ def _algorithm(
 
         def _evaluate(self, x: np.ndarray, out: dict, *args: Any, **kwargs: Any) -> None:
             objectives = evaluate(np.asarray(x, dtype=np.int64))
-            invalid = ~np.isfinite(objectives).all(axis=1)
-            out["F"] = np.where(invalid[:, None], PENALTY, objectives)
+            valid = np.isfinite(objectives).all(axis=1, keepdims=True)
+            out["F"] = np.where(valid, objectives, PENALTY)
 
     class StepMutation(Mutation):
         """`step_mutation` as pymoo sees it."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,8 +33,7 @@ class Objective:
         arrays: the search inputs by name, [N, ...] each; about 10 are enough (the paper's
             surrogate), more make the error truer and the search slower.
         dtype: float32 or float64.
-        threads: of one evaluation; None for the number of processors.
-        workers: evaluations at once.
+        threads: among which the inputs are divided; None for the number of processors.
         memory: bytes for the values of settings that begin alike.
         layers: the early-layer proxy: compare the values after that many blocks instead of the
             outputs. None for the whole model.
@@ -52,7 +50,6 @@ class Objective:
         *,
         dtype: Any = np.float32,
         threads: int | None = None,
-        workers: int = 1,
         memory: int = SNAPSHOT_MEMORY,
         layers: int | None = None,
     ) -> None:
@@ -64,10 +61,9 @@ class Objective:
         self._inputs = self._simulator.prepare(arrays)
         self._reference = self._simulator.cleartext(self._inputs, layers=layers)
         self._weights = {
-            name: _kept(module, arrays, array) for name, array in self._reference.items()
+            name: kept_tokens(module, arrays, array) for name, array in self._reference.items()
         }
         self._chosen: dict[tuple[str, Any], Approximation] = {}
-        self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
 
     def evaluate(self, settings: Settings) -> Point:
         """Depth, levels and error of a setting in canonical form."""
@@ -78,12 +74,8 @@ class Objective:
     def evaluate_all(self, batch: Sequence[Settings]) -> list[Point]:
         """Points of many settings; those that begin alike are evaluated one after the other."""
         missing = sorted(set(batch) - set(self.known))
-        results: Iterable[Point]
-        results = map(self._evaluate, missing)
-        if self._pool is not None:
-            results = self._pool.map(self._evaluate, missing)
-        for settings, point in zip(missing, results, strict=True):
-            self.known[settings] = point
+        for settings in missing:
+            self.known[settings] = self._evaluate(settings)
         return [self.known[settings] for settings in batch]
 
     def _evaluate(self, settings: Settings) -> Point:
@@ -108,17 +100,31 @@ class Objective:
         return found
 
     def _error(self, outputs: Mapping[str, np.ndarray]) -> float:
-        total = weight = 0.0
-        for name, expected in self._reference.items():
-            difference = np.abs(outputs[name] - expected)
-            kept = self._weights[name]
-            total += float(np.sum(difference if kept is None else difference * kept, dtype=float))
-            weight += expected.size if kept is None else float(kept.sum()) * expected[0, 0].size
-        error = total / weight
-        return error if np.isfinite(error) else float("inf")
+        return output_error(outputs, self._reference, self._weights)
 
 
-def _kept(
+def output_error(
+    outputs: Mapping[str, np.ndarray],
+    reference: Mapping[str, np.ndarray],
+    weights: Mapping[str, np.ndarray | None],
+) -> float:
+    """Mean absolute error of outputs; infinite where a value is not finite.
+
+    Args:
+        outputs, reference: arrays by name.
+        weights: what ``kept_tokens`` gave for each.
+    """
+    total = weight = 0.0
+    for name, expected in reference.items():
+        difference = np.abs(outputs[name] - expected)
+        kept = weights[name]
+        total += float(np.sum(difference if kept is None else difference * kept, dtype=float))
+        weight += expected.size if kept is None else float(kept.sum()) * expected[0, 0].size
+    error = total / weight
+    return error if np.isfinite(error) else float("inf")
+
+
+def kept_tokens(
     module: Module, arrays: Mapping[str, np.ndarray], output: np.ndarray
 ) -> np.ndarray | None:
     """1 for the tokens of an output [B, n, ...] that a mask keeps: nobody reads the padding."""
