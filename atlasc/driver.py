@@ -19,18 +19,15 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.models import LoadedModel, load_model
 from atlasc.passes.approximation.calibration import Calibration, calibrate
+from atlasc.passes.approximation.depth import depth_of
 from atlasc.passes.frontend.trace import ShapeSpec, trace
-from atlasc.passes.lowering.costs import ProgramCosts, program_costs
+from atlasc.passes.lowering.costs import program_costs
 from atlasc.passes.lowering.pipeline import AfterEach, Lowered, lower
+from atlasc.summary import costs_summary
 
 MAGNITUDE_INPUTS = 64
 """Inputs on which the magnitudes of all intermediate values are measured."""
 DEFAULT_LENGTH = 128
-
-
-def silent(label: str, total: int | None = None) -> Callable[..., None]:
-    """A progress maker that shows nothing."""
-    return lambda *arguments, **more: None
 
 
 @dataclass(frozen=True)
@@ -165,7 +162,6 @@ class Compiled:
 def lower_module(
     module: Module,
     inputs: Mapping[str, np.ndarray] | None,
-    batch: int,
     after_each: AfterEach | None = None,
 ) -> Lowered:
     """Lower an nn module with approximations; the target's parameters are chosen on the way.
@@ -193,7 +189,7 @@ def finish(
 ) -> Compiled:
     """Lower the module that carries the chosen approximations, and collect the manifest's facts."""
     batch = module.inputs[0].attributes["shape"][0]
-    lowered = lower_module(module, source.inputs.arrays, batch, after_each)
+    lowered = lower_module(module, source.inputs.arrays, after_each)
     compiled = Compiled(source, module, calibration, lowered)
     costs = program_costs(lowered.program)
     parameters = compiled.parameters
@@ -209,42 +205,9 @@ def finish(
         "settings": dict(settings),
         "data": {"inputs": len(source.inputs), "digest": source.inputs.digest()},
         "calibration": calibration.to_dict(),
-        "costs": costs_summary(costs, parameters),
+        "costs": costs_summary(costs, parameters, depth_of(module)),
     }
     return compiled
-
-
-def costs_summary(costs: ProgramCosts, parameters: DesiloParameters) -> dict[str, Any]:
-    """What a program costs, as JSON values: whole and by layer."""
-    total = costs.total
-    rotations = costs.rotations()
-    products = [level for name, level in total.primitives if name in ("mul", "square")]
-    return {
-        "levels": costs.levels,
-        "levels_total": costs.levels_total,
-        "bootstraps": total.bootstraps,
-        "key_switches": total.key_switches,
-        "plaintext_products": total.plaintext_products,
-        "ciphertext_products": total.ciphertext_products,
-        "rotation_keys": len(rotations),
-        "memory_bytes": parameters.memory_bytes(rotations, max(products, default=None)),
-        "security_bits": parameters.security_bits,
-        "per_layer": [
-            {
-                "layer": layer,
-                "levels": costs.levels_per_layer.get(layer, (0, 0))[0],
-                "levels_total": costs.levels_per_layer.get(layer, (0, 0))[1],
-                "bootstraps": counts.bootstraps,
-                "key_switches": counts.key_switches,
-                "plaintext_products": counts.plaintext_products,
-                "ciphertext_products": counts.ciphertext_products,
-                "rotation_keys": len(counts.rotations),
-            }
-            for layer, counts in sorted(
-                costs.per_layer().items(), key=lambda item: (item[0] is None, item[0] or 0)
-            )
-        ],
-    }
 
 
 def save(compiled: Compiled, output: Path, extra: Mapping[str, str] | None = None) -> Bundle:

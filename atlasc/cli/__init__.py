@@ -15,6 +15,13 @@ from atlasc.cli.group import CommandGroup, Section
 
 SECTIONS: tuple[Section, ...] = (
     (
+        "Compile a model",
+        (
+            ("compile", "atlasc.cli.commands.compile:compile_command"),
+            ("search", "atlasc.cli.commands.search:search"),
+        ),
+    ),
+    (
         "Answer encrypted inputs",
         (
             ("run", "atlasc.cli.commands.run:run"),
@@ -23,6 +30,22 @@ SECTIONS: tuple[Section, ...] = (
             ("execute", "atlasc.cli.commands.roles:execute"),
             ("decrypt", "atlasc.cli.commands.roles:decrypt"),
             ("compare", "atlasc.cli.commands.compare:compare"),
+        ),
+    ),
+    (
+        "What does it cost?",
+        (
+            ("depth", "atlasc.cli.commands.depth:depth"),
+            ("inspect", "atlasc.cli.commands.inspect:inspect"),
+        ),
+    ),
+    (
+        "Single stages",
+        (
+            ("trace", "atlasc.cli.commands.trace:trace"),
+            ("calibrate", "atlasc.cli.commands.calibrate:calibrate"),
+            ("lower", "atlasc.cli.commands.lower:lower"),
+            ("opt", "atlasc.cli.commands.opt:opt"),
         ),
     ),
 )

@@ -105,6 +105,14 @@ def lower(
         AtlasError: of any pass; no parameter set fits.
     """
     client, poly = to_poly(module, inputs, after_each)
+    program, parameters = lower_poly(poly, choose, after_each)
+    return Lowered(client, poly, program, parameters)
+
+
+def lower_poly(
+    poly: Module, choose: ChooseParameters, after_each: AfterEach | None = None
+) -> tuple[Module, Parameters]:
+    """The packed program of a folded poly module, and its parameters; see ``lower``."""
     slots = least_slots(poly)
     levels = critical_path(run_passes(poly, [Pack(slots)])).total
     parameters = choose(levels, slots)
@@ -114,4 +122,4 @@ def lower(
         PlaceBootstraps(parameters.bootstrap_level or parameters.max_level, bootstrap),
         RotationKeys(),
     ]
-    return Lowered(client, poly, run_passes(poly, steps, after_each=after_each), parameters)
+    return run_passes(poly, steps, after_each=after_each), parameters

@@ -1,0 +1,114 @@
+"""``atlasc opt``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from atlasc.ir.module import Module
+    from atlasc.passes.pass_base import Pass, Report
+
+
+def opt(
+    file: Annotated[
+        str | None,
+        typer.Argument(metavar="FILE", help=".air file, or - for standard input."),
+    ] = None,
+    passes: Annotated[
+        str,
+        typer.Option("--passes", "-p", help="pass-a,pass-b{x=1}; none only checks the text."),
+    ] = "",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="File to write instead, .air.", show_default=False),
+    ] = None,
+    print_ir_after_all: Annotated[
+        bool,
+        typer.Option("--print-ir-after-all", help="Print each pass's result on standard error."),
+    ] = False,
+    verify_each: Annotated[
+        bool,
+        typer.Option(
+            "--verify-each",
+            help="Also check that the text of each result reads back as the same module.",
+        ),
+    ] = False,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="Print what each pass did, and did not, on standard error."),
+    ] = False,
+    list_passes: Annotated[bool, typer.Option("--list", help="List the passes and exit.")] = False,
+) -> None:
+    """Run passes on IR text: text in, text out.
+
+    Arrays are read from the .safetensors beside FILE; without it they are zeros. The verifier runs
+    on the input and after every pass.
+    """
+    if list_passes:
+        _list()
+        return
+    if file is None:
+        raise typer.BadParameter("give a .air file, - for standard input, or --list")
+    from atlasc.files import require_file_place, write_module
+    from atlasc.ir.printer import print_module
+    from atlasc.ir.verifier import verify
+    from atlasc.passes.pass_base import parse_pipeline, run_passes
+    from atlasc.passes.registry import PASSES
+
+    if output is not None:
+        require_file_place(output, ".air")
+    steps = parse_pipeline(passes, PASSES)
+    module, arrays = _read(file)
+    verify(module)
+
+    def after(step: Pass, result: Module, report: Report) -> None:
+        if explain:
+            for line in report.lines or ["nothing to report"]:
+                print(f"{step.name}: {line}", file=sys.stderr)
+        if print_ir_after_all:
+            print(f"// --- after {step} ---\n{print_module(result)}", file=sys.stderr)
+        if verify_each:
+            _check_round_trip(step, result)
+
+    result = run_passes(module, steps, after_each=after)
+    if output is None:
+        print(print_module(result), end="")
+    else:
+        write_module(output, result, arrays=arrays)
+
+
+def _read(file: str) -> tuple[Module, bool]:
+    """The module, and whether its arrays are there."""
+    from atlasc.ir.parser import parse
+    from atlasc.ir.storage import load_module
+
+    if file == "-":
+        return parse(sys.stdin.read(), {}, "standard input"), False
+    path = Path(file)
+    return load_module(path), path.with_suffix(".safetensors").exists()
+
+
+def _check_round_trip(step: Pass, module: Module) -> None:
+    from atlasc.ir.errors import AtlasError
+    from atlasc.ir.parser import parse
+    from atlasc.ir.printer import print_module
+
+    text = print_module(module)
+    if print_module(parse(text, module.symbols, f"after {step.name}")) != text:
+        raise AtlasError(
+            f"after {step.name}: the text of the module does not read back as the same module",
+            remedy="this is a bug in the pass; please report it with the module's text",
+        )
+
+
+def _list() -> None:
+    from atlasc.passes.registry import PASSES, describe
+
+    for name, kind in PASSES.items():
+        options, text = describe(kind)
+        print(f"{name}{{{options}}}" if options else name)
+        print(f"    {text}")
