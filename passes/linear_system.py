@@ -85,7 +85,8 @@ class LinearSystem(Generic[K]):
                         row[index[other]] = value
                     matrix.append(row)
                     target.append(wishes[name] - offset)
-            solution = np.linalg.lstsq(np.array(matrix), np.array(target), rcond=None)[0]
+            rows = np.array(matrix).reshape(-1, len(group))
+            solution = np.linalg.lstsq(rows, np.array(target), rcond=None)[0]
             values.update(zip(group, solution.tolist(), strict=True))
         for pivot, (terms, offset) in self.rows.items():
             values[pivot] = offset + sum(value * values[name] for name, value in terms.items())

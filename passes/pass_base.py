@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, get_type_hints
+from typing import Any, ClassVar, get_args, get_type_hints
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
@@ -40,10 +41,15 @@ class Pass:
 
     def __str__(self) -> str:
         options = ",".join(
-            f"{f.name.replace('_', '-')}={getattr(self, f.name)}"
+            f"{f.name.replace('_', '-')}={option_text(getattr(self, f.name))}"
             for f in dataclasses.fields(self)  # type: ignore[arg-type]
         )
         return f"{self.name}{{{options}}}" if options else self.name
+
+
+def option_text(value: Any) -> str:
+    """The value of an option as a pipeline spells it."""
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def run_passes(
@@ -79,7 +85,8 @@ def parse_pipeline(text: str, available: dict[str, type[Pass]]) -> list[Pass]:
     Raises:
         AtlasError: unknown pass or option, or a value of the wrong type.
     """
-    passes, position = [], 0
+    passes: list[Pass] = []
+    position = len(text) - len(text.lstrip())
     while position < len(text):
         match = _ITEM.match(text, position)
         if match is None or match.end() == position:
@@ -95,6 +102,8 @@ def parse_pipeline(text: str, available: dict[str, type[Pass]]) -> list[Pass]:
             )
         passes.append(_make(available[name], options))
         position = match.end()
+    if text.rstrip().endswith(","):
+        raise AtlasError("the pipeline ends with a comma", where=f"column {len(text.rstrip())}")
     return passes
 
 
@@ -110,21 +119,33 @@ def _make(kind: type[Pass], options: str) -> Pass:
                 f"pass {kind.name} has no option {key.strip()!r}",
                 remedy=f"its options: {', '.join(sorted(fields)) or 'none'}",
             )
+        if name in values:
+            raise AtlasError(f"option {name} of pass {kind.name} is given twice")
         values[name] = _convert(kind, name, raw.strip(), hints[name])
     return kind(**values)
 
 
 def _convert(kind: type[Pass], name: str, raw: str, hint: Any) -> Any:
-    text = str(hint)
+    kinds = get_args(hint) or (hint,)
     try:
-        if hint is bool:
+        if raw == "none" and type(None) in kinds:
+            return None
+        if bool in kinds:
             return {"true": True, "false": False}[raw.lower()]
-        if "int" in text and (hint is int or "None" in text):
-            return None if raw == "none" else int(raw)
-        if "float" in text:
-            return None if raw == "none" else float(raw)
+        if int in kinds:
+            return int(raw)
+        if float in kinds:
+            return _finite(raw)
     except (KeyError, ValueError):
         raise AtlasError(
-            f"option {name} of pass {kind.name} cannot be {raw!r}", why=f"it is of type {text}"
+            f"option {name} of pass {kind.name} cannot be {raw!r}",
+            why=f"it is of type {getattr(hint, '__name__', hint)}",
         ) from None
     return raw
+
+
+def _finite(raw: str) -> float:
+    value = float(raw)
+    if not math.isfinite(value):
+        raise ValueError(raw)
+    return value
