@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+sys.path.insert(0, str(Path(__file__).parent))  # helpers, under every import mode of pytest
+
+if TYPE_CHECKING:
+    from tiny_model import Tiny
 
 # Nothing in a test may reach for the network, and tokenizers must not fork under xdist.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -33,3 +41,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
                 f"bootstrap keys need {BOOTSTRAP_BYTES / 2**30:.0f} GiB of free memory, "
                 f"{available / 2**30:.1f} GiB are there"
             )
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    """A small model compiled for the simulator; nobody may change its files."""
+    from tiny_model import make_tiny
+
+    return make_tiny(tmp_path_factory.mktemp("tiny"), "sim")

@@ -1,0 +1,141 @@
+"""Bundles on disk: whole or absent, checked file by file, each role with its part alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_model import Tiny
+
+from atlasc.bundle import load_bundle, new_folder, save_arrays
+from atlasc.ir.errors import AtlasError
+
+
+@pytest.fixture
+def copy(tiny: Tiny, tmp_path: Path) -> Path:
+    """A bundle that a test may damage."""
+    return Path(shutil.copytree(tiny.bundle, tmp_path / "bundle"))
+
+
+def edit_manifest(folder: Path, **changes: object) -> None:
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps({k: v for k, v in manifest.items() if v is not None}))
+
+
+def test_the_manifest_lists_every_other_file(tiny: Tiny) -> None:
+    manifest = load_bundle(tiny.bundle).manifest
+    found = {str(p.relative_to(tiny.bundle)) for p in tiny.bundle.rglob("*") if p.is_file()}
+    assert set(manifest["files"]) == found - {"manifest.json"}
+    assert {"server/program.air", "server/poly.air", "client/embed.air"} <= set(manifest["files"])
+    assert (manifest["target"], manifest["batch"], manifest["security_bits"]) == ("sim", 2, 128)
+
+
+def test_a_bundle_gives_its_modules_back(tiny: Tiny) -> None:
+    bundle = load_bundle(tiny.bundle)
+    assert bundle.program.level == "ckks"
+    assert bundle.poly.level == "poly"
+    assert bundle.client.batch == 2
+    assert bundle.model.input_names == ("pixel_values",)
+
+
+def test_the_identity_is_that_of_the_files(copy: Path, tiny: Tiny) -> None:
+    identity = load_bundle(tiny.bundle).identity
+    assert load_bundle(copy).identity == identity
+    files = load_bundle(copy).manifest["files"]
+    (copy / "server" / "program.air").unlink()
+    edit_manifest(copy, files={k: v for k, v in files.items() if k != "server/program.air"})
+    assert load_bundle(copy).identity != identity
+
+
+@pytest.mark.parametrize("version", [0, 2, "1", None])
+def test_another_format_is_refused(copy: Path, version: object) -> None:
+    edit_manifest(copy, format=version)
+    with pytest.raises(AtlasError, match=f"bundle format {version!r}") as caught:
+        load_bundle(copy)
+    assert "reads format 1" in caught.value.why
+
+
+@pytest.mark.parametrize("name", ["client/embed.safetensors", "server/weights.safetensors"])
+def test_a_changed_file_is_refused(copy: Path, name: str) -> None:
+    data = bytearray((copy / name).read_bytes())
+    data[-1] ^= 1
+    (copy / name).write_bytes(data)
+    with pytest.raises(AtlasError, match=f"{name} was changed"):
+        load_bundle(copy)
+
+
+def test_a_missing_file_is_refused(copy: Path) -> None:
+    (copy / "server" / "poly.air").unlink()
+    with pytest.raises(AtlasError, match="lacks server/poly.air"):
+        load_bundle(copy)
+
+
+def test_a_damaged_manifest_is_refused(copy: Path) -> None:
+    edit_manifest(copy, parameters=None)
+    with pytest.raises(AtlasError, match="manifest.json is damaged"):
+        load_bundle(copy)
+    (copy / "manifest.json").write_text("{")
+    with pytest.raises(AtlasError, match="manifest.json cannot be read"):
+        load_bundle(copy)
+
+
+def test_other_folders_are_no_bundles(tmp_path: Path) -> None:
+    with pytest.raises(AtlasError, match="is not a compiled bundle"):
+        load_bundle(tmp_path)
+    with pytest.raises(AtlasError, match="not found"):
+        load_bundle(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(("role", "other"), [("client", "server"), ("server", "client")])
+def test_a_role_needs_its_part_alone(copy: Path, role: str, other: str) -> None:
+    shutil.rmtree(copy / other)
+    assert load_bundle(copy, role).folder == copy  # type: ignore[arg-type]
+    assert load_bundle(copy / role, role).folder == copy.resolve()  # type: ignore[arg-type]
+    with pytest.raises(AtlasError, match=f"lacks {other}/"):
+        load_bundle(copy)
+    (copy / role / "extra").write_text("not in the manifest, not read")
+    load_bundle(copy, role)  # type: ignore[arg-type]
+
+
+def test_an_existing_output_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "file").write_text("precious")
+    with pytest.raises(AtlasError, match="exists already"), new_folder(tmp_path / "mine"):
+        raise AssertionError
+    assert (tmp_path / "mine" / "file").read_text() == "precious"
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, AtlasError("no"), OSError(28, "full")])
+def test_interrupted_writing_leaves_nothing(
+    tmp_path: Path, interruption: type[BaseException] | BaseException
+) -> None:
+    kind = interruption if isinstance(interruption, type) else type(interruption)
+    with pytest.raises(kind), new_folder(tmp_path / "out") as draft:
+        (draft / "half").write_text("written")
+        raise interruption
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(AtlasError, match="cannot write to"),
+        new_folder(tmp_path / "file" / "out"),
+    ):
+        raise AssertionError
+
+
+def test_arrays_are_written_whole_and_never_over_others(tmp_path: Path) -> None:
+    path = tmp_path / "answers.npz"
+    save_arrays(path, {"logits": np.arange(3.0)})
+    with np.load(path) as file:
+        assert file["logits"].tolist() == [0.0, 1.0, 2.0]
+    with pytest.raises(AtlasError, match="exists already"):
+        save_arrays(path, {})
+    with pytest.raises(AtlasError, match="cannot write"):
+        save_arrays(tmp_path / "nowhere" / "x.npz", {})
+    assert list(tmp_path.iterdir()) == [path]

@@ -1,0 +1,97 @@
+"""A model that compiles in a second and runs encrypted, without bootstraps, in half a minute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from atlasc.bundle import Bundle
+from atlasc.ir.module import Module
+from atlasc.passes.approximation.calibration import Calibration
+
+BATCH = 2
+IMAGES = 24
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """A model, its data and its bundle.
+
+    Attributes:
+        archive: a ``.pt2`` archive.
+        data: an ``.npz`` of images in [0, 1].
+        bundle: compiled for a batch of 2.
+    """
+
+    archive: Path
+    data: Path
+    bundle: Path
+
+
+def make_tiny(folder: Path, target: str) -> Tiny:
+    """Four patches of an image, one attention of two heads, three classes; 15 levels."""
+    from atlasc import driver
+
+    archive, data = folder / "tiny.pt2", folder / "images.npz"
+    export_model(archive)
+    pixels = np.random.default_rng(0).random((IMAGES, 1, 8, 8)).astype(np.float32)
+    np.savez(data, pixel_values=pixels)
+    source = driver.load_source(str(archive), data)
+    module = driver.trace_model(source.model, BATCH)
+    calibration = driver.calibrate_source(module, source, margin=0.3)
+    approximate(module, calibration)
+    compiled = driver.finish(source, module, calibration, target, {})
+    driver.save(compiled, folder / "bundle")
+    return Tiny(archive, data, folder / "bundle")
+
+
+def approximate(module: Module, calibration: Calibration) -> None:
+    """Attach low degrees on the calibrated ranges (in place)."""
+    for op in module.ops:
+        if op.name == "nn.softmax":
+            known = calibration.of(op)
+            op.attributes["approximation"] = {
+                "algorithm": "iterative",
+                "iterations": [2],
+                "shift": known.high,
+                "exp_range": [(known.low - known.high) / 2, 0.0],
+                "exp_degree": 3,
+                "sum_ranges": [[0.5, 4.2]],
+            }
+
+
+def export_model(path: Path) -> None:
+    """Write the archive."""
+    import torch
+    from torch import nn
+
+    class Attention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.patch = nn.Conv2d(1, 8, 4, stride=4)
+            self.query, self.key, self.value = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8)
+            self.classes = nn.Linear(8, 3)
+
+        def forward(self, pixel_values: torch.Tensor) -> torch.Tensor:
+            x = self.patch(pixel_values).flatten(2).transpose(1, 2)
+            heads = [
+                layer(x).view(*x.shape[:2], 2, 4).transpose(1, 2)
+                for layer in (self.query, self.key, self.value)
+            ]
+            y = nn.functional.scaled_dot_product_attention(*heads)
+            return self.classes(y.transpose(1, 2).reshape(x.shape)[:, 0])
+
+    torch.manual_seed(0)
+    model = Attention().eval()
+    images = {"pixel_values": torch.rand(BATCH, 1, 8, 8)}
+    torch.export.save(torch.export.export(model, (), images, strict=False), path)
+
+
+def simulated(bundle: Bundle, data: Path, rows: list[int]) -> dict[str, np.ndarray]:
+    """Outputs of the polynomial simulation for some rows of the data."""
+    from atlasc.ranges import simulate
+
+    arrays = bundle.load_inputs(data).take(rows).arrays
+    return simulate(bundle.client, bundle.poly, arrays).outputs
