@@ -236,7 +236,8 @@ def ct_matmul_pv(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]
             number = int(weights.ciphertext_of({**index, "s": s, "b": 0, "t": 0}))
             chosen = ctx.blank
             if not ctx.dry:
-                chosen = (copies & (first == s % scores.inner)).astype(np.float64)
+                keys = (scores.token + s) % scores.tokens < scores.layout.extent("t")
+                chosen = (copies & keys & (first == s % scores.inner)).astype(np.float64)
             one = ctx.engine.mul_plain(p[number], chosen)
             spread = double_and_add(ctx, one, scores.top_stride, scores.top_bits)
             term = ctx.engine.mul(spread, values[s])

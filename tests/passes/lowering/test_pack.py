@@ -1,0 +1,327 @@
+"""pack: IR text in, IR text out; what has no packed form is refused by name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from packed import pack_tensor, run_packed
+from short_text import dedent, entry, module_of, poly, short
+
+from atlasc.backends.sim import SimEngine
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.interpreter import interpret
+from atlasc.ir.layout import Layout
+from atlasc.ir.module import Module
+from atlasc.passes.lowering.costs import critical_path
+from atlasc.passes.lowering.execute import Execution
+from atlasc.passes.lowering.pack import Pack
+from atlasc.passes.lowering.packing import Packing, choose_packing, least_slots
+from atlasc.passes.pass_base import Report, run_passes
+
+RANDOM = np.random.default_rng(0)
+ARRAYS = {
+    "w": 0.2 * RANDOM.normal(size=(6, 6)),
+    "w5": RANDOM.normal(size=(5, 6)),
+    "head": RANDOM.normal(size=(3, 3)),
+    "bias": RANDOM.normal(size=6),
+    "token": RANDOM.normal(size=(3, 1)),
+    "scores": RANDOM.normal(size=(2, 3, 3)),
+    "vector": RANDOM.normal(size=3),
+    "c": RANDOM.normal(size=64),
+}
+X = {"x": RANDOM.normal(size=(1, 3, 6)), "mask": np.array([[1.0, 1, 0]])}
+HIDDEN = "[d:2 g:1 b:1 t:2 |  | b=1 t=3 g=2 d=3]"
+SCORES = "[s:2 g:1 b:1 t:2 |  | b=1 g=2 s=4 t=3]"
+SPLIT = """%h = poly.reshape %x {shape = [1, 3, 2, 3]}
+    %t = poly.transpose %h {permutation = [0, 2, 1, 3]}"""
+MERGE = """%v = poly.transpose %o {permutation = [0, 2, 1, 3]}
+    %y = poly.reshape %v {shape = [1, 3, 6]}
+    poly.output %y {name = "y"}"""
+ATTENTION = f"""{SPLIT}
+    %s = poly.matmul %t, %t {{transpose_b = true}}
+    %f = poly.mask_fill %s {{causal = true, fill = -1.0}}
+    %o = poly.matmul %f, %t {{transpose_b = false}}
+    {MERGE}"""
+
+
+def program(body: str) -> Module:
+    return poly(body, ARRAYS, (1, 3, 6))
+
+
+def packed(module: Module, slots: int) -> Module:
+    """The packed module; on the simulator it means what the poly module means."""
+    after = run_passes(module, [Pack(slots)])
+    inputs = {op.attributes["name"]: X[op.attributes["name"]] for op in module.inputs}
+    wanted = interpret(module, inputs)
+    result = run_packed(after, inputs, SimEngine(slots, critical_path(after).total))
+    for name, array in wanted.items():
+        np.testing.assert_allclose(result[name], array, atol=1e-9)
+    return after
+
+
+def test_attention() -> None:
+    """Splitting and merging heads moves nothing; the mask goes into the product q·kᵀ."""
+    module = module_of("poly", f"""{entry("x", (1, 3, 6))}
+        {entry("mask", (1, 3), "public")}
+        %q = poly.linear %x {{weight = @w, bias = @bias}} loc "layer.0.query"
+        %h = poly.reshape %q {{shape = [1, 3, 2, 3]}}
+        %t = poly.transpose %h {{permutation = [0, 2, 1, 3]}}
+        %s = poly.matmul %t, %t {{transpose_b = true}} loc "layer.0"
+        %f = poly.mask_fill %s, %mask {{causal = true, fill = -1.0}}
+        %e = poly.chebyshev %f {{coefficients = [1.0, 0.5, 0.25], domain = [-1.0, 1.0]}}
+        %z = poly.mask_zero %e, %mask {{causal = true, value = 0.75}}
+        %u = poly.row_sum %z
+        %p = poly.mul %z, %u
+        %o = poly.matmul %p, %t {{transpose_b = false}}
+        %v = poly.transpose %o {{permutation = [0, 2, 1, 3]}}
+        %y = poly.reshape %v {{shape = [1, 3, 6]}}
+        %a = poly.add %y, %x
+        poly.output %a {{name = "y"}}""", ARRAYS)  # fmt: skip
+    after = packed(module, 64)
+    assert short(after) == dedent(f"""
+        %0 = ckks.linear_transform %x {{weight = @w, bias = @bias, baby_steps = 2, layout = "{HIDDEN}"}} loc "layer.0.query"
+        %1 = ckks.ct_matmul_qk %0, %0, %mask {{causal = true, fill = -1.0, layout = "{SCORES}"}} loc "layer.0"
+        %2 = ckks.chebyshev %1 {{coefficients = [1.0, 0.5, 0.25]}}
+        %3 = ckks.mask_zero %2, %mask {{causal = true, value = 0.75}}
+        %4 = ckks.rotate_sum %3 {{axes = ["s"]}}
+        %5 = ckks.mul %3, %4
+        %6 = ckks.ct_matmul_pv %5, %0 {{layout = "{HIDDEN}"}}
+        %7 = ckks.add %6, %x
+        ckks.output %7 {{name = "y", shape = [1, 3, 6]}}""")  # noqa: E501
+    assert after.attributes == {"slots": 64, "batch_capacity": 2}
+    assert str(after.ops[4].value.type) == f"ciphertext<{SCORES}, level ?, scale 1>"
+
+
+def test_a_number_is_added_to_features_alone() -> None:
+    """Then the padding adds nothing to the mean, and a polynomial sees the middle of its domain."""
+    after = packed(program("""%a = poly.add_constant %x {value = 1.5}
+        %c = poly.center %a
+        %l = poly.linear %c {weight = @w5}
+        %b = poly.add_constant %l {value = 0.5}
+        %e = poly.chebyshev %b {coefficients = [1.0, 0.5], domain = [-1.0, 1.0]}
+        poly.output %e {name = "y"}"""), 64)  # fmt: skip
+    assert short(after) == dedent("""
+        %0 = ckks.add_plain %x {value = @spread}
+        %1 = ckks.rotate_sum %0 {axes = ["d", "g"]}
+        %2 = ckks.mul_plain %1 {value = @spread.1, layout = "[d:3 g:1 b:0 t:2 |  | b=1 t=3 g=2 d=5]"}
+        %3 = ckks.sub %0, %2
+        %4 = ckks.linear_transform %3 {weight = @w5, baby_steps = 4, layout = "[d:3 g:1 b:0 t:2 |  | b=1 t=3 g=1 d=5]"}
+        %5 = ckks.add_plain %4 {value = @spread.2}
+        %6 = ckks.chebyshev %5 {coefficients = [1.0, 0.5]}
+        ckks.output %6 {name = "y", shape = [1, 3, 5]}""")  # noqa: E501
+    assert after.symbols["spread"].tolist() == [1.5] * 6 + [0.0] * 4
+
+
+def test_a_polynomial_is_masked_before_a_sum_over_features() -> None:
+    module = program("""%e = poly.chebyshev %x {coefficients = [1.0, 0.5], domain = [-1.0, 1.0]}
+        %l = poly.linear %e {weight = @w5}
+        %r = poly.row_sum %l
+        %s = poly.row_sum %e
+        %p = poly.mul %e, %s
+        %q = poly.mul %p, %r
+        poly.output %q {name = "y"}""")
+    names = [op.name for op in packed(module, 64).ops]
+    assert names.count("ckks.mul_plain") == 1  # for %s; the linear layer before %r leaves zeros
+    report = Report()
+    Pack(64).run(module, report)
+    assert report.lines[-1] == "poly.row_sum at  masks the padding of 6 features"
+
+
+def test_padding_of_a_selected_token_is_masked_before_a_polynomial() -> None:
+    """Other tokens would leave the range of a polynomial that was fitted to the first alone."""
+    module = program("""%s = poly.select %x {axis = 1, index = 2}
+        %l = poly.linear %s {weight = @w5}
+        %b = poly.add_constant %l {value = 0.0625}
+        %e = poly.chebyshev %b {coefficients = [1.0, 0.5], domain = [-1.0, 1.0]}
+        poly.output %e {name = "y"}
+        poly.output %b {name = "z"}""")
+    after = packed(module, 64)
+    flags = [(op.name, op.attributes.get("first_row")) for op in after.ops]
+    assert flags.count(("ckks.linear_transform", True)) == 1
+    assert flags.count(("ckks.add_plain", True)) == 1
+    assert flags.count(("ckks.add_plain", None)) == 1  # what is not evaluated stays as it is
+
+
+def test_padding_stays_in_the_middle_of_a_far_domain() -> None:
+    """The shift of a domain map is not added to padding, where T₆₃(−10) would be 10⁸¹."""
+    body = """%l = poly.linear %x {weight = @small}
+        %a = poly.add_constant %l {value = -10.0}
+        %b = poly.add_constant %a {value = 10.0}
+        %e = poly.chebyshev %b {coefficients = @c, domain = [-1.0, 1.0]}
+        poly.output %e {name = "y"}"""
+    module = poly(body, {**ARRAYS, "small": ARRAYS["w5"] / 20}, (1, 3, 6))
+    after = run_passes(module, [Pack(64)])
+    largest = []
+    engine = SimEngine(64, critical_path(after).total)
+    layout = Layout.parse(after.ops[0].attributes["layout"])
+    vectors = [engine.encrypt(vector) for vector in pack_tensor(layout, X["x"])]
+    Execution(after, engine, observe=lambda op, cts: largest.append(
+        max(np.abs(engine.decrypt(ct)).max() for ct in cts))).run({"x": vectors})  # fmt: skip
+    assert max(largest) < 50
+
+
+def test_scores_of_padding_heads_copy_a_real_head() -> None:
+    """Six features in blocks of two are three heads; the fourth place is padding."""
+    body = """%q = poly.linear %x {weight = @w}
+        %b = poly.add_constant %q {value = @bias}
+        %h = poly.reshape %b {shape = [1, 3, 3, 2]}
+        %t = poly.transpose %h {permutation = [0, 2, 1, 3]}
+        %s = poly.matmul %t, %t {transpose_b = true}
+        %f = poly.mask_fill %s {fill = -1.0}
+        %o = poly.matmul %f, %t {transpose_b = false}
+        %v = poly.transpose %o {permutation = [0, 2, 1, 3]}
+        %y = poly.reshape %v {shape = [1, 3, 6]}
+        %r = poly.row_sum %b
+        %z = poly.mul %y, %r
+        poly.output %z {name = "y"}"""
+    after = packed(program(body), 64)
+    copied = [op.name for op in after.ops if op.attributes.get("copy_padding")]
+    assert copied.count("ckks.linear_transform") == 2  # of queries and of keys
+    assert copied.count("ckks.add_plain") == 2
+    plain = [op for op in after.ops if op.name == "ckks.linear_transform"]
+    assert len(plain) == 3  # the row sum needs padding that is 0
+
+
+def test_a_rotary_embedding_goes_into_the_linear_layer() -> None:
+    arrays = {**ARRAYS, "cos": RANDOM.normal(size=(3, 2)), "sin": RANDOM.normal(size=(3, 2))}
+    body = """%q = poly.linear %x {weight = @w, bias = @bias}
+        %h = poly.reshape %q {shape = [1, 3, 3, 2]}
+        %t = poly.transpose %h {permutation = [0, 2, 1, 3]}
+        %u = poly.rotary %t {cos = @cos, sin = @sin}
+        %s = poly.matmul %u, %u {transpose_b = true}
+        %f = poly.mask_fill %s {fill = -1.0}
+        %o = poly.matmul %f, %t {transpose_b = false}
+        %v = poly.transpose %o {permutation = [0, 2, 1, 3]}
+        %y = poly.reshape %v {shape = [1, 3, 6]}
+        poly.output %y {name = "y"}"""
+    after = packed(poly(body, arrays, (1, 3, 6)), 64)
+    transforms = [op for op in after.ops if op.name == "ckks.linear_transform"]
+    assert ["cos" in op.attributes for op in transforms].count(False) == 1  # of the values
+    missing = body.replace("%q = poly.linear %x {weight = @w, bias = @bias}\n", "").replace(
+        "%q", "%x"
+    )
+    with pytest.raises(AtlasError, match="must follow a linear layer"):
+        run_passes(poly(missing, arrays, (1, 3, 6)), [Pack(64)])
+
+
+def refused(body: str, slots: int = 64) -> AtlasError:
+    with pytest.raises(AtlasError) as caught:
+        run_passes(program(body), [Pack(slots)])
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("op", "message"),
+    [
+        ("poly.select %x {axis = 2, index = 0}", "only a token"),
+        ("poly.select %x {axis = 0, index = 0}", "only a token"),
+        ("poly.mean %x {axis = 2}", "over the tokens"),
+        ("poly.repeat %x {axis = 1, repeats = 2}", "poly.repeat has no packed form"),
+        ("poly.affine %x {scale = 1.0, shift = 0.0}", "poly.affine has no packed form"),
+        ("poly.reshape %x {shape = [1, 18]}", "merging of attention heads"),
+        ("poly.reshape %x {shape = [1, 2, 9]}", "merging of attention heads"),
+        ("poly.transpose %x {permutation = [0, 2, 1]}", "merging of attention heads"),
+        ("poly.row_sum %x", "poly.output has no packed form on %y"),
+    ],
+)
+def test_ops_without_a_packed_form(op: str, message: str) -> None:
+    assert message in str(refused(f'%y = {op} loc "here"\npoly.output %y {{name = "y"}}'))
+
+
+@pytest.mark.parametrize(
+    ("op", "message"),
+    [
+        ("%n = poly.center %t", "poly.center has no packed form on %t [batch, heads, tokens"),
+        ("%n = poly.scale %t {factor = @vector}", "poly.scale has no packed form on %t"),
+        ("%n = poly.add_constant %t {value = 1.0}", "poly.add_constant has no packed form"),
+        ("%n = poly.linear %t {weight = @head}", "poly.linear has no packed form"),
+        ("%r = poly.row_sum %t\n%n = poly.mul %t, %r", "poly.row_sum has no packed form"),
+        ("%n = poly.chebyshev %t {coefficients = [1.0], domain = [-1.0, 1.0]}", "chebyshev has no"),
+    ],
+)
+def test_ops_that_would_mix_heads(op: str, message: str) -> None:
+    """In particular the norm of single heads, which would become one norm over all of them."""
+    body = ATTENTION.replace("%s = poly.matmul %t,", f"{op}\n%s = poly.matmul %n,")
+    assert message in refused(body).what
+
+
+def test_a_head_cannot_be_selected() -> None:
+    body = f"""{SPLIT}
+        %n = poly.select %t {{axis = 1, index = 1}}
+        poly.output %n {{name = "y"}}"""
+    assert "poly.select has no packed form on %t [batch, heads, tokens" in refused(body).what
+
+
+@pytest.mark.parametrize("op", ["add_constant %f {value", "scale %f {factor"])
+def test_a_bias_of_positions_has_no_place_among_diagonals(op: str) -> None:
+    body = ATTENTION.replace(
+        "%o = poly.matmul %f", f"%g = poly.{op} = @scores}}\n%o = poly.matmul %g"
+    )
+    assert "on %f [batch, heads, queries, keys]" in refused(body).what
+
+
+def test_a_constant_on_row_sums_must_be_a_number() -> None:
+    body = """%r = poly.row_sum %x
+        %a = poly.add_constant %r {value = @token}
+        %y = poly.mul %x, %a
+        poly.output %y {name = "y"}"""
+    assert "poly.add_constant has no packed form on %r" in refused(body).what
+
+
+def test_attention_over_heads_is_not_attention_over_tokens() -> None:
+    """Here with as many heads as tokens: the shapes fit, the meaning does not."""
+    body = """%t = poly.reshape %x {shape = [1, 3, 3, 2]}
+        %s = poly.matmul %t, %t {transpose_b = true}
+        %f = poly.mask_fill %s {fill = -1.0}
+        %o = poly.matmul %f, %t {transpose_b = false}
+        %y = poly.reshape %o {shape = [1, 3, 6]}
+        poly.output %y {name = "y"}"""
+    error = refused(body)
+    assert "poly.matmul has no packed form on %t [batch, tokens, heads, width]" in error.what
+
+
+def test_scores_need_the_mask_that_fills_their_padding() -> None:
+    body = ATTENTION.replace("%f = poly.mask_fill %s {causal = true, fill = -1.0}\n", "")
+    assert "poly.matmul reads poly.matmul, which has no packed form there" in refused(
+        body.replace("%f", "%s")).what  # fmt: skip
+    scaled = ATTENTION.replace("%f = poly.mask_fill %s", "%n = poly.double %s {times = 1}\n"
+                               "%f = poly.mask_fill %n")  # fmt: skip
+    assert "which has no packed form there" in refused(scaled).what
+
+
+def test_a_domain_is_normalised_before() -> None:
+    body = """%e = poly.chebyshev %x {coefficients = [1.0], domain = [0.0, 1.0]}
+        poly.output %e {name = "y"}"""
+    assert "run normalise-affine first" in refused(body).remedy
+
+
+def test_a_mean_cannot_be_evaluated_directly() -> None:
+    body = """%m = poly.mean %x {axis = 1}
+        %e = poly.chebyshev %m {coefficients = [1.0], domain = [-1.0, 1.0]}
+        poly.output %e {name = "y"}"""
+    assert "padding that would leave the range" in refused(body).what
+
+
+@pytest.mark.parametrize("slots", [0, -8, 48, 16])
+def test_slots(slots: int) -> None:
+    error = refused('poly.output %x {name = "y"}', slots)
+    assert ("2^5 slots, a ciphertext has 16" if slots == 16 else "power of two") in error.what
+
+
+def test_shared_geometry() -> None:
+    """Blocks are as wide as a head, else as the narrowest layer; spare slots take more inputs."""
+    module = program(ATTENTION)
+    assert choose_packing(module, 64) == Packing(3, d=2, g=1, b=1, t=2)
+    assert choose_packing(module, 16) == Packing(3, d=2, g=0, b=0, t=2)
+    assert choose_packing(module, 1024) == Packing(3, d=2, g=1, b=5, t=2)
+    assert least_slots(module) == 16
+    plain = program('%y = poly.linear %x {weight = @w5}\npoly.output %y {name = "y"}')
+    assert choose_packing(plain, 1024) == Packing(5, d=3, g=1, b=4, t=2)
+    vector = poly('%y = poly.linear %x {weight = @w5}\npoly.output %y {name = "y"}', ARRAYS, (4, 6))
+    assert choose_packing(vector, 64) == Packing(5, d=3, g=1, b=2, t=0)
+
+
+def test_inputs_that_cannot_be_packed() -> None:
+    module = poly('poly.output %x {name = "y"}', {}, (1, 2, 3, 4))
+    with pytest.raises(AtlasError, match="poly.input has no packed form"):
+        run_passes(module, [Pack(64)])
