@@ -20,6 +20,8 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.assign import apply_recipe, apply_settings, layer_count
 from atlasc.passes.approximation.calibration import Calibration
+from atlasc.passes.approximation.depth import depth_of
+from atlasc.passes.approximation.measure import nonlinear_ops
 from atlasc.passes.approximation.recipes import recipe as find_recipe
 from atlasc.passes.approximation.simulate import PolynomialSimulator
 from atlasc.passes.search.front import Front
@@ -41,7 +43,7 @@ MODEST_BUDGET = {
 """Of the search inside ``compile``: 936 evaluations. ``atlasc search`` has the paper's 24,144."""
 
 Steps = Callable[..., AbstractContextManager[Any]]
-"""``steps(label, total=None, resume="")``: a context that shows progress, as the command line has."""
+"""``steps(label, total=None, resume="")``: a context that shows progress; the command line has one."""
 
 
 class _Silent:
@@ -289,11 +291,37 @@ def compile_model(
     chosen = choose(prepared, options, steps)
     compiled = lower(prepared, chosen, options.target, steps)
     front = None if chosen.front is None else chosen.front.to_dict()
-    extra = {"report.html": report_html(compiled.facts, front)}
+    extra = {"report.html": report_html(compiled.facts, front, polynomials(chosen.module))}
     if front is not None:
         extra["front.json"] = json.dumps(front, indent=1) + "\n"
     with steps("writing the bundle"):
         return driver.save(compiled, output, extra), compiled
+
+
+def polynomials(module: Module) -> list[dict[str, Any]]:
+    """A row for each nonlinear op: location, op, layer, depth, and its settings as a text."""
+    attributes = {
+        (op.name, op.location): op.attributes["approximation"] for op in nonlinear_ops(module)
+    }
+    return [
+        {
+            "location": op.location,
+            "op": op.op,
+            "layer": op.layer,
+            "depth": op.depth,
+            "settings": ", ".join(
+                f"{name} {_short(value)}"
+                for name, value in attributes[op.op, op.location].items()
+            ),
+        }
+        for op in depth_of(module).ops
+    ]
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list):
+        return f"({', '.join(_short(item) for item in value)})"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def check_options(output: Path | None, options: Options) -> None:

@@ -84,10 +84,17 @@ def inspect(
         return _bundle(file, steps)
     if file.suffix == ".air":
         with steps(f"reading {file.name}"):
-            module = load_module(file)
+            module = load_module(file, _arrays_beside(file))
     else:
         module = bare_module(path, sequence_length=sequence_length, batch=batch, steps=steps)
     return inspect_module(module, recipe, steps)
+
+
+def _arrays_beside(file: Path) -> Path | None:
+    """The arrays of an IR text; those of a bundle's server lie in one file for all its texts."""
+    shared = file.with_name("weights.safetensors")
+    own = file.with_suffix(".safetensors").exists()
+    return shared if shared.exists() and not own else None
 
 
 def inspect_module(module: Module, recipe: str = "is", steps: Steps = silent) -> Inspection:

@@ -1,7 +1,7 @@
 """Arrays of one repeated number: the weights of a model of which only the shapes are known.
 
 A bare configuration has no weights. Its arrays are views of a single number, all strides zero, and
-stay so while passes fold constants into them: otherwise an 8-billion-parameter plan would take 60 GB.
+stay so while passes fold constants into them; a plan of 8 billion parameters would take 60 GB.
 """
 
 from __future__ import annotations

@@ -108,20 +108,15 @@ class _CountingExecution(Execution[int]):
         return list(self.known[key][0])
 
 
-SMALL = 4096
-"""Elements of an array whose values decide what an op costs: coefficients, not weights."""
-
-
 def _shapes(op: Op, symbols: Mapping[str, np.ndarray]) -> str:
-    """All attributes, with a symbol's shape (and values, where it is small) for its name."""
+    """All attributes, with a symbol's shape (for coefficients its values) in place of its name."""
     parts = []
     for name, value in sorted(op.attributes.items()):
         if name == "magnitude":
             continue
         if isinstance(value, Symbol):
             array = symbols[value.name]
-            small = array.size <= SMALL
-            value = (array.shape, (array != 0).tobytes() if small else b"")
+            value = array.tobytes() if name == "coefficients" else array.shape
         parts.append(f"{name}={value!r}")
     return ";".join(parts)
 
