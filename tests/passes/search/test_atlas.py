@@ -1,0 +1,147 @@
+"""The paper's search on a small model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from atlasc.ir.errors import AtlasError
+from atlasc.passes.search.atlas import AtlasOptions, search
+from atlasc.passes.search.front import non_dominated
+from atlasc.passes.search.objective import Objective
+from atlasc.passes.search.strategies import strategy
+
+SMALL = AtlasOptions(seed=1, population=8, generations=3, layer_population=12, layer_generations=4)
+
+
+@pytest.fixture(scope="module")
+def found(problem):
+    reports = []
+    return search(problem, SMALL, reports.append), reports
+
+
+def test_the_default_budget_is_the_papers() -> None:
+    assert AtlasOptions().evaluations == 24_144
+
+
+def test_the_budget_is_spent_and_reported(found) -> None:
+    front, reports = found
+    assert front.evaluations == SMALL.evaluations == 8 * 4 + 12 * 5
+    assert 0 < front.distinct <= front.evaluations
+    assert [r.done for r in reports] == [8 * (i + 1) for i in range(4)] + [
+        32 + 12 * (i + 1) for i in range(5)
+    ]
+    assert reports[-1].total == front.evaluations
+    assert reports[-1].seconds_left == 0
+    assert reports[-1].front == front.points
+    assert front.complete
+
+
+def test_the_front_is_non_dominated_and_its_errors_are_real(found, problem) -> None:
+    front, _ = found
+    assert len(front.points) >= 2
+    assert non_dominated(front.points) == list(front.points)
+    objective = problem.objective()
+    for point in front.points:
+        assert objective.evaluate(point.settings) == point
+
+
+def test_a_seed_fixes_the_front(found, problem) -> None:
+    front, _ = found
+    assert search(problem, SMALL).points == front.points
+    other = search(problem, replace(SMALL, seed=2))
+    assert other.points != front.points
+
+
+def test_stage_two_tells_layers_apart_and_improves_on_stage_one(problem) -> None:
+    one = search(problem, replace(SMALL, layer_population=4, layer_generations=0))
+    both = search(problem, replace(SMALL, layer_generations=12))
+    assert both.hypervolume > one.hypervolume
+    assert any(len(set(p.settings)) > 1 for p in both.points)
+
+
+def test_the_reference_point_is_the_expert_setting(found) -> None:
+    front, _ = found
+    assert front.reference == (2 * 101, 0.2)
+
+
+def test_levels_as_the_cost(problem) -> None:
+    front = search(replace(problem, cost="levels"), SMALL)
+    assert front.reference == (2 * 77, 0.2)
+    assert non_dominated(front.points, "levels") == list(front.points)
+
+
+def test_the_early_layer_proxy_serves_stage_one_only(problem, monkeypatch) -> None:
+    seen = []
+    evaluate_all = Objective.evaluate_all
+
+    def spy(self, batch):
+        seen.append((self.layers, len(batch)))
+        return evaluate_all(self, batch)
+
+    monkeypatch.setattr(Objective, "evaluate_all", spy)
+    front = search(problem, replace(SMALL, early_layers=1))
+    assert seen == [(1, 8)] * 4 + [(None, 12)] * 5
+    assert front.evaluations == SMALL.evaluations
+
+
+def test_an_interrupt_leaves_the_front_so_far(problem) -> None:
+    def interrupt(report):
+        if report.done >= 32:
+            raise KeyboardInterrupt
+
+    front = search(problem, SMALL, interrupt)
+    assert not front.complete
+    assert front.evaluations == 32
+    assert front.points
+
+
+def test_a_journal_lets_a_search_go_on(problem, found, tmp_path, monkeypatch) -> None:
+    front, _ = found
+    journaled = replace(problem, journal=tmp_path / "journal.jsonl")
+
+    def interrupt(report):
+        if report.done >= 44:
+            raise KeyboardInterrupt
+
+    search(journaled, SMALL, interrupt)
+    path = journaled.journal
+    path.write_text(path.read_text()[:-7])  # as a crash in the middle of a line leaves it
+    evaluated = []
+    evaluate = Objective._evaluate
+    monkeypatch.setattr(
+        Objective, "_evaluate", lambda self, s: evaluated.append(s) or evaluate(self, s)
+    )
+    resumed = search(journaled, SMALL)
+    assert resumed.points == front.points
+    assert 0 < len(evaluated) < front.distinct
+    evaluated.clear()
+    assert search(journaled, SMALL).points == front.points
+    assert not evaluated
+
+
+def test_a_journal_of_another_problem_is_refused(problem, tmp_path) -> None:
+    journal = tmp_path / "journal.jsonl"
+    search(replace(problem, journal=journal), replace(SMALL, generations=0, layer_generations=0))
+    fewer = {name: array[:2] for name, array in problem.arrays.items()}
+    with pytest.raises(AtlasError, match="belongs to another search"):
+        search(replace(problem, journal=journal, arrays=fewer), SMALL)
+    journal.write_text("not a journal\n")
+    with pytest.raises(AtlasError, match="cannot be used"):
+        search(replace(problem, journal=journal), SMALL)
+
+
+def test_strategies_are_found_by_name(problem, found) -> None:
+    atlas = strategy("atlas")
+    options = atlas.make_options(
+        {"seed": 1, "population": 8, "generations": 3, "layer_population": 12,
+         "layer_generations": 4}
+    )  # fmt: skip
+    assert atlas.search(problem, options, None).points == found[0].points
+    with pytest.raises(AtlasError, match="no option 'budget'"):
+        atlas.make_options({"budget": 3})
+    with pytest.raises(AtlasError, match="no search strategy 'best'"):
+        strategy("best")
+    with pytest.raises(AtlasError, match="at least 4"):
+        AtlasOptions(population=2)

@@ -1,0 +1,115 @@
+"""Fronts: dominance, hypervolume, picking, files."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from atlasc.ir.errors import AtlasError
+from atlasc.passes.search.front import Front, Point, hypervolume, non_dominated
+
+LAYER = (5, 5, 0, 0, 0, 3, 3, 3)
+PAIRS = st.lists(st.tuples(st.integers(1, 30), st.integers(0, 30)), max_size=30)
+
+
+def point(depth: int, error: float, levels: int = 0) -> Point:
+    return Point(depth, levels or depth, error, (LAYER,))
+
+
+def front(*points: tuple[int, float]) -> Front:
+    return Front(tuple(point(d, e) for d, e in points), "depth", (100.0, 0.2), 10, 9, 1.5, "atlas")
+
+
+EXAMPLE = front((40, 0.1), (50, 0.01), (70, 0.001))
+
+
+@given(PAIRS)
+def test_the_front_is_what_nothing_dominates(pairs: list[tuple[int, int]]) -> None:
+    found = [(p.depth, p.error) for p in non_dominated(point(d, e) for d, e in pairs)]
+    expected = {
+        p for p in pairs if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in pairs)
+    }
+    assert found == sorted(expected)
+
+
+def test_invalid_points_are_not_on_the_front() -> None:
+    assert non_dominated([point(10, np.inf), point(11, np.nan), point(20, 0.5)]) == [point(20, 0.5)]
+
+
+def test_levels_can_be_the_cost() -> None:
+    deep, flat = point(50, 0.1, levels=30), point(40, 0.2, levels=35)
+    assert non_dominated([deep, flat], "levels") == [deep]
+    assert non_dominated([deep, flat], "depth") == [flat, deep]
+
+
+@given(PAIRS)
+def test_the_hypervolume_is_that_of_moocore(pairs: list[tuple[int, int]]) -> None:
+    moocore = pytest.importorskip("moocore")
+    reference = (20.0, 20.0)
+    expected = 0.0
+    if pairs:
+        expected = moocore.hypervolume(np.array(pairs, dtype=float), ref=list(reference))
+    assert hypervolume(pairs, reference) * 20.0 == pytest.approx(expected)
+
+
+def test_a_known_hypervolume() -> None:
+    # (100 - 40) (0.2 - 0.1) + (100 - 50) (0.1 - 0.01) + (100 - 70) (0.01 - 0.001), over 100
+    assert EXAMPLE.hypervolume == pytest.approx((6 + 4.5 + 0.27) / 100)
+
+
+def test_pick_meets_the_target_at_the_least_cost() -> None:
+    assert EXAMPLE.pick(max_error=0.05).depth == 50
+    assert EXAMPLE.pick(max_error=0.1).depth == 40
+    assert EXAMPLE.pick(max_cost=69).error == 0.01
+    assert EXAMPLE.pick(max_error=0.05, max_cost=60).depth == 50
+
+
+@pytest.mark.parametrize(
+    ("target", "nearest"),
+    [
+        ({"max_error": 1e-4}, "depth 70, levels 70, error 0.001"),
+        ({"max_cost": 30}, "depth 40, levels 40, error 0.1"),
+        ({"max_error": 0.01, "max_cost": 45}, "depth 50, levels 50, error 0.01"),
+    ],
+)
+def test_a_target_out_of_reach_names_the_nearest_point(target: dict, nearest: str) -> None:
+    with pytest.raises(AtlasError) as caught:
+        EXAMPLE.pick(**target)
+    assert nearest in caught.value.why
+
+
+def test_an_empty_front_says_so() -> None:
+    with pytest.raises(AtlasError, match="no setting that stays finite"):
+        front().pick(max_error=1)
+    assert front().hypervolume == 0
+
+
+def test_json_round_trip(tmp_path) -> None:
+    path = tmp_path / "front.json"
+    EXAMPLE.save(path)
+    assert Front.load(path) == EXAMPLE
+    data = json.loads(path.read_text())
+    assert data["front"][0] == {
+        "depth": 40, "levels": 40, "error": 0.1, "settings": [list(LAYER)]
+    }  # fmt: skip
+    assert data["evaluations"] == 10
+
+
+@pytest.mark.parametrize("text", ["{", "{}", '{"front": [{}]}', '{"front": 3}'])
+def test_a_broken_file_is_refused(tmp_path, text: str) -> None:
+    path = tmp_path / "front.json"
+    path.write_text(text)
+    with pytest.raises(AtlasError, match="cannot be read"):
+        Front.load(path)
+
+
+def test_the_plot_is_a_png(tmp_path) -> None:
+    pytest.importorskip("matplotlib")
+    EXAMPLE.plot(tmp_path / "front.png", "a title")
+    front().plot(tmp_path / "empty.png")
+    for name in ("front.png", "empty.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")

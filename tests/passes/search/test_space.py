@@ -1,0 +1,58 @@
+"""The space of settings."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from atlasc.ir.errors import AtlasError
+from atlasc.passes.approximation.assign import LayerSetting
+from atlasc.passes.search.space import LOWER, UPPER, SearchSpace, choices_per_layer
+
+VECTORS = st.integers(1, 3).flatmap(
+    lambda layers: st.tuples(*[st.integers(a, b) for a, b in zip(LOWER, UPPER)] * layers)
+)
+
+
+def test_a_layer_has_as_many_choices_as_the_paper_says() -> None:
+    assert choices_per_layer() == 19_607 * 81 * 9 == 14_293_503
+
+
+def test_the_count_of_softmax_choices_is_that_of_an_enumeration() -> None:
+    ranges = [range(low, high + 1) for low, high in zip(LOWER[:5], UPPER[:5])]
+    softmax = {LayerSetting.of((*p, 1, 1, 1)).softmax for p in itertools.product(*ranges)}
+    assert len(softmax) == 19_607
+
+
+@given(VECTORS)
+def test_decoding_is_canonical_and_encoding_its_inverse(vector: tuple[int, ...]) -> None:
+    space = SearchSpace(len(vector) // 8)
+    settings = space.decode(vector)
+    assert space.decode(space.encode(settings)) == settings
+    for layer, given_layer in zip(settings, np.reshape(vector, (-1, 8))):
+        iterations = layer[:5]
+        count = iterations.index(0) if 0 in iterations else 5
+        assert count >= 1
+        assert not any(iterations[count:])
+        assert iterations[:count] == tuple(given_layer[:count])
+        assert layer[5:] == tuple(given_layer[5:])
+
+
+def test_a_value_out_of_bounds_is_named() -> None:
+    vector = np.tile((5, 5, 5, 5, 7, 9, 9, 9), 2)
+    vector[8] = 0
+    with pytest.raises(AtlasError, match="p1 of layer 1 cannot be 0"):
+        SearchSpace(2).decode(vector)
+    with pytest.raises(AtlasError, match="16 settings, not 8"):
+        SearchSpace(2).decode(vector[:8])
+
+
+def test_random_vectors_fill_the_bounds() -> None:
+    vectors = SearchSpace(2).random(2000, np.random.default_rng(0))
+    assert vectors.shape == (2000, 16)
+    assert vectors.min(axis=0).tolist() == list(LOWER) * 2
+    assert vectors.max(axis=0).tolist() == list(UPPER) * 2
