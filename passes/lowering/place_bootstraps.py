@@ -28,6 +28,8 @@ class PlaceBootstraps(Pass):
 
     def run(self, module: Module, report: Report) -> Module:
         """Ckks module without levels to ckks module with levels, drops and bootstraps."""
+        if self.levels < 0:
+            raise AtlasError(f"a chain cannot have {self.levels} levels")
         chain = Chain(self.levels, {self.levels: 1.0} if self.bootstrap else {})
         graph, nodes = _graph(module, self.levels)
         placement = place(graph, chain)

@@ -1,0 +1,133 @@
+"""place-bootstraps and rotation-keys: IR text in, IR text out. ``placement/`` tests the choice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from short_text import dedent, poly, short
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Module
+from atlasc.ir.types import CiphertextType
+from atlasc.passes.lowering.pack import Pack
+from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
+from atlasc.passes.lowering.rotation_keys import RotationKeys, key_plan
+from atlasc.passes.pass_base import Report, run_passes
+
+RESIDUAL = """%a = poly.square %x
+    %b = poly.square %a
+    %c = poly.square %b
+    %d = poly.add %c, %x
+    poly.output %d {name = "y"}"""
+
+
+def packed(body: str, magnitudes: dict[str, float] | None = None) -> Module:
+    module = poly(body, {"w": np.ones((3, 3)), "w5": np.ones((5, 3))})
+    for op in module.ops:
+        if magnitudes is not None and op.result is not None:
+            op.attributes["magnitude"] = magnitudes.get(op.result.name, 0.5)
+    return run_passes(module, [Pack(16)])
+
+
+def test_without_need_no_bootstrap() -> None:
+    """A fresh ciphertext is made no higher than its readers want it."""
+    after = run_passes(packed(RESIDUAL), [PlaceBootstraps(levels=5)])
+    assert "ckks.bootstrap" not in short(after)
+    types = [op.result.type for op in after.ops if op.result is not None]
+    levels = [t.level for t in types if isinstance(t, CiphertextType)]
+    assert levels == [3, 2, 1, 0, 0, 0]
+    assert after.attributes["levels"] == 5
+    assert after.attributes["bootstrap"] is True
+
+
+def test_one_bootstrap_where_levels_run_out() -> None:
+    after = run_passes(packed(RESIDUAL), [PlaceBootstraps(levels=2)])
+    assert short(after) == dedent("""
+        %0 = ckks.square %x
+        %1 = ckks.bootstrap %0 {level = 2}
+        %1_1 = ckks.square %1
+        %2 = ckks.square %1_1
+        %3 = ckks.drop %x {level = 0}
+        %3_3 = ckks.add %2, %3
+        ckks.output %3_3 {name = "y", shape = [1, 2, 3]}""")
+
+
+def test_a_value_with_two_readers_is_refreshed_once() -> None:
+    after = run_passes(packed("""%a = poly.square %x
+        %b = poly.square %a
+        %c = poly.square %b
+        %d = poly.square %b
+        %e = poly.mul %c, %d
+        poly.output %e {name = "y"}"""), [PlaceBootstraps(levels=2)])  # fmt: skip
+    assert [op.name for op in after.ops].count("ckks.bootstrap") == 1
+
+
+def test_a_value_outside_the_range_of_a_bootstrap_is_not_refreshed() -> None:
+    """%a is 3 at most, so the bootstrap moves to %b."""
+    where = {}
+    for largest in (0.5, 3.0):
+        after = run_passes(packed(RESIDUAL, {"a": largest}), [PlaceBootstraps(levels=2)])
+        (bootstrap,) = [op for op in after.ops if op.name == "ckks.bootstrap"]
+        where[largest] = bootstrap.operands[0].op.operands[0].op.name
+    assert where == {0.5: "ckks.input", 3.0: "ckks.square"}
+
+
+def test_where_every_place_is_outside_the_range() -> None:
+    magnitudes = dict.fromkeys("xabcd", 3.0)
+    with pytest.raises(AtlasError, match="would have to be bootstrapped") as caught:
+        run_passes(packed(RESIDUAL, magnitudes), [PlaceBootstraps(levels=2)])
+    assert "its magnitude is 3.0" in caught.value.why
+
+
+def test_a_program_that_does_not_fit_without_bootstraps() -> None:
+    with pytest.raises(AtlasError):
+        run_passes(packed(RESIDUAL), [PlaceBootstraps(levels=2, bootstrap=False)])
+
+
+@pytest.mark.parametrize("levels", [0, -1])
+def test_levels_that_allow_nothing(levels: int) -> None:
+    with pytest.raises(AtlasError):
+        run_passes(packed(RESIDUAL), [PlaceBootstraps(levels=levels)])
+
+
+def test_bootstraps_are_placed_once() -> None:
+    after = run_passes(packed(RESIDUAL), [PlaceBootstraps(levels=2)])
+    with pytest.raises(AtlasError, match="is there already"):
+        run_passes(after, [PlaceBootstraps(levels=2)])
+
+
+def test_operands_of_every_op_are_at_one_level() -> None:
+    body = """%l = poly.linear %x {weight = @w}
+        %a = poly.chebyshev %l {coefficients = [0.0, 0.5, 0.25, 0.125], domain = [-1.0, 1.0]}
+        %b = poly.mul %a, %l
+        %c = poly.add %b, %x
+        %m = poly.linear %c {weight = @w}
+        %d = poly.chebyshev %m {coefficients = [0.0, 0.5, 0.25], domain = [-1.0, 1.0]}
+        %e = poly.add %d, %c
+        poly.output %e {name = "y"}
+        poly.output %b {name = "z"}"""
+    after = run_passes(packed(body), [PlaceBootstraps(levels=4)])
+    for op in after.ops:
+        levels = {v.type.level for v in op.operands if isinstance(v.type, CiphertextType)}
+        assert len(levels) < 2
+
+
+def test_rotation_keys_are_those_that_are_used() -> None:
+    """16 slots: features at stride 4, so the sum over 4 places turns by 4 and 8."""
+    module = packed("""%q = poly.square %x
+        %s = poly.row_sum %q
+        %y = poly.mul %x, %s
+        poly.output %y {name = "y"}""")
+    report = Report()
+    placed = run_passes(module, [PlaceBootstraps(levels=3)])
+    after = RotationKeys().run(placed, report)
+    assert after.attributes["rotations"] == [[4, 1], [8, 1]]
+    assert after.attributes["relinearization_level"] == 2
+    assert key_plan(after) == ({4: 1, 8: 1}, 2)
+    assert report.lines == ["2 rotation keys, relinearisation to level 2"]
+    assert short(after) == short(placed)
+
+
+def test_a_program_without_products_needs_no_keys() -> None:
+    module = run_passes(packed('poly.output %x {name = "y"}'), [PlaceBootstraps(1), RotationKeys()])
+    assert key_plan(module) == ({}, None)
