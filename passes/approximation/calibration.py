@@ -150,7 +150,7 @@ class Calibration:
             AtlasError: the calibration does not know it.
         """
         known = self.ranges.get(op.value.name)
-        if known is None or known.op != op.name:
+        if known is None or (known.op, known.location) != (op.name, op.location):
             raise AtlasError(
                 f"the calibration has no range for {op.name} %{op.value.name}",
                 where=op.location,
@@ -160,16 +160,17 @@ class Calibration:
         return known
 
     def table(self) -> list[dict[str, Any]]:
-        """A row for each op: location, op, kind, low, high, seen_low, seen_high, leaving."""
-        counts: dict[tuple[str, str], int] = {}
+        """A row for each op: location, op, kind, low, high, seen_low, seen_high, and how many
+        held-back inputs leave the range.
+        """
+        leaving: dict[tuple[str, str], set[str]] = {}
         for violation in self.violations:
-            key = violation.location, violation.op
-            counts[key] = counts.get(key, 0) + 1
+            leaving.setdefault((violation.location, violation.op), set()).add(violation.input)
         return [
             {
                 "location": r.location, "op": r.op, "kind": r.kind, "low": r.low, "high": r.high,
                 "seen_low": r.seen_low, "seen_high": r.seen_high,
-                "leaving": counts.get((r.location, r.op), 0),
+                "leaving": len(leaving.get((r.location, r.op), ())),
             }
             for r in self.ranges.values()
         ]  # fmt: skip

@@ -1,0 +1,197 @@
+"""Calibration: ranges, margins, held-back inputs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from small_models import SHAPES, Builder, inputs_for
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.functions import keep_mask
+from atlasc.ir.interpreter import interpret
+from atlasc.ir.module import Module, Op, Value
+from atlasc.passes.approximation import measure as measuring
+from atlasc.passes.approximation.calibration import (
+    Calibration,
+    _tail_bound,
+    calibrate,
+    check,
+)
+
+
+def model(name: str, batch: int = 3) -> tuple[Module, dict[str, np.ndarray]]:
+    shape = replace(SHAPES[name], batch=batch)
+    return Builder(shape, 1).build(), inputs_for(shape, 2)
+
+
+def arguments(module: Module, arrays: dict[str, np.ndarray]) -> dict[Op, np.ndarray]:
+    """What each nonlinear op is a function of, by hand, without masked scores."""
+    values: dict[Value, np.ndarray] = {}
+
+    def observe(op: Op, result: np.ndarray) -> None:
+        values[op.value] = result
+
+    interpret(module, arrays, observe=observe)
+    found = {}
+    for op in module.ops:
+        if not op.definition.nonlinear:
+            continue
+        x = values[op.operands[0]]
+        if op.name == "nn.softmax":
+            mask = values[op.operands[1]] if len(op.operands) > 1 else None
+            keep = keep_mask(op.site(module.symbols), x, mask)
+            x = x if keep is None else x[np.broadcast_to(keep, x.shape)]
+        elif op.name == "nn.layer_norm":
+            x = x.var(axis=-1) + op.attributes["epsilon"]
+        elif op.name == "nn.rms_norm":
+            x = np.square(x).mean(axis=-1) + op.attributes["epsilon"]
+        found[op] = x
+    return found
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_without_a_margin_ranges_are_what_was_seen(name: str) -> None:
+    module, arrays = model(name)
+    calibration = calibrate(module, arrays, margin=0)
+    by_hand = arguments(module, arrays)
+    assert len(calibration.ranges) == len(by_hand)
+    for op, x in by_hand.items():
+        known = calibration.of(op)
+        assert known.location == op.location
+        assert (known.seen_low, known.seen_high) == pytest.approx((x.min(), x.max()), rel=1e-4)
+        if op.name in ("nn.gelu", "nn.silu"):
+            assert known.low == pytest.approx(min(x.min(), 0), rel=1e-4)
+            assert known.high == pytest.approx(max(x.max(), 0), rel=1e-4)
+        else:
+            assert (known.low, known.high) == pytest.approx((x.min(), x.max()), rel=1e-4)
+
+
+def test_row_sums_are_those_of_the_shifted_exponentials() -> None:
+    module, arrays = model("vision")
+    calibration = calibrate(module, arrays, margin=0)
+    softmax = next(op for op in module.ops if op.name == "nn.softmax")
+    known = calibration.of(softmax)
+    sums = np.exp(arguments(module, arrays)[softmax] - known.shift).sum(axis=-1)
+    assert known.row_sums == pytest.approx((sums.min(), sums.max()), rel=1e-3)
+    assert known.width == 5
+
+
+def test_margins() -> None:
+    module, arrays = model("decoder")
+    tight, wide = calibrate(module, arrays, margin=0), calibrate(module, arrays, margin=0.5)
+    for name, seen in tight.ranges.items():
+        known = wide.ranges[name]
+        width = seen.high - seen.low
+        if seen.kind == "mean square":
+            expected = (seen.low / 1.5, seen.high * 1.5)
+        else:
+            expected = (seen.low - width / 2, seen.high + width / 2)
+        assert (known.low, known.high) == pytest.approx(expected)
+        assert known.kind != "mean square" or known.low > 0
+
+
+def test_chunks_do_not_change_the_ranges(monkeypatch) -> None:
+    module, arrays = model("encoder", batch=7)
+    whole = calibrate(module, arrays)
+    monkeypatch.setattr(measuring, "LARGEST_CHUNK", 2)
+    seen = []
+    parts = calibrate(module, arrays, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(2, 7), (4, 7), (6, 7), (7, 7)]
+    for name, known in whole.ranges.items():
+        assert (parts.ranges[name].low, parts.ranges[name].high) == pytest.approx(
+            (known.low, known.high), rel=1e-4
+        )
+
+
+def test_masked_scores_do_not_count() -> None:
+    module, arrays = model("encoder")
+    last = arrays["mask"][:, -1] == 0
+    assert last.any()
+    changed = {**arrays, "x": arrays["x"].copy()}
+    changed["x"][last, -1] *= 50
+    softmax = next(op for op in module.ops if op.name == "nn.softmax")
+    # The key is masked; the query of the same token is not, so compare its own row's scores apart.
+    before = calibrate(module, arrays, margin=0).of(softmax)
+    after = calibrate(module, changed, margin=0).of(softmax)
+    by_hand = arguments(module, changed)[softmax]
+    assert (after.seen_low, after.seen_high) == pytest.approx((by_hand.min(), by_hand.max()), 1e-4)
+    everything = calibrate(module, {**changed, "mask": np.ones_like(arrays["mask"])}, margin=0)
+    assert everything.of(softmax).seen_high > after.seen_high >= before.seen_high
+
+
+def test_held_back_inputs_that_leave_a_range_are_reported() -> None:
+    module, arrays = model("vision", batch=6)
+    used = {"x": arrays["x"][:4]}
+    held_back = {"x": np.concatenate([arrays["x"][:1], arrays["x"][4:5] * 0.01])}
+    calibration = calibrate(module, used, held_back=held_back, names=["same", "faint"])
+    assert calibration.held_back == 2
+    assert calibration.leaving == 1
+    assert {v.input for v in calibration.violations} == {"faint"}
+    first = next(v for v in calibration.violations if v.location == "layer.0.norm1")
+    assert first.op == "nn.layer_norm"
+    assert first.kind == "variance"
+    assert first.reached < first.low
+    assert first.excess > 0
+    assert "faint: variance of nn.layer_norm reaches" in str(first)
+    row = next(r for r in calibration.table() if r["location"] == "layer.0.norm1")
+    assert row["leaving"] == 1
+    assert check(module, calibration, held_back, ["same", "faint"]) == calibration.violations
+    assert check(module, calibration, used) == []
+
+
+def test_the_tail_decides_the_margin() -> None:
+    module, arrays = model("vision", batch=40)
+    fixed, tail = calibrate(module, arrays), calibrate(module, arrays, margin=None)
+    assert tail.margin is None
+    wider = [
+        tail.ranges[n].low <= r.low and tail.ranges[n].high >= r.high
+        for n, r in fixed.ranges.items()
+    ]
+    assert all(wider)
+    assert any(tail.ranges[n].high > r.high for n, r in fixed.ranges.items())
+
+
+def test_few_inputs_show_no_tail_and_get_a_wide_margin() -> None:
+    module, arrays = model("vision", batch=5)
+    assert calibrate(module, arrays, margin=None) == calibrate(module, arrays, margin=0.3)
+
+
+def test_the_tail_bound_of_exponential_extremes_is_the_quantile_that_was_asked_for() -> None:
+    sample = np.random.default_rng(0).exponential(size=20_000)
+    # A probability of 1e-3 over 10 ends: the quantile at 1 - 1e-4 is log(1e4).
+    assert _tail_bound(sample, ends=10) == pytest.approx(np.log(1e4), rel=0.05)
+    assert _tail_bound(np.ones(50), ends=10) == 1
+
+
+def test_json_round_trip() -> None:
+    module, arrays = model("encoder")
+    held_back = {**arrays, "x": arrays["x"] * 3}
+    calibration = calibrate(module, arrays, held_back=held_back)
+    assert calibration.violations
+    assert Calibration.from_dict(json.loads(json.dumps(calibration.to_dict()))) == calibration
+    with pytest.raises(AtlasError, match="cannot be read"):
+        Calibration.from_dict({"ranges": [{"value": "x"}]})
+
+
+def test_mistakes() -> None:
+    module, arrays = model("vision")
+    calibration = calibrate(module, arrays)
+    other, _ = model("encoder")
+    with pytest.raises(AtlasError, match="has no range for"):
+        check(other, calibration, inputs_for(SHAPES["encoder"], 1))
+    with pytest.raises(AtlasError, match="no inputs"):
+        calibrate(module, {"x": arrays["x"][:0]})
+    with pytest.raises(AtlasError, match="different numbers"):
+        calibrate(other, {"x": arrays["x"], "mask": np.ones((2, 5))})
+    with pytest.raises(AtlasError, match="margin cannot be"):
+        calibrate(module, arrays, margin=-1)
+    with pytest.raises(AtlasError, match="not finite in the cleartext"):
+        calibrate(module, {"x": arrays["x"] * np.inf})
