@@ -5,6 +5,8 @@ They work in the dtype of their operands, so one declaration serves float32 and 
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
@@ -148,11 +150,12 @@ def rms_norm(site: Site, x: np.ndarray) -> np.ndarray:
 def gelu(site: Site, x: np.ndarray) -> np.ndarray:
     """GELU, exact (erf) or in the tanh form."""
     if site.attributes.get("tanh_form", False):
-        inner = np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)
-        return (0.5 * x * (1 + np.tanh(inner))).astype(x.dtype)
+        # Python's floats keep the dtype of x; NumPy's would widen float32.
+        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)
+        return 0.5 * x * (1 + np.tanh(inner))
     from scipy.special import erf
 
-    return (0.5 * x * (1 + erf(x / np.sqrt(2)))).astype(x.dtype)
+    return 0.5 * x * (1 + erf(x * math.sqrt(0.5)))
 
 
 def silu(site: Site, x: np.ndarray) -> np.ndarray:
