@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -55,7 +55,7 @@ GRAMMAR = """
 | Part | Form |
 | --- | --- |
 | module | `module @name : level {attributes} { symbols ops }`, attributes may be left out |
-| symbol | `symbol @name : dtype[2x3]`; the array itself lies in a safetensors file beside the text |
+| symbol | `symbol @name : dtype[2x3]`; the array lies in a safetensors file beside the text |
 | op | `%result = level.op %operand, %operand {name = value} loc "module.path" : type` |
 | attribute | `true`, `-3`, `2.5e-07`, `"text"`, `@symbol`, `[1, 2]`, `{name = value}` |
 | text in quotes | `\\"`, `\\\\`, `\\n` and `\\r` are escaped |
@@ -110,10 +110,10 @@ def _types() -> str:
         ("`tensor<2x3xf64, server>`", "extents, batch first; dtype; the side that sees it"),
         ("`ciphertext<layout, level 4, scale 1>`", "a packed tensor; level `?` before placement"),
     ]
-    sides = "`client` computes in the clear, `server` sees ciphertexts, `public` is a plaintext"
+    sides = "The client computes in the clear, the server on ciphertexts; public is a plaintext"
     return (
         _table(("Type", "Meaning"), rows)
-        + f"\nDtypes: {_code(DTYPES)}. Sides: {_code(SIDES)}; {sides} that the server may see.\n"
+        + f"\nDtypes: {_code(DTYPES)}. Sides: {_code(SIDES)}.\n{sides} that the server may see.\n"
         "\n## Layouts\n"
     )
 
@@ -172,7 +172,7 @@ def _levels(rule: Callable[[Site], int]) -> str:
     return str(rule(Site([], {}, {})))
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = [head, tuple("---" for _ in head), *rows]
     return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n"
                    for line in lines)  # fmt: skip
