@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,8 @@ sys.path.insert(0, str(Path(__file__).parent))  # helpers, under every import mo
 if TYPE_CHECKING:
     from tiny_model import Tiny
 
+    from atlasc.backends.desilo_keys import KeySet
+
 # Nothing in a test may reach for the network, and tokenizers must not fork under xdist.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -24,15 +28,26 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 settings.register_profile("atlasc", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("atlasc")
 
+_bootstrap_keys_made: list[bool] = []
+
 BOOTSTRAP_BYTES = 17 * 2**30
 """Free memory that a test with bootstrap keys needs."""
+
+
+BOOTSTRAP_ROTATIONS = (1, 5, 64, 16384, 32765)
+"""Amounts that :func:`bootstrap_keys` has keys of, at all levels: those of the conformance suite."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Last: their keys stay in memory, and are made once for all of them.
+    items.sort(key=lambda item: item.get_closest_marker("bootstrap") is not None)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     encrypted = item.get_closest_marker("encrypted") or item.get_closest_marker("bootstrap")
     if encrypted and importlib.util.find_spec("desilofhe") is None:
         pytest.skip("needs desilofhe: pip install 'atlasc[desilo]'")
-    if item.get_closest_marker("bootstrap"):
+    if item.get_closest_marker("bootstrap") and not _bootstrap_keys_made:
         from atlasc.backends.memory import available_bytes
 
         available = available_bytes()
@@ -49,3 +64,18 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     from tiny_model import make_tiny
 
     return make_tiny(tmp_path_factory.mktemp("tiny"), "sim")
+
+
+@pytest.fixture(scope="session")
+def bootstrap_keys() -> Iterator[KeySet]:
+    """The one set of bootstrap keys of all tests: 16 GB and two minutes."""
+    from atlasc.backends.desilo import BOOTSTRAPPED, KeySet
+    from atlasc.backends.desilo_library import library_engine
+
+    plan = dict.fromkeys(BOOTSTRAP_ROTATIONS, BOOTSTRAPPED.max_level)
+    keys = KeySet.generate(BOOTSTRAPPED, plan, relinearization_level=BOOTSTRAPPED.max_level)
+    _bootstrap_keys_made.append(True)
+    yield keys
+    del keys
+    library_engine.cache_clear()
+    gc.collect()

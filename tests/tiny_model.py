@@ -47,18 +47,18 @@ def make_tiny(folder: Path, target: str) -> Tiny:
     return Tiny(archive, data, folder / "bundle")
 
 
-def approximate(module: Module, calibration: Calibration) -> None:
-    """Attach low degrees on the calibrated ranges (in place)."""
+def approximate(module: Module, calibration: Calibration, *, deep: bool = False) -> None:
+    """Attach low degrees on the calibrated ranges (in place); ``deep`` takes 7 levels more."""
     for op in module.ops:
         if op.name == "nn.softmax":
-            known = calibration.of(op)
+            known, rounds = calibration.of(op), 2 if deep else 1
             op.attributes["approximation"] = {
                 "algorithm": "iterative",
-                "iterations": [2],
+                "iterations": [3, 2] if deep else [2],
                 "shift": known.high,
-                "exp_range": [(known.low - known.high) / 2, 0.0],
-                "exp_degree": 3,
-                "sum_ranges": [[0.5, 4.2]],
+                "exp_range": [(known.low - known.high) / 2**rounds, 0.0],
+                "exp_degree": 7 if deep else 3,
+                "sum_ranges": [[1.0, 4.2], [0.2, 1.05]] if deep else [[0.5, 4.2]],
             }
 
 

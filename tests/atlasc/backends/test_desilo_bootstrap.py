@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 from conformance import EngineConformance, rotations
 
-from atlasc.backends.memory import GIB, available_bytes
 from atlasc.passes.lowering.engine import Engine, Vector
 
 pytest.importorskip("desilofhe", reason="the extra 'desilo' is not installed")
 
 from atlasc.backends.desilo import BOOTSTRAPPED, DesiloEngine, KeySet
-from atlasc.backends.desilo_library import library_engine
 
-PLAN = dict.fromkeys(rotations(BOOTSTRAPPED.slots), 14)
+PLAN = rotations(BOOTSTRAPPED.slots)
 
 
 @pytest.mark.encrypted
@@ -29,16 +25,9 @@ class TestBootstrapped(EngineConformance):
 
     @pytest.fixture(scope="class")
     @classmethod
-    def engine(cls) -> Iterator[Engine[Any]]:
-        needed = BOOTSTRAPPED.memory_bytes(PLAN, 14)
-        available = available_bytes()
-        if available is not None and available < needed:
-            pytest.skip(f"needs {needed / GIB:.1f} GiB, {available / GIB:.1f} GiB are available")
-        keys = KeySet.generate(BOOTSTRAPPED, PLAN, relinearization_level=14)
-        yield DesiloEngine.from_key_set(keys)
-        del keys
-        library_engine.cache_clear()
-        gc.collect()
+    def engine(cls, bootstrap_keys: KeySet) -> Engine[Any]:
+        assert set(PLAN) <= set(bootstrap_keys.evaluation.rotations)
+        return DesiloEngine.from_key_set(bootstrap_keys)
 
     def test_bootstrap_then_all_levels(self, engine: Engine[Any], x: Vector, y: Vector) -> None:
         """A mean of 1/4 in the slots: the error must stay below what noise and sine explain."""

@@ -1,0 +1,186 @@
+"""``atlasc run``: answers, warnings before encryption, and everything that a user can get wrong."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import Result
+from tiny_model import Tiny, simulated
+from typer.testing import CliRunner
+
+from atlasc.backends import desilo_library, memory
+from atlasc.bundle import load_bundle
+from atlasc.cli import app
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["run", *map(str, arguments)])
+
+
+def refused(*arguments: str | Path) -> str:
+    """The message of a command that exits with 2 and prints no result."""
+    result = run(*arguments)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    return result.stderr
+
+
+@pytest.fixture
+def wild(tiny: Tiny, tmp_path: Path) -> Path:
+    """Three images, of which the second is far brighter than any that was calibrated on."""
+    with np.load(tiny.data) as file:
+        pixels = file["pixel_values"][:3]
+    pixels[1] *= 20
+    path = tmp_path / "wild.npz"
+    np.savez(path, pixel_values=pixels, labels=np.array([0, 1, 2]))
+    return path
+
+
+def test_json_has_outputs_errors_and_time(tiny: Tiny) -> None:
+    result = run(tiny.bundle, "--input", tiny.data, "--count", "5", "--json")
+    assert result.exit_code == 0, result.stderr
+    record = json.loads(result.stdout)
+    assert set(record) >= {"outputs", "max_error", "mean_error", "seconds", "target"}
+    assert record["target"] == "sim"
+    assert 0 <= record["mean_error"] <= record["max_error"] <= 1e-12
+    assert record["seconds"] == pytest.approx(sum(record["phases"].values()))
+    expected = simulated(load_bundle(tiny.bundle), tiny.data, list(range(5)))["output"]
+    assert np.abs(np.array(record["outputs"]["output"]) - expected).max() <= 1e-12
+    assert record["out_of_range"] == []
+
+
+def test_index_chooses_inputs_in_that_order(tiny: Tiny) -> None:
+    result = run(tiny.bundle, "--input", tiny.data, "--index", "7,0,3-4", "--json")
+    record = json.loads(result.stdout)
+    assert record["inputs"] == [f"images.npz[{row}]" for row in (7, 0, 3, 4)]
+    expected = simulated(load_bundle(tiny.bundle), tiny.data, [7, 0, 3, 4])["output"]
+    assert np.abs(np.array(record["outputs"]["output"]) - expected).max() <= 1e-12
+
+
+def test_the_table_shows_answers_and_errors(tiny: Tiny) -> None:
+    result = run(tiny.bundle, "--input", tiny.data, "--count", "2")
+    assert result.exit_code == 0, result.stderr
+    for text in ("images.npz[1]", "in the clear", "largest error", "execute"):
+        assert text in result.stdout
+
+
+def test_outputs_can_be_written(tiny: Tiny, tmp_path: Path) -> None:
+    path = tmp_path / "answers.npz"
+    assert run(tiny.bundle, "--input", tiny.data, "--count", "3", "-o", path).exit_code == 0
+    with np.load(path) as file:
+        assert file["output"].shape == (3, 3)
+    assert "exists already" in refused(tiny.bundle, "--input", tiny.data, "-o", path)
+
+
+# --- ranges
+
+
+def test_inputs_outside_a_range_are_named_before_encryption(tiny: Tiny, wild: Path) -> None:
+    result = run(tiny.bundle, "--input", wild, "--count", "3", "--json")
+    assert result.exit_code == 0
+    assert "warning: 1 input leaves the range" in result.stderr
+    assert "wild.npz[1]: the argument of softmax" in result.stderr
+    assert "wild.npz[0]" not in result.stderr
+    found = json.loads(result.stdout)["out_of_range"]
+    assert {entry["input"] for entry in found} == {"wild.npz[1]"}
+    first = found[0]
+    assert first["op"] == "softmax"
+    low, high = first["range"]
+    assert not low <= first["reached"] <= high
+    beyond = max(low - first["reached"], first["reached"] - high)
+    assert first["share"] == pytest.approx(beyond / (high - low))
+
+
+def test_strict_refuses_inputs_outside_a_range(tiny: Tiny, wild: Path, tmp_path: Path) -> None:
+    message = refused(tiny.bundle, "--input", wild, "--strict", "-o", tmp_path / "x.npz")
+    assert "wild.npz[1]: the argument of softmax" in message
+    assert not (tmp_path / "x.npz").exists()
+    assert run(tiny.bundle, "--input", wild, "--strict", "--index", "0,2").exit_code == 0
+
+
+# --- what a user can get wrong
+
+
+def test_missing_bundle_and_missing_input(tiny: Tiny, tmp_path: Path) -> None:
+    assert "not found" in refused(tmp_path / "nothing", "--input", tiny.data)
+    assert "is not a compiled bundle" in refused(tmp_path, "--input", tiny.data)
+    assert "x.npz not found" in refused(tiny.bundle, "--input", tmp_path / "x.npz")
+
+
+def test_changed_and_foreign_bundles(tiny: Tiny, tmp_path: Path) -> None:
+    changed = Path(shutil.copytree(tiny.bundle, tmp_path / "bundle"))
+    with (changed / "server" / "program.air").open("a") as file:
+        file.write("\n")
+    assert "program.air was changed" in refused(changed, "--input", tiny.data)
+    manifest = json.loads((changed / "manifest.json").read_text())
+    (changed / "manifest.json").write_text(json.dumps(manifest | {"format": 99}))
+    message = refused(changed, "--input", tiny.data)
+    assert "bundle format 99" in message
+    assert "compile the model again" in message
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"pixel_values": np.zeros((2, 1, 8, 8), np.int64)}, "must be floats"),
+        ({"pixel_values": np.zeros((2, 1, 9, 8), np.float32)}, "images of shape (1, 9, 8)"),
+        ({"pixel_values": np.full((2, 1, 8, 8), np.nan, np.float32)}, "not finite"),
+        ({"pixels": np.zeros((2, 1, 8, 8), np.float32)}, "does not have the model's inputs"),
+        ({"pixel_values": np.zeros((0, 1, 8, 8), np.float32)}, "is empty"),
+    ],
+)
+def test_data_of_the_wrong_kind(
+    tiny: Tiny, tmp_path: Path, arrays: dict[str, np.ndarray], message: str
+) -> None:
+    np.savez(tmp_path / "bad.npz", **arrays)  # type: ignore[arg-type]
+    assert message in refused(tiny.bundle, "--input", tmp_path / "bad.npz")
+
+
+def test_text_for_a_vision_model(tiny: Tiny, tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("some words\n")
+    message = refused(tiny.bundle, "--input", tmp_path / "texts.txt")
+    assert "the model reads pixel_values" in message
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--index", "24"), "it has the inputs 0 to 23"),
+        (("--index", "a"), "no list of numbers"),
+        (("--index", "-1"), "no list of numbers"),
+        (("--index", "4-2"), "does not have"),
+        (("--count", "25"), "the file has 24"),
+        (("--count", "1", "--index", "0"), "exclude each other"),
+        (("--target", "gpu"), "there is no target 'gpu'"),
+    ],
+)
+def test_options_that_make_no_sense(tiny: Tiny, options: tuple[str, str], message: str) -> None:
+    assert message in refused(tiny.bundle, "--input", tiny.data, *options)
+
+
+def test_a_missing_library_is_said_before_any_work(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(desilo_library.importlib.metadata, "version", missing)
+    message = refused(tiny.bundle, "--input", tiny.data, "--target", "desilo")
+    assert "desilofhe" in message
+    assert 'pip install "atlasc[desilo]"' in message
+
+
+@pytest.mark.encrypted
+def test_too_little_memory_is_said_before_keys_are_made(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "available_bytes", lambda: 2**27)
+    message = refused(tiny.bundle, "--input", tiny.data, "--target", "desilo", "--count", "1")
+    assert "not enough memory for the keys" in message
+    assert "GiB are needed, 0.1 GiB are available" in message

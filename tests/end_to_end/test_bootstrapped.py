@@ -1,0 +1,85 @@
+"""A program with a real bootstrap at N = 2^16, compiled by the whole pipeline. 16 GB, minutes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from tiny_model import BATCH, approximate, export_model
+
+if TYPE_CHECKING:
+    from atlasc.backends.desilo_keys import KeySet
+
+pytestmark = [pytest.mark.encrypted, pytest.mark.bootstrap]
+
+LARGEST_ERROR = 1e-3
+"""The noise of one bootstrap is 3e-5 at worst; what comes after it stretches that a little."""
+
+
+def engine_for(keys: KeySet, rotations: dict[int, int]) -> Any:
+    """An engine with the shared keys and those rotation keys that a program needs beside them."""
+    from atlasc.backends.desilo import DesiloEngine
+    from atlasc.backends.desilo_library import library_engine
+
+    library, slots = library_engine(keys.client.parameters), keys.client.parameters.slots
+    made = {
+        amount: library.create_fixed_rotation_key(keys.client.secret, slots - amount, level)
+        for amount, level in rotations.items()
+        if amount not in keys.evaluation.rotations
+    }
+    evaluation = replace(
+        keys.evaluation,
+        rotations={**keys.evaluation.rotations, **made},
+        rotation_levels={**rotations, **keys.evaluation.rotation_levels},
+    )
+    return DesiloEngine(evaluation, keys.client)
+
+
+def test_a_bootstrapped_program_equals_its_polynomials(
+    tmp_path: Path, bootstrap_keys: KeySet
+) -> None:
+    from atlasc import driver, session
+    from atlasc.backends.desilo import BOOTSTRAPPED
+    from atlasc.client import client_program
+    from atlasc.passes.lowering.pipeline import lower
+    from atlasc.passes.lowering.rotation_keys import key_plan
+    from atlasc.ranges import simulate
+
+    archive, data = tmp_path / "tiny.pt2", tmp_path / "images.npz"
+    export_model(archive)
+    pixels = np.random.default_rng(0).random((24, 1, 8, 8)).astype(np.float32)
+    np.savez(data, pixel_values=pixels)
+    source = driver.load_source(str(archive), data)
+    module = driver.trace_model(source.model, BATCH)
+    approximate(module, driver.calibrate_source(module, source, margin=0.3), deep=True)
+    lowered = lower(module, lambda levels, slots: BOOTSTRAPPED, source.inputs.arrays)
+    program = lowered.program
+    placed = [op for op in program.ops if op.name == "ckks.bootstrap"]
+    assert 1 <= len(placed) <= 2
+
+    client = client_program(lowered.client, program)
+    query = {"pixel_values": pixels[:BATCH]}
+    expected = simulate(client, lowered.poly, query)
+    assert expected.excesses == []
+
+    engine = engine_for(bootstrap_keys, key_plan(program)[0])
+    packed = client.query(query)
+    encrypted = session.encrypt_all(engine, packed)
+    refreshed = []
+
+    def observe(op: Any, ciphertexts: list[Any]) -> None:
+        if op.name == "ckks.bootstrap":
+            refreshed.append(engine.level(ciphertexts[0]))
+
+    results = session.execute(engine, program, encrypted, packed.public, observe=observe)
+    assert refreshed == [op.attributes["level"] for op in placed]
+    slots = {name: session.decrypt_all(engine, values) for name, values in results.items()}
+    outputs = client.unpack(slots, BATCH)
+    assert set(outputs) == set(expected.outputs)
+    for name, values in outputs.items():
+        assert values.shape == (BATCH, 3)
+        assert np.abs(values - expected.outputs[name]).max() <= LARGEST_ERROR
+        assert np.ptp(values) > 100 * LARGEST_ERROR
