@@ -83,7 +83,7 @@ def program_costs(module: Module) -> ProgramCosts:
 
 @dataclass
 class _CountingExecution(Execution[int]):
-    """Counts an op once, however many equal ones the module has: the blocks of a model are equal."""
+    """Counts an op once, however many equal ones there are: the blocks of a model are equal."""
 
     known: dict[tuple[Any, ...], tuple[list[int], Counts]] = field(default_factory=dict)
 
