@@ -43,7 +43,7 @@ MODEST_BUDGET = {
 """Of the search inside ``compile``: 936 evaluations. ``atlasc search`` has the paper's 24,144."""
 
 Steps = Callable[..., AbstractContextManager[Any]]
-"""``steps(label, total=None, resume="")``: a context that shows progress; the command line has one."""
+"""``steps(label, total=None, resume="")``: a context that shows progress."""
 
 
 class _Silent:
@@ -310,8 +310,7 @@ def polynomials(module: Module) -> list[dict[str, Any]]:
             "layer": op.layer,
             "depth": op.depth,
             "settings": ", ".join(
-                f"{name} {_short(value)}"
-                for name, value in attributes[op.op, op.location].items()
+                f"{name} {_short(value)}" for name, value in attributes[op.op, op.location].items()
             ),
         }
         for op in depth_of(module).ops

@@ -83,7 +83,8 @@ def _boxes(program: Module, keys: Mapping[Op, Hashable | None]) -> dict[Hashable
     boxes: dict[Hashable, Box] = {}
     place: dict[Value, Hashable] = {}
     for op in program.ops:
-        name = keys[op]
+        # A drop is drawn with what it drops.
+        name = keys[op.operands[0].op if op.name == "ckks.drop" else op]
         if name is None:
             continue
         sources = {place[value] for value in op.operands if value in place}
@@ -154,11 +155,11 @@ def _draw_box(drawing: Drawing, box: Box, costs: ProgramCosts, x: float, y: floa
     fill = "#fdf0e3" if counts.bootstraps else "#f3f6f9"
     drawing.rect(x, y, BOX, HEIGHT, fill, f'rx="6" stroke="{edge}"')
     drawing.text(x + 10, y + 18, _shortened(box.title), more='font-weight="600"')
-    facts = [f"{len(box.ops)} ops"]
+    facts = [_count(len(box.ops), "op")]
     if counts.key_switches:
         facts.append(f"{counts.key_switches:,} key switches")
     if counts.bootstraps:
-        facts.append(f"{counts.bootstraps} bootstraps")
+        facts.append(_count(counts.bootstraps, "bootstrap"))
     drawing.text(x + 10, y + 35, ", ".join(facts), fill="#667")
     levels = [
         level
@@ -169,7 +170,9 @@ def _draw_box(drawing: Drawing, box: Box, costs: ProgramCosts, x: float, y: floa
         drawing.text(x + BOX - 8, y + 18, f"level {levels[-1]}", "end", "#667")
 
 
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def _shortened(title: str) -> str:
-    return title if len(title) <= 32 else f"…{title[-31:]}"
-
-
+    return title if len(title) <= 28 else f"…{title[-27:]}"

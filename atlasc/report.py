@@ -95,7 +95,10 @@ def _cards(costs: Mapping[str, Any]) -> str:
     outside = costs["levels_outside"]
     cards = [
         ("depth (as papers count)", costs["depth"]),
-        ("levels of nonlinear ops" + (f" (+{outside} outside)" if outside else ""), costs["levels"]),
+        (
+            "levels of nonlinear ops" + (f" (+{outside} outside)" if outside else ""),
+            costs["levels"],
+        ),
         ("levels in all", costs["levels_total"]),
         ("bootstraps", costs["bootstraps"]),
         ("key switches", costs["key_switches"]),

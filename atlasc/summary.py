@@ -59,8 +59,10 @@ def costs_summary(
 
 def depth_per_layer(depth: Depth) -> dict[int | None, int]:
     """Depth by layer; None is what lies outside the blocks."""
-    layers: dict[int | None, int] = dict(depth.per_layer)
-    return {**layers, None: depth.outside} if depth.outside else layers
+    layers: dict[int | None, int] = {**depth.per_layer}
+    if depth.outside:
+        layers[None] = depth.outside
+    return layers
 
 
 def _layer(

@@ -91,7 +91,7 @@ def columns(
     drawing.line(0, height - bottom, width, height - bottom, INK)
     every = max(1, math.ceil(len(names) * 28 / width))
     for index, name in enumerate(names):
-        if index % every == 0 or name and not name.isdigit():
+        if index % every == 0 or not name.isdigit():
             drawing.text(index * step + step / 2, height - 10, name, "middle")
     return drawing.render("; ".join(title for title, _, _ in series) + " by layer")
 

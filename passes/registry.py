@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import IRLevel, Module
+from atlasc.passes.approximation.approximate import Approximate
 from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.frontend.canonicalise import Canonicalise
 from atlasc.passes.lowering.fold_features import FoldFeatures
@@ -19,6 +22,7 @@ PASSES: dict[str, type[Pass]] = {
     kind.name: kind
     for kind in (
         Canonicalise,
+        Approximate,
         Expand,
         NormaliseAffine,
         FoldFeatures,
@@ -29,6 +33,40 @@ PASSES: dict[str, type[Pass]] = {
     )
 }
 """In the order in which ``compile`` runs them."""
+
+
+TAKES: dict[str, IRLevel] = {
+    "canonicalise": "nn",
+    "approximate": "nn",
+    "expand": "nn",
+    "normalise-affine": "poly",
+    "fold-features": "poly",
+    "assign-scales": "poly",
+    "pack": "poly",
+    "place-bootstraps": "ckks",
+    "rotation-keys": "ckks",
+}
+"""The level of the modules that a pass works on."""
+
+
+def check_level(step: Pass, module: Module) -> None:
+    """Refuse a module that a pass does not work on.
+
+    Raises:
+        AtlasError: the module is at another level, or a ckks module does not tell its slots.
+    """
+    wanted = TAKES[step.name]
+    if module.level != wanted:
+        fitting = [name for name, level in TAKES.items() if level == module.level]
+        raise AtlasError(
+            f"{step.name} works on {wanted} modules, @{module.name} is at the {module.level} level",
+            remedy=f"passes for it: {', '.join(fitting)}",
+        )
+    if wanted == "ckks" and not isinstance(module.attributes.get("slots"), int):
+        raise AtlasError(
+            f"{step.name}: @{module.name} does not tell the slots of its ciphertexts",
+            remedy="give the module the attribute slots, as pack does",
+        )
 
 
 def describe(kind: type[Pass]) -> tuple[str, str]:

@@ -11,7 +11,7 @@ Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="HuggingFace directory, name in the local HuggingFace cache, .pt2 archive or .pt file.",
+        help="HuggingFace directory or name in the local cache, .pt2 archive or .pt file.",
         show_default=False,
     ),
 ]

@@ -120,8 +120,8 @@ def summary_lines(summary: dict[str, Any]) -> list[str]:
     lines = [
         f"{depth}levels of nonlinear ops {summary['levels']}{outside}, "
         f"all levels {summary['levels_total']}",
-        f"bootstraps {summary['bootstraps']}, key switches {summary['key_switches']}, products with "
-        f"plaintexts {summary['plaintext_products']}, of ciphertexts "
+        f"bootstraps {summary['bootstraps']}, key switches {summary['key_switches']}, products "
+        f"with plaintexts {summary['plaintext_products']}, of ciphertexts "
         f"{summary['ciphertext_products']}",
     ]
     if summary["memory_bytes"] is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -115,6 +115,7 @@ def _with_approximations(
 ) -> Module:
     from atlasc.compilation import MAX_ERROR
     from atlasc.ir.errors import AtlasError
+    from atlasc.passes.approximation.approximate import read_calibration
     from atlasc.passes.approximation.assign import apply_recipe, apply_settings
     from atlasc.passes.approximation.measure import nonlinear_ops
     from atlasc.passes.search.front import Front
@@ -134,9 +135,9 @@ def _with_approximations(
         raise AtlasError(
             "the ranges of the nonlinear ops are not known",
             why="a polynomial is right on the range that it was fitted on, and explodes outside",
-            remedy="write them with atlasc calibrate -o ranges.json, give --calibration ranges.json",
+            remedy="write them with atlasc calibrate -o FILE, and give --calibration FILE",
         )
-    ranges = _calibration(calibration)
+    ranges = read_calibration(calibration)
     if recipe is not None:
         return apply_recipe(module, recipe, ranges)
     assert settings is not None
@@ -144,19 +145,7 @@ def _with_approximations(
     return apply_settings(module, point.settings, ranges)
 
 
-def _calibration(path: Path):  # type: ignore[no-untyped-def]
-    import json
-
-    from atlasc.ir.errors import AtlasError
-    from atlasc.passes.approximation.calibration import Calibration
-
-    try:
-        return Calibration.from_dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise AtlasError(f"the calibration {path} cannot be read", why=str(error)) from None
-
-
-def _arrays(module: Module, path: Path):  # type: ignore[no-untyped-def]
+def _arrays(module: Module, path: Path) -> dict[str, Any]:
     import numpy as np
 
     from atlasc.driver import MAGNITUDE_INPUTS

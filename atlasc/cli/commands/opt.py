@@ -57,7 +57,7 @@ def opt(
     from atlasc.ir.printer import print_module
     from atlasc.ir.verifier import verify
     from atlasc.passes.pass_base import parse_pipeline, run_passes
-    from atlasc.passes.registry import PASSES
+    from atlasc.passes.registry import PASSES, check_level
 
     if output is not None:
         require_file_place(output, ".air")
@@ -74,11 +74,13 @@ def opt(
         if verify_each:
             _check_round_trip(step, result)
 
-    result = run_passes(module, steps, after_each=after)
+    for step in steps:
+        check_level(step, module)
+        module = run_passes(module, [step], after_each=after)
     if output is None:
-        print(print_module(result), end="")
+        print(print_module(module), end="")
     else:
-        write_module(output, result, arrays=arrays)
+        write_module(output, module, arrays=arrays)
 
 
 def _read(file: str) -> tuple[Module, bool]:

@@ -34,7 +34,12 @@ def search(
     inputs: Annotated[
         int, typer.Option("--inputs", min=1, help="Inputs on which settings are compared.")
     ] = 10,
-    workers: Annotated[int, typer.Option("--workers", min=1, help="Evaluations at once.")] = 1,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            "--threads", min=1, help="Of one evaluation [default: all].", show_default=False
+        ),
+    ] = None,
     journal: Annotated[
         Path | None,
         typer.Option(
@@ -57,8 +62,8 @@ def search(
 ) -> None:
     """Search the polynomials' settings: a front of cost against error.
 
-    The budget is the paper's, 24,144 evaluations, unless the options say less. Interrupted, it shows
-    the front that it has.
+    The budget is the paper's, 24,144 evaluations, unless the options say less. Interrupted, it
+    shows the front that it has.
     """
     from atlasc.compilation import Options, check_options, prepare
     from atlasc.compilation import search as run_search
@@ -83,7 +88,7 @@ def search(
     check_options(output, chosen)
     prepared = prepare(model, data, chosen, progress)
     front = run_search(
-        prepared, chosen, progress, cost=cost, inputs=inputs, workers=workers, journal=journal
+        prepared, chosen, progress, cost=cost, inputs=inputs, threads=threads, journal=journal
     )
     if output is not None:
         _write(output, front, prepared.calibration.to_dict())

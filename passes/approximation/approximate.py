@@ -1,0 +1,59 @@
+"""``approximate``: attach a recipe's approximations to the nonlinear ops of an nn module."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Module
+from atlasc.passes.approximation.assign import apply_recipe
+from atlasc.passes.approximation.calibration import Calibration
+from atlasc.passes.approximation.nominal import nominal_calibration
+from atlasc.passes.pass_base import Pass, Report
+
+
+@dataclass(frozen=True)
+class Approximate(Pass):
+    """Attach the approximations of a recipe to the nonlinear ops on encrypted data.
+
+    Attributes:
+        recipe: its name.
+        ranges: JSON file of a calibration; without it the ranges are nominal, which is right for
+            costs alone.
+    """
+
+    name: ClassVar[str] = "approximate"
+    recipe: str = "is"
+    ranges: str = ""
+
+    def run(self, module: Module, report: Report) -> Module:
+        """Nn module to nn module.
+
+        Raises:
+            AtlasError: no such recipe, or ranges that cannot be read or are of another module.
+        """
+        if self.ranges:
+            calibration = read_calibration(Path(self.ranges))
+        else:
+            calibration = nominal_calibration(module)
+            report.say("nominal ranges: the result has costs, but must not be run")
+        return apply_recipe(module, self.recipe, calibration)
+
+
+def read_calibration(path: Path) -> Calibration:
+    """The calibration in a JSON file.
+
+    Raises:
+        AtlasError: it cannot be read, or is none.
+    """
+    try:
+        return Calibration.from_dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise AtlasError(
+            f"the calibration {path} cannot be read",
+            why=str(error),
+            remedy="write it with atlasc calibrate -o",
+        ) from None
