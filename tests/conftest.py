@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-sys.path.insert(0, str(Path(__file__).parent))  # helpers, under every import mode of pytest
+sys.path.insert(0, str(Path(__file__).parent / "helpers"))  # under every import mode of pytest
 
 if TYPE_CHECKING:
     from tiny_model import Tiny
@@ -35,7 +35,7 @@ BOOTSTRAP_BYTES = 17 * 2**30
 
 
 BOOTSTRAP_ROTATIONS = (1, 5, 64, 16384, 32765)
-"""Amounts that :func:`bootstrap_keys` has keys of, at all levels: those of the conformance suite."""
+"""Amounts that :func:`bootstrap_keys` has keys of: those of the conformance suite."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
