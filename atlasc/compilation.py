@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -19,12 +19,12 @@ from atlasc.files import require_new
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.assign import apply_recipe, apply_settings, layer_count
-from atlasc.passes.approximation.calibration import Calibration
+from atlasc.passes.approximation.calibration import Calibration, SoftmaxRanges
 from atlasc.passes.approximation.depth import depth_of
 from atlasc.passes.approximation.measure import nonlinear_ops
 from atlasc.passes.approximation.recipes import recipe as find_recipe
 from atlasc.passes.approximation.simulate import PolynomialSimulator
-from atlasc.passes.search.front import Front
+from atlasc.passes.search.front import Cost, Front
 from atlasc.passes.search.objective import kept_tokens, output_error
 from atlasc.passes.search.problem import SearchProblem
 from atlasc.passes.search.session import Progress
@@ -72,6 +72,8 @@ class Options:
         max_error: greatest mean absolute error of the outputs against the cleartext model.
         sequence_length: tokens of a text; longer texts are refused.
         batch: inputs that one run answers.
+        cost: what a search minimises beside the error: ``depth`` or ``levels``.
+        softmax_ranges: of an iterative softmax that is searched: the paper's, or as measured.
         margin: of the ranges; None chooses it from the tail that calibration saw.
         held_back: fraction of the data that only tries the ranges.
         seed: fixes the split of the data and the search.
@@ -85,6 +87,8 @@ class Options:
     max_error: float | None = None
     sequence_length: int | None = None
     batch: int = 1
+    cost: Cost = "depth"
+    softmax_ranges: SoftmaxRanges = "paper"
     margin: float | None = None
     held_back: float = 0.2
     seed: int = 0
@@ -140,6 +144,7 @@ def prepare(model: str, data: Path, options: Options, steps: Steps = silent) -> 
             module,
             source,
             margin=options.margin,
+            softmax_ranges=options.softmax_ranges,
             progress=lambda done, total: step.report("inputs", done, total),
         )
     return Prepared(source, module, calibration)
@@ -150,7 +155,6 @@ def search(
     options: Options,
     steps: Steps = silent,
     *,
-    cost: str = "depth",
     inputs: int = SEARCH_INPUTS,
     threads: int | None = None,
     journal: Path | None = None,
@@ -161,7 +165,6 @@ def search(
         prepared: the model.
         options: strategy, budget and seed.
         steps: shows progress.
-        cost: ``depth`` or ``levels``.
         inputs: on how many inputs settings are compared.
         threads: among which the inputs are divided; None for the number of processors.
         journal: keeps evaluations, so that an interrupted search goes on where it stopped.
@@ -171,7 +174,7 @@ def search(
         prepared.module,
         prepared.calibration,
         search_inputs(prepared.source, options.seed, inputs),
-        cost,  # type: ignore[arg-type]
+        options.cost,
         threads=threads,
         journal=journal,
     )
@@ -221,6 +224,8 @@ def choose(prepared: Prepared, options: Options, steps: Steps = silent) -> Chose
         "strategy": options.strategy,
         "seed": options.seed,
         "budget": budget,
+        "cost": options.cost,
+        "softmax_ranges": options.softmax_ranges,
         "error": point.error,
         "layers": [list(layer) for layer in point.settings],
     }
@@ -335,6 +340,12 @@ def check_options(output: Path | None, options: Options) -> None:
     if options.recipe is not None:
         find_recipe(options.recipe)
     find_strategy(options.strategy).make_options(dict(options.budget))
+    for name, known in (("cost", get_args(Cost)), ("softmax_ranges", get_args(SoftmaxRanges))):
+        if getattr(options, name) not in known:
+            raise AtlasError(
+                f"{name.replace('_', '-')} cannot be {getattr(options, name)!r}",
+                remedy=f"use one of {', '.join(known)}",
+            )
     if options.batch < 1:
         raise AtlasError(f"a batch of {options.batch} is impossible", remedy="use 1 or more")
     if options.sequence_length is not None and options.sequence_length < 1:

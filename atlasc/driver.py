@@ -18,7 +18,7 @@ from atlasc.inputs import Inputs
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.models import LoadedModel, load_model
-from atlasc.passes.approximation.calibration import Calibration, calibrate
+from atlasc.passes.approximation.calibration import Calibration, SoftmaxRanges, calibrate
 from atlasc.passes.approximation.depth import depth_of
 from atlasc.passes.frontend.trace import ShapeSpec, trace
 from atlasc.passes.lowering.costs import program_costs
@@ -120,6 +120,7 @@ def calibrate_source(
     source: Source,
     *,
     margin: float | None = None,
+    softmax_ranges: SoftmaxRanges = "paper",
     progress: Callable[[int, int], None] | None = None,
 ) -> Calibration:
     """Ranges of all nonlinear ops on all inputs, tried on the held-back ones."""
@@ -130,6 +131,7 @@ def calibrate_source(
         held_back=held.arrays if len(held) else None,
         margin=margin,
         names=held.names,
+        softmax_ranges=softmax_ranges,
         progress=progress,
     )
 

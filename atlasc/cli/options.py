@@ -54,6 +54,17 @@ MaxError = Annotated[
         show_default=False,
     ),
 ]
+Cost = Annotated[
+    str,
+    typer.Option("--cost", help="What a search minimises beside the error: depth or levels."),
+]
+SoftmaxRanges = Annotated[
+    str,
+    typer.Option(
+        "--softmax-ranges",
+        help="Ranges of a searched iterative softmax: the paper's, or measured on the data.",
+    ),
+]
 Population = Annotated[
     int | None,
     typer.Option("--population", help="Search: settings in stage 1.", show_default=False),

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from atlasc.bundle import Bundle
     from atlasc.inputs import Inputs
-    from atlasc.ir.module import Module
-    from atlasc.passes.approximation.calibration import Calibration
     from atlasc.session import Answer
 
 HERE = Path(__file__).parent
@@ -60,50 +58,21 @@ def compile_model(folder: Path, target: str, images: int) -> tuple[Bundle, Input
     """The bundle, the first test images, and what the original model says of them."""
     import torch
 
-    from atlasc import driver
+    from atlasc import compilation
     from atlasc.data import load_inputs
 
-    with progress("loading and tracing the model"):
-        source = driver.load_source(str(HERE / "model"), HERE / "calibration.npz")
-        inputs = load_inputs(HERE / "test.npz", source.model).take(range(images))
-        module = driver.trace_model(source.model, batch=images)
-        with torch.inference_mode():
-            logits = source.model.module(torch.from_numpy(inputs.arrays["pixel_values"])).logits
-    with progress("calibrating", total=len(source.inputs) + len(source.held_back)) as step:
-        calibration = driver.calibrate_source(
-            module, source, progress=lambda done, total: step.report("", done, total)
-        )
-    with progress("choosing polynomials"):
-        settings = choose_polynomials(module, calibration)
-    with progress("lowering"):
-        compiled = driver.finish(source, module, calibration, target, settings)
-        bundle = driver.save(compiled, folder)
+    options = compilation.Options(
+        target=target, batch=images, cost="levels", softmax_ranges="measured"
+    )
+    data = HERE / "calibration.npz"
+    bundle, compiled = compilation.compile_model(
+        str(HERE / "model"), data, folder, options, progress
+    )
+    model = compiled.source.model
+    inputs = load_inputs(HERE / "test.npz", model).take(range(images))
+    with torch.inference_mode():
+        logits = model.module(torch.from_numpy(inputs.arrays["pixel_values"])).logits
     return bundle, inputs, logits.argmax(dim=1).numpy()
-
-
-def choose_polynomials(module: Module, calibration: Calibration) -> dict[str, object]:
-    """Give every nonlinear op on the server an approximation; returns what was chosen."""
-    for op in module.ops:
-        if not op.definition.nonlinear or op.value.type.side == "client":  # type: ignore[union-attr]
-            continue
-        known = calibration.of(op)
-        degree = 3 if op.name == "nn.layer_norm" else 7
-        if op.name == "nn.softmax":
-            op.attributes["approximation"] = {
-                "algorithm": "iterative",
-                "iterations": [2],
-                "shift": 1.0,
-                "exp_range": [-2.0, 0.0],
-                "exp_degree": 7,
-                "sum_ranges": [[0.3, 5.0]],
-            }
-        else:
-            op.attributes["approximation"] = {
-                "algorithm": "chebyshev",
-                "degree": degree,
-                "range": [known.low, known.high],
-            }
-    return {"softmax": [2], "layer_norm": 3, "gelu": 7}
 
 
 def recognise(bundle: Bundle, inputs: Inputs, target: str) -> Answer:
@@ -143,9 +112,10 @@ def show(
             for row in range(len(inputs))
         ],
     )
-    costs = bundle.manifest["costs"]
+    costs, settings = bundle.manifest["costs"], bundle.manifest["settings"]
     phases = ", ".join(f"{name} {spent:.1f}" for name, spent in answer.seconds.items())
     agree = int((answers == labels).sum())
+    print(f"polynomials found by the search (softmax p1..p5, norms, GELU): {settings['layers'][0]}")
     print(f"encrypted answers that are the cleartext model's: {agree} of {len(inputs)}")
     print(f"worst logit difference to the polynomials in the clear: {differences.max():.2g}")
     print(

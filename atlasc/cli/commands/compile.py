@@ -37,6 +37,8 @@ def compile_command(
         typer.Option("--strategy", help="Of the search [default: atlas].", show_default=False),
     ] = None,
     max_error: options.MaxError = None,
+    cost: options.Cost = "depth",
+    softmax_ranges: options.SoftmaxRanges = "paper",
     sequence_length: options.SequenceLength = None,
     batch: options.Batch = 1,
     margin: options.Margin = None,
@@ -68,6 +70,8 @@ def compile_command(
         strategy=strategy or "atlas",
         budget=budget,
         max_error=max_error,
+        cost=cost,  # type: ignore[arg-type]  # checked with the other options
+        softmax_ranges=softmax_ranges,  # type: ignore[arg-type]
         sequence_length=sequence_length,
         batch=batch,
         margin=margin,

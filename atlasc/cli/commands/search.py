@@ -30,7 +30,8 @@ def search(
         ),
     ] = None,
     strategy: Annotated[str, typer.Option("--strategy", help="How to search.")] = "atlas",
-    cost: Annotated[str, typer.Option("--cost", help="depth or levels.")] = "depth",
+    cost: options.Cost = "depth",
+    softmax_ranges: options.SoftmaxRanges = "paper",
     inputs: Annotated[
         int, typer.Option("--inputs", min=1, help="Inputs on which settings are compared.")
     ] = 10,
@@ -67,11 +68,7 @@ def search(
     """
     from atlasc.compilation import Options, check_options, prepare
     from atlasc.compilation import search as run_search
-    from atlasc.ir.errors import AtlasError
-    from atlasc.passes.search.front import COSTS
 
-    if cost not in COSTS:
-        raise AtlasError(f"there is no cost {cost!r}", remedy=f"use one of {', '.join(COSTS)}")
     budget = options.budget(
         population, generations, layer_population, layer_generations, early_layers
     )
@@ -79,6 +76,8 @@ def search(
         target="sim",
         strategy=strategy,
         budget=budget,
+        cost=cost,  # type: ignore[arg-type]  # checked with the other options
+        softmax_ranges=softmax_ranges,  # type: ignore[arg-type]
         sequence_length=sequence_length,
         margin=margin,
         held_back=held_back,
@@ -87,9 +86,7 @@ def search(
     )
     check_options(output, chosen)
     prepared = prepare(model, data, chosen, progress)
-    front = run_search(
-        prepared, chosen, progress, cost=cost, inputs=inputs, threads=threads, journal=journal
-    )
+    front = run_search(prepared, chosen, progress, inputs=inputs, threads=threads, journal=journal)
     if output is not None:
         _write(output, front, prepared.calibration.to_dict())
     if as_json:
