@@ -59,7 +59,8 @@ def costs_summary(
 
 def depth_per_layer(depth: Depth) -> dict[int | None, int]:
     """Depth by layer; None is what lies outside the blocks."""
-    layers: dict[int | None, int] = {**depth.per_layer}
+    layers: dict[int | None, int] = {}
+    layers.update((layer, levels) for layer, levels in depth.per_layer.items())
     if depth.outside:
         layers[None] = depth.outside
     return layers

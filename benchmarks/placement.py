@@ -41,6 +41,7 @@ def layer_norm(graph: LevelGraph, x: int, name: str, *, entangled: bool) -> int:
 
 
 def softmax(graph: LevelGraph, scores: int, name: str) -> int:
+    """Nodes of the iterative softmax `is`; the last one."""
     y = graph.add_node(f"{name}.exp", [scores], depth=4, cost=DEEP, ciphertexts=SCORES)
     for j, degree in enumerate((5, 5, 5, 5, 7)):
         step = f"{name}.{j}"
@@ -53,6 +54,7 @@ def softmax(graph: LevelGraph, scores: int, name: str) -> int:
 
 
 def layer(graph: LevelGraph, x: int, name: str, *, entangled: bool) -> int:
+    """Nodes of a post-norm block; the last one."""
     q, k, v = (
         graph.add_node(f"{name}.{p}", [x], depth=1, cost=LINEAR, ciphertexts=STREAM) for p in "qkv"
     )
@@ -70,6 +72,7 @@ def layer(graph: LevelGraph, x: int, name: str, *, entangled: bool) -> int:
 
 
 def transformer(layers: int, *, entangled: bool) -> LevelGraph:
+    """A stack of equal blocks."""
     graph = LevelGraph()
     x = graph.add_input("x", level=29, ciphertexts=STREAM)
     for index in range(layers):
@@ -78,6 +81,7 @@ def transformer(layers: int, *, entangled: bool) -> LevelGraph:
 
 
 def main() -> None:
+    """Print the time of a placement for several numbers of layers."""
     chain = Chain(29, {14: 33.0})
     place(transformer(1, entangled=True), chain)
     print("layers  nodes  bootstraps   milliseconds  method")

@@ -114,9 +114,14 @@ def test_interrupted_writing_leaves_nothing(
     tmp_path: Path, interruption: type[BaseException] | BaseException
 ) -> None:
     kind = interruption if isinstance(interruption, type) else type(interruption)
-    with pytest.raises(kind), new_folder(tmp_path / "out") as draft:
-        (draft / "half").write_text("written")
-        raise interruption
+
+    def write_half() -> None:
+        with new_folder(tmp_path / "out") as draft:
+            (draft / "half").write_text("written")
+            raise interruption
+
+    with pytest.raises(kind):
+        write_half()
     assert list(tmp_path.iterdir()) == []
 
 
