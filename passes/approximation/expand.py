@@ -64,9 +64,7 @@ class PolyArithmetic:
         """``poly.row_sum``."""
         return self._emit("row_sum", [a], {})
 
-    def chebyshev(
-        self, a: Value, coefficients: np.ndarray, domain: tuple[float, float]
-    ) -> Value:
+    def chebyshev(self, a: Value, coefficients: np.ndarray, domain: tuple[float, float]) -> Value:
         """``poly.chebyshev``; equal coefficients share a symbol."""
         attributes = {
             "coefficients": self._shared(np.asarray(coefficients, dtype=np.float64)),
@@ -186,4 +184,3 @@ def activation_function(op: Op) -> str:
     """Name of the scalar function of an activation op."""
     tanh_form = op.attributes.get("tanh_form", False)
     return "gelu_tanh" if op.name == "nn.gelu" and tanh_form else op.name.removeprefix("nn.")
-
