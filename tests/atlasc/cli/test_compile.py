@@ -1,0 +1,196 @@
+"""compile, and the mistakes that a user can make with it and with the stages before it."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.atlasc.cli.command import DATA, MODEL, Outcome, refused, run
+
+BUDGET = (
+    "--population", 8, "--generations", 1, "--layer-population", 8, "--layer-generations", 1,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+    folder = tmp_path_factory.mktemp("compile") / "bundle"
+    outcome = run(
+        "compile",
+        MODEL,
+        "--data",
+        DATA,
+        "--target",
+        "sim",
+        "--max-error",
+        10,
+        *BUDGET,
+        "-o",
+        folder,
+    )
+    return folder, outcome
+
+
+def test_compile_by_search(searched: tuple[Path, Outcome]) -> None:
+    folder, outcome = searched
+    manifest = json.loads((folder / "manifest.json").read_text())
+    front = json.loads((folder / "front.json").read_text())
+    assert manifest["settings"]["budget"]["population"] == 8
+    chosen = [p for p in front["front"] if p["settings"] == manifest["settings"]["layers"]]
+    assert [p["error"] for p in chosen] == [manifest["settings"]["error"]]
+    for word in ("levels", "bootstraps", "GiB", "security", str(folder), "next: atlasc run"):
+        assert word in outcome.out
+    assert manifest["costs"]["depth"] == chosen[0]["depth"]
+
+
+def test_inspect_of_a_bundle_agrees_with_its_manifest(searched: tuple[Path, Outcome]) -> None:
+    costs = json.loads((searched[0] / "manifest.json").read_text())["costs"]
+    found = json.loads(run("inspect", searched[0], "--json").out)
+    assert {key: found[key] for key in costs} == costs
+
+
+class Links(HTMLParser):
+    """Collects what a page would fetch, and the tags that are open at its end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fetched: list[str] = []
+        self.open: list[str] = []
+        self.words: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.fetched += [f"{tag} {k}" for k, _ in attrs if k in ("src", "href", "xlink:href")]
+        if tag in ("link", "script", "iframe"):
+            self.fetched.append(tag)
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def test_report_is_one_whole_page(searched: tuple[Path, Outcome]) -> None:
+    text = (searched[0] / "report.html").read_text(encoding="utf-8")
+    page = Links()
+    page.feed(text)
+    assert page.fetched == []
+    assert page.open == []
+    assert "url(" not in text
+    assert text.count("<svg") == 3  # layers, ranges, front
+    words = " ".join(page.words)
+    for part in ("vit.layers.0.attention", "bits of security", "chosen →", "held-back", "GiB"):
+        assert part in words
+    assert not re.search(r"\bnan\b|\binf\b|None", words)
+
+
+def test_compile_by_recipe(tmp_path: Path) -> None:
+    out = tmp_path / "bundle"
+    outcome = run("compile", MODEL, "--data", DATA, "--recipe", "is", "--target", "sim", "-o", out)
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["settings"]["recipe"] == "is"
+    assert manifest["settings"]["error"] < 1e-4
+    assert manifest["costs"]["depth"] == 101
+    assert manifest["costs"]["levels"] == 77
+    assert not (out / "front.json").exists()
+    assert "settings: is" in outcome.out
+
+
+def test_output_that_exists_is_refused_before_any_work(tmp_path: Path) -> None:
+    # The model is missing too: the output is looked at first.
+    message = refused("compile", tmp_path / "no", "--data", "no", "-o", tmp_path)
+    assert "exists already" in message
+    assert list(tmp_path.iterdir()) == []
+
+
+def compile_refused(tmp_path: Path, *arguments: object, model: object = MODEL) -> str:
+    before = sorted(tmp_path.iterdir())
+    message = refused("compile", model, *arguments, "--target", "sim", "-o", tmp_path / "out")
+    assert sorted(tmp_path.iterdir()) == before
+    return message
+
+
+def test_bad_models(tmp_path: Path) -> None:
+    data = ("--data", DATA)
+    assert "not found" in compile_refused(tmp_path, *data, model=tmp_path / "missing")
+    assert "is empty" in compile_refused(tmp_path, *data, model=tmp_path)
+    pickled = tmp_path / "model.pt"
+    import torch
+
+    torch.save(torch.nn.Linear(2, 2), pickled)
+    message = compile_refused(tmp_path, *data, model=pickled)
+    assert "pickle" in message
+    assert "--trust-pickle" in message
+
+
+def test_bad_data(tmp_path: Path) -> None:
+    assert "not found" in compile_refused(tmp_path, "--data", tmp_path / "no.npz")
+    text = tmp_path / "texts.txt"
+    text.write_text("a text for a model of images\n")
+    assert "pixel_values" in compile_refused(tmp_path, "--data", text)
+    wrong = tmp_path / "wrong.npz"
+    np.savez(wrong, pixel_values=np.zeros((2, 3, 8, 8), np.float32))
+    assert "pixel_values" in compile_refused(tmp_path, "--data", wrong)
+    np.savez(wrong, pixel_values=np.full((2, 1, 8, 8), np.nan, np.float32))
+    assert "finite" in compile_refused(tmp_path, "--data", wrong)
+    other = tmp_path / "data.csv"
+    other.write_text("1,2\n")
+    assert "unknown format" in compile_refused(tmp_path, "--data", other)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--recipe", "wrong"), "no recipe 'wrong'"),
+        (("--strategy", "wrong"), "no search strategy 'wrong'"),
+        (("--recipe", "is", "--strategy", "atlas"), "exclude each other"),
+        (("--population", 1), "population"),
+        (("--held-back", 1.5), "held-back"),
+        (("--margin", -1), "margin"),
+        (("--recipe", "is", "--max-error", 1e-12), "--max-error is 1e-12"),
+        ((*BUDGET, "--max-error", 1e-12), "no setting on the front"),
+    ],
+)
+def test_bad_options(arguments: tuple[object, ...], message: str, tmp_path: Path) -> None:
+    assert message in compile_refused(tmp_path, "--data", DATA, *arguments)
+
+
+def test_unknown_target(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    message = refused("compile", MODEL, "--data", DATA, "--target", "phantom", "-o", out)
+    assert "no target 'phantom'" in message
+
+
+def test_interrupt_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("atlasc.bundle.write_bundle", interrupted)
+    monkeypatch.setattr("atlasc.driver.write_bundle", interrupted)
+    arguments = ("compile", MODEL, "--data", DATA, "--recipe", "is", "--target", "sim")
+    outcome = Outcome((*arguments, "-o", tmp_path / "out"), None)
+    assert outcome.code == 130
+    assert "interrupted" in outcome.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("command", "suffix"), [("trace", ".air"), ("calibrate", ".json")])
+def test_places_of_files_are_checked_first(command: str, suffix: str, tmp_path: Path) -> None:
+    data = ("--data", "no") if command == "calibrate" else ()
+    wrong = tmp_path / "out.txt"
+    assert suffix in refused(command, tmp_path / "no", *data, "-o", wrong)
+    assert "is a folder" in refused(command, tmp_path / "no", *data, "-o", tmp_path)
+    deep = tmp_path / "a" / f"out{suffix}"
+    assert "does not exist" in refused(command, tmp_path / "no", *data, "-o", deep)
+    assert list(tmp_path.iterdir()) == []
