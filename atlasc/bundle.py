@@ -28,6 +28,7 @@ import numpy as np
 
 from atlasc.client import ClientProgram
 from atlasc.client_model import ClientModel
+from atlasc.files import require_file_place, require_new, write_with
 from atlasc.inputs import Inputs
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
@@ -130,15 +131,6 @@ def digest(path: Path) -> str:
     return state.hexdigest()
 
 
-def refuse_existing(path: Path) -> None:
-    """Raise AtlasError if the output exists: asked before the work, and again at its end."""
-    if path.exists() or path.is_symlink():
-        raise AtlasError(
-            f"the output {path} exists already",
-            remedy="choose another one, or remove it first; nothing is overwritten",
-        )
-
-
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
     """A folder that appears whole or not at all: written beside its place, then renamed.
@@ -146,7 +138,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
     Raises:
         AtlasError: it exists already, or its parent cannot be written.
     """
-    refuse_existing(folder)
+    require_new(folder)
     draft = folder.with_name(f".{folder.name}.{os.getpid()}.part")
     try:
         draft.mkdir(parents=True)
@@ -159,22 +151,24 @@ def new_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(draft, ignore_errors=True)
 
 
+def require_array_file(path: Path) -> None:
+    """Refuse a place for an ``.npz`` before any work is done for it.
+
+    Raises:
+        AtlasError: it exists already, has another suffix, or its folder does not exist.
+    """
+    require_file_place(path, ".npz")
+    require_new(path)
+
+
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write an ``.npz`` that appears whole or not at all.
 
     Raises:
-        AtlasError: it exists already, or its folder cannot be written.
+        AtlasError: as :func:`require_array_file`.
     """
-    refuse_existing(path)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with draft.open("wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
-        draft.rename(path)
-    except OSError as error:
-        raise AtlasError(f"cannot write {path}", why=str(error)) from None
-    finally:
-        draft.unlink(missing_ok=True)
+    require_array_file(path)
+    write_with(path, lambda draft: np.savez(draft, **arrays))  # type: ignore[arg-type]
 
 
 def write_bundle(

@@ -77,6 +77,6 @@ def judge_ranges(excesses: Sequence[Excess], strict: bool) -> None:
     if strict:
         raise AtlasError(headline, why=why, remedy=remedy)
     warn(
-        f"{headline}: their encrypted answers may be wrong",
+        f"{headline}: encrypted answers of their batch may be wrong",
         f"  why: {why}\n  what to do: {remedy}; --strict makes this an error",
     )

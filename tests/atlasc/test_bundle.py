@@ -141,6 +141,8 @@ def test_arrays_are_written_whole_and_never_over_others(tmp_path: Path) -> None:
         assert file["logits"].tolist() == [0.0, 1.0, 2.0]
     with pytest.raises(AtlasError, match="exists already"):
         save_arrays(path, {})
-    with pytest.raises(AtlasError, match="cannot write"):
+    with pytest.raises(AtlasError, match="nowhere does not exist"):
         save_arrays(tmp_path / "nowhere" / "x.npz", {})
+    with pytest.raises(AtlasError, match=r"does not end in \.npz"):
+        save_arrays(tmp_path / "answers", {})
     assert list(tmp_path.iterdir()) == [path]

@@ -62,6 +62,29 @@ def approximate(module: Module, calibration: Calibration, *, deep: bool = False)
             }
 
 
+def approximate_all(module: Module, calibration: Calibration) -> None:
+    """Generous approximations of all nonlinear ops on their calibrated ranges (in place)."""
+    for op in module.ops:
+        if not op.definition.nonlinear or op.value.type.side == "client":  # type: ignore[union-attr]
+            continue
+        known = calibration.of(op)
+        if op.name == "nn.softmax":
+            op.attributes["approximation"] = {
+                "algorithm": "iterative",
+                "iterations": [5],
+                "shift": known.high,
+                "exp_range": [-8.0, 0.0],
+                "exp_degree": 15,
+                "sum_ranges": [[0.05, 6.5]],
+            }
+        else:
+            op.attributes["approximation"] = {
+                "algorithm": "chebyshev",
+                "degree": 15,
+                "range": [known.low, known.high],
+            }
+
+
 def export_model(path: Path) -> None:
     """Write the archive."""
     import torch

@@ -42,9 +42,10 @@ def keygen(
     server. Files are readable by their owner alone.
     """
     from atlasc import roles
-    from atlasc.bundle import load_bundle, refuse_existing
+    from atlasc.bundle import load_bundle
+    from atlasc.files import require_new
 
-    refuse_existing(keys)
+    require_new(keys)
     loaded = load_bundle(bundle, "client")
     roles.check_target(loaded, target)
     with progress("generating keys") as step:
@@ -71,11 +72,12 @@ def encrypt(
     the ranges that the program was compiled for? A client without the server's part cannot tell.
     """
     from atlasc import roles
-    from atlasc.bundle import load_bundle, refuse_existing
+    from atlasc.bundle import load_bundle
     from atlasc.cli.errors import warn
+    from atlasc.files import require_new
     from atlasc.ranges import simulate
 
-    refuse_existing(query)
+    require_new(query)
     loaded = load_bundle(bundle, "client")
     roles.check_target(loaded, target)
     inputs = select(loaded.load_inputs(data), index, count)
@@ -102,9 +104,10 @@ def execute(
 ) -> None:
     """Run the program on an encrypted query; no secret key is needed."""
     from atlasc import ciphertext_files, roles
-    from atlasc.bundle import load_bundle, refuse_existing
+    from atlasc.bundle import load_bundle
+    from atlasc.files import require_new
 
-    refuse_existing(answer)
+    require_new(answer)
     loaded = load_bundle(bundle, "server")
     chosen = roles.check_target(loaded, target)
     ciphertext_files.check(query, "query", loaded)
@@ -127,10 +130,10 @@ def decrypt(
 ) -> None:
     """Decrypt an answer. Do not pass the numbers on: see docs/security.md."""
     from atlasc import ciphertext_files, roles
-    from atlasc.bundle import load_bundle, refuse_existing, save_arrays
+    from atlasc.bundle import load_bundle, require_array_file, save_arrays
 
     if output is not None:
-        refuse_existing(output)
+        require_array_file(output)
     loaded = load_bundle(bundle, "client")
     roles.check_target(loaded, target)
     ciphertext_files.check(answer, "answer", loaded)

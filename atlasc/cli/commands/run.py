@@ -41,11 +41,11 @@ def run(
     """
     from atlasc import session
     from atlasc.backends import get_backend
-    from atlasc.bundle import load_bundle, refuse_existing, save_arrays
+    from atlasc.bundle import load_bundle, require_array_file, save_arrays
     from atlasc.ranges import simulate
 
     if output is not None:
-        refuse_existing(output)
+        require_array_file(output)
     loaded = load_bundle(bundle)
     chosen = target or loaded.target
     get_backend(chosen).check()

@@ -1,0 +1,184 @@
+"""Running a program in one process: batches, progress, and texts with their masks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import Result
+from tiny_model import Tiny, approximate_all, simulated
+from typer.testing import CliRunner
+
+from atlasc import driver, session
+from atlasc.bundle import Bundle, load_bundle
+from atlasc.cli import app
+from atlasc.ir.errors import AtlasError
+from atlasc.ranges import simulate
+
+LENGTH = 6
+
+
+@pytest.fixture(scope="module")
+def bundle(tiny: Tiny) -> Bundle:
+    return load_bundle(tiny.bundle)
+
+
+def arrays_of(tiny: Tiny, bundle: Bundle, count: int) -> dict[str, np.ndarray]:
+    return bundle.load_inputs(tiny.data).take(range(count)).arrays
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_any_number_of_inputs_is_answered_in_batches(
+    tiny: Tiny, bundle: Bundle, count: int
+) -> None:
+    answer = session.run(bundle, arrays_of(tiny, bundle, count))
+    assert answer.outputs["output"].shape == (count, 3)
+    expected = simulated(bundle, tiny.data, list(range(count)))["output"]
+    assert np.abs(answer.outputs["output"] - expected).max() <= 1e-12
+    assert answer.max_error == np.abs(answer.outputs["output"] - expected).max()
+    assert answer.mean_error <= answer.max_error
+    assert set(answer.seconds) == {"keys", "encrypt", "execute", "decrypt"}
+
+
+def test_the_answer_is_close_to_the_original_model(tiny: Tiny, bundle: Bundle) -> None:
+    import torch
+
+    arrays = arrays_of(tiny, bundle, 4)
+    model = torch.export.load(tiny.archive).module()
+    pixels = torch.from_numpy(arrays["pixel_values"])
+    original = np.concatenate(
+        [model(pixel_values=part).detach().numpy() for part in pixels.split(2)]
+    )
+    answer = session.run(bundle, arrays)
+    assert np.abs(answer.outputs["output"] - original).max() < 0.05
+
+
+def test_progress_covers_all_batches_and_ends_before_100(tiny: Tiny, bundle: Bundle) -> None:
+    steps: list[tuple[str, int, int]] = []
+    session.run(bundle, arrays_of(tiny, bundle, 4), progress=lambda *step: steps.append(step))
+    assert len(steps) == 2 * len(bundle.program.ops)
+    done = [step[1] for step in steps]
+    assert done == sorted(done)
+    assert (done[0], steps[0][2]) == (0, 100)
+    assert 45 <= done[len(done) // 2] <= 55
+    assert 90 <= done[-1] < 100
+
+
+def test_an_op_counts_as_much_as_it_is_predicted_to_last(bundle: Bundle) -> None:
+    steps: list[int] = []
+    pace = session.Pace.of(bundle, "desilo", 1, lambda what, done, total: steps.append(done))
+    for op in bundle.program.ops:
+        pace(op)
+    jumps = dict(zip((op.name for op in bundle.program.ops), np.diff([*steps, 100])))
+    assert max(jumps, key=jumps.__getitem__) in ("ckks.linear_transform", "ckks.ct_matmul_qk")
+    assert jumps["ckks.add_plain"] <= 1
+
+
+def test_an_engine_serves_several_runs(tiny: Tiny, bundle: Bundle) -> None:
+    parameters = session.parameters_of(bundle.manifest)
+    engine = session.make_engine("sim", bundle.program, parameters)
+    arrays = arrays_of(tiny, bundle, 2)
+    first, second = (session.run(bundle, arrays, engine=engine) for _ in range(2))
+    assert np.array_equal(first.outputs["output"], second.outputs["output"])
+    with pytest.raises(AtlasError, match="no target"):
+        session.make_engine("paper", bundle.program, parameters)
+
+
+def test_simulated_noise_is_small_and_there(tiny: Tiny, bundle: Bundle) -> None:
+    parameters = session.parameters_of(bundle.manifest)
+    noisy = session.make_engine("sim", bundle.program, parameters, noise=True)
+    answer = session.run(bundle, arrays_of(tiny, bundle, 2), engine=noisy)
+    assert 1e-9 < answer.max_error < 1e-5
+
+
+# --- ranges
+
+
+def test_every_polynomial_is_watched(tiny: Tiny, bundle: Bundle) -> None:
+    arrays = arrays_of(tiny, bundle, 3)
+    assert simulate(bundle.client, bundle.poly, arrays).excesses == []
+    factors = np.array([1, 1, 30], np.float32).reshape(3, 1, 1, 1)
+    wild = {"pixel_values": arrays["pixel_values"] * factors}
+    found = simulate(bundle.client, bundle.poly, wild, ["a", "b", "c"]).excesses
+    assert {excess.input for excess in found} == {"c"}
+    assert len(found) == sum(op.name == "poly.chebyshev" for op in bundle.poly.ops)
+    assert all(excess.share > 0 for excess in found)
+    assert "c: the argument of softmax in the model reaches" in str(found[0])
+
+
+# --- texts: embedding on the client, a public mask
+
+
+@pytest.fixture(scope="module")
+def text_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random BERT of one layer, compiled for token ids of length 6."""
+    import torch
+    from transformers import BertConfig, BertModel
+
+    root = tmp_path_factory.mktemp("texts")
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=40, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=8, max_position_embeddings=16, attn_implementation="sdpa",
+    )  # fmt: skip
+    BertModel(config, add_pooling_layer=False).save_pretrained(root / "model")
+    write_ids(root / "data.jsonl", [3, 4, 5, 6] * 5)
+    source = driver.load_source(str(root / "model"), root / "data.jsonl", sequence_length=LENGTH)
+    module = driver.trace_model(source.model, 2, LENGTH)
+    approximate_all(module, driver.calibrate_source(module, source, margin=0.5))
+    compiled = driver.finish(source, module, driver.calibrate_source(module, source), "sim", {})
+    driver.save(compiled, root / "bundle")
+    return root / "bundle"
+
+
+def write_ids(path: Path, lengths: list[int]) -> None:
+    rng = np.random.default_rng(len(lengths))
+    rows = [{"input_ids": rng.integers(1, 40, size=length).tolist()} for length in lengths]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def run(bundle: Path, data: Path) -> Result:
+    return CliRunner().invoke(app, ["run", str(bundle), "--input", str(data), "--json"])
+
+
+def test_texts_of_different_lengths_are_answered(text_bundle: Path, tmp_path: Path) -> None:
+    write_ids(tmp_path / "ids.jsonl", [3, 6, 4])
+    result = run(text_bundle, tmp_path / "ids.jsonl")
+    assert result.exit_code == 0, result.stderr
+    record = json.loads(result.stdout)
+    assert np.shape(record["outputs"]["last_hidden_state"]) == (3, LENGTH, 8)
+    assert record["max_error"] <= 1e-9
+
+
+def test_padding_does_not_change_a_text(text_bundle: Path) -> None:
+    bundle = load_bundle(text_bundle)
+    ids = np.array([[7, 8, 9, 0, 0, 0], [7, 8, 9, 11, 12, 13]])
+    mask = np.array([[1, 1, 1, 0, 0, 0]] * 2)
+    answer = session.run(bundle, {"input_ids": ids, "attention_mask": mask})
+    states = answer.outputs["last_hidden_state"][:, :3]
+    assert np.abs(states[0] - states[1]).max() <= 1e-9
+
+
+def test_a_text_longer_than_the_compiled_length(text_bundle: Path, tmp_path: Path) -> None:
+    write_ids(tmp_path / "long.jsonl", [4, 7])
+    result = run(text_bundle, tmp_path / "long.jsonl")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "a text of 7 tokens is longer than the compiled length 6" in result.stderr
+    assert "long.jsonl:2" in result.stderr
+
+
+def test_an_id_outside_the_vocabulary(text_bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.jsonl").write_text('{"input_ids": [1, 40]}\n')
+    result = run(text_bundle, tmp_path / "bad.jsonl")
+    assert result.exit_code == 2
+    assert "token id 40 is not in the model's vocabulary" in result.stderr
+
+
+def test_raw_text_needs_a_tokenizer(text_bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("hello\n")
+    result = run(text_bundle, tmp_path / "texts.txt")
+    assert result.exit_code == 2
+    assert "has no tokenizer" in result.stderr
