@@ -39,8 +39,12 @@ BOOTSTRAP_ROTATIONS = (1, 5, 64, 16384, 32765)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # Last: their keys stay in memory, and are made once for all of them.
+    # Last: their keys stay in memory, and are made once for all of them. `pytest -n 2 --dist
+    # loadgroup` keeps them in one process.
     items.sort(key=lambda item: item.get_closest_marker("bootstrap") is not None)
+    for item in items:
+        if item.get_closest_marker("bootstrap"):
+            item.add_marker(pytest.mark.xdist_group("bootstrap"))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -73,8 +73,8 @@ def encrypt(
     """
     from atlasc import roles
     from atlasc.bundle import load_bundle
-    from atlasc.cli.errors import warn
     from atlasc.files import require_new
+    from atlasc.ir.errors import AtlasError
     from atlasc.ranges import simulate
 
     require_new(query)
@@ -88,7 +88,12 @@ def encrypt(
             found = simulate(loaded.client, poly, inputs.arrays, inputs.names, step.report)
         judge_ranges(found.excesses, strict)
     elif strict:
-        warn("--strict has no effect: the ranges are in the server's part, which is not here")
+        raise AtlasError(
+            "the ranges cannot be checked here",
+            where=str(loaded.folder),
+            why="--strict needs the polynomials, which are in the server's part of the bundle",
+            remedy="leave out --strict, or give the whole bundle",
+        )
     with progress("encrypting"):
         engine = roles.client_engine(loaded, keys)
         roles.encrypt(loaded, engine, inputs.arrays, query)

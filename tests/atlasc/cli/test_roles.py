@@ -91,3 +91,14 @@ def test_a_query_holds_one_batch(tiny: Tiny, tmp_path: Path) -> None:
     )  # fmt: skip
     assert "24 inputs were given, the program answers 1 to 2 at a time" in message
     assert "--count" in message
+
+
+@pytest.mark.encrypted
+def test_strict_needs_the_polynomials(tiny: Tiny, tmp_path: Path) -> None:
+    client = Path(shutil.copytree(tiny.bundle, tmp_path / "bundle"))
+    shutil.rmtree(client / "server")
+    message = refused(
+        "encrypt", client, "--target", "desilo", "--keys", tmp_path, "--strict",
+        "--input", tiny.data, "--count", "1", "-o", tmp_path / "query",
+    )  # fmt: skip
+    assert "the ranges cannot be checked here" in message
