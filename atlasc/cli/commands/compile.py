@@ -98,6 +98,28 @@ def _show(bundle: Bundle, compiled: Compiled, data: Path) -> None:
     print(f"settings: {how}, mean error of the polynomials {settings['error']:.3g}")
     for line in summary_lines(compiled.facts["costs"]):
         print(line)
+    _warn_of_machine(bundle.target, compiled.facts["costs"]["memory_bytes"])
     place = shlex.quote(str(bundle.folder))
     print(f"written to {bundle.folder} for {bundle.target}; {bundle.folder / 'report.html'}")
     print(f"next: atlasc run {place} --input {shlex.quote(str(data))}")
+
+
+def _warn_of_machine(target: str, needed: int) -> None:
+    """Say now what would stop a run here; the program may be meant for another machine."""
+    from atlasc.backends import get_backend
+    from atlasc.backends.memory import available_bytes
+    from atlasc.ir.errors import AtlasError
+
+    backend = get_backend(target)
+    if not backend.encrypted:
+        return
+    try:
+        backend.check()
+    except AtlasError as error:
+        warn(error.what, f"  what to do: {error.remedy}" if error.remedy else "")
+    free = available_bytes()
+    if free is not None and free < needed:
+        warn(
+            "this machine has too little free memory to run the program",
+            f"  why: it needs about {needed / 2**30:.1f} GiB, {free / 2**30:.1f} GiB are free",
+        )

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from atlasc import backends
 from tests.atlasc.cli.command import DATA, MODEL, Outcome, refused, run
 
 BUDGET = (
@@ -194,3 +195,20 @@ def test_places_of_files_are_checked_first(command: str, suffix: str, tmp_path: 
     deep = tmp_path / "a" / f"out{suffix}"
     assert "does not exist" in refused(command, tmp_path / "no", *data, "-o", deep)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_compile_warns_of_a_machine_that_cannot_run_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from atlasc.ir.errors import AtlasError
+
+    def missing() -> None:
+        raise AtlasError("desilofhe is not installed", remedy="install it")
+
+    monkeypatch.setitem(backends._CHECKS, "desilo", missing)
+    monkeypatch.setattr("atlasc.backends.memory.available_bytes", lambda: 2**30)
+    arguments = ("compile", MODEL, "--data", DATA, "--recipe", "is", "--target", "desilo")
+    outcome = run(*arguments, "-o", tmp_path / "out")
+    assert "warning: desilofhe is not installed" in outcome.err
+    assert "1.0 GiB are free" in outcome.err
+    assert (tmp_path / "out" / "manifest.json").is_file()

@@ -18,7 +18,8 @@ SMALL = (
 
 TINY = """module @tiny : nn {
   symbol @w : float32[2x2]
-  %x = nn.input {name = "x", shape = [1, 1, 2], side = "client", dtype = "f64"} : tensor<1x1x2xf64, client>
+  %x = nn.input {name = "x", shape = [1, 1, 2], side = "client", dtype = "f64"} :
+    tensor<1x1x2xf64, client>
   %e = nn.encrypt %x : tensor<1x1x2xf64, server>
   %s = nn.scale %e {factor = 1.0} : tensor<1x1x2xf64, server>
   %y = nn.linear %s {weight = @w} : tensor<1x1x2xf64, server>
@@ -125,9 +126,9 @@ def test_opt_refuses(passes: str, message: str) -> None:
 
 def test_opt_tells_line_and_column(tmp_path: Path) -> None:
     text = TINY.replace("nn.linear", "nn.linaer")
-    assert "6:" in refused("opt", "-", stdin=text)
+    assert "7:" in refused("opt", "-", stdin=text)
     text = TINY.replace("weight = @w}", "weight = @missing}")
-    assert "6:" in refused("opt", "-", stdin=text)
+    assert "7:" in refused("opt", "-", stdin=text)
     file = tmp_path / "no.air"
     assert str(file) in refused("opt", file)
     file.write_bytes(b"\xff\xfe")
