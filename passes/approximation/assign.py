@@ -11,13 +11,14 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
 from atlasc.passes.approximation.activation import ActivationApproximation
 from atlasc.passes.approximation.arithmetic import Interval
-from atlasc.passes.approximation.calibration import Calibration, Range
+from atlasc.passes.approximation.calibration import Calibration
 from atlasc.passes.approximation.chebyshev import evaluate, fit
 from atlasc.passes.approximation.description import Approximation, family_of
 from atlasc.passes.approximation.expand import activation_function
 from atlasc.passes.approximation.functions import function
 from atlasc.passes.approximation.measure import nonlinear_ops
 from atlasc.passes.approximation.norm import NormApproximation
+from atlasc.passes.approximation.ranges import Range
 from atlasc.passes.approximation.recipes import recipe
 from atlasc.passes.approximation.softmax import SoftmaxApproximation
 from atlasc.passes.rewriting import Rewriter

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from atlasc.ir.module import Module
-from atlasc.passes.approximation.calibration import Calibration, Range
+from atlasc.passes.approximation.calibration import Calibration
 from atlasc.passes.approximation.description import family_of
 from atlasc.passes.approximation.measure import nonlinear_ops
+from atlasc.passes.approximation.ranges import Range
 
 SCORES = (-8.0, 0.0)
 """The exponential's published range (Cho et al. 2024)."""

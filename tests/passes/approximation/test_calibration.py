@@ -21,10 +21,10 @@ from atlasc.ir.module import Module, Op, Value
 from atlasc.passes.approximation import measure as measuring
 from atlasc.passes.approximation.calibration import (
     Calibration,
-    _tail_bound,
     calibrate,
     check,
 )
+from atlasc.passes.approximation.ranges import tail_bound
 
 
 def model(name: str, batch: int = 3) -> tuple[Module, dict[str, np.ndarray]]:
@@ -167,8 +167,8 @@ def test_few_inputs_show_no_tail_and_get_a_wide_margin() -> None:
 def test_the_tail_bound_of_exponential_extremes_is_the_quantile_that_was_asked_for() -> None:
     sample = np.random.default_rng(0).exponential(size=20_000)
     # A probability of 1e-3 over 10 ends: the quantile at 1 - 1e-4 is log(1e4).
-    assert _tail_bound(sample, ends=10) == pytest.approx(np.log(1e4), rel=0.05)
-    assert _tail_bound(np.ones(50), ends=10) == 1
+    assert tail_bound(sample, ends=10) == pytest.approx(np.log(1e4), rel=0.05)
+    assert tail_bound(np.ones(50), ends=10) == 1
 
 
 def test_json_round_trip() -> None:
