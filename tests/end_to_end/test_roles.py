@@ -183,9 +183,14 @@ def test_answers_and_queries_are_not_mixed_up(machines: Machines) -> None:
     assert "is not an answer" in done.stderr
 
 
-def test_a_query_of_another_program_is_refused(machines: Machines, tiny: Tiny) -> None:
+def test_a_query_of_another_program_is_refused(machines: Machines, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(machines.server / "bundle", tmp_path / "bundle"))
+    manifest = json.loads((other / "manifest.json").read_text())
+    manifest["files"]["client/embed.air"] = "0" * 64  # another embedding, the same server's part
+    (other / "manifest.json").write_text(json.dumps(manifest))
     done = atlasc(
-        "execute", tiny.bundle, "--target", "desilo", "--keys", machines.server / "keys",
-        "--query", machines.server / "query", "-o", machines.server / "other", code=2,
+        "execute", other, "--keys", machines.server / "keys",
+        "--query", machines.server / "query", "-o", tmp_path / "answer", code=2,
     )  # fmt: skip
     assert "belongs to another compiled program" in done.stderr
+    assert not (tmp_path / "answer").exists()
