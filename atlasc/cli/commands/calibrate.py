@@ -33,7 +33,7 @@ def calibrate(
     as_json: JsonFlag = False,
     trust_pickle: options.TrustPickle = False,
 ) -> None:
-    """Measure the ranges of all nonlinear ops, and try them on inputs that are held back."""
+    """Measure the ranges of all nonlinear ops; try them on held-back inputs."""
     from atlasc.compilation import Options, check_options, prepare
     from atlasc.files import require_file_place, write_text
 

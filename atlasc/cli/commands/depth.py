@@ -22,9 +22,9 @@ def depth(
     as_json: JsonFlag = False,
     trust_pickle: options.TrustPickle = False,
 ) -> None:
-    """Print the multiplicative depth of a model under a recipe, as papers count it.
+    """Print the multiplicative depth of a model under a recipe.
 
-    The depth is that of the Transformer blocks; what lies outside them (a final norm, a pooler, a
+    As papers count it: the depth of the Transformer blocks. What lies outside them (a final norm, a pooler, a
     head) is listed apart. A config without weights is enough.
     """
     from atlasc.passes.approximation.recipes import recipe as find_recipe

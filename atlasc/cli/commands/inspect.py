@@ -49,7 +49,7 @@ def inspect(
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Print what a compiled program or a model costs: levels, bootstraps, keys, memory.
+    """Print what a program or a model costs: levels, bootstraps, keys, memory.
 
     A model or a bare config is lowered for it under a recipe with nominal ranges.
     """

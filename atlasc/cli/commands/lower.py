@@ -55,7 +55,7 @@ def lower(
     batch: options.Batch = 1,
     trust_pickle: options.TrustPickle = False,
 ) -> None:
-    """Lower an nn module with approximations to poly.air and program.air (ckks)."""
+    """Lower an nn module with approximations to poly.air and program.air."""
     from atlasc import driver
     from atlasc.cli.commands.inspect import summary_lines
     from atlasc.files import require_new

@@ -30,7 +30,7 @@ def trace(
     ] = True,
     trust_pickle: options.TrustPickle = False,
 ) -> None:
-    """Trace a model to nn IR: FILE.air with the text, FILE.safetensors with the weights."""
+    """Trace a model to nn IR: FILE.air and, with the weights, FILE.safetensors."""
     from atlasc.files import require_file_place, write_module
 
     require_file_place(output, ".air")
