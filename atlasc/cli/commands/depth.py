@@ -24,8 +24,8 @@ def depth(
 ) -> None:
     """Print the multiplicative depth of a model under a recipe.
 
-    As papers count it: the depth of the Transformer blocks. What lies outside them (a final norm, a pooler, a
-    head) is listed apart. A config without weights is enough.
+    As papers count it: the depth of the Transformer blocks. What lies outside them (a final norm, a
+    pooler, a head) is listed apart. A config without weights is enough.
     """
     from atlasc.passes.approximation.recipes import recipe as find_recipe
 
