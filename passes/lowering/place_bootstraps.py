@@ -15,7 +15,7 @@ from atlasc.passes.rewriting import Rewriter
 
 @dataclass(frozen=True)
 class PlaceBootstraps(Pass):
-    """Choose the level of every op exactly (DESIGN: the (min,+) program over levels).
+    """Choose the level of every op exactly by a (min,+) program over levels.
 
     Attributes:
         levels: levels that a bootstrap leaves, or all levels of a chain without bootstraps.
