@@ -27,12 +27,12 @@ from typing import Any, Literal
 import numpy as np
 
 from atlasc.client import ClientProgram
-from atlasc.client_model import ClientModel
 from atlasc.files import require_file_place, require_new, write_with
-from atlasc.inputs import Inputs
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.storage import load_module, save_modules
+from atlasc.loading.client_model import ClientModel
+from atlasc.loading.inputs import Inputs
 
 Role = Literal["client", "server"]
 
@@ -108,16 +108,16 @@ class Bundle:
 
     @cached_property
     def model(self) -> ClientModel:
-        """What :func:`atlasc.data.load_inputs` has to know of the model."""
+        """What :func:`atlasc.loading.data.load_inputs` has to know of the model."""
         return ClientModel.of(self.client.embed, self.model_folder)
 
     def load_inputs(self, path: Path) -> Inputs:
         """Inputs in the shape that the program was compiled for.
 
         Raises:
-            AtlasError: as :func:`atlasc.data.load_inputs`.
+            AtlasError: as :func:`atlasc.loading.data.load_inputs`.
         """
-        from atlasc.data import load_inputs
+        from atlasc.loading.data import load_inputs
 
         return load_inputs(path, self.model, self.manifest.get("sequence_length"))
 

@@ -13,11 +13,11 @@ from atlasc import __version__
 from atlasc.backends.desilo_parameters import DesiloParameters, choose_parameters
 from atlasc.bundle import Bundle, load_bundle, new_folder, write_bundle
 from atlasc.client import client_program
-from atlasc.data import load_inputs
-from atlasc.inputs import Inputs
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.models import LoadedModel, load_model
+from atlasc.loading.data import load_inputs
+from atlasc.loading.inputs import Inputs
+from atlasc.loading.models import LoadedModel, load_model
 from atlasc.passes.approximation.calibration import Calibration, SoftmaxRanges, calibrate
 from atlasc.passes.approximation.depth import depth_of
 from atlasc.passes.frontend.trace import ShapeSpec, trace

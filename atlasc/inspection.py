@@ -50,7 +50,7 @@ def bare_module(
     steps: Steps = silent,
 ) -> Module:
     """The nn module of a model of which only the shapes matter; a config is enough."""
-    from atlasc.models import load_model
+    from atlasc.loading.models import load_model
 
     is_file = Path(model).is_file()
     with steps("loading the model"):

@@ -37,8 +37,8 @@ def main() -> None:
     import texts
     import torch
 
-    from atlasc.data import inputs_from_texts
-    from atlasc.models import load_model
+    from atlasc.loading.data import inputs_from_texts
+    from atlasc.loading.models import load_model
     from atlasc.passes.approximation.assign import apply_recipe
     from atlasc.passes.approximation.calibration import calibrate
     from atlasc.passes.approximation.simulate import PolynomialSimulator

@@ -11,7 +11,7 @@ from atlasc.ir.errors import AtlasError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from atlasc.inputs import Inputs
+    from atlasc.loading.inputs import Inputs
     from atlasc.ranges import Excess
 
 IndexOption = Annotated[

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from atlasc.bundle import Bundle
-    from atlasc.inputs import Inputs
+    from atlasc.loading.inputs import Inputs
     from atlasc.session import Answer
 
 HERE = Path(__file__).parent
@@ -59,7 +59,7 @@ def compile_model(folder: Path, target: str, images: int) -> tuple[Bundle, Input
     import torch
 
     from atlasc import compilation
-    from atlasc.data import load_inputs
+    from atlasc.loading.data import load_inputs
 
     options = compilation.Options(
         target=target, batch=images, cost="levels", softmax_ranges="measured"

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from atlasc.data import load_inputs
-from atlasc.models import LoadedModel, load_model
+from atlasc.loading.data import load_inputs
+from atlasc.loading.models import LoadedModel, load_model
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DIGITS = EXAMPLES / "digits_vit"
@@ -94,7 +94,7 @@ def test_minilm_texts_are_real_distinct_and_fit() -> None:
     texts = script.short_texts(50)
     assert len(set(texts)) == 50 and all(len(text.split()) >= 6 for text in texts)
     assert not set(texts) & set(script.short_texts(20, skip=50))
-    from atlasc.data import inputs_from_texts
+    from atlasc.loading.data import inputs_from_texts
 
     lengths = inputs_from_texts(texts, model, 64).arrays["attention_mask"].sum(axis=1)
     assert lengths.max() == 64

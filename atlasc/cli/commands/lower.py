@@ -88,7 +88,7 @@ def _module(source: str, sequence_length: int | None, batch: int, trust_pickle: 
     from atlasc import driver
     from atlasc.ir.errors import AtlasError
     from atlasc.ir.storage import load_module
-    from atlasc.models import load_model
+    from atlasc.loading.models import load_model
 
     if Path(source).suffix != ".air":
         with progress("loading the model"):

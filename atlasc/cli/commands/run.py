@@ -15,7 +15,7 @@ from atlasc.cli.selection import CountOption, IndexOption, TargetOption, judge_r
 if TYPE_CHECKING:
     import numpy as np
 
-    from atlasc.inputs import Inputs
+    from atlasc.loading.inputs import Inputs
     from atlasc.session import Answer
 
 

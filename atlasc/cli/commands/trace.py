@@ -35,12 +35,12 @@ def trace(
 
     require_file_place(output, ".air")
     from atlasc import driver
-    from atlasc.models import load_model
+    from atlasc.loading.models import load_model
 
     with progress("loading the model"):
         loaded = load_model(model, trust_pickle=trust_pickle, weights=weights)
     if data is not None:
-        from atlasc.data import load_inputs
+        from atlasc.loading.data import load_inputs
 
         ids = load_inputs(data, loaded, sequence_length).arrays.get("input_ids")
         sequence_length = sequence_length if ids is None else ids.shape[1]

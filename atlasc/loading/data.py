@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from atlasc import images
-from atlasc.inputs import Inputs, checked
 from atlasc.ir.errors import AtlasError
-from atlasc.texts import LABEL_KEYS, from_json_lines, inputs_from_texts, pad, read_lines
+from atlasc.loading import images
+from atlasc.loading.inputs import Inputs, checked
+from atlasc.loading.texts import LABEL_KEYS, from_json_lines, inputs_from_texts, pad, read_lines
 
 if TYPE_CHECKING:
-    from atlasc.models import LoadedModel
+    from atlasc.loading.models import LoadedModel
 
 __all__ = ["Inputs", "inputs_from_texts", "load_inputs"]
 

@@ -12,7 +12,7 @@ import numpy as np
 from atlasc.ir.errors import AtlasError
 
 if TYPE_CHECKING:
-    from atlasc.models import LoadedModel
+    from atlasc.loading.models import LoadedModel
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from transformers import (
 )
 
 from atlasc.ir.errors import AtlasError
-from atlasc.models import load_model
+from atlasc.loading.models import load_model
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 TINY = {
     "hidden_size": 16,
     "num_hidden_layers": 1,

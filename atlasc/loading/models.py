@@ -11,7 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from atlasc.huggingface import (
+from atlasc.ir.errors import AtlasError
+from atlasc.loading.huggingface import (
     SAVE_REMEDY,
     build,
     check_complete,
@@ -19,8 +20,7 @@ from atlasc.huggingface import (
     quiet_transformers,
     read_config,
 )
-from atlasc.ir.errors import AtlasError
-from atlasc.torch_files import first_line, load_exported_program, load_pt
+from atlasc.loading.torch_files import first_line, load_exported_program, load_pt
 
 if TYPE_CHECKING:
     import torch

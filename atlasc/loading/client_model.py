@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.models import LoadedModel
+from atlasc.loading.models import LoadedModel
 
 
 class ClientModel(LoadedModel):

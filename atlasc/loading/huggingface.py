@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atlasc.ir.errors import AtlasError
-from atlasc.torch_files import first_line
+from atlasc.loading.torch_files import first_line
 
 if TYPE_CHECKING:
     import torch

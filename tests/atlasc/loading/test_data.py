@@ -17,9 +17,9 @@ from transformers import (
     ViTForImageClassification,
 )
 
-from atlasc.data import Inputs, inputs_from_texts, load_inputs
 from atlasc.ir.errors import AtlasError
-from atlasc.models import LoadedModel, load_model
+from atlasc.loading.data import Inputs, inputs_from_texts, load_inputs
+from atlasc.loading.models import LoadedModel, load_model
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "cat", "sat", "on", "the", "mat"]
 SIZES = {

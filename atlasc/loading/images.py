@@ -13,7 +13,7 @@ from atlasc.ir.errors import AtlasError
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from atlasc.models import LoadedModel
+    from atlasc.loading.models import LoadedModel
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
 BILINEAR = 2  # pillow's number, and the default of HuggingFace's ViT preprocessing

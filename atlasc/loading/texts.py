@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from atlasc.inputs import Inputs, checked
 from atlasc.ir.errors import AtlasError
+from atlasc.loading.inputs import Inputs, checked
 
 if TYPE_CHECKING:
-    from atlasc.models import LoadedModel
+    from atlasc.loading.models import LoadedModel
 
 LABEL_KEYS = ("labels", "label")
 
@@ -103,7 +103,7 @@ def read_lines(source: Path) -> list[tuple[int, str]]:
 
 
 def from_json_lines(source: Path, model: LoadedModel, length: int | None) -> Inputs:
-    """Texts or token ids, a JSON object a line; see `atlasc.data.load_inputs`."""
+    """Texts or token ids, a JSON object a line; see `atlasc.loading.data.load_inputs`."""
     names, rows = [], []
     for number, line in read_lines(source):
         names.append(f"{source.name}:{number}")
