@@ -101,7 +101,7 @@ def _show(bundle: Bundle, compiled: Compiled, data: Path) -> None:
     _warn_of_machine(bundle.target, compiled.facts["costs"]["memory_bytes"])
     place = shlex.quote(str(bundle.folder))
     print(f"written to {bundle.folder} for {bundle.target}; {bundle.folder / 'report.html'}")
-    print(f"next: atlasc run {place} --input {shlex.quote(str(data))}")
+    print(f"next: atlasc run {place} --input {shlex.quote(str(data))} --index 0")
 
 
 def _warn_of_machine(target: str, needed: int) -> None:
