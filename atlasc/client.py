@@ -140,7 +140,7 @@ def client_program(embed: Module, program: Module) -> ClientProgram:
         value = rewriter.module.add("ckks.result", [], stand_in)
         rewriter.copy(op, [value])
     module = rewriter.module
-    module.symbols = {n: a for n, a in module.symbols.items() if n in module.symbols_used()}
+    module.symbols = module.arrays_used()
     module.attributes = {
         name: program.attributes[name] for name in KEPT if name in program.attributes
     }

@@ -30,11 +30,9 @@ class Interpreter:
         self, module: Module, dtype: Any = np.float64, override: Override | None = None
     ) -> None:
         self.module, self.dtype, self.override = module, np.dtype(dtype), override
-        used = module.symbols_used()
         self.symbols = {
             name: array.astype(self.dtype, copy=False)
-            for name, array in module.symbols.items()
-            if name in used
+            for name, array in module.arrays_used().items()
         }
         self._last_use = {
             operand: position for position, op in enumerate(module.ops) for operand in op.operands

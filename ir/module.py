@@ -172,6 +172,11 @@ class Module:
         """Names of the symbols that some op refers to."""
         return {symbol.name for op in self.ops for symbol in symbols_in(op.attributes)}
 
+    def arrays_used(self) -> dict[str, np.ndarray]:
+        """The arrays that some op refers to, in the order of the symbol table."""
+        used = self.symbols_used()
+        return {name: array for name, array in self.symbols.items() if name in used}
+
     def __iter__(self) -> Iterator[Op]:
         return iter(self.ops)
 

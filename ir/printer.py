@@ -22,10 +22,8 @@ def print_module(module: Module) -> str:
     except RuleError as error:
         raise AtlasError(f"module @{module.name} cannot be printed", why=str(error)) from None
     lines = [f"module {Symbol(module.name)} : {module.level}{_attributes(module.attributes)} {{"]
-    used = module.symbols_used()
-    for name, array in module.symbols.items():
-        if name in used:
-            lines.append(f"  symbol {Symbol(name)} : {_array_type(array)}")
+    for name, array in module.arrays_used().items():
+        lines.append(f"  symbol {Symbol(name)} : {_array_type(array)}")
     lines += [f"  {print_op(op)}" for op in module.ops]
     return "\n".join([*lines, "}", ""])
 

@@ -71,6 +71,5 @@ def without_dead_ops(module: Module) -> Module:
     for op in module.ops:
         if op in needed or op.name.endswith("input"):
             rewriter.copy(op)
-    used = rewriter.module.symbols_used()
-    rewriter.module.symbols = {n: a for n, a in module.symbols.items() if n in used}
+    rewriter.module.symbols = rewriter.module.arrays_used()
     return rewriter.module

@@ -118,10 +118,7 @@ class Expand(Pass):
                 rewriter.values[op.value] = _expanded(rewriter, op, shared)
             else:
                 _copy(rewriter, op)
-        used = rewriter.module.symbols_used()
-        rewriter.module.symbols = {
-            name: array for name, array in rewriter.module.symbols.items() if name in used
-        }
+        rewriter.module.symbols = rewriter.module.arrays_used()
         return rewriter.module
 
 

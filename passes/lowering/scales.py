@@ -216,8 +216,7 @@ class _Rewrite:
         for op in self.rewriter.source.ops:
             self._op(op)
         module = self.rewriter.module
-        used = module.symbols_used()
-        module.symbols = {n: a for n, a in module.symbols.items() if n in used}
+        module.symbols = module.arrays_used()
         return module
 
     def _op(self, op: Op) -> None:

@@ -73,11 +73,6 @@ class Scores:
         return 1 << field.bits
 
     @cached_property
-    def inner_bits(self) -> int:
-        """log₂ of ``inner``."""
-        return self.inner.bit_length() - 1
-
-    @cached_property
     def token(self) -> np.ndarray:
         """Token of every slot."""
         return self.layout.slot_index("t")
