@@ -12,6 +12,7 @@ from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.passes.lowering.counting_engine import CountingEngine, Counts
+from atlasc.passes.lowering.depths import depths, levels_of
 from atlasc.passes.lowering.execute import Execution
 from atlasc.passes.lowering.kernels.context import Context
 
@@ -139,26 +140,17 @@ def critical_path(module: Module) -> CriticalPath:
 
     An op counts as nonlinear when it was expanded from a nonlinear function (``part``).
     """
-    deepest: dict[Value, int] = {}
-    before: dict[Value, Value | None] = {}
-    for op in module.ops:
-        if op.result is None:
-            continue
-        operands = [value for value in op.operands if value in deepest]
-        source = max(operands, key=lambda value: deepest[value], default=None)
-        consumed = op.definition.levels(op.site(module.symbols))
-        deepest[op.result] = consumed + (deepest[source] if source is not None else 0)
-        before[op.result] = source
+    deepest = depths(module)
     ends = [op.operands[0] for op in module.outputs]
     value: Value | None = max(ends, key=lambda end: deepest[end])
     nonlinear = total = 0
     per_layer: dict[int | None, tuple[int, int]] = {}
     while value is not None:
         op = value.op
-        consumed = op.definition.levels(op.site(module.symbols))
+        consumed = levels_of(op, module)
         counted = consumed if "part" in op.attributes else 0
         nonlinear, total = nonlinear + counted, total + consumed
         so_far = per_layer.get(op.layer, (0, 0))
         per_layer[op.layer] = (so_far[0] + counted, so_far[1] + consumed)
-        value = before[value]
+        value = max(op.operands, key=lambda operand: deepest[operand], default=None)
     return CriticalPath(nonlinear, total, per_layer)

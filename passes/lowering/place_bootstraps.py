@@ -8,6 +8,7 @@ from typing import ClassVar
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.types import CiphertextType
+from atlasc.passes.lowering.depths import levels_of
 from atlasc.passes.lowering.placement import Chain, LevelGraph, Placement, place
 from atlasc.passes.pass_base import Pass, Report
 from atlasc.passes.rewriting import Rewriter
@@ -80,7 +81,7 @@ def _graph(module: Module, levels: int) -> tuple[LevelGraph, dict[Op, int]]:
             nodes[op] = graph.add_input(name, levels, count)
         else:
             operands = [nodes[v.op] for v in op.operands if isinstance(v.type, CiphertextType)]
-            depth = op.definition.levels(op.site(module.symbols))
+            depth = levels_of(op, module)
             nodes[op] = graph.add_node(name, operands, depth=depth, ciphertexts=count)
     return graph, nodes
 

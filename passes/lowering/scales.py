@@ -28,6 +28,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.passes.linear_system import LinearSystem
+from atlasc.passes.lowering.depths import depths
 from atlasc.passes.pass_base import Pass, Report
 from atlasc.passes.rewriting import Rewriter
 from atlasc.passes.uniform import elementwise
@@ -155,7 +156,7 @@ def _equations(
                 f"poly.scale %{op.value.name} ({op.location}) stays a product: its operand has "
                 "another reader that wants another factor"
             )
-    depth = _depths(module)
+    depth = depths(module)
     for op in module.ops:
         if op.name in ("poly.add", "poly.sub"):
             order = sorted(range(2), key=lambda i: -depth[op.operands[i]])
@@ -192,16 +193,6 @@ def _rows(op: Op, doublings: int) -> list[tuple[Row, float]]:
     if op.name in ABSORBERS:
         return []
     return [({result: 1.0, first: -1.0}, 0.0)]
-
-
-def _depths(module: Module) -> dict[Value, int]:
-    """Levels consumed on the longest path to every value."""
-    depth: dict[Value, int] = {}
-    for op in module.ops:
-        if op.result is not None:
-            before = max((depth[operand] for operand in op.operands), default=0)
-            depth[op.result] = before + op.definition.levels(op.site(module.symbols))
-    return depth
 
 
 class _Rewrite:
