@@ -7,8 +7,10 @@ from typing import TypeVar
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.arithmetic import Arithmetic, Interval
-from atlasc.passes.approximation.chebyshev import fit, levels_of_degree
+from atlasc.passes.approximation.chebyshev import levels_of_degree
+from atlasc.passes.approximation.coefficients import checked, chosen
 from atlasc.passes.approximation.description import Activation, interval
+from atlasc.passes.approximation.validity import Meaning
 
 T = TypeVar("T")
 
@@ -20,18 +22,21 @@ class ActivationApproximation(Activation):
     Attributes:
         degree: of the Chebyshev fit.
         range: of the argument; None before calibration.
+        coefficients: of the Chebyshev sum, where it is not the interpolant.
     """
 
     algorithm = "chebyshev"
 
     degree: int
     range: Interval | None = None
+    coefficients: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.degree < 1:
             raise AtlasError(f"an activation cannot have a polynomial of degree {self.degree}")
         if self.range is not None:
             object.__setattr__(self, "range", interval(self.range, "the range of an activation"))
+        object.__setattr__(self, "coefficients", checked(self.coefficients, self.degree))
 
     @property
     def depth(self) -> int:
@@ -46,4 +51,6 @@ class ActivationApproximation(Activation):
                 why="its polynomial needs the range of its argument",
                 remedy="calibrate first",
             )
-        return arithmetic.chebyshev(x, fit(function, self.degree, self.range), self.range)
+        coefficients = chosen(self.coefficients, function, self.degree, self.range)
+        meaning = Meaning(function, self.range)
+        return arithmetic.chebyshev(x, coefficients, self.range, meaning)

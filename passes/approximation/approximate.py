@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.assign import apply_recipe
-from atlasc.passes.approximation.calibration import Calibration
+from atlasc.passes.approximation.calibration import read_calibration
+from atlasc.passes.approximation.centre_keys import with_centred_keys
 from atlasc.passes.approximation.nominal import nominal_calibration
 from atlasc.passes.pass_base import Pass, Report
 
@@ -37,23 +36,8 @@ class Approximate(Pass):
         """
         if self.ranges:
             calibration = read_calibration(Path(self.ranges))
+            module = with_centred_keys(module, calibration.keys)
         else:
             calibration = nominal_calibration(module)
             report.say("nominal ranges: the result has costs, but must not be run")
         return apply_recipe(module, self.recipe, calibration)
-
-
-def read_calibration(path: Path) -> Calibration:
-    """The calibration in a JSON file.
-
-    Raises:
-        AtlasError: it cannot be read, or is none.
-    """
-    try:
-        return Calibration.from_dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise AtlasError(
-            f"the calibration {path} cannot be read",
-            why=str(error),
-            remedy="write it with atlasc calibrate -o",
-        ) from None

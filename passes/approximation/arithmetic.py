@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlasc.passes.approximation import chebyshev as _chebyshev
+from atlasc.passes.approximation.validity import Meaning
 
 T = TypeVar("T")
 
@@ -53,8 +54,19 @@ class Arithmetic(Protocol[T]):
         """The sum over the last axis, which is kept with length 1."""
         ...
 
-    def chebyshev(self, a: T, coefficients: NDArray[np.float64], domain: Interval) -> T:
-        """sum_k coefficients[k] T_k(t) with t the affine map of `domain` onto [-1, 1]."""
+    def chebyshev(
+        self,
+        a: T,
+        coefficients: NDArray[np.float64],
+        domain: Interval,
+        meaning: Meaning | None = None,
+    ) -> T:
+        """sum_k coefficients[..., k] T_k(t) with t the affine map of `domain` onto [-1, 1].
+
+        The coefficients are [degree + 1], or [C, degree + 1] for the C places of the last axis.
+        `meaning` says which function that is, for who wants to know where the sum is right; None
+        where it is none.
+        """
         ...
 
     def masked(self, a: T, value: float) -> T:
@@ -108,7 +120,11 @@ class NumpyArithmetic:
         return a.sum(axis=-1, keepdims=True, dtype=np.float64).astype(self.dtype)
 
     def chebyshev(
-        self, a: NDArray[Any], coefficients: NDArray[np.float64], domain: Interval
+        self,
+        a: NDArray[Any],
+        coefficients: NDArray[np.float64],
+        domain: Interval,
+        meaning: Meaning | None = None,
     ) -> NDArray[Any]:
         """The Chebyshev sum."""
         return _chebyshev.evaluate(np.asarray(a, self.dtype), coefficients, domain, self.threads)
@@ -156,10 +172,16 @@ class DepthArithmetic:
         """One level, for the mask."""
         return a + 1
 
-    def chebyshev(self, a: int, coefficients: NDArray[np.float64], domain: Interval) -> int:
+    def chebyshev(
+        self,
+        a: int,
+        coefficients: NDArray[np.float64],
+        domain: Interval,
+        meaning: Meaning | None = None,
+    ) -> int:
         """The levels of the degree, and one for the domain map."""
         domain_map = 0 if tuple(domain) == (-1.0, 1.0) else 1
-        return a + domain_map + _chebyshev.levels_of_degree(len(coefficients) - 1)
+        return a + domain_map + _chebyshev.levels_of_degree(np.shape(coefficients)[-1] - 1)
 
     def masked(self, a: int, value: float) -> int:
         """No level."""

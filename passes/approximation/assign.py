@@ -1,4 +1,4 @@
-"""Attach approximations to a module: a named recipe, or a setting of eight integers a layer."""
+"""Attach approximations to a module: a named recipe, or a setting of a few integers a layer."""
 
 from __future__ import annotations
 
@@ -14,62 +14,27 @@ from atlasc.passes.approximation.arithmetic import Interval
 from atlasc.passes.approximation.calibration import Calibration
 from atlasc.passes.approximation.chebyshev import evaluate, fit
 from atlasc.passes.approximation.description import Approximation, family_of
+from atlasc.passes.approximation.direct_softmax import DirectSoftmax
 from atlasc.passes.approximation.expand import activation_function
+from atlasc.passes.approximation.fitted import (
+    fitted_activation,
+    fitted_direct,
+    fitted_norm,
+    measured_softmax,
+)
 from atlasc.passes.approximation.functions import function
 from atlasc.passes.approximation.measure import nonlinear_ops
 from atlasc.passes.approximation.norm import NormApproximation
+from atlasc.passes.approximation.paper_shift import paper_shift
+from atlasc.passes.approximation.parametrisation import PAPER, Parametrisation
 from atlasc.passes.approximation.ranges import Range
 from atlasc.passes.approximation.recipes import recipe
+from atlasc.passes.approximation.setting import DIRECT, EXACT, LayerSetting
 from atlasc.passes.approximation.softmax import SoftmaxApproximation
 from atlasc.passes.rewriting import Rewriter
 
-SOFTMAX_ITERATIONS = 5
-VARIABLES = 8
-"""Integers of a layer: p1..p5 of the softmax, two norms, the activation."""
 OUTSIDE_TOLERANCE = 1e-4
 HIGHEST_EXPONENT = 9
-EXP_TOLERANCE = 5e-4
-SUM_ROOM = 1.5
-
-
-@dataclass(frozen=True)
-class LayerSetting:
-    """The paper's eight integers of a layer; a Chebyshev sum of exponent p has degree 2^p - 1.
-
-    Attributes:
-        softmax: p1..p5; a zero drops that iteration and all after it.
-        first_norm, second_norm: exponents of 1/sqrt.
-        activation: exponent of GELU or SiLU.
-    """
-
-    softmax: tuple[int, ...]
-    first_norm: int
-    second_norm: int
-    activation: int
-
-    @staticmethod
-    def of(integers: Sequence[int]) -> LayerSetting:
-        """The setting of eight integers, in canonical form: what follows a zero is zero.
-
-        Raises:
-            AtlasError: there are not eight.
-        """
-        if len(integers) != VARIABLES:
-            raise AtlasError(
-                f"a layer has {VARIABLES} settings, not {len(integers)}",
-                remedy="give p1..p5 of the softmax, two norms and the activation",
-            )
-        values = [int(value) for value in integers]
-        iterations = values[:SOFTMAX_ITERATIONS]
-        if 0 in iterations:
-            end = iterations.index(0)
-            iterations[end:] = [0] * (SOFTMAX_ITERATIONS - end)
-        return LayerSetting(tuple(iterations), *values[SOFTMAX_ITERATIONS:])
-
-    @property
-    def integers(self) -> tuple[int, ...]:
-        """The eight integers."""
-        return (*self.softmax, self.first_norm, self.second_norm, self.activation)
 
 
 @dataclass(frozen=True)
@@ -110,42 +75,55 @@ def layer_count(module: Module) -> int:
 
 
 def approximation_for(
-    place: Place, setting: LayerSetting | None, calibration: Calibration | None
-) -> Approximation:
-    """The approximation of one op under its block's setting; `outside` where there is no block."""
+    place: Place,
+    setting: LayerSetting | None,
+    calibration: Calibration | None,
+    parametrisation: Parametrisation = PAPER,
+) -> Approximation | None:
+    """The approximation of one op under its block's setting; `outside` where there is no block.
+
+    None for an op that the setting leaves exact.
+
+    Raises:
+        AtlasError: a rung that the ladder of degrees does not have, or a calibration of another
+            module.
+    """
     op = place.op
     known = None if calibration is None else calibration.of(op)
     if setting is None:
         return outside(op, calibration)
     if op.name == "nn.softmax":
-        if calibration is not None and calibration.softmax_ranges == "measured":
-            return measured_softmax(setting.softmax, calibration.of(op))
-        shift = 0.0 if known is None else known.shift
-        return SoftmaxApproximation(setting.softmax, shift=shift)
-    interval = None if known is None else (known.low, known.high)
-    if family_of(op.name) == "norm":
-        exponent = setting.second_norm if place.norm else setting.first_norm
-        return NormApproximation(2**exponent - 1, interval)
-    return ActivationApproximation(2**setting.activation - 1, interval)
+        return _softmax(setting, known, parametrisation)
+    norm = family_of(op.name) == "norm"
+    rung = setting.activation
+    if norm:
+        rung = setting.second_norm if place.norm else setting.first_norm
+    if rung == EXACT:
+        return None
+    degree = parametrisation.degree(rung)
+    if known is None:
+        return NormApproximation(degree) if norm else ActivationApproximation(degree)
+    if norm:
+        return fitted_norm(degree, known, parametrisation)
+    return fitted_activation(activation_function(op), degree, known, parametrisation)
 
 
-def measured_softmax(exponents: Sequence[int], known: Range) -> SoftmaxApproximation:
-    """An iterative softmax on the ranges that calibration measured, not on the paper's.
-
-    The exponential gets the least degree that is right to `EXP_TOLERANCE` on the scores' range, and
-    the sums of later iterations room for the errors of the iterations before.
-    """
-    iterations = tuple(exponents[: exponents.index(0)] if 0 in exponents else exponents)
-    count = len(iterations)
-    exp_range = ((known.low - known.shift) / 2**count, 0.0)
-    first, *later = known.sum_ranges(count)
-    return SoftmaxApproximation(
-        iterations,
-        shift=known.shift,
-        exp_range=exp_range,
-        exp_degree=2 ** _least_exponent("exp", exp_range, EXP_TOLERANCE) - 1,
-        sum_ranges=(first, *((low / SUM_ROOM, high * SUM_ROOM) for low, high in later)),
-    )
+def _softmax(
+    setting: LayerSetting, known: Range | None, parametrisation: Parametrisation
+) -> Approximation | None:
+    if setting.softmax[0] == EXACT:
+        return None
+    degrees = tuple(parametrisation.degree(rung) for rung in setting.iterations)
+    if setting.algorithm == DIRECT:
+        degree, exp_degree = degrees
+        if known is None:
+            return DirectSoftmax(degree, exp_degree=exp_degree)
+        return fitted_direct(degree, exp_degree, known, parametrisation)
+    steps = setting.renormalisations or None
+    if known is not None and parametrisation.softmax_ranges == "measured":
+        return measured_softmax(degrees, known, parametrisation, steps)
+    shift = 0.0 if known is None else paper_shift(known, len(degrees))
+    return SoftmaxApproximation.of_degrees(degrees, shift=shift, renormalisations=steps)
 
 
 def outside(op: Op, calibration: Calibration | None) -> Approximation:
@@ -204,22 +182,32 @@ def recipe_approximations(
 
 
 def settings_approximations(
-    module: Module, settings: Sequence[Sequence[int]], calibration: Calibration | None
+    module: Module,
+    settings: Sequence[Sequence[int]],
+    calibration: Calibration | None,
+    parametrisation: Parametrisation = PAPER,
 ) -> dict[str, Approximation]:
     """The approximations of settings by result name; see `apply_settings`."""
     count = layer_count(module)
     if len(settings) != count:
         raise AtlasError(
             f"the settings are for {len(settings)} layers, but the model has {count}",
-            remedy="give eight integers for each layer",
+            remedy=f"give {parametrisation.variables} integers for each layer",
         )
-    layers = [LayerSetting.of(integers) for integers in settings]
-    return {
-        place.op.value.name: approximation_for(
-            place, None if place.block is None else layers[place.block], calibration
-        )
-        for place in places(module)
-    }
+    layers = [LayerSetting.of(integers, parametrisation) for integers in settings]
+    found = {}
+    for place in places(module):
+        setting = None if place.block is None else layers[place.block]
+        chosen = approximation_for(place, setting, calibration, parametrisation)
+        if chosen is None:
+            raise AtlasError(
+                f"the settings leave {place.op.name} exact",
+                where=place.op.location,
+                why="only a search computes single ops exactly, to see what the others do",
+                remedy="give all integers of the layer",
+            )
+        found[place.op.value.name] = chosen
+    return found
 
 
 def apply_recipe(module: Module, name: str, calibration: Calibration | None = None) -> Module:
@@ -236,19 +224,24 @@ def apply_recipe(module: Module, name: str, calibration: Calibration | None = No
 
 
 def apply_settings(
-    module: Module, settings: Sequence[Sequence[int]], calibration: Calibration | None = None
+    module: Module,
+    settings: Sequence[Sequence[int]],
+    calibration: Calibration | None = None,
+    parametrisation: Parametrisation = PAPER,
 ) -> Module:
     """A new module whose nonlinear ops carry the approximations of a setting.
 
     Args:
-        settings: eight integers for each block, in order (see `LayerSetting`). Norms of a block
-            after its second share the second's exponent; ops outside blocks get `outside`.
+        settings: integers for each block, in order (see `LayerSetting`). Norms of a block after
+            its second share the second's; ops outside blocks get `outside`.
+        parametrisation: what the integers stand for.
 
     Raises:
-        AtlasError: the wrong number of layers or integers, an exponent out of bounds, or a
+        AtlasError: the wrong number of layers or integers, an integer out of bounds, or a
             calibration of another module.
     """
-    return with_approximations(module, settings_approximations(module, settings, calibration))
+    found = settings_approximations(module, settings, calibration, parametrisation)
+    return with_approximations(module, found)
 
 
 def with_approximations(module: Module, approximations: dict[str, Approximation]) -> Module:
@@ -258,6 +251,12 @@ def with_approximations(module: Module, approximations: dict[str, Approximation]
         attributes = op.attributes
         if op.result is not None and op.result.name in approximations:
             described = approximations[op.result.name].to_attribute()
-            attributes = {**attributes, "approximation": described}
+            stored = {
+                name: rewriter.module.constant(f"{op.result.name}.{name}", value)
+                if isinstance(value, np.ndarray)
+                else value
+                for name, value in described.items()
+            }
+            attributes = {**attributes, "approximation": stored}
         rewriter.copy(op, attributes=attributes)
     return rewriter.module

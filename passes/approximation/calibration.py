@@ -7,25 +7,27 @@ were held back.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
+from atlasc.passes.approximation.channels import ChannelRanges
+from atlasc.passes.approximation.extremes import standing_out
 from atlasc.passes.approximation.measure import Measurement, input_count, measure
 from atlasc.passes.approximation.ranges import (
-    FEWEST_FOR_TAIL,
     LEAST_MARGIN,
     MARGIN_OF_FEW,
     Kind,
     Range,
     measured_range,
 )
-
-SoftmaxRanges = Literal["paper", "measured"]
+from atlasc.passes.approximation.tails import FEWEST_FOR_TAIL
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,8 @@ class Calibration:
         margin: the margin, or None where it was chosen from the tail.
         held_back: how many other inputs the ranges were tried on.
         violations: where these leave a range.
-        softmax_ranges: whether an iterative softmax uses the paper's ranges or the measured ones.
+        keys: what was added to the keys of softmaxes before (see `centre_keys`).
+        extremes: positions of the inputs that reach the ends of ranges (see `standing_out`).
     """
 
     ranges: dict[str, Range]
@@ -79,7 +82,8 @@ class Calibration:
     margin: float | None
     held_back: int = 0
     violations: list[Violation] = field(default_factory=list)
-    softmax_ranges: SoftmaxRanges = "paper"
+    keys: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    extremes: tuple[int, ...] = ()
 
     @property
     def leaving(self) -> int:
@@ -126,7 +130,8 @@ class Calibration:
             "margin": self.margin,
             "held_back": self.held_back,
             "violations": [asdict(violation) for violation in self.violations],
-            "softmax_ranges": self.softmax_ranges,
+            "keys": {name: list(shift) for name, shift in self.keys.items()},
+            "extremes": list(self.extremes),
         }
 
     @staticmethod
@@ -137,18 +142,17 @@ class Calibration:
             AtlasError: the data are not a calibration.
         """
         try:
-            ranges = [
-                Range(**{name: _tuples(value) for name, value in r.items()}) for r in data["ranges"]
-            ]
+            ranges = [Range(**_entries(r)) for r in data["ranges"]]
             return Calibration(
                 {r.value: r for r in ranges},
                 int(data["inputs"]),
                 data["margin"],
                 int(data["held_back"]),
                 [Violation(**violation) for violation in data["violations"]],
-                data["softmax_ranges"],
+                {name: tuple(shift) for name, shift in data["keys"].items()},
+                tuple(data["extremes"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise AtlasError(
                 "the calibration cannot be read", why=f"{type(error).__name__}: {error}",
                 remedy="calibrate again",
@@ -162,7 +166,6 @@ def calibrate(
     held_back: Mapping[str, np.ndarray] | None = None,
     margin: float | None = LEAST_MARGIN,
     names: Sequence[str] | None = None,
-    softmax_ranges: SoftmaxRanges = "paper",
     progress: Callable[[int, int], None] | None = None,
 ) -> Calibration:
     """Measure the ranges of a module's nonlinear ops and try them on the held-back inputs.
@@ -182,7 +185,6 @@ def calibrate(
         arrays: inputs by name, [N, ...] each.
         held_back: other inputs of the same kind.
         names: what the held-back inputs are called.
-        softmax_ranges: what settings of an iterative softmax are to use (see `Calibration`).
         progress: called with (inputs done, all inputs).
 
     Raises:
@@ -198,7 +200,7 @@ def calibrate(
     effective = MARGIN_OF_FEW if margin is None and count < FEWEST_FOR_TAIL else margin
     ends = sum(2 for _ in seen)
     ranges = {m.op.value.name: measured_range(m, effective, ends) for m in seen}
-    calibration = Calibration(ranges, count, effective, held, softmax_ranges=softmax_ranges)
+    calibration = Calibration(ranges, count, effective, held, extremes=standing_out(seen))
     if held_back is not None and held:
         later = (lambda done: progress(count + done, total)) if progress is not None else None
         measured = measure(module, held_back, progress=later)
@@ -230,6 +232,30 @@ def _violations(
                         name, op.name, op.location, known.kind, float(reached), known.low,
                         known.high,
                     )  # fmt: skip
+
+
+def read_calibration(path: Path) -> Calibration:
+    """The calibration in a JSON file.
+
+    Raises:
+        AtlasError: it cannot be read, or is none.
+    """
+    try:
+        return Calibration.from_dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise AtlasError(
+            f"the calibration {path} cannot be read",
+            why=str(error),
+            remedy="write it with atlasc calibrate -o",
+        ) from None
+
+
+def _entries(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of a range."""
+    entries = {name: _tuples(value) for name, value in data.items()}
+    if entries.get("channels") is not None:
+        entries["channels"] = ChannelRanges(**_entries(entries["channels"]))
+    return entries
 
 
 def _tuples(value: Any) -> Any:

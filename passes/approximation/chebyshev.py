@@ -54,21 +54,29 @@ def fit(
     Raises:
         AtlasError: the interval is empty, or the function is not finite on it.
     """
+    low, high = check_domain(function, degree, interval)
+    if isinstance(function, str):
+        return _fit_named(function, degree, low, high)
+    return _interpolate(lambda mp, x: function(x), degree, low, high)
+
+
+def check_domain(
+    function: str | Callable[[Any], Any], degree: int, interval: tuple[float, float]
+) -> tuple[float, float]:
+    """The interval of a fit; AtlasError where it is empty or the function is not defined on it."""
     low, high = float(interval[0]), float(interval[1])
     if degree < 0 or not (np.isfinite(low) and np.isfinite(high) and low < high):
         raise AtlasError(
             f"cannot fit a polynomial of degree {degree} on ({low:g}, {high:g})",
             remedy="give a degree of at least 0 and a finite interval with low < high",
         )
-    if isinstance(function, str):
-        if named_function(function).positive_domain and low <= 0:
-            raise AtlasError(
-                f"{function} is not defined on all of ({low:g}, {high:g})",
-                why="its argument must be positive",
-                remedy="check the calibrated range, or its margin",
-            )
-        return _fit_named(function, degree, low, high)
-    return _interpolate(lambda mp, x: function(x), degree, low, high)
+    if isinstance(function, str) and named_function(function).positive_domain and low <= 0:
+        raise AtlasError(
+            f"{function} is not defined on all of ({low:g}, {high:g})",
+            why="its argument must be positive",
+            remedy="check the calibrated range, or its margin",
+        )
+    return low, high
 
 
 @lru_cache(maxsize=4096)
@@ -134,7 +142,7 @@ def evaluate(
 
     Args:
         x: array of any shape; float32 stays float32, everything else becomes float64.
-        coefficients: shape (degree + 1,).
+        coefficients: shape (degree + 1,), or (C, degree + 1) for C places of the last axis.
         interval: (low, high) of the argument.
         threads: how many to use at most; None for the number of processors.
 
@@ -146,7 +154,7 @@ def evaluate(
     if x.dtype != np.float32:
         x = x.astype(np.float64, copy=False)
     coefficients = np.ascontiguousarray(coefficients, dtype=np.float64)
-    native = _native()
+    native = native_library() if coefficients.ndim == 1 else None
     if native is None:
         return _evaluate_numpy(x, coefficients, low, high)
     run = native.evaluate_f32 if x.dtype == np.float32 else native.evaluate_f64
@@ -155,9 +163,10 @@ def evaluate(
 
 
 @lru_cache(maxsize=1)
-def _native() -> Any:
+def native_library() -> Any:
+    """The compiled kernels; None, with a warning, where they were not built."""
     try:
-        return importlib.import_module("atlasc.passes.approximation._chebyshev_native")
+        return importlib.import_module("atlasc.passes.approximation._native")
     except ImportError as error:
         warnings.warn(
             f"the native Chebyshev kernel is missing ({error}); numpy is used, many times slower. "
@@ -171,10 +180,11 @@ def _native() -> Any:
 def _evaluate_numpy(
     x: NDArray[Any], coefficients: NDArray[np.float64], low: float, high: float
 ) -> NDArray[Any]:
-    flat = np.ascontiguousarray(x).reshape(-1)
-    result = np.empty_like(flat)
-    for start in range(0, flat.size, _FALLBACK_BLOCK):
-        block = slice(start, start + _FALLBACK_BLOCK)
-        t = flat[block].astype(np.float64) * (2 / (high - low)) - (low + high) / (high - low)
-        result[block] = np.polynomial.chebyshev.chebval(t, coefficients)
+    rows = np.ascontiguousarray(x).reshape(-1, *coefficients.shape[:-1])
+    result = np.empty_like(rows)
+    size = max(1, _FALLBACK_BLOCK * len(rows) // max(1, rows.size))
+    for start in range(0, len(rows), size):
+        block = slice(start, start + size)
+        t = rows[block].astype(np.float64) * (2 / (high - low)) - (low + high) / (high - low)
+        result[block] = np.polynomial.chebyshev.chebval(t, coefficients.T, tensor=False)
     return result.reshape(x.shape)

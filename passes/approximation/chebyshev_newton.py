@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
-import numpy as np
-
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.arithmetic import Arithmetic, Interval
 from atlasc.passes.approximation.chebyshev import fit
 from atlasc.passes.approximation.description import Norm, Softmax, interval
-from atlasc.passes.approximation.iterations import newton_inverse, newton_inverse_sqrt
+from atlasc.passes.approximation.direct_softmax import direct_softmax
+from atlasc.passes.approximation.iterations import newton_inverse_sqrt
+from atlasc.passes.approximation.validity import Meaning
 
 T = TypeVar("T")
 
@@ -51,14 +51,16 @@ class ChebyshevSoftmax(Softmax):
     def apply(self, arithmetic: Arithmetic[T], scores: T) -> T:
         """Probabilities of the scores."""
         low, high = self.exp_range
-        exponential = fit("exp", self.exp_degree, self.exp_range)
-        y = arithmetic.chebyshev(scores, exponential, (low + self.shift, high + self.shift))
-        lowest = float(np.polynomial.chebyshev.chebval(-1.0, exponential))
-        y = arithmetic.masked(y, lowest)
-        total = arithmetic.row_sum(y)
-        inverse = fit("inverse", self.inverse_degree, self.inverse_range)
-        guess = arithmetic.chebyshev(total, inverse, self.inverse_range)
-        return arithmetic.mul(y, newton_inverse(arithmetic, total, guess, self.newton_steps))
+        return direct_softmax(
+            arithmetic,
+            scores,
+            exponential=fit("exp", self.exp_degree, self.exp_range),
+            domain=(low + self.shift, high + self.shift),
+            exp_range=self.exp_range,
+            inverse=fit("inverse", self.inverse_degree, self.inverse_range),
+            sum_range=self.inverse_range,
+            newton_steps=self.newton_steps,
+        )
 
 
 @dataclass(frozen=True)
@@ -82,5 +84,7 @@ class ChebyshevNewtonNorm(Norm):
 
     def inverse_sqrt(self, arithmetic: Arithmetic[T], v: T) -> T:
         """1/sqrt(v / unit)."""
-        guess = arithmetic.chebyshev(v, fit("invsqrt", self.degree, self.range), self.range)
+        coefficients = fit("invsqrt", self.degree, self.range)
+        meaning = Meaning("invsqrt", self.range)
+        guess = arithmetic.chebyshev(v, coefficients, self.range, meaning)
         return newton_inverse_sqrt(arithmetic, v, guess, self.newton_steps)

@@ -6,14 +6,15 @@ p + 6, activation p + 1. The paper counts the blocks; what stands outside them i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
 from atlasc.passes.approximation.activation import ActivationApproximation
+from atlasc.passes.approximation.channel_activation import ChannelActivation
 from atlasc.passes.approximation.chebyshev import levels_of_degree
-from atlasc.passes.approximation.description import Approximation, from_attribute
+from atlasc.passes.approximation.description import Approximation, carried_by
+from atlasc.passes.approximation.direct_softmax import DirectSoftmax
 from atlasc.passes.approximation.measure import nonlinear_ops
 from atlasc.passes.approximation.norm import NormApproximation
 from atlasc.passes.approximation.softmax import SoftmaxApproximation
@@ -75,30 +76,26 @@ class Depth:
         return sum(known) if len(known) == len(counts) else None
 
 
-def depth_of(module: Module, approximations: Mapping[str, Approximation] | None = None) -> Depth:
-    """Depth of a module whose nonlinear ops have approximations; no calibration is needed.
-
-    Args:
-        approximations: by result name; None for those that the module carries.
+def depth_of(module: Module) -> Depth:
+    """Depth of a module whose nonlinear ops carry approximations; no calibration is needed.
 
     Raises:
         AtlasError: an op has no approximation.
     """
-    return Depth(tuple(_entry(op, approximations) for op in nonlinear_ops(module)))
+    ops = nonlinear_ops(module)
+    for op in ops:
+        if "approximation" not in op.attributes:
+            raise AtlasError(
+                f"{op.name} has no approximation, so its depth is not known",
+                where=op.location,
+                remedy="apply a recipe or a search result first",
+            )
+    carried = {op: carried_by(op, module.symbols) for op in ops}
+    return Depth(tuple(op_depth(op, carried[op]) for op in ops))
 
 
-def _entry(op: Op, approximations: Mapping[str, Approximation] | None) -> OpDepth:
-    chosen: Approximation
-    if approximations is not None and op.value.name in approximations:
-        chosen = approximations[op.value.name]
-    elif approximations is None and "approximation" in op.attributes:
-        chosen = from_attribute(op.name, op.attributes["approximation"])
-    else:
-        raise AtlasError(
-            f"{op.name} has no approximation, so its depth is not known",
-            where=op.location,
-            remedy="apply a recipe or a search result first",
-        )
+def op_depth(op: Op, chosen: Approximation) -> OpDepth:
+    """Depth and levels of one op under an approximation."""
     depth = chosen.depth_of(op.name)
     return OpDepth(op.name, op.location, op.layer, depth, folded_levels(chosen))
 
@@ -106,14 +103,19 @@ def _entry(op: Op, approximations: Mapping[str, Approximation] | None) -> OpDept
 def folded_levels(approximation: Approximation) -> int | None:
     """Levels of an op once domain maps, 1/n, gamma and beta are folded into their neighbours.
 
-    exp 4, a softmax iteration p + 3, a norm p + 2, an activation p. A formula, for the search; the
-    count of a compiled program is read off that program.
+    exp e = ceil(log2(degree + 1)), a softmax iteration p + 3, a renormalisation 1, a direct softmax
+    e + p + 1, a norm p + 2, an activation p. A formula, for the search; the count of a compiled
+    program is read off that program.
     """
     if isinstance(approximation, SoftmaxApproximation):
         iterations = sum(p + 3 for p in approximation.iterations)
+        iterations += approximation.renormalisations or 0
         return levels_of_degree(approximation.exp_degree) + iterations
+    if isinstance(approximation, DirectSoftmax):
+        exponential = levels_of_degree(approximation.exp_degree)
+        return exponential + levels_of_degree(approximation.degree) + 1
     if isinstance(approximation, NormApproximation):
         return levels_of_degree(approximation.degree) + 2
-    if isinstance(approximation, ActivationApproximation):
+    if isinstance(approximation, ActivationApproximation | ChannelActivation):
         return levels_of_degree(approximation.degree)
     return None

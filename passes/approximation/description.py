@@ -10,11 +10,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Op
+from atlasc.ir.opdef import Symbol
 from atlasc.passes.approximation.arithmetic import Arithmetic, Constant, DepthArithmetic, Interval
 
 T = TypeVar("T")
@@ -52,7 +55,10 @@ class Approximation(ABC):
             _REGISTRY[(cls.family, cls.algorithm)] = cls
 
     def to_attribute(self) -> dict[str, Any]:
-        """The description as an attribute value: the algorithm, then the fields that are set."""
+        """The description as an attribute value: the algorithm, then the fields that are set.
+
+        Arrays are left as they are, for a module to store them.
+        """
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
         values = {f.name: getattr(self, f.name) for f in fields}
         return {
@@ -184,8 +190,18 @@ def family_of(op_name: str) -> str:
         raise AtlasError(f"{op_name} takes no approximation") from None
 
 
-def from_attribute(op_name: str, attribute: dict[str, Any]) -> Approximation:
-    """The description that an op's `approximation` attribute stands for.
+def carried_by(op: Op, symbols: Mapping[str, np.ndarray]) -> Approximation:
+    """The description in an op's `approximation` attribute; see `from_attribute`."""
+    return from_attribute(op.name, op.attributes["approximation"], symbols)
+
+
+def from_attribute(
+    op_name: str, attribute: dict[str, Any], symbols: Mapping[str, np.ndarray] | None = None
+) -> Approximation:
+    """The description that an `approximation` attribute stands for.
+
+    Args:
+        symbols: arrays of the module, for descriptions that hold some.
 
     Raises:
         AtlasError: an unknown algorithm, an unknown or missing entry, or a value out of range.
@@ -210,7 +226,7 @@ def from_attribute(op_name: str, attribute: dict[str, Any]) -> Approximation:
             remedy=f"its entries are {', '.join(names)}",
         )
     try:
-        return cls(**{name: _frozen(value) for name, value in entries.items()})
+        return cls(**{name: _frozen(value, symbols or {}) for name, value in entries.items()})
     except TypeError as error:
         raise AtlasError(
             f"the approximation {algorithm!r} of {op_name} is not complete", why=str(error)
@@ -234,5 +250,9 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(_frozen(item) for item in value) if isinstance(value, (list, tuple)) else value
+def _frozen(value: Any, symbols: Mapping[str, np.ndarray]) -> Any:
+    if isinstance(value, Symbol):
+        return symbols[value.name]
+    if isinstance(value, list | tuple):
+        return tuple(_frozen(item, symbols) for item in value)
+    return value

@@ -12,7 +12,8 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import REGISTRY, Symbol
 from atlasc.ir.types import TensorType
-from atlasc.passes.approximation.description import Activation, Norm, Softmax, from_attribute
+from atlasc.passes.approximation.description import Activation, Norm, Softmax, carried_by
+from atlasc.passes.approximation.validity import Meaning
 from atlasc.passes.pass_base import Pass, Report
 from atlasc.passes.rewriting import Rewriter
 
@@ -64,12 +65,21 @@ class PolyArithmetic:
         """``poly.row_sum``."""
         return self._emit("row_sum", [a], {})
 
-    def chebyshev(self, a: Value, coefficients: np.ndarray, domain: tuple[float, float]) -> Value:
+    def chebyshev(
+        self,
+        a: Value,
+        coefficients: np.ndarray,
+        domain: tuple[float, float],
+        meaning: Meaning | None = None,
+    ) -> Value:
         """``poly.chebyshev``; equal coefficients share a symbol."""
-        attributes = {
-            "coefficients": self._shared(np.asarray(coefficients, dtype=np.float64)),
+        values = np.asarray(coefficients, dtype=np.float64)
+        attributes: dict[str, Any] = {
+            "coefficients": self._shared("chebyshev", f".{values.shape[-1] - 1}", values),
             "domain": [float(end) for end in domain],
         }
+        if meaning is not None:
+            attributes["valid"] = list(meaning.valid(coefficients))
         return self._emit("chebyshev", [a], attributes)
 
     def masked(self, a: Value, value: float) -> Value:
@@ -79,13 +89,15 @@ class PolyArithmetic:
         return self._emit("mask_zero", [a, *mask], attributes)
 
     def _constant(self, c: Any) -> float | Symbol:
-        return c if isinstance(c, Symbol) else float(c)
+        if isinstance(c, Symbol):
+            return c
+        return self._shared("channels", "", c) if isinstance(c, np.ndarray) else float(c)
 
-    def _shared(self, array: np.ndarray) -> Symbol:
-        """One symbol for equal coefficients, however many ops use them."""
+    def _shared(self, kind: str, suffix: str, array: np.ndarray) -> Symbol:
+        """One symbol for equal arrays, however many ops use them."""
         digest = hashlib.sha256(array.tobytes()).hexdigest()
         if digest not in self._symbols:
-            name = f"chebyshev.{self.op.name.removeprefix('nn.')}.{len(array) - 1}"
+            name = f"{kind}.{self.op.name.removeprefix('nn.')}{suffix}"
             self._symbols[digest] = self.rewriter.module.constant(name, array)
         return self._symbols[digest]
 
@@ -154,7 +166,7 @@ def _expanded(rewriter: Rewriter, op: Op, shared: dict[str, Symbol]) -> Value:
             remedy="apply a recipe or a search result before expanding",
         )
     arithmetic = PolyArithmetic(rewriter, op, shared)
-    approximation = from_attribute(op.name, op.attributes["approximation"])
+    approximation = carried_by(op, rewriter.source.symbols)
     x, *mask = rewriter.operands(op)
     if isinstance(approximation, Softmax):
         attributes = {

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.functions import keep_mask
@@ -13,12 +17,34 @@ from atlasc.ir.interpreter import Interpreter
 from atlasc.ir.module import Module, Op
 from atlasc.ir.opdef import Site
 from atlasc.ir.types import TensorType
+from atlasc.passes.approximation.description import family_of
 
 WORKING_SET = 128 << 20
 """Bytes that the largest tensor of a chunk of inputs may take; a chunk needs a few times that."""
 LARGEST_CHUNK = 64
+MOST_THREADS = 4
+"""Chunks that are evaluated at once, which bounds memory on a machine of many processors."""
+SAMPLES = 1 << 15
+"""Values of an op's argument that are kept of all inputs together, to know its distribution."""
+CHANNEL_SAMPLES = 1 << 10
+"""Values of each channel of an activation's argument that are kept, likewise."""
+GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
 HALVINGS = 5
 """Softmax iterations at most: an iterative softmax starts from the scores over 2 to this power."""
+
+
+@dataclass
+class ChannelMeasurement:
+    """What the channels of an activation's argument reached, that is along its last axis.
+
+    Attributes:
+        low, high: [N, C] extremes of each input.
+        samples: [M, C], about `CHANNEL_SAMPLES` of them, equally many of each input.
+    """
+
+    low: np.ndarray
+    high: np.ndarray
+    samples: np.ndarray
 
 
 @dataclass
@@ -33,13 +59,19 @@ class Measurement:
             exp(score / 2^i), for i = 0..5.
         log_squares: softmax only: [N, 5] least and greatest S_i - 2 S_(i+1), the log of a row's sum
             of squared probabilities of score / 2^(i+1), for i = 0..4.
+        samples: [M] values of the argument of which `low` and `high` are the extremes; of a
+            softmax [M, 11], a row's six log sums and five log squares. About `SAMPLES` of them,
+            equally many of each input.
+        channels: activations only.
     """
 
     op: Op
     low: np.ndarray
     high: np.ndarray
+    samples: np.ndarray
     log_sums: tuple[np.ndarray, np.ndarray] | None = None
     log_squares: tuple[np.ndarray, np.ndarray] | None = None
+    channels: ChannelMeasurement | None = None
 
 
 def nonlinear_ops(module: Module) -> list[Op]:
@@ -86,30 +118,74 @@ def measure(
         arrays: inputs by name, [N, ...] each.
         progress: called with the number of inputs that are done.
     """
-    count, size = input_count(module, arrays), chunk_size(module)
-    parts: dict[Op, list[list[np.ndarray]]] = {op: [] for op in nonlinear_ops(module)}
+    count = input_count(module, arrays)
+    # Enough chunks for all threads, however many a machine has: rounding depends on their size.
+    size = min(chunk_size(module), -(-count // MOST_THREADS))
+    ops, share, rows = nonlinear_ops(module), -(-SAMPLES // count), -(-CHANNEL_SAMPLES // count)
 
-    def record(op: Op, site: Site, operands: list[np.ndarray]) -> None:
-        if op in parts:
-            parts[op].append(_extremes(op, site, operands))
+    def chunk(start: int) -> dict[Op, list[np.ndarray]]:
+        found: dict[Op, list[np.ndarray]] = {}
 
-    interpreter = Interpreter(module, np.float32, override=record)
-    for start in range(0, count, size):
+        def record(op: Op, site: Site, operands: list[np.ndarray]) -> None:
+            if op in wanted:
+                extremes, values = _extremes(op, site, operands)
+                if family_of(op.name) == "activation":
+                    extremes += _channels(operands[0], start, rows)
+                found[op] = [*extremes, _sampled(values, start, share)]
+
+        interpreter = Interpreter(module, np.float32, override=record)
         with np.errstate(all="ignore"):
             interpreter.run({name: array[start : start + size] for name, array in arrays.items()})
-        if progress is not None:
-            progress(min(start + size, count))
-    return [_joined(op, pieces) for op, pieces in parts.items()]
+        return found
+
+    wanted, starts = set(ops), range(0, count, size)
+    threads = max(1, min(MOST_THREADS, os.cpu_count() or 1, len(starts)))
+    limit = (os.cpu_count() or 1) // threads
+    chunks = []
+    # A thread for each chunk: functions, unlike matrix products, have no threads of their own.
+    with (
+        ThreadpoolController().limit(limits=limit, user_api="blas"),
+        ThreadPoolExecutor(threads) as pool,
+    ):
+        for start, found in zip(starts, pool.map(chunk, starts), strict=True):
+            chunks.append(found)
+            if progress is not None:
+                progress(min(start + size, count))
+    return [_joined(op, [found[op] for found in chunks]) for op in ops]
 
 
 def _joined(op: Op, pieces: list[list[np.ndarray]]) -> Measurement:
-    low, high, *sums = (np.concatenate(column) for column in zip(*pieces, strict=True))
-    if not sums:
-        return Measurement(op, low, high)
-    return Measurement(op, low, high, (sums[0], sums[1]), (sums[2], sums[3]))
+    low, high, *more, samples = (np.concatenate(column) for column in zip(*pieces, strict=True))
+    if not more:
+        return Measurement(op, low, high, samples)
+    if len(more) == 3:
+        return Measurement(op, low, high, samples, channels=ChannelMeasurement(*more))
+    return Measurement(op, low, high, samples, (more[0], more[1]), (more[2], more[3]))
 
 
-def _extremes(op: Op, site: Site, operands: list[np.ndarray]) -> list[np.ndarray]:
+def _channels(x: np.ndarray, first: int, share: int) -> list[np.ndarray]:
+    """The columns of a `ChannelMeasurement` of inputs [B, ..., C]."""
+    places = x.reshape(len(x), -1, x.shape[-1])
+    return [places.min(axis=1), places.max(axis=1), _sampled(places, first, share)]
+
+
+def _sampled(values: np.ndarray, first: int, share: int) -> np.ndarray:
+    """`share` values of each input, of [B, M, ...]; which ones depends on the input's number alone.
+
+    Multiples of the golden ratio, taken modulo 1, fall evenly and follow no stride of a tensor.
+    """
+    inputs, size = values.shape[:2]
+    if share >= size:
+        return values.reshape(inputs * size, *values.shape[2:])
+    numbers = (first + np.arange(inputs))[:, None] * share + np.arange(share)
+    places = (np.modf(numbers * GOLDEN_RATIO)[0] * size).astype(np.int64)
+    return values[np.arange(inputs)[:, None], places].reshape(inputs * share, *values.shape[2:])
+
+
+def _extremes(
+    op: Op, site: Site, operands: list[np.ndarray]
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Extremes of each input, and all values [B, M] (of a softmax, all rows [B, M, 11])."""
     x = operands[0]
     if op.name == "nn.softmax":
         return _score_extremes(site, x, operands[1] if len(operands) > 1 else None)
@@ -117,21 +193,18 @@ def _extremes(op: Op, site: Site, operands: list[np.ndarray]) -> list[np.ndarray
         centred = x - x.mean(axis=-1, keepdims=True) if op.name == "nn.layer_norm" else x
         x = np.square(centred).mean(axis=-1) + np.float32(op.attributes["epsilon"])
     rows = x.reshape(len(x), -1)
-    return [rows.min(axis=1).astype(np.float64), rows.max(axis=1).astype(np.float64)]
+    return [rows.min(axis=1).astype(np.float64), rows.max(axis=1).astype(np.float64)], rows
 
 
-def _score_extremes(site: Site, scores: np.ndarray, mask: np.ndarray | None) -> list[np.ndarray]:
+def _score_extremes(
+    site: Site, scores: np.ndarray, mask: np.ndarray | None
+) -> tuple[list[np.ndarray], np.ndarray]:
     keep = keep_mask(site, scores, mask)
     seen = scores if keep is None else np.where(keep, scores, -np.inf)
     least = scores if keep is None else np.where(keep, scores, np.inf)
     axes = tuple(range(1, scores.ndim))
     top = seen.max(axis=-1, keepdims=True)
-    powers = np.exp((seen - top) / 2**HALVINGS)
-    logs = []
-    for halvings in range(HALVINGS, -1, -1):
-        logs.append(np.log(powers.sum(axis=-1)) + top[..., 0] / 2**halvings)
-        powers = np.square(powers)
-    sums = np.stack(logs[::-1], axis=-1)
+    sums = row_log_sums(seen, top)
     squares = sums[..., :-1] - 2 * sums[..., 1:]
     rows = tuple(range(1, sums.ndim - 1))
     found = [least.min(axis=axes), seen.max(axis=axes)]
@@ -141,4 +214,34 @@ def _score_extremes(site: Site, scores: np.ndarray, mask: np.ndarray | None) -> 
         squares.min(axis=rows),
         squares.max(axis=rows),
     ]
-    return [extreme.astype(np.float64) for extreme in found]
+    both = np.concatenate([sums, squares], axis=-1)
+    values = both.reshape(len(both), -1, both.shape[-1])
+    return [extreme.astype(np.float64) for extreme in found], values
+
+
+def row_log_sums(seen: np.ndarray, top: np.ndarray) -> np.ndarray:
+    """[..., 6] S_i = log of a row's sum of exp(score / 2^i), for i = 0..5.
+
+    Args:
+        seen: [..., n] scores, -inf where a mask hides a key.
+        top: [..., 1] their maxima.
+    """
+    powers = np.exp((seen - top) / 2**HALVINGS)
+    logs = []
+    for halvings in range(HALVINGS, -1, -1):
+        logs.append(np.log(powers.sum(axis=-1)) + top[..., 0] / 2**halvings)
+        powers = np.square(powers)
+    return np.stack(logs[::-1], axis=-1)
+
+
+def kept_tokens(
+    module: Module, arrays: Mapping[str, np.ndarray], output: np.ndarray
+) -> np.ndarray | None:
+    """1 for the tokens of an output [B, n, ...] that a mask keeps: nobody reads the padding."""
+    for op in module.inputs:
+        mask = arrays.get(op.attributes["name"])
+        if op.attributes["side"] != "public" or mask is None or output.ndim <= 2:
+            continue
+        if mask.shape == output.shape[:2]:
+            return mask.reshape(*mask.shape, *[1] * (output.ndim - 2)).astype(output.dtype)
+    return None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from atlasc.passes.approximation.activation import ActivationApproximation
+from atlasc.passes.approximation.channel_activation import ChannelActivation
 from atlasc.passes.approximation.chebyshev_newton import ChebyshevNewtonNorm, ChebyshevSoftmax
+from atlasc.passes.approximation.direct_softmax import DirectSoftmax
 from atlasc.passes.approximation.nexus import LineNewtonNorm, PowerSoftmax, SignPiecewiseActivation
 from atlasc.passes.approximation.norm import NormApproximation
 from atlasc.passes.approximation.softmax import SoftmaxApproximation
@@ -11,8 +13,10 @@ from atlasc.passes.approximation.thor import AdaptiveNorm, AdaptiveSoftmax, Comp
 
 ALGORITHMS = (
     SoftmaxApproximation,
+    DirectSoftmax,
     NormApproximation,
     ActivationApproximation,
+    ChannelActivation,
     PowerSoftmax,
     LineNewtonNorm,
     SignPiecewiseActivation,

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
+from atlasc.passes.approximation.channels import ChannelRanges, channel_ranges
 from atlasc.passes.approximation.description import family_of
 from atlasc.passes.approximation.measure import Measurement
+from atlasc.passes.approximation.tails import tail_bound
 
 Kind = Literal["scores", "variance", "mean square", "argument"]
 
-RISK = 1e-3
-"""Probability with which an input may leave some range, when the margin is chosen from the tail."""
-TAIL_FRACTION = 0.1
-FEWEST_FOR_TAIL = 30
 MARGIN_OF_FEW = 0.3
 LEAST_MARGIN = 0.05
+QUANTILES = 129
+"""Of what was seen, evenly spaced from the least to the greatest value."""
+DIGITS = 6
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,11 @@ class Range:
         row_sums: softmax only: range of the row sums of exp(score - high), with a margin.
         width: softmax only: keys in a row.
         log_sums, log_squares: softmax only: ranges, with a margin, of what `Measurement` calls so.
+        quantiles: evenly spaced ones of what was seen of the argument, extremes included; None
+            where nothing was measured.
+        sum_quantiles, square_quantiles: softmax only: likewise of each log sum and log square.
+        channels: activations only: the ranges of their channels; None where too few inputs were
+            seen.
     """
 
     value: str
@@ -49,6 +55,10 @@ class Range:
     width: int | None = None
     log_sums: tuple[tuple[float, float], ...] | None = None
     log_squares: tuple[tuple[float, float], ...] | None = None
+    quantiles: tuple[float, ...] | None = None
+    sum_quantiles: tuple[tuple[float, ...], ...] | None = None
+    square_quantiles: tuple[tuple[float, ...], ...] | None = None
+    channels: ChannelRanges | None = None
 
     def sum_ranges(self, iterations: int) -> tuple[tuple[float, float], ...]:
         """Softmax: range of the sum of squares before each of k iterations of an iterative softmax.
@@ -64,6 +74,15 @@ class Range:
             for j in range(2, iterations + 1)
         ]
         return tuple((low, high) for low, high in (first, *later))
+
+    def sum_quantiles_of(self, iterations: int) -> tuple[tuple[float, ...], ...]:
+        """Softmax: likewise what was seen, as evenly spaced quantiles."""
+        assert self.sum_quantiles is not None and self.square_quantiles is not None
+        halvings = iterations - 1
+        shift = self.shift / 2**halvings
+        first = tuple(math.exp(s - shift) for s in self.sum_quantiles[halvings])
+        later = (self.square_quantiles[iterations - j] for j in range(2, iterations + 1))
+        return (first, *(tuple(math.exp(s) for s in seen) for seen in later))
 
     @property
     def kind(self) -> Kind:
@@ -106,12 +125,18 @@ def measured_range(measured: Measurement, margin: float | None, ends: int) -> Ra
         )
     known = Range(op.value.name, op.name, op.location, 0.0, 1.0, low, high)
     family = family_of(op.name)
+    if family != "softmax":
+        known = replace(known, quantiles=_quantiles(measured.samples, low, high))
     if family == "norm":
         bottom, top = _widened(np.log(measured.low), np.log(measured.high), margin, ends, log=True)
         return _with(known, float(np.exp(bottom)), float(np.exp(top)))
     if family == "activation":
         low_end, high_end = np.minimum(measured.low, 0), np.maximum(measured.high, 0)
-        return _with(known, *_widened(low_end, high_end, margin, ends))
+        known = _with(known, *_widened(low_end, high_end, margin, ends))
+        assert measured.channels is not None
+        room = LEAST_MARGIN if margin is None else margin
+        channels = channel_ranges(measured.channels, room, ends, (known.low, known.high))
+        return replace(known, channels=channels)
     bottom, top = _widened(measured.low, measured.high, margin, ends)
     assert measured.log_sums is not None and measured.log_squares is not None
     width = int(op.operands[0].type.shape[-1])  # type: ignore[union-attr]
@@ -130,14 +155,32 @@ def measured_range(measured: Measurement, margin: float | None, ends: int) -> Ra
     # A row sum is never below that of its greatest score alone, nor above that of equal scores.
     least, greatest = log_sums[0]
     sums = float(np.exp(least - top)), float(np.exp(min(greatest - top, log_width)))
+    seen = [
+        _quantiles(column, float(lows.min()), float(highs.max()))
+        for column, lows, highs in zip(
+            measured.samples.T,
+            [*measured.log_sums[0].T, *measured.log_squares[0].T],
+            [*measured.log_sums[1].T, *measured.log_squares[1].T],
+            strict=True,
+        )
+    ]
+    count = len(log_sums)
     return _with(known, bottom, top, row_sums=sums, width=width, log_sums=log_sums,
-                 log_squares=log_squares)  # fmt: skip
+                 log_squares=log_squares, sum_quantiles=tuple(seen[:count]),
+                 square_quantiles=tuple(seen[count:]))  # fmt: skip
 
 
 def _with(known: Range, low: float, high: float, **more: Any) -> Range:
     if low == high:  # a constant: any interval around it will do
         low, high = low - max(1e-6, abs(low) * 1e-3), high + max(1e-6, abs(high) * 1e-3)
-    return Range(**{**asdict(known), "low": low, "high": high, **more})
+    return replace(known, low=low, high=high, **more)
+
+
+def _quantiles(samples: np.ndarray, low: float, high: float) -> tuple[float, ...]:
+    """Of samples, between the extremes of everything; few digits, as a manifest holds them."""
+    found = np.quantile(samples.astype(np.float64), np.linspace(0, 1, QUANTILES)[1:-1])
+    short = [float(f"{value:.{DIGITS}g}") for value in found]
+    return low, *np.clip(short, low, high).tolist(), high
 
 
 def _widened(
@@ -149,16 +192,6 @@ def _widened(
     extra = np.log1p(least) if log else least * (high - low)
     bottom, top = low - extra, high + extra
     if margin is None:
-        bottom = min(bottom, -tail_bound(-lows, ends))
-        top = max(top, tail_bound(highs, ends))
+        bottom = min(bottom, -float(tail_bound(-lows, ends)))
+        top = max(top, float(tail_bound(highs, ends)))
     return float(bottom), float(top)
-
-
-def tail_bound(extremes: np.ndarray, ends: int) -> float:
-    """The value that a new input exceeds with probability RISK / ends, by an exponential tail."""
-    threshold = float(np.quantile(extremes, 1 - TAIL_FRACTION))
-    beyond = extremes[extremes > threshold]
-    if not len(beyond):
-        return threshold
-    excess = float(np.mean(beyond)) - threshold
-    return threshold + excess * float(np.log(TAIL_FRACTION * ends / RISK))

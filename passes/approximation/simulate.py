@@ -1,13 +1,12 @@
 """The polynomial simulator: the server's part of an nn module with its polynomials, in the clear.
 
 It shows the error that approximations make, without encryption and its noise. A search runs it
-thousands of times, so it stops where values explode, and starts at the first block whose setting
-differs from those that it has seen.
+thousands of times, so it stops where values explode, and starts at the first nonlinear op whose
+approximation differs from those that it has seen.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,15 +19,20 @@ from threadpoolctl import ThreadpoolController
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import Interpreter
-from atlasc.ir.module import Module, Op, Value
+from atlasc.ir.module import Module, Value
 from atlasc.passes.approximation.blockwise import Blockwise
-from atlasc.passes.approximation.description import Approximation, from_attribute
+from atlasc.passes.approximation.description import Approximation, carried_by
+from atlasc.passes.approximation.excess import EXPLODED
 from atlasc.passes.approximation.measure import nonlinear_ops
-from atlasc.passes.approximation.segments import Segment, client_part, segments
-from atlasc.passes.approximation.snapshots import Snapshots
+from atlasc.passes.approximation.parts import End, Part, Prepared, divided, server_inputs
+from atlasc.passes.approximation.segments import (
+    client_part,
+    end_after,
+    largest_tensor,
+    last_uses,
+    segments,
+)
 
-EXPLODED = 1e6
-"""A value beyond this is taken for an explosion: hidden states of real models stay far below."""
 SMALLEST_PART = 1 << 17
 """Elements of its largest tensor from which a part is worth a thread."""
 
@@ -42,36 +46,20 @@ class Simulation:
 
     Attributes:
         outputs: arrays by name; empty after an explosion.
-        exploded_at: the op whose result exploded or was not finite, as "location: op", or None.
+        exploded_at: the first op whose result exploded or was not finite, as "location: op", or
+            None. The inputs that go ahead are asked first; otherwise all of them.
+        left: [N] which inputs leave the range of a polynomial, where the inputs are watched and
+            nothing exploded; else None.
     """
 
     outputs: dict[str, np.ndarray]
     exploded_at: str | None = None
+    left: np.ndarray | None = None
 
     @property
     def finite(self) -> bool:
         """Whether all values stayed in bounds."""
         return self.exploded_at is None
-
-
-@dataclass
-class Part:
-    """Some of the inputs, which one thread evaluates.
-
-    Attributes:
-        values: what the server gets, encrypted and public.
-        snapshots: values at the starts of blocks, by the settings before them.
-    """
-
-    values: dict[Value, np.ndarray]
-    snapshots: Snapshots
-
-
-@dataclass
-class Prepared:
-    """Inputs whose client part has been computed; they are evaluated part by part at once."""
-
-    parts: list[Part]
 
 
 class PolynomialSimulator:
@@ -101,7 +89,6 @@ class PolynomialSimulator:
     ) -> None:
         self.module, self.dtype, self.memory = module, np.dtype(dtype), memory
         self._client = Interpreter(client_part(module), self.dtype)
-        self._symbols = Interpreter(module, self.dtype).symbols
         self.threads = threads or os.cpu_count() or 1
         self._limit = limit
         self._blockwise: dict[int, Blockwise] = {}
@@ -110,43 +97,33 @@ class PolynomialSimulator:
         self.segments = segments(module)
         if not self.segments:
             raise AtlasError("the module encrypts nothing", remedy="trace a Transformer")
-        self._last_use = {operand: op for op in module.ops for operand in op.operands}
+        self._symbols = self._constants()
+        self._last_use = last_uses(self.segments)
 
-    def prepare(self, inputs: Mapping[str, np.ndarray]) -> Prepared:
+    def _constants(self) -> dict[str, np.ndarray]:
+        """The arrays behind symbols; weights lie as matrix products read them fastest."""
+        linear = (op for s in self.segments for op in s.ops if op.name == "nn.linear")
+        weights = {op.attributes["weight"].name for op in linear}
+        return {
+            # A bare configuration has one number for all elements of a weight: strides of zero.
+            name: np.asfortranarray(array) if name in weights and any(array.strides) else array
+            for name, array in Interpreter(self.module, self.dtype).symbols.items()
+        }
+
+    def prepare(self, inputs: Mapping[str, np.ndarray], watched: bool = False) -> Prepared:
         """Compute the client's part (embeddings) once.
+
+        Args:
+            inputs: by name.
+            watched: whether runs are asked which inputs leave the range of a polynomial.
 
         Raises:
             AtlasError: an input is missing or has the wrong shape.
         """
-        values: dict[Value, np.ndarray] = {}
-
-        def keep(op: Op, result: np.ndarray) -> None:
-            values[op.value] = result
-
-        self._client.run(inputs, observe=keep)
-        wanted = {operand for s in self.segments for op in s.ops for operand in op.operands}
-        values = {value: array for value, array in values.items() if value in wanted}
+        values = server_inputs(self._client, self.segments, inputs)
         count = len(next(iter(values.values())))
-        parts = self._part_count(count)
-        bounds = [count * part // parts for part in range(parts + 1)]
-        return Prepared(
-            [
-                Part(
-                    {value: array[start:end] for value, array in values.items()},
-                    Snapshots(self.memory // parts),
-                )
-                for start, end in itertools.pairwise(bounds)
-            ]
-        )
-
-    def _part_count(self, inputs: int) -> int:
-        largest = max(
-            int(np.prod(op.value.type.shape[1:]))  # type: ignore[union-attr]
-            for segment in self.segments
-            for op in segment.ops
-            if op.result is not None
-        )
-        return max(1, min(self.threads, inputs, inputs * largest // SMALLEST_PART))
+        threads = min(self.threads, count, count * largest_tensor(self.segments) // SMALLEST_PART)
+        return divided(values, count, max(1, threads), self.memory, watched)
 
     def default_approximations(self) -> dict[str, Approximation]:
         """What the module's ops carry.
@@ -162,7 +139,7 @@ class PolynomialSimulator:
                     where=op.location,
                     remedy="apply a recipe or a search result first",
                 )
-            found[op.value.name] = from_attribute(op.name, op.attributes["approximation"])
+            found[op.value.name] = carried_by(op, self.module.symbols)
         return found
 
     def run(
@@ -182,45 +159,57 @@ class PolynomialSimulator:
         """
         prepared = inputs if isinstance(inputs, Prepared) else self.prepare(inputs)
         chosen = self.default_approximations() if approximations is None else approximations
-        end = self._end(layers)
-        share = max(1, self.threads // len(prepared.parts))
+        end = end_after(self.segments, layers)
+        share = max(1, self.threads // prepared.threads)
         if share not in self._blockwise:
             self._blockwise[share] = Blockwise(self.dtype, share, self._limit)
-        work = partial(self._part, chosen=chosen, end=end, blockwise=self._blockwise[share])
+        blockwise, stop = self._blockwise[share], End(end)
+        work = partial(self._part, chosen=chosen, end=end, blockwise=blockwise, stop=stop)
+        results: list[tuple[dict[str, np.ndarray], np.ndarray | None]] = []
         with self._blas.limit(limits=share, user_api="blas"):
-            if self._pool is None or len(prepared.parts) == 1:
-                results = [work(part) for part in prepared.parts]
-            else:
-                results = list(self._pool.map(work, prepared.parts))
-        exploded = [result.exploded_at for result in results if not result.finite]
-        if exploded:
-            return Simulation({}, exploded[0])
-        names = results[0].outputs
-        return Simulation({n: np.concatenate([r.outputs[n] for r in results]) for n in names})
+            for parts in prepared.rounds:
+                pool = None if prepared.threads == 1 else self._pool
+                results += map(work, parts) if pool is None else pool.map(work, parts)
+                if stop.segment < end:
+                    op = self.segments[stop.segment].ops[0]
+                    return Simulation({}, f"{op.location}: {op.name}")
+        arrays = [outputs for outputs, _ in results]
+        joined = {name: np.concatenate([part[name] for part in arrays]) for name in arrays[0]}
+        left = [found for _, found in results if found is not None]
+        return Simulation(joined, left=np.concatenate(left) if left else None)
 
     def _part(
-        self, part: Part, chosen: Approximations, end: int, blockwise: Blockwise
-    ) -> Simulation:
-        """Evaluate the first `end` segments on some of the inputs."""
-        keys = part.snapshots.keys(
-            tuple(chosen.get(name) for name in segment.nonlinear) for segment in self.segments[:end]
-        )
-        start, values, exploded = self._resume(part, keys)
+        self, part: Part, chosen: Approximations, end: int, blockwise: Blockwise, stop: End
+    ) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
+        """Evaluate the first `end` segments on some of the inputs, unless they explode.
+
+        Returns:
+            the outputs, and which inputs leave a range, where that is asked.
+        """
+        keys = self._keys(part, chosen, end)
+        failed = next((index for index, key in enumerate(keys) if part.snapshots.fails(key)), end)
+        if failed < end:
+            stop.lower(failed)
+            return {}, None
+        start, values = self._resume(part, keys)
         outputs: dict[str, np.ndarray] = {}
         for index in range(start, end):
-            if exploded is not None:
+            if index >= stop.segment:
                 break
-            if index > start:
-                live = self.segments[index].live
-                part.snapshots.store(keys[index - 1], {v: values[v] for v in live})
-            exploded = self._segment(self.segments[index], values, chosen, outputs, blockwise)
-            if exploded is not None:
-                part.snapshots.store_failure(keys[index], exploded)
-        if exploded is not None:
-            return Simulation({}, exploded)
+            segment = self.segments[index]
+            if index > start and segment.nonlinear is not None:
+                live = {v: values[v] for v in segment.live}
+                part.snapshots.store(keys[index - 1], live, keys[:index])
+            left = part.watch(keys[index])
+            if not self._segment(index, values, chosen, outputs, blockwise, stop, left):
+                part.snapshots.store_failure(keys[index])
+                stop.lower(index)
+        part.snapshots.touch(keys)
+        if stop.segment < end:
+            return {}, None
         if end < len(self.segments):
             outputs = {value.name: values[value] for value in self.segments[end].live}
-        return Simulation(outputs)
+        return outputs, part.leaving(keys)
 
     def cleartext(
         self, inputs: Mapping[str, np.ndarray] | Prepared, *, layers: int | None = None
@@ -228,39 +217,39 @@ class PolynomialSimulator:
         """The same with the exact functions: what `run` is compared with."""
         return self.run(inputs, {}, layers=layers).outputs
 
-    def _end(self, layers: int | None) -> int:
-        """Index of the segment after that many blocks."""
-        blocks = [i for i, segment in enumerate(self.segments) if segment.layer is not None]
-        if layers is None or layers >= len(blocks):
-            return len(self.segments)
-        return blocks[layers]
+    def prefix(self, inputs: Prepared, approximations: Approximations) -> list[int]:
+        """A sort key that brings settings that begin alike together."""
+        return self._keys(inputs.rounds[0][0], approximations, len(self.segments))
 
-    def _resume(
-        self, part: Part, keys: Sequence[int]
-    ) -> tuple[int, dict[Value, np.ndarray], str | None]:
-        """The first segment to evaluate, the values there, and where equal settings exploded."""
+    def _keys(self, part: Part, chosen: Approximations, end: int) -> list[int]:
+        """A key for the values after each segment."""
+        names = (segment.nonlinear for segment in self.segments[:end])
+        return part.snapshots.keys(name and chosen.get(name) for name in names)
+
+    def _resume(self, part: Part, keys: Sequence[int]) -> tuple[int, dict[Value, np.ndarray]]:
+        """The first segment to evaluate, and the values there."""
         values = dict(part.values)
-        for key in keys:
-            exploded = part.snapshots.failure(key)
-            if exploded is not None:
-                return 0, values, exploded
         for index in range(len(keys) - 1, 0, -1):
             known = part.snapshots.load(keys[index - 1])
             if known is not None:
                 values.update(known)
-                return index, values, None
-        return 0, values, None
+                return index, values
+        return 0, values
 
     def _segment(
         self,
-        segment: Segment,
+        index: int,
         values: dict[Value, np.ndarray],
         chosen: Approximations,
         outputs: dict[str, np.ndarray],
         blockwise: Blockwise,
-    ) -> str | None:
-        """Evaluate a segment in place; the place of an explosion, if there is one."""
-        for op in segment.ops:
+        stop: End,
+        left: np.ndarray | None,
+    ) -> bool:
+        """Evaluate a segment in place, unless it is not needed any more; False if it explodes."""
+        for op in self.segments[index].ops:
+            if index >= stop.segment:
+                return True
             arrays = [values[operand] for operand in op.operands]
             if op.result is None:
                 factor = self.dtype.type(op.attributes.get("factor", 1.0))
@@ -270,14 +259,14 @@ class PolynomialSimulator:
             approximation = chosen.get(op.result.name) if op.definition.nonlinear else None
             result: np.ndarray | None
             if approximation is not None:
-                result = blockwise.evaluate(op, site, arrays, approximation)
+                result = blockwise.evaluate(op, site, arrays, approximation, left)
             else:
                 assert op.definition.evaluate is not None
                 result = op.definition.evaluate(site, *arrays)
             if result is None:
-                return f"{op.location}: {op.name}"
+                return False
             values[op.result] = result
             for operand in op.operands:
                 if self._last_use[operand] is op:
                     values.pop(operand, None)
-        return None
+        return True

@@ -1,9 +1,9 @@
-"""Values at the starts of blocks, kept for settings that begin alike."""
+"""Values in the middle of a model, kept for settings that begin alike."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from threading import Lock
 
 import numpy as np
@@ -24,7 +24,7 @@ class Snapshots:
         self.memory = memory
         self._ids: dict[tuple[int, Hashable], int] = {}
         self._values: OrderedDict[int, dict[Value, np.ndarray]] = OrderedDict()
-        self._failures: dict[int, str] = {}
+        self._failures: set[int] = set()
         self._bytes = 0
         self._lock = Lock()
 
@@ -40,30 +40,41 @@ class Snapshots:
     def load(self, key: int) -> dict[Value, np.ndarray] | None:
         """The values stored under a key, if they are still kept."""
         with self._lock:
-            if key in self._values:
-                self._values.move_to_end(key)
             return self._values.get(key)
 
-    def store(self, key: int, values: dict[Value, np.ndarray]) -> None:
-        """Keep values; the least recently used ones go when memory is short."""
+    def touch(self, path: Sequence[int]) -> None:
+        """Mark the keys of a setting as used, its first ones last: they are shared the most."""
+        with self._lock:
+            for key in reversed(path):
+                if key in self._values:
+                    self._values.move_to_end(key)
+
+    def store(self, key: int, values: dict[Value, np.ndarray], path: Sequence[int] = ()) -> None:
+        """Keep values; the least recently used ones go when memory is short.
+
+        Args:
+            path: keys that must not go for it; if only those are left, the values are not kept.
+        """
         size = _bytes(values)
-        if size > self.memory:
-            return
         with self._lock:
             if key in self._values:
                 return
-            self._values[key] = values
-            self._bytes += size
-            while self._bytes > self.memory:
-                self._bytes -= _bytes(self._values.popitem(last=False)[1])
+            held = set(path)
+            for old in [k for k in self._values if k not in held]:
+                if self._bytes + size <= self.memory:
+                    break
+                self._bytes -= _bytes(self._values.pop(old))
+            if self._bytes + size <= self.memory:
+                self._values[key] = values
+                self._bytes += size
 
-    def failure(self, key: int) -> str | None:
-        """Where settings that begin like this exploded, if they did."""
-        return self._failures.get(key)
+    def fails(self, key: int) -> bool:
+        """Whether settings that begin like this are known to explode there."""
+        return key in self._failures
 
-    def store_failure(self, key: int, where: str) -> None:
+    def store_failure(self, key: int) -> None:
         """Remember that settings that begin like this explode."""
-        self._failures[key] = where
+        self._failures.add(key)
 
 
 def _bytes(values: dict[Value, np.ndarray]) -> int:

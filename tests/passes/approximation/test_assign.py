@@ -16,16 +16,14 @@ from small_models import SHAPES, Builder, inputs_for
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.verifier import verify
-from atlasc.passes.approximation.assign import (
-    LayerSetting,
-    apply_recipe,
-    apply_settings,
-    layer_count,
-)
+from atlasc.passes.approximation.assign import apply_recipe, apply_settings, layer_count
 from atlasc.passes.approximation.calibration import calibrate
 from atlasc.passes.approximation.depth import depth_of
 from atlasc.passes.approximation.description import from_attribute
 from atlasc.passes.approximation.functions import function
+from atlasc.passes.approximation.paper_shift import paper_shift
+from atlasc.passes.approximation.parametrisation import Parametrisation
+from atlasc.passes.approximation.setting import LayerSetting
 
 FIRST, SECOND = (5, 4, 0, 3, 0, 2, 3, 4), (7, 6, 5, 4, 3, 9, 8, 7)
 
@@ -67,16 +65,17 @@ def test_eight_integers_go_to_their_ops(name: str) -> None:
 def test_calibrated_ranges_come_along() -> None:
     module, arrays = build("encoder"), inputs_for(SHAPES["encoder"], 2)
     calibration = calibrate(module, arrays)
-    for assigned in (
-        apply_settings(module, [FIRST, SECOND], calibration),
-        apply_recipe(module, "is", calibration),
+    for assigned, by_setting in (
+        (apply_settings(module, [FIRST, SECOND], calibration), True),
+        (apply_recipe(module, "is", calibration), False),
     ):
         for op in assigned.ops:
             if not op.definition.nonlinear:
                 continue
             known, entry = calibration.of(op), op.attributes["approximation"]
             if op.name == "nn.softmax":
-                assert entry["shift"] == known.high
+                shift = paper_shift(known, len(entry["iterations"]))
+                assert entry["shift"] == (shift if by_setting else known.high)
             else:
                 assert entry["range"] == [known.low, known.high]
 
@@ -121,6 +120,17 @@ def test_what_is_outside_the_blocks_gets_a_fit_that_does_not_show() -> None:
     assert entry["degree"] < 511
     without = apply_settings(module, [FIRST, SECOND])
     assert attribute(without, "final", "norm")["degree"] == 511
+
+
+def test_integers_are_rungs_of_the_ladder() -> None:
+    openfhe = Parametrisation(degrees="openfhe")
+    assigned = apply_settings(build("encoder"), [(3, 2, 0, 0, 0, 1, 7, 4)] * 2, None, openfhe)
+    softmax = attribute(assigned, "layer.0.attention", "softmax")
+    assert (softmax["iterations"], softmax["degrees"]) == ([5, 4], [27, 13])
+    assert attribute(assigned, "layer.1.norm2", "norm")["degree"] == 495
+    assert attribute(assigned, "layer.1.mlp", "gelu")["degree"] == 59
+    with pytest.raises(AtlasError, match="no polynomial number 8"):
+        apply_settings(build("encoder"), [(3, 2, 0, 0, 0, 1, 8, 4)] * 2, None, openfhe)
 
 
 def test_canonical_form() -> None:

@@ -24,7 +24,7 @@ from atlasc.passes.approximation.calibration import (
     calibrate,
     check,
 )
-from atlasc.passes.approximation.ranges import tail_bound
+from atlasc.passes.approximation.tails import RISK, tail_bound
 
 
 def model(name: str, batch: int = 3) -> tuple[Module, dict[str, np.ndarray]]:
@@ -98,6 +98,38 @@ def test_margins() -> None:
         assert known.kind != "mean square" or known.low > 0
 
 
+def test_quantiles_are_those_of_all_that_was_seen() -> None:
+    module, arrays = model("encoder", batch=7)
+    arrays = {**arrays, "mask": np.ones_like(arrays["mask"])}
+    calibration, by_hand = calibrate(module, arrays), arguments(module, arrays)
+    for op, x in by_hand.items():
+        known = calibration.of(op)
+        if op.name != "nn.softmax":
+            assert known.quantiles is not None
+            assert known.quantiles == pytest.approx(np.quantile(x, np.linspace(0, 1, 129)), 1e-3)
+            continue
+        assert known.sum_quantiles is not None and known.square_quantiles is not None
+        x = x.reshape(-1, known.width)
+        sums = [np.log(np.exp(x / 2**i).sum(axis=-1)) for i in range(6)]
+        squares = [sums[i] - 2 * sums[i + 1] for i in range(5)]
+        for seen, row in zip(known.sum_quantiles + known.square_quantiles, sums + squares):
+            assert seen == pytest.approx(np.quantile(row, np.linspace(0, 1, 129)), 1e-3, 1e-4)
+
+
+def test_few_of_many_values_are_kept_and_equally_many_of_each_input(monkeypatch) -> None:
+    module, arrays = model("vision", batch=8)
+    everything = measuring.measure(module, arrays)
+    monkeypatch.setattr(measuring, "SAMPLES", 40)
+    monkeypatch.setattr(measuring, "LARGEST_CHUNK", 3)
+    for whole, few in zip(everything, measuring.measure(module, arrays), strict=True):
+        assert len(few.samples) == min(40, len(whole.samples))
+        assert few.samples.shape[1:] == whole.samples.shape[1:]
+        each = whole.samples.reshape(8, -1, *whole.samples.shape[1:])
+        kept = few.samples.reshape(8, -1, *whole.samples.shape[1:])
+        for one, other in zip(each, kept):
+            assert np.isclose(other[:, None], one[None], rtol=1e-4, atol=1e-5).any(axis=1).all()
+
+
 def test_chunks_do_not_change_the_ranges(monkeypatch) -> None:
     module, arrays = model("encoder", batch=7)
     whole = calibrate(module, arrays)
@@ -167,7 +199,7 @@ def test_few_inputs_show_no_tail_and_get_a_wide_margin() -> None:
 def test_the_tail_bound_of_exponential_extremes_is_the_quantile_that_was_asked_for() -> None:
     sample = np.random.default_rng(0).exponential(size=20_000)
     # A probability of 1e-3 over 10 ends: the quantile at 1 - 1e-4 is log(1e4).
-    assert tail_bound(sample, ends=10) == pytest.approx(np.log(1e4), rel=0.05)
+    assert tail_bound(sample, ends=10) == pytest.approx(np.log(10 / RISK), rel=0.05)
     assert tail_bound(np.ones(50), ends=10) == 1
 
 

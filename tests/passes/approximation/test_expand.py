@@ -10,8 +10,12 @@ import pytest
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
+from atlasc.ir.opdef import Symbol
 from atlasc.ir.printer import print_module, print_op
+from atlasc.passes.approximation.chebyshev import fit
 from atlasc.passes.approximation.expand import Expand
+from atlasc.passes.approximation.validity import Meaning
+from atlasc.passes.lowering.normalise_affine import NormaliseAffine
 from atlasc.passes.pass_base import run_passes
 
 SERVER = {"side": "server", "dtype": "f64"}
@@ -29,8 +33,9 @@ def nn(op: str, attributes: dict, shape: tuple[int, ...] = (2, 3, 4)) -> Module:
 
 
 def short(module: Module) -> list[str]:
-    """Ops without types, inputs and places; floats cut to three digits."""
-    lines = [re.sub(r" loc .*| : tensor<.*$", "", print_op(op)) for op in module.ops[1:]]
+    """Ops without types, inputs, places and where a sum is right; floats cut to three digits."""
+    left_out = r" loc .*| : tensor<.*$| valid = \[.*?\],"
+    lines = [re.sub(left_out, "", print_op(op)) for op in module.ops[1:]]
     return [re.sub(r"-?\d+\.\d+(e-?\d+)?", lambda m: f"{float(m[0]):.3g}", line) for line in lines]
 
 
@@ -61,8 +66,6 @@ def test_every_activation_keeps_its_meaning(op: str, attributes: dict) -> None:
 def test_a_layer_norm_becomes_a_centring_and_the_norm_of_a_mean_square() -> None:
     entry = {"algorithm": "chebyshev", "degree": 127, "range": [0.05, 4.0]}
     names = {"gamma": "gamma", "beta": "beta"}
-    from atlasc.ir.opdef import Symbol
-
     symbols = {key: Symbol(value) for key, value in names.items()}
     module = nn("nn.layer_norm", {**symbols, "epsilon": 1e-3, "approximation": entry})
     poly = run_passes(module, [Expand()])
@@ -81,6 +84,17 @@ def test_a_layer_norm_becomes_a_centring_and_the_norm_of_a_mean_square() -> None
     ]
     difference = interpret(poly, {"x": X})["y"] - interpret(module, {"x": X})["y"]
     assert np.abs(difference).max() < 1e-6
+
+
+def test_a_sum_says_where_it_is_right() -> None:
+    entry = {"algorithm": "chebyshev", "degree": 31, "range": [0.5, 40.0]}
+    attributes = {"gamma": Symbol("gamma"), "epsilon": 1e-3, "approximation": entry}
+    poly = run_passes(nn("nn.rms_norm", attributes), [Expand()])
+    (found,) = [op.attributes["valid"] for op in poly.ops if op.name == "poly.chebyshev"]
+    coefficients = fit("invsqrt", 31, (0.5, 40.0))
+    assert found == pytest.approx(Meaning("invsqrt", (0.5, 40.0)).valid(coefficients))
+    lowered = run_passes(poly, [NormaliseAffine()])
+    assert [op.attributes["valid"] for op in lowered.ops if op.name == "poly.chebyshev"] == [found]
 
 
 def softmax_module(causal: bool, masked: bool) -> Module:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.activation import ActivationApproximation
 from atlasc.passes.approximation.arithmetic import DepthArithmetic, NumpyArithmetic
+from atlasc.passes.approximation.depth import folded_levels
 from atlasc.passes.approximation.description import Softmax, from_attribute
 from atlasc.passes.approximation.functions import FUNCTIONS
 from atlasc.passes.approximation.norm import NormApproximation
@@ -190,3 +191,26 @@ def test_without_a_range_the_depth_is_known_but_nothing_is_evaluated():
         NormApproximation(511).apply(NUMPY, np.ones((1, 4)), "nn.rms_norm", 4, 0.0)
     with pytest.raises(AtlasError, match="no range yet"):
         ActivationApproximation(511).apply(NUMPY, np.ones(3), "gelu")
+
+
+def test_a_renormalisation_squares_the_error_of_row_sums() -> None:
+    scores = np.random.default_rng(0).uniform(-6, 0, (50, 8))
+    errors = []
+    for steps in (None, 1, 2):
+        coarse = SoftmaxApproximation(
+            (2,), sum_ranges=((0.02, 8.0),), renormalisations=steps
+        ).apply(NUMPY, scores)
+        errors.append(np.abs(1 - coarse.sum(axis=-1)).max())
+    assert 0.05 < errors[0] < 1
+    assert errors[1] == pytest.approx(errors[0] ** 2, rel=1e-6)
+    assert errors[2] == pytest.approx(errors[0] ** 4, rel=1e-6)
+
+
+def test_a_renormalisation_costs_one_level_and_two_of_depth() -> None:
+    plain, twice = SoftmaxApproximation((5, 5)), SoftmaxApproximation((5, 5), renormalisations=2)
+    assert twice.depth - plain.depth == 4
+    assert twice.depth == twice.apply(DepthArithmetic(), 0)
+    assert folded_levels(twice) - folded_levels(plain) == 2
+    assert from_attribute("nn.softmax", twice.to_attribute()) == twice
+    with pytest.raises(AtlasError, match="cannot have 0 renormalisations"):
+        SoftmaxApproximation((5,), renormalisations=0)

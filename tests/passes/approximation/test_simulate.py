@@ -139,13 +139,35 @@ def test_only_what_changed_is_evaluated_again(monkeypatch) -> None:
     assert {op.layer for op in evaluated} == {1}, "the first setting's beginning is still there"
 
 
+def test_a_softmax_that_is_equal_is_not_evaluated_again(monkeypatch) -> None:
+    module, arrays = model(SHAPES["encoder"])
+    calibration = calibrate(module, arrays, margin=0.1)
+    changed = settings_approximations(module, ((*LAYER[:7], 5), LAYER), calibration)
+    simulator = PolynomialSimulator(module, threads=1, memory=1 << 20)
+    prepared = simulator.prepare(arrays)
+    first = simulator.run(prepared).outputs["y"]
+    evaluated = []
+    evaluate = Blockwise.evaluate
+    monkeypatch.setattr(
+        Blockwise, "evaluate", lambda self, op, *a: evaluated.append(op) or evaluate(self, op, *a)
+    )
+    assert np.abs(simulator.run(prepared, changed).outputs["y"] - first).max() > 0
+    assert evaluated[0].name == "nn.gelu"
+    assert evaluated[0].layer == 0
+    usual, other = simulator.default_approximations(), changed
+    keys = [simulator.prefix(prepared, chosen) for chosen in (usual, other, usual)]
+    assert keys[0] == keys[2] != keys[1]
+
+
 def test_little_memory_keeps_little() -> None:
     module, arrays = model(SHAPES["encoder"])
     simulator = PolynomialSimulator(module, threads=1, memory=1000)
     prepared = simulator.prepare(arrays)
     first = simulator.run(prepared).outputs["y"]
     np.testing.assert_array_equal(simulator.run(prepared).outputs["y"], first)
-    assert prepared.parts[0].snapshots.load(1) is None or arrays["x"].nbytes <= 2000
+    snapshots = prepared.rounds[0][0].snapshots
+    kept = [snapshots.load(key) or {} for key in range(1, 100)]
+    assert sum(array.nbytes for values in kept for array in values.values()) <= 1000
 
 
 def test_the_first_layers_alone() -> None:
@@ -169,8 +191,35 @@ def test_inputs_divided_among_threads_give_the_same(monkeypatch) -> None:
     monkeypatch.setattr(simulate, "SMALLEST_PART", 1)
     simulator = PolynomialSimulator(module, np.float64, threads=3, memory=1 << 20)
     prepared = simulator.prepare(arrays)
-    assert [len(next(iter(part.values.values()))) for part in prepared.parts] == [1, 2, 2]
+    assert [len(next(iter(part.values.values()))) for part in prepared.rounds[0]] == [1, 2, 2]
     np.testing.assert_allclose(simulator.run(prepared).outputs["y"], whole, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("inputs", "sizes"), [(3, [3]), (9, [2, 7])])
+def test_a_few_inputs_go_ahead_of_many(inputs: int, sizes: list[int], monkeypatch) -> None:
+    module, arrays = model(replace(SHAPES["vision"], batch=inputs))
+    simulator = PolynomialSimulator(module, np.float64, threads=1)
+    prepared = simulator.prepare(arrays)
+    assert [len(next(iter(part.values.values()))) for (part,) in prepared.rounds] == sizes
+    alone = np.concatenate(
+        [simulator.run({"x": arrays["x"][i : i + 1]}).outputs["y"] for i in range(inputs)]
+    )
+    np.testing.assert_allclose(simulator.run(prepared).outputs["y"], alone, rtol=0, atol=1e-12)
+    evaluated = []
+    evaluate = Blockwise.evaluate
+    monkeypatch.setattr(
+        Blockwise,
+        "evaluate",
+        lambda self, op, site, arrays, *others: (
+            evaluated.append(len(arrays[0])) or evaluate(self, op, site, arrays, *others)
+        ),
+    )
+    chosen = simulator.default_approximations()
+    for name, approximation in chosen.items():
+        if hasattr(approximation, "range"):
+            chosen[name] = replace(approximation, range=(1e-6, 1e-5))
+    assert not simulator.run(prepared, chosen).finite
+    assert set(evaluated) == {sizes[0]}, "the others are not evaluated where the first explodes"
 
 
 def test_blocks_of_a_large_tensor_give_the_same(monkeypatch) -> None:
@@ -194,10 +243,15 @@ def test_skipped_terms_cannot_be_seen_and_explosions_are_kept(dtype: type) -> No
     skipped = block.chebyshev(inside, coefficients, domain)
     exact = full.chebyshev(inside, coefficients, domain)
     assert np.abs(skipped - exact).max() <= 4 * np.finfo(dtype).eps * 15
-    outside = np.array([0.0, 20.0], dtype)
+    outside = np.array([0.0, 20.0, np.nan], dtype)
     exploded = block.chebyshev(outside, coefficients, domain)
-    np.testing.assert_array_equal(exploded, full.chebyshev(outside, coefficients, domain))
+    np.testing.assert_array_equal(exploded[1:], full.chebyshev(outside[1:], coefficients, domain))
     assert abs(exploded[1]) > 1e6
+    # Whatever else is in its block, an element has the same result.
+    mixed = np.concatenate([inside, outside])
+    np.testing.assert_array_equal(
+        block.chebyshev(mixed, coefficients, domain), np.concatenate([skipped, exploded])
+    )
 
 
 def test_mistakes() -> None:

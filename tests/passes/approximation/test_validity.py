@@ -1,0 +1,81 @@
+"""Where a polynomial is right."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from atlasc.passes.approximation.chebyshev import fit
+from atlasc.passes.approximation.functions import function
+from atlasc.passes.approximation.paper_shift import BEYOND
+from atlasc.passes.approximation.softmax import EXP_DEGREE, EXP_RANGE
+from atlasc.passes.approximation.validity import (
+    ABSOLUTE_ERROR,
+    FARTHEST,
+    RELATIVE_ERROR,
+    Meaning,
+)
+
+CASES = [
+    ("exp", (-8.0, 0.0), 15),
+    ("invsqrt", (0.085, 256.0), 1),
+    ("invsqrt", (0.085, 256.0), 31),
+    ("invsqrt", (0.003, 1.238), 127),
+    ("inverse", (0.1, 10.0), 7),
+    ("gelu", (-17.0, 25.0), 7),
+    ("gelu", (-17.0, 25.0), 63),
+    ("relu", (-3.0, 3.0), 31),
+]
+
+
+def error(name: str, interval: tuple[float, float], degree: int, t: np.ndarray) -> np.ndarray:
+    """As the module measures it, of an interpolant."""
+    low, high = interval
+    known, x = function(name), (low + high) / 2 + (high - low) / 2 * t
+    exact = known.double(x)
+    top = np.abs(known.double(np.linspace(low, high, 2001))).max()
+    size = np.abs(exact) if known.positive_domain else np.maximum(np.abs(exact), top)
+    found = np.polynomial.chebyshev.chebval(t, fit(name, degree, interval))
+    return np.abs(found - exact) / size
+
+
+@pytest.mark.parametrize(("name", "interval", "degree"), CASES)
+def test_the_error_inside_is_bounded_and_just_outside_it_is_not(name, interval, degree) -> None:
+    low, high = Meaning(name, interval).valid(fit(name, degree, interval))
+    assert low <= -1 and high >= 1
+    inside = error(name, interval, degree, np.linspace(-1, 1, 4001)).max()
+    bound = RELATIVE_ERROR if function(name).positive_domain else ABSOLUTE_ERROR
+    bound = max(bound, inside)
+    assert error(name, interval, degree, np.linspace(low, high, 4001)).max() <= 1.01 * bound
+    for end in (low, high):
+        if abs(end) < 1 + FARTHEST:
+            further = np.sign(end) * (1 + 1.1 * (abs(end) - 1) + 1e-5)
+            if name in ("invsqrt", "inverse") and end < 0:
+                further = max(further, -1 - 1.999 * interval[0] / (interval[1] - interval[0]))
+            assert error(name, interval, degree, np.array([further]))[0] > 0.9 * bound
+
+
+def test_the_exponential_is_right_where_the_shift_uses_it() -> None:
+    low, high = EXP_RANGE
+    _, above = Meaning("exp", EXP_RANGE).valid(fit("exp", EXP_DEGREE, EXP_RANGE))
+    assert (low + high) / 2 + (high - low) / 2 * above > high + BEYOND
+
+
+def test_a_higher_degree_is_lost_sooner_above_its_domain() -> None:
+    interval = (0.085, 256.0)
+    meaning = Meaning("invsqrt", interval)
+    ends = [meaning.valid(fit("invsqrt", 2**p - 1, interval))[1] for p in range(2, 9)]
+    assert ends == sorted(ends, reverse=True)
+
+
+def test_a_factor_changes_nothing() -> None:
+    coefficients = fit("invsqrt", 31, (0.35, 131.0))
+    plain = Meaning("invsqrt", (0.35, 131.0)).valid(coefficients)
+    assert Meaning("invsqrt", (0.35, 131.0), 384.0).valid(384 * coefficients) == plain
+
+
+def test_an_argument_that_the_function_does_not_have_is_never_right() -> None:
+    low, high = 0.01, 1.0
+    for degree in (1, 31, 511):
+        below, _ = Meaning("invsqrt", (low, high)).valid(fit("invsqrt", degree, (low, high)))
+        assert (low + high) / 2 + (high - low) / 2 * below > 0
