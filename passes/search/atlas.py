@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.search.front import Front
-from atlasc.passes.search.nsga2 import minimise
+from atlasc.passes.search.journal import EXTENDS
+from atlasc.passes.search.nsga2 import (
+    LEAST_POPULATION,
+    generations_within,
+    minimise,
+    require_generation,
+)
 from atlasc.passes.search.problem import SearchProblem
 from atlasc.passes.search.session import ProgressCallback, Session
 from atlasc.passes.search.space import SearchSpace
@@ -30,16 +36,35 @@ class AtlasOptions:
     population: int = 48
     generations: int = 50
     layer_population: int = 96
-    layer_generations: int = 225
+    layer_generations: int = field(default=225, metadata=EXTENDS)
     early_layers: int | None = None
 
     def __post_init__(self) -> None:
-        if min(self.population, self.layer_population) < 4:
-            raise AtlasError("a population needs at least 4 settings")
+        if min(self.population, self.layer_population) < LEAST_POPULATION:
+            raise AtlasError(f"a population needs at least {LEAST_POPULATION} settings")
         if min(self.generations, self.layer_generations) < 0:
             raise AtlasError("a search cannot have a negative number of generations")
         if self.early_layers is not None and self.early_layers < 1:
             raise AtlasError("the early-layer proxy needs at least 1 layer")
+
+    @staticmethod
+    def within(evaluations: int) -> dict[str, int]:
+        """Sizes of both stages for so many evaluations at most: a quarter for stage 1, and about as
+        many generations as settings in a population, which is never larger than the paper's.
+
+        Raises:
+            AtlasError: not even one generation fits.
+        """
+        require_generation(evaluations, stages=2)
+        first = max(evaluations // 4, LEAST_POPULATION)
+        population, generations = generations_within(first, 48)
+        layer_population, layer_generations = generations_within(evaluations - first, 96)
+        return {
+            "population": population,
+            "generations": generations,
+            "layer_population": layer_population,
+            "layer_generations": layer_generations,
+        }
 
     @property
     def evaluations(self) -> int:
@@ -66,10 +91,10 @@ def search(
             and the front so far is returned.
     """
     options = options or AtlasOptions()
-    session = Session(problem, options.evaluations, progress)
+    session = Session(problem, options, progress)
     with session:
         space, generator = session.objective.space, np.random.default_rng([options.seed, 0])
-        shared = SearchSpace(1)
+        shared = SearchSpace(1, space.parametrisation)
         proxy = options.early_layers if (options.early_layers or 0) < space.layers else None
         with session.proxy(proxy) as evaluate:
             found = minimise(

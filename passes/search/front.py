@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
+from atlasc.passes.approximation.parametrisation import PAPER, Parametrisation
+from atlasc.passes.search.history import Moment
+from atlasc.passes.search.pick import Target, pick
+from atlasc.passes.search.plots import chart
 from atlasc.passes.search.space import Settings
 
-Cost = Literal["depth", "levels"]
-COSTS: tuple[Cost, ...] = ("depth", "levels")
+Cost = Literal["depth", "levels", "latency"]
+COSTS: tuple[Cost, ...] = ("depth", "levels", "latency")
 REFERENCE_ERROR = 0.2
 
 
@@ -26,16 +31,27 @@ class Point:
         depth: of the blocks, in the paper's convention.
         levels: of the blocks once folded, by formula.
         error: mean absolute error against the cleartext model; infinite where values explode.
-        settings: eight integers for each layer.
+        settings: the integers of each layer; see `Front.parametrisation`.
+        seconds: predicted latency of one encrypted run; None where it was not predicted.
+        held_back_error: as `error`, on the inputs that calibration held back; None where it was not
+            measured.
+        out_of_range: how many of these leave the range of a polynomial; None likewise.
+        exploded_at: where values explode, as "module path: op"; None where they stay finite.
     """
 
     depth: int
     levels: int
     error: float
     settings: Settings
+    seconds: float | None = None
+    held_back_error: float | None = None
+    out_of_range: int | None = None
+    exploded_at: str | None = None
 
-    def cost(self, kind: Cost) -> int:
-        """Depth or levels."""
+    def cost(self, kind: Cost) -> float:
+        """Depth, levels, or predicted seconds: infinite where they are not known."""
+        if kind == "latency":
+            return math.inf if self.seconds is None else self.seconds
         return self.depth if kind == "depth" else self.levels
 
     @property
@@ -43,8 +59,49 @@ class Point:
         """Whether all values stayed finite."""
         return bool(np.isfinite(self.error))
 
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values, without what was not measured; an infinite error is the text "inf"."""
+        return {
+            "depth": self.depth,
+            "levels": self.levels,
+            "error": _number(self.error),
+            "settings": [list(layer) for layer in self.settings],
+            **{
+                name: _number(value)
+                for name in OPTIONAL
+                if (value := getattr(self, name)) is not None
+            },
+        }
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Point:
+        """The point that `to_dict` wrote; raises KeyError, TypeError or ValueError for another."""
+        later = {name: kind(data[name]) for name, kind in OPTIONAL.items() if name in data}
+        return Point(
+            int(data["depth"]),
+            int(data["levels"]),
+            float(data["error"]),
+            tuple(tuple(int(v) for v in layer) for layer in data["settings"]),
+            **later,
+        )
+
     def __str__(self) -> str:
-        return f"depth {self.depth}, levels {self.levels}, error {self.error:.3g}"
+        seconds = "" if self.seconds is None else f", {self.seconds:.4g} predicted seconds"
+        return f"depth {self.depth}, levels {self.levels}, error {self.error:.3g}{seconds}"
+
+
+OPTIONAL: dict[str, Any] = {
+    "seconds": float,
+    "held_back_error": float,
+    "out_of_range": int,
+    "exploded_at": str,
+}
+"""Attributes of a `Point` that may be None, and what their JSON values become."""
+
+
+def _number(value: Any) -> Any:
+    """JSON knows no infinity."""
+    return str(value) if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def non_dominated(points: Iterable[Point], cost: Cost = "depth") -> list[Point]:
@@ -70,6 +127,13 @@ class Front:
         seconds: that it took.
         strategy: its name.
         complete: False for a search that was interrupted.
+        parametrisation: what the integers of settings stand for.
+        history: how the hypervolume grew, batch by batch.
+        held_back: inputs on which `held_back_error` and `out_of_range` were measured.
+        expert: the setting `is`, to compare with.
+        facts: what was searched, on what and with which options, as JSON values.
+        rank_correlation: Spearman's, of the errors that `hybrid` predicted for its last front and
+            those that it found; None for other strategies.
     """
 
     points: tuple[Point, ...]
@@ -80,6 +144,12 @@ class Front:
     seconds: float = 0.0
     strategy: str = ""
     complete: bool = True
+    parametrisation: Parametrisation = PAPER
+    history: tuple[Moment, ...] = ()
+    held_back: int = 0
+    expert: Point | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    rank_correlation: float | None = None
 
     @property
     def hypervolume(self) -> float:
@@ -88,58 +158,29 @@ class Front:
         """
         return hypervolume([(p.cost(self.cost), p.error) for p in self.points], self.reference)
 
-    def pick(self, *, max_error: float | None = None, max_cost: float | None = None) -> Point:
-        """The cheapest point within `max_error`, or the most accurate one within `max_cost`.
-
-        With both, the cheapest within both.
-
-        Raises:
-            AtlasError: no point meets the target; it names the nearest one.
-        """
-        if not self.points:
-            raise AtlasError(
-                "the search found no setting that stays finite",
-                remedy="calibrate on more inputs, or give the search a larger budget",
-            )
-        if max_error is None and max_cost is None:
-            raise AtlasError("a target is missing", remedy="give a greatest error or cost")
-        allowed = [
-            p for p in self.points
-            if (max_error is None or p.error <= max_error)
-            and (max_cost is None or p.cost(self.cost) <= max_cost)
-        ]  # fmt: skip
-        if allowed:
-            return allowed[0] if max_error is not None else allowed[-1]
-        if max_error is not None and self.points[-1].error > max_error:
-            wanted, nearest = f"an error of {max_error:g} or less", self.points[-1]
-        elif max_error is None:
-            wanted, nearest = f"{self.cost} {max_cost:g} or less", self.points[0]
-        else:
-            nearest = next(p for p in self.points if p.error <= max_error)
-            wanted = f"an error of {max_error:g} with {self.cost} {max_cost:g} or less"
-        raise AtlasError(
-            f"no setting on the front has {wanted}",
-            why=f"the nearest has {nearest}",
-            remedy="relax the target, or give the search a larger budget",
-        )
+    def pick(self, target: Target, tolerated: int = 0) -> Point:
+        """The point that suits a target best; see `pick`."""
+        return pick(self.points, self.cost, target, tolerated)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
         return {
             "strategy": self.strategy,
             "cost": self.cost,
-            "front": [
-                {"depth": p.depth, "levels": p.levels, "error": p.error,
-                 "settings": [list(layer) for layer in p.settings]}
-                for p in self.points
-            ],
+            "front": [point.to_dict() for point in self.points],
             "evaluations": self.evaluations,
             "distinct_evaluations": self.distinct,
             "seconds": self.seconds,
             "hypervolume": self.hypervolume,
             "reference": list(self.reference),
             "complete": self.complete,
-        }  # fmt: skip
+            "history": [list(moment) for moment in self.history],
+            "parametrisation": self.parametrisation.to_dict(),
+            "held_back": self.held_back,
+            "expert": None if self.expert is None else self.expert.to_dict(),
+            "facts": dict(self.facts),
+            "rank_correlation": self.rank_correlation,
+        }
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Front:
@@ -149,18 +190,18 @@ class Front:
             AtlasError: the data are not a front.
         """
         try:
-            points = tuple(
-                Point(int(p["depth"]), int(p["levels"]), float(p["error"]),
-                      tuple(tuple(int(v) for v in layer) for layer in p["settings"]))
-                for p in data["front"]
-            )  # fmt: skip
+            points = tuple(Point.from_dict(point) for point in data["front"])
             cost, (at_cost, at_error) = data["cost"], data["reference"]
             if cost not in COSTS:
                 raise ValueError(f"unknown cost {cost!r}")
             return Front(
                 points, cost, (float(at_cost), float(at_error)), int(data["evaluations"]),
                 int(data["distinct_evaluations"]), float(data["seconds"]), data["strategy"],
-                bool(data["complete"]),
+                bool(data["complete"]), Parametrisation.from_dict(data.get("parametrisation", {})),
+                history=tuple(Moment(*moment) for moment in data.get("history", ())),
+                held_back=int(data.get("held_back", 0)), facts=data.get("facts", {}),
+                expert=Point.from_dict(data["expert"]) if data.get("expert") else None,
+                rank_correlation=data.get("rank_correlation"),
             )  # fmt: skip
         except (KeyError, TypeError, ValueError) as error:
             raise AtlasError(
@@ -183,26 +224,26 @@ class Front:
             ) from error
 
     def plot(self, path: Path, title: str = "") -> None:
-        """Write a PNG of error over cost.
+        """Write a PNG of error over cost; red are points under which inputs leave a range.
 
         Raises:
             AtlasError: matplotlib is not installed.
         """
-        try:
-            from matplotlib.backends.backend_agg import FigureCanvasAgg
-            from matplotlib.figure import Figure
-        except ImportError as error:
-            raise AtlasError("a plot needs matplotlib", remedy="pip install matplotlib") from error
-        figure = Figure(figsize=(6, 4), layout="constrained")
-        FigureCanvasAgg(figure)
-        axes = figure.add_subplot()
-        costs = [p.cost(self.cost) for p in self.points]
-        axes.step(costs, [p.error for p in self.points], where="post", marker="o", markersize=4)
-        axes.set(xlabel=self.cost, ylabel="mean absolute error", title=title)
-        if self.points:
-            axes.set_yscale("log")
-        axes.grid(visible=True, alpha=0.3)
-        figure.savefig(path, dpi=150, format="png")
+        with chart(path) as (axes,):
+            costs = [p.cost(self.cost) for p in self.points]
+            errors = [p.error for p in self.points]
+            colours = ["tab:red" if p.out_of_range else "tab:blue" for p in self.points]
+            axes.step(costs, errors, where="post", zorder=1)
+            axes.scatter(costs, errors, s=18, c=colours, zorder=2)
+            at = (np.inf, np.inf)
+            if self.expert is not None:
+                at = self.expert.cost(self.cost), self.expert.error
+            if np.isfinite(at).all():
+                axes.scatter(*at, s=18, c="tab:orange", zorder=2)
+                axes.annotate("is", at, xytext=(-4, 4), textcoords="offset points", ha="right")
+            axes.set(xlabel=self.cost, ylabel="mean absolute error", title=title)
+            if self.points:
+                axes.set_yscale("log")
 
 
 def hypervolume(points: Sequence[tuple[float, float]], reference: tuple[float, float]) -> float:

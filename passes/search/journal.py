@@ -2,83 +2,218 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
-from collections.abc import Callable, Iterable
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import TextIO
+from typing import Any
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.search.front import Point
 from atlasc.passes.search.space import Settings
 
-FORMAT = 1
+FORMAT = "atlasc evaluations 2"
+SYNC_SECONDS = 1.0
+EXTENDS = {"extends": True}
+"""Metadata of an option that makes a search longer: a search may go on with another value of it,
+and finds what it has in common with the shorter one."""
+
+Key = tuple[int | None, Settings]
+"""Blocks of the early-layer proxy (None for the whole model), and the settings."""
+Note = Callable[[str], None]
+
+
+def trajectory(options: Any) -> dict[str, Any]:
+    """The strategy and those of its options that decide which settings it asks for, in order.
+
+    Args:
+        options: a strategy's options, a dataclass.
+    """
+    name = type(options).__name__.removesuffix("Options").lower()
+    fixed = [f.name for f in fields(options) if not f.metadata.get("extends")]
+    return {"strategy": name, **{option: getattr(options, option) for option in fixed}}
+
+
+def journal_beside(output: Path) -> Path:
+    """Where the evaluations for an output lie until it is written."""
+    return output.with_name(f"{output.name}.journal")
 
 
 class Journal:
-    """An open journal.
+    """An open journal, locked against other processes.
+
+    The first line is JSON that identifies the search, each further one a point. A line is written
+    by one call of the operating system before the point is reported, so that a killed process loses
+    nothing that it had reported. While points arrive, lines are forced to the disk once a second: a
+    power cut loses the last second of evaluations.
 
     Attributes:
-        points: what it holds, by settings.
+        points: what it holds.
     """
 
-    def __init__(self, stream: TextIO, points: dict[Settings, Point]) -> None:
-        self.points, self._stream = points, stream
+    def __init__(self, path: Path, descriptor: int, points: dict[Key, Point]) -> None:
+        self.path, self.points, self._descriptor = path, points, descriptor
+        self._synced = time.monotonic()
 
     @staticmethod
-    def open(path: Path, digest: Callable[[], str]) -> Journal:
+    def open(path: Path, identity: Mapping[str, Any], note: Note | None = None) -> Journal:
         """Open a journal, or begin one.
 
         Args:
-            digest: of the problem that is searched.
+            path: the file; its folder must exist.
+            identity: JSON values that decide what is evaluated, and with which result.
+            note: told when a line that was cut off had to be removed.
 
         Raises:
-            AtlasError: the file is not a journal, or one of another problem.
+            AtlasError: the file cannot be written, is not a journal, is one of another search, has
+                a damaged line, or another process has it open.
         """
-        header = {"format": FORMAT, "problem": digest()}
-        points: dict[Settings, Point] = {}
+        header = json.loads(json.dumps({"journal": FORMAT, **identity}))
         try:
-            lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-            if lines and json.loads(lines[0]) != header:
-                raise AtlasError(
-                    f"the journal {path} belongs to another search",
-                    why="the model, the calibration or the inputs differ",
-                    remedy="remove it, or give another path",
+            descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise _unusable(path, error) from None
+        try:
+            _lock(path, descriptor)
+            content = path.read_bytes()
+            lines, rest = content.split(b"\n")[:-1], content.rpartition(b"\n")[2]
+            first = json.dumps(header).encode()
+            # A header that was cut off is begun again, and nothing is cut from any other file.
+            if lines or not first.startswith(rest):
+                _check_header(path, lines[0] if lines else rest, header)
+            points = dict(_parse(path, number, line) for number, line in enumerate(lines[1:], 2))
+            if rest:
+                os.ftruncate(descriptor, len(content) - len(rest))
+            if rest and note is not None:
+                note(
+                    f"the last line of the journal {path} was cut off and is removed; "
+                    f"{len(points)} evaluations are kept"
                 )
-            for line in lines[1:]:
-                point = _parse(line)
-                if point is not None:
-                    points[point.settings] = point
-            stream = path.open("a", encoding="utf-8")
-        except (OSError, ValueError) as error:
-            raise AtlasError(f"the journal {path} cannot be used", why=str(error)) from error
-        journal = Journal(stream, points)
-        if not lines:
-            journal._write(json.dumps(header))
-        elif not path.read_text(encoding="utf-8").endswith("\n"):
-            journal._write("")  # the last line was cut off
+            journal = Journal(path, descriptor, points)
+            if not lines:
+                journal._write(header)
+        except OSError as error:
+            os.close(descriptor)
+            raise _unusable(path, error) from None
+        except BaseException:
+            os.close(descriptor)
+            raise
         return journal
 
-    def add(self, points: Iterable[Point]) -> None:
-        """Append points that are not there yet."""
-        for point in points:
-            if point.settings not in self.points:
-                self.points[point.settings] = point
-                entry = [point.depth, point.levels, point.error, point.settings]
-                self._write(json.dumps(entry))
-        self._stream.flush()
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def add(self, point: Point, layers: int | None = None) -> None:
+        """Append a point that is not there yet.
+
+        Raises:
+            AtlasError: it cannot be written; the file then ends with the line before.
+        """
+        if (layers, point.settings) in self.points:
+            return
+        proxy = {} if layers is None else {"layers": layers}
+        self._write({**point.to_dict(), **proxy})
+        self.points[layers, point.settings] = point
 
     def close(self) -> None:
-        """Close the file."""
-        self._stream.close()
+        """Force everything to the disk and close the file; one without a point is removed, so that
+        a search that was refused does not stand in the way of the next.
+        """
+        if self._descriptor >= 0:
+            if not self.points:
+                self.path.unlink(missing_ok=True)
+            os.fsync(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = -1
 
-    def _write(self, line: str) -> None:
-        self._stream.write(line + "\n")
+    def _write(self, entry: Mapping[str, Any]) -> None:
+        line = json.dumps(entry).encode() + b"\n"
+        try:
+            size = os.fstat(self._descriptor).st_size
+            if os.write(self._descriptor, line) < len(line):
+                os.ftruncate(self._descriptor, size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if time.monotonic() - self._synced >= SYNC_SECONDS:
+                os.fsync(self._descriptor)
+                self._synced = time.monotonic()
+        except OSError as error:
+            raise _unusable(self.path, error) from None
 
 
-def _parse(line: str) -> Point | None:
-    """The point of a line; None for one that an interrupt has cut off."""
+def _lock(path: Path, descriptor: int) -> None:
     try:
-        depth, levels, error, settings = json.loads(line)
-        return Point(depth, levels, error, tuple(tuple(layer) for layer in settings))
-    except (ValueError, TypeError):
-        return None
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise AtlasError(
+            f"the journal {path} is in use",
+            why="another search writes to it",
+            remedy="wait for its end, or give this search another place",
+        ) from None
+
+
+def _check_header(path: Path, line: bytes, wanted: Mapping[str, Any]) -> None:
+    try:
+        header = json.loads(line)
+        version = header["journal"]
+    except (ValueError, TypeError, KeyError):
+        raise AtlasError(
+            f"{path} is not a journal of evaluations",
+            why="its first line does not identify a search",
+            remedy="give another path; nothing was changed",
+        ) from None
+    if version != FORMAT:
+        raise AtlasError(
+            f"the journal {path} has another format",
+            why=f"it is {version!r}, and this atlasc writes {FORMAT!r}",
+            remedy="remove it, or use the atlasc that wrote it",
+        )
+    differences = [
+        _difference(name, header.get(name), wanted.get(name))
+        for name in dict.fromkeys([*wanted, *header])
+        if header.get(name) != wanted.get(name)
+    ]
+    if differences:
+        raise AtlasError(
+            f"the journal {path} belongs to another search",
+            why="; ".join(differences),
+            remedy="repeat the command that it comes from to go on with it, remove it to begin "
+            "anew, or give another path",
+        )
+
+
+def _difference(name: str, there: Any, here: Any) -> str:
+    words = name.replace("_", " ")
+    if any(isinstance(value, str) and len(value) == 64 for value in (there, here)):
+        return f"the {words} differ" if words.endswith("s") else f"the {words} differs"
+    return f"the {words} is {json.dumps(there)} there and {json.dumps(here)} here"
+
+
+def _parse(path: Path, number: int, line: bytes) -> tuple[Key, Point]:
+    try:
+        entry = json.loads(line)
+        point = Point.from_dict(entry)
+        return (entry.get("layers"), point.settings), point
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise AtlasError(
+            f"line {number} of the journal {path} is damaged",
+            why=f"{type(error).__name__}: {error}",
+            remedy="remove that line; its evaluation is then repeated",
+        ) from None
+
+
+def _unusable(path: Path, error: OSError) -> AtlasError:
+    if isinstance(error, FileNotFoundError) and not path.parent.exists():
+        remedy = f"make the folder {path.parent} first, or give another path"
+    elif error.errno in (errno.ENOSPC, errno.EDQUOT):
+        remedy = "make room on the disk; the same command then goes on"
+    else:
+        remedy = "give a path that can be written"
+    why = str(error.strerror or error)
+    return AtlasError(f"the journal {path} cannot be written", why=why, remedy=remedy)

@@ -2,17 +2,45 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from atlasc.ir.errors import AtlasError
+
 PENALTY = 1e12
 """Objectives of an invalid setting: worse than all valid ones, and finite, as crowding distances
 need."""
 
+LEAST_POPULATION = 4
+
 Evaluate = Callable[[np.ndarray], np.ndarray]
 """From vectors [n, variables] to objectives [n, 2] that are minimised; infinite where invalid."""
+
+
+def require_generation(evaluations: int, stages: int = 1) -> None:
+    """Raise AtlasError unless each stage can evaluate a population once."""
+    least = stages * LEAST_POPULATION
+    if evaluations < least:
+        raise AtlasError(
+            f"a budget of {evaluations} evaluations is too small for one generation",
+            why=f"a population has at least {LEAST_POPULATION} settings"
+            + (f", and there are {stages} stages" if stages > 1 else ""),
+            remedy=f"give {least} evaluations or more",
+        )
+
+
+def generations_within(evaluations: int, largest: int) -> tuple[int, int]:
+    """A population and generations after it that make so many evaluations at most.
+
+    Args:
+        evaluations: at least `LEAST_POPULATION`.
+        largest: population.
+    """
+    population = int(np.clip(math.isqrt(evaluations), LEAST_POPULATION, largest))
+    return population, evaluations // population - 1
 
 
 def step_mutation(

@@ -1,4 +1,4 @@
-"""The search space: eight integers a layer (the paper's section on the search space)."""
+"""The search space: some integers a layer, eight in the paper (its section on the search space)."""
 
 from __future__ import annotations
 
@@ -8,35 +8,24 @@ from dataclasses import dataclass
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.approximation.assign import SOFTMAX_ITERATIONS, VARIABLES, LayerSetting
-
-NAMES = ("p1", "p2", "p3", "p4", "p5", "norm 1", "norm 2", "activation")
-LOWER = (1, 0, 0, 0, 0, 1, 1, 1)
-UPPER = (7, 7, 7, 7, 7, 9, 9, 9)
+from atlasc.passes.approximation.parametrisation import PAPER, Parametrisation
+from atlasc.passes.approximation.setting import EXACT, LayerSetting
 
 Settings = tuple[tuple[int, ...], ...]
-"""Eight integers for each layer, in canonical form."""
-
-
-def choices_per_layer() -> int:
-    """Number of different settings of a layer."""
-    softmax = 1
-    for low, high in zip(LOWER[1:SOFTMAX_ITERATIONS][::-1], UPPER[1:SOFTMAX_ITERATIONS][::-1]):
-        softmax = 1 + (high - low) * softmax  # a zero ends the iterations
-    softmax *= UPPER[0] - LOWER[0] + 1
-    rest = [high - low + 1 for low, high in zip(LOWER, UPPER)][SOFTMAX_ITERATIONS:]
-    return softmax * int(np.prod(rest))
+"""The integers of each layer, in canonical form; `EXACT` for ops that are computed exactly."""
 
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """Vectors of 8 L integers.
+    """Vectors of the integers of all layers, 8 L in the paper.
 
     Attributes:
         layers: L, the number of blocks.
+        parametrisation: what the integers of a layer stand for.
     """
 
     layers: int
+    parametrisation: Parametrisation = PAPER
 
     def __post_init__(self) -> None:
         if self.layers < 1:
@@ -44,21 +33,21 @@ class SearchSpace:
 
     @property
     def variables(self) -> int:
-        """8 L."""
-        return VARIABLES * self.layers
+        """Length of a vector."""
+        return self.parametrisation.variables * self.layers
 
     @property
     def lower(self) -> np.ndarray:
-        """Least values, [8 L]."""
-        return np.tile(LOWER, self.layers)
+        """Least values, one for each variable."""
+        return np.tile(self.parametrisation.lower, self.layers)
 
     @property
     def upper(self) -> np.ndarray:
-        """Greatest values, [8 L]."""
-        return np.tile(UPPER, self.layers)
+        """Greatest values, one for each variable."""
+        return np.tile(self.parametrisation.upper, self.layers)
 
     def decode(self, vector: Sequence[int] | np.ndarray) -> Settings:
-        """The settings of a vector, in canonical form: what follows a zero is zero.
+        """The settings of a vector, in canonical form (see `LayerSetting`).
 
         Raises:
             AtlasError: the wrong length, or a value out of bounds.
@@ -67,22 +56,23 @@ class SearchSpace:
         if values.shape != (self.variables,):
             raise AtlasError(
                 f"{self.layers} layers have {self.variables} settings, not {values.size}",
-                remedy=f"give {VARIABLES} integers for each layer",
+                remedy=f"give {self.parametrisation.variables} integers for each layer",
             )
-        outside = np.flatnonzero((values < self.lower) | (values > self.upper))
+        outside = np.flatnonzero(
+            ((values < self.lower) | (values > self.upper)) & (values != EXACT)
+        )
         if len(outside):
             first = int(outside[0])
-            layer, index = divmod(first, VARIABLES)
+            layer, index = divmod(first, self.parametrisation.variables)
             raise AtlasError(
-                f"{NAMES[index]} of layer {layer} cannot be {values[first]}",
-                why=f"it goes from {LOWER[index]} to {UPPER[index]}",
+                f"{self.parametrisation.names[index]} of layer {layer} cannot be {values[first]}",
+                why=f"it goes from {self.lower[first]} to {self.upper[first]}",
             )
-        return tuple(
-            LayerSetting.of(row).integers for row in values.reshape(-1, VARIABLES).tolist()
-        )
+        rows = values.reshape(self.layers, -1).tolist()
+        return tuple(LayerSetting.of(row, self.parametrisation).integers for row in rows)
 
     def encode(self, settings: Sequence[Sequence[int]]) -> np.ndarray:
-        """The vector of settings, [8 L] integers.
+        """The vector of settings.
 
         Raises:
             AtlasError: as `decode`.
@@ -91,9 +81,14 @@ class SearchSpace:
         return np.array([value for layer in self.decode(flat) for value in layer], dtype=np.int64)
 
     def random(self, count: int, generator: np.random.Generator) -> np.ndarray:
-        """Uniform vectors, [count, 8 L]."""
+        """Uniform vectors, [count, variables]."""
         return generator.integers(self.lower, self.upper + 1, size=(count, self.variables))
 
     def shared(self, layer: Sequence[int] | np.ndarray) -> np.ndarray:
-        """The vector in which all layers have the same eight integers."""
+        """The vector in which all layers have the same integers."""
         return np.tile(np.asarray(layer, dtype=np.int64), self.layers)
+
+
+def is_partial(settings: Settings) -> bool:
+    """Whether some op is left exact, so that the setting is a probe and no program."""
+    return any(EXACT in layer for layer in settings)

@@ -7,10 +7,13 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.search import atlas
+from atlasc.passes.search import atlas, grid, hybrid, random_search, sequential, single_stage
 from atlasc.passes.search.front import Front
 from atlasc.passes.search.problem import SearchProblem
 from atlasc.passes.search.session import ProgressCallback
+
+MODEST_EVALUATIONS = 936
+"""At most, of the search inside ``compile``, where the user says nothing."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +35,16 @@ class Strategy:
     def make_options(self, values: Mapping[str, Any]) -> Any:
         """Options from names and values.
 
+        A strategy whose budget is a number of generations takes ``evaluations`` too: as many as fit
+        into them, by its ``within``.
+
         Raises:
             AtlasError: an unknown option, or a value out of bounds.
         """
         known = [option.name for option in fields(self.options)]
+        if "evaluations" in values and "evaluations" not in known:
+            rest = {name: value for name, value in values.items() if name != "evaluations"}
+            values = {**self.options.within(values["evaluations"]), **rest}
         unknown = sorted(set(values) - set(known))
         if unknown:
             raise AtlasError(
@@ -44,18 +53,63 @@ class Strategy:
             )
         return self.options(**values)
 
+    def modest(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """These options, with a modest number of evaluations where they name none."""
+        usual = self.options().evaluations
+        if usual is None:
+            return dict(values)  # it follows the model's size already
+        return {"evaluations": min(usual, MODEST_EVALUATIONS), **values}
+
+    def filled(self, options: Any, problem: SearchProblem) -> Any:
+        """Options of which what depends on the problem is filled in, by their `filled`."""
+        return options.filled(problem) if hasattr(options, "filled") else options
+
 
 STRATEGIES: dict[str, Strategy] = {
     s.name: s
     for s in (
+        Strategy(
+            "hybrid",
+            "measured sensitivities, a dynamic program over cost and error, NSGA-II from its front",
+            hybrid.HybridOptions,
+            hybrid.search,
+        ),
         Strategy(
             "atlas",
             "the paper's: NSGA-II on one setting for all layers, then on a setting for each",
             atlas.AtlasOptions,
             atlas.search,
         ),
+        Strategy(
+            "nsga2",
+            "NSGA-II on a setting for each layer from the start",
+            single_stage.SingleStageOptions,
+            single_stage.search,
+        ),
+        Strategy(
+            "sequential",
+            "layer after layer, greedily, for several error targets",
+            sequential.SequentialOptions,
+            sequential.search,
+        ),
+        Strategy(
+            "grid",
+            "softmax, norms and activation on grids of their own, then combined",
+            grid.GridOptions,
+            grid.search,
+        ),
+        Strategy(
+            "random",
+            "uniform random settings",
+            random_search.RandomOptions,
+            random_search.search,
+        ),
     )
 }
+
+
+DEFAULT = "hybrid"
+"""The strategy where the user names none."""
 
 
 def strategy(name: str) -> Strategy:

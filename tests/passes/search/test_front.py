@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.search.front import Front, Point, hypervolume, non_dominated
+from atlasc.passes.search.history import Moment
 
 LAYER = (5, 5, 0, 0, 0, 3, 3, 3)
 PAIRS = st.lists(st.tuples(st.integers(1, 30), st.integers(0, 30)), max_size=30)
@@ -61,30 +63,7 @@ def test_a_known_hypervolume() -> None:
     assert EXAMPLE.hypervolume == pytest.approx((6 + 4.5 + 0.27) / 100)
 
 
-def test_pick_meets_the_target_at_the_least_cost() -> None:
-    assert EXAMPLE.pick(max_error=0.05).depth == 50
-    assert EXAMPLE.pick(max_error=0.1).depth == 40
-    assert EXAMPLE.pick(max_cost=69).error == 0.01
-    assert EXAMPLE.pick(max_error=0.05, max_cost=60).depth == 50
-
-
-@pytest.mark.parametrize(
-    ("target", "nearest"),
-    [
-        ({"max_error": 1e-4}, "depth 70, levels 70, error 0.001"),
-        ({"max_cost": 30}, "depth 40, levels 40, error 0.1"),
-        ({"max_error": 0.01, "max_cost": 45}, "depth 50, levels 50, error 0.01"),
-    ],
-)
-def test_a_target_out_of_reach_names_the_nearest_point(target: dict, nearest: str) -> None:
-    with pytest.raises(AtlasError) as caught:
-        EXAMPLE.pick(**target)
-    assert nearest in caught.value.why
-
-
-def test_an_empty_front_says_so() -> None:
-    with pytest.raises(AtlasError, match="no setting that stays finite"):
-        front().pick(max_error=1)
+def test_an_empty_front_has_no_hypervolume() -> None:
     assert front().hypervolume == 0
 
 
@@ -92,11 +71,27 @@ def test_json_round_trip(tmp_path) -> None:
     path = tmp_path / "front.json"
     EXAMPLE.save(path)
     assert Front.load(path) == EXAMPLE
+    with_history = replace(EXAMPLE, history=(Moment(10, 1.5, 0.1),))
+    with_history.save(path)
+    assert Front.load(path) == with_history
     data = json.loads(path.read_text())
     assert data["front"][0] == {
         "depth": 40, "levels": 40, "error": 0.1, "settings": [list(LAYER)]
     }  # fmt: skip
     assert data["evaluations"] == 10
+
+
+def test_what_was_measured_later_survives_a_file(tmp_path) -> None:
+    measured = Point(40, 30, 0.1, (LAYER,), seconds=12.5, held_back_error=np.inf, out_of_range=3)
+    other = Point(50, 40, 0.01, (LAYER,), out_of_range=0)
+    both = Front((measured, other), "depth", (100.0, 0.2))
+    both.save(tmp_path / "front.json")
+    assert Front.load(tmp_path / "front.json") == both
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    json.loads((tmp_path / "front.json").read_text(), parse_constant=refuse)
 
 
 @pytest.mark.parametrize("text", ["{", "{}", '{"front": [{}]}', '{"front": 3}'])
@@ -111,5 +106,6 @@ def test_the_plot_is_a_png(tmp_path) -> None:
     pytest.importorskip("matplotlib")
     EXAMPLE.plot(tmp_path / "front.png", "a title")
     front().plot(tmp_path / "empty.png")
-    for name in ("front.png", "empty.png"):
+    replace(EXAMPLE, expert=point(101, 1e-7)).plot(tmp_path / "expert.png")
+    for name in ("front.png", "empty.png", "expert.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from atlasc.passes.approximation.parametrisation import PAPER
 from atlasc.passes.search.nsga2 import minimise, step_mutation
-from atlasc.passes.search.space import LOWER, UPPER
 
-LOW, HIGH = np.array(LOWER), np.array(UPPER)
+LOW, HIGH = np.array(PAPER.lower), np.array(PAPER.upper)
 
 
 @given(st.integers(0, 2**32 - 1))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
 from atlasc.passes.approximation.assign import apply_settings
 from atlasc.passes.approximation.depth import depth_of
 from atlasc.passes.approximation.simulate import PolynomialSimulator
+from atlasc.passes.approximation.torch_simulator import TorchSimulator
+from atlasc.passes.search import objective
 
 GOOD = ((7, 6, 0, 0, 0, 7, 7, 7), (6, 6, 6, 0, 0, 6, 7, 8))
 OTHER = ((7, 7, 0, 0, 0, 5, 5, 5), (1, 1, 1, 1, 1, 1, 1, 1))
@@ -31,6 +36,17 @@ def test_costs_are_those_of_the_module(problem) -> None:
     assert point.depth == depth.blocks == (28 + 15 + 15 + 8) + (38 + 14 + 15 + 9)
     # Softmax 4 + sum (p + 3), norms p + 2, activation p.
     assert point.levels == depth.levels == (23 + 9 + 9 + 7) + (31 + 8 + 9 + 8)
+
+
+def test_a_gpu_finds_the_same(problem, monkeypatch) -> None:
+    expected = problem.objective().evaluate_all([GOOD, OTHER])
+    monkeypatch.setattr(objective, "simulator", lambda m, *_: TorchSimulator(m, "cpu"))
+    found = problem.objective()
+    for point, other in zip(found.evaluate_all([GOOD, OTHER]), expected, strict=True):
+        assert point.exploded_at == other.exploded_at
+        assert point.error == pytest.approx(other.error, abs=1e-6)
+        assert point.depth == other.depth
+    assert found.evaluate(GOOD) == found.known[GOOD]
 
 
 def test_equal_settings_are_simulated_once(problem, monkeypatch) -> None:
@@ -63,3 +79,52 @@ def test_the_proxy_sees_the_first_layers_only(problem) -> None:
     assert proxy.evaluate(GOOD).error == proxy.evaluate(same_start).error
     whole = problem.objective()
     assert whole.evaluate(GOOD).error < whole.evaluate(same_start).error
+
+
+def test_an_op_can_be_left_exact(problem) -> None:
+    objective = problem.objective()
+    exact = (-1,) * 8
+    alone = ((*exact[:7], 5), exact)
+    point = objective.evaluate(alone)
+    assert (point.depth, point.levels) == (6, 5)
+    assert point.error > 0
+    assert objective.evaluate((exact, exact)).error < 1e-6
+    assert objective.space.decode([*exact[:7], 5, 3, -1, 2, 0, 0, *exact[5:]]) == alone
+    with pytest.raises(AtlasError, match="leave nn.softmax exact"):
+        apply_settings(problem.module, alone, problem.calibration)
+
+
+def test_points_do_not_depend_on_how_inputs_are_divided(problem, monkeypatch) -> None:
+    from dataclasses import replace
+
+    monkeypatch.setattr("atlasc.passes.approximation.simulate.SMALLEST_PART", 1)
+    # Some values leave the ranges: polynomials of many terms are then evaluated in full.
+    ranges = {
+        name: replace(r, low=r.low + 0.1 * (r.high - r.low), high=r.high - 0.1 * (r.high - r.low))
+        for name, r in problem.calibration.ranges.items()
+    }
+    narrow = replace(problem, calibration=replace(problem.calibration, ranges=ranges), device="cpu")
+    space = narrow.objective().space
+    vectors = space.random(60, np.random.default_rng(0))
+    vectors[:20] = np.maximum(vectors[:20], 5)  # high degrees
+    settings = sorted({space.decode(vector) for vector in vectors})
+    found = [
+        replace(narrow, threads=threads, memory=memory).objective().evaluate_all(settings)
+        for threads, memory in ((1, 0), (1, 1 << 20), (2, 1 << 20), (3, 0))
+    ]
+    assert any(point.valid for point in found[0]) and any(not point.valid for point in found[0])
+    assert found[1:] == found[:1] * 3
+
+
+def test_inputs_have_shares_of_the_error(problem) -> None:
+    shares = (1.0, 5.0, 2.0)
+    each = [
+        replace(problem, arrays={n: a[i : i + 1] for n, a in problem.arrays.items()})
+        for i in range(3)
+    ]
+    errors = [one.objective().evaluate(GOOD).error for one in each]
+    kept = problem.arrays["mask"].sum(axis=1)
+    expected = np.average(errors, weights=np.multiply(shares, kept))
+    found = replace(problem, shares=shares).objective().evaluate(GOOD).error
+    assert found == pytest.approx(expected, rel=1e-5)
+    assert found != pytest.approx(problem.objective().evaluate(GOOD).error, rel=1e-3)

@@ -10,22 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.approximation.assign import LayerSetting
-from atlasc.passes.search.space import LOWER, UPPER, SearchSpace, choices_per_layer
+from atlasc.passes.approximation.parametrisation import PAPER, WIDE
+from atlasc.passes.approximation.setting import LayerSetting
+from atlasc.passes.search.space import SearchSpace
 
+LOWER, UPPER = PAPER.lower, PAPER.upper
 VECTORS = st.integers(1, 3).flatmap(
     lambda layers: st.tuples(*[st.integers(a, b) for a, b in zip(LOWER, UPPER)] * layers)
 )
 
 
 def test_a_layer_has_as_many_choices_as_the_paper_says() -> None:
-    assert choices_per_layer() == 19_607 * 81 * 9 == 14_293_503
-
-
-def test_the_count_of_softmax_choices_is_that_of_an_enumeration() -> None:
     ranges = [range(low, high + 1) for low, high in zip(LOWER[:5], UPPER[:5])]
     softmax = {LayerSetting.of((*p, 1, 1, 1)).softmax for p in itertools.product(*ranges)}
-    assert len(softmax) == 19_607
+    norms_and_activation = np.prod([high - low + 1 for low, high in zip(LOWER, UPPER)][5:])
+    assert len(softmax) * norms_and_activation == 19_607 * 81 * 9 == 14_293_503
 
 
 @given(VECTORS)
@@ -56,3 +55,11 @@ def test_random_vectors_fill_the_bounds() -> None:
     assert vectors.shape == (2000, 16)
     assert vectors.min(axis=0).tolist() == list(LOWER) * 2
     assert vectors.max(axis=0).tolist() == list(UPPER) * 2
+
+
+@given(st.tuples(*[st.integers(a, b) for a, b in zip(WIDE.lower, WIDE.upper)] * 2))
+def test_a_wider_space_decodes_alike(vector: tuple[int, ...]) -> None:
+    space = SearchSpace(2, WIDE)
+    settings = space.decode(vector)
+    assert [len(layer) for layer in settings] == [9, 9]
+    assert space.decode(space.encode(settings)) == settings

@@ -1,0 +1,184 @@
+"""Degrees and bootstraps together: least seconds for every error, by one (min,+) program.
+
+A program is a chain of stages. The state between two stages is the level of the value that crosses
+and the error so far; an option of a stage (approximations of its ops) is a table of seconds by
+levels, with its bootstraps placed inside, and the error that it adds. So each state is reached at
+its least cost through all options and all placements at once:
+
+    V[k + 1][e + e_o, j] = min over options o and levels i of V[k][e, i] + T_o[i, j]
+
+Errors are counted in units of a 1/`RESOLUTION` of a budget, rounded to the nearest. One budget
+resolves the errors near it, so budgets are halved until nothing fits. Within a budget the program
+is exact for the rounded errors; with n stages the true error is at most n / 2 units off.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+RESOLUTION = 256
+"""Units of error in a budget."""
+AT_ONCE = 16
+"""Options whose tables are applied together; more would leave the processor's cache."""
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Option:
+    """One way to do a stage.
+
+    Attributes:
+        table: least seconds [level before, level after]; infinite where it is impossible.
+        error: that it adds to the model's.
+    """
+
+    table: Array
+    error: float
+
+
+@dataclass(frozen=True)
+class Path:
+    """A way through all stages.
+
+    Attributes:
+        seconds: least over all levels.
+        error: sum of those of the options.
+        choices: index of the option of each stage.
+    """
+
+    seconds: float
+    error: float
+    choices: tuple[int, ...]
+
+
+def solve(
+    start: Array, stages: Sequence[Sequence[Option]], resolution: int = RESOLUTION
+) -> list[Path]:
+    """The front of seconds against error, from cheap to accurate.
+
+    Args:
+        start: seconds by the first level, [L].
+        stages: options of each stage; the tables of one stage have one shape.
+        resolution: units of error in a budget; more are truer and slower.
+    """
+    usable = [[index for index, o in enumerate(s) if math.isfinite(o.error)] for s in stages]
+    if not all(usable):
+        return []
+    errors = [[stage[i].error for i in kept] for stage, kept in zip(stages, usable, strict=True)]
+    budget, least = sum(map(max, errors)), sum(map(min, errors))
+    smallest = min((e for stage in errors for e in stage if e > 0), default=0.0)
+    found: list[Path] = []
+    while True:
+        unit = budget / resolution if budget > 0 else 1.0
+        found += solve_rounded(start, stages, unit, resolution + len(stages))
+        budget /= 2
+        if budget < max(least, smallest):
+            return non_dominated(found)
+
+
+def solve_rounded(
+    start: Array, stages: Sequence[Sequence[Option]], unit: float, units: int
+) -> list[Path]:
+    """A path of least seconds for each sum of errors, each rounded to multiples of `unit`, of at
+    most `units`; only those that are cheaper than all of smaller sums.
+    """
+    reached = np.full((units + 1, len(start)), np.inf)
+    reached[0] = start
+    before: list[Array] = []
+    chosen: list[NDArray[np.int32]] = []
+    rounded = [_rounded(stage, unit, units) for stage in stages]
+    for stage, counts in zip(stages, rounded, strict=True):
+        before.append(reached)
+        width = stage[0].table.shape[1]
+        after = np.full((units + 1, width), np.inf)
+        choice = np.full((units + 1, width), -1, np.int32)
+        worth = _worth_trying(stage, [c if c <= units else math.inf for c in counts])
+        for first in range(0, len(worth), AT_ONCE):
+            some = worth[first : first + AT_ONCE]
+            tables = np.concatenate([stage[index].table for index in some], axis=1)
+            through = _product(reached, tables).reshape(units + 1, len(some), width)
+            for column, index in enumerate(some):
+                count = counts[index]
+                candidate = through[: units + 1 - count, column]
+                better = candidate < after[count:]
+                after[count:][better] = candidate[better]
+                choice[count:][better] = index
+        reached = after
+        chosen.append(choice)
+    best, paths = np.inf, []
+    for total in range(units + 1):
+        level = int(reached[total].argmin())
+        if reached[total, level] < best:
+            best = float(reached[total, level])
+            paths.append(_track_back(stages, rounded, before, chosen, total, level, best))
+    return paths
+
+
+def non_dominated(paths: Iterable[Path]) -> list[Path]:
+    """The paths than which none is both as cheap and as accurate, from cheap to accurate."""
+    front: list[Path] = []
+    for path in sorted(paths, key=lambda p: (p.seconds, p.error)):
+        if not front or path.error < front[-1].error:
+            front.append(path)
+    return front
+
+
+def prune(options: Sequence[Option]) -> list[int]:
+    """Indices of the options that no other one beats in error and in every entry of its table."""
+    counts = [option.error for option in options]
+    return _worth_trying(options, counts)
+
+
+def _rounded(stage: Sequence[Option], unit: float, units: int) -> list[int]:
+    return [round(o.error / unit) if math.isfinite(o.error / unit) else units + 1 for o in stage]
+
+
+def _worth_trying(stage: Sequence[Option], errors: Sequence[float]) -> list[int]:
+    """Indices of the options that none of at most their error and seconds makes superfluous."""
+    order = sorted(
+        (index for index in range(len(stage)) if math.isfinite(errors[index])),
+        key=lambda index: (errors[index], stage[index].error),
+    )
+    kept: list[int] = []
+    tables = np.empty((len(order), stage[0].table.size))
+    for index in order:
+        table = stage[index].table.ravel()
+        if not (tables[: len(kept)] <= table).all(axis=1).any():
+            tables[len(kept)] = table
+            kept.append(index)
+    return kept
+
+
+def _product(reached: Array, table: Array) -> Array:
+    """[e, i] and [i, j] to min over i of their sums, [e, j]."""
+    total = reached[:, :1] + table[:1]
+    for level in range(1, len(table)):
+        np.minimum(total, reached[:, level : level + 1] + table[level], out=total)
+    return total
+
+
+def _track_back(
+    stages: Sequence[Sequence[Option]],
+    rounded: Sequence[Sequence[int]],
+    before: Sequence[Array],
+    chosen: Sequence[NDArray[np.int32]],
+    total: int,
+    level: int,
+    seconds: float,
+) -> Path:
+    options: list[int] = []
+    for number in reversed(range(len(stages))):
+        index = int(chosen[number][total, level])
+        options.append(index)
+        total -= rounded[number][index]
+        table = stages[number][index].table
+        level = int((before[number][total] + table[:, level]).argmin())
+    options.reverse()
+    error = math.fsum(stages[n][index].error for n, index in enumerate(options))
+    return Path(seconds, error, tuple(options))

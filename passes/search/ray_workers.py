@@ -1,0 +1,297 @@
+"""Evaluations spread over processes and machines by Ray, whose actors are called workers here."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from atlasc.ir.errors import AtlasError
+from atlasc.passes.approximation.engines import AUTO
+from atlasc.passes.search.evaluator import Evaluator
+from atlasc.passes.search.front import Point
+from atlasc.passes.search.space import Settings
+
+if TYPE_CHECKING:
+    from atlasc.passes.search.problem import SearchProblem
+
+GPU_BATCH = 32
+"""Settings that a worker with a GPU gets at once; others get one, so that none is known late."""
+DEATHS = 3
+"""Workers that one setting may cost."""
+PATIENCE = 30.0
+"""Seconds without any worker, after which a note says what the search waits for."""
+CONNECT_SECONDS = 10.0
+STORE_MEMORY = 200 << 20
+"""Bytes of a local object store beside what the problem takes."""
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",
+}
+"""Environment in which Ray is imported and started: it reports nothing to its makers, and prints
+nothing of its own among a command's results."""
+
+
+@dataclass(frozen=True)
+class RayWorkers:
+    """Where evaluations run: on the GPUs of a cluster if it has some, or else on its processors.
+
+    Attributes:
+        count: workers; None for one on each GPU, or for as many as there are processors for.
+        threads: of each worker.
+        address: of a running cluster, on all of whose machines this atlasc is installed; None for
+            the environment variable RAY_ADDRESS, and without it for processes on this machine.
+    """
+
+    count: int | None = None
+    threads: int = 1
+    address: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.count is not None and self.count < 1) or self.threads < 1:
+            raise AtlasError("a search needs at least 1 worker with 1 thread")
+
+
+class RemoteObjective:
+    """What a worker runs: the objectives of one problem, made when they are first needed."""
+
+    def __init__(self, problem: SearchProblem) -> None:
+        self._problem = problem
+        self._objectives: dict[int | None, Evaluator] = {}
+
+    def ready(self) -> int:
+        """The process, once it runs."""
+        return os.getpid()
+
+    def evaluate(self, layers: int | None, settings: Sequence[Settings]) -> list[Point]:
+        """Points of the whole model, or of its first layers."""
+        if layers not in self._objectives:
+            self._objectives[layers] = self._problem.objective(layers)
+        return list(self._objectives[layers].points(settings))
+
+
+@dataclass
+class _Worker:
+    actor: Any
+    share: deque[Settings] = field(default_factory=deque)
+    process: int | None = None  # once it runs
+
+
+class RayPool:
+    """Workers that hold one problem; used as a context.
+
+    Settings that begin alike go to one worker, which keeps the values that they share; one that has
+    nothing left to do takes half of the longest share. A worker that dies is replaced, and what it
+    was evaluating is evaluated again.
+
+    Args:
+        problem: what the workers hold.
+        workers: where they run.
+
+    Raises:
+        AtlasError: Ray is not installed, or its cluster cannot be reached.
+    """
+
+    def __init__(self, problem: SearchProblem, workers: RayWorkers) -> None:
+        try:
+            with _environment(QUIET):
+                import ray
+        except ImportError:
+            raise AtlasError(
+                "workers need Ray, which is not installed",
+                remedy="pip install 'atlasc[ray]', or search with --workers serial",
+            ) from None
+        self._ray, self._note, self._options = ray, problem.note, workers
+        self._own = not ray.is_initialized()
+        if self._own:
+            _connect(ray, workers, sum(a.nbytes for a in problem.module.symbols.values()))
+        resources = ray.cluster_resources()
+        gpus = 0 if problem.device == "cpu" else int(resources.get("GPU", 0))
+        processors = int(resources.get("CPU", 1)) // workers.threads
+        count = workers.count or gpus or max(1, processors)
+        self._batch = GPU_BATCH if gpus else 1
+        # Without a GPU of its own a worker must not take one that it happens to see.
+        device = "cpu" if problem.device == AUTO and not gpus else problem.device
+        shipped = replace(
+            problem,
+            threads=workers.threads,
+            device=device,
+            journal=None,
+            workers=None,
+            note=_silent,
+        )
+        self._problem = ray.put(shipped)
+        self._class = ray.remote(
+            num_cpus=workers.threads,
+            num_gpus=1 / -(-count // gpus) if gpus else 0,
+            max_restarts=0,
+            max_task_retries=0,
+        )(RemoteObjective)
+        self._running: dict[Any, tuple[_Worker, list[Settings]]] = {}
+        self._deaths: Counter[Settings | None] = Counter()
+        self._workers = [_Worker(None) for _ in range(count)]
+        for worker in self._workers:
+            self._start(worker)
+
+    def __enter__(self) -> RayPool:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for worker in self._workers:
+            self._ray.kill(worker.actor)
+        if self._own:
+            self._ray.shutdown()
+
+    @property
+    def processes(self) -> list[int]:
+        """Process ids of the workers that have started, each on its machine."""
+        return [worker.process for worker in self._workers if worker.process is not None]
+
+    def evaluate(self, layers: int | None, settings: Sequence[Settings]) -> Iterator[Point]:
+        """Points as they become known.
+
+        Args:
+            layers: of the proxy; None for the whole model.
+            settings: in an order that puts those that begin alike next to each other.
+
+        Raises:
+            AtlasError: of an evaluation, or workers die again and again.
+        """
+        count = len(self._workers)
+        for index, worker in enumerate(self._workers):
+            first, last = (len(settings) * i // count for i in (index, index + 1))
+            worker.share = deque(settings[first:last])
+            self._give(worker, layers)
+        left = len(settings)
+        while left:
+            worker, points = self._next()
+            self._give(worker, layers)
+            left -= len(points)
+            yield from points
+
+    def _next(self) -> tuple[_Worker, list[Point]]:
+        """Wait for a worker that has points, has started, or was replaced."""
+        ready: list[Any] = []
+        while not ready:
+            ready, _ = self._ray.wait(list(self._running), timeout=PATIENCE)
+            if not ready and not self.processes:
+                self._note("no worker has started yet: the cluster has no processor free for one")
+        worker, task = self._running.pop(ready[0])
+        errors = self._ray.exceptions
+        try:
+            result = self._ray.get(ready[0])
+        except errors.RayTaskError as error:
+            raise (error.cause if isinstance(error.cause, Exception) else error) from None
+        except errors.RayError as error:
+            self._replace(worker, task, error)
+            return worker, []
+        if task:
+            return worker, result
+        worker.process = result
+        del self._deaths[None]
+        return worker, []
+
+    def _give(self, worker: _Worker, layers: int | None) -> None:
+        """Give a worker that is idle its next setting."""
+        if worker.process is None:
+            return
+        if not worker.share:
+            longest = max((other.share for other in self._workers), key=len)
+            half = [longest.pop() for _ in range((len(longest) + 1) // 2)]
+            worker.share.extend(reversed(half))
+        task: list[Settings] = []
+        while worker.share and len(task) < self._batch:
+            # What a worker died of, or may have died of, is tried alone.
+            if task and (self._deaths[task[0]] or self._deaths[worker.share[0]]):
+                break
+            task.append(worker.share.popleft())
+        if task:
+            self._running[worker.actor.evaluate.remote(layers, task)] = worker, task
+
+    def _start(self, worker: _Worker) -> None:
+        worker.actor, worker.process = self._class.remote(self._problem), None
+        self._running[worker.actor.ready.remote()] = worker, []
+
+    def _replace(self, worker: _Worker, task: list[Settings], error: Exception) -> None:
+        why = next((line for line in str(error).strip().splitlines()[::-1] if line.strip()), "")
+        blamed: list[Settings | None] = [*task] or [None]
+        self._deaths.update(blamed)
+        if self._deaths[blamed[0]] >= DEATHS:
+            what = f"on one setting, {task[0]}" if task else "while they started"
+            raise AtlasError(
+                f"{DEATHS} workers died {what}",
+                why=why.strip(),
+                remedy="fewer workers leave each of them more memory; on a cluster, install this "
+                "atlasc on every machine",
+            )
+        self._note("a worker died and is replaced; what it was evaluating is evaluated again")
+        worker.share.extendleft(reversed(task))
+        self._ray.kill(worker.actor)
+        self._start(worker)
+
+
+class RayEvaluator(Evaluator):
+    """Evaluates on the workers of a pool.
+
+    Args:
+        pool: the workers.
+        layers: of the early-layer proxy; None for the whole model.
+        order: sorts settings that begin alike next to each other.
+    """
+
+    def __init__(
+        self, pool: RayPool, layers: int | None, order: Callable[[Settings], list[int]]
+    ) -> None:
+        super().__init__(layers)
+        self._pool, self._order = pool, order
+
+    def points(self, settings: Sequence[Settings]) -> Iterator[Point]:
+        """Evaluate different settings, in any order."""
+        return self._pool.evaluate(self.layers, sorted(settings, key=self._order))
+
+
+def _connect(ray: Any, workers: RayWorkers, problem_bytes: int) -> None:
+    address = workers.address or os.environ.get("RAY_ADDRESS") or "local"
+    local: dict[str, Any] = {}
+    if address == "local":
+        processors = workers.threads * (workers.count or 1)
+        local = {
+            "num_cpus": processors if workers.count else None,
+            "include_dashboard": False,
+            "object_store_memory": STORE_MEMORY + problem_bytes,
+        }
+    try:
+        host, _, port = address.removeprefix("ray://").rpartition(":")
+        if host:  # Ray itself would try for minutes
+            socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+        with _environment(QUIET):
+            ray.init(address, logging_level="ERROR", log_to_driver=False, **local)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        raise AtlasError(
+            f"the Ray cluster at {address} cannot be reached",
+            why=str(error).strip().partition("\n")[0],
+            remedy="give --ray-address or RAY_ADDRESS as HOST:PORT of a running cluster",
+        ) from error
+
+
+@contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    """Environment variables that the processes which Ray starts inherit."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _silent(text: str) -> None:
+    """Nobody reads notes on a worker."""

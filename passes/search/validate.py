@@ -1,0 +1,215 @@
+"""Points of a front on inputs that no search has seen: do these stay inside all ranges?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from atlasc.ir.interpreter import Interpreter
+from atlasc.ir.module import Module, Op
+from atlasc.passes.approximation.assign import with_approximations
+from atlasc.passes.approximation.description import Approximation
+from atlasc.passes.approximation.excess import DomainWatch
+from atlasc.passes.approximation.expand import Expand
+from atlasc.passes.approximation.fused import interpret_poly
+from atlasc.passes.approximation.measure import chunk_size, input_count, kept_tokens
+from atlasc.passes.approximation.segments import client_part
+from atlasc.passes.approximation.simulate import PolynomialSimulator
+from atlasc.passes.pass_base import Report
+from atlasc.passes.search.front import Front, Point
+from atlasc.passes.search.objective import output_error
+from atlasc.passes.search.space import Settings
+
+MEMORY = 512 << 20
+"""Bytes for the values of settings that begin alike: all of MiniLM's on 80 texts of 64 tokens."""
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What inputs do under one setting.
+
+    Attributes:
+        error: mean absolute error of the outputs; infinite where an input explodes.
+        out_of_range: inputs that leave the range of a polynomial (see `excess`), or explode.
+        exploded: inputs of which a value grows beyond bounds or is not finite.
+    """
+
+    error: float
+    out_of_range: int
+    exploded: int
+
+
+class Validator:
+    """Runs settings of one module on its inputs.
+
+    The simulator of the search tells which inputs leave a range, and starts where a setting differs
+    from those before. Where a value explodes it stops; then the setting runs op by op, as `expand`
+    writes it, to see which inputs are lost.
+
+    Args:
+        module: an nn module; approximations that it carries are not looked at.
+        arrays: inputs by name, [N, ...] each.
+        dtype: float32 or float64.
+        threads: None for the number of processors.
+        memory: bytes for the values of settings that begin alike.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        arrays: Mapping[str, np.ndarray],
+        dtype: Any = np.float32,
+        threads: int | None = None,
+        memory: int = MEMORY,
+    ) -> None:
+        self.module, self.dtype = module, np.dtype(dtype)
+        self.inputs = input_count(module, arrays)
+        self._arrays = arrays
+        size = chunk_size(module)
+        self._chunks = [slice(start, start + size) for start in range(0, self.inputs, size)]
+        self._client = Interpreter(client_part(module), self.dtype)
+        self._simulator = PolynomialSimulator(
+            module, self.dtype, threads, memory // len(self._chunks)
+        )
+        self._prepared = [
+            self._simulator.prepare(self._rows(chunk), watched=True) for chunk in self._chunks
+        ]
+        self._reference = _joined([self._simulator.cleartext(part) for part in self._prepared])
+        self._weights = {
+            name: kept_tokens(module, arrays, array) for name, array in self._reference.items()
+        }
+
+    def prefix(self, approximations: Mapping[str, Approximation]) -> list[int]:
+        """A sort key that brings settings that begin alike together."""
+        return self._simulator.prefix(self._prepared[0], approximations)
+
+    def measure(self, approximations: Mapping[str, Approximation]) -> Validation:
+        """What the inputs do under approximations, given by result name."""
+        outputs, leaving = [], 0
+        for part in self._prepared:
+            simulated = self._simulator.run(part, approximations)
+            if simulated.left is None:
+                return self._op_by_op(approximations)
+            outputs.append(simulated.outputs)
+            leaving += int(simulated.left.sum())
+        error = output_error(_joined(outputs), self._reference, self._weights)
+        if not np.isfinite(error):
+            return self._op_by_op(approximations)
+        return Validation(error, leaving, 0)
+
+    def _op_by_op(self, approximations: Mapping[str, Approximation]) -> Validation:
+        poly = Expand().run(with_approximations(self.module, dict(approximations)), Report())
+        left, exploded, outputs = set(), [], []
+        for chunk in self._chunks:
+            names = [str(row) for row in range(self.inputs)[chunk]]
+            watch = DomainWatch(poly, names)
+            with np.errstate(all="ignore"):
+                results = interpret_poly(poly, self._encoded(chunk), self.dtype, observe=watch)
+            outputs.append(results)
+            finite = [_finite_rows(array) for array in results.values()]
+            exploded.append(watch.exploded | ~np.logical_and.reduce(finite))
+            left |= {excess.input for _, excess in watch.found}
+        wild = np.flatnonzero(np.concatenate(exploded))
+        left |= {str(row) for row in wild}
+        error = np.inf
+        if not len(wild):
+            error = output_error(_joined(outputs), self._reference, self._weights)
+        return Validation(error, len(left), len(wild))
+
+    def _rows(self, chunk: slice) -> dict[str, np.ndarray]:
+        return {name: array[chunk] for name, array in self._arrays.items()}
+
+    def _encoded(self, chunk: slice) -> dict[str, np.ndarray]:
+        """What the server gets of some inputs, by input of the poly module."""
+        values: dict[str, np.ndarray] = {}
+
+        def keep(op: Op, result: np.ndarray) -> None:
+            if op.name == "nn.encrypt":
+                values[op.value.name] = result
+            elif op.name == "nn.input":
+                values[op.attributes["name"]] = result
+
+        self._client.run(self._rows(chunk), observe=keep)
+        return values
+
+
+def validated(
+    front: Front,
+    validator: Validator,
+    approximations: Callable[[Settings], Mapping[str, Approximation]],
+    progress: Callable[[int, int], None] | None = None,
+) -> Front:
+    """The front with `held_back_error` and `out_of_range` at each of its points, and the expert's.
+
+    Points that begin alike are tried one after the other. An interrupt from the keyboard leaves the
+    rest of the points as they are.
+
+    Args:
+        front: what a search found.
+        validator: on inputs that the search did not see.
+        approximations: of settings, by result name.
+        progress: called with (points done, all points).
+    """
+    points, expert, complete = list(front.points), front.expert, front.complete
+    try:
+        if expert is not None:
+            expert = _tried(expert, validator, approximations)
+        order = sorted(
+            range(len(points)), key=lambda i: validator.prefix(approximations(points[i].settings))
+        )
+        for done, index in enumerate(order, 1):
+            points[index] = _tried(points[index], validator, approximations)
+            if progress is not None:
+                progress(done, len(points))
+    except KeyboardInterrupt:
+        complete = False
+    return replace(
+        front,
+        points=tuple(points),
+        expert=expert,
+        complete=complete,
+        held_back=validator.inputs,
+    )
+
+
+def tried_pick(
+    front: Front,
+    validator: Validator,
+    approximations: Callable[[Settings], Mapping[str, Approximation]],
+    pick: Callable[[Front], Point],
+) -> tuple[Front, Point]:
+    """The point that `pick` takes of a front, and the front with what was tried for it.
+
+    A point is tried when it would be taken. Where inputs leave a range under it, another one may be
+    taken, which is tried in turn.
+
+    Args:
+        front, validator, approximations: as in `validated`.
+        pick: passes points that were not tried.
+    """
+    front = replace(front, held_back=validator.inputs)
+    while (point := pick(front)).out_of_range is None:
+        found = _tried(point, validator, approximations)
+        points = tuple(found if other == point else other for other in front.points)
+        front = replace(front, points=points)
+    return front, point
+
+
+def _tried(
+    point: Point,
+    validator: Validator,
+    approximations: Callable[[Settings], Mapping[str, Approximation]],
+) -> Point:
+    found = validator.measure(approximations(point.settings))
+    return replace(point, held_back_error=found.error, out_of_range=found.out_of_range)
+
+
+def _joined(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _finite_rows(array: np.ndarray) -> np.ndarray:
+    return np.isfinite(array.reshape(len(array), -1)).all(axis=1)

@@ -1,0 +1,148 @@
+"""The default search on a small model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from atlasc.ir.errors import AtlasError
+from atlasc.passes.approximation.parametrisation import WIDE
+from atlasc.passes.search import atlas
+from atlasc.passes.search.captured import capture
+from atlasc.passes.search.front import non_dominated
+from atlasc.passes.search.groups import groups_of
+from atlasc.passes.search.hybrid import HybridOptions, default_evaluations, search
+from atlasc.passes.search.objective import Objective
+from atlasc.passes.search.space import is_partial
+
+SMALL = HybridOptions(seed=1, evaluations=150, population=8)
+
+
+@pytest.fixture(scope="module")
+def found(problem):
+    reports = []
+    return search(problem, SMALL, reports.append), reports
+
+
+def test_groups_read_and_write_their_own_integers(problem) -> None:
+    groups = groups_of(problem.module, problem.parametrisation)
+    assert [(g.block, g.kind) for g in groups[:4]] == [
+        (0, "softmax"), (0, "first norm"), (0, "activation"), (0, "second norm")
+    ]  # fmt: skip
+    settings = ((5, 5, 0, 0, 0, 3, 4, 6), (7, 6, 5, 0, 0, 1, 2, 3))
+    assert [g.of(settings) for g in groups[4:]] == [(7, 6, 5, 0, 0), (1,), (3,), (2,)]
+    changed = groups[4].put(settings, (1, 0, 0, 0, 0))
+    assert changed == (settings[0], (1, 0, 0, 0, 0, 1, 2, 3))
+    wide = groups_of(problem.module, WIDE)[0]
+    assert wide.of(((5, 5, 0, 0, 0, 3, 4, 6, 1),)) == (5, 5, 0, 0, 0, 1)
+
+
+def test_captured_rows_are_those_of_the_model(problem) -> None:
+    captured = capture(problem.module, problem.calibration, problem.arrays, dtype=np.float64)
+    softmax, gelu = captured[problem_op(problem, "softmax")], captured[problem_op(problem, "gelu")]
+    assert softmax.values is not None
+    assert softmax.y.shape == (*softmax.x.shape[:-1], softmax.values.shape[-1])
+    kept = np.where(softmax.keep, softmax.x, -np.inf)
+    exact = np.exp(kept) / np.exp(kept).sum(axis=-1, keepdims=True)
+    np.testing.assert_allclose(exact @ softmax.values, softmax.y, atol=1e-12)
+    assert gelu.y.shape == gelu.x.shape
+
+
+def problem_op(problem, name: str) -> str:
+    return next(op.value.name for op in problem.module.ops if op.name == f"nn.{name}")
+
+
+def test_the_budget_is_kept_and_the_front_is_real(found, problem) -> None:
+    front, reports = found
+    assert 0 < front.evaluations <= SMALL.evaluations
+    assert reports[-1].done == front.evaluations
+    assert reports[-1].total == SMALL.evaluations
+    assert non_dominated(front.points) == list(front.points)
+    assert len(front.points) >= 5
+    assert not any(is_partial(p.settings) for p in front.points)
+    objective = problem.objective()
+    assert all(objective.evaluate(p.settings).error == p.error for p in front.points)
+
+
+def test_predictions_rank_the_front(found) -> None:
+    front, _ = found
+    assert front.rank_correlation is not None
+    assert front.rank_correlation > 0.9
+
+
+def test_it_beats_nsga2_with_as_many_evaluations(found, problem) -> None:
+    front, _ = found
+    budget = atlas.AtlasOptions(
+        seed=1, population=10, generations=4, layer_population=20, layer_generations=4
+    )
+    assert budget.evaluations == SMALL.evaluations
+    assert front.hypervolume > atlas.search(problem, budget).hypervolume
+
+
+def test_a_seed_fixes_the_front(found, problem) -> None:
+    front, _ = found
+    again = search(problem, SMALL)
+    assert again.points == front.points
+    assert again.rank_correlation == front.rank_correlation
+
+
+@pytest.mark.parametrize("evaluations", [9, 20, 40])
+def test_a_small_budget_is_not_exceeded(problem, evaluations) -> None:
+    front = search(problem, replace(SMALL, evaluations=evaluations))
+    assert front.evaluations <= evaluations
+
+
+def test_other_costs_and_spaces(problem) -> None:
+    front = search(replace(problem, cost="levels", parametrisation=WIDE), SMALL)
+    assert non_dominated(front.points, "levels") == list(front.points)
+    paper = search(replace(problem, cost="levels"), SMALL)
+    assert front.reference == paper.reference == (2 * 77, 0.2)
+    assert front.hypervolume > paper.hypervolume
+    assert {len(layer) for p in front.points for layer in p.settings} == {9}
+
+
+def test_an_interrupt_leaves_the_front_so_far_and_a_journal_goes_on(
+    problem, found, tmp_path, monkeypatch
+) -> None:
+    front, _ = found
+    journaled = replace(problem, journal=tmp_path / "journal.jsonl")
+
+    def interrupt(report):
+        if report.done >= 60:
+            raise KeyboardInterrupt
+
+    first = search(journaled, SMALL, interrupt)
+    assert not first.complete
+    evaluated = []
+    points = Objective.points
+
+    def spy(self, settings):
+        evaluated.extend(settings)
+        return points(self, settings)
+
+    monkeypatch.setattr(Objective, "points", spy)
+    resumed = search(journaled, SMALL)
+    assert resumed.points == front.points
+    assert 0 < len(evaluated) < front.distinct
+
+
+@pytest.mark.parametrize("wrong", [{"evaluations": 0}, {"rounds": 0}, {"population": 3}])
+def test_a_budget_out_of_bounds_is_refused(wrong) -> None:
+    with pytest.raises(AtlasError, match="needs at least"):
+        HybridOptions(**wrong)
+
+
+def test_the_default_budget_grows_with_the_groups_that_are_probed(problem) -> None:
+    assert default_evaluations(24) == 400  # six layers of a softmax, two norms and an activation
+    assert default_evaluations(48) - default_evaluations(24) == 3 * 24
+    groups = groups_of(problem.module, problem.parametrisation)
+    assert HybridOptions().filled(problem).evaluations == default_evaluations(len(groups))
+    assert HybridOptions(evaluations=9).filled(problem).evaluations == 9
+
+
+def test_a_budget_without_a_prediction_is_refused(problem) -> None:
+    with pytest.raises(AtlasError, match="8 evaluations are too few") as caught:
+        search(problem, replace(SMALL, evaluations=8))
+    assert "--evaluations 9" in caught.value.remedy

@@ -1,0 +1,136 @@
+"""The default search where the cost is the predicted seconds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from atlasc.driver import LATENCY_TARGET
+from atlasc.passes.approximation.parametrisation import WIDE
+from atlasc.passes.search.front import hypervolume, non_dominated
+from atlasc.passes.search.groups import groups_of
+from atlasc.passes.search.hybrid import HybridOptions, search
+from atlasc.passes.search.joint import Path
+from atlasc.passes.search.local import Candidate, candidates
+from atlasc.passes.search.objective import Objective
+from atlasc.passes.search.seconds_solver import STEPS, SecondsSolver, evenly
+from atlasc.passes.search.surrogate import ErrorModel
+
+SMALL = HybridOptions(seed=1, evaluations=150, population=8)
+
+
+@pytest.fixture(scope="module")
+def priced(problem):
+    return replace(problem, cost="latency", target=LATENCY_TARGET)
+
+
+@pytest.fixture(scope="module")
+def found(priced):
+    return search(priced, SMALL)
+
+
+def area(points, reference) -> float:
+    return hypervolume([(p.seconds, p.error) for p in points], reference)
+
+
+def test_the_front_is_real(found, priced) -> None:
+    assert non_dominated(found.points, "latency") == list(found.points)
+    assert len(found.points) >= 5
+    assert found.rank_correlation > 0.9
+    objective = priced.objective()
+    for point in found.points:
+        again = objective.evaluate(point.settings)
+        assert (again.error, again.seconds) == (point.error, point.seconds)
+
+
+def test_it_is_no_worse_than_a_search_by_levels(found, priced) -> None:
+    by_levels = search(replace(priced, cost="levels"), SMALL)
+    repriced = area(non_dominated(by_levels.points, "latency"), found.reference)
+    assert found.hypervolume >= repriced > 0.05
+
+
+def test_a_seed_fixes_the_front_and_a_journal_goes_on(found, priced, tmp_path, monkeypatch) -> None:
+    journaled = replace(priced, journal=tmp_path / "journal.jsonl")
+
+    def interrupt(report):
+        if report.done >= 60:
+            raise KeyboardInterrupt
+
+    assert not search(journaled, SMALL, interrupt).complete
+    evaluated = []
+    points = Objective.points
+
+    def spy(self, settings):
+        evaluated.extend(settings)
+        return points(self, settings)
+
+    monkeypatch.setattr(Objective, "points", spy)
+    resumed = search(journaled, SMALL)
+    assert resumed.points == found.points
+    assert resumed.rank_correlation == found.rank_correlation
+    assert 0 < len(evaluated) < found.distinct
+
+
+def test_degrees_between_powers(priced) -> None:
+    any_degree = replace(priced, parametrisation=replace(WIDE, degrees="any"))
+    front = search(any_degree, SMALL)
+    assert non_dominated(front.points, "latency") == list(front.points)
+    assert front.hypervolume > 0.05
+    degrees = {
+        any_degree.parametrisation.degree(rung)
+        for point in front.points
+        for layer in point.settings
+        for rung in layer[5:8]
+    }
+    assert not all((degree + 1) & degree == 0 for degree in degrees)
+
+
+def test_predicted_seconds_and_errors_are_those_of_the_settings(priced) -> None:
+    objective, groups = priced.objective(), groups_of(priced.module, priced.parametrisation)
+    template = ((6, 5, 0, 0, 0, 6, 6, 6), (5, 5, 5, 0, 0, 5, 6, 7))
+
+    def approximations(group, choice):
+        chosen = objective.approximations(group.put(template, choice))
+        return {p.op.value.name: chosen[p.op.value.name] for p in group.places}
+
+    accurate = tuple(tuple(rung + (rung > 0) for rung in layer) for layer in template)
+    options = [[Candidate(0, 0.0, group.of(t)) for t in (template, accurate)] for group in groups]
+    rng = np.random.default_rng(0)
+    errors = {
+        (index, candidate.choice): rng.random() * scale
+        for index, two in enumerate(options)
+        for candidate, scale in zip(two, (1.0, 0.1), strict=True)
+    }
+    model = ErrorModel(groups, lambda index, choice: errors[index, choice])
+    solver = SecondsSolver(priced.latency_model, approximations, objective.approximations(template))
+    front = solver(model, options, template)
+    assert len(front) > 5
+    for point in front:
+        assert point.cost == objective.seconds(point.settings)
+        assert point.error == pytest.approx(model.predict(point.settings))
+
+
+def test_a_candidate_of_as_many_levels_may_have_fewer_degrees() -> None:
+    """Of the degrees that take the same levels, only the sum of degrees keeps the lower ones."""
+
+    def look(choice) -> Candidate:
+        (rung,) = choice
+        return Candidate(1 + rung // 4, 0.5 ** (rung // 2), choice, degrees=rung)
+
+    found = candidates([(15,)], (0,), (15,), lambda choice: choice, look)
+    assert sorted(c.choice[0] for c in found) == list(range(0, 16, 2))
+    found = candidates(
+        [(15,)], (0,), (15,), lambda choice: choice, lambda c: replace(look(c), degrees=0)
+    )
+    assert sorted(c.choice[0] for c in found) == [14]
+
+
+def test_a_front_is_thinned_where_it_is_dense() -> None:
+    dense = [Path(100 + 1e-3 * i, 1.0 - 1e-4 * i, (i,)) for i in range(1000)]
+    sparse = [Path(101.0 + i, 0.1 / i, (1000 + i,)) for i in range(1, 100)]
+    thin = evenly([*dense, *sparse])
+    assert thin[-len(sparse) :] == sparse
+    assert len(thin) <= STEPS and len(thin) - len(sparse) <= 3
+    assert evenly([]) == [] and evenly(dense[:1]) == dense[:1]

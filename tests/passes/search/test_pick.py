@@ -1,0 +1,103 @@
+"""Picking from a front: targets, held-back inputs, and what is nearest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from atlasc.ir.errors import AtlasError
+from atlasc.passes.search.front import Front, Point
+from atlasc.passes.search.pick import Target
+
+LAYER = (5, 5, 0, 0, 0, 3, 3, 3)
+
+
+def front(*points: tuple[int, float], out_of_range: tuple[int | None, ...] = ()) -> Front:
+    """Points of (levels, error) at twice the depth."""
+    left = out_of_range or (None,) * len(points)
+    found = tuple(
+        Point(2 * levels, levels, error, (LAYER,), out_of_range=count)
+        for (levels, error), count in zip(points, left, strict=True)
+    )
+    return Front(found, "levels", (100.0, 0.2), held_back=20)
+
+
+EXAMPLE = front((40, 0.1), (50, 0.01), (70, 0.001))
+
+
+@pytest.mark.parametrize(
+    ("target", "levels"),
+    [
+        (Target(error=0.05), 50),
+        (Target(error=0.1), 40),
+        (Target(levels=69), 50),
+        (Target(levels=70), 70),
+        (Target(depth=99), 40),
+        (Target(error=0.05, levels=60), 50),
+        (Target(error=0.05, depth=140, levels=60), 50),
+    ],
+)
+def test_the_cheapest_within_an_error_or_the_most_accurate_within_a_cost(
+    target: Target, levels: int
+) -> None:
+    assert EXAMPLE.pick(target).levels == levels
+
+
+@pytest.mark.parametrize(
+    ("target", "wanted", "nearest"),
+    [
+        (Target(error=1e-4), "an error of 0.0001 or less", "levels 70, error 0.001"),
+        (Target(levels=30), "levels 30 or less", "levels 40, error 0.1"),
+        (Target(levels=0), "levels 0 or less", "levels 40, error 0.1"),
+        (Target(error=0.01, levels=45), "error of 0.01 and levels 45", "levels 50, error 0.01"),
+        (Target(error=1e-9, depth=10), "error of 1e-09 and depth 10", "levels 70, error 0.001"),
+    ],
+)
+def test_a_target_out_of_reach_names_the_nearest_point(
+    target: Target, wanted: str, nearest: str
+) -> None:
+    with pytest.raises(AtlasError) as caught:
+        EXAMPLE.pick(target)
+    assert wanted in caught.value.what
+    assert nearest in caught.value.why
+
+
+def test_points_that_inputs_leave_are_avoided() -> None:
+    wild = front((40, 0.1), (50, 0.01), (70, 0.001), out_of_range=(3, 2, 0))
+    assert wild.pick(Target(error=0.1)).levels == 70
+    assert wild.pick(Target(error=0.1), tolerated=2).levels == 50
+    assert wild.pick(Target(error=0.1), tolerated=9).levels == 40
+    assert wild.pick(Target(levels=60)).levels == 50  # there is no other: the fewest
+    assert wild.pick(Target(error=0.1, levels=45)).out_of_range == 3
+
+
+def test_an_empty_front_or_target_says_so() -> None:
+    with pytest.raises(AtlasError, match="no setting that stays finite"):
+        front().pick(Target(error=1))
+    with pytest.raises(AtlasError, match="a target is missing"):
+        EXAMPLE.pick(Target())
+
+
+def test_seconds_are_a_cost_like_others() -> None:
+    seconds = (300.0, 350.5, 400.0)
+    points = tuple(replace(p, seconds=s) for p, s in zip(EXAMPLE.points, seconds, strict=True))
+    fast = replace(EXAMPLE, cost="latency", points=points)
+    assert fast.pick(Target(seconds=399)).levels == 50
+    assert fast.pick(Target(error=0.1, seconds=399)).levels == 40
+    with pytest.raises(AtlasError) as caught:
+        fast.pick(Target(error=0.05, seconds=310))
+    assert "an error of 0.05 and 310 predicted seconds or less" in caught.value.what
+    assert "levels 50, error 0.01, 350.5 predicted seconds" in caught.value.why
+
+
+def test_seconds_that_no_search_predicted_are_refused() -> None:
+    with pytest.raises(AtlasError, match="picked by 310 predicted seconds or less") as caught:
+        EXAMPLE.pick(Target(seconds=310))
+    assert "by levels, predicted no seconds" in caught.value.why
+    assert caught.value.remedy == "search with --cost latency"
+
+
+def test_a_front_of_depth_is_picked_by_depth() -> None:
+    swapped = replace(EXAMPLE, cost="depth", points=EXAMPLE.points[::-1])
+    assert swapped.pick(Target(error=1)).levels == 40
