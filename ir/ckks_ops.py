@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from atlasc.ir import rules
 from atlasc.ir.layout import REPLICATED, UNUSED, Layout
-from atlasc.ir.nn_ops import CAUSAL, CENTRED, FACTOR, OUTPUT_MAP
+from atlasc.ir.nn_ops import CENTRED, FACTOR, OUTPUT_MAP
 from atlasc.ir.opdef import REGISTRY, RuleError, Site, one_level
 from atlasc.ir.opdef import AttributeDef as A
 from atlasc.ir.poly_ops import chebyshev_levels
@@ -19,13 +19,12 @@ from atlasc.ir.types import CiphertextType, TensorType
 
 declare = REGISTRY.declare
 Rule = Callable[[Site], CiphertextType]
+FIRST_ROW = A("first_row", "bool", "zero in all tokens but the first", optional=True)
 PADDING = (
     A("copy_padding", "bool", "padding blocks copy block 0 (else they are zero)", optional=True),
-    A("first_row", "bool", "zero in all tokens but the first", optional=True),
+    FIRST_ROW,
 )
 LAYOUT = A("layout", "string", "packing of the result")
-QK_LEVELS = 3  # wrap-around masks, product, packing mask
-PV_LEVELS = 2  # extraction mask (beside V's wrap-around masks), product
 
 
 def parse_layout(site: Site) -> Layout:
@@ -125,34 +124,11 @@ def _linear_transform(site: Site) -> CiphertextType:
     return ciphertext(site, layout, 1)
 
 
-def _scores(site: Site) -> CiphertextType:
-    if first_layout(site, 0) != first_layout(site, 1):
-        raise RuleError("queries and keys must have one layout")
-    layout = parse_layout(site)
-    _check_mask(site, 2, layout)
-    return ciphertext(site, layout, QK_LEVELS)
-
-
-def _weights(site: Site) -> CiphertextType:
-    _check_mask(site, 1, first_layout(site))
-    return ciphertext(site, first_layout(site))
-
-
-def _check_mask(site: Site, operand: int, scores: Layout) -> None:
-    if scores.field("s") is None:
-        raise RuleError(f"scores have an axis s, the layout {scores} has none")
-    if len(site.types) > operand:
-        mask = site.types[operand]
-        wanted = (scores.extent("b"), scores.extent("t"))
-        if not isinstance(mask, TensorType) or mask.shape != wanted:
-            raise RuleError(f"the mask must be a public tensor of shape {wanted}, not {mask}")
-
-
-def _context(site: Site) -> CiphertextType:
-    weights, values = first_layout(site, 0), first_layout(site, 1)
-    if weights.field("s") is None or values.field("d") is None:
-        raise RuleError("it takes weights with an axis s and values with an axis d")
-    return ciphertext(site, parse_layout(site), PV_LEVELS)
+def _replicate(site: Site) -> CiphertextType:
+    source, layout = first_layout(site), parse_layout(site)
+    if layout not in (source.one_row, source.without((UNUSED,), REPLICATED)):
+        raise RuleError(f"the layout {layout} does not replicate {source}")
+    return ciphertext(site, layout)
 
 
 def _chebyshev(site: Site) -> CiphertextType:
@@ -171,7 +147,7 @@ def _rotate_sum(site: Site) -> CiphertextType:
         if axis not in dict(layout.extents):
             raise RuleError(f"the operand's layout {layout} has no axis {axis}")
     # A sum that ends in the top bits wraps around the ciphertext and so reaches every slot.
-    remaining = [field.axis for field in layout.fields]
+    remaining = [field.axis for field in layout.fields if field.bits]
     while remaining and remaining[0] in (*axes, REPLICATED):
         remaining.pop(0)
     wraps = not set(axes) & set(remaining)
@@ -193,6 +169,20 @@ def _mul_plain(site: Site) -> CiphertextType:
     layout = parse_layout(site)
     if not _covers(layout, first_layout(site)):
         raise RuleError(f"layout {layout} does not cover {first_layout(site)}")
+    return ciphertext(site, layout, 1)
+
+
+def _gather(site: Site) -> CiphertextType:
+    layout = first_layout(site)
+    if layout.gathered is None:
+        raise RuleError(f"the copies in the layout {layout} have no room for its ciphertexts")
+    return ciphertext(site, layout.gathered, 1)
+
+
+def _spread(site: Site) -> CiphertextType:
+    layout = parse_layout(site)
+    if layout.gathered != first_layout(site):
+        raise RuleError(f"{first_layout(site)} is not the layout {layout} in one ciphertext")
     return ciphertext(site, layout, 1)
 
 
@@ -234,7 +224,9 @@ declare("ckks.linear_transform",
         A("cos", "symbol", "rotary table [n, d]", optional=True),
         A("sin", "symbol", "rotary table [n, d]", optional=True),
         *PADDING,
-        A("baby_steps", "int", "rotations of the operand"), LAYOUT, levels=one_level)  # fmt: skip
+        A("baby_steps", "int", "rotations of the operand"),
+        A("paired", "bool", "two diagonals share a complex plaintext", optional=True), LAYOUT,
+        levels=one_level)  # fmt: skip
 declare("ckks.add", "Sum.", "a b", _elementwise(0))
 declare("ckks.sub", "Difference.", "a b", _elementwise(0))
 declare("ckks.double", "x · 2^times by additions.", "x", _double, A("times", "int", "doublings"))
@@ -246,26 +238,25 @@ declare("ckks.square", "Square, relinearised and rescaled.", "x", unary(1), leve
 declare("ckks.mul_plain", "Product with a plaintext, rescaled.", "x", _mul_plain,
         A("value", "scalar or symbol", "broadcast to the packed tensor"),
         A("zero_padding", "bool", "zero in padding rows (else they copy row 0)", optional=True),
+        FIRST_ROW,
         A("layout", "string", "of the result, where a replicated operand grows an axis",
           optional=True),
         levels=one_level)  # fmt: skip
 declare("ckks.chebyshev", "Chebyshev sum on (−1, 1), Paterson–Stockmeyer.", "x", _chebyshev,
-        A("coefficients", "floats or symbol", "[degree + 1], T₀ first"),
+        A("coefficients", "floats or symbol", "[degree + 1] or [features, degree + 1], T₀ first"),
         levels=chebyshev_levels)  # fmt: skip
 declare("ckks.rotate_sum", "Sum over axes by rotations, and over ciphertexts.", "x", _rotate_sum,
         A("axes", "strings", "axes that are summed"))  # fmt: skip
 declare("ckks.select", "Keep one index along an axis; other slots hold anything.", "x", _select,
         A("axis", "string", "axis"), A("index", "int", "from 0"))  # fmt: skip
-declare("ckks.ct_matmul_qk",
-        "Scores q·kᵀ in diagonal packing; masked keys become ``fill``.",
-        "q k mask?", _scores, CAUSAL,
-        A("fill", "float", "value of a masked score"), LAYOUT,
-        levels=lambda site: QK_LEVELS)  # fmt: skip
-declare("ckks.mask_zero", "0 for masked keys and padding keys, which all hold ``value``.",
-        "weights mask?", _weights, CAUSAL,
-        A("value", "float", "what every masked weight holds"))  # fmt: skip
-declare("ckks.ct_matmul_pv", "Context p·v of diagonally packed weights.", "p v",
-        _context, LAYOUT, levels=lambda site: PV_LEVELS)  # fmt: skip
+declare("ckks.replicate",
+        "One token in the places of all, which are zero before; blocks may go to some of them.",
+        "x", _replicate, LAYOUT)  # fmt: skip
+declare("ckks.gather",
+        "All ciphertexts of a replicated value in one: each takes the place of some copies.",
+        "x", _gather, levels=one_level)  # fmt: skip
+declare("ckks.spread", "The inverse of ``gather``.", "x", _spread, LAYOUT,
+        levels=one_level)  # fmt: skip
 declare("ckks.bootstrap", "Refresh to a level.", "x", _set_level,
         A("level", "int", "level of the result"))  # fmt: skip
 declare("ckks.drop", "Drop to a lower level.", "x", _drop,

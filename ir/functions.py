@@ -93,12 +93,13 @@ def rotary(site: Site, x: np.ndarray) -> np.ndarray:
 
 
 def keep_mask(site: Site, scores: np.ndarray, mask: np.ndarray | None) -> np.ndarray | None:
-    """Boolean [B,1,n,n] or broadcastable: which keys a query may see; None if all."""
+    """Boolean [B,1,queries,keys] or broadcastable: which keys a query may see; None if all."""
     keep = None
     if mask is not None:
         keep = mask.astype(bool)[:, None, None, :]
     if site.attributes.get("causal", False):
-        causal = np.tril(np.ones(scores.shape[-2:], dtype=bool))[None, None]
+        first = site.attributes.get("query", 0)
+        causal = np.tril(np.ones(scores.shape[-2:], dtype=bool), first)[None, None]
         keep = causal if keep is None else keep & causal
     return keep
 
@@ -177,8 +178,11 @@ def patchify(site: Site, image: np.ndarray) -> np.ndarray:
 
 
 def chebyshev(site: Site, x: np.ndarray) -> np.ndarray:
-    """Chebyshev sum at x mapped from the domain to (−1, 1), by Clenshaw's recurrence."""
+    """Chebyshev sum at x mapped from the domain to (−1, 1), by Clenshaw's recurrence.
+
+    Coefficients [..., degree + 1] are one sum for all, or one for each place of the last axis.
+    """
     low, high = site.attributes["domain"]
     coefficients = _like(site, "coefficients", x)
     u = ((2 * x - (low + high)) / (high - low)).astype(x.dtype)
-    return np.polynomial.chebyshev.chebval(u, coefficients)
+    return np.polynomial.chebyshev.chebval(u, coefficients.T, tensor=False)

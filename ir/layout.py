@@ -2,10 +2,12 @@
 
 A slot index is read as a sequence of *fields*, most significant first; each field is a run of
 consecutive bits of one tensor axis, a run over which the value is replicated (axis ``*``), or a run
-of which only index 0 holds the value and the rest holds anything (axis ``?``).
+of which only index 0 holds the value and the rest holds anything (axis ``?``). An axis may have
+several fields.
 Bits that do not fit into a ciphertext go to the *outer* fields, which number the ciphertexts.
 Axes of a packed Transformer value are ``b`` (batch), ``t`` (token), ``g`` (feature block: a head),
-``d`` (feature within a block) and ``s`` (score diagonal: key position minus query position).
+``d`` (feature within a block) and ``s`` (score diagonal: key position minus query position, or the
+key where there is one query alone).
 """
 
 from __future__ import annotations
@@ -152,11 +154,12 @@ class Layout:
 
     def slot_index(self, axis: str) -> np.ndarray:
         """The index bits along ``axis`` of every slot, ``[slots]``; 0 without a field."""
-        field = self.field(axis)
-        if field is None:
-            return np.zeros(self.slots, dtype=np.int64)
-        digits = (np.arange(self.slots) >> self.offset(field)) & ((1 << field.bits) - 1)
-        return digits << field.low
+        index = np.zeros(self.slots, dtype=np.int64)
+        for field in self.fields:
+            if field.axis == axis:
+                digits = (np.arange(self.slots) >> self.offset(field)) & ((1 << field.bits) - 1)
+                index += digits << field.low
+        return index
 
     @cached_property
     def ciphertext_index(self) -> list[dict[str, int]]:
@@ -199,9 +202,8 @@ class Layout:
         """The layout with the extents of ``axes`` grown to fill all slots of their ciphertexts."""
         grown = []
         for axis, extent in self.extents:
-            field = self.field(axis)
-            if axis in axes and field is not None:
-                size = 1 << field.bits
+            if axis in axes:
+                size = 1 << sum(field.bits for field in self.fields if field.axis == axis)
                 extent = -(-extent // size) * size
             grown.append((axis, extent))
         return Layout(self.fields, self.outer, tuple(grown))
@@ -232,6 +234,37 @@ class Layout:
         )
         outer = tuple(field for field in self.outer if field.axis not in axes)
         extents = tuple(pair for pair in self.extents if pair[0] not in axes)
+        return Layout(fields, outer, extents)
+
+    @cached_property
+    def gathered(self) -> Layout | None:
+        """The same values in one ciphertext, its number in place of the top bits of the first field
+        where that one is replicated; None where its copies are too few, or one ciphertext is all.
+        """
+        bits = sum(field.bits for field in self.outer)
+        first = self.fields[0]
+        if not bits or first.axis != REPLICATED or first.bits < bits:
+            return None
+        rest = (Field(REPLICATED, first.bits - bits),) if first.bits > bits else ()
+        return Layout((*self.outer, *rest, *self.fields[1:]), (), self.extents)
+
+    @cached_property
+    def one_row(self) -> Layout:
+        """The layout of one token's value, where the last field is that of the tokens.
+
+        No place is needed for the tokens, so the top bits of their field number the blocks that
+        number ciphertexts otherwise, and over its other bits the value is replicated. With a batch
+        between blocks and tokens the blocks stay where they are: a sum over them would no longer
+        wrap around the ciphertext.
+        """
+        batch, tokens = self.field("b"), self.fields[-1]
+        spilled = next((field for field in self.outer if field.axis == "g"), Field("g", 0))
+        bits = 0 if batch is None or batch.bits else min(spilled.bits, tokens.bits)
+        places = (Field("g", bits, spilled.low),) if bits else ()
+        left = (Field("g", spilled.bits - bits, spilled.low + bits),) if spilled.bits > bits else ()
+        fields = (*self.fields[:-1], *places, Field(REPLICATED, tokens.bits - bits))
+        outer = (*left, *(field for field in self.outer if field.axis != "g"))
+        extents = tuple(pair for pair in self.extents if pair[0] != "t")
         return Layout(fields, outer, extents)
 
     def unpack(self, packed: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from atlasc.ir import ckks_ops, nn_ops, poly_ops  # noqa: F401  (they fill the registry)
+from atlasc.ir import ckks_attention, ckks_ops, nn_ops, poly_ops  # noqa: F401  (the registry)
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.opdef import REGISTRY, OpDef, RuleError, Site, Symbol, symbols_in
 from atlasc.ir.types import Type
@@ -179,6 +179,13 @@ class Module:
 
     def __iter__(self) -> Iterator[Op]:
         return iter(self.ops)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Pickled as its text and arrays: an op's declaration holds functions, and a graph is deep.
+        from atlasc.ir.parser import parse
+        from atlasc.ir.printer import print_module
+
+        return parse, (print_module(self), self.arrays_used())
 
 
 def infer_type(op: Op, symbols: Mapping[str, np.ndarray]) -> Type | None:

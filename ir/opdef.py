@@ -124,9 +124,10 @@ class Site:
         return np.asarray(array, dtype=dtype)
 
 
-COMMON = {"part": "string", "magnitude": "float"}
-"""Attributes of any op: the nonlinear function that it was expanded from, and the greatest
-magnitude of its result that calibration saw."""
+COMMON = {"part": "string", "magnitude": "float", "mean": "float", "noise_gain": "float"}
+"""Attributes of any op: the nonlinear function that it was expanded from, the greatest magnitude of
+its result that calibration saw, the greatest mean of one input's, and how much an error of the
+result changes the outputs."""
 
 
 def no_levels(site: Site) -> int:

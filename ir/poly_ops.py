@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from atlasc.ir import functions, rules
-from atlasc.ir.nn_ops import CAUSAL
+from atlasc.ir.nn_ops import CAUSAL, QUERY
 from atlasc.ir.opdef import REGISTRY, RuleError, Site, one_level
 from atlasc.ir.opdef import AttributeDef as A
 from atlasc.ir.types import TensorType
@@ -20,18 +20,24 @@ def chebyshev_levels(site: Site) -> int:
 
 
 def coefficient_count(site: Site) -> int:
-    """Length of the vector of coefficients."""
+    """Coefficients of a sum: the length of the vector, or of each row where channels differ."""
     shape = site.constant_shape("coefficients")
-    if len(shape) != 1 or shape[0] < 1:
-        raise RuleError(f"coefficients must be a vector of at least one, not of shape {shape}")
-    return shape[0]
+    if len(shape) not in (1, 2) or shape[-1] < 1:
+        raise RuleError(f"coefficients must be one vector, or one a channel, not of shape {shape}")
+    return shape[-1]
 
 
 def _chebyshev(site: Site) -> TensorType:
     domain = site.attributes["domain"]
     if len(domain) != 2 or not domain[0] < domain[1]:
         raise RuleError(f"domain {domain} is not [low, high] with low < high")
+    valid = site.attributes.get("valid", [-1.0, 1.0])
+    if len(valid) != 2 or not (valid[0] <= -1.0 and valid[1] >= 1.0):
+        raise RuleError(f"valid {valid} is not [low, high] around [-1, 1]")
     coefficient_count(site)
+    channels = site.constant_shape("coefficients")[:-1]
+    if channels and channels != site.shape()[-1:]:
+        raise RuleError(f"coefficients for {channels[0]} channels, the operand has {site.shape()}")
     return rules.same_as_first(site)
 
 
@@ -65,13 +71,14 @@ declare("poly.double", "x · 2^times by additions, which cost no level.", "x", _
 declare("poly.row_sum", "Sum over the last axis, which stays with extent 1.", "x", _row_sum,
         evaluate=lambda site, x: x.sum(axis=-1, keepdims=True))  # fmt: skip
 declare("poly.mask_fill", "Scores of keys that may be seen, ``fill`` elsewhere.", "scores mask?",
-        rules.keys_mask, CAUSAL, A("fill", "float", "value of a masked score"),
+        rules.keys_mask, CAUSAL, QUERY, A("fill", "float", "value of a masked score"),
         evaluate=functions.mask_fill)  # fmt: skip
 declare("poly.mask_zero", "Weights of keys that may be seen, 0 elsewhere: an addition, no level.",
-        "weights mask?", rules.keys_mask, CAUSAL,
+        "weights mask?", rules.keys_mask, CAUSAL, QUERY,
         A("value", "float", "what every masked weight holds"),
         evaluate=functions.mask_zero)  # fmt: skip
 declare("poly.chebyshev", "Chebyshev sum over a domain.", "x", _chebyshev,
-        A("coefficients", "floats or symbol", "[degree + 1], T₀ first"),
+        A("coefficients", "floats or symbol", "[degree + 1] or [channels, degree + 1], T₀ first"),
         A("domain", "floats", "[low, high], mapped to (−1, 1)"),
+        A("valid", "floats", "where the sum is right, the domain being (−1, 1)", optional=True),
         evaluate=functions.chebyshev, levels=chebyshev_levels)  # fmt: skip

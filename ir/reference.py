@@ -88,7 +88,7 @@ ciphertext is `g div 2`.
 | `t` | token |
 | `g` | block of features: an attention head |
 | `d` | feature within a block |
-| `s` | score diagonal: (key − query) mod the padded number of tokens |
+| `s` | score diagonal: (key − query) mod the padded number of tokens; of one query the key |
 | `*` | replicated: the value is the same for all indices |
 | `?` | unused: index 0 holds the value, the rest holds anything |
 
@@ -130,6 +130,8 @@ def _common() -> str:
 COMMON_DOCS = {
     "part": "the nonlinear function that the op was expanded from",
     "magnitude": "greatest magnitude of the result that calibration saw",
+    "mean": "greatest mean of one input's result that calibration saw",
+    "noise_gain": "change of the outputs by an error of the result, in units of their size",
 }
 
 LEVEL_NOTES: dict[str, str] = {

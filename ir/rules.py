@@ -177,7 +177,7 @@ def rotary(site: Site) -> TensorType:
 
 
 def keys_mask(site: Site) -> TensorType:
-    """scores [B,H,n,n] with an optional public mask [B,n]; type of the scores."""
+    """scores [B,H,queries,keys] with an optional public mask [B,keys]; type of the scores."""
     shape = site.shape()
     if len(shape) != 4:
         raise RuleError(f"scores must be [batch, heads, queries, keys], not {shape}")

@@ -1,4 +1,7 @@
-"""What a pass is: a frozen dataclass with a name; its fields are its command-line options."""
+"""What a pass is: a frozen dataclass with a name; its fields are its command-line options.
+
+A field with the metadata ``option=False`` is data that a text cannot give: it is no option.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +46,7 @@ class Pass:
         options = ",".join(
             f"{f.name.replace('_', '-')}={option_text(getattr(self, f.name))}"
             for f in dataclasses.fields(self)  # type: ignore[arg-type]
+            if f.metadata.get("option", True)
         )
         return f"{self.name}{{{options}}}" if options else self.name
 
@@ -109,7 +113,8 @@ def parse_pipeline(text: str, available: dict[str, type[Pass]]) -> list[Pass]:
 
 def _make(kind: type[Pass], options: str) -> Pass:
     hints = get_type_hints(kind)
-    fields = {f.name for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    declared = dataclasses.fields(kind)  # type: ignore[arg-type]
+    fields = {f.name for f in declared if f.metadata.get("option", True)}
     values: dict[str, Any] = {}
     for part in filter(None, (piece.strip() for piece in options.split(","))):
         key, _, raw = part.partition("=")

@@ -8,26 +8,32 @@ from typing import Any
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import IRLevel, Module
 from atlasc.passes.approximation.approximate import Approximate
+from atlasc.passes.approximation.centre_keys import CentreKeys
 from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.frontend.canonicalise import Canonicalise
 from atlasc.passes.lowering.fold_features import FoldFeatures
+from atlasc.passes.lowering.gather_sums import GatherSums
 from atlasc.passes.lowering.normalise_affine import NormaliseAffine
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.lowering.rotation_keys import RotationKeys
 from atlasc.passes.lowering.scales import AssignScales
+from atlasc.passes.lowering.select_early import SelectEarly
 from atlasc.passes.pass_base import Pass
 
 PASSES: dict[str, type[Pass]] = {
     kind.name: kind
     for kind in (
+        CentreKeys,
         Canonicalise,
         Approximate,
         Expand,
         NormaliseAffine,
         FoldFeatures,
         AssignScales,
+        SelectEarly,
         Pack,
+        GatherSums,
         PlaceBootstraps,
         RotationKeys,
     )
@@ -36,13 +42,16 @@ PASSES: dict[str, type[Pass]] = {
 
 
 TAKES: dict[str, IRLevel] = {
+    "centre-keys": "nn",
     "canonicalise": "nn",
     "approximate": "nn",
     "expand": "nn",
     "normalise-affine": "poly",
     "fold-features": "poly",
     "assign-scales": "poly",
+    "select-early": "poly",
     "pack": "poly",
+    "gather-sums": "ckks",
     "place-bootstraps": "ckks",
     "rotation-keys": "ckks",
 }

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
-from atlasc.passes.lowering.counting_engine import CountingEngine, Counts
+from atlasc.passes.lowering.counting_engine import Counted, CountingEngine, Counts
 from atlasc.passes.lowering.depths import depths, levels_of
+from atlasc.passes.lowering.dry_runs import dry_engine, dry_inputs, live_ciphertexts
 from atlasc.passes.lowering.execute import Execution
 from atlasc.passes.lowering.kernels.context import Context
+from atlasc.passes.lowering.noise_gains import SEEN
+from atlasc.passes.lowering.rotation_plan import RotationPlan
 
 
 @dataclass
@@ -22,12 +26,14 @@ class ProgramCosts:
     """Counts of a ckks module.
 
     Attributes:
+        module: the program.
         per_op: counts by op.
         levels: levels of the nonlinear ops on the critical path.
         levels_total: levels of all ops on the critical path.
         levels_per_layer: (nonlinear, all) levels on the critical path by layer index.
     """
 
+    module: Module
     per_op: dict[Op, Counts]
     levels: int
     levels_total: int
@@ -45,9 +51,21 @@ class ProgramCosts:
             layers.setdefault(op.layer, []).append(counts)
         return {layer: merged(parts) for layer, parts in layers.items()}
 
-    def rotations(self) -> dict[int, int]:
-        """Rotation keys: amount and highest level at which it is used."""
-        return dict(sorted(self.total.rotation_levels.items()))
+    def rotation_keys(self, counts: Counts | None = None) -> dict[int, int]:
+        """Keys behind the rotations of some counts, by default of all: amount and level."""
+        used = dict(sorted((self.total if counts is None else counts).rotation_levels.items()))
+        plan = RotationPlan.of(self.module)
+        return used if plan is None else plan.used(used)
+
+    @cached_property
+    def live(self) -> Counter[int]:
+        """Ciphertexts by level at the moment that needs most memory."""
+        return live_ciphertexts(self.module)
+
+    @cached_property
+    def constants(self) -> int:
+        """Bytes of the program's arrays."""
+        return sum(array.nbytes for array in self.module.arrays_used().values())
 
 
 def merged(parts: Any) -> Counts:
@@ -61,69 +79,63 @@ def merged(parts: Any) -> Counts:
 def program_costs(module: Module) -> ProgramCosts:
     """Count a ckks module (with or without levels placed)."""
     depth = critical_path(module)
-    levels = module.attributes.get("levels")
-    top = max(depth.total, levels or 0, *_input_levels(module))
-    engine = CountingEngine(module.attributes["slots"], top, levels if levels else None)
+    engine = dry_engine(module, CountingEngine)
     labels = {op: f"{position}" for position, op in enumerate(module.ops)}
 
     def enter(op: Op) -> None:
         engine.scope = labels[op]
 
-    inputs = {
-        op.attributes["name"]: [
-            engine.encrypt(None, op.attributes.get("level", top))
-            for _ in range(Layout.parse(op.attributes["layout"]).ciphertexts)
-        ]
-        for op in module.ops
-        if op.name == "ckks.input"
-    }
+    inputs = dry_inputs(module, engine)
     _CountingExecution(module, engine, before=enter).run(inputs)
     per_op = {op: engine.counts[label] for op, label in labels.items() if label in engine.counts}
-    return ProgramCosts(per_op, depth.nonlinear, depth.total, depth.per_layer)
+    return ProgramCosts(module, per_op, depth.nonlinear, depth.total, depth.per_layer)
 
 
 @dataclass
-class _CountingExecution(Execution[int]):
-    """Counts an op once, however many equal ones there are: the blocks of a model are equal."""
+class _CountingExecution(Execution[Counted]):
+    """Counts an op once, however many equal ones there are: the blocks of a model are equal.
+
+    Each op is counted as if nothing before it had rescaled its operands, so that its counts depend
+    on nothing but itself.
+    """
 
     known: dict[tuple[Any, ...], tuple[list[int], Counts]] = field(default_factory=dict)
 
     def _result(
         self,
-        ctx: Context[int],
+        ctx: Context[Counted],
         op: Op,
         values: Mapping[Value, Any],
-        encrypted: Mapping[str, list[int]],
+        encrypted: Mapping[str, list[Counted]],
     ) -> Any:
         assert isinstance(self.engine, CountingEngine)
-        operands = [values[value] for value in op.operands]
-        if not operands or any(not isinstance(value, list) for value in operands):
+        operands = {value: values[value] for value in op.operands}
+        if not operands or any(not isinstance(value, list) for value in operands.values()):
             return super()._result(ctx, op, values, encrypted)
-        key = (op.name, str(op.value.type), _shapes(op, ctx.symbols), *map(tuple, operands))
+        levels = [tuple(ct.level for ct in operands[value]) for value in op.operands]
+        key = (op.name, str(op.value.type), shapes_key(op, ctx.symbols), *levels)
         key += tuple(str(value.type) for value in op.operands)
         counts = self.engine.counts[self.engine.scope]
         if key not in self.known:
-            self.known[key] = (super()._result(ctx, op, values, encrypted), counts)
+            fresh = {value: [Counted(ct.level) for ct in cts] for value, cts in operands.items()}
+            result = super()._result(ctx, op, fresh, encrypted)
+            self.known[key] = ([ct.level for ct in result], counts)
         else:
             counts.merge(self.known[key][1])
-        return list(self.known[key][0])
+        return [Counted(level) for level in self.known[key][0]]
 
 
-def _shapes(op: Op, symbols: Mapping[str, np.ndarray]) -> str:
+def shapes_key(op: Op, symbols: Mapping[str, np.ndarray]) -> str:
     """All attributes, with a symbol's shape (for coefficients its values) in place of its name."""
     parts = []
     for name, value in sorted(op.attributes.items()):
-        if name == "magnitude":
+        if name in SEEN:
             continue
         if isinstance(value, Symbol):
             array = symbols[value.name]
             value = array.tobytes() if name == "coefficients" else array.shape
         parts.append(f"{name}={value!r}")
     return ";".join(parts)
-
-
-def _input_levels(module: Module) -> list[int]:
-    return [op.attributes.get("level", 0) for op in module.ops if op.name == "ckks.input"]
 
 
 @dataclass

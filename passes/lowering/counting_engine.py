@@ -1,9 +1,9 @@
 """An engine without data: it runs a lowered program at the speed of integers and counts what it
 would cost.
 
-A ciphertext is nothing but its level. The counts are kept per *scope*, a label that the caller
-sets (an op, a layer), so that one run yields the table of a whole model; each primitive is
-counted together with the level at which it runs, because that decides its price.
+A ciphertext is its level, and whether it was rescaled. The counts are kept per *scope*, a label
+that the caller sets (an op, a layer), so that one run yields the table of a whole model; each
+primitive is counted together with the level at which it runs, because that decides its price.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ Primitive = Literal[
     "add",
     "add_plain",
     "negate",
+    "times_i",
+    "rescale",
     "mul",
+    "mul_lazy",
     "square",
     "mul_plain",
     "mul_scalar",
@@ -35,6 +38,11 @@ Primitive = Literal[
 """What is counted. ``level`` is that of the (lower) operand; for ``bootstrap`` that of the
 result.
 
+Products are left at the squared scale, so that sums of them are rescaled once: the ``rescale`` of
+a ciphertext is counted where it first becomes a factor, and the prices of products are those of
+rescaled factors. ``mul`` and ``square`` are relinearised, ``mul_lazy`` is not: a term of a ``dot``
+but for its last one. A conjugation is counted as a ``rotate``.
+
 ``rotate_hoisted`` is one rotation of a ``rotate_many`` of at least two, ``hoist`` its shared
 decomposition, counted once for such a call: a cost table gives the price of the two apart, and 0
 for ``hoist`` where it does not.
@@ -42,7 +50,7 @@ for ``hoist`` where it does not.
 
 PRIMITIVES: tuple[Primitive, ...] = Primitive.__args__  # type: ignore[attr-defined]
 
-_PRODUCTS: tuple[Primitive, ...] = ("mul", "square")
+_RELINEARISED: tuple[Primitive, ...] = ("mul", "square")
 _ROTATIONS: tuple[Primitive, ...] = ("rotate", "rotate_hoisted")
 
 
@@ -53,12 +61,16 @@ class Counts:
     Attributes:
         primitives: calls by (primitive, level).
         rotations: key-switching rotations by amount, with 0 < amount < slots.
+        turns: calls by (level, amounts that one ciphertext is rotated by together).
         rotation_levels: the highest level at which each amount is used: the level of its key.
+        conjugation_level: the highest level at which a ciphertext is conjugated; −1 for none.
     """
 
     primitives: Counter[tuple[Primitive, int]] = field(default_factory=Counter)
     rotations: Counter[int] = field(default_factory=Counter)
+    turns: Counter[tuple[int, tuple[int, ...]]] = field(default_factory=Counter)
     rotation_levels: dict[int, int] = field(default_factory=dict)
+    conjugation_level: int = -1
 
     def count(self, *primitives: Primitive) -> int:
         """Calls of the given primitives, over all levels."""
@@ -66,13 +78,13 @@ class Counts:
 
     @property
     def key_switches(self) -> int:
-        """Rotations, hoisted ones included, and relinearisations."""
-        return self.count(*_PRODUCTS, *_ROTATIONS)
+        """Rotations, hoisted ones included, conjugations and relinearisations."""
+        return self.count(*_RELINEARISED, *_ROTATIONS)
 
     @property
     def ciphertext_products(self) -> int:
         """Products of two ciphertexts, and squares."""
-        return self.count(*_PRODUCTS)
+        return self.count(*_RELINEARISED, "mul_lazy")
 
     @property
     def plaintext_products(self) -> int:
@@ -81,8 +93,8 @@ class Counts:
 
     @property
     def rescales(self) -> int:
-        """Every product is rescaled once."""
-        return self.ciphertext_products + self.plaintext_products
+        """Rescalings; a sum of products needs one."""
+        return self.count("rescale")
 
     @property
     def bootstraps(self) -> int:
@@ -111,9 +123,21 @@ class Counts:
         """Add the counts of ``other`` to these."""
         self.primitives.update(other.primitives)
         self.rotations.update(other.rotations)
+        self.turns.update(other.turns)
         for amount, level in other.rotation_levels.items():
             if level > self.rotation_levels.get(amount, -1):
                 self.rotation_levels[amount] = level
+        self.conjugation_level = max(self.conjugation_level, other.conjugation_level)
+
+
+class Counted:
+    """A ciphertext without data."""
+
+    __slots__ = ("level", "rescaled")
+
+    def __init__(self, level: int) -> None:
+        self.level = level
+        self.rescaled = False
 
 
 class CountingEngine:
@@ -123,12 +147,20 @@ class CountingEngine:
         slots: real numbers in a ciphertext, a power of two.
         max_level: levels of a fresh ciphertext.
         bootstrap_level: levels after a bootstrap; None when the parameters do not allow one.
+        bootstrap_batch: ciphertexts that one bootstrap refreshes.
     """
 
-    def __init__(self, slots: int, max_level: int, bootstrap_level: int | None = None) -> None:
+    def __init__(
+        self,
+        slots: int,
+        max_level: int,
+        bootstrap_level: int | None = None,
+        bootstrap_batch: int = 1,
+    ) -> None:
         self.slots = slots
         self.max_level = max_level
         self.bootstrap_level = bootstrap_level
+        self.bootstrap_batch = bootstrap_batch
         self.counts: dict[str, Counts] = {}
         self._scope = ""
         self._enter("")
@@ -159,117 +191,150 @@ class CountingEngine:
             result.merge(counts)
         return result
 
+    def _new(self, level: int) -> Counted:
+        """A result."""
+        return Counted(level)
+
     def _enter(self, label: str) -> None:
         self._scope = label
         self._current = self.counts.setdefault(label, Counts())
         self._primitives = self._current.primitives
 
-    # --- the Engine protocol; a ciphertext is its level, a vector is not looked at
+    # --- the Engine protocol; a vector is not looked at
 
-    def encrypt(self, vector: Vector | None, level: int | None = None) -> int:
+    def encrypt(self, vector: Vector | None, level: int | None = None) -> Counted:
         """A fresh ciphertext at ``level``, by default at the top; ``vector`` is not looked at."""
         level = self.max_level if level is None else level
         if not 0 <= level <= self.max_level:
             self._fail("encrypt", f"level {level} is not in 0..{self.max_level}")
         self._primitives["encrypt", level] += 1
-        return level
+        return self._new(level)
 
-    def decrypt(self, ciphertext: int) -> Vector:
+    def decrypt(self, ciphertext: Counted) -> Vector:
         """Refused: there is no data."""
         raise AtlasError(
             "a counting engine holds no data to decrypt",
             remedy="run the program on sim or on a backend",
         )
 
-    def level(self, ciphertext: int) -> int:
-        """The ciphertext itself."""
-        return ciphertext
+    def level(self, ciphertext: Counted) -> int:
+        """Multiplications that are left."""
+        return ciphertext.level
 
-    def add(self, left: int, right: int) -> int:
+    def add(self, left: Counted, right: Counted) -> Counted:
         """Sum, at the lower level."""
-        level = left if left < right else right
+        level = min(left.level, right.level)
         self._primitives["add", level] += 1
-        return level
+        return self._new(level)
 
     sub = add
 
-    def negate(self, ciphertext: int) -> int:
+    def negate(self, ciphertext: Counted) -> Counted:
         """Negation, at the same level."""
-        self._primitives["negate", ciphertext] += 1
-        return ciphertext
+        self._primitives["negate", ciphertext.level] += 1
+        return self._new(ciphertext.level)
 
-    def add_plain(self, ciphertext: int, value: Any) -> int:
+    def times_i(self, ciphertext: Counted) -> Counted:
+        """i · x, at the same level."""
+        self._primitives["times_i", ciphertext.level] += 1
+        return self._new(ciphertext.level)
+
+    def add_plain(self, ciphertext: Counted, value: Any) -> Counted:
         """Sum with a vector or a number, at the same level."""
-        self._primitives["add_plain", ciphertext] += 1
-        return ciphertext
+        self._primitives["add_plain", ciphertext.level] += 1
+        return self._new(ciphertext.level)
 
-    def mul(self, left: int, right: int) -> int:
+    def mul(self, left: Counted, right: Counted) -> Counted:
         """Product, one below the lower level."""
-        level = left if left < right else right
-        if level < 1:
-            self._underflow("mul")
-        self._primitives["mul", level] += 1
-        return level - 1
+        return self._product("mul", left, right)
 
-    def square(self, ciphertext: int) -> int:
+    def square(self, ciphertext: Counted) -> Counted:
         """Square, one level lower."""
-        if ciphertext < 1:
-            self._underflow("square")
-        self._primitives["square", ciphertext] += 1
-        return ciphertext - 1
+        return self._product("square", ciphertext)
 
-    def mul_plain(self, ciphertext: int, value: Any) -> int:
+    def dot(self, lefts: Sequence[Counted], rights: Sequence[Counted]) -> Counted:
+        """Sum of products, relinearised once."""
+        *rest, last = zip(lefts, rights, strict=True)
+        terms = [self._product("mul_lazy", *pair) for pair in rest]
+        total = self._product("mul", *last)
+        for term in terms:
+            total = self.add(total, term)
+        return total
+
+    def mul_plain(self, ciphertext: Counted, value: Any) -> Counted:
         """``value`` may be anything: a number counts as ``mul_scalar``, all else as
         ``mul_plain``.
         """
-        if ciphertext < 1:
-            self._underflow("mul_plain")
-        kind: Primitive = "mul_scalar" if isinstance(value, (float, int)) else "mul_plain"
-        self._primitives[kind, ciphertext] += 1
-        return ciphertext - 1
+        number = isinstance(value, (float, int))
+        return self._product("mul_scalar" if number else "mul_plain", ciphertext)
 
-    def rotate(self, ciphertext: int, amount: int) -> int:
+    def rotate(self, ciphertext: Counted, amount: int) -> Counted:
         """Rotation to the left, at the same level."""
         amount %= self.slots
-        if amount:
-            self._primitives["rotate", ciphertext] += 1
-            self._key_use(amount, ciphertext)
-        return ciphertext
+        if not amount:
+            return ciphertext
+        self._primitives["rotate", ciphertext.level] += 1
+        self._turn(ciphertext.level, (amount,))
+        return self._new(ciphertext.level)
 
-    def rotate_many(self, ciphertext: int, amounts: Sequence[int]) -> list[int]:
+    def rotate_many(self, ciphertext: Counted, amounts: Sequence[int]) -> list[Counted]:
         """One rotation to the left for each amount, hoisted."""
         used = [amount % self.slots for amount in amounts]
         nonzero = [amount for amount in used if amount]
+        level = ciphertext.level
         if len(nonzero) == 1:
-            self._primitives["rotate", ciphertext] += 1
+            self._primitives["rotate", level] += 1
         elif nonzero:
-            self._primitives["hoist", ciphertext] += 1
-            self._primitives["rotate_hoisted", ciphertext] += len(nonzero)
-        for amount in nonzero:
-            self._key_use(amount, ciphertext)
-        return [ciphertext] * len(used)
+            self._primitives["hoist", level] += 1
+            self._primitives["rotate_hoisted", level] += len(nonzero)
+        self._turn(level, nonzero)
+        return [self._new(level) if amount else ciphertext for amount in used]
 
-    def drop_to(self, ciphertext: int, level: int) -> int:
+    def conjugate(self, ciphertext: Counted) -> Counted:
+        """Conjugation, at the same level."""
+        level = ciphertext.level
+        self._primitives["rotate", level] += 1
+        self._current.conjugation_level = max(self._current.conjugation_level, level)
+        return self._new(level)
+
+    def drop_to(self, ciphertext: Counted, level: int) -> Counted:
         """The same slots at a lower level."""
-        if not 0 <= level <= ciphertext:
-            self._fail("drop_to", f"a ciphertext at level {ciphertext} has no level {level}")
-        return level
+        if not 0 <= level <= ciphertext.level:
+            self._fail("drop_to", f"a ciphertext at level {ciphertext.level} has no level {level}")
+        return ciphertext if level == ciphertext.level else self._new(level)
 
-    def bootstrap(self, ciphertext: int) -> int:
+    def bootstrap(self, ciphertext: Counted) -> Counted:
         """The same slots at ``bootstrap_level``."""
+        return self.bootstrap_many([ciphertext])[0]
+
+    def bootstrap_many(self, ciphertexts: Sequence[Counted]) -> list[Counted]:
+        """The same slots at ``bootstrap_level``, ``bootstrap_batch`` ciphertexts at a time."""
         if self.bootstrap_level is None:
             self._fail("bootstrap", "these parameters do not allow a bootstrap")
-        self._primitives["bootstrap", self.bootstrap_level] += 1
-        return self.bootstrap_level
+        count = -(-len(ciphertexts) // self.bootstrap_batch)
+        self._primitives["bootstrap", self.bootstrap_level] += count
+        return [self._new(self.bootstrap_level) for _ in ciphertexts]
 
-    def _key_use(self, amount: int, level: int) -> None:
+    def _product(self, primitive: Primitive, *factors: Counted) -> Counted:
+        level = min(factor.level for factor in factors)
+        if level < 1:
+            self._fail(primitive, "the operand is at level 0: no multiplication is left")
+        for factor in factors:
+            if not factor.rescaled:
+                self._primitives["rescale", level] += 1
+                factor.rescaled = True
+        self._primitives[primitive, level] += 1
+        return self._new(level - 1)
+
+    def _turn(self, level: int, amounts: Sequence[int]) -> None:
+        """Rotations of one ciphertext, by other amounts than 0."""
         counts = self._current
-        counts.rotations[amount] += 1
-        if level > counts.rotation_levels.get(amount, -1):
-            counts.rotation_levels[amount] = level
-
-    def _underflow(self, primitive: str) -> NoReturn:
-        self._fail(primitive, "the operand is at level 0: no multiplication is left")
+        if amounts:
+            counts.turns[level, tuple(sorted(set(amounts)))] += 1
+        for amount in amounts:
+            counts.rotations[amount] += 1
+            if level > counts.rotation_levels.get(amount, -1):
+                counts.rotation_levels[amount] = level
 
     def _fail(self, primitive: str, why: str) -> NoReturn:
         raise AtlasError(

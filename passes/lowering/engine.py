@@ -8,8 +8,10 @@ real library.
 Conventions that every implementation keeps, and that the conformance suite in
 ``tests/atlasc/backends`` checks:
 
-* A ciphertext holds ``slots`` real numbers; cleartext vectors are float64 arrays of exactly that
-  length.
+* A ciphertext holds ``slots`` numbers; cleartext vectors are float64 arrays of exactly that length.
+  Between the ops of a program they are real. Inside an op a kernel may use the imaginary part for a
+  second vector (:meth:`Engine.times_i`, :meth:`Engine.conjugate`, complex plaintexts); it leaves
+  none behind, because the product of two imaginary parts would come back as a real error.
 * A **level** is the number of multiplications that are left: an integer from 0 to ``max_level``.
   Every product, with a ciphertext, a vector or a number, costs one level: its result is
   relinearised and rescaled. Additions and rotations cost none.
@@ -34,6 +36,9 @@ from numpy.typing import NDArray
 Vector: TypeAlias = NDArray[np.float64]
 """Cleartext slots: float64 of shape ``(slots,)``."""
 
+Plaintext: TypeAlias = NDArray[np.float64] | NDArray[np.complex128] | float
+"""The other factor of a plaintext product: slots, complex or not, or one number for all."""
+
 Ct = TypeVar("Ct")
 """A ciphertext of an engine: opaque to everything but that engine."""
 
@@ -47,11 +52,14 @@ class Engine(Protocol[Ct]):
         max_level: multiplications that a fresh ciphertext allows.
         bootstrap_level: multiplications that a ciphertext allows after :meth:`bootstrap`; None
             when the engine cannot bootstrap.
+        bootstrap_batch: ciphertexts that one bootstrap of :meth:`bootstrap_many` refreshes: 2
+            where it takes two real ones as the parts of a complex one, else 1.
     """
 
     slots: int
     max_level: int
     bootstrap_level: int | None
+    bootstrap_batch: int
 
     def encrypt(self, vector: Vector, level: int | None = None) -> Ct:
         """Encrypt ``slots`` numbers at ``level`` (default ``max_level``). Lower levels are
@@ -60,7 +68,7 @@ class Engine(Protocol[Ct]):
         ...
 
     def decrypt(self, ciphertext: Ct) -> Vector:
-        """The slots of ``ciphertext`` as float64 of shape ``(slots,)``; needs the secret key
+        """The real parts of the slots as float64 of shape ``(slots,)``; needs the secret key
         where there is one.
         """
         ...
@@ -95,10 +103,22 @@ class Engine(Protocol[Ct]):
         """Slot-wise square, relinearised and rescaled: one level lower. One key switch."""
         ...
 
-    def mul_plain(self, ciphertext: Ct, value: Vector | float) -> Ct:
+    def dot(self, lefts: Sequence[Ct], rights: Sequence[Ct]) -> Ct:
+        """Slot-wise ``Σ left · right`` over one pair or more, relinearised once."""
+        ...
+
+    def mul_plain(self, ciphertext: Ct, value: Plaintext) -> Ct:
         """Slot-wise product with a vector, or of every slot with one number: one level lower, no
         key switch.
         """
+        ...
+
+    def times_i(self, ciphertext: Ct) -> Ct:
+        """Slot-wise ``i · x``, exactly, at the same level; no key switch."""
+        ...
+
+    def conjugate(self, ciphertext: Ct) -> Ct:
+        """Slot-wise complex conjugate, at the same level: a key switch, like a rotation."""
         ...
 
     def rotate(self, ciphertext: Ct, amount: int) -> Ct:
@@ -125,5 +145,12 @@ class Engine(Protocol[Ct]):
 
         Slots must lie within the engine's bootstrap range, usually [-1, 1]: outside it the result
         is garbage and nothing in the ciphertext tells.
+        """
+        ...
+
+    def bootstrap_many(self, ciphertexts: Sequence[Ct]) -> list[Ct]:
+        """``[bootstrap(c) for c in ciphertexts]`` by ``ceil(n / bootstrap_batch)`` bootstraps.
+
+        The levels are those of :meth:`bootstrap`: sharing one costs none.
         """
         ...

@@ -14,13 +14,14 @@ from atlasc.passes.lowering.counting_engine import CountingEngine
 from atlasc.passes.lowering.engine import Engine
 from atlasc.passes.lowering.kernels import KERNELS
 from atlasc.passes.lowering.kernels.context import Context, Ct
+from atlasc.passes.lowering.rotation_plan import planned
 
 Observer = Callable[[Op, list[Any]], None]
 
 
 @dataclass
 class Execution(Generic[Ct]):
-    """Runs a module on an engine.
+    """Runs a module on an engine; rotations follow the module's plan.
 
     Attributes:
         module: a ckks module.
@@ -50,7 +51,10 @@ class Execution(Generic[Ct]):
         """
         public = public or {}
         ctx = Context(
-            self.engine, self.module.symbols, public, isinstance(self.engine, CountingEngine)
+            planned(self.engine, self.module),
+            self.module.symbols,
+            public,
+            isinstance(self.engine, CountingEngine),
         )
         last_use = {v: n for n, op in enumerate(self.module.ops) for v in op.operands}
         values: dict[Value, Any] = {}
@@ -84,12 +88,26 @@ class Execution(Generic[Ct]):
             if ctx.dry:
                 return ctx.blank
             raise AtlasError(f"input {name!r} is missing", where=op.location)
-        try:
-            return KERNELS[op.name](ctx, op, [values[operand] for operand in op.operands])
-        except AtlasError as error:
-            raise AtlasError(
-                f"{op.name} %{op.value.name}: {error.what}",
-                where=op.location or error.where,
-                why=error.why,
-                remedy=error.remedy,
-            ) from None
+        return apply(ctx, op, [values[operand] for operand in op.operands])
+
+
+def apply(ctx: Context[Ct], op: Op, operands: list[Any]) -> list[Ct]:
+    """The result of an op that has a kernel.
+
+    Args:
+        ctx: engine, constants and public inputs.
+        op: of a ckks module.
+        operands: ciphertexts, or an array for a public operand.
+
+    Raises:
+        AtlasError: the engine refused it; says which op of which module.
+    """
+    try:
+        return KERNELS[op.name](ctx, op, operands)
+    except AtlasError as error:
+        raise AtlasError(
+            f"{op.name} %{op.value.name}: {error.what}",
+            where=op.location or error.where,
+            why=error.why,
+            remedy=error.remedy,
+        ) from None

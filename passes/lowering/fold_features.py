@@ -21,7 +21,7 @@ class FoldFeatures(Pass):
     * γ and β of a norm go into every linear layer that reads it; another reader (the residual of a
       post-norm block) keeps them as a plaintext product beside the deeper branch.
     * What an output still lacks of them, the client does after it has decrypted.
-    * A constant behind a linear layer goes into its bias.
+    * A constant behind a linear layer goes into its bias, a factor of each feature into its rows.
     * ``center`` (x − mean) moves up through additions into the linear layers before it, and to the
       client where an input is read in no other way.
     """
@@ -30,7 +30,7 @@ class FoldFeatures(Pass):
 
     def run(self, module: Module, report: Report) -> Module:
         """Poly module to poly module."""
-        for rewrite in (_raise_centers, _constants_into_biases, _features_into_consumers):
+        for rewrite in (_raise_centers, _features_into_producers, _features_into_consumers):
             module = without_dead_ops(rewrite(module, report))
         return module
 
@@ -116,27 +116,34 @@ def _centre(
     return rewriter.add(center, "poly.center", [new], {})
 
 
-def _constants_into_biases(module: Module, report: Report) -> Module:
+def _features_into_producers(module: Module, report: Report) -> Module:
+    """Factors and constants behind a linear layer that nothing else reads."""
     users = module.users()
     rewriter = Rewriter(module)
     for op in module.ops:
-        producer = op.operands[0].op if op.operands else None
+        name = {"poly.add_constant": "value", "poly.scale": "factor"}.get(op.name)
+        linear = rewriter.values[op.operands[0]].op if op.operands else None
         if (
-            op.name == "poly.add_constant"
-            and producer is not None
-            and producer.name == "poly.linear"
-            and len(users[op.operands[0]]) == 1
-            and isinstance(op.attributes["value"], Symbol)
-            and _is_bias(_array(module, op, "value"), _array(module, producer, "weight"))
+            name is None
+            or linear is None
+            or linear.name != "poly.linear"
+            or len(users[op.operands[0]]) > 1
+            or not isinstance(op.attributes[name], Symbol)
+            or not _is_bias(_array(module, op, name), _array(rewriter.module, linear, "weight"))
         ):
-            bias = _array(module, op, "value").ravel()
-            if "bias" in producer.attributes:
-                bias = bias + _array(module, producer, "bias")
-            operand = rewriter.values[producer.operands[0]]
-            weight = _array(module, producer, "weight")
-            rewriter.values[op.value] = _linear(rewriter, producer, operand, weight, bias)
-        else:
             rewriter.copy(op)
+            continue
+        value = _array(module, op, name).ravel()
+        weight = _array(rewriter.module, linear, "weight")
+        bias = None
+        if "bias" in linear.attributes:
+            bias = _array(rewriter.module, linear, "bias")
+        if name == "factor":
+            weight = elementwise(np.multiply, weight, value[:, None])
+            bias = None if bias is None else bias * value
+        else:
+            bias = value if bias is None else bias + value
+        rewriter.values[op.value] = _linear(rewriter, linear, linear.operands[0], weight, bias)
     return rewriter.module
 
 

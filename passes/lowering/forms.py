@@ -109,11 +109,14 @@ def _over_tokens(op: Op, forms: list[Form]) -> Form | None:
 
 def _reshape(op: Op, forms: list[Form]) -> Form | None:
     shape, source = _shape(op.value), _shape(op.operands[0])
-    if shape[:2] == source[:2]:
-        if forms[0] is Form.HIDDEN and len(shape) == 4:
-            return Form.SPLIT
-        if forms[0] is Form.SPLIT and shape[2:] == (np.prod(source[2:]),):
+    rows = (source[0], 1) if forms[0] is Form.VECTOR else source[:2]
+    if forms[0] in _FEATURES and len(shape) == 4 and shape[:2] == rows:
+        return Form.SPLIT
+    if forms[0] is Form.SPLIT and shape[-1] == np.prod(source[2:]):
+        if shape[:-1] == rows:
             return Form.HIDDEN
+        if shape[:-1] == source[:1]:
+            return Form.VECTOR
     return None
 
 
@@ -125,8 +128,10 @@ def _transpose(op: Op, forms: list[Form]) -> Form | None:
 def _matmul(op: Op, forms: list[Form]) -> Form | None:
     one, other = map(_shape, op.operands)
     if op.attributes["transpose_b"]:
-        return Form.SCORES if forms == [Form.HEADS] * 2 and one == other else None
-    return Form.HEADS if forms == [Form.SCORES, Form.HEADS] and one[:3] == other[:3] else None
+        same = one == (*other[:2], one[2], other[3]) and one[2] in (1, other[2])
+        return Form.SCORES if forms == [Form.HEADS] * 2 and same else None
+    same = (*one[:2], one[3]) == other[:3]
+    return Form.HEADS if forms == [Form.SCORES, Form.HEADS] and same else None
 
 
 _CONSTANT = "a constant that is no number may vary along batch, tokens and features only"

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.layout import UNUSED
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.types import CiphertextType
 from atlasc.passes.lowering.forms import Form, forms_of
-from atlasc.passes.lowering.kernels.attention import score_layout
-from atlasc.passes.lowering.kernels.linear import choose_baby_steps
+from atlasc.passes.lowering.kernels.linear import choose_plan
+from atlasc.passes.lowering.kernels.scores import row_score_layout, score_layout
+from atlasc.passes.lowering.noise_gains import SEEN
+from atlasc.passes.lowering.one_row import is_alone
 from atlasc.passes.lowering.packer import Packer, full
 from atlasc.passes.lowering.packing import choose_packing
 from atlasc.passes.pass_base import Pass, Report
@@ -58,11 +59,14 @@ def _packed(packer: Packer) -> Module:
     for op in packer.rewriter.source.ops:
         result = _RULES[op.name](packer, op)
         if op.result is not None and result is not None:
-            packer.rewriter.values[op.result] = result
+            packer.define(op.result, result)
             if "magnitude" in op.attributes and isinstance(result.type, CiphertextType):
                 # Padding slots of scores hold the fill, whether or not a real key is masked.
                 fill = abs(op.attributes.get("fill", 0.0))
                 result.op.attributes["magnitude"] = max(op.attributes["magnitude"], fill)
+                result.op.attributes |= {
+                    k: op.attributes[k] for k in SEEN[1:] if k in op.attributes
+                }
     return packer.module
 
 
@@ -94,7 +98,7 @@ def _linear(packer: Packer, op: Op) -> Value:
     target = packer.packing.like(source, outputs)
     attributes: dict[str, Any] = {
         **{name: op.attributes[name] for name in ("weight", "bias") if name in op.attributes},
-        "baby_steps": choose_baby_steps(source, target, inputs, outputs),
+        **asdict(choose_plan(source, target, inputs, outputs)),
         "layout": str(target),
     }
     return packer.emit(op, "linear_transform", [packer.operand(op)], attributes)
@@ -115,8 +119,10 @@ def _rotary(packer: Packer, op: Op) -> Value:
 
 
 def _binary(packer: Packer, op: Op) -> Value:
-    name = op.name.removeprefix("poly.")
-    return packer.emit(op, name, [packer.operand(op, 0), packer.operand(op, 1)], {})
+    operands = [packer.operand(op, 0), packer.operand(op, 1)]
+    if len({is_alone(operand) for operand in operands}) > 1:
+        operands = [packer.one_row(operand) for operand in operands]
+    return packer.emit(op, op.name.removeprefix("poly."), operands, {})
 
 
 def _square(packer: Packer, op: Op) -> Value:
@@ -143,30 +149,27 @@ def _chebyshev(packer: Packer, op: Op) -> Value:
             where=op.location,
             remedy="run normalise-affine first",
         )
-    operand = packer.operand(op)
-    if packer.layout(op).field(UNUSED):
-        operand = _harmless(packer, op, operand, "first_row")
     attributes = {"coefficients": op.attributes["coefficients"]}
-    return packer.emit(op, "chebyshev", [operand], attributes)
+    return packer.emit(op, "chebyshev", [packer.one_row(packer.operand(op))], attributes)
 
 
-def _harmless(packer: Packer, op: Op, value: Value, flag: str) -> Value:
-    """The same value from a linear transform that leaves harmless values in the padding.
+def _with_copied_heads(packer: Packer, op: Op, value: Value) -> Value:
+    """The same value from a linear transform that copies a real head to the padding.
 
     A polynomial is evaluated in every slot, and explodes where a slot leaves its range: scores of
-    padding heads must be those of a real head, and unread tokens must be zero.
+    padding heads must be those of a real head.
     """
     producer = value.op
     if producer.name not in ("ckks.add_plain", "ckks.linear_transform"):
         raise AtlasError(
-            f"{op.name} has padding that would leave the range of its polynomial",
+            f"{op.name} has padding heads that would leave the range of a polynomial",
             where=op.location,
             why=f"its operand comes from {producer.name}, not from a linear layer",
         )
     operand = producer.operands[0]
     if producer.name == "ckks.add_plain":
-        operand = _harmless(packer, op, operand, flag)
-    attributes = {**producer.attributes, flag: True}
+        operand = _with_copied_heads(packer, op, operand)
+    attributes = {**producer.attributes, "copy_padding": True}
     return packer.emit(producer, producer.name.removeprefix("ckks."), [operand], attributes)
 
 
@@ -229,9 +232,10 @@ def _same_slots(packer: Packer, op: Op) -> Value:
 def _matmul(packer: Packer, op: Op) -> Value | None:
     if op.attributes["transpose_b"]:
         return None  # becomes one op with the mask that follows
-    hidden = packer.layout(op, 1)
     operands = [packer.operand(op, 0), packer.operand(op, 1)]
-    return packer.emit(op, "ct_matmul_pv", operands, {"layout": str(hidden)})
+    if packer.layout(op, 0).field("t") is None:
+        return packer.emit(op, "row_context", operands, {})
+    return packer.emit(op, "ct_matmul_pv", operands, {"layout": str(packer.layout(op, 1))})
 
 
 def _mask_fill(packer: Packer, op: Op) -> Value:
@@ -243,24 +247,37 @@ def _mask_fill(packer: Packer, op: Op) -> Value:
             why=f"it follows {matmul.name}",
             remedy="run assign-scales, which removes scalar factors in between",
         )
-    hidden = packer.layout(matmul, 0)
+    queries, keys = packer.operand(matmul, 0), packer.operand(matmul, 1)
+    hidden, alone = packer.layout(matmul, 1), packer.layout(matmul, 0).field("t") is None
     heads = op.value.type.shape[1]  # type: ignore[union-attr]
     attributes = {
-        "causal": op.attributes.get("causal", False),
+        **_visible(op),
         "fill": op.attributes["fill"],
-        "layout": str(score_layout(hidden, heads)),
+        "layout": str((row_score_layout if alone else score_layout)(hidden, heads)),
     }
-    operands = [packer.operand(matmul, 0), packer.operand(matmul, 1)]
-    if heads % (1 << packer.packing.g):
-        operands = [_harmless(packer, matmul, value, "copy_padding") for value in operands]
-    operands += [packer.rewriter.values[mask] for mask in op.operands[1:]]
-    return packer.emit(matmul, "ct_matmul_qk", operands, attributes)
+    copied = heads % (1 << packer.packing.g) > 0
+    if copied:
+        keys = _with_copied_heads(packer, matmul, keys)
+    if alone:
+        flags = {"copy_padding": True} if copied else {}
+        queries = packer.one_row.query(queries, hidden, flags, matmul.location)
+    elif copied:
+        queries = _with_copied_heads(packer, matmul, queries)
+    masks = [packer.rewriter.values[mask] for mask in op.operands[1:]]
+    name = "row_scores" if alone else "ct_matmul_qk"
+    return packer.emit(matmul, name, [queries, keys, *masks], attributes)
 
 
 def _mask_zero(packer: Packer, op: Op) -> Value:
     operands = [packer.operand(op), *(packer.rewriter.values[mask] for mask in op.operands[1:])]
-    attributes = {name: op.attributes[name] for name in ("causal", "value")}
-    return packer.emit(op, "mask_zero", operands, attributes)
+    return packer.emit(op, "mask_zero", operands, {**_visible(op), "value": op.attributes["value"]})
+
+
+def _visible(op: Op) -> dict[str, Any]:
+    """Which keys a query may see, beside a mask."""
+    causal = op.attributes.get("causal", False)
+    query = {"query": op.attributes["query"]} if causal and "query" in op.attributes else {}
+    return {"causal": causal, **query}
 
 
 _RULES: dict[str, Callable[[Packer, Op], Value | None]] = {

@@ -12,6 +12,7 @@ from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.ir.types import CiphertextType
 from atlasc.passes.lowering.forms import Form, Forms
+from atlasc.passes.lowering.one_row import OneRow, is_alone
 from atlasc.passes.lowering.packing import Packing
 from atlasc.passes.pass_base import Report
 from atlasc.passes.rewriting import Rewriter
@@ -24,6 +25,7 @@ class Packer:
         self.packing, self.forms, self.report = packing, forms, report
         self.rewriter = Rewriter(module, "ckks")
         self.module = self.rewriter.module
+        self.one_row = OneRow(self.rewriter)
         self._clean: dict[Value, bool] = {}
 
     def operand(self, op: Op, index: int = 0) -> Value:
@@ -50,6 +52,8 @@ class Packer:
         range, whatever the range is, and adds nothing to a sum over the features.
         """
         layout, features = self.layout(op), op.operands[0].type.shape[-1]  # type: ignore[union-attr]
+        if is_alone(self.operand(op)):  # it may come to have places without a block
+            layout = layout.one_row
         if self.forms[op.operands[0]] not in (Form.HIDDEN, Form.VECTOR) or full(layout, features):
             return value
         array = self.module.symbols[value.name] if isinstance(value, Symbol) else value
@@ -59,6 +63,14 @@ class Packer:
         places = layout.extent("g") * layout.extent("d")
         return self.module.constant("spread", np.where(np.arange(places) < features, array, 0.0))
 
+    def define(self, value: Value, packed: Value) -> None:
+        """Note the packed form of a poly value; one without padding of its features is clean."""
+        self.rewriter.values[value] = packed
+        if self.forms[value] in (Form.HIDDEN, Form.VECTOR):
+            features = value.type.shape[-1]  # type: ignore[union-attr]
+            if full(packed.type.layout, features):  # type: ignore[union-attr]
+                self._clean[packed] = True
+
     def has_clean_padding(self, value: Value) -> bool:
         """Whether a value is 0 in the padding of its features."""
         if value not in self._clean:
@@ -67,10 +79,16 @@ class Packer:
             match op.name:
                 case "ckks.input" | "ckks.linear_transform":
                     clean = not op.attributes.get("copy_padding", False)
-                case "ckks.ct_matmul_pv":
+                case "ckks.ct_matmul_pv" | "ckks.row_context":
                     clean = True
-                case "ckks.chebyshev" | "ckks.rotate_sum":
+                case "ckks.rotate_sum":
                     clean = False
+                case "ckks.chebyshev":  # coefficients of features have none in the padding
+                    coefficients = op.attributes["coefficients"]
+                    clean = (
+                        isinstance(coefficients, Symbol)
+                        and self.module.symbols[coefficients.name].ndim > 1
+                    )
                 case "ckks.mul":
                     clean = any(operands)
                 case "ckks.mul_plain":

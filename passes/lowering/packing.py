@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.layout import Field, Layout
+from atlasc.ir.layout import REPLICATED, Field, Layout
 from atlasc.ir.module import Module, Op
 
 
@@ -51,6 +51,8 @@ class Packing:
 
     def like(self, source: Layout, features: int) -> Layout:
         """Layout of another number of features beside the rows of ``source``."""
+        if source.fields[-1].axis == REPLICATED:
+            return self.hidden(source.extent("b"), 1, features).one_row
         rows = [(axis, extent) for axis, extent in source.extents if axis in ("b", "t")]
         full = self.hidden(source.extent("b"), source.extent("t"), features)
         low = tuple(field for field in source.fields if field.axis not in ("d", "g"))

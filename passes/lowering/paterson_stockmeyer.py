@@ -6,16 +6,17 @@ split down to degree 1; every other piece of degree below 2^b is a linear combin
 T_1 .. T_{2^b - 1}. The argument being in [-1, 1], degree d takes ceil(log2(d + 1)) levels, products
 by scalars included.
 
-A dense sum of degree 2^p - 1 takes 2^b + 2^(p-b) + p - 4 products of ciphertexts for the best b: 13
-for degree 31, 18 for 63, 53 for 511. Sources: Paterson and Stockmeyer 1973; Han and Ki 2020 (the
+A dense sum of degree 2^p - 1 takes 2^b + 2^(p-b) + p - 4 products of ciphertexts: 13 for degree 31,
+18 for 63, 53 for 511 and the best b. The products of one sum are relinearised together, which
+leaves 10, 15 and 38 relinearisations. Sources: Paterson and Stockmeyer 1973; Han and Ki 2020 (the
 Chebyshev basis); Bossuat et al. 2021, section 3 (the leading quotients).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,8 @@ from numpy.typing import NDArray
 from atlasc.passes.lowering.engine import Engine
 
 Ct = TypeVar("Ct")
+Coefficient: TypeAlias = float | NDArray[np.float64]
+"""A number, or one for each channel."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +46,14 @@ class Sum:
     Attributes:
         depth: levels below the argument at which the value is; its products happen one level above.
         constant: the coefficient of T_0.
-        terms: (factor, index) pairs, each one product by a scalar.
+        terms: (factor, index) pairs, each one product by a plaintext.
         products: (quotient, giant) pairs, each one product of ciphertexts; quotient is the position
             of an earlier Sum.
     """
 
     depth: int
-    constant: float
-    terms: tuple[tuple[float, int], ...]
+    constant: Coefficient
+    terms: tuple[tuple[Coefficient, int], ...]
     products: tuple[tuple[int, int], ...]
 
 
@@ -70,12 +73,17 @@ class Plan:
 
     @property
     def ciphertext_products(self) -> int:
-        """Products of two ciphertexts, each with a relinearisation."""
+        """Products of two ciphertexts."""
         return len(self.powers) + sum(len(s.products) for s in self.sums)
 
     @property
+    def relinearisations(self) -> int:
+        """One for each power, and one for each sum that has products."""
+        return len(self.powers) + sum(bool(s.products) for s in self.sums)
+
+    @property
     def scalar_products(self) -> int:
-        """Products of a ciphertext and a number."""
+        """Products of a ciphertext and a coefficient."""
         return sum(len(s.terms) for s in self.sums)
 
 
@@ -85,25 +93,35 @@ def depth_of_power(index: int) -> int:
 
 
 def plan_chebyshev(coefficients: Sequence[float] | NDArray[np.float64]) -> Plan:
-    """The plan with the fewest products of ciphertexts over all baby-step counts.
+    """The cheapest plan over all baby-step counts: the one with the fewest relinearisations, each
+    worth about three products, and products.
 
     Coefficients that are exactly zero cost nothing, so odd and even polynomials are cheaper. The
-    number of levels is that of the nominal degree, len(coefficients) - 1, even where leading
-    coefficients vanish.
+    number of levels is that of the nominal degree, even where leading coefficients vanish.
+
+    Args:
+        coefficients: [degree + 1], or [channels, degree + 1]: one plan serves all channels, its
+            coefficients being vectors.
 
     Raises:
         ValueError: no coefficients, or one that is not finite.
     """
-    values = np.asarray(coefficients, dtype=np.float64)
-    if values.ndim != 1 or values.size == 0 or not np.isfinite(values).all():
-        raise ValueError("coefficients must be a non-empty vector of finite numbers")
-    levels = (values.size - 1).bit_length()
+    values = np.asarray(coefficients, dtype=np.float64).T
+    if values.ndim not in (1, 2) or values.size == 0 or not np.isfinite(values).all():
+        raise ValueError("coefficients must be non-empty vectors of finite numbers")
+    levels = (len(values) - 1).bit_length()
     candidates = [_Builder(values, baby).build(levels) for baby in range(1, max(levels, 1) + 1)]
-    return min(candidates, key=lambda plan: (plan.ciphertext_products, plan.scalar_products))
+    return min(
+        candidates,
+        key=lambda plan: (
+            3 * plan.relinearisations + plan.ciphertext_products,
+            plan.scalar_products,
+        ),
+    )
 
 
 class _Builder:
-    """Splits one coefficient vector for one baby-step count 2^baby - 1."""
+    """Splits coefficients [degree + 1, ...] for one baby-step count 2^baby - 1."""
 
     def __init__(self, coefficients: NDArray[np.float64], baby: int) -> None:
         self.coefficients = coefficients
@@ -121,27 +139,36 @@ class _Builder:
         """
         c = coefficients.copy()
         products: list[tuple[int, int]] = []
-        lone: list[tuple[float, int]] = []
+        lone: list[tuple[Coefficient, int]] = []
         while (top := _degree(c)) > 0:
             if top <= self.largest_baby and depth_of_power(top) < depth:
                 break
             giant = 1 << (top.bit_length() - 1)
             if top == giant:  # its quotient is a number: one more term, not a product
-                lone.append((float(c[giant]), giant))
+                lone.append((_coefficient(c, giant), giant))
                 c[giant] = 0.0
                 continue
             c, quotient = _divide(c, giant, top)
             products.append((self._sum(quotient, depth - 1), giant))
             self.needed.add(giant)
-        terms = tuple((float(c[j]), int(j)) for j in np.flatnonzero(c) if j > 0) + tuple(lone)
+        terms = tuple((_coefficient(c, j), j) for j in _present(c) if j > 0) + tuple(lone)
         self.needed.update(index for _, index in terms)
-        self.sums.append(Sum(depth, float(c[0]), terms, tuple(products)))
+        self.sums.append(Sum(depth, _coefficient(c, 0), terms, tuple(products)))
         return len(self.sums) - 1
 
 
+def _coefficient(c: NDArray[np.float64], index: int) -> Coefficient:
+    return float(c[index]) if c.ndim == 1 else c[index].copy()
+
+
+def _present(c: NDArray[np.float64]) -> list[int]:
+    """Terms that are not zero in all channels."""
+    found: list[int] = np.flatnonzero(c.reshape(len(c), -1).any(axis=1)).tolist()
+    return found
+
+
 def _degree(c: NDArray[np.float64]) -> int:
-    nonzero = np.flatnonzero(c)
-    return int(nonzero[-1]) if nonzero.size else 0
+    return max(_present(c), default=0)
 
 
 def _divide(
@@ -151,7 +178,7 @@ def _divide(
 
     From T_(g+j) = 2 T_g T_j - T_(g-j).
     """
-    remainder, quotient = c.copy(), np.zeros(top - giant + 1)
+    remainder, quotient = c.copy(), np.zeros((top - giant + 1, *c.shape[1:]))
     high = c[giant + 1 : top + 1]
     quotient[0], quotient[1:] = c[giant], 2.0 * high
     remainder[giant - len(high) : giant] -= high[::-1]
@@ -190,7 +217,10 @@ def _powers(needed: set[int]) -> list[Power]:
 
 
 def evaluate_plan(
-    engine: Engine[Ct], ct: Ct, plan: Plan | Sequence[float] | NDArray[np.float64]
+    engine: Engine[Ct],
+    ct: Ct,
+    plan: Plan | Sequence[float] | NDArray[np.float64],
+    plaintext: Callable[[Coefficient], Coefficient] | None = None,
 ) -> Ct:
     """The Chebyshev sum of a ciphertext whose slots are in [-1, 1].
 
@@ -198,6 +228,7 @@ def evaluate_plan(
 
     Args:
         plan: a plan, or the coefficients of T_0, T_1, ... to plan for.
+        plaintext: slots of a coefficient; None for numbers, and vectors of slots.
 
     Returns:
         a ciphertext `plan.levels` levels below `ct`.
@@ -206,7 +237,7 @@ def evaluate_plan(
         AtlasError: the ciphertext has fewer levels than the plan takes (from the engine).
     """
     steps = plan if isinstance(plan, Plan) else plan_chebyshev(plan)
-    return _Evaluation(engine, ct).run(steps)
+    return _Evaluation(engine, ct, plaintext or (lambda coefficient: coefficient)).run(steps)
 
 
 class _Evaluation(Generic[Ct]):
@@ -214,8 +245,10 @@ class _Evaluation(Generic[Ct]):
     dropped to.
     """
 
-    def __init__(self, engine: Engine[Ct], ct: Ct) -> None:
-        self.engine = engine
+    def __init__(
+        self, engine: Engine[Ct], ct: Ct, plaintext: Callable[[Coefficient], Coefficient]
+    ) -> None:
+        self.engine, self.plaintext = engine, plaintext
         self.top = engine.level(ct)
         self.powers: dict[int, Ct] = {1: ct}
         self.dropped: dict[tuple[int, int], Ct] = {}
@@ -238,16 +271,23 @@ class _Evaluation(Generic[Ct]):
 
     def _sum(self, step: Sum, sums: list[Ct]) -> Ct:
         engine, level = self.engine, self.top - step.depth
-        parts = [engine.mul_plain(self._at(index, level + 1), f) for f, index in step.terms]
-        for quotient, giant in step.products:
-            parts.append(engine.mul(sums[quotient], self._at(giant, level + 1)))
+        parts = [
+            engine.mul_plain(self._at(index, level + 1), self.plaintext(factor))
+            for factor, index in step.terms
+        ]
+        if step.products:
+            quotients = [sums[quotient] for quotient, _ in step.products]
+            giants = [self._at(giant, level + 1) for _, giant in step.products]
+            parts.append(engine.dot(quotients, giants))
         if not parts:
             argument = self._at(1, level)
             parts.append(engine.sub(argument, argument))
         total = parts[0]
         for part in parts[1:]:
             total = engine.add(total, part)
-        return engine.add_plain(total, step.constant) if step.constant != 0.0 else total
+        if not np.any(step.constant):
+            return total
+        return engine.add_plain(total, self.plaintext(step.constant))
 
     def _at(self, index: int, level: int) -> Ct:
         key = (index, level)

@@ -1,17 +1,32 @@
-"""``place-bootstraps``: a level for every value, and bootstraps where they cost least."""
+"""``place-bootstraps``: a level for every value, and bootstraps where they cost least, as long as
+what their errors do to the outputs is tolerated.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.types import CiphertextType
 from atlasc.passes.lowering.depths import levels_of
+from atlasc.passes.lowering.noise_gains import bootstrap_change
+from atlasc.passes.lowering.op_prices import OpPrices, Prices
 from atlasc.passes.lowering.placement import Chain, LevelGraph, Placement, place
 from atlasc.passes.pass_base import Pass, Report
 from atlasc.passes.rewriting import Rewriter
+
+RANGE = 1.0
+"""A bootstrap is right for slots in [−1, 1]."""
+FEWEST = 2.0**20
+"""Seconds that a bootstrap costs on top where the fewest are wanted: more than one could save."""
+TOLERANCE = 1e-3
+"""Change of the outputs by the errors of all bootstraps that is tolerated where another placement
+has less: root mean square, in units of the outputs' own."""
+DEARER = 1.25
+"""How much more a placement may cost, at most, because it has less error."""
 
 
 @dataclass(frozen=True)
@@ -21,48 +36,114 @@ class PlaceBootstraps(Pass):
     Attributes:
         levels: levels that a bootstrap leaves, or all levels of a chain without bootstraps.
         bootstrap: whether the backend can bootstrap.
+        batch: ciphertexts of one value that one bootstrap refreshes.
+        prices: seconds of each primitive at each level. With them the least predicted time is
+            wanted, without them the fewest bootstraps: the table in which nothing else costs.
+        fewest: with prices: of all placements with the fewest bootstraps the one of least time.
+        error: standard deviation of what a bootstrap adds to each slot. With it, and where values
+            carry a ``noise_gain``, no value is bootstrapped whose error the outputs would show
+            too much of.
+        cubic: a bootstrap takes this times its cube off the mean of a value.
     """
 
     name: ClassVar[str] = "place-bootstraps"
     levels: int = 14
     bootstrap: bool = True
+    batch: int = 1
+    prices: Prices | None = field(default=None, metadata={"option": False})
+    fewest: bool = field(default=False, metadata={"option": False})
+    error: float = 0.0
+    cubic: float = 0.0
 
     def run(self, module: Module, report: Report) -> Module:
         """Ckks module without levels to ckks module with levels, drops and bootstraps."""
-        if self.levels < 0:
-            raise AtlasError(f"a chain cannot have {self.levels} levels")
-        chain = Chain(self.levels, {self.levels: 1.0} if self.bootstrap else {})
-        graph, nodes = _graph(module, self.levels)
-        placement = place(graph, chain)
-        _check_range(nodes, placement)
-        report.say(f"{placement.bootstrap_count} bootstraps of one ciphertext; {placement.method}")
+        placement, nodes = self.solve(module)
+        bootstraps, cost = placement.bootstrap_count, ""
+        noise = self._noise(placement, nodes)
+        if noise > 0:
+            report.say(f"errors of bootstraps change the outputs by {noise:.1e} of their size")
+        if self.prices is not None:
+            seconds = placement.cost - (FEWEST * bootstraps if self.fewest else 0.0)
+            cost = f"{seconds:.1f} s predicted, "
+        report.say(f"{cost}{bootstraps} bootstraps; {placement.method}")
         placed = _Placer(module, placement, nodes).run()
         placed.attributes["levels"] = self.levels
         placed.attributes["bootstrap"] = self.bootstrap
+        placed.attributes["bootstrap_batch"] = self.batch
         return placed
 
+    def solve(self, module: Module) -> tuple[Placement, dict[Op, int]]:
+        """The best placement of a module, and the node of each op that has one."""
+        if self.levels < 0:
+            raise AtlasError(f"a chain cannot have {self.levels} levels")
+        if self.batch < 1:
+            raise AtlasError(f"a bootstrap cannot refresh {self.batch} ciphertexts")
+        graph, nodes = level_graph(module, self.levels, self.prices)
+        chain = level_chain(self.levels, self.bootstrap, self.batch, self.prices, self.fewest)
+        try:
+            cheapest = place(graph, chain)
+        except AtlasError:
+            _blame_range(module, graph, chain, nodes)
+            raise
+        return self._precise(graph, chain, nodes, cheapest), nodes
 
-FORBIDDEN = 10**6
-"""Weight of a bootstrap that would be garbage; chosen only where nothing else is possible."""
-RANGE = 1.0
-"""A bootstrap is right for slots in [−1, 1]."""
+    def _precise(
+        self, graph: LevelGraph, chain: Chain, nodes: dict[Op, int], cheapest: Placement
+    ) -> Placement:
+        """The cheapest placement whose error is tolerated, or that of least error within reach.
+
+        Found by a bisection over the largest error that one bootstrap may cause: the smaller it is,
+        the less error in all and the more cost.
+        """
+        if self._noise(cheapest, nodes) <= TOLERANCE:
+            return cheapest
+        errors = {node: self._error(op) for op, node in nodes.items()}
+        limits = sorted(set(errors.values()))
+        low, high, best = 0, len(limits) - 1, cheapest
+        while low < high:
+            middle = (low + high) // 2
+            found = _placed_below(graph, chain, errors, limits[middle])
+            if found is None or found.cost > DEARER * cheapest.cost:
+                low = middle + 1
+            elif self._noise(found, nodes) > TOLERANCE:
+                best, high = min(best, found, key=lambda p: self._noise(p, nodes)), middle
+            else:
+                best, low = found, middle + 1
+        return best
+
+    def _noise(self, placement: Placement, nodes: dict[Op, int]) -> float:
+        """Change of the outputs by the errors of all bootstraps."""
+        bootstrapped = (op for op, node in nodes.items() if node in placement.bootstraps)
+        return math.hypot(*map(self._error, bootstrapped))
+
+    def _error(self, op: Op) -> float:
+        return bootstrap_change(op, self.error, self.cubic)
 
 
-def _weights(module: Module) -> dict[Op, int]:
-    """Ciphertexts to bootstrap for each op's result; prohibitive outside the bootstrap's range."""
-    calibrated = any("magnitude" in op.attributes for op in module.ops)
-    unknown = float("inf") if calibrated else 0.0
-    return {
-        op: op.result.type.ciphertexts
-        * (1 if op.attributes.get("magnitude", unknown) <= RANGE else FORBIDDEN)
-        for op in module.ops
-        if op.result is not None and isinstance(op.result.type, CiphertextType)
-    }
+def level_chain(
+    levels: int,
+    bootstrap: bool,
+    batch: int = 1,
+    prices: Prices | None = None,
+    fewest: bool = False,
+) -> Chain:
+    """The chain of a parameter set; see `PlaceBootstraps`. A bootstrap costs 1 without prices."""
+    cost = 1.0 if prices is None else prices.get(("bootstrap", levels), 0.0) + FEWEST * fewest
+    return Chain(levels, {levels: cost} if bootstrap else {}, batch)
 
 
-def _graph(module: Module, levels: int) -> tuple[LevelGraph, dict[Op, int]]:
-    """The abstract graph of a module, and the node of each op that has one."""
-    graph, weights = LevelGraph(), _weights(module)
+def level_graph(
+    module: Module, levels: int, prices: Prices | None = None
+) -> tuple[LevelGraph, dict[Op, int]]:
+    """The abstract graph of a packed module, and the node of each op that has one.
+
+    Args:
+        module: ckks module without levels.
+        levels: of a fresh ciphertext.
+        prices: of the ops; without them they cost nothing.
+    """
+    graph, can = LevelGraph(), _refreshable(module)
+    price = None if prices is None else OpPrices(module, prices, levels)
     nodes: dict[Op, int] = {}
     for op in module.ops:
         if op.name in ("ckks.drop", "ckks.bootstrap"):
@@ -75,26 +156,61 @@ def _graph(module: Module, levels: int) -> tuple[LevelGraph, dict[Op, int]]:
                 source = nodes[op.operands[0].op]
                 nodes[op] = graph.add_node(f"output {op.attributes['name']}", [source])
             continue
-        count = weights[op]
+        count = result.type.ciphertexts
         name = f"{op.name} %{result.name} ({op.location or 'no location'})"
         if op.name == "ckks.input":
-            nodes[op] = graph.add_input(name, levels, count)
+            nodes[op] = graph.add_input(name, levels, count, refreshable=can[op])
         else:
-            operands = [nodes[v.op] for v in op.operands if isinstance(v.type, CiphertextType)]
-            depth = levels_of(op, module)
-            nodes[op] = graph.add_node(name, operands, depth=depth, ciphertexts=count)
+            nodes[op] = graph.add_node(
+                name,
+                [nodes[v.op] for v in op.operands if isinstance(v.type, CiphertextType)],
+                depth=levels_of(op, module),
+                cost=0.0 if price is None else price.by_level(op),
+                ciphertexts=count,
+                refreshable=can[op],
+            )
     return graph, nodes
 
 
-def _check_range(nodes: dict[Op, int], placement: Placement) -> None:
+def _refreshable(module: Module) -> dict[Op, bool]:
+    """Whether the result of each op is in the range of a bootstrap; unknown magnitudes are not."""
+    calibrated = any("magnitude" in op.attributes for op in module.ops)
+    unknown = float("inf") if calibrated else 0.0
+    return {op: op.attributes.get("magnitude", unknown) <= RANGE for op in module.ops}
+
+
+def _placed_below(
+    graph: LevelGraph, chain: Chain, errors: dict[int, float], limit: float
+) -> Placement | None:
+    """The cheapest placement without bootstraps of a larger error; None if there is none."""
+    limited = LevelGraph()
+    limited.nodes = [
+        replace(node, refreshable=node.refreshable and errors.get(index, 0.0) <= limit)
+        for index, node in enumerate(graph.nodes)
+    ]
+    try:
+        return place(limited, chain)
+    except AtlasError:
+        return None
+
+
+def _blame_range(module: Module, graph: LevelGraph, chain: Chain, nodes: dict[Op, int]) -> None:
+    """Raise AtlasError if bootstraps of values outside the range would make a placement possible;
+    it names one where there are fewest.
+    """
+    opened = LevelGraph()
+    opened.nodes = [
+        replace(node, refreshable=True, cost=0.0, ciphertexts=0 if node.refreshable else 1)
+        for node in graph.nodes
+    ]
+    placement = place(opened, Chain(chain.max_level, dict.fromkeys(chain.bootstrap_costs, 1.0)))
     for op, node in nodes.items():
-        magnitude = op.attributes.get("magnitude", 0.0)
-        outside = magnitude > RANGE or "magnitude" not in op.attributes
-        if outside and node in placement.bootstraps and placement.bootstrap_count >= FORBIDDEN:
+        if node in placement.bootstraps and not graph.nodes[node].refreshable:
             raise AtlasError(
                 f"{op.name} %{op.value.name} would have to be bootstrapped",
                 where=op.location,
-                why=f"its magnitude is {magnitude or 'unknown'}, a bootstrap takes [-1, 1]",
+                why=f"its magnitude is {op.attributes.get('magnitude', 'unknown')}, a bootstrap "
+                "takes [-1, 1]",
                 remedy="use more levels, or lower the degrees around this op",
             )
 

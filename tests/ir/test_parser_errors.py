@@ -122,8 +122,8 @@ def test_an_error_says_what_is_expected() -> None:
 @pytest.mark.parametrize(
     ("op", "message"),
     [
-        ("poly.chebyshev %x {coefficients = [], domain = [0, 1]}", "vector of at least one"),
-        ("poly.chebyshev %x {coefficients = @s, domain = [0, 1]}", "vector of at least one"),
+        ("poly.chebyshev %x {coefficients = [], domain = [0, 1]}", "one vector, or one a channel"),
+        ("poly.chebyshev %x {coefficients = @s, domain = [0, 1]}", "one vector, or one a channel"),
         ("poly.chebyshev %x {coefficients = [1.0], domain = [0, 1, 2]}", "not [low, high]"),
         ("poly.chebyshev %x {coefficients = [1.0], domain = [1, 1]}", "low < high"),
         ("poly.double %x {times = -1}", "must not be negative"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import numpy as np
@@ -150,8 +149,8 @@ def test_module_on_disk(tmp_path: Path) -> None:
         load_module(tmp_path / "absent.air")
 
 
-def test_a_text_of_two_thousand_ops_parses_in_seconds() -> None:
-    """As long as a BERT-base program; the bound is ten times what it takes on one core."""
+def test_a_text_of_two_thousand_ops() -> None:
+    """As long as a BERT-base program."""
     module = Module("long", "poly")
     shape = {"name": "x", "shape": [1, 128, 768], "side": "server", "dtype": "f64"}
     x = module.add("poly.input", [], shape)
@@ -163,7 +162,4 @@ def test_a_text_of_two_thousand_ops_parses_in_seconds() -> None:
         x = module.add("poly.chebyshev", [x], attributes, place)
     module.add("poly.output", [x], {"name": "y"})
     text = print_module(module)
-    start = time.perf_counter()
-    again = parse(text)
-    assert time.perf_counter() - start < 10
-    assert print_module(again) == text
+    assert print_module(parse(text)) == text

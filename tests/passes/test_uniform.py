@@ -19,7 +19,8 @@ from atlasc.passes.uniform import elementwise, is_uniform
 class Set:
     """A parameter set that bootstraps."""
 
-    slots, max_level, bootstrap_level = 1024, 14, 14
+    slots, max_level, bootstrap_level, bootstrap_batch = 1024, 14, 14, 2
+    bootstrap_errors = (0.0, 0.0)
 
 
 def encoder(layers: int, uniform: bool) -> Module:
@@ -78,7 +79,7 @@ def test_shapes_alone_cost_what_weights_cost() -> None:
 def test_counting_equal_ops_once_changes_no_count(layers: int) -> None:
     program = lowered(layers, uniform=False).program
     found = program_costs(program)
-    engine = CountingEngine(program.attributes["slots"], Set.max_level, Set.bootstrap_level)
+    engine = CountingEngine(Set.slots, Set.max_level, Set.bootstrap_level, Set.bootstrap_batch)
     (entry,) = program.inputs
     ciphertexts = Layout.parse(entry.attributes["layout"]).ciphertexts
     level = entry.attributes["level"]

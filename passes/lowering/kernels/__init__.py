@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from atlasc.passes.lowering.kernels import attention, elementwise, linear
+from atlasc.passes.lowering.kernels import attention, elementwise, linear, narrow, rows
 
 Kernel = Callable[..., list[Any]]
 
@@ -24,6 +24,11 @@ KERNELS: dict[str, Kernel] = {
     "ckks.ct_matmul_qk": attention.ct_matmul_qk,
     "ckks.mask_zero": attention.mask_zero,
     "ckks.ct_matmul_pv": attention.ct_matmul_pv,
+    "ckks.replicate": rows.replicate,
+    "ckks.row_scores": rows.row_scores,
+    "ckks.row_context": rows.row_context,
+    "ckks.gather": narrow.gather,
+    "ckks.spread": narrow.spread,
     "ckks.drop": elementwise.drop,
     "ckks.bootstrap": elementwise.bootstrap,
 }

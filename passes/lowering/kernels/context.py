@@ -15,6 +15,9 @@ from atlasc.ir.types import CiphertextType
 from atlasc.passes.lowering.engine import Engine
 
 Ct = TypeVar("Ct")
+KEY_SWITCH = 20
+"""Price of a key switch in products with a plaintext, its encoding included, roughly: what plans of
+linear transforms and of attention are chosen by."""
 ROWS = ("b", "t")
 """Axes whose padding copies index 0: a padding row is then as harmless as a real one (a row of
 zeros would have variance 0 and leave every calibrated range)."""

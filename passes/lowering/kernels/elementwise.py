@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -15,7 +15,12 @@ from atlasc.passes.lowering.kernels.context import (
     first_rows,
     layout_of,
 )
-from atlasc.passes.lowering.paterson_stockmeyer import Plan, evaluate_plan, plan_chebyshev
+from atlasc.passes.lowering.paterson_stockmeyer import (
+    Coefficient,
+    Plan,
+    evaluate_plan,
+    plan_chebyshev,
+)
 
 
 def _aligned(op: Op, operands: list[list[Ct]]) -> list[tuple[Ct, Ct]]:
@@ -94,10 +99,36 @@ def double(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
 def chebyshev(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
     """Kernel of ``ckks.chebyshev``."""
     coefficients = np.asarray(ctx.constant(op, "coefficients"))
-    if ctx.dry and not coefficients.any():  # a module without its arrays still has its costs
-        coefficients = 1.0 / np.arange(1, len(coefficients) + 1)  # no two equal, as in real ones
+    if ctx.dry and (coefficients.ndim > 1 or not coefficients.any()):
+        coefficients = _outlined(coefficients)
+    if coefficients.ndim > 1:
+        return _by_feature(ctx, op, operands[0], coefficients)
     plan = _plan(tuple(coefficients.tolist()))
     return [evaluate_plan(ctx.engine, ciphertext, plan) for ciphertext in operands[0]]
+
+
+def _outlined(coefficients: np.ndarray) -> np.ndarray:
+    """Coefficients of the same cost, of one feature: a module without its arrays has costs too."""
+    present = coefficients.reshape(-1, coefficients.shape[-1]).any(axis=0)
+    numbers = 1.0 / np.arange(1, coefficients.shape[-1] + 1)  # no two are equal, as in real ones
+    if present.any():
+        numbers *= present
+    return numbers if coefficients.ndim == 1 else numbers[None]
+
+
+def _by_feature(ctx: Context[Ct], op: Op, operand: list[Ct], coefficients: np.ndarray) -> list[Ct]:
+    """Coefficients [F, degree + 1]: vectors over the slots, 0 in the padding of the features."""
+    layout, plan = layout_of(op.value), plan_chebyshev(coefficients)
+
+    def plaintext(coefficient: Coefficient, position: int) -> np.ndarray:
+        if ctx.dry:
+            return ctx.blank
+        return np.asarray(layout.pack(blocked(np.asarray(coefficient), layout), ROWS)[position])
+
+    return [
+        evaluate_plan(ctx.engine, ciphertext, plan, partial(plaintext, position=position))
+        for position, ciphertext in enumerate(operand)
+    ]
 
 
 @lru_cache(maxsize=512)
@@ -143,5 +174,5 @@ def drop(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
 
 def bootstrap(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
     """Kernel of ``ckks.bootstrap``; a lower target than the engine's is reached by dropping."""
-    refreshed = (ctx.engine.bootstrap(ciphertext) for ciphertext in operands[0])
+    refreshed = ctx.engine.bootstrap_many(operands[0])
     return [ctx.engine.drop_to(ciphertext, op.attributes["level"]) for ciphertext in refreshed]

@@ -7,18 +7,30 @@ rotation rot(x, r)[i] = x[i + r]:
 
     y = Σ_giant rot( Σ_baby rot(diag_k, −giant·B) ⊙ rot(x, baby), giant·B )
     diag_k[p] = W[p, p + k]
+
+Two diagonals can share a complex plaintext: with P positions and z = x + i·rot(x, P/2),
+
+    y = Re Σ_{k < P/2} (diag_k − i·diag_{k + P/2}) ⊙ rot(z, k),
+
+half the products and half the positions to rotate by, for a rotation and a conjugation.
+
+An operand that is replicated over the bits below its features may have a result whose features lie
+anywhere: each slot p has all positions of x in reach, and diag_k[p] is the weight between what p is
+to hold and what x has at the position of p, plus k. That is how the values of one token get from
+one arrangement of their blocks to another.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
 
 import numpy as np
 
-from atlasc.ir.layout import UNUSED, Layout
+from atlasc.ir.layout import Layout
 from atlasc.ir.module import Op
 from atlasc.passes.lowering.kernels.context import (
+    KEY_SWITCH,
     ROWS,
     Context,
     Ct,
@@ -42,8 +54,8 @@ class FeatureMap:
     @cached_property
     def stride(self) -> int:
         """Slots of one feature position: all bits below the feature fields."""
-        low = [f for f in self.layout.fields if f.axis in ("b", "t", UNUSED)]
-        return 1 << sum(f.bits for f in low)
+        lowest = [field for field in self.layout.fields if field.axis in ("d", "g")][-1]
+        return 1 << self.layout.offset(lowest)
 
     @cached_property
     def positions(self) -> int:
@@ -66,38 +78,76 @@ class FeatureMap:
         table[full.ciphertext_of(place), full.slot_of(place) // self.stride] = feature
         return table
 
+    def occupied(self, stride: int) -> np.ndarray:
+        """Which places of ``stride`` slots hold a feature, ``[ciphertexts, places]``."""
+        table = self.feature >= 0
+        if stride < self.stride:
+            return np.repeat(table, self.stride // stride, axis=1)
+        return np.asarray(table.reshape(len(table), -1, stride // self.stride).any(axis=2))
+
 
 @lru_cache(maxsize=256)
 def _diagonals(source: FeatureMap, target: FeatureMap) -> tuple[tuple[tuple[int, ...], ...], ...]:
     """Diagonals k that can be nonzero, for every [target ciphertext][source ciphertext]."""
-    count = source.positions
     rows = []
-    for outputs in target.feature:
+    for outputs in target.occupied(source.stride):
         row = []
-        for inputs in source.feature:
+        for inputs in source.occupied(source.stride):
             # A circular correlation of the two occupancies counts the elements of each diagonal.
-            spectrum = np.conj(np.fft.fft(outputs >= 0)) * np.fft.fft(inputs >= 0)
-            row.append(tuple(np.flatnonzero(np.fft.ifft(spectrum).real[:count] > 0.5).tolist()))
+            spectrum = np.conj(np.fft.fft(outputs)) * np.fft.fft(inputs)
+            row.append(tuple(np.flatnonzero(np.fft.ifft(spectrum).real > 0.5).tolist()))
         rows.append(tuple(row))
     return tuple(rows)
 
 
+@dataclass(frozen=True)
+class Plan:
+    """How the diagonals are shared out.
+
+    Attributes:
+        baby_steps: B, rotations of the operand.
+        paired: two diagonals, P/2 apart, share a complex plaintext.
+    """
+
+    baby_steps: int
+    paired: bool
+
+
 @lru_cache(maxsize=256)
-def choose_baby_steps(source: Layout, target: Layout, inputs: int, outputs: int) -> int:
-    """The power of two that needs the fewest rotations for a weight ``[outputs, inputs]``."""
+def choose_plan(source: Layout, target: Layout, inputs: int, outputs: int) -> Plan:
+    """The cheapest plan for a weight ``[outputs, inputs]``; B is a power of two."""
     one, other = FeatureMap(source, inputs), FeatureMap(target, outputs)
-    candidates = [1 << bit for bit in range(one.positions.bit_length())]
-    return min(candidates, key=lambda steps: _rotations(one, other, steps))
+    candidates = [
+        Plan(1 << bit, paired)
+        for paired in (False, True)[: one.positions]
+        for bit in range(one.positions.bit_length())
+    ]
+    return min(candidates, key=lambda plan: _price(one, other, plan))
 
 
-def _rotations(source: FeatureMap, target: FeatureMap, baby_steps: int) -> int:
-    table = _diagonals(source, target)
+def _price(source: FeatureMap, target: FeatureMap, plan: Plan) -> int:
+    table = _shared_diagonals(source, target, plan.paired)
+    steps = plan.baby_steps
     baby = sum(
-        len({k % baby_steps for cell in set(column) for k in cell} - {0})
+        len({k % steps for cell in set(column) for k in cell} - {0})
         for column in zip(*table, strict=True)
     )
-    giant = sum(len({k // baby_steps for cell in set(row) for k in cell} - {0}) for row in table)
-    return baby + giant
+    giant = sum(len({k // steps for cell in set(row) for k in cell} - {0}) for row in table)
+    pairing = len(table) + len(table[0]) if plan.paired else 0
+    products = sum(len(cell) for row in table for cell in row)
+    return KEY_SWITCH * (baby + giant + pairing) + products
+
+
+@lru_cache(maxsize=512)
+def _shared_diagonals(
+    source: FeatureMap, target: FeatureMap, paired: bool
+) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """The diagonals; of two that share a plaintext the lower one."""
+    table = _diagonals(source, target)
+    if not paired:
+        return table
+    half = source.positions // 2
+    return tuple(tuple(tuple(sorted({k % half for k in cell})) for cell in row) for row in table)
 
 
 class _Weights:
@@ -117,24 +167,27 @@ class _Weights:
 
     def _table(self, table: np.ndarray) -> np.ndarray:
         """A rotary table [n, d] in slots ``[ciphertexts, slots]``."""
-        return self.target.layout.pack(table[None, :, None, :], repeat=(*ROWS, "g"))
+        layout = self.target.layout
+        tokens = table[None, :, None, :] if layout.field("t") else table[:, None, :]
+        return layout.pack(tokens, repeat=(*ROWS, "g"))
 
-    def block(self, out: int, into: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """Weights between the positions of a target and of a source ciphertext."""
-        rows, columns = self.target.feature[out][:, None], self.source.feature[into][None, :]
-        turned = None if self.turned is None else self.turned[rows, columns]
-        return self.weight[rows, columns], turned
-
-    def diagonal(self, block: tuple[np.ndarray, np.ndarray | None], out: int, k: int) -> np.ndarray:
-        """Slots of diagonal k."""
-        index = np.arange(self.source.positions)
-        column = (index + k) % len(index)
-        plain, turned = block
-        vector = np.repeat(plain[index, column], self.target.stride)
-        if turned is not None:
-            other = np.repeat(turned[index, column], self.target.stride)
+    def diagonal(self, out: int, into: int, k: int) -> np.ndarray:
+        """Slots of diagonal k between a target and a source ciphertext."""
+        unit = min(self.source.stride, self.target.stride)
+        slot = np.arange(0, self.source.layout.slots, unit)
+        row = self.target.feature[out][slot // self.target.stride]
+        position = (slot // self.source.stride + k) % self.source.positions
+        column = self.source.feature[into][position]
+        vector = np.repeat(self.weight[row, column], unit)
+        if self.turned is not None:
+            other = np.repeat(self.turned[row, column], unit)
             vector = vector * self.cos[out] + other * self.sin[out]
         return vector if self.rows is None else vector * self.rows
+
+    def pair(self, out: int, into: int, k: int) -> np.ndarray:
+        """Complex slots of diagonals k and k + P/2, halved."""
+        other = self.diagonal(out, into, k + self.source.positions // 2)
+        return (self.diagonal(out, into, k) - 1j * other) / 2
 
 
 def _extend(weight: np.ndarray) -> np.ndarray:
@@ -157,10 +210,17 @@ def linear_transform(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list
     source = FeatureMap(layout_of(op.operands[0]), inputs)
     copy_padding = op.attributes.get("copy_padding", False)
     target = FeatureMap(layout_of(op.result), outputs, copy_padding)
-    table = _diagonals(source, target)
-    engine, steps = ctx.engine, op.attributes["baby_steps"]
+    engine, steps, paired = (
+        ctx.engine,
+        op.attributes["baby_steps"],
+        op.attributes.get("paired", False),
+    )
+    table = _shared_diagonals(source, target, paired)
     babies = []
     for column, ciphertext in enumerate(x):
+        if paired:
+            half = engine.rotate(ciphertext, source.positions // 2 * source.stride)
+            ciphertext = engine.add(ciphertext, engine.times_i(half))
         amounts = sorted({k % steps for row in table for k in row[column]})
         rotated = engine.rotate_many(ciphertext, [a * source.stride for a in amounts])
         babies.append(dict(zip(amounts, rotated, strict=True)))
@@ -169,26 +229,19 @@ def linear_transform(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list
     for out, row in enumerate(table):
         inner: dict[int, Ct] = {}
         for column, cell in enumerate(row):
-            block = None if weights is None else weights.block(out, column)
             for k in cell:
                 vector = ctx.blank
-                if weights is not None and block is not None:
-                    vector = weights.diagonal(block, out, k)
+                if weights is not None:
+                    vector = (weights.pair if paired else weights.diagonal)(out, column, k)
                     vector = np.roll(vector, k // steps * steps * source.stride)
                 term = engine.mul_plain(babies[column][k % steps], vector)
                 giant = k // steps
                 inner[giant] = engine.add(inner[giant], term) if giant in inner else term
-        result.append(_giant_sum(ctx, inner, steps * source.stride))
+        total = reduce(
+            engine.add, [engine.rotate(t, g * steps * source.stride) for g, t in inner.items()]
+        )
+        result.append(engine.add(total, engine.conjugate(total)) if paired else total)
     return _add_bias(ctx, op, target, result)
-
-
-def _giant_sum(ctx: Context[Ct], inner: dict[int, Ct], stride: int) -> Ct:
-    total: Ct | None = None
-    for giant, term in inner.items():
-        rotated = ctx.engine.rotate(term, giant * stride) if giant else term
-        total = rotated if total is None else ctx.engine.add(total, rotated)
-    assert total is not None
-    return total
 
 
 def _add_bias(ctx: Context[Ct], op: Op, target: FeatureMap, result: list[Ct]) -> list[Ct]:

@@ -17,6 +17,7 @@ recognition of series parallel digraphs (1982).
 from __future__ import annotations
 
 import heapq
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,15 +45,16 @@ class Elimination:
     widest: int
 
 
-def reduce_factors(factors: Factors, table_limit: int) -> Elimination:
+def reduce_factors(factors: Factors, table_limit: int, keep: Collection[int] = ()) -> Elimination:
     """Eliminate variables as long as no table gets more than `table_limit` entries.
 
-    `factors` keeps what is left: nothing at all, or the core that would need larger tables.
+    `factors` keeps what is left: nothing at all, or the core that would need larger tables, and
+    the variables of `keep`.
     """
     done = Elimination([], 0)
     degree = [len(factors.neighbours(variable)) for variable in range(len(factors.owner))]
-    turn = [0] * len(degree)
-    queue = [_priority(degree[v], 0, v) for v in range(len(degree))]
+    turn = [-1 if variable in keep else 0 for variable in range(len(degree))]
+    queue = [_priority(degree[v], 0, v) for v in range(len(degree)) if turn[v] == 0]
     heapq.heapify(queue)
     while queue:
         entry = heapq.heappop(queue)
@@ -67,6 +69,8 @@ def reduce_factors(factors: Factors, table_limit: int) -> Elimination:
         following = turn[variable] + 1
         turn[variable] = -1
         for other in neighbours:
+            if turn[other] < 0:
+                continue
             degree[other] = len(factors.neighbours(other))
             turn[other] = following
             heapq.heappush(queue, _priority(degree[other], following, other))

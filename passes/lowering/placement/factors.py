@@ -106,9 +106,9 @@ def _value_table(
     node, output = graph.nodes[index], pieces.chain.output_level
     if node.level is not None:
         level = node.level
-        key: Hashable = ("input", level, node.ciphertexts)
-        return factors.intern(key, lambda: pieces.edge(node.ciphertexts)[level])
-    key = ("node", node.cost, node.depth, node.ciphertexts)
+        key: Hashable = ("input", level, node.ciphertexts, node.refreshable)
+        return factors.intern(key, lambda: pieces.edge(node)[level])
+    key = ("node", node.cost, node.depth, node.ciphertexts, node.refreshable)
     if is_read:
         return factors.intern(key, lambda: pieces.node(node))
     return factors.intern(("output", key), lambda: pieces.node(node)[:, output])

@@ -2,8 +2,9 @@
 
 A node enters at one level i, shared by all its operands, and its result leaves at i - depth >= 0.
 Between a result and its uses a value may drop to any lower level for free, and it may be
-bootstrapped: a bootstrap of one ciphertext to level j costs T(j), whatever level it came from.
-Wanted are the entry levels and the bootstraps with the least sum of node costs and bootstraps.
+bootstrapped: a bootstrap to level j costs T(j), whatever level it came from, and one bootstrap
+refreshes as many ciphertexts of the value as the backend puts into one. Wanted are the entry levels
+and the bootstraps with the least sum of node costs and bootstraps.
 
 One value needs at most one bootstrap. Two bootstraps of a value (one before a fork and one on a
 branch, or one on each of two branches) never beat a single one to the higher of their levels,
@@ -30,20 +31,24 @@ class Chain:
 
     Attributes:
         max_level: the top of the modulus chain; levels are 0..max_level.
-        bootstrap_costs: T, cost of bootstrapping one ciphertext by the level that it has
-            afterwards; empty for a leveled program. Targets with an infinite cost are none.
+        bootstrap_costs: T, cost of one bootstrap by the level that a ciphertext has afterwards;
+            empty for a leveled program. Targets with an infinite cost are none.
+        bootstrap_batch: ciphertexts of one value that one bootstrap refreshes.
         bootstrap_from: least level at which a ciphertext can still be bootstrapped.
         output_level: least level that the results of the program must have left.
     """
 
     max_level: int
     bootstrap_costs: Mapping[int, float] = field(default_factory=dict)
+    bootstrap_batch: int = 1
     bootstrap_from: int = 0
     output_level: int = 0
 
     def __post_init__(self) -> None:
         if self.max_level < 0:
             raise ValueError(f"max_level is {self.max_level}; it must be at least 0")
+        if self.bootstrap_batch < 1:
+            raise ValueError(f"a bootstrap cannot refresh {self.bootstrap_batch} ciphertexts")
         for name in ("bootstrap_from", "output_level"):
             if not 0 <= getattr(self, name) <= self.max_level:
                 raise ValueError(f"{name} is {getattr(self, name)}, outside 0..{self.max_level}")
@@ -59,8 +64,12 @@ class Chain:
         targets = [level for level, cost in self.bootstrap_costs.items() if math.isfinite(cost)]
         return max(targets, default=None)
 
+    def bootstraps(self, ciphertexts: int) -> int:
+        """Bootstraps that refresh a value of so many ciphertexts."""
+        return -(-ciphertexts // self.bootstrap_batch)
+
     def refresh(self, level: int) -> tuple[float, int | None]:
-        """Cheapest bootstrap of one ciphertext to at least `level`: (cost, level reached).
+        """Cheapest bootstrap to at least `level`: (cost, level reached).
 
         Of equally cheap ones it is the lowest; (inf, None) where no bootstrap gets that far.
         """
@@ -78,7 +87,8 @@ class Node:
         operands: indices of the nodes whose results it reads; one may appear twice.
         depth: levels that it consumes.
         cost: see `Cost`; of the whole operation, all ciphertexts included.
-        ciphertexts: number of ciphertexts of its result: what a bootstrap of the result pays for.
+        ciphertexts: number of ciphertexts of its result: what its bootstraps have to refresh.
+        refreshable: whether its result may be bootstrapped.
         level: inputs only, the level of the fresh ciphertext.
     """
 
@@ -87,6 +97,7 @@ class Node:
     depth: int = 0
     cost: Cost = 0.0
     ciphertexts: int = 1
+    refreshable: bool = True
     level: int | None = None
 
     @property
@@ -111,11 +122,15 @@ class LevelGraph:
     def __init__(self) -> None:
         self.nodes: list[Node] = []
 
-    def add_input(self, name: str, level: int, ciphertexts: int = 1) -> int:
+    def add_input(
+        self, name: str, level: int, ciphertexts: int = 1, *, refreshable: bool = True
+    ) -> int:
         """Add an input encrypted at `level` (dropping to a lower one is free)."""
         if level < 0:
             raise ValueError(f"input {name} has level {level}")
-        return self._append(Node(name, level=level, ciphertexts=ciphertexts))
+        return self._append(
+            Node(name, ciphertexts=ciphertexts, refreshable=refreshable, level=level)
+        )
 
     def add_node(
         self,
@@ -125,6 +140,7 @@ class LevelGraph:
         depth: int = 0,
         cost: Cost = 0.0,
         ciphertexts: int = 1,
+        refreshable: bool = True,
     ) -> int:
         """Add an operation on earlier nodes; returns its index."""
         if not operands:
@@ -136,7 +152,7 @@ class LevelGraph:
             raise ValueError(f"node {name} has depth {depth}")
         if not callable(cost) and not isinstance(cost, int | float):
             cost = tuple(cost)
-        return self._append(Node(name, tuple(operands), depth, cost, ciphertexts))
+        return self._append(Node(name, tuple(operands), depth, cost, ciphertexts, refreshable))
 
     def uses(self) -> list[list[int]]:
         """For every node its distinct users, in topological order."""

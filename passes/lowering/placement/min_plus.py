@@ -2,7 +2,7 @@
 
 An entry of a table is one int64 key, `round(cost * 2^s) * M + bootstraps`, with M above any
 possible number of bootstraps. So a smaller key means less cost and, at equal cost, fewer
-ciphertexts bootstrapped; sums are exact in any order, and ties are ties. `s` is as large as 60 bits
+bootstraps; sums are exact in any order, and ties are ties. `s` is as large as 60 bits
 allow: costs that differ by less than about 2^-40 of the most that the program could cost are equal.
 """
 
@@ -49,21 +49,24 @@ class Pieces:
         allowed = np.tri(self.levels, dtype=bool)
         return np.where(allowed, 0, INFINITY).astype(np.int64)
 
-    def edge(self, ciphertexts: int) -> Table:
-        """D (x) min(I, B) (x) D, [from, to]: free down, one bootstrap up."""
-        if ciphertexts not in self._edges:
-            costs = self._refresh * ciphertexts if ciphertexts else self._free_refresh()
-            up = np.broadcast_to(self._encode(costs, ciphertexts), (self.levels,) * 2)
+    def edge(self, node: Node) -> Table:
+        """D (x) min(I, B) (x) D, [from, to]: free down, one bootstrap of the result up."""
+        if not node.refreshable:
+            return self.drop()
+        calls = self.chain.bootstraps(node.ciphertexts)
+        if calls not in self._edges:
+            costs = self._refresh * calls if calls else self._free_refresh()
+            up = np.broadcast_to(self._encode(costs, calls), (self.levels,) * 2)
             can = (np.arange(self.levels) >= self.chain.bootstrap_from)[:, None]
-            self._edges[ciphertexts] = np.minimum(self.drop(), np.where(can, up, INFINITY))
-        return self._edges[ciphertexts]
+            self._edges[calls] = np.minimum(self.drop(), np.where(can, up, INFINITY))
+        return self._edges[calls]
 
     def node(self, node: Node) -> Table:
         """C (x) edge, [entry level, level of the result at its uses]."""
         table = np.full((self.levels, self.levels), INFINITY, np.int64)
         stop = self.levels - node.depth
         if stop > 0:
-            table[node.depth :] = self.edge(node.ciphertexts)[:stop]
+            table[node.depth :] = self.edge(node)[:stop]
         return clip(table + self._encode(self.costs(node), 0)[:, None])
 
     def _free_refresh(self) -> NDArray[np.float64]:
@@ -85,21 +88,22 @@ class Pieces:
 
     def _set_scale(self, graph: LevelGraph) -> None:
         refresh = max(self._refresh[np.isfinite(self._refresh)], default=0.0)
-        most, ciphertexts = 0.0, 0
+        most, bootstraps = 0.0, 0
         for node in graph.nodes:
-            ciphertexts += node.ciphertexts
-            most += node.ciphertexts * float(refresh)
+            calls = self.chain.bootstraps(node.ciphertexts)
+            bootstraps += calls
+            most += calls * float(refresh)
             if not node.is_input:
                 costs = self.costs(node)
                 most += float(costs[np.isfinite(costs)].max(initial=0.0))
-        self._modulus = 1 << ciphertexts.bit_length()
-        room = _KEY_BITS - ciphertexts.bit_length()
+        self._modulus = 1 << bootstraps.bit_length()
+        room = _KEY_BITS - bootstraps.bit_length()
         # Rounding adds at most half a unit to each of two terms a node: one bit keeps it inside.
         bits = room - 1 - math.frexp(max(most, 2.0**-900))[1]
         self._scale = math.ldexp(1.0, bits)
 
     def _encode(self, costs: NDArray[np.float64], bootstraps: int) -> Table:
-        """Keys of costs; `bootstraps` ciphertexts are counted in each."""
+        """Keys of costs; so many bootstraps are counted in each."""
         finite = np.isfinite(costs)
         units = np.rint(np.where(finite, costs, 0.0) * self._scale).astype(np.int64)
         return np.where(finite, units * self._modulus + bootstraps, INFINITY)

@@ -69,7 +69,7 @@ class Placement:
             bootstrapped once, right after its node or at its only use that needs it.
         refreshed_uses: for each node, one flag per operand: reads the bootstrapped value. Uses that
             the value reaches without it read the value as it was, which is the more precise one.
-        bootstrap_count: number of ciphertexts bootstrapped.
+        bootstrap_count: number of bootstraps of all these values.
         method: how it was found.
     """
 
@@ -91,9 +91,9 @@ def place(
 ) -> Placement:
     """Place bootstraps at the least total cost.
 
-    Equally cheap placements differ first in the number of ciphertexts bootstrapped (the fewest) and
-    then in the levels (the lowest, so bootstraps come late). The same graph on the same chain
-    always gives the same placement.
+    Equally cheap placements differ first in the number of bootstraps (the fewest) and then in the
+    levels (the lowest, so bootstraps come late). The same graph on the same chain always gives the
+    same placement.
 
     Args:
         graph: operations in topological order.
@@ -152,7 +152,7 @@ def check_feasible(graph: LevelGraph, pieces: Pieces) -> None:
             if entry is None:
                 raise _too_deep(node.name, node.depth, available, chain)
             result = entry - node.depth
-        if bootstrap is not None and result >= chain.bootstrap_from:
+        if node.refreshable and bootstrap is not None and result >= chain.bootstrap_from:
             reach.append(max(result, bootstrap))
         else:
             reach.append(result)
@@ -199,7 +199,7 @@ def _placement(
             cost, target = chain.refresh(needed)
             assert target is not None, "a level was chosen that no bootstrap reaches"
             bootstraps[index] = target
-            costs.append(cost * node.ciphertexts)
+            costs.append(cost * chain.bootstraps(node.ciphertexts))
     return Placement(
         cost=math.fsum(costs),
         entry_levels=entries,
@@ -209,6 +209,8 @@ def _placement(
             tuple(entries[i] > results[operand] for operand in node.operands)
             for i, node in enumerate(graph.nodes)
         ),
-        bootstrap_count=sum(graph.nodes[index].ciphertexts for index in bootstraps),
+        bootstrap_count=sum(
+            chain.bootstraps(graph.nodes[index].ciphertexts) for index in bootstraps
+        ),
         method=method,
     )

@@ -21,7 +21,9 @@ class Shape:
         pre_norm: norms before (ViT, LLaMA) or after (BERT) the residual additions.
         rms: RMSNorm and rotary embeddings, and a gated SiLU MLP, as in LLaMA.
         causal, mask: a causal mask, a padding mask given as a public input.
-        classes: 0 for the hidden states as output, else a classifier on token 0.
+        classes: 0 for the hidden states as output, else a classifier on one token.
+        token: the token that it reads, modulo their number.
+        mean: the mean over the tokens is an output too.
     """
 
     batch: int = 1
@@ -35,6 +37,8 @@ class Shape:
     causal: bool = False
     mask: bool = False
     classes: int = 3
+    token: int = 0
+    mean: bool = False
 
     @property
     def features(self) -> int:
@@ -69,8 +73,12 @@ class Builder:
             x = self._block(x, f"layer.{layer}")
         if shape.pre_norm:
             x = self._norm(x, "final")
+        if shape.mean:
+            mean = module.add("nn.mean", [x], {"axis": 1}, "pooler")
+            module.add("nn.output", [mean], {"name": "mean"})
         if shape.classes:
-            x = module.add("nn.select", [x], {"axis": 1, "index": 0}, "head")
+            index = shape.token % shape.tokens
+            x = module.add("nn.select", [x], {"axis": 1, "index": index}, "head")
             x = self._linear(x, shape.classes, "head")
         module.add("nn.output", [x], {"name": "y"})
         return module

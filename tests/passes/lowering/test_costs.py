@@ -48,18 +48,24 @@ def test_a_sum_over_ciphertexts_is_an_addition() -> None:
 
 
 def test_a_square_matrix_takes_every_diagonal_once() -> None:
-    """6 features in 8 places: 8 diagonals, by 2 baby and 4 giant steps, of which 0 turn nothing."""
+    """6 features in 8 places: 8 diagonals in 4 pairs, by 2 baby and 2 giant steps, of which the
+    first turn nothing; a rotation makes pairs of the operand, a conjugation takes the result apart.
+    """
     body = '%y = poly.linear %x {weight = @w}\npoly.output %y {name = "y"}'
-    assert counts(body) == (1 + 3, 8, 0)
+    assert counts(body) == (1 + 1 + 1 + 1, 4, 0)
 
 
 def test_attention() -> None:
-    """2 heads of width 3, in one ciphertext; 3 tokens in places for 4, so 4 diagonals.
+    """2 heads of width 3, in one ciphertext; 3 tokens in places for 4, so 4 diagonals: 2 skewed
+    copies (B = 2), diagonals 2 and 3 in the imaginary part, and a single start, 0, which turns
+    nothing.
 
-    q·kᵀ: a turn of the keys (2 rotations, 2 masks) and of the queries (the same); for each
-    diagonal a product, 2 rotations that sum over 4 places, and a packing mask, two of them for the
-    half that is turned by 2 (where 2 rotations bring it to its place).
-    p·v: 3 turns of the values; for each diagonal a mask, 2 rotations, a product.
+    Copies: of the keys turned by 0, 1, 2 and 3 only 0 takes no rotation, the others take 2; 7 masks
+    each. Then for q·kᵀ a rotation of the second copy and one of the queries, 2 products with one
+    relinearisation, a sum over 2 groups; 2 masks, because a padding key needs the conjugate;
+    another conjugate and a rotation to take the parts to their places.
+    p·v: a rotation puts the weights together, 1 mask, a sum over 2 groups, a rotation of it, 2
+    products with one relinearisation, a conjugate.
     """
     body = """%h = poly.reshape %x {shape = [1, 3, 2, 3]}
         %t = poly.transpose %h {permutation = [0, 2, 1, 3]}
@@ -74,11 +80,12 @@ def test_attention() -> None:
         next(counts for op, counts in costs.per_op.items() if op.name == f"ckks.ct_matmul_{name}")
         for name in ("qk", "pv")
     )
-    assert scores.key_switches == 2 + 2 + 4 * (1 + 2) + 2
-    assert scores.plaintext_products == 2 + 2 + 2 * 1 + 2 * 2
-    assert context.key_switches == 3 * 2 + 4 * (2 + 1)
-    assert context.plaintext_products == 3 * 2 + 4
-    assert (costs.levels, costs.levels_total) == (0, 3 + 2)
+    assert scores.key_switches == 3 * 2 + 2 + 1 + 1 + 1 + 2
+    assert scores.plaintext_products == 2 * 7 + 2
+    assert context.key_switches == 3 * 2 + 1 + 1 + 1 + 1 + 1
+    assert context.plaintext_products == 2 * 7 + 1
+    assert scores.ciphertext_products == context.ciphertext_products == 2
+    assert (costs.levels, costs.levels_total) == (0, 3 + 3)
 
 
 def test_levels_of_the_critical_path() -> None:
@@ -107,7 +114,7 @@ def test_counts_by_layer_add_up() -> None:
     layers = costs.per_layer()
     assert {layer: c.key_switches for layer, c in layers.items()} == {0: 4, 1: 4, None: 1}
     assert costs.total.key_switches == 9
-    assert costs.rotations().keys() == set(costs.total.rotations)
+    assert costs.rotation_keys().keys() == set(costs.total.rotations)
 
 
 def test_bootstraps_and_levels_of_a_placed_program() -> None:

@@ -148,6 +148,22 @@ def test_a_constant_behind_a_linear_layer_is_a_bias() -> None:
     )
 
 
+def test_factors_and_constants_behind_a_linear_layer_go_into_its_rows() -> None:
+    """As the ranges of channels before a Chebyshev sum of each."""
+    module = check(
+        FoldFeatures(),
+        """%y = poly.linear %x {weight = @w, bias = @bias} loc "dense"
+        %s = poly.scale %y {factor = @bias}
+        %z = poly.add_constant %s {value = @bias}
+        %q = poly.square %z
+        poly.output %q {name = "y"}""",
+        """%1 = poly.linear %x {weight = @w.folded.1, bias = @bias.folded.1} loc "dense"
+        %q = poly.square %1
+        poly.output %q {name = "y"}""",
+    )
+    assert module.symbols["bias.folded.1"].tolist() == [110, 420]
+
+
 def test_a_linear_layer_with_two_readers_keeps_its_bias() -> None:
     body = """%y = poly.linear %x {weight = @w}
         %z = poly.add_constant %y {value = @bias}

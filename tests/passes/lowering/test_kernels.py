@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,11 @@ from packed import pack_tensor, unpack_tensor
 from atlasc.backends.sim import SimEngine
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module, Value
+from atlasc.passes.lowering.counting_engine import Counted, CountingEngine
 from atlasc.passes.lowering.execute import Execution
-from atlasc.passes.lowering.kernels.attention import score_layout
-from atlasc.passes.lowering.kernels.context import layout_of
-from atlasc.passes.lowering.kernels.linear import choose_baby_steps
+from atlasc.passes.lowering.kernels.context import KEY_SWITCH, ROWS, blocked, layout_of
+from atlasc.passes.lowering.kernels.linear import Plan, choose_plan
+from atlasc.passes.lowering.kernels.scores import row_score_layout, score_layout
 from atlasc.passes.lowering.packing import Packing, bits_for
 
 LEVEL = 8
@@ -51,8 +53,8 @@ class Bench:
     def linear(self, x: Value, weight: np.ndarray, **more: Any) -> Value:
         source = layout_of(x)
         target = self.packing.like(source, len(weight))
-        steps = more.pop("baby_steps", None) or choose_baby_steps(source, target, *weight.T.shape)
-        attributes = {"weight": self.constant(weight), "layout": str(target), "baby_steps": steps}
+        plan = more.pop("plan", None) or choose_plan(source, target, *weight.T.shape)
+        attributes = {"weight": self.constant(weight), "layout": str(target), **asdict(plan)}
         return self.module.add("ckks.linear_transform", [x], {**attributes, **more})
 
 
@@ -67,22 +69,26 @@ def packings(draw: st.DrawFn, features: int, tokens: int, batch: int) -> Packing
 
 
 @st.composite
-def linears(draw: st.DrawFn) -> tuple[Packing, np.ndarray, np.ndarray, np.ndarray, int | None]:
+def linears(draw: st.DrawFn) -> tuple[Packing, np.ndarray, np.ndarray, np.ndarray, Plan | None]:
     extent = st.integers(1, 11)
     inputs, outputs, tokens = draw(extent), draw(extent), draw(st.integers(1, 5))
     batch = draw(st.integers(1, 3))
     packing = draw(packings(max(inputs, outputs), tokens, batch))
     random = np.random.default_rng(draw(st.integers(0, 99)))
     steps = draw(st.sampled_from([None, 1, 2, 3, 8]))
+    paired = packing.d + packing.g > 0 and draw(st.booleans())
+    plan = None if steps is None else Plan(steps, paired)
     x, weight = random.normal(size=(batch, tokens, inputs)), random.normal(size=(outputs, inputs))
-    return packing, x, weight, random.normal(size=outputs), steps
+    return packing, x, weight, random.normal(size=outputs), plan
 
 
 @given(linears())
-def test_linear_transform(case: tuple[Packing, np.ndarray, np.ndarray, np.ndarray, int]) -> None:
-    packing, x, weight, bias, steps = case
+def test_linear_transform(
+    case: tuple[Packing, np.ndarray, np.ndarray, np.ndarray, Plan | None],
+) -> None:
+    packing, x, weight, bias, plan = case
     bench = Bench(packing)
-    y = bench.linear(bench.input("x", x), weight, bias=bench.constant(bias), baby_steps=steps)
+    y = bench.linear(bench.input("x", x), weight, bias=bench.constant(bias), plan=plan)
     slots, layout = bench.slots(y), layout_of(y)
     wanted = x @ weight.T + bias
     np.testing.assert_allclose(unpack_tensor(layout, slots, len(weight)), wanted, atol=1e-9)
@@ -90,22 +96,22 @@ def test_linear_transform(case: tuple[Packing, np.ndarray, np.ndarray, np.ndarra
     np.testing.assert_allclose(slots, pack_tensor(layout, wanted), atol=1e-9)
 
 
-@given(linears(), st.integers(1, 9))
-def test_the_price_of_baby_steps_is_what_is_rotated(
-    case: tuple[Packing, np.ndarray, np.ndarray, np.ndarray, int], other: int
+@given(linears(), st.integers(1, 9), st.booleans())
+def test_the_price_of_a_plan_is_what_is_done(
+    case: tuple[Packing, np.ndarray, np.ndarray, np.ndarray, Plan | None], other: int, paired: bool
 ) -> None:
-    """No other power of two needs fewer rotations than the chosen one."""
-    from atlasc.passes.lowering.counting_engine import CountingEngine
-
+    """No other plan is cheaper than the chosen one."""
     packing, x, weight, _, _ = case
-    counts = []
-    for steps in (None, 1 << other % bits_for(packing.slots) if packing.slots > 1 else 1):
+    features = packing.d + packing.g
+    prices = []
+    for plan in (None, Plan(1 << other % (features + 1), paired and features > 0)):
         bench = Bench(packing)
-        bench.linear(bench.input("x", x), weight, baby_steps=steps)
+        bench.linear(bench.input("x", x), weight, plan=plan)
         engine = CountingEngine(packing.slots, LEVEL)
-        Execution(bench.module, engine).run({"x": [LEVEL] * len(bench.inputs["x"])})
-        counts.append(engine.total().key_switches)
-    assert counts[0] <= counts[1]
+        Execution(bench.module, engine).run({"x": [Counted(LEVEL) for _ in bench.inputs["x"]]})
+        counts = engine.total()
+        prices.append(KEY_SWITCH * counts.key_switches + counts.plaintext_products)
+    assert prices[0] <= prices[1]
 
 
 def test_linear_transform_after_a_selection_zeroes_the_other_tokens() -> None:
@@ -120,6 +126,27 @@ def test_linear_transform_after_a_selection_zeroes_the_other_tokens() -> None:
         np.testing.assert_allclose(unpack_tensor(layout, slots, 4), wanted, atol=1e-9)
         others = slots.reshape(-1, 4)[:, 1:]
         assert np.any(others) != flag
+
+
+@given(linears(), st.integers(0, 4))
+def test_linear_transforms_of_one_row(
+    case: tuple[Packing, np.ndarray, np.ndarray, np.ndarray, Plan | None], token: int
+) -> None:
+    """Back and forth between numbers of features, which take places of different sizes."""
+    packing, x, weight, bias, _ = case
+    bench, index = Bench(packing), token % x.shape[1]
+    one = bench.module.add("ckks.select", [bench.input("x", x)], {"axis": "t", "index": index})
+    one = bench.linear(one, weight, bias=bench.constant(bias), first_row=True)
+    one = bench.module.add("ckks.replicate", [one], {"layout": str(layout_of(one).one_row)})
+    wanted = x[:, index] @ weight.T + bias
+    for matrix in (weight.T, weight):
+        one = bench.linear(one, matrix)
+        wanted = wanted @ matrix.T
+    slots, layout = bench.slots(one), layout_of(one)
+    np.testing.assert_allclose(unpack_tensor(layout, slots, len(weight)), wanted, atol=1e-9)
+    np.testing.assert_allclose(slots, layout.pack(blocked(wanted, layout), ROWS), atol=1e-9)
+    if packing.b == 0:
+        assert layout.ciphertexts == max(1, -(-layout.extent("g") // (1 << packing.g + packing.t)))
 
 
 def test_copied_padding_repeats_the_first_head() -> None:
@@ -224,6 +251,53 @@ def test_attention_products(case: dict[str, Any]) -> None:
     scores, plain, context, wanted = attention(**case)
     np.testing.assert_allclose(scores, plain, atol=1e-9)
     np.testing.assert_allclose(context, wanted, atol=1e-9)
+
+
+@given(attentions(), st.integers(0, 8))
+def test_attention_of_one_query(case: dict[str, Any], token: int) -> None:
+    batch, tokens, heads, width = (case[n] for n in ("batch", "tokens", "heads", "width"))
+    random, query = np.random.default_rng(case["seed"]), token % tokens
+    packing = Packing(width, bits_for(width), min(case["g"], bits_for(heads)), bits_for(batch),
+                      bits_for(tokens))  # fmt: skip
+    bench = Bench(packing)
+    tensors = random.normal(size=(3, batch, tokens, heads * width))
+    q, k, v = (bench.input(name, x) for name, x in zip("qkv", tensors, strict=True))
+    keep = np.ones((batch, 1, 1, tokens), bool)
+    masks = []
+    if case["masked"]:
+        mask = random.random((batch, tokens)) < 0.6
+        bench.public["mask"] = mask.astype(float)
+        entry = {"name": "mask", "shape": [batch, tokens]}
+        masks = [bench.module.add("ckks.public_input", [], entry)]
+        keep = keep & mask[:, None, None, :]
+    if case["causal"]:
+        keep = keep & (np.arange(tokens) <= query)
+    one = bench.module.add("ckks.select", [q], {"axis": "t", "index": query})
+    copied = heads % (1 << packing.g) > 0
+    one = bench.linear(one, np.eye(heads * width), first_row=True, copy_padding=copied)
+    beside = layout_of(k).without(("t",), "*")
+    one = bench.module.add("ckks.replicate", [one], {"layout": str(beside)})
+    k = bench.linear(k, np.eye(heads * width), copy_padding=copied)
+    scores, seen = row_score_layout(layout_of(k), heads), {"causal": case["causal"], "query": query}
+    attributes = {**seen, "fill": -3.0, "layout": str(scores)}
+    s = bench.module.add("ckks.row_scores", [one, k, *masks], attributes)
+    p = bench.module.add("ckks.mask_zero", [s, *masks], {**seen, "value": -3.0})
+    low = bench.module.add("ckks.drop", [v], {"level": LEVEL - 4})
+    y = bench.module.add("ckks.row_context", [p, low])
+    split = [x.reshape(batch, tokens, heads, width) for x in tensors]
+    plain = np.einsum("bhd,bjhd->bhj", split[0][:, query], split[1])
+    weights = np.where(keep[:, :, 0], plain, 0.0)
+    context = np.einsum("bhj,bjhd->bhd", weights, split[2]).reshape(batch, -1)
+    slots, layout = bench.slots(y), layout_of(y)
+    np.testing.assert_allclose(unpack_tensor(layout, slots, heads * width), context, atol=1e-9)
+    tensor = blocked(context, layout)
+    np.testing.assert_allclose(slots, layout.pack(tensor, repeat=("b",)), atol=1e-9)
+    bench.module.ops.pop()
+    slots = bench.slots(s)
+    filled = np.where(keep[:, :, 0], plain, -3.0)
+    np.testing.assert_allclose(scores.unpack(slots), filled, atol=1e-9)
+    # Padding holds the fill or real scores.
+    assert np.isclose(slots[..., None], np.append(filled.ravel(), -3.0), atol=1e-9).any(-1).all()
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 3, 8, 13])

@@ -119,8 +119,16 @@ def test_a_domain_is_normalised_before() -> None:
     assert "run normalise-affine first" in refused(body).remedy
 
 
-def test_a_mean_cannot_be_evaluated_directly() -> None:
-    body = """%m = poly.mean %x {axis = 1}
-        %e = poly.chebyshev %m {coefficients = [1.0], domain = [-1.0, 1.0]}
-        poly.output %e {name = "y"}"""
-    assert "padding that would leave the range" in refused(body).what
+def test_a_query_of_one_token_comes_from_a_linear_layer() -> None:
+    body = f"""{SPLIT}
+        %e = poly.select %x {{axis = 1, index = 0}}
+        %c = poly.square %e
+        %q = poly.reshape %c {{shape = [1, 1, 2, 3]}}
+        %u = poly.transpose %q {{permutation = [0, 2, 1, 3]}}
+        %s = poly.matmul %u, %t {{transpose_b = true}}
+        %f = poly.mask_fill %s {{fill = -1.0}}
+        %o = poly.matmul %f, %t {{transpose_b = false}}
+        %v = poly.transpose %o {{permutation = [0, 2, 1, 3]}}
+        %y = poly.reshape %v {{shape = [1, 6]}}
+        poly.output %y {{name = "y"}}"""
+    assert "must come from a linear layer" in refused(body).what

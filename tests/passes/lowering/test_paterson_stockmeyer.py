@@ -32,7 +32,7 @@ class LevelEngine:
     bootstrap_level = None
 
     def __init__(self):
-        self.products = self.scalar_products = 0
+        self.products = self.relinearisations = self.scalar_products = 0
 
     def level(self, a):
         return a.level
@@ -47,8 +47,13 @@ class LevelEngine:
         return Slots(a.values + c, a.level)
 
     def mul(self, a, b):
-        self.products += 1
-        return self._lower(a.values * b.values, min(a.level, b.level))
+        return self.dot([a], [b])
+
+    def dot(self, lefts, rights):
+        self.products += len(lefts)
+        self.relinearisations += 1
+        total = sum(a.values * b.values for a, b in zip(lefts, rights, strict=True))
+        return self._lower(total, min(c.level for c in (*lefts, *rights)))
 
     def square(self, a):
         return self.mul(a, a)
@@ -81,6 +86,7 @@ def check(coefficients):
     degree = len(coefficients) - 1
     assert TOP - result.level == plan.levels == int(np.ceil(np.log2(degree + 1)))
     assert engine.products == plan.ciphertext_products
+    assert engine.relinearisations == plan.relinearisations
     assert engine.scalar_products == plan.scalar_products
     return plan
 
@@ -98,14 +104,16 @@ def test_levels_and_products_of_every_degree(degree):
 
 
 @pytest.mark.parametrize(
-    ("degree", "products"), [(3, 2), (7, 5), (15, 8), (31, 13), (63, 18), (127, 27), (511, 53)]
+    ("degree", "products", "relinearisations"),
+    [(3, 2, 2), (7, 5, 4), (15, 8, 7), (31, 13, 10), (63, 18, 15), (127, 27, 20), (511, 53, 38)],
 )
-def test_products_of_a_dense_sum(degree, products):
+def test_products_of_a_dense_sum(degree, products, relinearisations):
     coefficients = np.random.default_rng(0).standard_normal(degree + 1)
-    assert plan_chebyshev(coefficients).ciphertext_products == products
+    plan = plan_chebyshev(coefficients)
+    assert (plan.ciphertext_products, plan.relinearisations) == (products, relinearisations)
 
 
-@pytest.mark.parametrize(("degree", "odd", "even"), [(31, 12, 9), (63, 17, 14), (511, 42, 37)])
+@pytest.mark.parametrize(("degree", "odd", "even"), [(31, 13, 9), (63, 17, 14), (511, 42, 37)])
 def test_zero_coefficients_save_products(degree, odd, even):
     coefficients = np.random.default_rng(0).standard_normal(degree + 1)
     only_odd, only_even = coefficients.copy(), coefficients.copy()
@@ -124,6 +132,22 @@ def test_any_pattern_of_zeros(degree, density, seed):
     rng = np.random.default_rng(seed)
     coefficients = rng.standard_normal(degree + 1) * (rng.random(degree + 1) < density)
     check(coefficients)
+
+
+@pytest.mark.parametrize("degree", [1, 2, 7, 15, 22, 31, 63])
+def test_every_channel_may_have_its_own_coefficients(degree):
+    rng = np.random.default_rng(degree)
+    coefficients = rng.standard_normal((LevelEngine.slots // 2, degree + 1))
+    coefficients[rng.random(coefficients.shape) < 0.3] = 0.0
+    engine, plan = LevelEngine(), plan_chebyshev(coefficients)
+    result = evaluate_plan(engine, Slots(POINTS, TOP), plan, lambda vector: np.tile(vector, 2))
+    pairs = zip(POINTS, np.tile(coefficients, (2, 1)), strict=True)
+    expected = [np.polynomial.chebyshev.chebval(x, row) for x, row in pairs]
+    np.testing.assert_allclose(result.values, expected, rtol=0, atol=1e-12 * (degree + 1))
+    assert TOP - result.level == plan.levels == int(np.ceil(np.log2(degree + 1)))
+    dense = plan_chebyshev(rng.standard_normal(degree + 1))
+    assert engine.products == plan.ciphertext_products <= dense.ciphertext_products
+    assert engine.scalar_products == plan.scalar_products
 
 
 @pytest.mark.parametrize("index", [*range(1, 70), 127, 255])
@@ -146,7 +170,7 @@ def test_coefficients_are_planned_when_no_plan_is_given():
     )
 
 
-@pytest.mark.parametrize("coefficients", [[], [1.0, float("nan")], [[1.0, 2.0]]])
+@pytest.mark.parametrize("coefficients", [[], [1.0, float("nan")], [[[1.0]]]])
 def test_bad_coefficients_are_refused(coefficients):
     with pytest.raises(ValueError, match="coefficients"):
         plan_chebyshev(coefficients)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from typing import Any
+
 import numpy as np
 import pytest
 from short_text import dedent, poly, short
@@ -9,9 +12,10 @@ from short_text import dedent, poly, short
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.types import CiphertextType
+from atlasc.passes.lowering.costs import program_costs
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
-from atlasc.passes.lowering.rotation_keys import RotationKeys, key_plan
+from atlasc.passes.lowering.rotation_keys import KeyPlan, RotationKeys, key_plan
 from atlasc.passes.pass_base import Report, run_passes
 
 RESIDUAL = """%a = poly.square %x
@@ -79,6 +83,38 @@ def test_where_every_place_is_outside_the_range() -> None:
     assert "its magnitude is 3.0" in caught.value.why
 
 
+@pytest.mark.parametrize(("fewest", "bootstraps", "seconds"), [(False, 2, 3.0), (True, 1, 4.0)])
+def test_the_fewest_bootstraps_come_before_seconds(
+    fewest: bool, bootstraps: int, seconds: float
+) -> None:
+    """Bootstraps that cost nothing let every square run at level 1; one is enough."""
+    prices: dict[Any, float] = defaultdict(float, {("square", n): float(n) for n in range(3)})
+    report = Report()
+    step = PlaceBootstraps(levels=2, prices=prices, fewest=fewest)
+    after = step.run(packed(RESIDUAL), report)
+    assert [op.name for op in after.ops].count("ckks.bootstrap") == bootstraps
+    assert report.lines[0].startswith(f"{seconds:.1f} s predicted, {bootstraps} bootstraps")
+
+
+def test_two_ciphertexts_share_a_bootstrap() -> None:
+    """Nine features in blocks of three: three ciphertexts, refreshed by two bootstraps."""
+    body = """%l = poly.linear %x {weight = @w9}
+        %a = poly.square %l
+        %b = poly.square %a
+        poly.output %b {name = "y"}"""
+    module = run_passes(poly(body, {"w9": np.ones((9, 3))}), [Pack(8)])
+    counts = []
+    for batch in (1, 2):
+        report = Report()
+        after = PlaceBootstraps(levels=2, batch=batch).run(module, report)
+        assert after.attributes["bootstrap_batch"] == batch
+        counts.append(program_costs(after).total.bootstraps)
+        assert report.lines[0].startswith(f"{counts[-1]} bootstraps")
+    assert counts == [3, 2]
+    with pytest.raises(AtlasError, match="cannot refresh 0"):
+        run_passes(module, [PlaceBootstraps(levels=2, batch=0)])
+
+
 def test_a_program_that_does_not_fit_without_bootstraps() -> None:
     with pytest.raises(AtlasError):
         run_passes(packed(RESIDUAL), [PlaceBootstraps(levels=2, bootstrap=False)])
@@ -123,11 +159,11 @@ def test_rotation_keys_are_those_that_are_used() -> None:
     after = RotationKeys().run(placed, report)
     assert after.attributes["rotations"] == [[4, 1], [8, 1]]
     assert after.attributes["relinearization_level"] == 2
-    assert key_plan(after) == ({4: 1, 8: 1}, 2)
+    assert key_plan(after) == KeyPlan({4: 1, 8: 1}, 2, None)
     assert report.lines == ["2 rotation keys, relinearisation to level 2"]
     assert short(after) == short(placed)
 
 
 def test_a_program_without_products_needs_no_keys() -> None:
     module = run_passes(packed('poly.output %x {name = "y"}'), [PlaceBootstraps(1), RotationKeys()])
-    assert key_plan(module) == ({}, None)
+    assert key_plan(module) == KeyPlan({}, None, None)

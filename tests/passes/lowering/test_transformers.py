@@ -15,9 +15,11 @@ from atlasc.ir.module import Module
 from atlasc.ir.parser import parse
 from atlasc.ir.printer import print_module
 from atlasc.passes.lowering.costs import critical_path
+from atlasc.passes.lowering.gather_sums import GatherSums
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.packing import least_slots
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
+from atlasc.passes.lowering.select_early import SelectEarly
 from atlasc.passes.pass_base import run_passes
 
 LEVELS = 14
@@ -39,6 +41,8 @@ def shapes(draw: st.DrawFn, layers: int = 2) -> Shape:
         causal=draw(st.booleans()),
         mask=draw(st.booleans()),
         classes=draw(st.sampled_from([0, 1, 3])),
+        token=draw(st.sampled_from([0, 0, 5])),
+        mean=draw(st.sampled_from([False, False, False, True])),
     )
 
 
@@ -79,28 +83,49 @@ def test_folding_changes_nothing(shape: Shape, seed: int) -> None:
     assert largest_difference(result, interpret(poly, inputs)["y"]) < 1e-9
 
 
-@settings(max_examples=60)
-@given(shapes(), st.integers(0, 999), st.integers(0, 4))
-def test_packed_program_equals_the_poly_module(shape: Shape, seed: int, spare: int) -> None:
+@settings(max_examples=80)
+@given(shapes(layers=3), st.integers(0, 999))
+def test_selecting_early_changes_nothing(shape: Shape, seed: int) -> None:
+    poly, inputs = usable_program(shape, seed)
+    early = run_passes(poly, [SelectEarly()])
+    wanted = interpret(poly, inputs)
+    for name, result in interpret(early, inputs).items():
+        assert largest_difference(result, wanted[name]) < 1e-12
+
+
+@settings(max_examples=200)
+@given(shapes(layers=4), st.integers(0, 999), st.integers(0, 4), st.booleans())
+def test_packed_program_equals_the_poly_module(
+    shape: Shape, seed: int, spare: int, early: bool
+) -> None:
+    """With and without the last block computed for the one token that a classifier reads."""
     poly, inputs = usable_program(shape, seed)
     poly = folded(poly, inputs)
     slots = least_slots(poly) << spare
-    packed = run_passes(poly, [Pack(slots)])
+    packed = run_passes(poly, [*([SelectEarly()] if early else []), Pack(slots)])
     engine = SimEngine(slots, critical_path(packed).total)
-    result = run_packed(packed, inputs, engine)["y"]
-    assert largest_difference(result, interpret(poly, inputs)["y"]) < 1e-6
+    wanted = interpret(poly, inputs)
+    for name, result in run_packed(packed, inputs, engine).items():
+        assert largest_difference(result, wanted[name]) < 1e-6
 
 
 @settings(max_examples=40)
-@given(shapes(), st.integers(0, 999))
-def test_bootstrapped_program_equals_the_poly_module(shape: Shape, seed: int) -> None:
-    """The engine refuses a bootstrap of values outside [−1, 1], so the scales are tested too."""
+@given(shapes(), st.integers(0, 999), st.booleans(), st.booleans())
+def test_bootstrapped_program_equals_the_poly_module(
+    shape: Shape, seed: int, gathered: bool, early: bool
+) -> None:
+    """The engine refuses a bootstrap of values outside [−1, 1], so the scales are tested too; two
+    ciphertexts share one, with sums of all heads in one ciphertext or not.
+    """
     poly, inputs = usable_program(shape, seed)
     poly = folded(poly, inputs)
     slots = 2 * least_slots(poly)
-    placed = run_passes(poly, [Pack(slots), PlaceBootstraps(LEVELS)])
+    steps = [*([SelectEarly()] if early else []), Pack(slots)]
+    steps += [*([GatherSums()] if gathered else []), PlaceBootstraps(LEVELS, True, 2)]
+    placed = run_passes(poly, steps)
     again = parse(print_module(placed), placed.symbols)
-    result = run_packed(again, inputs, SimEngine(slots, LEVELS, LEVELS))["y"]
+    engine = SimEngine(slots, LEVELS, LEVELS, bootstrap_batch=2)
+    result = run_packed(again, inputs, engine)["y"]
     assert largest_difference(result, interpret(poly, inputs)["y"]) < 1e-6
 
 
@@ -115,15 +140,20 @@ CASES = {
     "decoder": Shape(rms=True, causal=True, heads=3, width=6, tokens=7, classes=0, batch=2),
     "post-norm encoder": Shape(pre_norm=False, batch=3, mask=True, layers=2, classes=0),
     "a hidden layer smaller than a head": Shape(heads=2, width=6, hidden=3),
+    "last token of a decoder": Shape(rms=True, causal=True, heads=3, width=2, tokens=9, token=8),
+    "blocks in the places of tokens": Shape(heads=5, width=3, tokens=13, hidden=39, mask=True),
+    "more blocks than places": Shape(heads=2, width=2, tokens=3, hidden=39),
+    "a classifier after norms": Shape(pre_norm=False, batch=2, heads=3, width=3, mask=True),
 }
 
 
+@pytest.mark.parametrize("early", [False, True])
 @pytest.mark.parametrize("case", CASES)
-def test_shapes_that_are_easy_to_get_wrong(case: str) -> None:
+def test_shapes_that_are_easy_to_get_wrong(case: str, early: bool) -> None:
     poly, inputs = program(CASES[case], 7)
     poly = folded(poly, inputs)
     slots = least_slots(poly)
-    packed = run_passes(poly, [Pack(slots)])
+    packed = run_passes(poly, [*([SelectEarly()] if early else []), Pack(slots)])
     result = run_packed(packed, inputs, SimEngine(slots, critical_path(packed).total))["y"]
     assert largest_difference(result, interpret(poly, inputs)["y"]) < 1e-9
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -13,10 +14,12 @@ from atlasc.ir.errors import AtlasError
 from atlasc.passes.lowering.placement import Chain, LevelGraph, Placement, place
 
 NO_TABLES = 0
+Value = tuple[int, bool]
+"""Ciphertexts of a value, and whether it may be bootstrapped."""
 
 
 def brute_force(graph: LevelGraph, chain: Chain) -> tuple[float, int]:
-    """Least (cost, ciphertexts bootstrapped); cost is inf where nothing is possible.
+    """Least (cost, bootstraps); cost is inf where nothing is possible.
 
     Tries all combinations of entry levels; for each value then every level of the trunk, reached by
     dropping or by a bootstrap, and on every use again a drop or a bootstrap of its own.
@@ -26,18 +29,19 @@ def brute_force(graph: LevelGraph, chain: Chain) -> tuple[float, int]:
     impossible = (math.inf, 0)
 
     @cache
-    def edge(level: int, ciphertexts: int, use: int) -> tuple[float, int]:
+    def edge(level: int, ciphertexts: int, refreshable: bool, use: int) -> tuple[float, int]:
         options = [(0.0, 0)] if level >= use else []
-        if level >= chain.bootstrap_from:
-            options += [(t * ciphertexts, ciphertexts) for j, t in targets if j >= use]
+        if refreshable and level >= chain.bootstrap_from:
+            calls = math.ceil(ciphertexts / chain.bootstrap_batch)
+            options += [(t * calls, calls) for j, t in targets if j >= use]
         return min(options, default=impossible)
 
     @cache
-    def value_cost(result: int, ciphertexts: int, uses: tuple[int, ...]) -> tuple[float, int]:
+    def value_cost(result: int, value: Value, uses: tuple[int, ...]) -> tuple[float, int]:
         best = impossible
         for trunk in levels:
-            edges = [edge(result, ciphertexts, trunk)]
-            edges += [edge(trunk, ciphertexts, use) for use in uses]
+            edges = [edge(result, *value, trunk)]
+            edges += [edge(trunk, *value, use) for use in uses]
             best = min(best, (sum(c for c, _ in edges), sum(n for _, n in edges)))
         return best
 
@@ -65,7 +69,7 @@ def brute_force(graph: LevelGraph, chain: Chain) -> tuple[float, int]:
             uses = tuple(sorted(entry[user] for user in readers[index]))
             if not uses and not node.is_input:
                 uses = (chain.output_level,)
-            value = value_cost(result, node.ciphertexts, uses)
+            value = value_cost(result, (node.ciphertexts, node.refreshable), uses)
             total = (total[0] + value[0], total[1] + value[1])
             if total >= best:
                 break
@@ -74,7 +78,7 @@ def brute_force(graph: LevelGraph, chain: Chain) -> tuple[float, int]:
 
 
 def replay(graph: LevelGraph, chain: Chain, found: Placement) -> tuple[float, int]:
-    """Check that a placement is legal, and what it costs: (cost, ciphertexts bootstrapped)."""
+    """Check that a placement is legal, and what it costs: (cost, bootstraps)."""
     cost, count = 0.0, 0
     used = set()
     for index, node in enumerate(graph.nodes):
@@ -89,9 +93,11 @@ def replay(graph: LevelGraph, chain: Chain, found: Placement) -> tuple[float, in
             cost += node.cost_at(entry)
         assert found.result_levels[index] == entry - node.depth >= 0
         if index in found.bootstraps:
+            assert node.refreshable
             assert found.result_levels[index] >= chain.bootstrap_from
-            cost += chain.bootstrap_costs[found.bootstraps[index]] * node.ciphertexts
-            count += node.ciphertexts
+            calls = math.ceil(node.ciphertexts / chain.bootstrap_batch)
+            cost += chain.bootstrap_costs[found.bootstraps[index]] * calls
+            count += calls
         if not node.is_input and not any(index in other.operands for other in graph.nodes):
             left = found.bootstraps.get(index, found.result_levels[index])
             assert left >= chain.output_level
@@ -105,16 +111,22 @@ def random_chain(rng: random.Random, max_level: int) -> Chain:
     return Chain(
         max_level,
         {j: rng.choice([math.inf, 0, 1, 4, 9, 20, 50]) for j in targets},
+        bootstrap_batch=rng.choice([1, 2, 2, 3]),
         bootstrap_from=rng.choice([0, 0, 0, 1]),
         output_level=rng.choice([0, 0, 0, 1]),
     )
 
 
 class RandomGraph:
-    """Grows a graph of at most `operations` operations with random depths, costs and widths."""
+    """Grows a graph of at most `operations` operations with random depths, costs and widths; a
+    share `closed` of the results may not be bootstrapped.
+    """
 
-    def __init__(self, rng: random.Random, max_level: int, operations: int) -> None:
+    def __init__(
+        self, rng: random.Random, max_level: int, operations: int, closed: float = 0.0
+    ) -> None:
         self.rng, self.max_level, self.left = rng, max_level, operations
+        self.closed = closed
         self.graph = LevelGraph()
 
     def input(self) -> int:
@@ -131,7 +143,12 @@ class RandomGraph:
             cost = [*costs[:-1], math.inf]
         depth = rng.choice([0, 0, 1, 1, 1, 2, 3])
         return self.graph.add_node(
-            f"n{len(self.graph)}", operands, depth=depth, cost=cost, ciphertexts=rng.randint(1, 4)
+            f"n{len(self.graph)}",
+            operands,
+            depth=depth,
+            cost=cost,
+            ciphertexts=rng.randint(1, 4),
+            refreshable=not self.closed or rng.random() > self.closed,
         )
 
     def block(self, x: int) -> int:
@@ -219,6 +236,23 @@ def test_any_graph_equals_brute_force(limit: str) -> None:
             found = check_against_brute_force(graph, chain, table_limit=square)
             entangled += found is not None and found.method.left > 2
     assert entangled >= 8
+
+
+@pytest.mark.parametrize("kind", ["series_parallel", "any_dag"])
+def test_values_that_may_not_be_bootstrapped_equal_brute_force(kind: str) -> None:
+    solved = dearer = 0
+    for seed in range(150):
+        rng = random.Random(seed)
+        max_level = rng.randint(2, 4)
+        graph = getattr(RandomGraph(rng, max_level, rng.randint(3, 5), 0.4), kind)()
+        chain = Chain(max_level, {max_level - 1: rng.randint(1, 9)})
+        found = check_against_brute_force(graph, chain)
+        if found is not None and found.bootstraps:
+            opened = LevelGraph()
+            opened.nodes = [replace(node, refreshable=True) for node in graph.nodes]
+            solved += 1
+            dearer += place(opened, chain).cost < found.cost
+    assert solved >= 30 and dearer >= 3
 
 
 @pytest.mark.parametrize("kind", ["series_parallel", "any_dag"])

@@ -1,0 +1,125 @@
+"""Keys of a program under a budget: the plan, what it costs, and that the answers stay the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from short_text import poly
+
+from atlasc.backends.sim import SimEngine
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Module
+from atlasc.ir.parser import parse
+from atlasc.ir.printer import print_module
+from atlasc.passes.lowering.choose_rotations import KeyModel
+from atlasc.passes.lowering.costs import program_costs
+from atlasc.passes.lowering.dry_runs import live_ciphertexts
+from atlasc.passes.lowering.execute import Execution
+from atlasc.passes.lowering.pack import Pack
+from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
+from atlasc.passes.lowering.rotation_keys import RotationKeys, key_plan, rotation_reach
+from atlasc.passes.lowering.rotation_plan import RotationPlan
+from atlasc.passes.pass_base import Report, run_passes
+
+LEVELS = 4
+FEATURES, SLOTS = 61, 128
+BODY = """%l = poly.linear %x {weight = @w}
+    %q = poly.square %l
+    %s = poly.row_sum %q
+    %y = poly.mul %l, %s
+    poly.output %y {name = "y"}"""
+MODEL = KeyModel(
+    tuple(2**20 * (level + 1) for level in range(LEVELS + 1)),
+    {
+        (primitive, level): seconds * (level + 1)
+        for level in range(LEVELS + 1)
+        for primitive, seconds in (("rotate", 1.0), ("rotate_hoisted", 0.5), ("hoist", 0.5))
+    },  # type: ignore[arg-type]
+)
+
+
+def placed(body: str = BODY, features: int = FEATURES, slots: int = SLOTS) -> Module:
+    weight = np.random.default_rng(1).standard_normal((features, features))
+    module = poly(body, {"w": weight}, (1, 2, features))
+    return run_passes(module, [Pack(slots), PlaceBootstraps(levels=LEVELS, bootstrap=False)])
+
+
+def run(module: Module, rotation_keys: dict[int, int] | None) -> np.ndarray:
+    engine = SimEngine(SLOTS, LEVELS, rotation_keys=rotation_keys)
+    (source,) = (op for op in module.ops if op.name == "ckks.input")
+    x = np.random.default_rng(0).standard_normal(SLOTS)
+    inputs = {source.attributes["name"]: [engine.encrypt(x, source.attributes["level"])]}
+    (result,) = Execution(module, engine).run(inputs)["y"]
+    return engine.decrypt(result)
+
+
+def test_under_a_budget_the_answers_are_the_same_with_the_planned_keys_alone() -> None:
+    module = placed()
+    full = run_passes(module, [RotationKeys(model=MODEL)])
+    size = MODEL.size(key_plan(full).rotations)
+    small = run_passes(module, [RotationKeys(str(size // 2), MODEL)])
+    assert MODEL.size(key_plan(small).rotations) <= size // 2
+    assert small.attributes["key_memory"] == size // 2
+    assert len(RotationPlan.of(small).composed) > 0  # type: ignore[union-attr]
+    expected = run(module, None)
+    np.testing.assert_allclose(run(full, rotation_reach(full, LEVELS)), expected)
+    np.testing.assert_allclose(run(small, rotation_reach(small, LEVELS)), expected)
+
+
+def test_costs_follow_the_plan() -> None:
+    full = run_passes(placed(), [RotationKeys(model=MODEL)])
+    small = run_passes(full, [RotationKeys("20M", MODEL)])
+    counts = [program_costs(module).total for module in (full, small)]
+    assert counts[0].key_switches < counts[1].key_switches
+    assert set(counts[1].rotations) == set(key_plan(small).rotations)
+    report = Report()
+    RotationKeys("20M", MODEL).run(full, report)
+    seconds = [
+        sum(n * MODEL.prices.get(key, 0.0) for key, n in total.primitives.items())
+        for total in counts
+    ]
+    assert f"{seconds[1] - seconds[0]:.1f} s less" in report.lines[0]
+
+
+def test_a_plan_replaces_an_earlier_one_and_survives_the_text() -> None:
+    small = run_passes(placed(), [RotationKeys("20M", MODEL)])
+    assert RotationPlan.of(parse(print_module(small), small.symbols, "x")) == RotationPlan.of(small)
+    again = run_passes(small, [RotationKeys(model=MODEL)])
+    assert again.attributes == run_passes(placed(), [RotationKeys(model=MODEL)]).attributes
+
+
+def test_keys_of_the_bootstrap_key_are_left_out() -> None:
+    model = replace(MODEL, bootstrap=frozenset(SLOTS - (1 << power) for power in range(6)))
+    module = run_passes(placed(), [RotationKeys(model=model)])
+    plan = RotationPlan.of(module)
+    assert plan is not None
+    assert plan.bootstrap <= model.bootstrap
+    assert rotation_reach(module, LEVELS).keys() == plan.keys.keys() | plan.bootstrap
+
+
+def test_a_budget_too_small_says_the_least_that_works() -> None:
+    with pytest.raises(AtlasError, match="do not fit into 0K") as caught:
+        run_passes(placed(), [RotationKeys("0", MODEL)])
+    least = caught.value.remedy.removeprefix("use --key-memory ").removesuffix(" or more")
+    fits = run_passes(placed(), [RotationKeys(least, MODEL)])
+    assert MODEL.size(key_plan(fits).rotations) > 0
+
+
+def test_a_budget_needs_the_sizes_of_keys() -> None:
+    with pytest.raises(AtlasError, match="sizes of keys are not known"):
+        run_passes(placed(), [RotationKeys("1G")])
+
+
+def test_uses_and_live_values_of_a_program() -> None:
+    """16 slots: the sum turns by 4 and 8, one after the other."""
+    body = """%q = poly.square %x
+        %s = poly.row_sum %q
+        %y = poly.mul %x, %s
+        poly.output %y {name = "y"}"""
+    module = placed(body, features=3, slots=16)
+    (level,) = {at for at, _ in program_costs(module).total.turns}
+    assert program_costs(module).total.turns == {(level, (4,)): 1, (level, (8,)): 1}
+    # In the last product: the input, dropped or not, and the sum, all in two forms; the result.
+    assert live_ciphertexts(module) == {level + 1: 2, level: 4, level - 1: 1}

@@ -1,0 +1,110 @@
+"""Settings of the wide parametrisation on small Transformers: the packed program computes what the
+polynomials do, and takes the levels that the search's formula says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from packed import expanded, folded, run_packed
+from small_transformers import Builder, Shape, inputs_for
+
+from atlasc.backends.sim import SimEngine
+from atlasc.ir.interpreter import interpret
+from atlasc.ir.module import Module
+from atlasc.passes.approximation.assign import apply_settings, layer_count
+from atlasc.passes.approximation.calibration import calibrate
+from atlasc.passes.approximation.depth import depth_of
+from atlasc.passes.approximation.parametrisation import LADDERS, WIDE, Parametrisation
+from atlasc.passes.approximation.simulate import PolynomialSimulator
+from atlasc.passes.lowering.costs import critical_path
+from atlasc.passes.lowering.pack import Pack
+from atlasc.passes.lowering.packing import least_slots
+from atlasc.passes.pass_base import run_passes
+
+Arrays = dict[str, np.ndarray]
+
+SPACES = [
+    Parametrisation("measured", fits, degrees, "any", channels)
+    for fits in ("interpolated", "weighted")
+    for degrees in LADDERS
+    for channels in ("shared", "each")
+]
+ENOUGH = 32
+"""Inputs that show what each channel does."""
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Shape, Parametrisation, list[tuple[int, ...]]]:
+    shape = Shape(
+        batch=draw(st.integers(1, 3)),
+        tokens=draw(st.integers(1, 6)),
+        heads=draw(st.integers(1, 3)),
+        width=2 * draw(st.integers(1, 2)),
+        hidden=draw(st.integers(1, 13)),
+        layers=draw(st.integers(1, 2)),
+        pre_norm=draw(st.booleans()),
+        rms=draw(st.booleans()),
+        causal=draw(st.booleans()),
+        mask=draw(st.booleans()),
+        classes=draw(st.sampled_from([0, 3])),
+    )
+    space = draw(st.sampled_from(SPACES))
+    # From degree 13, so that values rarely explode.
+    least = next(i for i, degree in enumerate(LADDERS[space.degrees], 1) if degree >= 13)
+    integers = [
+        st.integers(min(high, max(low, least)) if low else 0, high)
+        for low, high in zip(space.lower, space.upper)
+    ]
+    return shape, space, [draw(st.tuples(*integers)) for _ in range(shape.layers)]
+
+
+def assigned(
+    shape: Shape, layers: list[tuple[int, ...]], space: Parametrisation, seed: int
+) -> tuple[Module, Arrays]:
+    module, inputs = Builder(shape, seed).build(), inputs_for(shape, seed + 1)
+    calibration = calibrate(module, inputs, margin=0.3)
+    if space.channels == "each":
+        pieces = [inputs_for(shape, seed + 1 + i) for i in range(-(-ENOUGH // shape.batch))]
+        many = {name: np.concatenate([piece[name] for piece in pieces]) for name in inputs}
+        for name, known in calibrate(module, many, margin=0.3).ranges.items():
+            one = replace(calibration.ranges[name], channels=known.channels)
+            calibration.ranges[name] = one
+    return apply_settings(module, layers, calibration, space), inputs
+
+
+@settings(max_examples=25, deadline=None)
+@given(cases(), st.integers(0, 99))
+def test_packed_equals_polynomial_and_levels_equal_the_formula(
+    case: tuple[Shape, Parametrisation, list[tuple[int, ...]]], seed: int
+) -> None:
+    shape, space, layers = case
+    module, inputs = assigned(shape, layers, space, seed)
+    simulated = PolynomialSimulator(module, np.float64, threads=1, limit=1e4).run(inputs)
+    assume(simulated.finite)
+    poly = folded(expanded(module), {**inputs, "embedded": inputs["x"]})
+    packed = run_passes(poly, [Pack(least_slots(poly))])
+    path = critical_path(packed)
+    assert path.nonlinear == sum(entry.levels for entry in depth_of(module).ops)
+    engine = SimEngine(least_slots(poly), path.total)
+    found = run_packed(packed, {**inputs, "embedded": inputs["x"]}, engine)["y"]
+    scale = max(1.0, float(np.abs(simulated.outputs["y"]).max()))
+    assert np.abs(found - simulated.outputs["y"]).max() < 1e-6 * scale
+
+
+@pytest.mark.parametrize("algorithm", [0, 1, 2, 3])
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_wide_setting_is_accurate_on_a_model_with_a_mask(algorithm: int, masked: bool) -> None:
+    shape = Shape(layers=2, batch=4, tokens=6, mask=masked, pre_norm=False, classes=0)
+    softmax = (7, 7, 0, 0, 0) if algorithm == 1 else (7, 7, 7, 0, 0)
+    module, inputs = assigned(shape, [(*softmax, 7, 7, 7, algorithm)] * 2, WIDE, 3)
+    assert layer_count(module) == 2
+    result = PolynomialSimulator(module, np.float64, threads=1).run(inputs)
+    assert result.finite
+    exact = interpret(module, inputs)["y"]
+    keep = inputs["mask"].astype(bool) if masked else np.ones((4, 6), dtype=bool)
+    assert np.abs(result.outputs["y"] - exact)[keep].mean() < 1e-3
