@@ -1,0 +1,166 @@
+#include "bootstrap.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace atlasc::bootstrapping {
+namespace {
+
+std::size_t to_the_left(long rotation, std::size_t slots) {
+    return static_cast<std::size_t>(rotation) & (slots - 1);  // a power of two
+}
+
+std::vector<std::size_t> baby_rotations(const std::vector<GiantStep>& stage, std::size_t slots) {
+    std::set<std::size_t> amounts;
+    for (const GiantStep& giant : stage) {
+        for (const auto& [rotation, vector] : giant.terms) {
+            amounts.insert(to_the_left(rotation, slots));
+        }
+    }
+    amounts.erase(0);
+    return {amounts.begin(), amounts.end()};
+}
+
+std::vector<std::vector<GiantStep>> prepared(const std::vector<SparseMatrix>& stages) {
+    std::vector<std::vector<GiantStep>> result;
+    for (const SparseMatrix& stage : stages) {
+        result.push_back(baby_giant(stage));
+    }
+    return result;
+}
+
+ChebyshevPlan planned(const std::vector<double>& numbers) {
+    std::vector<Coefficient> coefficients;
+    for (const double number : numbers) {
+        coefficients.push_back({number});
+    }
+    return plan_chebyshev(coefficients);
+}
+
+}  // namespace
+
+Ciphertext apply(Engine& engine, const std::vector<GiantStep>& stage, const Ciphertext& x) {
+    const std::vector<std::size_t> amounts = baby_rotations(stage, engine.slots());
+    const Ciphertexts rotated = engine.rotate_many(x, amounts);
+    std::map<std::size_t, Ciphertext> babies = {{0, x}};
+    for (std::size_t at = 0; at < amounts.size(); ++at) {
+        babies[amounts[at]] = rotated[at];
+    }
+    Ciphertext total;
+    const auto add = [&engine](const Ciphertext& sum, const Ciphertext& part) {
+        return sum == nullptr ? part : engine.add(sum, part);
+    };
+    for (const GiantStep& giant : stage) {
+        Ciphertext inner;
+        for (const auto& [rotation, vector] : giant.terms) {
+            const Ciphertext& baby = babies.at(to_the_left(rotation, engine.slots()));
+            inner = add(inner, engine.mul_plain(baby, vector));
+        }
+        const std::size_t amount = to_the_left(giant.rotation, engine.slots());
+        total = add(total, amount == 0 ? inner : engine.rotate(inner, amount));
+    }
+    return total;
+}
+
+Bootstrap::Bootstrap(const Parameters& parameters)
+    : levels_left_(parameters.levels_left),
+      budget_(budget(parameters)),
+      chebyshev_(planned(budget_.reduction.chebyshev)) {
+    const auto slots = static_cast<std::size_t>(parameters.ring_degree / 2);
+    coeffs_to_slots_ =
+        prepared(coeffs_to_slots(slots, parameters.cts_stages, budget_.cts_factor));
+    slots_to_coeffs_ =
+        prepared(slots_to_coeffs(slots, parameters.stc_stages, 0.5 * budget_.stc_factor));
+}
+
+int Bootstrap::levels() const {
+    return static_cast<int>(coeffs_to_slots_.size() + slots_to_coeffs_.size()) +
+           budget_.reduction.levels();
+}
+
+std::map<std::size_t, int> Bootstrap::rotations() const {
+    const std::size_t slots = coeffs_to_slots_[0][0].terms.begin()->second.size();
+    std::map<std::size_t, int> result;
+    const auto use = [&result](std::size_t amount, int level) {
+        if (amount != 0) {
+            int& highest = result.try_emplace(amount, level).first->second;
+            highest = std::max(highest, level);
+        }
+    };
+    int level = levels_left_ + levels();
+    for (const Stages* stages : {&coeffs_to_slots_, &slots_to_coeffs_}) {
+        for (const std::vector<GiantStep>& stage : *stages) {
+            for (const std::size_t amount : baby_rotations(stage, slots)) {
+                use(amount, level);
+            }
+            --level;
+            for (const GiantStep& giant : stage) {
+                use(to_the_left(giant.rotation, slots), level);
+            }
+        }
+        level -= budget_.reduction.levels();
+    }
+    return result;
+}
+
+Ciphertext Bootstrap::reduce(Engine& engine, const Ciphertext& x) const {
+    const EvalMod& reduction = budget_.reduction;
+    const auto number = [](const Coefficient& coefficient) { return Plaintext(coefficient[0]); };
+    const bool shifted = reduction.shift != 0.0;
+    const Ciphertext argument =
+        shifted ? engine.add_plain(x, -reduction.shift / reduction.domain) : x;
+    Ciphertext v = evaluate(chebyshev_, engine, argument, number);
+    for (const double constant : reduction.double_angles) {
+        const Ciphertext square = engine.square(v);
+        v = engine.add_plain(engine.add(square, square), -constant);
+    }
+    if (reduction.arcsine == 3) {
+        v = engine.mul(v, engine.add_plain(engine.square(v), 1.0));
+    } else if (reduction.arcsine == 5) {
+        const Ciphertext inner = engine.add_plain(engine.square(v), reduction.square);
+        v = engine.mul(v, engine.add_plain(engine.square(inner), reduction.constant));
+    }
+    return v;
+}
+
+Ciphertext Bootstrap::operator()(Engine& engine, const Ciphertext& raised) const {
+    const Ciphertext part = half(engine, raised);
+    return engine.add(part, part);
+}
+
+Ciphertexts Bootstrap::refresh(Engine& engine, const Ciphertexts& xs,
+                               const std::function<Ciphertext(const Ciphertext&)>& raise) const {
+    Ciphertexts result;
+    for (std::size_t at = 0; at < xs.size(); at += 2) {
+        const bool paired = at + 1 < xs.size();
+        Ciphertext both = engine.drop_to(xs[at], 0);
+        if (paired) {
+            both = engine.add(both, engine.times_i(engine.drop_to(xs[at + 1], 0)));
+        }
+        const Ciphertext part = half(engine, raise(both));
+        const Ciphertext conjugate = engine.conjugate(part);
+        result.push_back(engine.add(part, conjugate));
+        if (paired) {
+            result.push_back(engine.times_i(engine.sub(conjugate, part)));
+        }
+    }
+    return result;
+}
+
+Ciphertext Bootstrap::half(Engine& engine, const Ciphertext& raised) const {
+    Ciphertext x = raised;
+    for (const std::vector<GiantStep>& stage : coeffs_to_slots_) {
+        x = apply(engine, stage, x);
+    }
+    // The factor of CtS holds the half of both parts: (c + conj c)/2 and i (conj c - c)/2.
+    const Ciphertext conjugate = engine.conjugate(x);
+    const Ciphertext real = engine.add(x, conjugate);
+    const Ciphertext imaginary = engine.times_i(engine.sub(conjugate, x));
+    x = engine.add(reduce(engine, real), engine.times_i(reduce(engine, imaginary)));
+    for (const std::vector<GiantStep>& stage : slots_to_coeffs_) {
+        x = apply(engine, stage, x);
+    }
+    return x;
+}
+
+}  // namespace atlasc::bootstrapping

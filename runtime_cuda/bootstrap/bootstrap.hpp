@@ -1,0 +1,60 @@
+// A bootstrap on any engine, from the raised ciphertext on.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "atlasc/engine.hpp"
+#include "atlasc/paterson_stockmeyer.hpp"
+#include "linear_stages.hpp"
+#include "parameters.hpp"
+
+namespace atlasc::bootstrapping {
+
+/// One stage on a ciphertext, a level lower: one hoisted batch of baby rotations, one rotation for a
+/// giant step.
+Ciphertext apply(Engine& engine, const std::vector<GiantStep>& stage, const Ciphertext& x);
+
+/// CtS, the modular reduction of real and imaginary parts, StC.
+///
+/// Raising the modulus is the engine's: it takes a ciphertext with nothing left but q0 through the
+/// sparse secret to the top level, where at scale q0 its slots are U (I + e), I random integers and e
+/// the message's coefficients times scale/q0. That takes residues, which no other engine has.
+class Bootstrap {
+public:
+    /// Prepares matrices and polynomials. Throws Error, as `budget` does.
+    explicit Bootstrap(const Parameters& parameters);
+
+    /// Levels that it takes, of those that a raised ciphertext has.
+    int levels() const;
+
+    /// Rotations to the left -> the highest level at which it is used.
+    std::map<std::size_t, int> rotations() const;
+
+    /// The slots of the message, complex ones too, at level `levels_left`. The slots of `raised`, at
+    /// the top level, as above.
+    Ciphertext operator()(Engine& engine, const Ciphertext& raised) const;
+
+    /// What `Engine::bootstrap_many` has to return: ciphertexts with real slots, two of them at a
+    /// time as the parts of a complex one. `raise` is the engine's: it takes a ciphertext at level 0
+    /// to the top level. What a ciphertext has in its imaginary part spoils its partner.
+    Ciphertexts refresh(Engine& engine, const Ciphertexts& xs,
+                        const std::function<Ciphertext(const Ciphertext&)>& raise) const;
+
+private:
+    using Stages = std::vector<std::vector<GiantStep>>;
+
+    /// Half of the message: the other half comes with its conjugate.
+    Ciphertext half(Engine& engine, const Ciphertext& raised) const;
+    Ciphertext reduce(Engine& engine, const Ciphertext& x) const;
+
+    int levels_left_;
+    Budget budget_;
+    Stages coeffs_to_slots_;
+    Stages slots_to_coeffs_;
+    ChebyshevPlan chebyshev_;
+};
+
+}  // namespace atlasc::bootstrapping

@@ -1,0 +1,101 @@
+#include "parameters.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "atlasc/error.hpp"
+
+namespace atlasc::bootstrapping {
+namespace {
+
+constexpr int max_prime_bits = 60;  // of Phantom and of SEAL, whose arithmetic it has
+
+void append(std::vector<int>& bits, int count, int size) {
+    bits.insert(bits.end(), static_cast<std::size_t>(count), size);
+}
+
+/// The scales of StC's levels go from the program's to EvalMod's in equal steps.
+std::vector<double> log_scales(const Parameters& p, int eval_levels) {
+    std::vector<double> scales(static_cast<std::size_t>(p.levels_left) + 1, p.scale_bits);
+    const auto step = static_cast<double>(p.eval_bits - p.scale_bits) / p.stc_stages;
+    for (int stage = 1; stage <= p.stc_stages; ++stage) {
+        scales.push_back(p.scale_bits + stage * step);
+    }
+    scales.insert(scales.end(), static_cast<std::size_t>(eval_levels), p.eval_bits);
+    // A raised ciphertext at scale q0 holds coefficients over q0, I + e.
+    const auto down = static_cast<double>(p.base_bits - p.eval_bits) / p.cts_stages;
+    for (int stage = 1; stage <= p.cts_stages; ++stage) {
+        scales.push_back(p.eval_bits + stage * down);
+    }
+    return scales;
+}
+
+}  // namespace
+
+double Parameters::ratio() const { return std::ldexp(1.0, base_bits - scale_bits); }
+
+Parameters fourteen_levels() { return {}; }
+
+Parameters fifteen_levels() {
+    Parameters p;
+    p.base_bits = 56;
+    p.levels_left = 15;
+    // A stage of StC more than it needs, so that 5 divides the number of primes.
+    p.stc_stages = 4;
+    p.eval_bits = 56;
+    p.cts_bits = 53;
+    p.special_primes = 5;
+    return p;
+}
+
+Parameters named(const std::string& name, long ring_degree) {
+    if (name != "fourteen_levels" && name != "fifteen_levels") {
+        throw Error("there are no bootstrap parameters " + name);
+    }
+    Parameters p = name == "fourteen_levels" ? fourteen_levels() : fifteen_levels();
+    p.ring_degree = ring_degree;
+    return p;
+}
+
+Budget budget(const Parameters& p) {
+    const int largest =
+        std::max({p.base_bits, p.scale_bits, p.stc_bits, p.eval_bits, p.cts_bits});
+    if (largest > max_prime_bits) {
+        throw Error("a prime of more than 60 bits");
+    }
+    if (p.levels_left < 1 || p.stc_stages < 1 || p.cts_stages < 1 || p.special_primes < 1) {
+        throw Error("levels, stages and special primes must be at least 1");
+    }
+    Budget result;
+    const int bound = choose_bound(p.ring_degree, p.secret_weight, p.log2_failure);
+    result.reduction = make_eval_mod({p.ring_degree, bound, p.ratio(), p.amplitude}, p.degree,
+                                     p.double_angles, p.arcsine);
+    const EvalMod& reduction = result.reduction;
+
+    result.prime_bits.push_back(p.base_bits);
+    append(result.prime_bits, p.levels_left, p.scale_bits);
+    append(result.prime_bits, p.stc_stages, p.stc_bits);
+    append(result.prime_bits, reduction.levels(), p.eval_bits);
+    append(result.prime_bits, p.cts_stages, p.cts_bits);
+    result.log_scales = log_scales(p, reduction.levels());
+
+    const auto primes = static_cast<int>(result.prime_bits.size());
+    if (primes % p.special_primes != 0) {
+        throw Error("the special primes must divide the others evenly");
+    }
+    result.digits = primes / p.special_primes;
+    for (const int bits : result.prime_bits) {
+        result.log_qp += bits;
+    }
+    result.log_qp += p.special_primes * p.eval_bits;
+    // Two polynomials for each digit, 8 bytes for a residue.
+    result.key_bytes = 2.0 * 8.0 * static_cast<double>(p.ring_degree) * result.digits *
+                       (primes + p.special_primes);
+
+    // CtS gives half of the complex coefficients, so that c + conj(c) is their real part.
+    result.cts_factor = 0.5 / reduction.domain;
+    result.stc_factor = reduction.gain * p.ratio();
+    return result;
+}
+
+}  // namespace atlasc::bootstrapping

@@ -1,0 +1,243 @@
+#include "encoder.hpp"
+
+#include <fft.h>
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <string>
+
+#include "atlasc/error.hpp"
+#include "launch.hpp"
+
+namespace atlasc::on_phantom {
+namespace {
+
+constexpr double pi = 3.14159265358979323846;
+
+/// Slots to the bit-reversed order in which Phantom's transform takes them.
+template <bool is_complex>
+struct Scatter {
+    int log_slots;
+    const double* slots;
+    cuDoubleComplex* out;
+
+    __device__ void operator()(std::size_t at) const {
+        const std::uint32_t place = reverse_bits(static_cast<std::uint32_t>(at), log_slots);
+        out[place].x = is_complex ? slots[2 * at] : slots[at];
+        out[place].y = is_complex ? slots[2 * at + 1] : 0.0;
+    }
+};
+
+struct Gather {
+    int log_slots;
+    const cuDoubleComplex* in;
+    double* slots;
+
+    __device__ void operator()(std::size_t at) const {
+        const std::uint32_t place = reverse_bits(static_cast<std::uint32_t>(at), log_slots);
+        slots[2 * at] = in[place].x;
+        slots[2 * at + 1] = in[place].y;
+    }
+};
+
+/// Coefficients rounded to integers: the real parts, then the imaginary ones.
+struct Round {
+    int log_degree;
+    std::size_t limbs;
+    const Prime* primes;
+    const cuDoubleComplex* in;
+    Word* out;
+
+    __device__ void operator()(std::size_t at) const {
+        const std::size_t half = std::size_t{1} << (log_degree - 1);
+        const double number = rint(at < half ? in[at].x : in[at - half].y);
+        double size = number < 0 ? -number : number;
+        int shift = 0;
+        while (size >= 0x1p63) {  // a scale of 2^92 is possible; halving is exact
+            size *= 0.5;
+            ++shift;
+        }
+        const Word mantissa = static_cast<Word>(size);
+        for (std::size_t limb = 0; limb < limbs; ++limb) {
+            const Prime& q = primes[limb];
+            Word residue = reduce(mantissa, q);
+            for (int bit = 0; bit < shift; ++bit) {
+                residue = add(residue, residue, q);
+            }
+            out[(limb << log_degree) + at] = number < 0 ? negate(residue, q) : residue;
+        }
+    }
+};
+
+/// The centred number with residues modulo one prime or two, times a factor.
+struct Compose {
+    int log_degree;
+    bool two;
+    const Prime* primes;
+    Word inverse;  ///< q_0^-1 modulo q_1
+    const Word* in;
+    double factor;
+    cuDoubleComplex* out;
+
+    __device__ static double centred(Word x, const Prime& q) {
+        return x > q.value / 2 ? -static_cast<double>(q.value - x) : static_cast<double>(x);
+    }
+
+    __device__ void operator()(std::size_t at) const {
+        const std::size_t degree = std::size_t{1} << log_degree;
+        const Word low = in[at];
+        double number = centred(low, primes[0]);
+        if (two) {
+            const Word same = lift(low, primes[0], primes[1]);
+            const Word rest = multiply(subtract(in[degree + at], same, primes[1]), inverse,
+                                       primes[1]);
+            number += static_cast<double>(primes[0].value) * centred(rest, primes[1]);
+        }
+        double* parts = at < degree / 2 ? &out[at].x : &out[at - degree / 2].y;
+        *parts = number * factor;
+    }
+};
+
+}  // namespace
+
+struct Encoder::Fourier {
+    explicit Fourier(std::size_t degree) : info(degree, stream()) {}
+    ::DCKKSEncoderInfo info;
+};
+
+Encoder::Encoder(const Ring& ring)
+    : ring_(ring),
+      log_slots_(ring.log_degree() - 1),
+      staging_(2 * ring.slots() * sizeof(double)),
+      input_(ring.memory(), 2 * ring.slots()) {
+    const std::size_t slots = ring.slots();
+    const std::size_t order = 2 * ring.degree();
+    std::vector<cuDoubleComplex> roots;
+    for (std::size_t at = 0; at < order; ++at) {
+        const double angle = 2.0 * pi * static_cast<double>(at) / static_cast<double>(order);
+        roots.push_back(make_cuDoubleComplex(std::cos(angle), std::sin(angle)));
+    }
+    std::vector<std::uint32_t> powers(slots / 2);
+    std::uint32_t power = 1;
+    for (std::uint32_t& entry : powers) {
+        entry = power;
+        power = static_cast<std::uint32_t>(std::uint64_t{power} * 5 % order);
+    }
+    try {
+        fourier_ = std::make_unique<Fourier>(ring.degree());
+    } catch (const std::exception& error) {
+        throw Error("Phantom cannot make its tables", error.what());
+    }
+    upload(fourier_->info.twiddle(), roots.data(), roots.size() * sizeof(roots[0]));
+    upload(fourier_->info.mul_group(), powers.data(), powers.size() * sizeof(powers[0]));
+    make_imaginary();
+}
+
+Encoder::~Encoder() = default;
+
+void Encoder::make_imaginary() {
+    const std::vector<Word> coefficients = [this] {
+        const Words encoded = encode(ComplexVector(ring_.slots(), {0.0, 1.0}), 1.0, 1);
+        ring_.backward(encoded.get(), encoded.get(), 1);
+        return downloaded(encoded.get(), ring_.degree());
+    }();
+    std::vector<Word> expected(ring_.degree(), 0);
+    expected[ring_.degree() / 2] = 1;
+    if (coefficients != expected) {
+        throw Error("the Fourier transform of this build of Phantom is not the expected one",
+                    "it was built for other GPUs, or is another version",
+                    "build Phantom as docs/backend-phantom.md says");
+    }
+    imaginary_ = encode(ComplexVector(ring_.slots(), {0.0, 1.0}), 1.0, ring_.size_q());
+}
+
+void Encoder::require_size(double largest, double scale, std::size_t limbs) const {
+    // No coefficient is larger than the largest slot times the scale.
+    const double bits = std::log2(std::max(largest * scale, 1.0)) + 2.0;
+    if (!std::isfinite(largest) || bits > ring_.chain().log_q(limbs)) {
+        throw Error("a plaintext holds a number that cannot be encoded",
+                    "the largest is " + std::to_string(largest) + ", at level " +
+                        std::to_string(limbs - 1));
+    }
+}
+
+Words Encoder::encode(const Vector& slots, double scale, std::size_t limbs) {
+    double largest = 0.0;
+    for (const double slot : slots) {
+        largest = std::isnan(slot) ? slot : std::max(largest, std::fabs(slot));
+        if (std::isnan(largest)) {
+            break;
+        }
+    }
+    require_size(largest, scale, limbs);
+    staging_.upload(input_.get(), slots.data(), slots.size() * sizeof(double));
+    launch(ring_.slots(), Scatter<false>{log_slots_, input_.get(), fourier_->info.in()},
+           "slots of a plaintext");
+    return transformed(scale, limbs);
+}
+
+Words Encoder::encode(const ComplexVector& slots, double scale, std::size_t limbs) {
+    double largest = 0.0;
+    for (const std::complex<double>& slot : slots) {
+        const double size = std::fabs(slot.real()) + std::fabs(slot.imag());
+        largest = std::isnan(size) ? size : std::max(largest, size);
+        if (std::isnan(largest)) {
+            break;
+        }
+    }
+    require_size(largest, scale, limbs);
+    staging_.upload(input_.get(), slots.data(), slots.size() * sizeof(slots[0]));
+    launch(ring_.slots(), Scatter<true>{log_slots_, input_.get(), fourier_->info.in()},
+           "slots of a plaintext");
+    return transformed(scale, limbs);
+}
+
+Words Encoder::transformed(double scale, std::size_t limbs) {
+    special_fft_backward(fourier_->info, static_cast<std::size_t>(log_slots_),
+                         scale / static_cast<double>(ring_.slots()), stream());
+    check(cudaGetLastError(), "special_fft_backward");
+    Words polynomial = ring_.polynomial(limbs);
+    launch(ring_.degree(),
+           Round{ring_.log_degree(), limbs, ring_.primes(), fourier_->info.in(), polynomial.get()},
+           "coefficients of a plaintext");
+    ring_.forward(polynomial.get(), limbs);
+    return polynomial;
+}
+
+ComplexVector Encoder::decode(const Words& polynomial, double scale) {
+    const std::size_t limbs = std::min<std::size_t>(polynomial.size() / ring_.degree(), 2);
+    const std::vector<Prime>& q = ring_.chain().q;
+    const Words coefficients = ring_.polynomial(limbs);
+    ring_.backward(coefficients.get(), polynomial.get(), limbs);
+    const Word inverted = limbs == 2 ? inverse(reduce(q[0].value, q[1]), q[1]) : 0;
+    launch(ring_.degree(),
+           Compose{ring_.log_degree(), limbs == 2, ring_.primes(), inverted, coefficients.get(),
+                   1.0 / scale, fourier_->info.in()},
+           "coefficients of a decryption");
+    special_fft_forward(fourier_->info, static_cast<std::size_t>(log_slots_), stream());
+    check(cudaGetLastError(), "special_fft_forward");
+    launch(ring_.slots(), Gather{log_slots_, fourier_->info.in(), input_.get()},
+           "slots of a decryption");
+    ComplexVector slots(ring_.slots());
+    download(slots.data(), input_.get(), slots.size() * sizeof(slots[0]));
+
+    // Coefficients of garbage are uniform: their mean square is q^2/12. Those of slots are, by
+    // Parseval, a mean square of sum |z|^2 / (slots * N).
+    double square = 0.0;
+    for (const std::complex<double>& slot : slots) {
+        square += std::norm(slot);
+    }
+    const double mean = square / static_cast<double>(ring_.slots()) /
+                        static_cast<double>(ring_.degree());
+    const double largest = std::exp2(ring_.chain().log_q(limbs)) / scale;
+    if (!(std::sqrt(mean) < largest / 8)) {
+        throw Error("a ciphertext does not decrypt to anything",
+                    "its slots are as large as those of a random one",
+                    "use the key that the query was encrypted with; if it was that one, a "
+                    "polynomial was evaluated outside its range: calibrate on more inputs");
+    }
+    return slots;
+}
+
+}  // namespace atlasc::on_phantom

@@ -1,0 +1,144 @@
+// Keys of the simulation: an identity that makes the roles real, though nothing is encrypted.
+#include <algorithm>
+#include <cstdlib>
+#include <random>
+
+#include "atlasc/backend.hpp"
+#include "atlasc/error.hpp"
+#include "sim_engine.hpp"
+
+namespace atlasc::backend {
+namespace {
+
+using sim::Noise;
+
+constexpr const char* secret_kind = "secret key";
+constexpr const char* evaluation_kind = "evaluation keys";
+constexpr std::size_t identity_size = 32;
+
+std::string random_identity() {
+    static const char digits[] = "0123456789abcdef";
+    std::random_device device;
+    std::string identity;
+    while (identity.size() < identity_size) {
+        identity += digits[device() % 16];
+    }
+    return identity;
+}
+
+Metadata facts(const Interface& interface, const char* kind, const std::string& key) {
+    return {{"kind", kind},
+            {"engine", name},
+            {"parameters", interface.parameters.text()},
+            {"key", key}};
+}
+
+/// The noise that the environment asks for: ATLASC_SIM_NOISE=SEED; exact without it.
+Noise noise_of(const Interface& interface, std::uint64_t role) {
+    const char* seed = std::getenv("ATLASC_SIM_NOISE");
+    if (seed == nullptr) {
+        return {};
+    }
+    const std::string digits = seed;
+    if (digits.empty() || digits.size() > 9 ||
+        digits.find_first_not_of("0123456789") != std::string::npos) {
+        throw Error("ATLASC_SIM_NOISE is no seed", "it is \"" + digits + "\"",
+                    "set it to an integer, or unset it for exact numbers");
+    }
+    return Noise::ckks(interface.parameters, 2 * std::stoul(digits) + role);
+}
+
+/// What the environment asks for: ATLASC_SIM_BOOTSTRAP=algorithm; slots are copied without it.
+std::shared_ptr<const sim::AlgorithmicBootstrap> algorithm_of(const Parameters& parameters) {
+    const char* wanted = std::getenv("ATLASC_SIM_BOOTSTRAP");
+    if (wanted == nullptr) {
+        return nullptr;
+    }
+    if (std::string(wanted) != "algorithm") {
+        throw Error("ATLASC_SIM_BOOTSTRAP is neither unset nor algorithm",
+                    "it is \"" + std::string(wanted) + "\"");
+    }
+    if (!parameters.moduli || parameters.moduli->bootstrap.empty()) {
+        throw Error("the program does not bootstrap by the runtime's algorithm",
+                    "its parameters name no set of it",
+                    "compile with --target phantom, or unset ATLASC_SIM_BOOTSTRAP");
+    }
+    const auto degree = static_cast<long>(2 * parameters.slots);
+    return std::make_shared<sim::AlgorithmicBootstrap>(
+        bootstrapping::named(parameters.moduli->bootstrap, degree));
+}
+
+/// Opens a key file of a kind that fits the parameters.
+TensorFile open(const Interface& interface, const std::string& path, const std::string& kind) {
+    TensorFile file(path);
+    if (file.fact("kind") != kind || file.fact("engine") != name ||
+        file.fact("key").size() != identity_size) {
+        throw Error("file " + path + " holds no " + kind + " of the " + name + " engine", "",
+                    "give what client keygen wrote");
+    }
+    const std::string wanted = interface.parameters.text();
+    if (file.fact("parameters") != wanted) {
+        throw Error("file " + path + " was made for other parameters",
+                    "it has " + file.fact("parameters") + "; the program needs " + wanted,
+                    "make keys with this program's client");
+    }
+    return file;
+}
+
+}  // namespace
+
+const char* const name = "sim";
+
+void generate_keys(const Interface& interface, const std::string& secret,
+                   const std::string& evaluation) {
+    const std::string key = random_identity();
+    TensorWriter client(facts(interface, secret_kind, key));
+    TensorWriter server(facts(interface, evaluation_kind, key));
+    std::map<std::size_t, int> reach = interface.keys.all_rotations();
+    for (const std::size_t amount : interface.keys.rotations.bootstrap) {
+        reach[amount] = std::max(reach[amount], interface.parameters.max_level);
+    }
+    Tensor rotations{{reach.size(), 2}, {}};
+    for (const auto& [amount, level] : reach) {
+        rotations.values.push_back(static_cast<double>(amount));
+        rotations.values.push_back(level);
+    }
+    server.add("rotations", rotations);
+    server.write(evaluation);
+    client.write(secret, true);
+}
+
+std::unique_ptr<Engine> client_engine(const Interface& interface, const std::string& secret) {
+    const TensorFile file = open(interface, secret, secret_kind);
+    return std::make_unique<sim::SimEngine>(interface.parameters, std::map<std::size_t, int>(),
+                                            file.fact("key"), true, noise_of(interface, 0));
+}
+
+std::unique_ptr<Engine> server_engine(const Interface& interface, const std::string& evaluation,
+                                      std::uint64_t device_memory) {
+    if (device_memory != 0) {
+        throw Error("the " + std::string(name) + " engine has no device whose memory it could use",
+                    "", "leave --device-memory out");
+    }
+    const TensorFile file = open(interface, evaluation, evaluation_kind);
+    const Tensor rotations = file.tensor("rotations");
+    std::map<std::size_t, int> reach;
+    for (std::size_t at = 0; at + 1 < rotations.values.size(); at += 2) {
+        reach[static_cast<std::size_t>(rotations.values[at])] =
+            static_cast<int>(rotations.values[at + 1]);
+    }
+    for (const auto& [amount, level] : interface.keys.all_rotations()) {
+        const auto found = reach.find(amount);
+        if (found == reach.end() || found->second < level) {
+            throw Error("file " + evaluation + " lacks a rotation key that the program needs",
+                        "amount " + std::to_string(amount) + " to level " + std::to_string(level),
+                        "make keys with this program's client");
+        }
+    }
+    auto engine = std::make_unique<sim::SimEngine>(interface.parameters, std::move(reach),
+                                                   file.fact("key"), false, noise_of(interface, 1));
+    engine->bootstrap_by(algorithm_of(interface.parameters));
+    return engine;
+}
+
+}  // namespace atlasc::backend

@@ -1,0 +1,287 @@
+#include "sim_engine.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "atlasc/error.hpp"
+#include "slots.hpp"
+
+namespace atlasc::sim {
+namespace {
+
+constexpr double bootstrap_range = 1.0;
+constexpr double range_tolerance = 1e-6;  // a value of exactly the range passes with its rounding
+constexpr double log_capacity = 19.0;     // log2 of the largest value that fits at level 0
+constexpr double log_scale = 40.0;        // bits that each level adds
+
+[[noreturn]] void refuse(const char* primitive, const std::string& why,
+                         const std::string& remedy = "") {
+    throw Error(std::string(primitive) + " is impossible", why, remedy);
+}
+
+/// Without the checks for infinities that the operator of std::complex makes.
+Complex times(Complex a, Complex b) {
+    return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
+}
+
+template <typename Function>
+Ciphertext each(const Ciphertext& x, int level, Function function) {
+    ComplexVector values = of(x).values;
+    for (Complex& value : values) {
+        value = function(value);
+    }
+    return std::make_shared<Slots>(std::move(values), level);
+}
+
+template <typename Function>
+Ciphertext each(const Ciphertext& x, const Ciphertext& y, int level, Function function) {
+    ComplexVector values = of(x).values;
+    const ComplexVector& others = of(y).values;
+    for (std::size_t slot = 0; slot < values.size(); ++slot) {
+        values[slot] = function(values[slot], others[slot]);
+    }
+    return std::make_shared<Slots>(std::move(values), level);
+}
+
+/// Combines the slots with a plaintext of any kind.
+template <typename Function>
+Ciphertext with_plain(const Ciphertext& x, const Plaintext& value, int level, const char* primitive,
+                      Function function) {
+    ComplexVector values = of(x).values;
+    const auto combine = [&](const auto& vector) {
+        if (vector.size() != values.size()) {
+            refuse(primitive, "a vector has " + std::to_string(vector.size()) + " numbers, not " +
+                                  std::to_string(values.size()));
+        }
+        for (std::size_t slot = 0; slot < values.size(); ++slot) {
+            values[slot] = function(values[slot], Complex(vector[slot]));
+        }
+    };
+    if (const double* number = std::get_if<double>(&value)) {
+        for (Complex& slot : values) {
+            slot = function(slot, Complex(*number));
+        }
+    } else if (const Vector* vector = std::get_if<Vector>(&value)) {
+        combine(*vector);
+    } else {
+        combine(std::get<ComplexVector>(value));
+    }
+    return std::make_shared<Slots>(std::move(values), level);
+}
+
+/// The level below a product's operands.
+int below(int level, const char* primitive) {
+    if (level < 1) {
+        refuse(primitive, "the operand is at level 0: no multiplication is left",
+               "place a bootstrap before it, or choose parameters with more levels");
+    }
+    return level - 1;
+}
+
+int lower_of(const Ciphertext& x, const Ciphertext& y) { return std::min(of(x).level, of(y).level); }
+
+double largest(const ComplexVector& values) {
+    double most = 0.0;
+    for (const Complex& value : values) {
+        if (std::isnan(value.real())) {
+            return value.real();
+        }
+        most = std::max(most, std::abs(value.real()));
+    }
+    return most;
+}
+
+}  // namespace
+
+SimEngine::SimEngine(Parameters parameters, std::map<std::size_t, int> rotations, std::string key,
+                     bool secret, const Noise& noise)
+    : parameters_(parameters),
+      rotations_(std::move(rotations)),
+      key_(std::move(key)),
+      secret_(secret),
+      noise_(noise),
+      random_(noise.seed) {}
+
+Noise Noise::ckks(const Parameters& parameters, std::uint64_t seed) {
+    const double degree = 2.0 * static_cast<double>(parameters.slots);
+    const auto& moduli = parameters.moduli;
+    std::vector<double> log_scales(1, moduli ? moduli->scale : log_scale);
+    double bootstrap = 1.2e-5;
+    if (moduli && !moduli->bootstrap.empty()) {
+        const auto set = bootstrapping::named(moduli->bootstrap, static_cast<long>(degree));
+        log_scales = bootstrapping::budget(set).log_scales;
+        // docs/bootstrapping.md has these deviations, of its two sets.
+        bootstrap = std::exp2(moduli->bootstrap == "fourteen_levels" ? -21.0 : -18.0);
+    }
+    const double scale = std::exp2(log_scales[0]);
+    const double rescale = std::sqrt(degree * (1 + 2 * degree / 3) / 12) / scale;
+    const double tiny = 3.2 * degree / (scale * scale);
+    return {tiny, rescale, tiny, bootstrap, seed, std::move(log_scales)};
+}
+
+double Noise::rescale_at(int level) const {
+    const auto at = static_cast<std::size_t>(level);
+    return at < log_scales.size() ? rescale * std::exp2(log_scales[0] - log_scales[at]) : rescale;
+}
+
+Ciphertext SimEngine::noisy(Ciphertext x, double deviation) {
+    if (deviation == 0.0) {
+        return x;
+    }
+    std::normal_distribution<double> error(0.0, deviation);
+    return each(x, of(x).level, [&](Complex value) { return value + error(random_); });
+}
+
+Ciphertext SimEngine::encrypt(const Vector& vector, int level) {
+    if (!secret_ || level < 0 || level > parameters_.max_level || vector.size() != slots()) {
+        refuse("encrypt", "it needs a client's key, a level of the parameters, and all slots");
+    }
+    const ComplexVector values(vector.begin(), vector.end());
+    return noisy(std::make_shared<Slots>(values, level), noise_.fresh);
+}
+
+Vector SimEngine::decrypt(const Ciphertext& x) {
+    const Slots& slots = of(x);
+    if (!secret_) {
+        refuse("decrypt", "a server has no secret key");
+    }
+    const double bits = std::min(log_capacity + log_scale * slots.level, 1000.0);
+    if (!(largest(slots.values) < std::exp2(bits))) {
+        refuse("decrypt", "a slot holds more than fits at level " + std::to_string(slots.level),
+               "a polynomial was evaluated outside its range: calibrate on more inputs");
+    }
+    Vector result;
+    result.reserve(slots.values.size());
+    for (const Complex& value : slots.values) {
+        result.push_back(value.real());
+    }
+    return result;
+}
+
+int SimEngine::level(const Ciphertext& x) const { return of(x).level; }
+
+Ciphertext SimEngine::add(const Ciphertext& left, const Ciphertext& right) {
+    return each(left, right, lower_of(left, right), [](Complex a, Complex b) { return a + b; });
+}
+
+Ciphertext SimEngine::sub(const Ciphertext& left, const Ciphertext& right) {
+    return each(left, right, lower_of(left, right), [](Complex a, Complex b) { return a - b; });
+}
+
+Ciphertext SimEngine::negate(const Ciphertext& x) {
+    return each(x, of(x).level, [](Complex a) { return -a; });
+}
+
+Ciphertext SimEngine::add_plain(const Ciphertext& x, const Plaintext& value) {
+    return with_plain(x, value, of(x).level, "add_plain",
+                      [](Complex a, Complex b) { return a + b; });
+}
+
+Ciphertext SimEngine::mul(const Ciphertext& left, const Ciphertext& right) {
+    return dot({left}, {right});
+}
+
+Ciphertext SimEngine::square(const Ciphertext& x) {
+    const int level = below(of(x).level, "square");
+    return noisy(each(factor(x), level, [](Complex a) { return times(a, a); }), noise_.key_switch);
+}
+
+Ciphertext SimEngine::dot(const Ciphertexts& lefts, const Ciphertexts& rights) {
+    if (lefts.empty() || lefts.size() != rights.size()) {
+        refuse("dot", "it takes one pair of ciphertexts or more");
+    }
+    Ciphertext total;
+    for (std::size_t at = 0; at < lefts.size(); ++at) {
+        const int level = below(lower_of(lefts[at], rights[at]), "a product");
+        const Ciphertext left = factor(lefts[at]);
+        Ciphertext term = each(left, factor(rights[at]), level, times);
+        total = total == nullptr ? std::move(term) : add(total, term);
+    }
+    return noisy(total, noise_.key_switch);
+}
+
+Ciphertext SimEngine::mul_plain(const Ciphertext& x, const Plaintext& value) {
+    const int level = below(of(x).level, "mul_plain");
+    return with_plain(factor(x), value, level, "mul_plain", times);
+}
+
+Ciphertext SimEngine::times_i(const Ciphertext& x) {
+    return each(x, of(x).level, [](Complex a) { return Complex(-a.imag(), a.real()); });
+}
+
+Ciphertext SimEngine::conjugate(const Ciphertext& x) {
+    return noisy(each(x, of(x).level, [](Complex a) { return std::conj(a); }), noise_.key_switch);
+}
+
+Ciphertext SimEngine::rotate(const Ciphertext& x, std::size_t amount) {
+    const Slots& source = of(x);
+    const auto key = rotations_.find(amount);
+    if (key == rotations_.end() || key->second < source.level) {
+        refuse("rotate",
+               "there is no key for amount " + std::to_string(amount) + " at level " +
+                   std::to_string(source.level),
+               "make keys with this program's client");
+    }
+    ComplexVector values(source.values.begin() + static_cast<std::ptrdiff_t>(amount),
+                         source.values.end());
+    values.insert(values.end(), source.values.begin(),
+                  source.values.begin() + static_cast<std::ptrdiff_t>(amount));
+    return noisy(std::make_shared<Slots>(std::move(values), source.level), noise_.key_switch);
+}
+
+Ciphertexts SimEngine::rotate_many(const Ciphertext& x, const std::vector<std::size_t>& amounts) {
+    Ciphertexts result;
+    for (const std::size_t amount : amounts) {
+        result.push_back(rotate(x, amount));
+    }
+    return result;
+}
+
+Ciphertext SimEngine::drop_to(const Ciphertext& x, int level) {
+    const Slots& source = of(x);
+    if (level < 0 || level > source.level) {
+        refuse("drop_to", "a ciphertext at level " + std::to_string(source.level) +
+                              " has no level " + std::to_string(level));
+    }
+    return level == source.level ? x : std::make_shared<Slots>(source.values, level);
+}
+
+Ciphertexts SimEngine::bootstrap_many(const Ciphertexts& xs) {
+    if (!parameters_.bootstrap_level) {
+        refuse("bootstrap", "these parameters do not allow a bootstrap");
+    }
+    if (algorithm_ != nullptr) {
+        for (const Ciphertext& x : xs) {
+            check_range(of(x).values);
+        }
+        return (*algorithm_)(*this, xs, random_);
+    }
+    // Two become the parts of a complex one, so that an imaginary part of one spoils the other.
+    const std::size_t batch = parameters_.bootstrap_batch == 2 ? 2 : 1;
+    Ciphertexts result;
+    for (std::size_t at = 0; at < xs.size(); ++at) {
+        const std::size_t partner = std::min(at - at % batch + (at + 1) % batch, xs.size() - 1);
+        const ComplexVector& others = of(xs[partner]).values;
+        ComplexVector values = of(xs[at]).values;
+        for (std::size_t slot = 0; slot < values.size(); ++slot) {
+            const double spoilt = others[slot].imag() * (at % batch == 0 ? -1.0 : 1.0);
+            values[slot] = values[slot].real() + (batch == 2 ? spoilt : 0.0);
+        }
+        check_range(values);
+        const int level = *parameters_.bootstrap_level;
+        result.push_back(
+            noisy(std::make_shared<Slots>(std::move(values), level), noise_.bootstrap));
+    }
+    return result;
+}
+
+void SimEngine::check_range(const ComplexVector& values) const {
+    const double most = largest(values);
+    if (!(most <= bootstrap_range * (1 + range_tolerance))) {
+        refuse("bootstrap",
+               "a slot holds " + std::to_string(most) + ": the result would be garbage",
+               "the input leaves the ranges that the program was compiled for");
+    }
+}
+
+}  // namespace atlasc::sim

@@ -1,0 +1,91 @@
+// Cleartext slots that behave like ciphertexts: exact, fast, and strict about levels and keys.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "atlasc/engine.hpp"
+#include "atlasc/interface.hpp"
+#include "sim_bootstrap.hpp"
+
+namespace atlasc::sim {
+
+/// Standard deviations of the Gaussian error that a primitive adds to each slot.
+struct Noise {
+    double fresh = 0.0;
+    double rescale = 0.0;  ///< of a factor, before a product with a ciphertext or a plaintext
+    double key_switch = 0.0;
+    double bootstrap = 0.0;
+    std::uint64_t seed = 0;
+    /// log2 of the scale at each level, of which `rescale` is the one at 0; empty: all the same.
+    std::vector<double> log_scales{};
+
+    /// The errors of CKKS with a dense ternary secret (Cheon et al. 2017, section 3), as in Python's
+    /// atlasc/backends/noise.py, which has the sources; without the cubic error of a bootstrap.
+    static Noise ckks(const Parameters& parameters, std::uint64_t seed);
+
+    /// The rounding of a ciphertext at a level.
+    double rescale_at(int level) const;
+};
+
+/// Refuses what a real engine could not do, or would do silently wrong: a product at level 0, values
+/// outside the range of a bootstrap, values that no longer fit the last modulus, a rotation without
+/// a key.
+class SimEngine final : public Engine {
+public:
+    /// `rotations`: amount -> highest level at which there is a key. `secret`: may encrypt and
+    /// decrypt. `key`: identity of the key pair, which every ciphertext carries. `noise`: nothing is
+    /// exact, and the same seed gives the same errors.
+    SimEngine(Parameters parameters, std::map<std::size_t, int> rotations, std::string key,
+              bool secret, const Noise& noise = Noise());
+
+    /// Bootstrap by an algorithm from now on, and not by copying slots.
+    void bootstrap_by(std::shared_ptr<const AlgorithmicBootstrap> algorithm) {
+        algorithm_ = std::move(algorithm);
+    }
+
+    std::size_t slots() const override { return parameters_.slots; }
+    Ciphertext encrypt(const Vector& vector, int level) override;
+    Vector decrypt(const Ciphertext& x) override;
+    int level(const Ciphertext& x) const override;
+    Ciphertext add(const Ciphertext& left, const Ciphertext& right) override;
+    Ciphertext sub(const Ciphertext& left, const Ciphertext& right) override;
+    Ciphertext negate(const Ciphertext& x) override;
+    Ciphertext add_plain(const Ciphertext& x, const Plaintext& value) override;
+    Ciphertext mul(const Ciphertext& left, const Ciphertext& right) override;
+    Ciphertext square(const Ciphertext& x) override;
+    Ciphertext dot(const Ciphertexts& lefts, const Ciphertexts& rights) override;
+    Ciphertext mul_plain(const Ciphertext& x, const Plaintext& value) override;
+    Ciphertext times_i(const Ciphertext& x) override;
+    Ciphertext conjugate(const Ciphertext& x) override;
+    Ciphertext rotate(const Ciphertext& x, std::size_t amount) override;
+    Ciphertexts rotate_many(const Ciphertext& x, const std::vector<std::size_t>& amounts) override;
+    Ciphertext drop_to(const Ciphertext& x, int level) override;
+    Ciphertexts bootstrap_many(const Ciphertexts& xs) override;
+    Bytes save(const Ciphertext& x) const override;
+    Ciphertext load(const Bytes& bytes) const override;
+
+private:
+    Ciphertext noisy(Ciphertext x, double deviation);
+
+    /// A factor of a product, rescaled.
+    Ciphertext factor(const Ciphertext& x) { return noisy(x, noise_.rescale_at(level(x))); }
+
+    /// Refuses what a bootstrap would turn into garbage.
+    void check_range(const ComplexVector& values) const;
+
+    Parameters parameters_;
+    std::map<std::size_t, int> rotations_;
+    std::string key_;
+    bool secret_;
+    Noise noise_;
+    std::mt19937_64 random_;
+    std::shared_ptr<const AlgorithmicBootstrap> algorithm_;
+};
+
+}  // namespace atlasc::sim

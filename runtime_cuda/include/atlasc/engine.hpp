@@ -1,0 +1,87 @@
+// What every engine can do with ciphertexts; the kernels are written once against it.
+#pragma once
+
+#include <complex>
+#include <memory>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "atlasc/layout.hpp"
+#include "atlasc/tensor_file.hpp"
+
+namespace atlasc {
+
+using ComplexVector = std::vector<std::complex<double>>;
+
+/// The other factor of a product: one number for all slots, or slots, complex or not.
+using Plaintext = std::variant<double, Vector, ComplexVector>;
+
+/// What an engine keeps of a ciphertext: opaque to everything else.
+struct CiphertextData {
+    virtual ~CiphertextData() = default;
+};
+
+/// A handle. Ciphertexts never change, so handles may be copied freely.
+using Ciphertext = std::shared_ptr<const CiphertextData>;
+using Ciphertexts = std::vector<Ciphertext>;
+
+/// Arithmetic on packed ciphertexts.
+///
+/// A level is the number of products that are left. Every product costs one: its result is
+/// relinearised and rescaled. Operands at different levels are aligned to the lower one. Between
+/// the ops of a program slots are real; inside an op a kernel may use the imaginary part, and leaves
+/// nothing there. Whatever is impossible (a product at level 0, a missing key) throws Error.
+class Engine {
+public:
+    Engine() = default;
+    Engine(const Engine&) = delete;
+    Engine& operator=(const Engine&) = delete;
+    virtual ~Engine() = default;
+
+    /// Numbers in a ciphertext, a power of two.
+    virtual std::size_t slots() const = 0;
+
+    virtual Ciphertext encrypt(const Vector& vector, int level) = 0;
+
+    /// The real parts of the slots; needs the secret key.
+    virtual Vector decrypt(const Ciphertext& x) = 0;
+
+    virtual int level(const Ciphertext& x) const = 0;
+
+    virtual Ciphertext add(const Ciphertext& left, const Ciphertext& right) = 0;
+    virtual Ciphertext sub(const Ciphertext& left, const Ciphertext& right) = 0;
+    virtual Ciphertext negate(const Ciphertext& x) = 0;
+    virtual Ciphertext add_plain(const Ciphertext& x, const Plaintext& value) = 0;
+
+    virtual Ciphertext mul(const Ciphertext& left, const Ciphertext& right) = 0;
+    virtual Ciphertext square(const Ciphertext& x) = 0;
+
+    /// The sum of left * right over one pair or more, relinearised once.
+    virtual Ciphertext dot(const Ciphertexts& lefts, const Ciphertexts& rights) = 0;
+    virtual Ciphertext mul_plain(const Ciphertext& x, const Plaintext& value) = 0;
+
+    /// i * x, exactly, at the same level.
+    virtual Ciphertext times_i(const Ciphertext& x) = 0;
+    virtual Ciphertext conjugate(const Ciphertext& x) = 0;
+
+    /// Rotate to the left by 0 <= amount < slots: result[i] = x[i + amount].
+    virtual Ciphertext rotate(const Ciphertext& x, std::size_t amount) = 0;
+
+    /// One rotation for each amount, with the decomposition shared where possible.
+    virtual Ciphertexts rotate_many(const Ciphertext& x,
+                                    const std::vector<std::size_t>& amounts) = 0;
+
+    /// The same slots at a level that is not higher.
+    virtual Ciphertext drop_to(const Ciphertext& x, int level) = 0;
+
+    /// The same slots, refreshed to the level after a bootstrap. Slots must lie in [-1, 1].
+    virtual Ciphertexts bootstrap_many(const Ciphertexts& xs) = 0;
+
+    /// A ciphertext as bytes that travel, and back; `load` throws Error for bytes that are damaged,
+    /// or belong to other parameters or keys.
+    virtual Bytes save(const Ciphertext& x) const = 0;
+    virtual Ciphertext load(const Bytes& bytes) const = 0;
+};
+
+}  // namespace atlasc

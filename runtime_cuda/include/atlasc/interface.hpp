@@ -1,0 +1,89 @@
+// What client and server of a compiled program agree on.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "atlasc/context.hpp"
+#include "atlasc/rotation_plan.hpp"
+
+namespace atlasc {
+
+/// The moduli of an engine that encrypts; sizes in bits.
+struct Moduli {
+    std::vector<int> primes;   ///< of Q: what is left at level 0, then one for each level upwards
+    std::vector<int> special;  ///< of P; their number divides that of the others
+    int scale;                 ///< log2 of the scale of the program's ciphertexts
+    std::string bootstrap{};   ///< a set of bootstrap/parameters.hpp by name; empty for none
+};
+
+/// What an engine is made for.
+struct Parameters {
+    std::size_t slots;
+    int max_level;                       ///< products that a fresh ciphertext allows
+    std::optional<int> bootstrap_level;  ///< the same after a bootstrap, where there is one
+    int bootstrap_batch;                 ///< ciphertexts that one bootstrap refreshes
+    std::optional<Moduli> moduli{};      ///< nothing: whatever the engine's library has
+
+    /// As a line that keys are compared by.
+    std::string text() const;
+};
+
+/// Evaluation keys of a program: levels are -1 where no key is needed.
+struct KeyPlan {
+    RotationPlan rotations;
+    int relinearisation_level;
+    int conjugation_level;
+    /// What the bootstrap turns by, where the runtime makes it: amount -> highest level of its use,
+    /// which may be above those of the program.
+    std::map<std::size_t, int> bootstrap{};
+
+    /// The rotation keys that a client makes, each to the highest level that anything needs.
+    std::map<std::size_t, int> all_rotations() const;
+};
+
+/// A tensor that the client encrypts: [batch, tokens, features] or [batch, features].
+struct EncryptedInput {
+    std::string name;
+    std::vector<std::size_t> shape;
+    Layout layout;
+    int level;
+    double factor;  ///< the values are multiplied by it
+    bool centred;   ///< before that, the mean of the last axis is subtracted
+};
+
+/// A tensor that the server sees: [batch, ...].
+struct PublicInput {
+    std::string name;
+    std::vector<std::size_t> shape;
+};
+
+/// A result: the client multiplies by `factor` and adds `shift`, one number or one a feature.
+struct Output {
+    std::string name;
+    std::vector<std::size_t> shape;
+    Layout layout;
+    std::vector<double> factor;
+    std::vector<double> shift;
+};
+
+/// Everything but the program itself.
+struct Interface {
+    std::string model;
+    std::string identity;  ///< digest of the program and its weights
+    Parameters parameters;
+    KeyPlan keys;
+    std::vector<EncryptedInput> inputs;
+    std::vector<PublicInput> publics;
+    std::vector<Output> outputs;
+};
+
+/// Values by the name of the input or output.
+using Values = std::map<std::string, Packed>;
+
+/// A compiled program: encrypted outputs of encrypted inputs.
+using Program = Values (*)(Context& context, Values inputs);
+
+}  // namespace atlasc

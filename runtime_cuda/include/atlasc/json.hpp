@@ -1,0 +1,32 @@
+// Reads the part of JSON that headers of safetensors files use.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace atlasc {
+
+/// An object, an array, a string or an integer that is not negative; nothing else is read.
+struct Json {
+    using Object = std::map<std::string, Json>;
+    using Array = std::vector<Json>;
+
+    std::variant<std::uint64_t, std::string, Array, Object> value;
+
+    /// The parts of a value of one kind; throw Error for another kind.
+    const Object& object() const;
+    const Array& array() const;
+    const std::string& string() const;
+    std::uint64_t integer() const;
+};
+
+/// The value of a whole text; throws Error with the position of the first mistake.
+Json parse_json(const std::string& text);
+
+/// A string as JSON writes it.
+std::string json_string(const std::string& text);
+
+}  // namespace atlasc

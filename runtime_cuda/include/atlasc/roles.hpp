@@ -1,0 +1,102 @@
+// Client and server of a compiled program: as executables, which exchange files, and in a process.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "atlasc/engine.hpp"
+#include "atlasc/interface.hpp"
+
+namespace atlasc {
+
+/// The client: `keygen`, `encrypt`, `decrypt`. Returns the exit code: 2 for a user's mistake.
+int client_main(int argc, char** argv, const Interface& interface);
+
+/// The server: executes the program on a query. It never sees a secret key.
+int server_main(int argc, char** argv, const Interface& interface, Program program);
+
+/// A query or an answer.
+struct Message {
+    Values values;
+    std::map<std::string, Tensor> publics;  ///< of a query
+    std::size_t count;                      ///< inputs of the batch that are real
+};
+
+/// Make a folder with secret.key and evaluation.key; both files or no folder. Throws Error.
+void make_keys(const Interface& interface, const std::string& folder);
+
+/// What a client does with its secret key.
+class Client {
+public:
+    /// `key`: the file of the secret key. Throws Error.
+    Client(const Interface& interface, const std::string& key);
+
+    /// Encrypts inputs by name, [count, ...] of 1 to a batch; `source` names them in messages.
+    Message encrypt(const std::map<std::string, Tensor>& inputs, const std::string& source) const;
+
+    /// The answers [count, ...] by name.
+    std::map<std::string, Tensor> decrypt(const Message& answer) const;
+
+    const Engine& engine() const { return *engine_; }
+
+private:
+    const Interface& interface_;
+    std::unique_ptr<Engine> engine_;
+};
+
+/// What a server does with the evaluation keys.
+class Server {
+public:
+    /// `keys`, `weights`: files; `device_memory` as for `backend::server_engine`. Throws Error: the
+    /// files are not those of the program.
+    Server(const Interface& interface, Program program, const std::string& keys,
+           const std::string& weights, std::uint64_t device_memory = 0);
+
+    Message execute(Message query);
+
+    const Engine& engine() const { return *engine_; }
+
+private:
+    const Interface& interface_;
+    Program program_;
+    TensorFile weights_;
+    std::unique_ptr<Engine> engine_;
+};
+
+/// A message in ciphertexts of another engine with the same keys.
+Message moved(const Message& message, const Engine& from, const Engine& to);
+
+/// Write a query or an answer (`kind`) as a new file.
+void write_message(const std::string& path, const std::string& kind, const Interface& interface,
+                   const Engine& engine, const Message& message);
+
+/// Read one of this program and of the engine's keys; throws Error for any other file.
+Message read_message(const std::string& path, const std::string& kind, const Interface& interface,
+                     const Engine& engine);
+
+/// Options of a command line, each of which takes a value.
+class Options {
+public:
+    /// Reads argv[first], ...; throws Error with the usage for anything but the wanted options,
+    /// which must be given, and the optional ones.
+    Options(int argc, char** argv, int first, const std::string& usage,
+            const std::vector<std::string>& wanted,
+            const std::vector<std::string>& optional = {});
+
+    const std::string& operator[](const std::string& name) const { return values_.at(name); }
+
+    /// A size such as 40G or 800M in bytes, 0 where the option was not given. Throws Error.
+    std::uint64_t size(const std::string& name) const;
+
+private:
+    std::map<std::string, std::string> values_;
+};
+
+/// Runs a command and reports what it throws; the exit code.
+int reported(const std::function<void()>& command);
+
+}  // namespace atlasc

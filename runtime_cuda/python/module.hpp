@@ -1,0 +1,119 @@
+// A compiled program as a Python module: client and server in one process, for a try-out.
+#pragma once
+
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "atlasc/backend.hpp"
+#include "atlasc/error.hpp"
+#include "atlasc/roles.hpp"
+
+namespace atlasc::python {
+
+namespace py = pybind11;
+
+using Array = py::array_t<double, py::array::c_style | py::array::forcecast>;
+
+inline Tensor tensor_of(const Array& array) {
+    return {{array.shape(), array.shape() + array.ndim()},
+            {array.data(), array.data() + array.size()}};
+}
+
+inline Array array_of(const Tensor& tensor) {
+    Array array(tensor.shape);
+    std::copy(tensor.values.begin(), tensor.values.end(), array.mutable_data());
+    return array;
+}
+
+/// An Error becomes the module's exception Error(what, where, why, remedy).
+inline void translate_errors(const py::module_& module) {
+    // The module keeps it as long as the process lives.
+    static PyObject* const kind = py::exception<Error>(module, "Error").release().ptr();
+    py::register_local_exception_translator([](std::exception_ptr thrown) {
+        try {
+            std::rethrow_exception(thrown);
+        } catch (const Error& error) {
+            const py::tuple facts = py::make_tuple(error.what(), error.where, error.why,
+                                                   error.remedy);
+            PyErr_SetObject(kind, facts.ptr());
+        }
+    });
+}
+
+/// Fills a module:
+///   model, program, engine          names; the digest of the program
+///   keygen(folder)                  writes secret.key and evaluation.key
+///   Client(key), Server(keys, weights)
+///   query = client.encrypt({name: [count, ...]})
+///   answer = server.execute(query)
+///   {name: [count, ...]} = client.decrypt(answer)
+/// Ciphertexts pass between the two as they would in files.
+inline void fill(py::module_& module, const Interface& interface, Program program) {
+    translate_errors(module);
+    module.attr("model") = interface.model;
+    module.attr("program") = interface.identity;
+    module.attr("engine") = backend::name;
+    module.def("keygen", [&interface](const std::string& folder) { make_keys(interface, folder); },
+               py::arg("folder"), py::call_guard<py::gil_scoped_release>());
+
+    // A message with the engine whose ciphertexts it has, which must live as long.
+    struct Handed {
+        Message message;
+        const Engine* engine;
+    };
+    py::class_<Handed>(module, "Message");
+    py::class_<Client>(module, "Client")
+        .def(py::init([&interface](const std::string& key) {
+                 return std::make_unique<Client>(interface, key);
+             }),
+             py::arg("key"))
+        .def(
+            "encrypt",
+            [](const Client& client, const std::map<std::string, Array>& arrays) {
+                std::map<std::string, Tensor> inputs;
+                for (const auto& [name, array] : arrays) {
+                    inputs[name] = tensor_of(array);
+                }
+                const py::gil_scoped_release released;
+                return Handed{client.encrypt(inputs, "the query"), &client.engine()};
+            },
+            py::arg("inputs"), py::keep_alive<0, 1>())
+        .def(
+            "decrypt",
+            [](const Client& client, const Handed& answer) {
+                std::map<std::string, Tensor> outputs;
+                {
+                    const py::gil_scoped_release released;
+                    outputs = client.decrypt(moved(answer.message, *answer.engine,
+                                                   client.engine()));
+                }
+                std::map<std::string, Array> arrays;
+                for (const auto& [name, tensor] : outputs) {
+                    arrays[name] = array_of(tensor);
+                }
+                return arrays;
+            },
+            py::arg("answer"));
+    py::class_<Server>(module, "Server")
+        .def(py::init([&interface, program](const std::string& keys, const std::string& weights) {
+                 const py::gil_scoped_release released;
+                 return std::make_unique<Server>(interface, program, keys, weights);
+             }),
+             py::arg("keys"), py::arg("weights"))
+        .def(
+            "execute",
+            [](Server& server, const Handed& query) {
+                const py::gil_scoped_release released;
+                return Handed{
+                    server.execute(moved(query.message, *query.engine, server.engine())),
+                    &server.engine()};
+            },
+            py::arg("query"), py::keep_alive<0, 1>());
+}
+
+}  // namespace atlasc::python

@@ -1,0 +1,391 @@
+// What every engine has to do, checked against cleartext slots; linked with any engine.
+//
+//     conformance leveled LOG_DEGREE LEVELS SPECIAL_PRIMES
+//     conformance bootstrapped LOG_DEGREE
+//
+// Prints a line for each check with the largest error, as a power of two; exits with 1 where any
+// check fails.
+#include <algorithm>
+#include <cmath>
+#include <complex>
+#include <filesystem>
+#include <functional>
+#include <iostream>
+#include <random>
+
+#include "atlasc/backend.hpp"
+#include "atlasc/error.hpp"
+#include "atlasc/paterson_stockmeyer.hpp"
+#include "programs.hpp"
+
+namespace {
+
+using namespace atlasc;
+namespace fs = std::filesystem;
+
+constexpr double tolerance = 0x1p-20;
+constexpr double bootstrap_tolerance = 0x1p-14;
+
+using Complex = std::complex<double>;
+
+/// A folder for key files, removed at the end.
+struct Folder {
+    explicit Folder(const std::string& name)
+        : path(fs::temp_directory_path() / (name + std::to_string(std::random_device()()))) {
+        fs::create_directory(path);
+    }
+    ~Folder() {
+        std::error_code ignored;
+        fs::remove_all(path, ignored);
+    }
+    fs::path path;
+};
+
+class Suite {
+public:
+    explicit Suite(const Interface& interface)
+        : interface_(interface), folder_("atlasc-conformance-") {
+        backend::generate_keys(interface, path("secret"), path("evaluation"));
+        client_ = backend::client_engine(interface, path("secret"));
+        server_ = backend::server_engine(interface, path("evaluation"));
+    }
+
+    Engine& engine() { return *server_; }
+    Engine& client() { return *client_; }
+    int top() const { return interface_.parameters.max_level; }
+    std::size_t slots() const { return interface_.parameters.slots; }
+    std::string path(const char* name) const { return (folder_.path / name).string(); }
+    bool failed() const { return failed_; }
+
+    Vector random(double amplitude = 1.0) {
+        std::uniform_real_distribution<double> number(-amplitude, amplitude);
+        Vector vector(slots());
+        std::generate(vector.begin(), vector.end(), [&] { return number(random_); });
+        return vector;
+    }
+
+    ComplexVector random_complex() {
+        const Vector real = random();
+        const Vector imaginary = random();
+        ComplexVector vector(slots());
+        for (std::size_t slot = 0; slot < vector.size(); ++slot) {
+            vector[slot] = {real[slot], imaginary[slot]};
+        }
+        return vector;
+    }
+
+    /// A fresh ciphertext that went to the server.
+    Ciphertext sent(const Vector& vector, int level) {
+        return server_->load(client_->save(client_->encrypt(vector, level)));
+    }
+
+    Vector received(const Ciphertext& x) {
+        return client_->decrypt(client_->load(server_->save(x)));
+    }
+
+    /// Both parts of the slots, and the level that the engine says.
+    void check(const std::string& name, const Ciphertext& found, const ComplexVector& expected,
+               int level, double bound = tolerance) {
+        const Vector real = received(found);
+        const Vector other = received(server_->times_i(found));
+        double error = 0.0;
+        for (std::size_t slot = 0; slot < expected.size(); ++slot) {
+            const Complex value(real[slot], -other[slot]);
+            const double difference = std::abs(value - expected[slot]);
+            error = std::isnan(difference) ? INFINITY : std::max(error, difference);
+        }
+        const int there = server_->level(found);
+        report(name, error <= bound && there == level,
+               "2^" + std::to_string(std::log2(error)) +
+                   (there == level ? "" : ", at level " + std::to_string(there) + ", not " +
+                                              std::to_string(level)));
+    }
+
+    void check(const std::string& name, const Ciphertext& found, const Vector& expected,
+               int level, double bound = tolerance) {
+        check(name, found, ComplexVector(expected.begin(), expected.end()), level, bound);
+    }
+
+    void refuses(const std::string& name, const std::function<void()>& operation) {
+        try {
+            operation();
+            report(name, false, "nothing was refused");
+        } catch (const Error& error) {
+            report(name, true, error.what());
+        }
+    }
+
+    void report(const std::string& name, bool good, const std::string& fact) {
+        failed_ = failed_ || !good;
+        std::cout << (good ? "ok    " : "FAILED ") << name << ": " << fact << std::endl;
+    }
+
+private:
+    Interface interface_;
+    Folder folder_;
+    std::unique_ptr<Engine> client_;
+    std::unique_ptr<Engine> server_;
+    std::mt19937_64 random_{5};
+    bool failed_ = false;
+};
+
+template <typename Left, typename Right, typename Function>
+ComplexVector each(const Left& left, const Right& right, Function function) {
+    ComplexVector result(left.size());
+    for (std::size_t slot = 0; slot < result.size(); ++slot) {
+        result[slot] = function(Complex(left[slot]), Complex(right[slot]));
+    }
+    return result;
+}
+
+template <typename Slots, typename Function>
+ComplexVector each(const Slots& slots, Function function) {
+    return each(slots, slots, [&](Complex x, Complex) { return function(x); });
+}
+
+ComplexVector turned(const ComplexVector& x, std::size_t amount) {
+    ComplexVector result(x.begin() + static_cast<std::ptrdiff_t>(amount), x.end());
+    result.insert(result.end(), x.begin(), x.begin() + static_cast<std::ptrdiff_t>(amount));
+    return result;
+}
+
+const auto plus = [](Complex a, Complex b) { return a + b; };
+const auto minus = [](Complex a, Complex b) { return a - b; };
+const auto times = [](Complex a, Complex b) { return a * b; };
+
+void linear(Suite& suite) {
+    Engine& engine = suite.engine();
+    const int top = suite.top();
+    const Vector a = suite.random();
+    const Vector b = suite.random();
+    const Ciphertext x = suite.sent(a, top);
+    const Ciphertext y = suite.sent(b, top);
+    const Ciphertext low = suite.sent(b, 1);
+    suite.check("fresh", x, a, top);
+    suite.check("fresh at level 0", suite.sent(b, 0), b, 0);
+    suite.check("add", engine.add(x, y), each(a, b, plus), top);
+    suite.check("add at two levels", engine.add(x, low), each(a, b, plus), 1);
+    suite.check("sub", engine.sub(x, y), each(a, b, minus), top);
+    suite.check("sub at two levels", engine.sub(low, x), each(b, a, minus), 1);
+    suite.check("negate", engine.negate(x), each(a, [](Complex v) { return -v; }), top);
+    suite.check("times_i", engine.times_i(x), each(a, [](Complex v) { return v * Complex(0, 1); }),
+                top);
+    suite.check("times_i of a dropped one", engine.times_i(engine.drop_to(x, 1)),
+                each(a, [](Complex v) { return v * Complex(0, 1); }), 1);
+    const ComplexVector z = suite.random_complex();
+    suite.check("add_plain number", engine.add_plain(x, -0.7),
+                each(a, [](Complex v) { return v - 0.7; }), top);
+    suite.check("add_plain vector", engine.add_plain(x, b), each(a, b, plus), top);
+    suite.check("add_plain complex", engine.add_plain(x, z), each(a, z, plus), top);
+    suite.check("add_plain to a dropped one", engine.add_plain(engine.drop_to(x, 0), b),
+                each(a, b, plus), 0);
+    for (int level = top; level >= 0; --level) {
+        suite.check("drop_to " + std::to_string(level), engine.drop_to(x, level), a, level);
+    }
+    suite.check("drop twice", engine.drop_to(engine.drop_to(x, 1), 0), a, 0);
+}
+
+void products(Suite& suite) {
+    Engine& engine = suite.engine();
+    const int top = suite.top();
+    const Vector a = suite.random();
+    const Vector b = suite.random();
+    const ComplexVector z = suite.random_complex();
+    const Ciphertext x = suite.sent(a, top);
+    const Ciphertext y = suite.sent(b, top);
+    for (const double number : {0.3, -2.5, 1e-4, 0.0}) {
+        suite.check("mul_plain " + std::to_string(number), engine.mul_plain(x, number),
+                    each(a, [number](Complex v) { return v * number; }), top - 1);
+    }
+    suite.check("mul_plain vector", engine.mul_plain(x, b), each(a, b, times), top - 1);
+    suite.check("mul_plain complex", engine.mul_plain(x, z), each(a, z, times), top - 1);
+    suite.check("mul_plain complex twice", engine.mul_plain(x, z), each(a, z, times), top - 1);
+    suite.check("mul_plain complex from the cache", engine.mul_plain(x, z), each(a, z, times),
+                top - 1);
+    for (int level = top; level >= 1; --level) {
+        const Ciphertext dropped = engine.drop_to(x, level);
+        const std::string at = " at level " + std::to_string(level);
+        suite.check("mul_plain" + at, engine.mul_plain(dropped, b), each(a, b, times), level - 1);
+        suite.check("mul_plain number" + at, engine.mul_plain(dropped, 0.9),
+                    each(a, [](Complex v) { return v * 0.9; }), level - 1);
+        suite.check("mul" + at, engine.mul(dropped, y), each(a, b, times), level - 1);
+    }
+    suite.check("square", engine.square(x), each(a, a, times), top - 1);
+    const Ciphertext product = engine.mul(x, y);
+    suite.check("square of a product", engine.square(product),
+                each(a, b, [](Complex u, Complex v) { return u * v * u * v; }), top - 2);
+    suite.check("double of a product", engine.add(product, product),
+                each(a, b, [](Complex u, Complex v) { return 2.0 * u * v; }), top - 1);
+    suite.check("product minus number", engine.add_plain(product, -1.0),
+                each(a, b, [](Complex u, Complex v) { return u * v - 1.0; }), top - 1);
+    suite.check("product minus vector", engine.add_plain(product, b),
+                each(a, b, [](Complex u, Complex v) { return u * v + v; }), top - 1);
+    suite.check("product plus fresh", engine.add(engine.mul(x, y), x),
+                each(a, b, [](Complex u, Complex v) { return u * v + u; }), top - 1);
+    suite.check("fresh minus product", engine.sub(x, engine.mul(x, y)),
+                each(a, b, [](Complex u, Complex v) { return u - u * v; }), top - 1);
+    suite.check("product plus plain product", engine.add(product, engine.mul_plain(x, z)),
+                each(each(a, b, times), each(a, z, times), plus), top - 1);
+    suite.check("products at two levels",
+                engine.sub(engine.mul(x, y), engine.mul_plain(engine.mul_plain(x, b), 0.5)),
+                each(a, b, [](Complex u, Complex v) { return 0.5 * u * v; }), top - 2);
+    suite.check("dropped product", engine.drop_to(engine.mul(x, y), 0), each(a, b, times), 0);
+    suite.check("negated product", engine.negate(engine.mul(x, y)),
+                each(a, b, [](Complex u, Complex v) { return -u * v; }), top - 1);
+    const Ciphertext third = suite.sent(b, top - 1);
+    suite.check("dot", engine.dot({x, y, third}, {y, y, x}),
+                each(a, b, [](Complex u, Complex v) { return 2.0 * u * v + v * v; }), top - 2);
+
+    Ciphertext chain = x;
+    ComplexVector expected(a.begin(), a.end());
+    for (int level = top - 1; level >= 0; --level) {
+        chain = engine.mul(chain, y);
+        expected = each(expected, b, times);
+        suite.check("product " + std::to_string(top - level), chain, expected, level);
+    }
+}
+
+void rotations(Suite& suite, const std::vector<std::size_t>& amounts) {
+    Engine& engine = suite.engine();
+    const int top = suite.top();
+    const Vector a = suite.random();
+    const ComplexVector z = suite.random_complex();
+    const Ciphertext x = suite.sent(a, top);
+    const Ciphertext y = engine.mul_plain(x, z);
+    const ComplexVector product = each(a, z, times);
+    for (const std::size_t amount : amounts) {
+        suite.check("rotate " + std::to_string(amount), engine.rotate(y, amount),
+                    turned(product, amount), top - 1);
+    }
+    const Ciphertexts many = engine.rotate_many(y, amounts);
+    for (std::size_t at = 0; at < amounts.size(); ++at) {
+        suite.check("rotate_many " + std::to_string(amounts[at]), many.at(at),
+                    turned(product, amounts[at]), top - 1);
+    }
+    suite.check("rotate below the key's level", engine.rotate(engine.drop_to(x, 0), amounts[0]),
+                turned(ComplexVector(a.begin(), a.end()), amounts[0]), 0);
+    suite.check("conjugate", engine.conjugate(y),
+                each(product, [](Complex v) { return std::conj(v); }), top - 1);
+    suite.check("conjugate at level 0", engine.conjugate(engine.drop_to(y, 0)),
+                each(product, [](Complex v) { return std::conj(v); }), 0);
+    suite.report("no rotations", engine.rotate_many(x, {}).empty(), "an empty list");
+}
+
+void polynomial(Suite& suite) {
+    Engine& engine = suite.engine();
+    std::vector<Coefficient> coefficients;
+    for (int k = 0; k < 16 && (1 << suite.top()) > k; ++k) {
+        coefficients.push_back({std::cos(3.0 * k) / (1.0 + k)});
+    }
+    const ChebyshevPlan plan = plan_chebyshev(coefficients);
+    const Vector a = suite.random();
+    const auto number = [](const Coefficient& c) { return Plaintext(c[0]); };
+    const Ciphertext y = evaluate(plan, engine, suite.sent(a, suite.top()), number);
+    suite.check("Chebyshev sum", y, each(a, [&](Complex t) {
+                    double sum = 0.0;
+                    for (std::size_t k = 0; k < coefficients.size(); ++k) {
+                        sum += coefficients[k][0] *
+                               std::cos(static_cast<double>(k) * std::acos(t.real()));
+                    }
+                    return Complex(sum);
+                }),
+                suite.top() - plan.sums.back().depth);
+}
+
+void refusals(Suite& suite, const Interface& interface) {
+    Engine& engine = suite.engine();
+    const Vector a = suite.random();
+    const Ciphertext x = suite.sent(a, suite.top());
+    const Ciphertext low = suite.sent(a, 0);
+    suite.refuses("a product at level 0", [&] { engine.mul(x, low); });
+    suite.refuses("a plain product at level 0", [&] { engine.mul_plain(low, 0.5); });
+    suite.refuses("a rotation without a key", [&] { engine.rotate(x, 3); });
+    suite.refuses("a vector of another size", [&] { engine.add_plain(x, Vector(3, 0.0)); });
+    suite.refuses("a level that is higher", [&] { engine.drop_to(low, 1); });
+    suite.refuses("decryption by the server", [&] { engine.decrypt(x); });
+    suite.refuses("encryption by the server", [&] { engine.encrypt(a, 0); });
+    Bytes bytes = engine.save(x);
+    suite.refuses("bytes of another size", [&] {
+        engine.load(Bytes(bytes.begin(), bytes.end() - 8));
+    });
+    suite.refuses("no bytes", [&] { engine.load(Bytes()); });
+    bytes[0] ^= 1;
+    suite.refuses("a ciphertext of other keys", [&] { engine.load(bytes); });
+    suite.refuses("the key file of the other role", [&] {
+        backend::server_engine(interface, suite.path("secret"));
+    });
+    suite.refuses("a device memory that is too small", [&] {
+        backend::server_engine(interface, suite.path("evaluation"), 1 << 20);
+    });
+    Interface other = interface;
+    other.parameters.max_level -= 1;
+    suite.refuses("keys for other parameters", [&] {
+        backend::client_engine(other, suite.path("secret"));
+    });
+    const auto mode = fs::status(suite.path("secret")).permissions();
+    suite.report("the secret key is its owner's", (mode & fs::perms::group_all) == fs::perms::none,
+                 "mode of the file");
+}
+
+void bootstrap(Suite& suite) {
+    Engine& engine = suite.engine();
+    const int level = suite.top();
+    const Vector a = suite.random();
+    const Vector b(suite.slots(), 1.0);
+    const Vector c = suite.random(0.1);
+    const Ciphertexts refreshed = engine.bootstrap_many(
+        {suite.sent(a, 0), suite.sent(b, 2), suite.sent(c, 1)});
+    suite.check("bootstrap, uniform slots", refreshed.at(0), a, level, bootstrap_tolerance);
+    suite.check("bootstrap, ones", refreshed.at(1), b, level, bootstrap_tolerance);
+    suite.check("bootstrap, alone", refreshed.at(2), c, level, bootstrap_tolerance);
+    suite.check("product after it", engine.mul(refreshed[0], refreshed[2]), each(a, c, times),
+                level - 1, bootstrap_tolerance);
+    suite.check("sum with a fresh one", engine.add(refreshed[0], suite.sent(c, level)),
+                each(a, c, plus), level, bootstrap_tolerance);
+}
+
+int run(const std::string& kind, const std::vector<int>& numbers) {
+    const bool refreshes = kind == "bootstrapped";
+    const Interface interface =
+        refreshes ? conformance::bootstrapped(numbers.at(0))
+                  : conformance::leveled(numbers.at(0), numbers.at(1), numbers.at(2));
+    Suite suite(interface);
+    linear(suite);
+    if (refreshes) {
+        rotations(suite, {1, 64});
+        bootstrap(suite);
+    } else {
+        products(suite);
+        rotations(suite, {1, 5, 64, suite.slots() - 1});
+        polynomial(suite);
+        refusals(suite, interface);
+        suite.refuses("a rotation above the level of its key",
+                      [&] { suite.engine().rotate(suite.sent(suite.random(), suite.top()), 7); });
+        suite.refuses("a bootstrap that the parameters lack",
+                      [&] { suite.engine().bootstrap_many({suite.sent(suite.random(), 0)}); });
+    }
+    return suite.failed() ? 1 : 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const std::vector<std::string> arguments(argv + 1, argv + argc);
+    try {
+        const std::string kind = arguments.empty() ? "" : arguments[0];
+        const std::size_t wanted = kind == "leveled" ? 4 : kind == "bootstrapped" ? 2 : 0;
+        if (wanted == 0 || arguments.size() != wanted) {
+            throw atlasc::Error("conformance leveled LOG_DEGREE LEVELS SPECIAL_PRIMES, or "
+                                "conformance bootstrapped LOG_DEGREE");
+        }
+        std::vector<int> numbers;
+        for (std::size_t at = 1; at < arguments.size(); ++at) {
+            numbers.push_back(std::stoi(arguments[at]));
+        }
+        return run(kind, numbers);
+    } catch (const atlasc::Error& error) {
+        std::cerr << "error: " << error.what() << "\n  " << error.why << "\n  " << error.remedy
+                  << '\n';
+        return 2;
+    }
+}

@@ -1,0 +1,53 @@
+"""The conformance suite of engines, on the simulation."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the executables."""
+    if shutil.which("cmake") is None or shutil.which("c++") is None:
+        pytest.skip("needs CMake and a C++17 compiler")
+    folder = tmp_path_factory.mktemp("conformance")
+    for command in (["cmake", "-S", HERE, "-B", folder], ["cmake", "--build", folder, "-j2"]):
+        done = subprocess.run([*map(str, command)], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.mark.parametrize(
+    "arguments", [("leveled", "12", "6", "1"), ("leveled", "12", "3", "2"), ("bootstrapped", "12")]
+)
+def test_conformance(programs: Path, arguments: tuple[str, ...]) -> None:
+    done = subprocess.run([programs / "conformance", *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("ok    ") == len(done.stdout.splitlines()) > 20
+
+
+def test_usage(programs: Path) -> None:
+    done = subprocess.run([programs / "conformance", "leveled"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "LOG_DEGREE" in done.stderr
+
+
+def test_benchmark_writes_a_cost_table(programs: Path, tmp_path: Path) -> None:
+    from atlasc.backends.cost_table import CostTable
+
+    command = [programs / "primitives", "none", "1", "leveled", "11", "4", "1"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    path = tmp_path / "table.json"
+    path.write_text(done.stdout)
+    table = CostTable.load(path)
+    assert table.backend == "sim"
+    [measured] = table.sets
+    assert set(measured.seconds["mul"]) == {1, 2, 4}
+    assert measured.parameters["special_primes"] == 1

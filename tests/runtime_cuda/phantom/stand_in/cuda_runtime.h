@@ -1,0 +1,113 @@
+// The part of the CUDA runtime that the engine uses, on the host: kernels run one thread after
+// another, when they are launched. For tests of what is computed, on machines without a GPU.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#define __host__
+#define __device__
+#define __global__
+
+using std::rint;
+
+enum cudaError_t {
+    cudaSuccess = 0,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorInsufficientDriver = 35,
+    cudaErrorNoDevice = 100,
+};
+
+using cudaStream_t = struct CUstream_st*;
+using cudaEvent_t = struct CUevent_st*;
+using cudaMemPool_t = struct CUmemPoolHandle_st*;
+
+enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2 };
+enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold = 4 };
+enum { cudaEventDisableTiming = 2 };
+
+inline const cudaStream_t cudaStreamPerThread = nullptr;
+
+struct dim3 {
+    dim3(unsigned x = 1) : x(x) {}
+    unsigned x;
+};
+
+struct cudaLaunchConfig_t {
+    dim3 gridDim;
+    dim3 blockDim;
+    std::size_t dynamicSmemBytes = 0;
+    cudaStream_t stream = nullptr;
+};
+
+inline thread_local dim3 blockIdx;
+inline thread_local dim3 blockDim;
+inline thread_local dim3 threadIdx;
+
+inline cudaError_t cudaGetLastError() { return cudaSuccess; }
+inline const char* cudaGetErrorString(cudaError_t error) {
+    return error == cudaErrorNoDevice ? "no CUDA-capable device is detected" : "out of memory";
+}
+inline cudaError_t cudaGetDeviceCount(int* count) {
+    *count = 1;
+    // ATLASC_STAND_IN=none: as on a machine without a device.
+    const char* wanted = std::getenv("ATLASC_STAND_IN");
+    return wanted != nullptr && std::strcmp(wanted, "none") == 0 ? cudaErrorNoDevice : cudaSuccess;
+}
+inline cudaError_t cudaGetDevice(int* device) {
+    *device = 0;
+    return cudaSuccess;
+}
+inline cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+    *free = *total = std::size_t{4} << 30;
+    return cudaSuccess;
+}
+inline cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t*, int) { return cudaSuccess; }
+inline cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) {
+    return cudaSuccess;
+}
+inline cudaError_t cudaMallocAsync(void** pointer, std::size_t bytes, cudaStream_t) {
+    *pointer = std::malloc(bytes);
+    std::memset(*pointer, 0xa5, bytes);  // nothing may rely on zeros
+    return cudaSuccess;
+}
+inline cudaError_t cudaFreeAsync(void* pointer, cudaStream_t) {
+    std::free(pointer);
+    return cudaSuccess;
+}
+inline cudaError_t cudaMallocHost(void** pointer, std::size_t bytes) {
+    *pointer = std::malloc(bytes);
+    return cudaSuccess;
+}
+inline cudaError_t cudaFreeHost(void* pointer) {
+    std::free(pointer);
+    return cudaSuccess;
+}
+inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
+                                   cudaStream_t) {
+    std::memcpy(to, from, bytes);
+    return cudaSuccess;
+}
+inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+    *event = nullptr;
+    return cudaSuccess;
+}
+inline cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
+inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+inline cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
+
+template <typename... Parameters, typename... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
+                               Arguments&&... arguments) {
+    blockDim = config->blockDim;
+    for (blockIdx.x = 0; blockIdx.x < config->gridDim.x; ++blockIdx.x) {
+        for (threadIdx.x = 0; threadIdx.x < blockDim.x; ++threadIdx.x) {
+            kernel(arguments...);
+        }
+    }
+    return cudaSuccess;
+}

@@ -1,0 +1,56 @@
+"""The engine's sources compile for CUDA, against our declarations and Phantom's headers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+RUNTIME = HERE.parents[2] / "runtime_cuda"
+ENGINE = RUNTIME / "engines/phantom"
+SOURCES = sorted(path for path in ENGINE.iterdir() if path.suffix in (".cpp", ".cu"))
+ARCHITECTURES = (80, 89, 90)
+NVCC = shutil.which("nvcc")
+
+
+def phantom_headers() -> Path | None:
+    """Of the Phantom that the environment names: built in place, or installed."""
+    root = os.environ.get("Phantom_ROOT")  # noqa: SIM112 -- as CMake's find_package reads it
+    folders = [] if root is None else [Path(root, "include/phantom"), Path(root, "include")]
+    return next((one for one in folders if (one / "ntt.cuh").exists()), None)
+
+
+def compile_with(headers: Path, source: Path, target: Path) -> None:
+    assert NVCC is not None
+    codes = [f"-gencode=arch=compute_{one},code=sm_{one}" for one in ARCHITECTURES]
+    folders = [f"-I{one}" for one in (RUNTIME, RUNTIME / "include")]
+    warnings = ["-Xcompiler=-Wall", "-Werror=all-warnings"]
+    command = [NVCC, "-std=c++17", "-c", *codes, *folders, *warnings, "-isystem", str(headers)]
+    command += [str(source), "-o", str(target)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(NVCC is None, reason="needs nvcc")
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
+def test_compiles_against_declarations(source: Path, tmp_path: Path) -> None:
+    compile_with(HERE / "declarations", source, tmp_path / "object.o")
+
+
+@pytest.mark.skipif(NVCC is None, reason="needs nvcc")
+@pytest.mark.skipif(phantom_headers() is None, reason="Phantom_ROOT names no Phantom")
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
+def test_compiles_against_phantom(source: Path, tmp_path: Path) -> None:
+    headers = phantom_headers()
+    assert headers is not None
+    compile_with(headers, source, tmp_path / "object.o")
+
+
+def test_cmake_knows_every_source() -> None:
+    text = (ENGINE / "engine.cmake").read_text()
+    listed = {word.strip(")") for word in text.split() if word.startswith("engines/phantom/")}
+    assert listed == {f"engines/phantom/{source.name}" for source in SOURCES}
