@@ -4,16 +4,18 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+ORION  := .venv-orion
 
 # The CPU build of torch is a tenth of the size of the default one. Where this index cannot be
 # reached, pip says so and takes what the other indexes have.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 PIP         := $(BIN)/python -m pip --disable-pip-version-check
-NATIVE      := $(wildcard passes/approximation/native/*.cpp)
+NATIVE      := $(wildcard passes/approximation/native/*)
 PYTEST_ARGS ?=
+BENCH_ARGS  ?=
 
-.PHONY: help install demo test lint docs wheel clean
+.PHONY: help install demo test lint docs bench-search bench-large bench-peers wheel clean
 
 help:
 	@echo "make demo     compile a Vision Transformer, run it on encrypted digits"
@@ -21,8 +23,11 @@ help:
 	@echo "make install  set up $(VENV) with everything; the two above do it when needed"
 	@echo "make lint     ruff and mypy"
 	@echo "make docs     write docs/ir-reference.md from the op declarations"
+	@echo "make bench-search   compare the search strategies (hours; BENCH_ARGS=--quick: minutes)"
+	@echo "make bench-large    search on BERT-base's shape with random weights (BENCH_ARGS='--plan llama3-8b': a plan)"
+	@echo "make bench-peers    beside a naive program and Orion (BENCH_ARGS=--run: an hour, 20 GB)"
 	@echo "make wheel    build a wheel and a source archive in dist/"
-	@echo "make clean    remove $(VENV) and everything that was built"
+	@echo "make clean    remove $(VENV), $(ORION) and everything that was built"
 
 install: $(STAMP)
 
@@ -35,7 +40,7 @@ $(STAMP): pyproject.toml setup.py constraints.txt $(NATIVE)
 	  exit 2; }
 	$(PIP) install -c constraints.txt setuptools wheel pybind11
 	$(PIP) install -c constraints.txt torch --retries 1 --extra-index-url $(TORCH_INDEX)
-	$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev,desilo,examples]'
+	$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev,desilo,examples,ray]'
 	@touch $@
 
 demo: $(STAMP)
@@ -52,11 +57,31 @@ lint: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m atlasc.ir.reference docs/ir-reference.md
 
+bench-search: $(STAMP)
+	$(BIN)/python benchmarks/search.py $(BENCH_ARGS)
+
+bench-large: $(STAMP)
+	$(BIN)/python benchmarks/large.py $(BENCH_ARGS)
+
+bench-peers: $(STAMP) $(ORION)/.installed
+	$(BIN)/python -m benchmarks.peers $(BENCH_ARGS)
+
+# Orion wants older NumPy and SciPy, and Python 3.9 to 3.12: make ORION_PYTHON=python3.11 bench-peers
+ORION_PYTHON ?= $(PYTHON)
+ORION_PIP := $(ORION)/bin/python -m pip --disable-pip-version-check install \
+	-c benchmarks/peers/orion-constraints.txt
+
+$(ORION)/.installed: benchmarks/peers/orion-constraints.txt
+	test -x $(ORION)/bin/python || $(ORION_PYTHON) -m venv $(ORION)
+	$(ORION_PIP) torch torchvision --retries 1 --extra-index-url $(TORCH_INDEX)
+	$(ORION_PIP) orion-fhe
+	@touch $@
+
 wheel: $(STAMP)
 	$(PIP) install -c constraints.txt build
 	$(BIN)/python -m build --no-isolation
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(ORION) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find passes atlasc -name '*.so' -delete

@@ -1,4 +1,4 @@
-"""Builds the native Chebyshev kernel; everything else is declared in pyproject.toml."""
+"""Builds the native kernels of approximations; everything else is declared in pyproject.toml."""
 
 from pybind11.setup_helpers import Pybind11Extension
 from setuptools import setup
@@ -6,8 +6,12 @@ from setuptools import setup
 setup(
     ext_modules=[
         Pybind11Extension(
-            "atlasc.passes.approximation._chebyshev_native",
-            ["atlasc/passes/approximation/native/chebyshev.cpp"],
+            "atlasc.passes.approximation._native",
+            [
+                "atlasc/passes/approximation/native/chebyshev.cpp",
+                "atlasc/passes/approximation/native/row_programs.cpp",
+            ],
+            depends=["atlasc/passes/approximation/native/chebyshev.hpp"],
             cxx_std=17,
             # The kernel picks its instruction set at run time, so a wheel fits every machine.
             extra_compile_args=["-O3", "-pthread"],

@@ -2,7 +2,8 @@
 
 ```
 manifest.json            format, model, target, parameters, security, digests of all files
-report.html  front.json  what was chosen and what it costs
+report.html, front.*     what was chosen and what it costs
+evaluations.jsonl        of a search, everything that was evaluated
 client/                  embed.air, interface.air (+ arrays), model/ (config and tokenizer)
 server/                  program.air, poly.air, weights.safetensors
 ```

@@ -19,7 +19,7 @@ from atlasc.ir.types import CiphertextType
 from atlasc.passes.lowering.kernels.context import ROWS, blocked
 from atlasc.passes.rewriting import Rewriter
 
-KEPT = ("slots", "rotations", "relinearization_level")
+KEPT = ("slots", "rotations", "relinearization_level", "conjugation_level")
 """Facts of the program that the client needs too: it makes the keys."""
 
 
@@ -90,7 +90,8 @@ class ClientProgram:
             if op.name == "ckks.public_input":
                 public[name] = prepared[name]
             elif op.name == "ckks.input":
-                vectors[name] = pack(encrypted_input(op.site({}), prepared[name]), _layout(op))
+                tensor = np.asarray(prepared[name], dtype=np.float64)
+                vectors[name] = pack(encrypted_input(op.site({}), tensor), _layout(op))
                 levels[name] = op.attributes["level"]
         return Packed(vectors, levels, public, count)
 

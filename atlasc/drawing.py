@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from atlasc.ir.module import Module, Op, Value
 from atlasc.passes.lowering.costs import ProgramCosts, merged
 from atlasc.passes.lowering.counting_engine import Counts
-from atlasc.svg import BLUE, INK, ORANGE, Drawing
+from atlasc.passes.lowering.op_prices import Prices
+from atlasc.svg import BLUE, INK, ORANGE, Drawing, shares, shares_height
 
 BOX, HEIGHT, GAP, MARGIN = 250.0, 46.0, 26.0, 24.0
+TIMES = 700.0
+"""Least width of the bars of time."""
 
 
 @dataclass
@@ -36,8 +40,20 @@ class Box:
     column: int = 0
 
 
-def draw_program(program: Module, costs: ProgramCosts) -> str:
-    """SVG of a ckks module with its costs."""
+def draw_program(
+    program: Module,
+    costs: ProgramCosts,
+    summary: Mapping[str, Any] | None = None,
+    prices: Prices | None = None,
+) -> str:
+    """SVG of a ckks module with its costs.
+
+    Args:
+        program: ckks module.
+        costs: read off it.
+        summary: of ``costs_summary``: below the program, where its predicted time goes.
+        prices: seconds of primitives, for predicted seconds in each box.
+    """
     whole = _boxes(program, {op: _layer_key(op) for op in program.ops})
     first = min((op.layer for op in program.ops if op.layer is not None), default=None)
     inside: dict[Hashable, Box] = {}
@@ -48,18 +64,38 @@ def draw_program(program: Module, costs: ProgramCosts) -> str:
     left = width + MARGIN
     total = left + columns * (BOX + MARGIN) + MARGIN if inside else width
     rows = max(box.rank for part in (whole, inside) for box in part.values()) + 1
-    drawing = Drawing(total, 40 + rows * (HEIGHT + GAP) + MARGIN)
+    end = 40 + rows * (HEIGHT + GAP)
+    times = _times(summary)
+    if times:
+        total = max(total, TIMES)
+    drawing = Drawing(total, end + MARGIN)
+    if times:
+        drawing.height += 24 + shares_height(times, total - MARGIN)
     drawing.raw(
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
         f'markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" fill="{INK}"/></marker></defs>'
     )
     drawing.rect(0, 0, total, drawing.height, "white")
     drawing.text(MARGIN, 24, f"@{program.name}: layers", more='font-weight="bold"')
-    _draw(drawing, whole, costs, MARGIN)
+    _draw(drawing, whole, costs, prices, MARGIN)
     if inside:
         drawing.text(left, 24, f"layer {first}: modules", more='font-weight="bold"')
-        _draw(drawing, inside, costs, left)
+        _draw(drawing, inside, costs, prices, left)
+    if times and summary is not None:
+        title = f"predicted seconds on {summary['machine']}"
+        drawing.text(MARGIN, end + 8, title, more='font-weight="bold"')
+        shares(drawing, MARGIN, end + 20, times)
     return drawing.render(f"the program @{program.name}, {len(program.ops)} ops")
+
+
+def _times(summary: Mapping[str, Any] | None) -> list[tuple[str, dict[str, float]]]:
+    """Seconds by kind of op for each layer; empty where nothing is predicted."""
+    if summary is None or summary["seconds"] is None:
+        return []
+    return [
+        ("outside" if row["layer"] is None else f"layer {row['layer']}", row["kinds"])
+        for row in summary["per_layer"]
+    ]
 
 
 def _layer_key(op: Op) -> Hashable:
@@ -126,7 +162,11 @@ def _reaches(boxes: Mapping[Hashable, Box], goal: Hashable, sources: set[Hashabl
 
 
 def _draw(
-    drawing: Drawing, boxes: Mapping[Hashable, Box], costs: ProgramCosts, left: float
+    drawing: Drawing,
+    boxes: Mapping[Hashable, Box],
+    costs: ProgramCosts,
+    prices: Prices | None,
+    left: float,
 ) -> None:
     corner = {
         key: (left + box.column * (BOX + MARGIN), 40 + box.rank * (HEIGHT + GAP))
@@ -146,10 +186,12 @@ def _draw(
                 f'fill="none" stroke="{INK}" stroke-width="0.8" marker-end="url(#tip)"/>'
             )
     for key, box in boxes.items():
-        _draw_box(drawing, box, costs, *corner[key])
+        _draw_box(drawing, box, costs, prices, *corner[key])
 
 
-def _draw_box(drawing: Drawing, box: Box, costs: ProgramCosts, x: float, y: float) -> None:
+def _draw_box(
+    drawing: Drawing, box: Box, costs: ProgramCosts, prices: Prices | None, x: float, y: float
+) -> None:
     counts: Counts = merged(costs.per_op[op] for op in box.ops if op in costs.per_op)
     edge = ORANGE if counts.bootstraps else BLUE
     fill = "#fdf0e3" if counts.bootstraps else "#f3f6f9"
@@ -161,6 +203,9 @@ def _draw_box(drawing: Drawing, box: Box, costs: ProgramCosts, x: float, y: floa
     if counts.bootstraps:
         facts.append(_count(counts.bootstraps, "bootstrap"))
     drawing.text(x + 10, y + 35, ", ".join(facts), fill="#667")
+    if prices is not None and counts.primitives:
+        seconds = f"{counts.seconds(prices):.2g} s"
+        drawing.text(x + BOX - 8, y + 35, seconds, "end", "#667")
     levels = [
         level
         for op in box.ops

@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from atlasc import __version__
+from atlasc.backends.desilo_costs import cost_table
 from atlasc.backends.desilo_parameters import DesiloParameters, choose_parameters
+from atlasc.backends.parameter_sets import PHANTOM, ParameterSet, latency_target
 from atlasc.bundle import Bundle, load_bundle, new_folder, write_bundle
 from atlasc.client import client_program
+from atlasc.emit.project import write_project
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
+from atlasc.key_planning import plan_keys
 from atlasc.loading.data import load_inputs
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.models import LoadedModel, load_model
-from atlasc.passes.approximation.calibration import Calibration, SoftmaxRanges, calibrate
+from atlasc.passes.approximation.calibration import Calibration, calibrate
 from atlasc.passes.approximation.depth import depth_of
 from atlasc.passes.frontend.trace import ShapeSpec, trace
 from atlasc.passes.lowering.costs import program_costs
+from atlasc.passes.lowering.latency import Target
 from atlasc.passes.lowering.pipeline import AfterEach, Lowered, lower
 from atlasc.summary import costs_summary
 
 MAGNITUDE_INPUTS = 64
 """Inputs on which the magnitudes of all intermediate values are measured."""
 DEFAULT_LENGTH = 128
+PROJECT = "project"
+"""Folder of a bundle for the C++ project of a target that has no library for Python."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +127,6 @@ def calibrate_source(
     source: Source,
     *,
     margin: float | None = None,
-    softmax_ranges: SoftmaxRanges = "paper",
     progress: Callable[[int, int], None] | None = None,
 ) -> Calibration:
     """Ranges of all nonlinear ops on all inputs, tried on the held-back ones."""
@@ -131,7 +137,6 @@ def calibrate_source(
         held_back=held.arrays if len(held) else None,
         margin=margin,
         names=held.names,
-        softmax_ranges=softmax_ranges,
         progress=progress,
     )
 
@@ -155,30 +160,51 @@ class Compiled:
     facts: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def parameters(self) -> DesiloParameters:
+    def parameters(self) -> ParameterSet:
         """The parameter set that the program runs with."""
-        assert isinstance(self.lowered.parameters, DesiloParameters)
-        return self.lowered.parameters
+        return cast(ParameterSet, self.lowered.parameters)
+
+
+def choose(levels: int, slots: int) -> DesiloParameters:
+    """The parameter set of a program for ``desilo``; see ``choose_parameters``."""
+    return choose_parameters(levels, min_slots=slots)
+
+
+LATENCY_TARGET = Target(choose, cost_table)
+"""What latencies are predicted for; ``sim`` shares the parameter sets of ``desilo``."""
 
 
 def lower_module(
     module: Module,
     inputs: Mapping[str, np.ndarray] | None,
     after_each: AfterEach | None = None,
+    *,
+    fastest: bool = False,
+    key_memory: str | None = None,
+    device_memory: str | None = None,
+    target: str = "desilo",
 ) -> Lowered:
     """Lower an nn module with approximations; the target's parameters are chosen on the way.
 
-    All targets share the parameter sets of ``desilo``, so that ``sim`` shows what would be run.
+    ``sim`` has the parameter sets of ``desilo``, so that it shows what would be run.
+
+    Args:
+        module: nn module with approximations.
+        inputs: raw calibration inputs, for the magnitudes that bootstraps need.
+        after_each: see ``lower``.
+        fastest: place bootstraps for the least predicted time; else for the fewest bootstraps, and
+            of such placements the fastest.
+        key_memory, device_memory: see ``plan_keys``.
+        target: whose parameter sets and prices.
     """
     measured = None
     if inputs is not None:
         measured = {name: array[:MAGNITUDE_INPUTS] for name, array in inputs.items()}
-    return lower(
-        module,
-        lambda levels, slots: choose_parameters(levels, min_slots=slots),
-        measured,
-        after_each,
-    )
+    whose = latency_target(target)
+    lowered = lower(module, whose.choose, measured, after_each, whose.prices, not fastest)
+    parameters = cast(ParameterSet, lowered.parameters)
+    program = plan_keys(lowered.program, parameters, key_memory, device_memory)
+    return replace(lowered, program=program)
 
 
 def finish(
@@ -188,13 +214,24 @@ def finish(
     target: str,
     settings: Mapping[str, Any],
     after_each: AfterEach | None = None,
+    *,
+    fastest: bool = False,
+    key_memory: str | None = None,
+    device_memory: str | None = None,
 ) -> Compiled:
     """Lower the module that carries the chosen approximations, and collect the manifest's facts."""
     batch = module.inputs[0].attributes["shape"][0]
-    lowered = lower_module(module, source.inputs.arrays, after_each)
+    lowered = lower_module(
+        module,
+        source.inputs.arrays,
+        after_each,
+        fastest=fastest,
+        key_memory=key_memory,
+        device_memory=device_memory,
+        target=target,
+    )
     compiled = Compiled(source, module, calibration, lowered)
-    costs = program_costs(lowered.program)
-    parameters = compiled.parameters
+    costs, parameters = program_costs(lowered.program), compiled.parameters
     compiled.facts = {
         "atlasc": __version__,
         "model": {"name": source.model.source.name, "kind": source.model.kind},
@@ -213,7 +250,7 @@ def finish(
 
 
 def save(compiled: Compiled, output: Path, extra: Mapping[str, str] | None = None) -> Bundle:
-    """Write a bundle; it appears whole or not at all.
+    """Write a bundle; it appears whole or not at all. For ``phantom`` it has a C++ project in it.
 
     Args:
         compiled: what to write.
@@ -227,4 +264,7 @@ def save(compiled: Compiled, output: Path, extra: Mapping[str, str] | None = Non
         client = client_program(lowered.client, lowered.program)
         directory = compiled.source.model.directory
         write_bundle(draft, client, lowered.program, lowered.poly, directory, compiled.facts)
+        if compiled.facts["target"] == PHANTOM:
+            # It is to be built there, and may be changed: no digest in the manifest.
+            write_project(draft / PROJECT, lowered.program, compiled.parameters, PHANTOM)
     return load_bundle(output)

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from atlasc import driver
-from atlasc.backends.desilo_parameters import DesiloParameters, choose_parameters
+from atlasc.backends.parameter_sets import ParameterSet, latency_target, read_parameters
 from atlasc.bundle import MANIFEST, load_bundle
-from atlasc.compilation import Steps, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.storage import load_module
+from atlasc.key_planning import ALL
 from atlasc.passes.approximation.assign import apply_recipe
 from atlasc.passes.approximation.depth import Depth, depth_of
 from atlasc.passes.approximation.measure import nonlinear_ops
 from atlasc.passes.approximation.nominal import nominal_calibration
 from atlasc.passes.lowering.costs import ProgramCosts, program_costs
 from atlasc.passes.lowering.pipeline import lower_poly
+from atlasc.steps import Steps, silent
 from atlasc.summary import costs_summary, parameters_of_program
 
 
@@ -36,7 +37,7 @@ class Inspection:
 
     program: Module
     costs: ProgramCosts
-    parameters: DesiloParameters | None
+    parameters: ParameterSet | None
     summary: dict[str, Any]
     nominal: bool = False
 
@@ -66,6 +67,8 @@ def inspect(
     sequence_length: int | None = None,
     batch: int = 1,
     steps: Steps = silent,
+    target: str = "desilo",
+    device_memory: str | None = None,
 ) -> Inspection:
     """Costs of a bundle, an IR text of any level, a model, or a bare config.
 
@@ -75,6 +78,8 @@ def inspect(
         sequence_length: tokens of a text model; 128 where it is None.
         batch: inputs of one run, for a model.
         steps: shows progress.
+        target: what a module above the ckks level is lowered for.
+        device_memory: see ``plan_keys``.
 
     Raises:
         AtlasError: it is none of these, or cannot be lowered.
@@ -87,7 +92,7 @@ def inspect(
             module = load_module(file, _arrays_beside(file))
     else:
         module = bare_module(path, sequence_length=sequence_length, batch=batch, steps=steps)
-    return inspect_module(module, recipe, steps)
+    return inspect_module(module, recipe, steps, target=target, device_memory=device_memory)
 
 
 def _arrays_beside(file: Path) -> Path | None:
@@ -97,11 +102,18 @@ def _arrays_beside(file: Path) -> Path | None:
     return shared if shared.exists() and not own else None
 
 
-def inspect_module(module: Module, recipe: str = "is", steps: Steps = silent) -> Inspection:
-    """Costs of a module of any level."""
+def inspect_module(
+    module: Module,
+    recipe: str = "is",
+    steps: Steps = silent,
+    *,
+    target: str = "desilo",
+    device_memory: str | None = None,
+) -> Inspection:
+    """Costs of a module of any level; see :func:`inspect`."""
     depth: Depth | None = None
     nominal = False
-    parameters: DesiloParameters | None
+    parameters: ParameterSet | None
     if module.level == "ckks":
         program, parameters = module, parameters_of_program(module)
     else:
@@ -115,14 +127,18 @@ def inspect_module(module: Module, recipe: str = "is", steps: Steps = silent) ->
                     module = apply_recipe(module, recipe, nominal_calibration(module))
                     nominal = True
                 depth = depth_of(module)
-                lowered = driver.lower_module(module, None, after)
+                lowered = driver.lower_module(
+                    module,
+                    None,
+                    after,
+                    key_memory=ALL if device_memory is None else None,
+                    device_memory=device_memory,
+                    target=target,
+                )
                 program, found = lowered.program, lowered.parameters
             else:
-                program, found = lower_poly(
-                    module, lambda levels, slots: choose_parameters(levels, min_slots=slots), after
-                )
-        assert isinstance(found, DesiloParameters)
-        parameters = found
+                program, found = lower_poly(module, latency_target(target).choose, after)
+        parameters = cast(ParameterSet, found)
     with steps("counting"):
         costs = program_costs(program)
     summary = costs_summary(costs, parameters, depth)
@@ -133,7 +149,7 @@ def _bundle(folder: Path, steps: Steps) -> Inspection:
     with steps("checking the bundle"):
         bundle = load_bundle(folder)
         program = bundle.program
-    parameters = DesiloParameters.from_dict(bundle.manifest["parameters"])
+    parameters = read_parameters(bundle.target, bundle.manifest["parameters"])
     with steps("counting"):
         costs = program_costs(program)
     known = bundle.manifest.get("costs")

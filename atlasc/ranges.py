@@ -1,6 +1,6 @@
 """Inputs tried in the clear before they are encrypted: who leaves the range of which polynomial?
 
-A Chebyshev sum explodes outside its domain, and nothing in a ciphertext says so. Whoever has the
+A Chebyshev sum explodes outside its range, and nothing in a ciphertext says so. Whoever has the
 program's polynomials can tell beforehand, at the price of one cleartext evaluation.
 """
 
@@ -8,48 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from atlasc.client import ClientProgram
-from atlasc.ir.module import Module, Op, Value
+from atlasc.ir.module import Module
+from atlasc.passes.approximation.excess import DomainWatch, Excess
 from atlasc.passes.approximation.fused import interpret_poly
-
-SLACK = 1e-6
-"""Rounding at the very end of a range is no violation; as a share of half its width."""
-
-
-@dataclass(frozen=True)
-class Excess:
-    """An input that leaves the range of a polynomial.
-
-    Attributes:
-        input: what the input is called.
-        op: the function that the polynomial stands for: softmax, layer_norm, gelu, ...
-        location: module path.
-        reached: the value that the polynomial is evaluated at.
-        low, high: its range, in the program's own units.
-    """
-
-    input: str
-    op: str
-    location: str
-    reached: float
-    low: float
-    high: float
-
-    @property
-    def share(self) -> float:
-        """How far outside, as a share of the range's width; infinite for what is not a number."""
-        beyond = max(self.low - self.reached, self.reached - self.high)
-        return beyond / (self.high - self.low) if np.isfinite(beyond) else float("inf")
-
-    def __str__(self) -> str:
-        return (
-            f"{self.input}: the argument of {self.op} in {self.location or 'the model'} reaches "
-            f"{self.reached:.4g}, outside [{self.low:g}, {self.high:g}] by {self.share:.1%} of its "
-            "width"
-        )
 
 
 @dataclass(frozen=True)
@@ -63,6 +29,51 @@ class Simulation:
 
     outputs: dict[str, np.ndarray]
     excesses: list[Excess]
+
+    def verdicts(self, names: Sequence[str]) -> list[Verdict]:
+        """A verdict on each input, in the order of the names."""
+        left: dict[str, list[Excess]] = {name: [] for name in names}
+        for excess in self.excesses:
+            left[excess.input].append(excess)
+        return [Verdict(name, tuple(excesses)) for name, excesses in left.items()]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether an input stays inside all ranges.
+
+    Attributes:
+        input: what it is called.
+        excesses: where it does not, in the order of the program.
+    """
+
+    input: str
+    excesses: tuple[Excess, ...] = ()
+
+    @property
+    def safe(self) -> bool:
+        """Whether it does."""
+        return not self.excesses
+
+    @property
+    def first(self) -> Excess | None:
+        """Where it first leaves a range: what comes later may be a mere consequence."""
+        return self.excesses[0] if self.excesses else None
+
+    @property
+    def worst(self) -> Excess | None:
+        """Where it is furthest outside."""
+        return max(self.excesses, key=lambda excess: excess.share, default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "input": self.input,
+            "safe": self.safe,
+            "first": None if self.first is None else self.first.to_dict(),
+            "worst": None if self.worst is None else self.worst.to_dict(),
+            "ops": len(self.excesses),
+        }
 
 
 def simulate(
@@ -91,7 +102,7 @@ def simulate(
             progress("", start, count)
         part = {name: array[start : start + client.batch] for name, array in arrays.items()}
         called = names[start : start + client.batch]
-        watch = _Watch(called)
+        watch = DomainWatch(poly, called)
         # Values outside a range may grow beyond float64; that is what is being looked for.
         with np.errstate(all="ignore"):
             results = interpret_poly(poly, client.prepare(part), observe=watch)
@@ -100,28 +111,3 @@ def simulate(
         found += [(positions[op], excess) for op, excess in watch.found]
     excesses = [excess for _, excess in sorted(found, key=lambda item: item[0])]
     return Simulation({n: np.concatenate(parts) for n, parts in outputs.items()}, excesses)
-
-
-class _Watch:
-    """Observes an interpretation: keeps the extremes of every value, looks at the polynomials."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self.names = names
-        self.extremes: dict[Value, tuple[np.ndarray, np.ndarray]] = {}
-        self.found: list[tuple[Op, Excess]] = []
-
-    def __call__(self, op: Op, result: np.ndarray) -> None:
-        rows = result[: len(self.names)].reshape(len(self.names), -1)
-        self.extremes[op.value] = rows.min(axis=1), rows.max(axis=1)
-        if op.name != "poly.chebyshev":
-            return
-        low, high = op.attributes["domain"]
-        slack = SLACK * (high - low) / 2
-        function = op.attributes.get("part", "the polynomial")
-        for name, *ends in zip(self.names, *self.extremes[op.operands[0]], strict=True):
-            least, most = (float(end) for end in ends)
-            if low - slack <= least and most <= high + slack:
-                continue
-            # The end that is further out; a value that is not a number leaves every range.
-            reached = most if not high - most >= least - low else least
-            self.found.append((op, Excess(name, function, op.location, reached, low, high)))

@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
 from atlasc import svg
-
-STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 900px; margin: 2rem auto;
-       padding: 0 1rem; }
-h1 { font-size: 1.6rem; margin-bottom: 0; } h2 { font-size: 1.15rem; margin-top: 2.2rem;
-       border-bottom: 1px solid #d8dde3; }
-p.sub { color: #667; margin-top: .2rem; }
-.cards { display: flex; flex-wrap: wrap; gap: .6rem; }
-.card { background: #f3f6f9; border-radius: 8px; padding: .5rem .9rem; min-width: 7.5rem; }
-.card b { display: block; font-size: 1.25rem; } .card span { color: #667; font-size: .8rem; }
-.warn { background: #fdf0e3; border-left: 4px solid #d98324; padding: .5rem .9rem; }
-.bad { background: #fbe9e7; border-left: 4px solid #c0392b; padding: .5rem .9rem; }
-table { border-collapse: collapse; font-size: .85rem; width: 100%; }
-th, td { padding: .2rem .5rem; text-align: right; border-bottom: 1px solid #eef1f4; }
-th { color: #667; font-weight: 600; } td:first-child, th:first-child { text-align: left; }
-.text td { text-align: left; } .scroll { overflow-x: auto; } svg { max-width: 100%; height: auto; }
-code { background: #f3f6f9; padding: 0 .2rem; }
-"""
+from atlasc.front_page import front_chart
+from atlasc.html import STYLE, cards, duration, table
+from atlasc.passes.search.front import Front
 
 LAYER_COLUMNS = (
     ("levels", "levels (nonlinear)"),
@@ -35,19 +20,20 @@ LAYER_COLUMNS = (
     ("ciphertext_products", "× ciphertext"),
     ("rotation_keys", "rotation keys"),
 )
+KIND_COLUMNS = LAYER_COLUMNS[2:6]
 SHOWN_VIOLATIONS = 50
 
 
 def report_html(
     facts: Mapping[str, Any],
-    front: Mapping[str, Any] | None = None,
+    front: Front | None = None,
     ops: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """A page of its own: no script, no font and no picture from elsewhere.
 
     Args:
         facts: the manifest's entries, see ``driver.finish``.
-        front: what a search found, as ``Front.to_dict`` writes it.
+        front: what a search found.
         ops: a row for each nonlinear op: location, op, layer, depth and settings (a text).
     """
     model, target = facts["model"], facts["target"]
@@ -62,6 +48,7 @@ def report_html(
         _parameters(facts),
         _settings(facts["settings"], ops),
         _layers(facts["costs"]),
+        _time(facts["costs"]),
         _calibration(facts["calibration"]),
         _front(front, facts["settings"]) if front is not None else "",
         f"<p class='sub'>data: {facts['data']['inputs']} inputs for calibration, SHA-256 "
@@ -93,7 +80,7 @@ def _warnings(facts: Mapping[str, Any]) -> str:
 
 def _cards(costs: Mapping[str, Any]) -> str:
     outside = costs["levels_outside"]
-    cards = [
+    figures = [
         ("depth (as papers count)", costs["depth"]),
         (
             "levels of nonlinear ops" + (f" (+{outside} outside)" if outside else ""),
@@ -104,26 +91,29 @@ def _cards(costs: Mapping[str, Any]) -> str:
         ("key switches", costs["key_switches"]),
         ("rotation keys", costs["rotation_keys"]),
         ("memory", f"{costs['memory_bytes'] / 2**30:.1f} GiB"),
-        ("predicted, two cores", _seconds(costs["seconds"])),
+        ("predicted", _seconds(costs["seconds"])),
         ("bits of security", costs["security_bits"]),
     ]
-    body = "".join(
-        f'<div class="card"><b>{_cell(value)}</b><span>{escape(name)}</span></div>'
-        for name, value in cards
-    )
-    return f'<div class="cards">{body}</div>'
+    return cards(figures)
+
+
+def _seconds(predicted: float | None) -> str:
+    return "–" if predicted is None else duration(predicted)
 
 
 def _parameters(facts: Mapping[str, Any]) -> str:
-    parameters = facts["parameters"]
+    parameters, moduli = facts["parameters"], facts["costs"]["moduli"]
     rows = [
         ("ring degree", f"2^{parameters['log_ring_degree']}"),
         ("slots", facts["costs"]["slots"]),
+        ("log2(QP)", f"{moduli['log_qp']:.0f}"),
         ("special primes", parameters["special_primes"]),
+        ("digits of a key switch (dnum)", moduli["digits"]),
+        ("a key", f"{moduli['key_bytes'] / 2**20:.0f} MiB"),
         ("bootstrapping", "yes" if parameters["bootstrap"] else "no: all levels fit"),
         ("security", f"{facts['security_bits']} bits (homomorphic encryption standard, classical)"),
     ]
-    return "<h2>Parameters</h2>" + _table(("", "value"), rows, "text")
+    return "<h2>Parameters</h2>" + table(("", "value"), rows, "text")
 
 
 def _settings(settings: Mapping[str, Any], ops: Sequence[Mapping[str, Any]]) -> str:
@@ -135,8 +125,8 @@ def _settings(settings: Mapping[str, Any], ops: Sequence[Mapping[str, Any]]) -> 
     if "error" in settings:
         text += f"; mean absolute error of the outputs, without encryption: {settings['error']:.3g}"
     rows = [(op["location"], op["op"], op["settings"], op["depth"]) for op in ops]
-    table = _table(("module", "op", "polynomials", "depth"), rows, "text") if rows else ""
-    return f"<h2>Polynomials</h2>{text}.</p>{table}"
+    below = table(("module", "op", "polynomials", "depth"), rows, "text") if rows else ""
+    return f"<h2>Polynomials</h2>{text}.</p>{below}"
 
 
 def _layers(costs: Mapping[str, Any]) -> str:
@@ -156,7 +146,25 @@ def _layers(costs: Mapping[str, Any]) -> str:
     ]
     head = ("layer", "depth", *(title for _, title in LAYER_COLUMNS), "predicted")
     note = "<p class='sub'>“outside” is what lies outside the Transformer blocks.</p>"
-    return "<h2>Layers</h2>" + chart + _table(head, rows) + note
+    return "<h2>Layers</h2>" + chart + table(head, rows) + note
+
+
+def _time(costs: Mapping[str, Any]) -> str:
+    """Where the predicted time goes: by layer and kind of op; nothing where nobody predicts it."""
+    if costs["seconds"] is None:
+        return ""
+    layers = [
+        ("outside" if row["layer"] is None else f"layer {row['layer']}", row["kinds"])
+        for row in costs["per_layer"]
+    ]
+    rows = [
+        (row["kind"], row["ops"], *(row[key] for key, _ in KIND_COLUMNS), duration(row["seconds"]),
+         f"{row['share']:.1%}")
+        for row in costs["per_kind"]
+    ]  # fmt: skip
+    head = ("op", "ops", *(title for _, title in KIND_COLUMNS), "predicted", "share")
+    text = f"<p>Predicted for {escape(costs['machine'])}.</p>"
+    return "<h2>Time</h2>" + text + svg.stacked(layers) + table(head, rows)
 
 
 def _calibration(calibration: Mapping[str, Any]) -> str:
@@ -187,63 +195,33 @@ def _calibration(calibration: Mapping[str, Any]) -> str:
         (v["input"], v["location"], v["op"], v["reached"], f"{v['low']:.4g} … {v['high']:.4g}")
         for v in calibration["violations"][:SHOWN_VIOLATIONS]
     ]
-    table = ""
+    below = ""
     if violations:
         head = ("held-back input", "module", "op", "reaches", "range")
-        table = _table(head, violations, "text")
+        below = table(head, violations, "text")
         more = len(calibration["violations"]) - len(violations)
-        table += f"<p class='sub'>and {more} more</p>" if more else ""
-    return f"<h2>Ranges</h2>{text}{svg.ranges(rows)}{table}"
+        below += f"<p class='sub'>and {more} more</p>" if more else ""
+    return f"<h2>Ranges</h2>{text}{svg.ranges(rows)}{below}"
 
 
-def _front(front: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    cost, points = front["cost"], front["front"]
-    chart = svg.front(
-        [(p[cost], p["error"], f"{cost} {p[cost]}, error {p['error']:.3g}") for p in points], cost
-    )
+def _front(front: Front, settings: Mapping[str, Any]) -> str:
     chosen = settings.get("layers")
     rows = [
         (
-            "chosen →" if p["settings"] == chosen else "",
-            p["depth"],
-            p["levels"],
-            p["error"],
-            " ".join("".join(map(str, layer)) for layer in p["settings"]),
+            "chosen →" if [list(layer) for layer in p.settings] == chosen else "",
+            p.depth,
+            p.levels,
+            p.error,
+            p.held_back_error,
+            p.out_of_range,
+            " ".join("".join(map(str, layer)) for layer in p.settings),
         )
-        for p in points
+        for p in front.points
     ]
     text = (
-        f"<p>{front['evaluations']} evaluations in {_seconds(front['seconds'])}, hypervolume "
-        f"{front['hypervolume']:.4f}. Settings: p₁…p₅ of the softmax, two norms, the activation, "
-        "for each layer.</p>"
+        f"<p>{front.evaluations} evaluations in {duration(front.seconds)}, hypervolume "
+        f"{front.hypervolume:.4f}; {front.held_back} inputs were held back. Settings: "
+        f"{', '.join(front.parametrisation.names)}, for each layer; front.html shows degrees.</p>"
     )
-    head = ("", "depth", "levels", "error", "settings")
-    return "<h2>Front</h2>" + text + chart + _table(head, rows)
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[object]], kind: str = "") -> str:
-    top = "".join(f"<th>{escape(name)}</th>" for name in head)
-    body = "\n".join(
-        "<tr>" + "".join(f"<td>{_cell(value)}</td>" for value in row) + "</tr>" for row in rows
-    )
-    return (
-        f'<div class="scroll"><table class="{kind}"><thead><tr>{top}</tr></thead>\n'
-        f"<tbody>{body}</tbody></table></div>"
-    )
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return f"{value:,}" if isinstance(value, int) else escape(str(value))
-
-
-def _seconds(seconds: float | None) -> str:
-    if seconds is None:
-        return "–"
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds:.3g} s"
+    head = ("", "depth", "levels", "error", "held-back error", "out of range", "settings")
+    return "<h2>Front</h2>" + text + front_chart(front) + table(head, rows)

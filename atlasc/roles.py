@@ -16,6 +16,7 @@ from atlasc import ciphertext_files
 from atlasc.backends import get_backend
 from atlasc.bundle import Bundle, Role, new_folder
 from atlasc.ciphertext_files import Ciphertexts
+from atlasc.files import write_text
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.lowering.rotation_keys import key_plan
@@ -28,6 +29,7 @@ from atlasc.session import (
     parameters_of,
 )
 from atlasc.session import execute as execute_program
+from atlasc.timing import Timing, timing_place
 
 
 def check_target(bundle: Bundle, target: str | None = None) -> str:
@@ -61,15 +63,17 @@ def generate_keys(bundle: Bundle, folder: Path, progress: Progress = no_progress
         AtlasError: the folder exists; too little memory or disk space, said before starting.
     """
     from atlasc.backends.desilo import generate_to
+    from atlasc.backends.desilo_parameters import require_desilo
 
-    rotations, relinearization = key_plan(bundle.client.interface)
+    plan = key_plan(bundle.client.interface)
     with new_folder(folder) as draft:
         generate_to(
-            parameters_of(bundle.manifest),
-            rotations,
+            require_desilo(parameters_of(bundle.manifest)),
+            plan.rotations,
             draft / "client",
             draft / "server",
-            relinearization_level=relinearization,
+            relinearization_level=plan.relinearization_level,
+            conjugation_level=plan.conjugation_level,
             progress=progress,
         )
 
@@ -93,14 +97,14 @@ def encrypt(bundle: Bundle, engine: Any, arrays: Mapping[str, np.ndarray], query
 
 def execute(
     bundle: Bundle, engine: Any, query: Path, answer: Path, progress: Progress = no_progress
-) -> None:
-    """Run the program on a query.
+) -> Timing:
+    """Run the program on a query; tells how long each op took, also in a file beside the answer.
 
     Args:
         bundle: the server's part is enough.
         engine: a server's.
         query: what :func:`encrypt` wrote.
-        answer: the new folder.
+        answer: the new folder; ``timing_place`` names the file.
         progress: called before each op with predicted hundredths.
 
     Raises:
@@ -109,7 +113,12 @@ def execute(
     content = ciphertext_files.load(query, "query", bundle, engine)
     pace = Pace.of(bundle, "desilo", 1, progress)
     results = execute_program(engine, bundle.program, content.values, content.public, pace)
+    pace.finish()
     ciphertext_files.save(answer, "answer", bundle, engine, Ciphertexts(results, content.count, {}))
+    timing = pace.timing(bundle, "desilo", 1)
+    assert timing is not None
+    write_text(timing_place(answer), timing.text(bundle))
+    return timing
 
 
 def decrypt(bundle: Bundle, engine: Any, answer: Path) -> dict[str, np.ndarray]:
@@ -159,16 +168,20 @@ def _check_keys(bundle: Bundle, folder: Path, role: Role, program: Module | None
     if parameters != wanted:
         why = f"they have the parameters {parameters.to_dict()}, the program {wanted.to_dict()}"
     elif program is not None:
-        rotations, relinearization = key_plan(program)
+        plan = key_plan(program)
         have = {int(amount): level for amount, level in index["rotations"].items()}
         lacking = [
             f"rotation {amount} to level {level}"
-            for amount, level in rotations.items()
+            for amount, level in plan.rotations.items()
             if have.get(amount % parameters.slots, -1) < level
         ]
-        reach = index["relinearization_level"]
-        if relinearization is not None and (reach is None or reach < relinearization):
-            lacking.append(f"relinearisation to level {relinearization}")
+        for kind, needed in (
+            ("relinearization", plan.relinearization_level),
+            ("conjugation", plan.conjugation_level),
+        ):
+            reach = index[f"{kind}_level"]
+            if needed is not None and (reach is None or reach < needed):
+                lacking.append(f"{kind} to level {needed}")
         if lacking:
             why = f"{len(lacking)} keys are missing, the first is that of {lacking[0]}"
     if why:

@@ -10,16 +10,15 @@ from typing import Any
 import numpy as np
 
 from atlasc.backends import get_backend
-from atlasc.backends.desilo_costs import cost_table
-from atlasc.backends.desilo_parameters import DesiloParameters
+from atlasc.backends.parameter_sets import ParameterSet, noise_of, read_parameters
 from atlasc.bundle import Bundle
 from atlasc.client import Packed
 from atlasc.ir.module import Module, Op
-from atlasc.passes.lowering.costs import program_costs
 from atlasc.passes.lowering.engine import Engine
 from atlasc.passes.lowering.execute import Execution
-from atlasc.passes.lowering.rotation_keys import key_plan
+from atlasc.passes.lowering.rotation_keys import key_plan, rotation_reach
 from atlasc.ranges import simulate
+from atlasc.timing import Clock, Timing, predicted_seconds
 
 Progress = Callable[[str, int, int], None]
 """Called as progress(what, done, total)."""
@@ -41,12 +40,14 @@ class Answer:
         expected: the same from the polynomial simulation.
         seconds: time by phase: keys, encrypt, execute, decrypt.
         target: the backend.
+        timing: seconds of each op; None where nothing was encrypted.
     """
 
     outputs: dict[str, np.ndarray]
     expected: dict[str, np.ndarray]
     seconds: dict[str, float]
     target: str
+    timing: Timing | None = None
 
     @property
     def max_error(self) -> float:
@@ -62,15 +63,15 @@ class Answer:
         return [self.outputs[name] - self.expected[name] for name in self.outputs]
 
 
-def parameters_of(manifest: Mapping[str, Any]) -> DesiloParameters:
+def parameters_of(manifest: Mapping[str, Any]) -> ParameterSet:
     """The parameter set that a bundle was compiled for."""
-    return DesiloParameters.from_dict(manifest["parameters"])
+    return read_parameters(manifest["target"], manifest["parameters"])
 
 
 def make_engine(
     target: str,
     program: Module,
-    parameters: DesiloParameters,
+    parameters: ParameterSet,
     progress: Progress = no_progress,
     *,
     noise: bool = False,
@@ -88,22 +89,27 @@ def make_engine(
         AtlasError: unknown target, library missing, or too little memory for the keys.
     """
     get_backend(target).check()
-    rotations, relinearization = key_plan(program)
+    plan = key_plan(program)
     if target == "sim":
-        from atlasc.backends.noise import NoiseModel
         from atlasc.backends.sim import SimEngine
 
         return SimEngine(
             parameters.slots,
             parameters.max_level,
             parameters.bootstrap_level,
-            rotation_keys=rotations,
-            noise=NoiseModel.ckks(parameters.ring_degree) if noise else None,
+            bootstrap_batch=parameters.bootstrap_batch,
+            rotation_keys=rotation_reach(program, parameters.max_level),
+            noise=noise_of(parameters) if noise else None,
         )
     from atlasc.backends.desilo import DesiloEngine, KeySet
+    from atlasc.backends.desilo_parameters import require_desilo
 
     keys = KeySet.generate(
-        parameters, rotations, relinearization_level=relinearization, progress=progress
+        require_desilo(parameters),
+        plan.rotations,
+        relinearization_level=plan.relinearization_level,
+        conjugation_level=plan.conjugation_level,
+        progress=progress,
     )
     return DesiloEngine.from_key_set(keys)
 
@@ -147,7 +153,8 @@ def run(
     if engine is None:
         engine = make_engine(target, bundle.program, parameters_of(bundle.manifest), progress)
     lap("keys")
-    steps = Pace.of(bundle, target, -(-count // bundle.client.batch), progress)
+    runs = -(-count // bundle.client.batch)
+    steps = Pace.of(bundle, target, runs, progress)
     parts: list[dict[str, np.ndarray]] = []
     for start in range(0, count, bundle.client.batch):
         rows = {name: array[start : start + bundle.client.batch] for name, array in arrays.items()}
@@ -155,12 +162,13 @@ def run(
         encrypted = encrypt_all(engine, packed)
         lap("encrypt")
         results = execute(engine, bundle.program, encrypted, packed.public, steps, observe)
+        steps.finish()
         lap("execute")
         slots = {name: decrypt_all(engine, values) for name, values in results.items()}
         parts.append(bundle.client.unpack(slots, packed.count))
         lap("decrypt")
     outputs = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return Answer(outputs, dict(expected), seconds, target)
+    return Answer(outputs, dict(expected), seconds, target, steps.timing(bundle, target, runs))
 
 
 def encrypt_all(engine: Engine[Any], packed: Packed) -> dict[str, list[Any]]:
@@ -200,7 +208,8 @@ def execute(
 
 
 class Pace:
-    """Turns ops into progress: an op counts as much as it is predicted to last.
+    """Turns ops into progress: an op counts as much as it is predicted to last. It also keeps how
+    long each one lasted.
 
     Args:
         seconds: predicted time by op.
@@ -211,16 +220,15 @@ class Pace:
     def __init__(self, seconds: Mapping[Op, float], runs: int, progress: Progress) -> None:
         self.seconds, self.progress = seconds, progress
         self.total, self.done = max(sum(seconds.values()) * runs, 1e-9), 0.0
+        self.clock = Clock()
 
     @classmethod
     def of(cls, bundle: Bundle, target: str, runs: int, progress: Progress) -> Pace:
         """By the cost model of the target; the simulator's ops all count the same."""
-        program = bundle.program
-        seconds = dict.fromkeys(program.ops, 1.0)
-        if target != "sim":
-            prices = cost_table(parameters_of(bundle.manifest))
-            costs = program_costs(program).per_op
-            seconds = {op: counts.seconds(prices) for op, counts in costs.items()}
+        if get_backend(target).encrypted:
+            seconds = predicted_seconds(bundle.program, parameters_of(bundle.manifest))
+        else:
+            seconds = dict.fromkeys(bundle.program.ops, 1.0)
         return cls(seconds, runs, progress)
 
     def __call__(self, op: Op) -> None:
@@ -228,3 +236,15 @@ class Pace:
         hundredths = min(int(100 * self.done / self.total), 100)
         self.progress(f"{op.name.removeprefix('ckks.')} {op.location}".rstrip(), hundredths, 100)
         self.done += self.seconds.get(op, 0.0)
+        self.clock.start(op, time.perf_counter())
+
+    def finish(self) -> None:
+        """After the last op of a run."""
+        self.clock.stop(time.perf_counter())
+
+    def timing(self, bundle: Bundle, target: str, runs: int) -> Timing | None:
+        """What was measured so far, in ``runs`` runs; None for a target that encrypts nothing."""
+        if not get_backend(target).encrypted:
+            return None
+        seconds = self.clock.of(bundle.program.ops, runs)
+        return Timing.of(bundle.program, parameters_of(bundle.manifest), target, runs, seconds)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from typing import NamedTuple
 
 INK, FAINT, BLUE, ORANGE, RED = "#222", "#d8dde3", "#2f6db3", "#d98324", "#c0392b"
+PALETTE = (BLUE, ORANGE, "#7a9e6d", "#8e6bb0", "#c9a227", "#4aa3a2", "#b0656f", "#99a3ad")
+"""Colours of the kinds of ops, from the largest share down; the rest share the last one."""
+LEGEND = 150.0
+"""Pixels of an entry of a legend."""
 FONT = 'font-family="system-ui, sans-serif" font-size="11"'
 
 
@@ -37,10 +42,12 @@ class Drawing:
             f"{more}/>"
         )
 
-    def circle(self, x: float, y: float, radius: float, fill: str, title: str = "") -> None:
+    def circle(
+        self, x: float, y: float, radius: float, fill: str, title: str = "", more: str = ""
+    ) -> None:
         """A dot, with a text that shows when the mouse rests on it."""
         self.parts.append(
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{fill}">'
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{fill}" {more}>'
             f"<title>{escape(title)}</title></circle>"
         )
 
@@ -96,6 +103,55 @@ def columns(
     return drawing.render("; ".join(title for title, _, _ in series) + " by layer")
 
 
+def shares(
+    drawing: Drawing, x: float, y: float, rows: Sequence[tuple[str, Mapping[str, float]]]
+) -> None:
+    """Seconds of parts as bars of coloured pieces, all bars on one scale, below a legend.
+
+    Args:
+        drawing: what to draw on, from (x, y) down to :func:`shares_height` below.
+        x, y: upper left corner.
+        rows: (name, seconds by kind).
+    """
+    total: dict[str, float] = {}
+    for _, parts in rows:
+        for kind, seconds in parts.items():
+            total[kind] = total.get(kind, 0.0) + seconds
+    kinds = sorted(total, key=lambda kind: -total[kind])
+    colours = {kind: PALETTE[min(n, len(PALETTE) - 1)] for n, kind in enumerate(kinds)}
+    per_row = max(1, int((drawing.width - x) // LEGEND))
+    for place, kind in enumerate(kinds):
+        left, top = x + place % per_row * LEGEND, y + place // per_row * 16
+        drawing.rect(left, top, 10, 10, colours[kind])
+        share = total[kind] / (sum(total.values()) or 1)
+        drawing.text(left + 15, top + 9, f"{kind} {share:.0%}")
+    top = y + -(-len(kinds) // per_row) * 16 + 8
+    scale = (drawing.width - x - 180) / (max((sum(p.values()) for _, p in rows), default=0) or 1)
+    for name, parts in rows:
+        left = x + 80
+        drawing.text(left - 8, top + 11, name, "end")
+        for kind in kinds:
+            size = parts.get(kind, 0.0) * scale
+            drawing.rect(left, top, size, 14, colours[kind])
+            left += size
+        drawing.text(left + 6, top + 11, f"{sum(parts.values()):.3g} s", fill="#667")
+        top += 20
+
+
+def shares_height(rows: Sequence[tuple[str, Mapping[str, float]]], width: float) -> float:
+    """Pixels that :func:`shares` needs in a width."""
+    kinds = {kind for _, parts in rows for kind in parts}
+    per_row = max(1, int(width // LEGEND))
+    return 16.0 * -(-len(kinds) // per_row) + 8 + 20.0 * len(rows)
+
+
+def stacked(rows: Sequence[tuple[str, Mapping[str, float]]], width: float = 860) -> str:
+    """:func:`shares` as a picture of its own."""
+    drawing = Drawing(width, shares_height(rows, width) + 4)
+    shares(drawing, 0, 2, rows)
+    return drawing.render("predicted seconds by kind of op")
+
+
 def ranges(rows: Sequence[tuple[str, float, float, float, float, bool]], width: float = 860) -> str:
     """Calibrated ranges with what the inputs reached inside them, each row on a scale of its own.
 
@@ -117,22 +173,40 @@ def ranges(rows: Sequence[tuple[str, float, float, float, float, bool]], width: 
     return drawing.render("calibrated ranges and what the inputs reached")
 
 
-def front(points: Sequence[tuple[float, float, str]], cost: str, width: float = 860) -> str:
+class Dot(NamedTuple):
+    """A point of a front.
+
+    Attributes:
+        cost, error: where it lies; errors of 0 are drawn at 1e-16.
+        text: shows when the mouse rests on it.
+        colour: its own.
+    """
+
+    cost: float
+    error: float
+    text: str
+    colour: str = BLUE
+
+
+def front(dots: Sequence[Dot], cost: str, reference: Dot | None = None, width: float = 860) -> str:
     """Error over cost, the error on a logarithmic axis.
 
     Args:
-        points: (cost, error > 0, text), from cheap to accurate.
+        dots: from cheap to accurate; they are numbered by an attribute ``data-point``.
         cost: what the cost is called.
+        reference: drawn beside them, in orange.
         width: in pixels.
     """
     height, left, bottom, top = 300.0, 70.0, 40.0, 14.0
     drawing = Drawing(width, height)
-    if not points:
+    drawn = [dot for dot in (*dots, reference) if dot is not None and _finite(dot)]
+    if not drawn:
         return drawing.render("an empty front")
-    logs = [math.log10(max(error, 1e-16)) for _, error, _ in points]
+    logs = [_log(dot) for dot in drawn]
     low, high = math.floor(min(logs)), math.ceil(max(logs))
     high = max(high, low + 1)
-    first, last = points[0][0], max(points[-1][0], points[0][0] + 1)
+    costs = [dot.cost for dot in drawn]
+    first, last = min(costs), max(max(costs), min(costs) + 1)
 
     def place(at: float, log: float) -> tuple[float, float]:
         x = left + 10 + (at - first) / (last - first) * (width - left - 40)
@@ -143,13 +217,26 @@ def front(points: Sequence[tuple[float, float, str]], cost: str, width: float = 
         drawing.line(left, y, width, y)
         drawing.text(left - 6, y + 4, f"1e{exponent}", "end")
     path = ""
-    for (at, _, _), log in zip(points, logs, strict=True):
-        x, y = place(at, log)
+    for dot in dots:
+        x, y = place(dot.cost, _log(dot))
         path += f"H{x:.1f}V{y:.1f}" if path else f"M{x:.1f} {y:.1f}"
     drawing.raw(f'<path d="{path}" fill="none" stroke="{BLUE}" stroke-width="1.5"/>')
-    for (at, _, text), log in zip(points, logs, strict=True):
-        drawing.circle(*place(at, log), 4, BLUE, text)
+    for index, dot in enumerate(dots):
+        more = f'data-point="{index}"'
+        drawing.circle(*place(dot.cost, _log(dot)), 5, dot.colour, dot.text, more)
+    if reference is not None and _finite(reference):
+        x, y = place(reference.cost, _log(reference))
+        drawing.circle(x, y, 5, ORANGE, reference.text)
+        drawing.text(x - 8, y + 4, reference.text.partition(":")[0], "end", ORANGE)
     for at in sorted({first, last}):
         drawing.text(place(at, low)[0], height - 22, f"{at:g}", "middle")
     drawing.text(width / 2, height - 6, f"{cost} (mean absolute error on the other axis)", "middle")
     return drawing.render(f"front of {cost} against error")
+
+
+def _finite(dot: Dot) -> bool:
+    return math.isfinite(dot.cost) and math.isfinite(dot.error)
+
+
+def _log(dot: Dot) -> float:
+    return math.log10(max(dot.error, 1e-16))

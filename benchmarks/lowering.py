@@ -1,26 +1,42 @@
 """How long lowering takes and what the program costs, for BERT-base's shape with random weights.
 
     python benchmarks/lowering.py [--layers 12] [--tokens 128] [--recipe is]
+    python benchmarks/lowering.py --growth 6,12,24,48
 
-Random weights make calibration meaningless, so all ranges are set to fixed intervals: they do not
-change the number of levels. Prints one line per stage and the counts of the lowered program.
+With `--growth` nothing but the time for models of so many layers, each in a process of its own.
+Else first one line for each stage of the recipe and the counts of its lowered program. Then
+bootstraps and predicted seconds of the recipe and of two settings of depth 845 in the paper's
+convention (with 12 layers; its setting S6 has that depth), placed for the fewest bootstraps and for
+the least time.
+Ranges are nominal: they change neither levels nor counts.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import resource
 import time
+from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 
-from atlasc.backends.desilo_parameters import DesiloParameters, choose_parameters
-from atlasc.driver import costs_summary
+from atlasc.driver import LATENCY_TARGET, choose
 from atlasc.ir.module import Module
-from atlasc.passes.approximation.recipes import Recipe, recipe
+from atlasc.passes.approximation.assign import apply_recipe, apply_settings
+from atlasc.passes.approximation.depth import depth_of
+from atlasc.passes.approximation.nominal import nominal_calibration
 from atlasc.passes.frontend.trace import trace
 from atlasc.passes.lowering.costs import program_costs
-from atlasc.passes.lowering.pipeline import lower
+from atlasc.passes.lowering.pipeline import Lowered, lower
+from atlasc.summary import costs_summary
+
+SEARCHED = {
+    "five softmax iterations, low degrees": ((2, 2, 2, 2, 2, 5, 5, 4), (2, 2, 2, 2, 2, 5, 5, 3)),
+    "three softmax iterations": ((5, 5, 5, 0, 0, 6, 6, 7), (5, 5, 5, 0, 0, 6, 6, 6)),
+}
+"""Integers of a layer of depth 71 and of one of depth 70: 5 * 71 + 7 * 70 = 845. An iteration p
+counts p + 5 beside 5 for the exponential, a norm p + 8, the activation p + 1."""
 
 
 def main() -> None:
@@ -29,58 +45,105 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--recipe", default="is")
+    parser.add_argument("--growth", help="numbers of layers, with commas in between")
     arguments = parser.parse_args()
-    import torch
-    import transformers
-
-    torch.manual_seed(0)
-    config = transformers.BertConfig(num_hidden_layers=arguments.layers)
-    model = transformers.BertModel(config, add_pooling_layer=False).eval()
-    started = last = time.perf_counter()
-
-    def lap(what: str) -> None:
-        nonlocal last
-        now = time.perf_counter()
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        print(f"{what:20s} {now - last:6.2f} s   peak memory {peak:5.2f} GiB", flush=True)
-        last = now
-
-    ids = np.zeros((1, arguments.tokens), np.int64)
-    inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
-    module = trace(model, inputs, name="bert")
-    del model
+    if arguments.growth is not None:
+        growth([int(layers) for layers in arguments.growth.split(",")], arguments)
+        return
+    lap = Laps()
+    module = bert(arguments.layers, arguments.tokens)
     lap("trace")
-    approximate(module, recipe(arguments.recipe))
-    lowered = lower(
-        module,
-        lambda levels, slots: choose_parameters(levels, min_slots=slots),
-        after_each=lambda step, result, report: lap(step.name),
-    )
-    assert isinstance(lowered.parameters, DesiloParameters)
-    summary = costs_summary(program_costs(lowered.program), lowered.parameters)
+    calibration = nominal_calibration(module)
+    approximated = apply_recipe(module, arguments.recipe, calibration)
+    lowered = place(approximated, fewest=True, lap=lap)
+    summary = costs_summary(program_costs(lowered.program), lowered.parameters)  # type: ignore[arg-type]
     lap("count")
-    print(f"trace to ckks IR: {time.perf_counter() - started:.1f} s")
+    print(f"trace to ckks IR: {lap.last - lap.started:.1f} s")
     for name, value in summary.items():
         if name != "per_layer":
             print(f"{name:20s} {value}")
     print("layer 0:", summary["per_layer"][0])
+    print(f"\n{'setting':36s}  depth  levels  {'placed for':17s}  bootstraps  hours")
+    rows = {arguments.recipe: approximated}
+    for name, (deep, shallow) in SEARCHED.items():
+        deeper = round(5 / 12 * arguments.layers)
+        settings = [deep] * deeper + [shallow] * (arguments.layers - deeper)
+        rows[name] = apply_settings(module, settings, calibration)
+    for name, row in rows.items():
+        depth = depth_of(row)
+        for fewest in (True, False):
+            total = program_costs(place(row, fewest).program).total
+            hours = total.seconds(LATENCY_TARGET.prices(lowered.parameters)) / 3600
+            wanted = "fewest bootstraps" if fewest else "least time"
+            print(
+                f"{name:36s}  {sum(depth.per_layer.values()):5}  {depth.levels:6}  {wanted:17s}  "
+                f"{total.bootstraps:10}  {hours:5.2f}",
+                flush=True,
+            )
 
 
-def approximate(module: Module, chosen: Recipe) -> None:
-    """Attach the recipe with fixed ranges to every nonlinear op on the server (in place)."""
-    for op in module.ops:
-        if not op.definition.nonlinear or getattr(op.value.type, "side", "") != "server":
-            continue
-        if op.name == "nn.softmax":
-            width = op.value.type.shape[-1]  # type: ignore[union-attr]
-            approximation = chosen.softmax(op.layer, shift=2.0, scores=(-60.0, 2.0), width=width)
-            op.attributes["approximation"] = approximation.to_attribute()
-        elif op.name.endswith("norm"):
-            norm = chosen.norm(op.name, (0.1, 10.0), op.location)
-            op.attributes["approximation"] = norm.to_attribute()
-        else:
-            activation = chosen.activation(op.name, (-10.0, 10.0))
-            op.attributes["approximation"] = activation.to_attribute()
+def growth(layers: list[int], arguments: argparse.Namespace) -> None:
+    """Time from the model to the counted program, for several numbers of layers."""
+    print("layers  lowering, s  processor s  a layer, processor s  peak memory, GiB")
+    for count in layers:
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+            found = process.submit(lowering_time, count, arguments.tokens, arguments.recipe)
+            seconds, processor, memory = found.result()
+        print(
+            f"{count:6}  {seconds:11.1f}  {processor:11.1f}  {processor / count:20.2f}  "
+            f"{memory:16.2f}",
+            flush=True,
+        )
+
+
+def lowering_time(layers: int, tokens: int, recipe: str) -> tuple[float, float, float]:
+    """Seconds by the clock and of the processors, and GiB of peak memory."""
+    import transformers  # noqa: F401  what the import takes is not the model's
+
+    started, processor = time.perf_counter(), time.process_time()
+    module = bert(layers, tokens)
+    lowered = place(apply_recipe(module, recipe, nominal_calibration(module)), fewest=True)
+    costs_summary(program_costs(lowered.program), lowered.parameters)  # type: ignore[arg-type]
+    return time.perf_counter() - started, time.process_time() - processor, peak_memory()
+
+
+def peak_memory() -> float:
+    """GiB that this process has held at once."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+class Laps:
+    """Prints seconds and peak memory of one stage after the other."""
+
+    def __init__(self) -> None:
+        self.started = self.last = time.perf_counter()
+
+    def __call__(self, what: str) -> None:
+        """End a stage."""
+        now = time.perf_counter()
+        print(
+            f"{what:20s} {now - self.last:6.2f} s   peak memory {peak_memory():5.2f} GiB",
+            flush=True,
+        )
+        self.last = now
+
+
+def bert(layers: int, tokens: int) -> Module:
+    """BERT-base's shape with random weights, traced."""
+    import torch
+    import transformers
+
+    torch.manual_seed(0)
+    config = transformers.BertConfig(num_hidden_layers=layers)
+    model = transformers.BertModel(config, add_pooling_layer=False).eval()
+    ids = np.zeros((1, tokens), np.int64)
+    return trace(model, {"input_ids": ids, "attention_mask": np.ones_like(ids)}, name="bert")
+
+
+def place(module: Module, fewest: bool, lap: Laps | None = None) -> Lowered:
+    """The module lowered, its bootstraps placed for the fewest or for the least time."""
+    after_each = None if lap is None else lambda step, result, report: lap(step.name)
+    return lower(module, choose, None, after_each, LATENCY_TARGET.prices, fewest)
 
 
 if __name__ == "__main__":

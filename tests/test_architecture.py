@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +18,7 @@ ALLOWED = {
     "passes": ("atlasc.ir", "atlasc.passes"),
     "atlasc": ("atlasc",),
 }
-HEAVY = {"torch", "transformers", "desilofhe", "pymoo", "sklearn", "matplotlib"}
+HEAVY = {"torch", "transformers", "desilofhe", "pymoo", "ray", "sklearn", "matplotlib"}
 MAX_LINES = 400
 
 
@@ -142,14 +141,3 @@ def test_help_imports_nothing_heavy() -> None:
     assert "Usage: atlasc" in done.stdout
     loaded = set(ast.literal_eval(done.stderr.strip().splitlines()[-1]))
     assert loaded & (HEAVY | {"numpy", "scipy", "lark", "rich", "mpmath", "safetensors"}) == set()
-
-
-def test_help_answers_at_once() -> None:
-    command = [sys.executable, "-m", "atlasc", "--help"]
-    seconds = []
-    for _ in range(5):
-        start = time.perf_counter()
-        subprocess.run(command, capture_output=True, check=True, cwd=ROOT)
-        seconds.append(time.perf_counter() - start)
-    # The aim is 0.3 s on a quiet machine; the bound leaves room for one that is busy with tests.
-    assert min(seconds) < 0.6

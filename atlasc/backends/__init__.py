@@ -19,12 +19,15 @@ class Backend:
         summary: one line for the help text.
         module: import path of the implementation.
         encrypted: whether it needs keys and works on real ciphertexts.
+        priced: whether a table of what its primitives cost comes with atlasc. The simulator's is
+            that of ``desilo``, whose parameter sets it shows.
     """
 
     name: str
     summary: str
     module: str
     encrypted: bool
+    priced: bool = True
 
     def load(self) -> ModuleType:
         """Import the implementation, after :meth:`check`."""
@@ -44,13 +47,30 @@ def _check_desilo() -> None:
     load_library()
 
 
-_CHECKS: dict[str, Callable[[], None]] = {"desilo": _check_desilo}
+def _check_phantom() -> None:
+    raise AtlasError(
+        "a program for phantom is executed by the C++ project that was compiled with it",
+        why="Phantom-FHE is a library of C++ and CUDA; Python does not call it",
+        remedy="build BUNDLE/project where CUDA and Phantom are (atlasc emit --build does both), "
+        "then use its client and server, or atlasc run with its Python module (docs/runtime.md); "
+        "or try the program with atlasc run --target sim",
+    )
+
+
+_CHECKS: dict[str, Callable[[], None]] = {"desilo": _check_desilo, "phantom": _check_phantom}
 
 BACKENDS: dict[str, Backend] = {
     backend.name: backend
     for backend in (
         Backend("sim", "cleartext slots with levels and noise", "atlasc.backends.sim", False),
         Backend("desilo", "desilofhe on the CPU", "atlasc.backends.desilo", True),
+        Backend(
+            "phantom",
+            "the C++ runtime on Phantom-FHE, on a GPU",
+            "atlasc.backends.phantom_parameters",
+            True,
+            priced=False,
+        ),
     )
 }
 

@@ -6,7 +6,7 @@ folder, readable by its owner alone (folders 0700, files 0600):
 
 ```
 client/  keys.json  secret.key
-server/  keys.json  relinearization.key  rotation_<amount>.key ...  [conjugation.key  bootstrap.key]
+server/  keys.json  relinearization.key  conjugation.key  rotation_<amount>.key ...  [bootstrap.key]
 ```
 
 ``keys.json`` holds the parameters and the identity of the key set, which every ciphertext carries
@@ -35,6 +35,9 @@ from atlasc.backends.desilo_library import library_engine
 from atlasc.backends.desilo_parameters import BOOTSTRAP_LEVELS, DesiloParameters
 from atlasc.backends.memory import require_disk, require_memory
 from atlasc.ir.errors import AtlasError
+
+_KINDS = {"bootstrap": "merge_bootstrap"}
+"""What the library calls a key, where it is not called so here."""
 
 Progress = Callable[[str, int, int], None]
 """Called as progress(what, done, total) before each key is made."""
@@ -79,6 +82,7 @@ class EvaluationKeys:
         rotation_levels: amount (0 < amount < slots, to the left) -> highest level it may be
             used at.
         relinearization_level: highest level at which ciphertexts may be multiplied; None: no key.
+        conjugation_level: highest level at which they may be conjugated; None: no key.
         relinearization, rotations, conjugation, bootstrap: the library's keys.
     """
 
@@ -86,10 +90,15 @@ class EvaluationKeys:
     identity: str
     rotation_levels: dict[int, int]
     relinearization_level: int | None
+    conjugation_level: int | None = None
     relinearization: Any = field(default=None, repr=False)
     rotations: dict[int, Any] = field(default_factory=dict, repr=False)
     conjugation: Any = field(default=None, repr=False)
     bootstrap: Any = field(default=None, repr=False)
+
+    def reaches(self, amount: int, level: int) -> bool:
+        """Whether there is a rotation key of that amount that serves a level."""
+        return self.rotation_levels.get(amount, -1) >= level
 
     @classmethod
     def load(cls, folder: Path) -> EvaluationKeys:
@@ -101,10 +110,10 @@ class EvaluationKeys:
         """
         parameters, identity, plan = read_index(folder, "server")
         rotations = {int(amount): int(level) for amount, level in plan["rotations"].items()}
-        level = plan["relinearization_level"]
-        require_memory(parameters.memory_bytes(rotations, level), "the evaluation keys")
+        levels = plan["relinearization_level"], plan["conjugation_level"]
+        require_memory(parameters.memory_bytes(rotations, *levels), "the evaluation keys")
         engine = library_engine(parameters)
-        keys = cls(parameters, identity, rotations, level)
+        keys = cls(parameters, identity, rotations, *levels)
         if (folder / "relinearization.key").exists():
             keys.relinearization = read_key(
                 engine.read_relinearization_key, folder / "relinearization.key"
@@ -112,9 +121,10 @@ class EvaluationKeys:
         for amount in rotations:
             path = folder / f"rotation_{amount}.key"
             keys.rotations[amount] = read_key(engine.read_fixed_rotation_key, path)
-        if parameters.bootstrap:
+        if (folder / "conjugation.key").exists():
             keys.conjugation = read_key(engine.read_conjugation_key, folder / "conjugation.key")
-            keys.bootstrap = read_key(engine.read_bootstrap_key, folder / "bootstrap.key")
+        if parameters.bootstrap:
+            keys.bootstrap = read_key(engine.read_merge_bootstrap_key, folder / "bootstrap.key")
         return keys
 
 
@@ -132,6 +142,7 @@ class KeySet:
         rotations: Mapping[int, int],
         *,
         relinearization_level: int | None = None,
+        conjugation_level: int | None = None,
         progress: Progress | None = None,
     ) -> KeySet:
         """Make all keys in memory, for a program that runs in this process.
@@ -141,17 +152,18 @@ class KeySet:
             rotations: amount (to the left, any integer) -> highest level at which it is used.
             relinearization_level: highest level of a product of ciphertexts; None makes no key
                 for leveled parameters. A bootstrap needs a full one, which is always made then.
+            conjugation_level: the same for conjugations.
             progress: see :data:`Progress`.
 
         Raises:
             AtlasError: the keys would not fit into memory, or a level is too high.
         """
-        plan = _normalise(parameters, rotations, relinearization_level)
-        require_memory(parameters.memory_bytes(plan, relinearization_level), "the keys")
-        client, made = _generator(parameters, plan, relinearization_level, progress)
-        keys = EvaluationKeys(
-            parameters, client.identity, plan, _reach(parameters, relinearization_level)
-        )
+        levels = relinearization_level, conjugation_level
+        plan = _normalise(parameters, rotations, *levels)
+        require_memory(parameters.memory_bytes(plan, *levels), "the keys")
+        client, made = _generator(parameters, plan, *levels, progress)
+        relinearization, conjugation = _reach(parameters, *levels)
+        keys = EvaluationKeys(parameters, client.identity, plan, relinearization, conjugation)
         for name, key in made:
             if name.startswith("rotation_"):
                 keys.rotations[int(name.removeprefix("rotation_"))] = key
@@ -167,6 +179,7 @@ def generate_to(
     server_folder: Path,
     *,
     relinearization_level: int | None = None,
+    conjugation_level: int | None = None,
     progress: Progress | None = None,
 ) -> None:
     """Make the keys one after another and write each to its folder: little memory is needed.
@@ -176,20 +189,22 @@ def generate_to(
     Raises:
         AtlasError: too little disk space or memory, or a folder that is not empty.
     """
-    plan = _normalise(parameters, rotations, relinearization_level)
-    size = parameters.evaluation_key_bytes(plan, relinearization_level, on_disk=True)
+    levels = relinearization_level, conjugation_level
+    plan = _normalise(parameters, rotations, *levels)
+    size = parameters.evaluation_key_bytes(plan, *levels, on_disk=True)
     largest = 0 if parameters.bootstrap else parameters.key_bytes(parameters.max_level)
     require_disk(size, server_folder, "the evaluation keys")
     require_memory(largest + parameters.memory_bytes({}), "generating the keys")
     for folder in (client_folder, server_folder):
         new_folder(folder)
-    client, made = _generator(parameters, plan, relinearization_level, progress)
+    client, made = _generator(parameters, plan, *levels, progress)
     engine = library_engine(parameters)
     for name, key in made:
-        kind = "fixed_rotation" if name.startswith("rotation_") else name
+        kind = "fixed_rotation" if name.startswith("rotation_") else _KINDS.get(name, name)
         path = server_folder / f"{name}.key"
         create(path).close()
         getattr(engine, f"write_{kind}_key")(key, str(path))
+    relinearization, conjugation = _reach(parameters, *levels)
     write_index(
         server_folder,
         "server",
@@ -197,7 +212,8 @@ def generate_to(
         client.identity,
         {
             "rotations": {str(amount): level for amount, level in plan.items()},
-            "relinearization_level": _reach(parameters, relinearization_level),
+            "relinearization_level": relinearization,
+            "conjugation_level": conjugation,
         },
     )
     write_bytes(client_folder / "secret.key", bytes(engine.serialize_secret_key(client.secret)))
@@ -208,28 +224,28 @@ def _generator(
     parameters: DesiloParameters,
     plan: Mapping[int, int],
     relinearization_level: int | None,
+    conjugation_level: int | None,
     progress: Progress | None,
 ) -> tuple[ClientKeys, Iterator[tuple[str, Any]]]:
     """A new secret, and an iterator that makes its evaluation keys one by one: (name, key)."""
     engine = library_engine(parameters)
     secret = engine.create_secret_key()
 
-    def relinearization() -> Any:
-        if parameters.bootstrap:
-            return engine.create_relinearization_key(secret)
-        return engine.create_relinearization_key(secret, relinearization_level)
-
     makers: dict[str, Callable[[], Any]] = {}
-    if relinearization_level is not None or parameters.bootstrap:
-        makers["relinearization"] = relinearization
+    levels = {"relinearization": relinearization_level, "conjugation": conjugation_level}
+    for name, reach in levels.items():
+        make = getattr(engine, f"create_{name}_key")
+        if parameters.bootstrap:  # a bootstrap needs full ones
+            makers[name] = partial(make, secret)
+        elif reach is not None:
+            makers[name] = partial(make, secret, reach)
     for amount, level in plan.items():
         right = parameters.slots - amount  # the library rotates to the right
         makers[f"rotation_{amount}"] = partial(
             engine.create_fixed_rotation_key, secret, right, level
         )
     if parameters.bootstrap:
-        makers["conjugation"] = partial(engine.create_conjugation_key, secret)
-        makers["bootstrap"] = partial(engine.create_bootstrap_key, secret)
+        makers["bootstrap"] = partial(engine.create_merge_bootstrap_key, secret)
 
     def made() -> Iterator[tuple[str, Any]]:
         for index, (name, make) in enumerate(makers.items()):
@@ -241,7 +257,7 @@ def _generator(
 
 
 def _normalise(
-    parameters: DesiloParameters, rotations: Mapping[int, int], relinearization_level: int | None
+    parameters: DesiloParameters, rotations: Mapping[int, int], *levels: int | None
 ) -> dict[int, int]:
     """The rotations with 0 < amount < slots, checked; duplicates keep the higher level."""
     plan: dict[int, int] = {}
@@ -249,7 +265,7 @@ def _normalise(
         amount %= parameters.slots
         if amount:
             plan[amount] = max(level, plan.get(amount, 0))
-    for level in (*plan.values(), relinearization_level or 0):
+    for level in (*plan.values(), *(level or 0 for level in levels)):
         if not 0 <= level <= parameters.max_level:
             raise AtlasError(
                 f"a key at level {level} is impossible",
@@ -258,5 +274,5 @@ def _normalise(
     return plan
 
 
-def _reach(parameters: DesiloParameters, relinearization_level: int | None) -> int | None:
-    return BOOTSTRAP_LEVELS if parameters.bootstrap else relinearization_level
+def _reach(parameters: DesiloParameters, *levels: int | None) -> tuple[int | None, ...]:
+    return (BOOTSTRAP_LEVELS,) * len(levels) if parameters.bootstrap else levels

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from atlasc.backends.noise import NoiseModel
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.lowering.security import check_security, security_bits
 
@@ -30,8 +31,8 @@ LARGE_PRIME_BITS = 60
 BOOTSTRAP_PRIMES = (15, 54)
 """How many primes a bootstrap consumes, and their bits."""
 BOOTSTRAP_LEVELS = 14
-LOG_CAPACITY = LARGE_PRIME_BITS - PRIME_BITS - 1
-"""Values at level 0 must stay below 2 to this power, or they wrap around silently."""
+BOOTSTRAP_BATCH = 2
+"""The library refreshes two real ciphertexts as the parts of a complex one."""
 
 LIBRARY_LEVELS: dict[tuple[int, int], int] = {
     (14, 1): 7,
@@ -119,6 +120,23 @@ class DesiloParameters:
         return BOOTSTRAP_LEVELS if self.bootstrap else None
 
     @property
+    def bootstrap_batch(self) -> int:
+        """Ciphertexts that one bootstrap refreshes."""
+        return BOOTSTRAP_BATCH if self.bootstrap else 1
+
+    @property
+    def bootstrap_errors(self) -> tuple[float, float]:
+        """Of a bootstrap: standard deviation in each slot, and factor of its cubic term."""
+        noise = NoiseModel.ckks(self.ring_degree)
+        return noise.bootstrap, noise.bootstrap_cubic
+
+    @property
+    def bootstrap_rotations(self) -> frozenset[int]:
+        """Amounts, to the left, by which the bootstrap key turns: to the right by powers of two."""
+        powers = range(self.log_ring_degree - 1) if self.bootstrap else ()
+        return frozenset(self.slots - (1 << power) for power in powers)
+
+    @property
     def log_qp(self) -> float:
         """log2 of the product of all moduli under which a key or a ciphertext is published."""
         large = LARGE_PRIME_BITS * (1 + self.special_primes)
@@ -143,13 +161,22 @@ class DesiloParameters:
 
     # --- sizes
 
+    @property
+    def dnum(self) -> int:
+        """Digits of the decomposition in a key switch at the top."""
+        return self.digits(self.max_level)
+
     def digits(self, level: int) -> int:
         """Digits of the decomposition in a key switch at ``level``."""
-        return -(-(level + 2) // self.special_primes)
+        return -(-self.residues(level) // self.special_primes)
+
+    def residues(self, level: int) -> int:
+        """Primes of a ciphertext at ``level``."""
+        return level + 2
 
     def ciphertext_bytes(self, level: int) -> int:
         """Size of a ciphertext at ``level``, in memory and in a file."""
-        return 2 * (level + 2) * self.ring_degree * 8
+        return 2 * self.residues(level) * self.ring_degree * 8
 
     def key_bytes(self, level: int) -> int:
         """Size of a relinearisation, conjugation or rotation key that reaches ``level``."""
@@ -160,6 +187,7 @@ class DesiloParameters:
         self,
         rotations: Mapping[int, int],
         relinearization_level: int | None,
+        conjugation_level: int | None = None,
         *,
         on_disk: bool = False,
     ) -> int:
@@ -168,23 +196,48 @@ class DesiloParameters:
         if self.bootstrap:
             full = self.key_bytes(BOOTSTRAP_LEVELS + BOOTSTRAP_PRIMES[0])
             return total + (_BOOTSTRAP_FILE_BYTES if on_disk else _BOOTSTRAP_KEY_BYTES) + 2 * full
-        if relinearization_level is not None:
-            total += self.key_bytes(relinearization_level)
+        for level in (relinearization_level, conjugation_level):
+            if level is not None:
+                total += self.key_bytes(level)
         return total
+
+    def memory_parts(
+        self,
+        rotations: Mapping[int, int],
+        relinearization_level: int | None = None,
+        conjugation_level: int | None = None,
+        live: Mapping[int, int] | None = None,
+        constants: int = 0,
+    ) -> dict[str, int]:
+        """Peak memory of an execution in bytes, by what it is for.
+
+        Args:
+            rotations: amount -> level of the rotation keys.
+            relinearization_level, conjugation_level: of the other two; None: no key.
+            live: level -> ciphertexts at the moment that needs most; eight at the top level where
+                nobody counted them.
+            constants: bytes of the program's arrays.
+        """
+        alive = {self.max_level: 8} if live is None else live
+        others = self.evaluation_key_bytes({}, relinearization_level, conjugation_level)
+        bootstrap = _BOOTSTRAP_KEY_BYTES if self.bootstrap else 0
+        return {
+            "rotation_keys": sum(self.key_bytes(level) for level in rotations.values()),
+            "bootstrap_key": bootstrap,
+            "other_keys": others - bootstrap,
+            "ciphertexts": sum(self.ciphertext_bytes(at) * count for at, count in alive.items()),
+            "constants": constants,
+            "library": _WORKING_BYTES * self.ring_degree // 2**16,
+        }
 
     def memory_bytes(
         self,
         rotations: Mapping[int, int],
         relinearization_level: int | None = None,
-        live_ciphertexts: int = 8,
+        conjugation_level: int | None = None,
     ) -> int:
-        """Peak memory of an execution: keys, live ciphertexts at the top level, working space."""
-        working = _WORKING_BYTES * self.ring_degree // 2**16
-        return (
-            self.evaluation_key_bytes(rotations, relinearization_level)
-            + live_ciphertexts * self.ciphertext_bytes(self.max_level)
-            + working
-        )
+        """Peak memory of an execution with these keys, of a program that is not known."""
+        return sum(self.memory_parts(rotations, relinearization_level, conjugation_level).values())
 
     def to_dict(self) -> dict[str, Any]:
         """For a manifest; :meth:`from_dict` reads it back."""
@@ -201,6 +254,16 @@ class DesiloParameters:
             raise AtlasError(
                 "the parameters of the keys cannot be read", why=f"{type(error).__name__}: {error}"
             ) from error
+
+
+def require_desilo(parameters: object) -> DesiloParameters:
+    """The same set; AtlasError where it is another target's."""
+    if not isinstance(parameters, DesiloParameters):
+        raise AtlasError(
+            "the program was compiled for the parameters of another target than desilo",
+            remedy="compile the model again with --target desilo",
+        )
+    return parameters
 
 
 BOOTSTRAPPED = DesiloParameters(16, 4, bootstrap=True)

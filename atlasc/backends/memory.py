@@ -19,28 +19,44 @@ def available_bytes(root: Path = Path("/")) -> int | None:
     Returns:
         None where the system does not tell (not Linux).
     """
-    limits = [value for value in (_meminfo(root), _control_group(root / "sys/fs/cgroup")) if value]
-    return min(limits) if limits else None
+    limits = [_meminfo(root, "MemAvailable"), _control_group(root / "sys/fs/cgroup")]
+    return min((value for value in limits if value), default=None)
 
 
-def _meminfo(root: Path) -> int | None:
+def machine_bytes(root: Path = Path("/")) -> int | None:
+    """Bytes of the whole machine, whatever runs on it now; the control group's limit if smaller.
+
+    Args and returns as :func:`available_bytes`.
+    """
+    limits = [_meminfo(root, "MemTotal"), _limit(root / "sys/fs/cgroup")]
+    return min((value for value in limits if value), default=None)
+
+
+def _meminfo(root: Path, entry: str) -> int | None:
     try:
         lines = (root / "proc/meminfo").read_text().splitlines()
     except OSError:
         return None
     for line in lines:
-        if line.startswith("MemAvailable:"):
+        if line.startswith(f"{entry}:"):
             return int(line.split()[1]) * 1024
     return None
 
 
-def _control_group(folder: Path) -> int | None:
+def _limit(folder: Path) -> int | None:
     try:
-        limit = (folder / "memory.max").read_text().strip()
+        return int((folder / "memory.max").read_text())
+    except (OSError, ValueError):  # "max" stands for none
+        return None
+
+
+def _control_group(folder: Path) -> int | None:
+    limit = _limit(folder)
+    try:
         used = int((folder / "memory.current").read_text())
     except (OSError, ValueError):
         return None
-    return None if limit == "max" else max(1, int(limit) - used)
+    return None if limit is None else max(1, limit - used)
 
 
 def require_memory(needed: int, purpose: str) -> None:
@@ -60,7 +76,7 @@ def require_memory(needed: int, purpose: str) -> None:
             f"not enough memory for {purpose}",
             why=f"{needed / GIB:.1f} GiB are needed, {available / GIB:.1f} GiB are available",
             remedy="close other programs, use a machine with more memory, or compile with fewer "
-            "levels or a smaller budget of rotation keys",
+            "levels or a smaller --key-memory",
         )
 
 

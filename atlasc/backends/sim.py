@@ -12,13 +12,17 @@ that a program's precision can be judged in milliseconds.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from atlasc.backends.noise import NoiseModel, coefficients, from_coefficients
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.lowering.engine import Vector
+from atlasc.passes.lowering.engine import Plaintext, Vector
+
+Slots: TypeAlias = NDArray[Any]
+"""float64, or complex128 within an op."""
 
 
 class SimCiphertext:
@@ -26,7 +30,7 @@ class SimCiphertext:
 
     __slots__ = ("level", "values")
 
-    def __init__(self, values: Vector, level: int) -> None:
+    def __init__(self, values: Slots, level: int) -> None:
         self.values = values
         self.level = level
 
@@ -41,6 +45,8 @@ class SimEngine:
         slots: real numbers in a ciphertext, a power of two.
         max_level: levels of a fresh ciphertext.
         bootstrap_level: levels after a bootstrap; None when the parameters do not allow one.
+        bootstrap_batch: ciphertexts that one bootstrap refreshes. Two become the parts of a complex
+            one, so that an imaginary part of one of them spoils the other.
         noise: None computes exactly (in float64).
         seed: of the noise; the same program with the same seed gives the same result.
         bootstrap_range: largest absolute slot value that may enter a bootstrap.
@@ -57,6 +63,7 @@ class SimEngine:
         max_level: int = 38,
         bootstrap_level: int | None = None,
         *,
+        bootstrap_batch: int = 1,
         noise: NoiseModel | None = None,
         seed: int = 0,
         bootstrap_range: float = 1.0,
@@ -69,6 +76,7 @@ class SimEngine:
         self.slots = slots
         self.max_level = max_level
         self.bootstrap_level = bootstrap_level
+        self.bootstrap_batch = bootstrap_batch
         self.noise = noise
         self.bootstrap_range = bootstrap_range
         self.log_capacity = log_capacity
@@ -106,7 +114,7 @@ class SimEngine:
                 f"2^{bits:.0f} fit",
                 "a polynomial was evaluated outside its range: calibrate on more inputs",
             )
-        return ciphertext.values.copy()
+        return ciphertext.values.real.copy()
 
     def level(self, ciphertext: SimCiphertext) -> int:
         """Multiplications that are left."""
@@ -152,14 +160,32 @@ class SimEngine:
         values = np.square(self._rescaled(ciphertext))
         return SimCiphertext(self._noisy(values, self.noise.key_switch), ciphertext.level - 1)
 
-    def mul_plain(self, ciphertext: SimCiphertext, value: Vector | float) -> SimCiphertext:
+    def dot(self, lefts: Sequence[SimCiphertext], rights: Sequence[SimCiphertext]) -> SimCiphertext:
+        """Sum of products, one below the lowest level; relinearised once."""
+        level = min(ciphertext.level for ciphertext in (*lefts, *rights))
+        if level < 1:
+            self._underflow("dot")
+        total = np.zeros(self.slots)
+        for left, right in zip(lefts, rights, strict=True):
+            total = total + self._rescaled(left) * self._rescaled(right)
+        return self._switched(total, level - 1)
+
+    def mul_plain(self, ciphertext: SimCiphertext, value: Plaintext) -> SimCiphertext:
         """Product with a vector or a number, one level lower."""
         if ciphertext.level < 1:
             self._underflow("mul_plain")
         operand = self._plain(value, "mul_plain")
-        # A number multiplies at the squared scale: no rescaling comes before it.
-        values = self._rescaled(ciphertext) if np.ndim(operand) else ciphertext.values
-        return SimCiphertext(values * operand, ciphertext.level - 1)
+        return SimCiphertext(self._rescaled(ciphertext) * operand, ciphertext.level - 1)
+
+    # --- the imaginary part
+
+    def times_i(self, ciphertext: SimCiphertext) -> SimCiphertext:
+        """i · x, at the same level."""
+        return SimCiphertext(1j * ciphertext.values, ciphertext.level)
+
+    def conjugate(self, ciphertext: SimCiphertext) -> SimCiphertext:
+        """The complex conjugate, at the same level."""
+        return self._switched(ciphertext.values.conj(), ciphertext.level)
 
     # --- rotations
 
@@ -209,7 +235,7 @@ class SimEngine:
                 f"{self.bootstrap_range:g}]: the result would be garbage",
                 "scale the value down before the bootstrap, or calibrate its range again",
             )
-        values = ciphertext.values
+        values = ciphertext.values.real
         if self.noise is not None:
             if self.noise.bootstrap_cubic:
                 polynomial = coefficients(values)
@@ -217,35 +243,47 @@ class SimEngine:
             values = self._noisy(values, self.noise.bootstrap)
         return SimCiphertext(values, self.bootstrap_level)
 
+    def bootstrap_many(self, ciphertexts: Sequence[SimCiphertext]) -> list[SimCiphertext]:
+        """Two at a time as the parts of a complex one, the last of an odd number with itself."""
+        if self.bootstrap_batch == 1:
+            return [self.bootstrap(ciphertext) for ciphertext in ciphertexts]
+        refreshed = []
+        for first in range(0, len(ciphertexts), 2):
+            pair = ciphertexts[first : first + 2]
+            both = pair[0].values + 1j * pair[-1].values
+            parts = (SimCiphertext(part, 0) for part in (both.real, both.imag))
+            refreshed += [self.bootstrap(part) for part in parts]
+        return refreshed[: len(ciphertexts)]
+
     # --- helpers
 
-    def _noisy(self, values: Vector, deviation: float) -> Vector:
+    def _noisy(self, values: Slots, deviation: float) -> Slots:
         if not deviation:
             return values
         return values + deviation * self._random.standard_normal(self.slots)
 
-    def _rescaled(self, ciphertext: SimCiphertext) -> Vector:
+    def _rescaled(self, ciphertext: SimCiphertext) -> Slots:
         return self._noisy(ciphertext.values, self.noise.rescale if self.noise else 0.0)
 
-    def _switched(self, values: Vector, level: int) -> SimCiphertext:
+    def _switched(self, values: Slots, level: int) -> SimCiphertext:
         return SimCiphertext(
             self._noisy(values, self.noise.key_switch if self.noise else 0.0), level
         )
 
-    def _vector(self, value: Vector, primitive: str) -> Vector:
-        vector = np.asarray(value, dtype=np.float64)
+    def _vector(self, value: Plaintext, primitive: str) -> Slots:
+        vector = np.asarray(value, dtype=np.complex128 if np.iscomplexobj(value) else np.float64)
         if vector.shape != (self.slots,):
             self._fail(
                 primitive, f"a vector has {self.slots} slots, this one has shape {vector.shape}"
             )
         return vector
 
-    def _plain(self, value: Vector | float, primitive: str) -> Vector | float:
-        return float(value) if np.ndim(value) == 0 else self._vector(np.asarray(value), primitive)
+    def _plain(self, value: Plaintext, primitive: str) -> Slots | float:
+        return float(value) if isinstance(value, float | int) else self._vector(value, primitive)
 
     @staticmethod
     def _largest(ciphertext: SimCiphertext) -> float:
-        values = ciphertext.values
+        values = ciphertext.values.real
         return float(max(values.max(), -values.min()))  # NaN stays NaN and fails every bound
 
     def _check_key(self, amount: int, level: int) -> None:

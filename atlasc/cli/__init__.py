@@ -25,6 +25,7 @@ SECTIONS: tuple[Section, ...] = (
     (
         "Answer encrypted inputs",
         (
+            ("check-input", "atlasc.cli.commands.check_input:check_input"),
             ("run", "atlasc.cli.commands.run:run"),
             ("keygen", "atlasc.cli.commands.roles:keygen"),
             ("encrypt", "atlasc.cli.commands.roles:encrypt"),
@@ -34,10 +35,18 @@ SECTIONS: tuple[Section, ...] = (
         ),
     ),
     (
+        "Deploy without Python",
+        (
+            ("emit", "atlasc.cli.commands.emit:emit"),
+            ("embed", "atlasc.cli.commands.emit:embed"),
+        ),
+    ),
+    (
         "What does it cost?",
         (
             ("depth", "atlasc.cli.commands.depth:depth"),
             ("inspect", "atlasc.cli.commands.inspect:inspect"),
+            ("calibrate-backend", "atlasc.cli.commands.calibrate_backend:calibrate_backend"),
         ),
     ),
     (

@@ -8,12 +8,31 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from atlasc.cli.errors import reported
 
 Section = tuple[str, tuple[tuple[str, str], ...]]
 """Title, and the commands under it as (name, "module:function")."""
+
+
+class SectionedCommand(TyperCommand):
+    """A command whose help lists options under the ``rich_help_panel`` that they name."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments, then options without a section, then those of each section."""
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for parameter in self.get_params(ctx):
+            is_option = parameter.param_type_name == "option"
+            title = getattr(parameter, "rich_help_panel", None)
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                plain = "Options" if is_option else "Arguments"
+                sections.setdefault(title or plain, []).append(record)
+        for title, records in sections.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
 
 
 class CommandGroup(TyperGroup):
@@ -75,5 +94,5 @@ def _build(name: str, function: Callable[..., Any]) -> Any:
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    single.command(name)(function)
+    single.command(name, cls=SectionedCommand)(function)
     return typer.main.get_command(single)

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from atlasc.ir.module import Module
+
+TARGET, RANGES = "What is picked", "Data and ranges"
+"""Sections of a command's help."""
 
 Model = Annotated[
     str,
@@ -23,87 +29,177 @@ Data = Annotated[
         show_default=False,
     ),
 ]
-SequenceLength = Annotated[
-    int | None,
-    typer.Option("--sequence-length", min=1, help="Tokens of a text.", show_default=False),
-]
 Batch = Annotated[int, typer.Option("--batch", min=1, help="Inputs that one run answers.")]
 TrustPickle = Annotated[
     bool,
     typer.Option("--trust-pickle", help="Unpickle a .pt file, which can run any code in it."),
 ]
+Recipe = Annotated[str, typer.Option("--recipe", help="is, nexus, thor, moai, arion or polaris.")]
+Seed = Annotated[int, typer.Option("--seed", help="Fixes the split of the data and the search.")]
+SequenceLength = Annotated[
+    int | None,
+    typer.Option(
+        "--sequence-length",
+        min=1,
+        help="Tokens of a text.",
+        show_default=False,
+        rich_help_panel=RANGES,
+    ),
+]
 Margin = Annotated[
     float | None,
     typer.Option(
         "--margin",
-        help="Margin of the ranges, as a share of their width; chosen from the data without it.",
+        help="Margin of the ranges, as a share of their width [default: from the data].",
         show_default=False,
+        rich_help_panel=RANGES,
     ),
 ]
 HeldBack = Annotated[
     float,
-    typer.Option("--held-back", help="Share of the data that only tries the ranges."),
+    typer.Option(
+        "--held-back",
+        help="Share of the data that only tries the ranges and the settings.",
+        rich_help_panel=RANGES,
+    ),
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Fixes the split of the data and the search.")]
-Recipe = Annotated[str, typer.Option("--recipe", help="is, nexus, thor, moai, arion or polaris.")]
+CentreKeys = Annotated[
+    bool,
+    typer.Option(
+        "--centre-keys/--no-centre-keys",
+        help="Shift the keys of attention so that its ranges shrink; outputs stay the same.",
+        rich_help_panel=RANGES,
+    ),
+]
 MaxError = Annotated[
     float | None,
     typer.Option(
         "--max-error",
-        help="Greatest mean absolute error of the outputs [default: 0.01].",
+        help="Greatest mean absolute error of the outputs [default: 0.01 without another limit].",
         show_default=False,
+        rich_help_panel=TARGET,
     ),
 ]
-Cost = Annotated[
-    str,
-    typer.Option("--cost", help="What a search minimises beside the error: depth or levels."),
-]
-SoftmaxRanges = Annotated[
-    str,
+MaxDepth = Annotated[
+    int | None,
     typer.Option(
-        "--softmax-ranges",
-        help="Ranges of a searched iterative softmax: the paper's, or measured on the data.",
+        "--max-depth",
+        min=1,
+        help="Greatest depth of the blocks, as papers count it.",
+        show_default=False,
+        rich_help_panel=TARGET,
     ),
 ]
-Population = Annotated[
-    int | None,
-    typer.Option("--population", help="Search: settings in stage 1.", show_default=False),
-]
-Generations = Annotated[
-    int | None,
-    typer.Option("--generations", help="Search: generations of stage 1.", show_default=False),
-]
-LayerPopulation = Annotated[
-    int | None,
-    typer.Option("--layer-population", help="Search: settings in stage 2.", show_default=False),
-]
-LayerGenerations = Annotated[
-    int | None,
-    typer.Option("--layer-generations", help="Search: generations of stage 2.", show_default=False),
-]
-EarlyLayers = Annotated[
+MaxLevels = Annotated[
     int | None,
     typer.Option(
-        "--early-layers",
-        help="Search: stage 1 compares the values after that many layers.",
+        "--max-levels",
+        min=1,
+        help="Greatest number of levels of the blocks.",
+        show_default=False,
+        rich_help_panel=TARGET,
+    ),
+]
+MaxSeconds = Annotated[
+    float | None,
+    typer.Option(
+        "--max-seconds",
+        min=0,
+        help="Most predicted seconds of one encrypted run.",
+        show_default=False,
+        rich_help_panel=TARGET,
+    ),
+]
+OutOfRange = Annotated[
+    float,
+    typer.Option(
+        "--out-of-range",
+        help="Share of the held-back inputs that may leave a range.",
+        rich_help_panel=TARGET,
+    ),
+]
+
+
+def _use_costs(path: Path | None) -> Path | None:
+    """The file takes the place of the table in use, in this process and those that it starts."""
+    if path is not None:
+        import os
+
+        from atlasc.backends.cost_files import VARIABLE
+
+        os.environ[VARIABLE] = str(path)
+    return path
+
+
+Costs = Annotated[
+    Path | None,
+    typer.Option(
+        "--costs",
+        callback=_use_costs,
+        help="Cost table for predicted times, of calibrate-backend [default: the user's own, or "
+        "the one that comes with atlasc].",
         show_default=False,
     ),
 ]
 
 
-def budget(
-    population: int | None,
-    generations: int | None,
-    layer_population: int | None,
-    layer_generations: int | None,
-    early_layers: int | None,
-) -> dict[str, int]:
-    """The options of a search that were given."""
-    given = {
-        "population": population,
-        "generations": generations,
-        "layer_population": layer_population,
-        "layer_generations": layer_generations,
-        "early_layers": early_layers,
-    }
-    return {name: value for name, value in given.items() if value is not None}
+def warn_of_costs(target: str = "desilo") -> None:
+    """Warn where predicted times were measured with another library or on another machine.
+
+    Nothing is said for ``phantom``: nobody knows the machine that its programs are meant for.
+
+    Raises:
+        AtlasError: the table is not there, or damaged.
+    """
+    from atlasc.backends.desilo_costs import cost_doubts
+    from atlasc.cli.errors import warn
+
+    if target == "phantom":
+        return
+    for doubt in cost_doubts():
+        warn(
+            "predicted times may be wrong here",
+            f"  why: the cost table: {doubt}\n"
+            "  what to do: measure this machine once with atlasc calibrate-backend",
+        )
+
+
+KeyMemory = Annotated[
+    str | None,
+    typer.Option(
+        "--key-memory",
+        metavar="SIZE",
+        help="Memory for rotation keys: 4G, or all [default: as much as fits this machine]. With "
+        "less of it, rotations are composed of others and take longer.",
+        show_default=False,
+    ),
+]
+
+
+DeviceMemory = Annotated[
+    str | None,
+    typer.Option(
+        "--device-memory",
+        metavar="SIZE",
+        help="Memory of the GPU that keys and ciphertexts must fit, such as 40G; for phantom. With "
+        "less of it, rotations are composed of others and take longer.",
+        show_default=False,
+    ),
+]
+
+
+def say_of_keys(program: Module) -> None:
+    """Say that a program has fewer rotation keys than it could use, for this machine's sake."""
+    from atlasc.passes.lowering.rotation_keys import MEMORY
+
+    limit = program.attributes.get(MEMORY)
+    if limit is not None:
+        print(
+            f"rotation keys take {limit / 2**30:.1f} GiB at most, so that the program fits this "
+            "machine; --key-memory chooses otherwise"
+        )
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """The options that the user gave."""
+    return {name: value for name, value in values.items() if value is not None}

@@ -46,6 +46,12 @@ def print_table(
     Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(table)
 
 
+def bar(share: float | None, width: int = 20) -> str:
+    """A share of 1 as a bar of at most ``width`` characters, in eighths of one."""
+    whole, rest = divmod(round(8 * width * min(max(share or 0.0, 0.0), 1.0)), 8)
+    return "█" * whole + " ▏▎▍▌▋▊▉"[rest].strip()
+
+
 def _cell(value: object) -> str:
     if value is None:
         return "–"

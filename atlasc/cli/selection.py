@@ -11,8 +11,9 @@ from atlasc.ir.errors import AtlasError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from atlasc.bundle import Bundle
     from atlasc.loading.inputs import Inputs
-    from atlasc.ranges import Excess
+    from atlasc.ranges import Simulation, Verdict
 
 IndexOption = Annotated[
     str, typer.Option("--index", help="Take these inputs of the file: 0,1,5 or 3-7.")
@@ -25,6 +26,9 @@ TargetOption = Annotated[
 ]
 SHOWN = 5
 """Inputs outside a range that are listed one by one."""
+UNSAFE_REMEDY = (
+    "leave these inputs out, or compile with data that has such inputs, or a wider margin"
+)
 
 
 def select(inputs: Inputs, index: str, count: int | None) -> Inputs:
@@ -56,27 +60,53 @@ def select(inputs: Inputs, index: str, count: int | None) -> Inputs:
     return inputs.take(wanted)
 
 
-def judge_ranges(excesses: Sequence[Excess], strict: bool) -> None:
+def polynomials_at_hand(bundle: Bundle) -> Bundle:
+    """The whole bundle, checked.
+
+    Raises:
+        AtlasError: only the client's part of it is here.
+    """
+    from atlasc.bundle import load_bundle
+
+    if not bundle.has_server:
+        raise AtlasError(
+            "the ranges cannot be checked here",
+            where=str(bundle.folder),
+            why="that needs the polynomials, which are in the server's part of the bundle",
+            remedy="give the whole bundle, or ask whoever has it to check (docs/security.md)",
+        )
+    return load_bundle(bundle.folder)
+
+
+def try_in_the_clear(bundle: Bundle, inputs: Inputs) -> Simulation:
+    """The polynomials' answers to inputs, and who leaves which range; shows progress."""
+    from atlasc.cli.progress import progress
+    from atlasc.ranges import simulate
+
+    with progress("polynomials in the clear", total=len(inputs)) as step:
+        return simulate(bundle.client, bundle.poly, inputs.arrays, inputs.names, step.report)
+
+
+def judge_ranges(verdicts: Sequence[Verdict], strict: bool) -> None:
     """Warn of inputs that leave a range, or refuse them.
 
     Raises:
         AtlasError: there are some and ``strict`` is set.
     """
-    if not excesses:
-        return
     from atlasc.cli.errors import warn
 
-    names = {excess.input: excess for excess in reversed(excesses)}  # the first op of each input
-    who = "1 input leaves" if len(names) == 1 else f"{len(names)} inputs leave"
-    lines = [str(names[name]) for name in list(dict.fromkeys(e.input for e in excesses))[:SHOWN]]
-    if len(names) > SHOWN:
-        lines.append(f"and {len(names) - SHOWN} more")
+    first = [verdict.first for verdict in verdicts if verdict.first is not None]
+    if not first:
+        return
+    who = "1 input leaves" if len(first) == 1 else f"{len(first)} inputs leave"
+    lines = [str(excess) for excess in first[:SHOWN]]
+    if len(first) > SHOWN:
+        lines.append(f"and {len(first) - SHOWN} more")
     headline = f"{who} the range that the program was compiled for"
     why = "\n       ".join(lines)
-    remedy = "leave these inputs out, or compile with data that has such inputs, or a wider margin"
     if strict:
-        raise AtlasError(headline, why=why, remedy=remedy)
+        raise AtlasError(headline, why=why, remedy=UNSAFE_REMEDY)
     warn(
         f"{headline}: encrypted answers of their batch may be wrong",
-        f"  why: {why}\n  what to do: {remedy}; --strict makes this an error",
+        f"  why: {why}\n  what to do: {UNSAFE_REMEDY}; --strict makes this an error",
     )

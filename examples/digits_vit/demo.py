@@ -58,16 +58,19 @@ def compile_model(folder: Path, target: str, images: int) -> tuple[Bundle, Input
     """The bundle, the first test images, and what the original model says of them."""
     import torch
 
-    from atlasc import compilation
+    from atlasc.compilation import compile_model as write_bundle
     from atlasc.loading.data import load_inputs
+    from atlasc.options import Options
+    from atlasc.passes.approximation.parametrisation import Parametrisation
 
-    options = compilation.Options(
-        target=target, batch=images, cost="levels", softmax_ranges="measured"
+    options = Options(
+        target=target,
+        batch=images,
+        cost="levels",
+        parametrisation=Parametrisation(softmax_ranges="measured"),
     )
     data = HERE / "calibration.npz"
-    bundle, compiled = compilation.compile_model(
-        str(HERE / "model"), data, folder, options, progress
-    )
+    bundle, compiled = write_bundle(str(HERE / "model"), data, folder, options, progress)
     model = compiled.source.model
     inputs = load_inputs(HERE / "test.npz", model).take(range(images))
     with torch.inference_mode():

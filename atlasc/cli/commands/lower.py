@@ -14,6 +14,8 @@ from atlasc.cli.progress import progress
 if TYPE_CHECKING:
     from atlasc.ir.module import Module
     from atlasc.passes.lowering.pipeline import Lowered
+    from atlasc.passes.search.front import Front
+    from atlasc.passes.search.pick import Target
 
 
 def lower(
@@ -32,13 +34,14 @@ def lower(
         Path | None,
         typer.Option(
             "--settings",
-            help="front.json of a search; --max-error picks from it.",
+            help="front.json of a search, to pick from as compile does.",
             show_default=False,
         ),
     ] = None,
-    max_error: Annotated[
-        float | None, typer.Option("--max-error", help="Of the setting that is picked.")
-    ] = None,
+    max_error: options.MaxError = None,
+    max_depth: options.MaxDepth = None,
+    max_levels: options.MaxLevels = None,
+    max_seconds: options.MaxSeconds = None,
     calibration: Annotated[
         Path | None,
         typer.Option("--calibration", help="Ranges: what calibrate -o wrote.", show_default=False),
@@ -53,23 +56,39 @@ def lower(
     ] = None,
     sequence_length: options.SequenceLength = None,
     batch: options.Batch = 1,
+    costs: options.Costs = None,
+    key_memory: options.KeyMemory = None,
     trust_pickle: options.TrustPickle = False,
 ) -> None:
     """Lower an nn module with approximations to poly.air and program.air."""
     from atlasc import driver
     from atlasc.cli.commands.inspect import summary_lines
     from atlasc.files import require_new
+    from atlasc.ir.errors import AtlasError
+    from atlasc.key_planning import check_key_memory
     from atlasc.passes.approximation.depth import depth_of
     from atlasc.passes.lowering.costs import program_costs
+    from atlasc.passes.search.front import Front
+    from atlasc.passes.search.pick import Target
     from atlasc.summary import costs_summary
 
     require_new(output)
+    check_key_memory(key_memory)
+    options.warn_of_costs()
     module = _module(source, sequence_length, batch, trust_pickle)
-    module = _with_approximations(module, recipe, settings, max_error, calibration)
+    target = Target(max_error, max_depth, max_levels, max_seconds)
+    if recipe is not None and settings is not None:
+        raise AtlasError("--recipe and --settings exclude each other", remedy="give one of them")
+    front = None if settings is None else Front.load(settings)
+    module = _with_approximations(module, recipe, front, target, calibration)
     inputs = None if data is None else _arrays(module, data)
     with progress("lowering", 8) as step:
         lowered = driver.lower_module(
-            module, inputs, lambda kind, result, report: step(note=kind.name)
+            module,
+            inputs,
+            lambda kind, result, report: step(note=kind.name),
+            fastest=front is not None and front.cost == "latency",
+            key_memory=key_memory,
         )
     _write(output, lowered)
     if inputs is None and lowered.parameters.bootstrap_level is not None:
@@ -82,6 +101,8 @@ def lower(
     summary = costs_summary(program_costs(lowered.program), parameters, depth_of(module))  # type: ignore[arg-type]
     for line in summary_lines(summary):
         print(line)
+    if key_memory is None:
+        options.say_of_keys(lowered.program)
 
 
 def _module(source: str, sequence_length: int | None, batch: int, trust_pickle: bool) -> Module:
@@ -109,18 +130,19 @@ def _module(source: str, sequence_length: int | None, batch: int, trust_pickle: 
 def _with_approximations(
     module: Module,
     recipe: str | None,
-    settings: Path | None,
-    max_error: float | None,
+    front: Front | None,
+    target: Target,
     calibration: Path | None,
 ) -> Module:
-    from atlasc.compilation import MAX_ERROR
     from atlasc.ir.errors import AtlasError
-    from atlasc.passes.approximation.approximate import read_calibration
+    from atlasc.options import MAX_ERROR
     from atlasc.passes.approximation.assign import apply_recipe, apply_settings
+    from atlasc.passes.approximation.calibration import read_calibration
+    from atlasc.passes.approximation.centre_keys import with_centred_keys
     from atlasc.passes.approximation.measure import nonlinear_ops
-    from atlasc.passes.search.front import Front
+    from atlasc.passes.search.pick import Target
 
-    if recipe is None and settings is None:
+    if recipe is None and front is None:
         bare = next((o for o in nonlinear_ops(module) if "approximation" not in o.attributes), None)
         if bare is None:
             return module
@@ -129,8 +151,6 @@ def _with_approximations(
             where=bare.location,
             remedy="give --recipe or --settings, and --calibration",
         )
-    if recipe is not None and settings is not None:
-        raise AtlasError("--recipe and --settings exclude each other", remedy="give one of them")
     if calibration is None:
         raise AtlasError(
             "the ranges of the nonlinear ops are not known",
@@ -138,11 +158,19 @@ def _with_approximations(
             remedy="write them with atlasc calibrate -o FILE, and give --calibration FILE",
         )
     ranges = read_calibration(calibration)
+    module = with_centred_keys(module, ranges.keys)
     if recipe is not None:
         return apply_recipe(module, recipe, ranges)
-    assert settings is not None
-    point = Front.load(settings).pick(max_error=MAX_ERROR if max_error is None else max_error)
-    return apply_settings(module, point.settings, ranges)
+    assert front is not None
+    target = Target(MAX_ERROR) if target == Target() else target
+    point = front.pick(target)
+    if point.out_of_range:
+        warn(
+            f"{point.out_of_range} of {front.held_back} held-back inputs leave a range under the "
+            "setting that was picked",
+            f"  why: no setting on the front within {target} has fewer",
+        )
+    return apply_settings(module, point.settings, ranges, front.parametrisation)
 
 
 def _arrays(module: Module, path: Path) -> dict[str, Any]:

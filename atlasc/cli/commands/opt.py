@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -76,11 +77,29 @@ def opt(
 
     for step in steps:
         check_level(step, module)
-        module = run_passes(module, [step], after_each=after)
+        module = run_passes(module, [_equipped(step, module)], after_each=after)
     if output is None:
         print(print_module(module), end="")
     else:
         write_module(output, module, arrays=arrays)
+
+
+def _equipped(step: Pass, module: Module) -> Pass:
+    """A pass with what it has to know of the backend: prices of ops, sizes and prices of keys."""
+    from atlasc.driver import LATENCY_TARGET
+    from atlasc.key_planning import key_model
+    from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
+    from atlasc.passes.lowering.rotation_keys import RotationKeys
+    from atlasc.summary import parameters_of_program, parameters_with
+
+    if isinstance(step, PlaceBootstraps):
+        found = parameters_with(module.attributes["slots"], step.levels, step.bootstrap)
+        prices = None if found is None else LATENCY_TARGET.prices(found)
+        return replace(step, prices=prices, fewest=prices is not None)
+    if isinstance(step, RotationKeys):
+        found = parameters_of_program(module)
+        return step if found is None else replace(step, model=key_model(found))
+    return step
 
 
 def _read(file: str) -> tuple[Module, bool]:

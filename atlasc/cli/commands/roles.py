@@ -14,8 +14,11 @@ from atlasc.cli.selection import (
     IndexOption,
     TargetOption,
     judge_ranges,
+    polynomials_at_hand,
     select,
+    try_in_the_clear,
 )
+from atlasc.cli.timing_table import show_timing
 
 ClientPart = Annotated[
     Path, typer.Argument(help="Bundle; its client folder and manifest.json are enough.")
@@ -74,26 +77,15 @@ def encrypt(
     from atlasc import roles
     from atlasc.bundle import load_bundle
     from atlasc.files import require_new
-    from atlasc.ir.errors import AtlasError
-    from atlasc.ranges import simulate
 
     require_new(query)
     loaded = load_bundle(bundle, "client")
     roles.check_target(loaded, target)
     inputs = select(loaded.load_inputs(data), index, count)
     loaded.client.check_count(len(inputs))
-    if loaded.has_server:
-        with progress("polynomials in the clear", total=len(inputs)) as step:
-            poly = load_bundle(loaded.folder).poly
-            found = simulate(loaded.client, poly, inputs.arrays, inputs.names, step.report)
-        judge_ranges(found.excesses, strict)
-    elif strict:
-        raise AtlasError(
-            "the ranges cannot be checked here",
-            where=str(loaded.folder),
-            why="--strict needs the polynomials, which are in the server's part of the bundle",
-            remedy="leave out --strict, or give the whole bundle",
-        )
+    if loaded.has_server or strict:
+        found = try_in_the_clear(polynomials_at_hand(loaded), inputs)
+        judge_ranges(found.verdicts(inputs.names), strict)
     with progress("encrypting"):
         engine = roles.client_engine(loaded, keys)
         roles.encrypt(loaded, engine, inputs.arrays, query)
@@ -107,7 +99,10 @@ def execute(
     answer: Annotated[Path, typer.Option("--output", "-o", help="New folder for the answer.")],
     target: TargetOption = "",
 ) -> None:
-    """Run the program on an encrypted query; no secret key is needed."""
+    """Run the program on an encrypted query; no secret key is needed.
+
+    The seconds of each op go to a file beside the answer, for inspect --timing.
+    """
     from atlasc import ciphertext_files, roles
     from atlasc.bundle import load_bundle
     from atlasc.files import require_new
@@ -119,7 +114,8 @@ def execute(
     with progress("loading keys"):
         engine = roles.server_engine(loaded, keys)
     with progress(f"executing on {chosen}", total=100) as step:
-        roles.execute(loaded, engine, query, answer, step.report)
+        timing = roles.execute(loaded, engine, query, answer, step.report)
+    show_timing(timing)
     print(f"{answer}: the encrypted answer")
 
 

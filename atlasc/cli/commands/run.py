@@ -10,11 +10,23 @@ import typer
 
 from atlasc.cli.output import JsonFlag, print_json, print_table
 from atlasc.cli.progress import progress
-from atlasc.cli.selection import CountOption, IndexOption, TargetOption, judge_ranges, select
+from atlasc.cli.selection import (
+    CountOption,
+    IndexOption,
+    TargetOption,
+    judge_ranges,
+    select,
+    try_in_the_clear,
+)
+from atlasc.cli.timing_table import show_timing
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy as np
 
+    from atlasc.bundle import Bundle
+    from atlasc.emit.built import BuiltProgram
     from atlasc.loading.inputs import Inputs
     from atlasc.session import Answer
 
@@ -31,30 +43,78 @@ def run(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the answers to this .npz file.")
     ] = None,
+    project: Annotated[
+        Path | None,
+        typer.Option(
+            "--project",
+            help="Run on the engine of this built project, by its Python module (emit --build "
+            "--python) [default: the bundle's own, where it was built].",
+            show_default=False,
+        ),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Answer inputs on ciphertexts and compare with the cleartext polynomials.
 
     Makes keys, encrypts, executes and decrypts in this one process. In earnest the roles are apart:
     see keygen, encrypt, execute and decrypt. The errors are the differences from the program's
-    polynomials evaluated in the clear.
+    polynomials evaluated in the clear. On ciphertexts, the seconds of each kind of op are shown
+    beside the predicted ones; with -o, those of every op go to FILE.timing.json.
+
+    A bundle for phantom runs by the Python module of its built project.
     """
-    from atlasc import session
     from atlasc.backends import get_backend
     from atlasc.bundle import load_bundle, require_array_file, save_arrays
-    from atlasc.ranges import simulate
+    from atlasc.files import write_text
+    from atlasc.timing import timing_place
 
     if output is not None:
         require_array_file(output)
     loaded = load_bundle(bundle)
+    built = _built(loaded, project, target)
     chosen = target or loaded.target
-    get_backend(chosen).check()
+    if built is None:
+        get_backend(chosen).check()
     inputs = select(loaded.load_inputs(data), index, count)
-    with progress("polynomials in the clear", total=len(inputs)) as step:
-        simulation = simulate(
-            loaded.client, loaded.poly, inputs.arrays, inputs.names, progress=step.report
+    simulation = try_in_the_clear(loaded, inputs)
+    judge_ranges(simulation.verdicts(inputs.names), strict)
+    if built is not None:
+        with progress(f"running on {built.engine}, in C++"):
+            answer = built.run(loaded, inputs.arrays, simulation.outputs)
+    else:
+        answer = _run(loaded, inputs, chosen, simulation.outputs)
+    if output is not None:
+        save_arrays(output, answer.outputs)
+        if answer.timing is not None:
+            write_text(timing_place(output), answer.timing.text(loaded))
+    if as_json:
+        print_json(_record(answer, inputs, simulation.excesses))
+    else:
+        _show(answer, inputs)
+
+
+def _built(bundle: Bundle, project: Path | None, target: str) -> BuiltProgram | None:
+    """The Python module to run by: of the project that was named, or of the bundle's own."""
+    from atlasc.driver import PROJECT
+    from atlasc.emit.built import BuiltProgram, module_place
+    from atlasc.ir.errors import AtlasError
+
+    if project is not None and target:
+        raise AtlasError(
+            "--project and --target exclude each other",
+            why="the engine of a project is the one that it was built with",
+            remedy="leave one of them out",
         )
-    judge_ranges(simulation.excesses, strict)
+    own = bundle.folder / PROJECT
+    if project is None and not target and module_place(own) is not None:
+        project = own
+    return None if project is None else BuiltProgram.load(project, bundle)
+
+
+def _run(loaded: Bundle, inputs: Inputs, chosen: str, expected: Mapping[str, np.ndarray]) -> Answer:
+    """On a backend of Python, with keys of its own."""
+    from atlasc import session
+
     started = time.perf_counter()
     with progress("generating keys") as step:
         parameters = session.parameters_of(loaded.manifest)
@@ -67,15 +127,10 @@ def run(
             chosen,
             progress=step.report,
             engine=engine,
-            expected=simulation.outputs,
+            expected=expected,
         )
     answer.seconds["keys"] += keys
-    if output is not None:
-        save_arrays(output, answer.outputs)
-    if as_json:
-        print_json(_record(answer, inputs, simulation.excesses))
-    else:
-        _show(answer, inputs)
+    return answer
 
 
 def _record(answer: Answer, inputs: Inputs, excesses: list[Any]) -> dict[str, Any]:
@@ -88,17 +143,8 @@ def _record(answer: Answer, inputs: Inputs, excesses: list[Any]) -> dict[str, An
         "phases": answer.seconds,
         "inputs": inputs.names,
         "labels": inputs.labels,
-        "out_of_range": [
-            {
-                "input": excess.input,
-                "op": excess.op,
-                "location": excess.location,
-                "reached": excess.reached,
-                "range": [excess.low, excess.high],
-                "share": excess.share,
-            }
-            for excess in excesses
-        ],
+        "out_of_range": [excess.to_dict() for excess in excesses],
+        "timing": None if answer.timing is None else answer.timing.summary(),
     }
 
 
@@ -117,6 +163,8 @@ def _show(answer: Answer, inputs: Inputs) -> None:
     phases = ", ".join(f"{phase} {seconds:.1f} s" for phase, seconds in answer.seconds.items())
     print(f"largest error {answer.max_error:.3g}, mean {answer.mean_error:.3g} ({answer.target})")
     print(phases)
+    if answer.timing is not None:
+        show_timing(answer.timing)
 
 
 def _columns(values: np.ndarray, inputs: Inputs) -> list[str]:

@@ -28,10 +28,12 @@ class EngineConformance:
     Attributes:
         tolerance: largest error of one product of slots in [-1, 1].
         exact: largest error of what does not rescale.
+        refreshed: largest error of a bootstrap of slots in [-1, 1] with a mean of 1/4 at most.
     """
 
     tolerance = 1e-12
     exact = 1e-12
+    refreshed = 1e-12
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -174,6 +176,44 @@ class EngineConformance:
             bound = 2 * 4 ** (step + 1) * self.tolerance
             self.check(engine, ct, expected, steps - step - 1, bound)
 
+    def test_dot(self, engine: Engine[Any], x: Vector, y: Vector) -> None:
+        """A sum of products, from any levels; one pair is a product."""
+        high, low = engine.encrypt(x), engine.encrypt(y, 2)
+        total = engine.dot([high, low, high], [low, low, high])
+        self.check(engine, total, x * y + y * y + x * x, 1, 3 * self.tolerance)
+        self.check(engine, engine.mul(total, low), (x * y + y * y + x * x) * y, 0, 1e-6)
+        self.check(engine, engine.dot([high], [low]), x * y, 1, self.tolerance)
+
+    # --- the imaginary part
+
+    def test_two_vectors_in_one(self, engine: Engine[Any], x: Vector, y: Vector) -> None:
+        """(x + iy)(a + ib) and its conjugate give the real products that a kernel wants."""
+        both = engine.add(engine.encrypt(x, 2), engine.times_i(engine.encrypt(y, 2)))
+        self.check(engine, both, x, 2, self.exact)
+        product = engine.mul_plain(both, 0.5 * (y + 1j * x))
+        other = engine.conjugate(product)
+        twice_real, twice_imaginary = (
+            engine.add(product, other),
+            engine.negate(engine.times_i(engine.sub(product, other))),
+        )
+        self.check(engine, twice_real, np.zeros(engine.slots), 1, 2 * self.tolerance)
+        self.check(engine, twice_imaginary, x * x + y * y, 1, 2 * self.tolerance)
+        square = engine.mul(twice_imaginary, twice_imaginary)
+        self.check(engine, square, (x * x + y * y) ** 2, 0, 12 * self.tolerance)
+
+    def test_times_i_and_conjugate(self, engine: Engine[Any], x: Vector) -> None:
+        turned = engine.times_i(engine.encrypt(x, 2))
+        self.check(engine, turned, np.zeros(engine.slots), 2, self.exact)
+        self.check(engine, engine.times_i(turned), -x, 2, self.exact)
+        self.check(engine, engine.times_i(engine.conjugate(turned)), x, 2, self.exact)
+
+    def test_products_leave_sums_and_rotations_exact(self, engine: Engine[Any], x: Vector) -> None:
+        """A factor may be rescaled behind the scenes; what is done with it later is as exact."""
+        ct = engine.encrypt(x, 2)
+        engine.mul_plain(ct, x)
+        self.check(engine, engine.rotate(ct, 5), np.roll(x, -5), 2, self.exact)
+        self.check(engine, engine.add(ct, ct), 2 * x, 2, self.exact)
+
     # --- rotations
 
     def test_rotate_to_the_left_and_wrap(self, engine: Engine[Any], x: Vector) -> None:
@@ -246,6 +286,20 @@ class EngineConformance:
         self.check(engine, b, y, 2, self.exact)
 
     # --- bootstrap
+
+    @pytest.mark.parametrize("count", [1, 2, 3])
+    def test_bootstrap_many(self, engine: Engine[Any], x: Vector, y: Vector, count: int) -> None:
+        """Ciphertexts at different levels, with a mean: none gets anything of its neighbour."""
+        slots = [0.75 * x + 0.25, y, 0.25 - 0.75 * x][:count]
+        encrypted = [engine.encrypt(part, level) for level, part in enumerate(slots)]
+        if engine.bootstrap_level is None:
+            with pytest.raises(AtlasError, match="bootstrap"):
+                engine.bootstrap_many(encrypted)
+            return
+        refreshed = engine.bootstrap_many(encrypted)
+        assert len(refreshed) == count
+        for part, fresh in zip(slots, refreshed, strict=True):
+            self.check(engine, fresh, part, engine.bootstrap_level, self.refreshed)
 
     def test_bootstrap_is_refused_where_there_is_none(self, engine: Engine[Any], x: Vector) -> None:
         if engine.bootstrap_level is None:

@@ -40,6 +40,7 @@ def full_key_set(parameters: DesiloParameters) -> KeySet:
         parameters,
         dict.fromkeys(amounts, parameters.max_level),
         relinearization_level=parameters.max_level,
+        conjugation_level=parameters.max_level,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from tiny_model import Tiny
 from typer.testing import CliRunner
@@ -13,24 +14,33 @@ from atlasc.cli import app
 def test_table_and_verdict(tiny: Tiny) -> None:
     result = CliRunner().invoke(app, ["compare", str(tiny.bundle), "--input", str(tiny.data)])
     assert result.exit_code == 0, result.stderr
-    for text in ("sim against sim", "linear_transform", "ct_matmul_qk", "no difference above"):
+    for text in ("sim against sim", "linear_transform", "row_scores", "no op leaves its bound"):
         assert text in result.stdout
 
 
 def test_a_tight_tolerance_names_the_first_op(tiny: Tiny) -> None:
     arguments = ["compare", str(tiny.bundle), "--input", str(tiny.data), "--tolerance", "1e-12"]
-    result = CliRunner().invoke(app, [*arguments, "--isolate", "--json"])
+    result = CliRunner().invoke(app, [*arguments, "--json"])
     assert result.exit_code == 1
     record = json.loads(result.stdout)
-    assert record["isolated"] is True
-    parting = [op for op in record["ops"] if op["parts"]]
-    assert record["first"] == parting[0]
+    assert record["first"] == record["ops"][-1]
     assert record["first"]["op"] == "ckks.linear_transform"
     assert record["first"]["location"] == "patch"
-    assert record["max_difference"] < 1e-5
+    assert record["first"]["error"] <= record["first"]["bound"]
     shown = CliRunner().invoke(app, arguments)
     assert shown.exit_code == 1
     assert "they part at ckks.linear_transform" in shown.stdout
+    going = CliRunner().invoke(app, [*arguments, "--keep-going", "--json"])
+    assert len(json.loads(going.stdout)["ops"]) > len(record["ops"])
+
+
+def test_a_checkpoint_is_gone_when_the_comparison_has_ended(tiny: Tiny, tmp_path: Path) -> None:
+    arguments = ["compare", str(tiny.bundle), "--input", str(tiny.data), "--checkpoint"]
+    done = CliRunner().invoke(app, [*arguments, str(tmp_path / "state.npz")])
+    assert done.exit_code == 0, done.stderr
+    assert list(tmp_path.iterdir()) == []
+    refused = CliRunner().invoke(app, [*arguments, str(tmp_path / "state.txt")])
+    assert refused.exit_code == 2
 
 
 def test_unknown_backend(tiny: Tiny) -> None:

@@ -18,7 +18,11 @@ import typer
 from typing import Annotated
 from atlasc.ir.errors import AtlasError
 
-def greet(name: str, times: Annotated[int, typer.Option("--times", help="How often.")] = 1) -> None:
+def greet(
+    name: str,
+    times: Annotated[int, typer.Option("--times", help="How often.")] = 1,
+    tone: Annotated[str, typer.Option(help="How.", rich_help_panel="Manners")] = "calm",
+) -> None:
     """Greet someone.
 
     With more words below.
@@ -54,6 +58,15 @@ def test_help_lists_the_sections_with_summaries(app: typer.Typer) -> None:
     lines = [line.strip() for line in result.stdout.splitlines()]
     assert lines[lines.index("First:") + 1].split(maxsplit=1) == ["greet", "Greet someone."]
     assert lines[lines.index("Second:") + 1].split(maxsplit=1)[0] == "fail-now"
+
+
+def test_options_are_listed_in_their_sections(app: typer.Typer) -> None:
+    text = CliRunner().invoke(app, ["greet", "--help"]).stdout
+    plain, _, manners = text.partition("Manners:")
+    assert "--times" in plain.partition("Options:")[2]
+    assert "--help" in plain
+    assert "--tone" in manners
+    assert "--times" not in manners
 
 
 def test_a_command_runs_with_its_options(app: typer.Typer) -> None:

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from atlasc.cli.output import print_json, print_table
+from atlasc.cli.output import bar, print_json, print_table
 
 
 def test_json_of_numpy_values_and_infinities(capsys: pytest.CaptureFixture[str]) -> None:
@@ -39,3 +39,11 @@ def test_table_has_every_cell(capsys: pytest.CaptureFixture[str]) -> None:
         "0.3333",
     ):
         assert text in shown
+
+
+def test_bars_are_proportional() -> None:
+    assert bar(0.0) == bar(None) == ""
+    assert bar(1.0, 4) == "████"
+    assert bar(0.5, 4) == "██"
+    assert bar(3 / 32, 4) == "▍"
+    assert bar(17.0, 2) == "██"

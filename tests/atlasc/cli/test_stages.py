@@ -13,6 +13,7 @@ from atlasc.ir.storage import load_module
 from tests.atlasc.cli.command import DATA, MODEL, Outcome, refused, run
 
 SMALL = (
+    "--strategy", "atlas",
     "--population", 8, "--generations", 1, "--layer-population", 8, "--layer-generations", 2,
 )  # fmt: skip
 
@@ -72,7 +73,14 @@ def test_search_and_lower(stages: Path, tmp_path: Path) -> None:
     assert costs == sorted(costs)
     assert all(len(layer) == 8 for point in found["front"] for layer in point["settings"])
     names = {path.name for path in (tmp_path / "front").iterdir()}
-    assert names == {"front.json", "front.png", "calibration.json"}
+    assert names == {
+        "front.json",
+        "front.html",
+        "front.png",
+        "calibration.json",
+        "evaluations.jsonl",
+    }
+    assert not (tmp_path / "front.journal").exists()
 
     error = found["front"][-1]["error"]
     run(
@@ -85,6 +93,35 @@ def test_search_and_lower(stages: Path, tmp_path: Path) -> None:
     assert program.attributes["rotations"]
     cost = json.loads(run("inspect", tmp_path / "lowered" / "program.air", "--json").out)
     assert cost["levels"] <= found["front"][-1]["levels"]
+
+
+def test_a_study_compares_surrogates(tmp_path: Path) -> None:
+    arguments = ("search", MODEL, "--data", DATA, "--study", "--study-settings", 3)
+    found = json.loads(run(*arguments, "--inputs", 12, "--json", "-o", tmp_path / "study").out)
+    assert [s["inputs"] for s in found["subsets"]] == [1, 2, 5, 10, 12]
+    assert [s["layers"] for s in found["early_layers"]] == [1]
+    assert found["subsets"][-1] == found["early_layers"][-1]
+    assert len(found["errors"]) == 3
+    assert json.loads((tmp_path / "study" / "study.json").read_text()) == found
+    assert (tmp_path / "study" / "study.png").exists()
+    text = run(*arguments, "--inputs", 5).out
+    assert "Spearman" in text and "3 settings with errors from" in text
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--strategy", "atlas"), ("--evaluations", 9), ("--workers", "ray"), ("--threads", 1)],
+)
+def test_a_study_refuses_options_of_a_search(option: str, value: str | int) -> None:
+    message = refused("search", MODEL, "--data", DATA, "--study", option, value)
+    assert f"--study and {option} exclude each other" in message
+
+
+def test_inputs_of_a_search_are_a_number_or_all() -> None:
+    search = ("search", MODEL, "--data", DATA, "--strategy", "random", "--evaluations", 3)
+    found = json.loads(run(*search, "--inputs", "all", "--json").out)
+    assert (found["strategy"], found["evaluations"]) == ("random", 3)
+    assert "--inputs cannot be '0'" in refused(*search, "--inputs", "0")
 
 
 def test_opt_on_text_alone() -> None:
@@ -105,7 +142,12 @@ def test_opt_prints_after_each_pass() -> None:
 
 def test_opt_lists_its_passes() -> None:
     listed = run("opt", "--list").out
-    for name in ("canonicalise", "pack{slots=32768}", "place-bootstraps{levels=14,bootstrap=true}"):
+    for name in (
+        "canonicalise",
+        "pack{slots=32768}",
+        "place-bootstraps{levels=14,bootstrap=true,batch=1,prices=none,fewest=false,"
+        "error=0.0,cubic=0.0}",
+    ):
         assert f"{name}\n    " in listed
 
 

@@ -1,0 +1,79 @@
+"""``atlasc check-input``: is an input safe, before anyone pays for an encrypted run?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from atlasc.cli.output import JsonFlag, print_json, print_table
+from atlasc.cli.selection import (
+    UNSAFE_REMEDY,
+    CountOption,
+    IndexOption,
+    polynomials_at_hand,
+    select,
+    try_in_the_clear,
+)
+
+if TYPE_CHECKING:
+    from atlasc.ranges import Verdict
+
+UNSAFE = 1
+"""Exit code where an input leaves a range."""
+
+
+def check_input(
+    bundle: Annotated[Path, typer.Argument(help="Folder that compile wrote.")],
+    data: Annotated[Path, typer.Option("--input", help="Inputs: .txt, .jsonl, .npz, images.")],
+    index: IndexOption = "",
+    count: CountOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Say in the clear whether inputs stay inside all ranges.
+
+    Evaluates the program's polynomials without encryption, so it needs the whole bundle, and no
+    keys. A polynomial explodes outside its range, and nothing in a ciphertext says so. Exit code:
+    0 if all inputs are safe, 1 if one is not, 2 if they could not be checked.
+    """
+    from atlasc.bundle import load_bundle
+
+    loaded = polynomials_at_hand(load_bundle(bundle, "client"))
+    inputs = select(loaded.load_inputs(data), index, count)
+    verdicts = try_in_the_clear(loaded, inputs).verdicts(inputs.names)
+    safe = all(verdict.safe for verdict in verdicts)
+    if as_json:
+        print_json({"safe": safe, "inputs": [verdict.to_dict() for verdict in verdicts]})
+    else:
+        _show(verdicts)
+    if not safe:
+        raise typer.Exit(UNSAFE)
+
+
+def _show(verdicts: list[Verdict]) -> None:
+    rows: list[tuple[object, ...]] = []
+    for verdict in verdicts:
+        first = verdict.first
+        if first is None:
+            rows.append((verdict.input, "safe", *[None] * 6))
+            continue
+        rows.append(
+            (
+                verdict.input, "unsafe", first.op, first.location, first.reached,
+                f"{first.low:.4g} … {first.high:.4g}", f"{first.share:.2%}",
+                len(verdict.excesses) - 1,
+            )
+        )  # fmt: skip
+    print_table(
+        (
+            "input", "", "first left: op", "module", "reaches", "range", "beyond, of its width",
+            "polynomials after it",
+        ),
+        rows,
+    )  # fmt: skip
+    unsafe = sum(not verdict.safe for verdict in verdicts)
+    if unsafe:
+        print(f"{unsafe} of {len(verdicts)} inputs are unsafe; {UNSAFE_REMEDY}")
+    else:
+        print(f"{len(verdicts)} inputs, all safe")

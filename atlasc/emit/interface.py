@@ -1,0 +1,155 @@
+"""What client and server agree on, as initialisers of the runtime's ``Interface``."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from atlasc.backends.phantom_parameters import PhantomParameters
+from atlasc.emit import text
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Module, Op
+from atlasc.ir.opdef import Site
+from atlasc.ir.printer import print_module
+from atlasc.ir.types import CiphertextType
+from atlasc.passes.lowering.pipeline import Parameters
+from atlasc.passes.lowering.rotation_keys import MEMORY, key_plan
+from atlasc.passes.lowering.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
+
+
+@dataclass(frozen=True)
+class InterfaceText:
+    """Initialisers, each a string or a list of strings, see ``interface.hpp`` of the runtime.
+
+    ``moduli`` and ``bootstrap_keys`` are empty where the parameters have none.
+    """
+
+    model: str
+    identity: str
+    parameters: str
+    moduli: dict[str, str]
+    bootstrap_keys: list[str]
+    keys: list[str]
+    bootstrap: str
+    composed: list[str]
+    levels: str
+    inputs: list[list[str]]
+    publics: list[str]
+    outputs: list[list[str]]
+
+
+MAP_INDENT = 16
+"""Columns before the map of an output, in the template."""
+
+
+def identity_of(program: Module) -> str:
+    """SHA-256 of the program's text and of its arrays, whatever its plan of rotations: keys of
+    another plan are refused by what they lack.
+    """
+    planned = (*PLAN_ATTRIBUTES, MEMORY)
+    facts = {name: fact for name, fact in program.attributes.items() if name not in planned}
+    state = hashlib.sha256(print_module(replace(program, attributes=facts)).encode())
+    for name, array in sorted(program.arrays_used().items()):
+        state.update(f"{name} {array.dtype} {array.shape}".encode())
+        state.update(np.ascontiguousarray(array).tobytes())
+    return state.hexdigest()
+
+
+def interface_text(program: Module, parameters: Parameters) -> InterfaceText:
+    """The facts of a lowered program.
+
+    Raises:
+        AtlasError: its rotations were not planned.
+    """
+    plan = RotationPlan.of(program)
+    if plan is None:
+        raise AtlasError(
+            f"the rotations of @{program.name} are not planned",
+            remedy="run the pass rotation-keys on it, or compile the model",
+        )
+    keys = key_plan(program)
+    levels = [keys.relinearization_level, keys.conjugation_level]
+    refreshed = parameters.bootstrap_level
+    facts = [
+        parameters.slots,
+        parameters.max_level,
+        "std::nullopt" if refreshed is None else refreshed,
+        parameters.bootstrap_batch,
+    ]
+    moduli, bootstrap_keys = dict[str, str](), list[str]()
+    if isinstance(parameters, PhantomParameters):
+        facts.append("moduli()")
+        moduli = _moduli(parameters)
+        if (needs := parameters.needs) is not None:
+            bootstrap_keys = [text.integers(pair) for pair in needs.rotations.items()]
+            own = (needs.relinearization_level, needs.conjugation_level)
+            levels = [max(-1 if a is None else a, b) for a, b in zip(levels, own, strict=True)]
+    return InterfaceText(
+        text.string(program.name),
+        text.string(identity_of(program)),
+        "{" + ", ".join(map(str, facts)) + "}",
+        moduli,
+        bootstrap_keys,
+        [text.integers(pair) for pair in sorted(plan.keys.items())],
+        text.integers(sorted(plan.bootstrap)),
+        [f"{{{a}, {text.integers(parts)}}}" for a, parts in sorted(plan.composed.items())],
+        ", ".join(str(-1 if level is None else level) for level in levels),
+        [_input(op) for op in program.inputs],
+        [_public(op) for op in program.ops if op.name == "ckks.public_input"],
+        [_output(op, program) for op in program.outputs],
+    )
+
+
+def _moduli(parameters: PhantomParameters) -> dict[str, str]:
+    return {
+        "primes": text.lines(map(str, parameters.prime_bits), 8),
+        "special": text.integers(parameters.special_bits),
+        "scale": str(parameters.scale_bits),
+        "bootstrap": text.string(parameters.bootstrap),
+    }
+
+
+def _input(op: Op) -> list[str]:
+    get = op.attributes.get
+    level = op.value.type.level if isinstance(op.value.type, CiphertextType) else None
+    if level is None:
+        raise AtlasError(f"the level of input {get('name')!r} is not known", where=op.location)
+    return [
+        text.string(op.attributes["name"]),
+        text.integers(op.attributes["shape"]),
+        _layout(op.value.type),
+        str(level),
+        text.number(get("factor", 1.0)),
+        "true" if get("centred", False) else "false",
+    ]
+
+
+def _public(op: Op) -> str:
+    name, shape = text.string(op.attributes["name"]), text.integers(op.attributes["shape"])
+    return f"{{{name}, {shape}}}"
+
+
+def _output(op: Op, program: Module) -> list[str]:
+    site, shape = op.site(program.symbols), op.attributes["shape"]
+    maps = [_map(site, name, default, shape) for name, default in (("factor", 1.0), ("shift", 0.0))]
+    name = text.string(op.attributes["name"])
+    return [name, text.integers(shape), _layout(op.operands[0].type), *maps]
+
+
+def _map(site: Site, name: str, default: float, shape: list[int]) -> str:
+    """Numbers that repeat over the elements of an output: one, or one for each of the last axes."""
+    if name not in site.attributes:
+        return text.numbers([default])
+    values = site.constant(name)
+    while values.ndim and values.shape[0] == 1:
+        values = values[0]
+    if values.shape != tuple(shape[len(shape) - values.ndim :]):
+        values = np.broadcast_to(values, shape[1:])
+    return text.numbers(values, MAP_INDENT)
+
+
+def _layout(kind: Any) -> str:
+    return f"Layout({text.string(str(kind.layout))})"

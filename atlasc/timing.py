@@ -1,0 +1,179 @@
+"""How long the ops of a program took on ciphertexts, beside what was predicted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from atlasc.backends.parameter_sets import ParameterSet, read_parameters, relative_prices
+from atlasc.bundle import Bundle
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Module, Op
+from atlasc.kinds import kind_of
+from atlasc.passes.lowering.costs import program_costs
+
+FORMAT = 1
+
+
+def predicted_seconds(program: Module, parameters: ParameterSet) -> dict[Op, float]:
+    """Seconds of every op of a placed program, by the cost table in use."""
+    prices = relative_prices(parameters)
+    return {op: counts.seconds(prices) for op, counts in program_costs(program).per_op.items()}
+
+
+@dataclass(frozen=True)
+class OpTime:
+    """One op of a program; seconds are of one run.
+
+    Attributes:
+        op: its name.
+        kind: see ``kind_of``.
+        location: its module in the model.
+        layer: index of its block, None outside of all.
+        predicted: seconds.
+        measured: seconds.
+    """
+
+    op: str
+    kind: str
+    location: str
+    layer: int | None
+    predicted: float
+    measured: float
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The times of all ops.
+
+    Attributes:
+        target: the backend that ran them.
+        runs: over which the measured seconds are the mean.
+        ops: in order of execution.
+    """
+
+    target: str
+    runs: int
+    ops: tuple[OpTime, ...]
+
+    @classmethod
+    def of(
+        cls,
+        program: Module,
+        parameters: ParameterSet,
+        target: str,
+        runs: int,
+        seconds: Iterable[float],
+    ) -> Timing:
+        """Put measured seconds of one run beside those that the cost table in use predicts.
+
+        Args:
+            program: ckks module.
+            parameters: what it ran with.
+            target: the backend.
+            runs: over how many runs the seconds are the mean.
+            seconds: of each op, in order.
+        """
+        predicted = predicted_seconds(program, parameters)
+        rows = (
+            OpTime(op.name, kind_of(op), op.location, op.layer, predicted.get(op, 0.0), measured)
+            for op, measured in zip(program.ops, seconds, strict=True)
+        )
+        return cls(target, runs, tuple(rows))
+
+    @property
+    def predicted(self) -> float:
+        """Seconds of one run."""
+        return sum(op.predicted for op in self.ops)
+
+    @property
+    def measured(self) -> float:
+        """Seconds of one run."""
+        return sum(op.measured for op in self.ops)
+
+    def per_kind(self) -> list[dict[str, Any]]:
+        """A row for each kind of op, the longest first: predicted, measured and their ratio."""
+        groups: dict[str, list[OpTime]] = {}
+        for op in self.ops:
+            groups.setdefault(op.kind, []).append(op)
+        rows = [
+            {"kind": kind, "ops": len(ops)}
+            | _compared(sum(o.predicted for o in ops), sum(o.measured for o in ops))
+            for kind, ops in groups.items()
+        ]
+        return sorted(rows, key=lambda row: -row["measured"])
+
+    def summary(self) -> dict[str, Any]:
+        """The whole and the kinds of ops, for JSON."""
+        whole = _compared(self.predicted, self.measured)
+        return {"runs": self.runs, **whole, "per_kind": self.per_kind()}
+
+    def text(self, bundle: Bundle) -> str:
+        """The contents of a file that :meth:`load` reads."""
+        head = {"format": FORMAT, "program": bundle.identity, "target": self.target}
+        whole = {**head, **self.summary(), "ops": [asdict(op) for op in self.ops]}
+        return json.dumps(whole, indent=1) + "\n"
+
+    @classmethod
+    def load(cls, path: Path, bundle: Bundle) -> Timing:
+        """The measured seconds of a file, beside what the cost table in use predicts now.
+
+        Raises:
+            AtlasError: it cannot be read, or is of another program.
+        """
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+            program, target = data["program"], str(data["target"])
+            runs, seconds = int(data["runs"]), [float(op["measured"]) for op in data["ops"]]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise AtlasError(
+                f"the times {path} cannot be read",
+                why=f"{type(error).__name__}: {error}",
+                remedy="give the .timing.json that atlasc run -o or atlasc execute wrote",
+            ) from None
+        if data.get("format") != FORMAT or program != bundle.identity:
+            raise AtlasError(
+                f"the times {path} are of another program than {bundle.folder}",
+                remedy="give those of a run of this bundle",
+            )
+        parameters = read_parameters(bundle.target, bundle.manifest["parameters"])
+        return cls.of(bundle.program, parameters, target, runs, seconds)
+
+
+def _compared(predicted: float, measured: float) -> dict[str, Any]:
+    ratio = predicted / measured if measured > 0 else None
+    return {"predicted": predicted, "measured": measured, "ratio": ratio}
+
+
+def timing_place(output: Path) -> Path:
+    """Where the times of a run lie: beside its output."""
+    stem = output.stem if output.suffix == ".npz" else output.name
+    return output.with_name(f"{stem}.timing.json")
+
+
+class Clock:
+    """Seconds of each op, over one or more runs of a program."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[Op, float] = {}
+        self._running: tuple[Op, float] | None = None
+
+    def start(self, op: Op, now: float) -> None:
+        """The op before ends, this one starts."""
+        self.stop(now)
+        self._running = op, now
+
+    def stop(self, now: float) -> None:
+        """The op that runs ends."""
+        if self._running is not None:
+            op, since = self._running
+            self.seconds[op] = self.seconds.get(op, 0.0) + now - since
+        self._running = None
+
+    def of(self, ops: Iterable[Op], runs: int) -> list[float]:
+        """Mean seconds of a run, by op."""
+        known: Mapping[Op, float] = self.seconds
+        return [known.get(op, 0.0) / runs for op in ops]

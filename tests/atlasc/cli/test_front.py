@@ -1,0 +1,203 @@
+"""search and compile around a front: columns, targets, a saved front, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from atlasc.passes.search.front import Front
+from tests.atlasc.cli.command import DATA, MODEL, Outcome, refused, run
+
+SEARCH = ("search", MODEL, "--data", DATA, "--cost", "levels", "--softmax-ranges", "measured")
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+    folder = tmp_path_factory.mktemp("front") / "front"
+    return folder, run(*SEARCH, "--strategy", "atlas", "--evaluations", 150, "-o", folder)
+
+
+@pytest.fixture(scope="module")
+def front(searched: tuple[Path, Outcome]) -> Front:
+    return Front.load(searched[0] / "front.json")
+
+
+def test_points_are_tried_on_held_back_inputs(searched: tuple[Path, Outcome], front: Front) -> None:
+    assert front.held_back > 100
+    assert front.expert is not None
+    for point in (*front.points, front.expert):
+        assert point.out_of_range == 0
+        assert point.held_back_error == pytest.approx(point.error, rel=0.5)
+    for words in ("held-back error", "out of range", f"of {front.held_back} held-back inputs"):
+        assert words in searched[1].out
+    assert front.facts["seed"] == 0
+    assert front.evaluations <= 150
+    page = (searched[0] / "front.html").read_text(encoding="utf-8")
+    assert f'data-point="{len(front.points) - 1}"' in page
+
+
+def test_without_held_back_inputs_the_columns_are_empty() -> None:
+    outcome = run(*SEARCH, "--evaluations", 8, "--strategy", "nsga2", "--held-back", 0, "--json")
+    found = json.loads(outcome.out)
+    assert found["held_back"] == 0
+    assert all("out_of_range" not in point for point in found["front"])
+
+
+def compiled(front: Path, output: Path, *target: object) -> dict:
+    """The settings in the manifest."""
+    run(
+        "compile", MODEL, "--data", DATA, "--front", front, *target, "--target", "sim", "-o", output
+    )  # fmt: skip
+    manifest = json.loads((output / "manifest.json").read_text())
+    ranges = json.loads(
+        ((front if front.is_dir() else front.parent) / "calibration.json").read_text()
+    )
+    assert manifest["calibration"] == ranges
+    return manifest["settings"]
+
+
+def test_compile_picks_from_a_saved_front(
+    searched: tuple[Path, Outcome], front: Front, tmp_path: Path
+) -> None:
+    folder = searched[0]
+    limit = front.points[len(front.points) // 2].levels
+    settings = compiled(folder, tmp_path / "levels", "--max-levels", limit)
+    within = [point for point in front.points if point.levels <= limit]
+    assert settings["error"] == min(point.error for point in within)
+    assert settings["out_of_range"] == 0
+    assert settings["held_back"] == front.held_back
+    error = front.points[1].error
+    both = compiled(
+        folder / "front.json", tmp_path / "both", "--max-error", error, "--max-depth", 500
+    )
+    assert both["levels"] == min(p.levels for p in front.points if p.error <= error)
+
+
+def test_compile_warns_where_every_setting_is_left(
+    searched: tuple[Path, Outcome], tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(searched[0], tmp_path / "front"))
+    data = json.loads((copy / "front.json").read_text())
+    for point in data["front"]:
+        point |= {"out_of_range": 3, "held_back_error": "inf"}
+    (copy / "front.json").write_text(json.dumps(data))
+    outcome = run(
+        "compile", MODEL, "--data", DATA, "--front", copy, "--target", "sim",
+        "-o", tmp_path / "bundle",
+    )  # fmt: skip
+    assert "error inf, 3 leave the range of a polynomial" in outcome.out
+    assert f"warning: 3 of {data['held_back']} held-back inputs" in outcome.err
+
+
+def from_front(folder: Path, *arguments: object, model: object = MODEL) -> str:
+    return refused(
+        "compile", model, "--data", DATA, "--front", folder, *arguments,
+        "--target", "sim", "-o", folder.parent / "refused",
+    )  # fmt: skip
+
+
+def test_a_target_out_of_reach_names_the_nearest(searched: tuple[Path, Outcome]) -> None:
+    front = Front.load(searched[0] / "front.json")
+    message = from_front(searched[0], "--max-error", 1e-12)
+    assert f"the nearest has {front.points[-1]}" in message
+    message = from_front(searched[0], "--max-levels", 1)
+    assert "no setting on the front has levels 1 or less" in message
+    assert f"the nearest has {front.points[0]}" in message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (("--recipe", "is"), "--recipe and --front"),
+        (("--evaluations", 9), "--front and --evaluations"),
+        (("--cost", "depth"), "--front and --cost"),
+        (("--space", "wide"), "--front and --space"),
+        (("--margin", 0.1), "--front and --margin"),
+    ],
+)
+def test_what_a_saved_front_would_ignore_is_refused(
+    searched: tuple[Path, Outcome], arguments: tuple[object, ...], name: str
+) -> None:
+    assert f"{name} exclude each other" in from_front(searched[0], *arguments)
+
+
+def test_a_front_of_another_model_or_of_other_ranges_is_refused(
+    searched: tuple[Path, Outcome], tmp_path: Path, linear: Path
+) -> None:
+    assert "belongs to another model" in from_front(searched[0], model=linear)
+    copy = Path(shutil.copytree(searched[0], tmp_path / "front"))
+    ranges = json.loads((copy / "calibration.json").read_text())
+    ranges["ranges"][0]["high"] *= 2
+    (copy / "calibration.json").write_text(json.dumps(ranges))
+    assert "do not belong together" in from_front(copy)
+    (copy / "calibration.json").unlink()
+    assert "there is no calibration.json beside" in from_front(copy)
+    assert "was not found" in from_front(tmp_path / "nothing")
+
+
+# --- data and budgets that no search can work with
+
+
+@pytest.fixture(scope="module")
+def linear(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model without any nonlinear op."""
+    import torch
+    from torch import nn
+
+    class Linear(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.patch, self.classes = nn.Conv2d(1, 8, 4, stride=4), nn.Linear(8, 3)
+
+        def forward(self, pixel_values: torch.Tensor) -> torch.Tensor:
+            return self.classes(self.patch(pixel_values).flatten(2).transpose(1, 2)[:, 0])
+
+    path = tmp_path_factory.mktemp("linear") / "linear.pt2"
+    images = {"pixel_values": torch.rand(1, 1, 8, 8)}
+    torch.export.save(torch.export.export(Linear().eval(), (), images, strict=False), path)
+    return path
+
+
+def test_a_model_without_nonlinear_ops(linear: Path, tmp_path: Path) -> None:
+    assert "there is nothing to search" in refused("search", linear, "--data", DATA)
+    out = tmp_path / "out"
+    message = refused("compile", linear, "--data", DATA, "--target", "sim", "-o", out)
+    assert "no nonlinear op" in message
+    assert "--recipe is" in message
+    run("compile", linear, "--data", DATA, "--recipe", "is", "--target", "sim", "-o", out)
+
+
+@pytest.mark.parametrize("command", ["search", "calibrate"])
+def test_too_few_or_equal_inputs(command: str, tmp_path: Path) -> None:
+    with np.load(DATA) as file:
+        pixels = file["pixel_values"][:1]
+    data = tmp_path / "data.npz"
+    np.savez(data, pixel_values=pixels)
+    assert "has 1 input, at least 2 are needed" in refused(command, MODEL, "--data", data)
+    np.savez(data, pixel_values=np.repeat(pixels, 2, axis=0))
+    assert "all 2 inputs of" in refused(command, MODEL, "--data", data)
+    np.savez(data, pixel_values=np.zeros((9, *pixels.shape[1:]), np.float32))
+    assert "are identical" in refused(command, MODEL, "--data", data)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("--evaluations", 7, "--strategy", "atlas"),
+            "7 evaluations is too small for one generation",
+        ),
+        (("--evaluations", 3, "--strategy", "nsga2"), "give 4 evaluations or more"),
+        (("--evaluations", 0), "greater than or equal to 1"),
+        (("--population", 3), "at least 4 settings"),
+    ],
+)
+def test_budgets_too_small(arguments: tuple[object, ...], message: str) -> None:
+    # Said before the model is looked at.
+    outcome = Outcome(("search", "no such model", "--data", DATA, *arguments), None)
+    assert outcome.code == 2
+    assert message in outcome.err

@@ -1,0 +1,72 @@
+"""``--cost latency``: bootstraps and settings for the least predicted seconds."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from atlasc import backends
+from tests.atlasc.cli.command import DATA, MODEL, refused, run
+
+
+def test_a_recipe_is_placed_for_the_least_seconds(tmp_path: Path) -> None:
+    seconds = []
+    for cost in ((), ("--cost", "latency")):
+        out = tmp_path / "-".join(("out", *cost[1:]))
+        run("compile", MODEL, "--data", DATA, "--recipe", "is", "--target", "sim", *cost, "-o", out)
+        manifest = json.loads((out / "manifest.json").read_text())
+        seconds.append(manifest["costs"]["seconds"])
+    assert seconds[1] <= seconds[0]
+
+
+SEARCH = ("--strategy", "random", "--evaluations", 40)
+
+
+def test_a_limit_of_seconds_is_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "front"
+    run("search", MODEL, "--data", DATA, "--cost", "latency", *SEARCH, "-o", folder)
+    points = json.loads((folder / "front.json").read_text())["front"]
+    limit = points[len(points) // 2]["seconds"]
+    within = min(point["error"] for point in points if point["seconds"] <= limit)
+    arguments = ("compile", MODEL, "--data", DATA, "--target", "sim", "-o", tmp_path / "out")
+    run(*arguments, "--front", folder, "--max-seconds", limit)
+    settings = json.loads((tmp_path / "out" / "manifest.json").read_text())["settings"]
+    assert settings["error"] == within and settings["seconds"] <= limit
+    refusal = refused(*arguments[:-1], tmp_path / "two", *SEARCH, "--max-seconds", 1)
+    assert "no setting on the front has 1 predicted seconds or less" in refusal
+
+
+def test_a_limit_of_seconds_wants_predictions(tmp_path: Path) -> None:
+    folder = tmp_path / "front"
+    run("search", MODEL, "--data", DATA, *SEARCH, "-o", folder)
+    for arguments, why in (
+        (("--front", folder), "the search, by depth, predicted no seconds"),
+        (("--cost", "levels"), "--max-seconds and --cost levels exclude each other"),
+        (("--recipe", "is"), "--recipe and --max-seconds exclude each other"),
+    ):
+        message = refused(
+            "compile", MODEL, "--data", DATA, "--target", "sim", *arguments,
+            "--max-seconds", 300, "-o", tmp_path / "out",
+        )  # fmt: skip
+        assert why in message
+
+
+def test_points_of_a_search_have_their_seconds() -> None:
+    arguments = ("search", MODEL, "--data", DATA, "--cost", "latency", *SEARCH)
+    found = json.loads(run(*arguments, "--json").out)
+    assert found["cost"] == "latency"
+    seconds = [point["seconds"] for point in found["front"]]
+    assert seconds == sorted(seconds) and seconds
+
+
+def test_a_target_without_prices_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unpriced = replace(backends.BACKENDS["sim"], priced=False)
+    monkeypatch.setitem(backends.BACKENDS, "sim", unpriced)
+    arguments = ("--target", "sim", "--cost", "latency", "-o", tmp_path / "out")
+    message = refused("compile", MODEL, "--data", DATA, *arguments)
+    assert "latencies cannot be predicted for the target sim" in message

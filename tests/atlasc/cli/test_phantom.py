@@ -1,0 +1,131 @@
+"""``--target phantom``: what compile leaves, what a device must hold, who executes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tiny_model import Tiny, make_tiny
+
+from tests.atlasc.cli.command import CONFIGS, DATA, MODEL, refused, run
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The digits, which need bootstraps, and what compile said."""
+    folder = tmp_path_factory.mktemp("phantom") / "digits"
+    done = run(
+        "compile", MODEL, "--data", DATA, "--recipe", "is", "--target", "phantom", "-o", folder
+    )
+    return folder, done.out
+
+
+@pytest.fixture(scope="module")
+def leveled(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    return make_tiny(tmp_path_factory.mktemp("leveled"), "phantom")
+
+
+def test_compile_leaves_a_project(bundle: tuple[Path, str]) -> None:
+    folder, said = bundle
+    assert "log2(QP) 1658, 4 special primes, 7 digits (dnum); a key of 76 MiB" in said
+    assert "128 bits of security: N = 2^16" in said
+    assert "no cost table for phantom" in said
+    assert f"cmake -S {folder / 'project'}" in said
+    cmake = (folder / "project" / "CMakeLists.txt").read_text()
+    assert "set(ATLASC_ENGINE phantom CACHE" in cmake
+    interface = (folder / "project" / "src" / "interface.cpp").read_text()
+    assert 'result.bootstrap = "fourteen_levels";' in interface
+    for part in ("src", "bootstrap", "engines", "python"):
+        assert (folder / "project" / "runtime" / part).is_dir()
+
+
+def test_a_program_without_bootstraps_gets_a_leveled_set(leveled: Tiny) -> None:
+    manifest = json.loads((leveled.bundle / "manifest.json").read_text())
+    assert manifest["parameters"]["bootstrap"] == ""
+    assert manifest["security_bits"] >= 128
+    interface = (leveled.bundle / "project" / "src" / "interface.cpp").read_text()
+    assert "bootstrap_rotations" not in interface
+    assert "result.scale = 40;" in interface
+
+
+def test_inspect(bundle: tuple[Path, str]) -> None:
+    found = json.loads(run("inspect", bundle[0], "--json").out)
+    assert found["seconds"] is None
+    assert found["moduli"]["log_qp"] == 1658
+    assert found["memory"]["bootstrap_keys"] > 4 * 2**30
+    assert "no cost table for phantom" in run("inspect", bundle[0]).out
+
+
+@pytest.mark.parametrize("command", ["run", "keygen", "encrypt", "execute", "decrypt"])
+def test_the_project_executes(leveled: Tiny, tmp_path: Path, command: str) -> None:
+    files = {
+        "run": ("--input", leveled.data, "--count", 1),
+        "keygen": ("--keys", tmp_path / "keys"),
+        "encrypt": ("--keys", tmp_path, "--input", leveled.data, "-o", tmp_path / "q"),
+        "execute": ("--keys", tmp_path, "--query", tmp_path, "-o", tmp_path / "a"),
+        "decrypt": ("--keys", tmp_path, "--answer", tmp_path),
+    }
+    message = refused(command, leveled.bundle, *files[command])
+    assert "is executed by the C++ project" in message
+    assert "atlasc emit --build" in message
+
+
+def test_the_simulator_runs_it(leveled: Tiny) -> None:
+    done = run(
+        "run", leveled.bundle, "--input", leveled.data, "--count", 2, "--target", "sim", "--json"
+    )
+    assert json.loads(done.out)["max_error"] < 1e-9
+
+
+def test_emit_selects_the_engine(bundle: tuple[Path, str], tiny: Tiny, tmp_path: Path) -> None:
+    for engine, options in (("phantom", ()), ("sim", ("--engine", "sim"))):
+        run("emit", bundle[0], "-o", tmp_path / engine, *options)
+        cmake = (tmp_path / engine / "CMakeLists.txt").read_text()
+        assert f"set(ATLASC_ENGINE {engine} CACHE" in cmake
+    message = refused("emit", tiny.bundle, "-o", tmp_path / "x", "--engine", "phantom")
+    assert "was not compiled for the engine phantom" in message
+    assert "no engine 'gpu'" in refused(
+        "emit", tiny.bundle, "-o", tmp_path / "x", "--engine", "gpu"
+    )
+
+
+def test_fewer_keys_fit_a_smaller_device(bundle: tuple[Path, str], tmp_path: Path) -> None:
+    full = json.loads(run("inspect", bundle[0], "--json").out)
+    room = full["memory_bytes"] - full["memory"]["rotation_keys"] // 2
+    size = f"{room // 2**20}M"
+    run("emit", bundle[0], "-o", tmp_path / "small", "--device-memory", size)
+    interface = (tmp_path / "small" / "src" / "interface.cpp").read_text()
+    planned = interface.partition("plan.composed = {")[2].partition("};")[0]
+    assert planned.strip()
+    message = refused("emit", bundle[0], "-o", tmp_path / "x", "--device-memory", "4G")
+    assert "the program does not fit a device of 4G" in message
+    assert "bootstrap keys" in message
+    least = message.partition("--device-memory ")[2].partition(" ")[0]
+    run("emit", bundle[0], "-o", tmp_path / "least", "--device-memory", least)
+
+
+def test_device_memory_is_for_devices(bundle: tuple[Path, str], tiny: Tiny, tmp_path: Path) -> None:
+    command = ("compile", MODEL, "--data", DATA, "-o", tmp_path / "x", "--device-memory")
+    assert "means nothing for the target sim" in refused(*command, "4G", "--target", "sim")
+    assert "is no size of memory" in refused(*command, "lots", "--target", "phantom")
+    both = ("4G", "--key-memory", "1G", "--target", "phantom")
+    assert "exclude each other" in refused(*command, *both)
+    message = refused("emit", tiny.bundle, "-o", tmp_path / "x", "--device-memory", "4G")
+    assert "means nothing for the target sim" in message
+
+
+def test_latency_needs_a_table(tmp_path: Path) -> None:
+    command = ("compile", MODEL, "--data", DATA, "-o", tmp_path / "x", "--target", "phantom")
+    message = refused(*command, "--cost", "latency")
+    assert "latencies cannot be predicted for the target phantom" in message
+    assert "cannot be measured from Python" in refused("calibrate-backend", "--target", "phantom")
+
+
+def test_a_config_alone(tmp_path: Path) -> None:
+    config = json.loads((CONFIGS / "bert-base" / "config.json").read_text())
+    config |= {"num_hidden_layers": 1, "hidden_size": 48, "intermediate_size": 96}
+    config |= {"num_attention_heads": 4, "vocab_size": 100}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    found = run("inspect", tmp_path, "--sequence-length", 16, "--target", "phantom").out
+    assert "log2(QP) 1658" in found

@@ -1,0 +1,105 @@
+"""What search and compile keep: a command that was stopped goes on, whatever stopped it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.atlasc.cli.command import DATA, MODEL, ROOT, refused, run
+
+SEARCH = (
+    "search", MODEL, "--data", DATA, "--strategy", "atlas", "--population", 8, "--generations", 2,
+    "--layer-population", 8, "--layer-generations", 20, "--inputs", 2, "--json",
+)  # fmt: skip
+SHORT = (*SEARCH, "--generations", 0, "--layer-generations", 0)
+
+
+@pytest.fixture(scope="module")
+def front() -> list:
+    return json.loads(run(*SEARCH).out)["front"]
+
+
+@pytest.mark.parametrize("way", [signal.SIGINT, signal.SIGKILL])
+def test_a_stopped_search_goes_on(way: signal.Signals, front: list, tmp_path: Path) -> None:
+    output, journal = tmp_path / "made" / "front", tmp_path / "made" / "front.journal"
+    command = [sys.executable, "-m", "atlasc", *map(str, SEARCH), "-o", str(output)]
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    while not journal.exists() or len(journal.read_bytes().splitlines()) < 12:
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.01)
+    process.send_signal(way)
+    message = process.communicate()[1]
+    assert not output.exists()
+    if way == signal.SIGINT:
+        assert process.returncode == 130
+        assert f"the same command goes on with what is in {journal}" in message
+    kept = journal.read_bytes()
+    journal.write_bytes(kept[:-5])
+
+    outcome = run(*SEARCH, "-o", output)
+    assert "the last line of the journal" in outcome.err and "was cut off" in outcome.err
+    found = json.loads(outcome.out)
+    assert found["front"] == front
+    assert not journal.exists()
+    lines = (output / "evaluations.jsonl").read_bytes().splitlines()
+    assert lines[: kept.count(b"\n") - 1] == kept.splitlines()[:-1]
+    assert len(lines) == found["distinct_evaluations"] + 1
+
+
+def test_a_named_journal_stays_and_may_be_made_longer(front: list, tmp_path: Path) -> None:
+    journal = tmp_path / "journal.jsonl"
+    shorter = (*SEARCH, "--layer-generations", 5, "--journal", journal)
+    run(*shorter, "-o", tmp_path / "short")
+    assert not (tmp_path / "short" / "evaluations.jsonl").exists()
+    assert json.loads(run(*SEARCH, "--journal", journal).out)["front"] == front
+
+
+def test_journals_that_cannot_be_used(tmp_path: Path) -> None:
+    journal = tmp_path / "journal.jsonl"
+    run(*SHORT, "--journal", journal)
+    assert "the seed is 0 there and 3 here" in refused(*SHORT, "--seed", 3, "--journal", journal)
+    other = refused(*SHORT, "--inputs", 3, "--journal", journal)
+    assert "belongs to another search" in other and "the search inputs differ" in other
+    missing = refused(*SHORT, "--journal", tmp_path / "none" / "journal.jsonl")
+    assert f"{tmp_path / 'none'} does not exist" in missing
+    assert "is a folder" in refused(*SHORT, "--journal", tmp_path)
+
+
+def test_compile_keeps_its_evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundle, journal = tmp_path / "bundle", tmp_path / "bundle.journal"
+    command = (
+        "compile", MODEL, "--data", DATA, "--target", "sim", "--strategy", "random",
+        "--evaluations", 20, "-o", bundle,
+    )  # fmt: skip
+    assert "no setting on the front" in refused(*command, "--max-error", 1e-9)
+    assert journal.exists()
+    monkeypatch.setattr(
+        "atlasc.passes.search.objective.Objective.points",
+        lambda self, settings: iter(()) if not settings else pytest.fail("evaluated again"),
+    )
+    run(*command, "--max-error", 10)
+    assert not journal.exists()
+    assert len((bundle / "evaluations.jsonl").read_bytes().splitlines()) == 21
+
+
+def test_workers_that_make_no_sense() -> None:
+    assert "--workers cannot be 'many'" in refused(*SHORT, "--workers", "many")
+    assert "--worker-count needs --workers ray" in refused(*SHORT, "--worker-count", 2)
+    assert "--ray-address needs --workers ray" in refused(*SHORT, "--ray-address", "a:1")
+
+
+def test_workers_of_ray_print_nothing_of_their_own(front: list) -> None:
+    pytest.importorskip("ray", reason="needs the ray extra")
+    command = [sys.executable, "-m", "atlasc", *map(str, SEARCH)]
+    command += ["--workers", "ray", "--worker-count", "2"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["front"] == front
+    assert "ray" not in done.stderr.lower()

@@ -1,0 +1,126 @@
+// An engine that counts what another one is asked for, under the names of the Python counter.
+#pragma once
+
+#include <iostream>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "atlasc/backend.hpp"
+#include "atlasc/roles.hpp"
+
+namespace counting {
+
+using namespace atlasc;
+
+class Counter final : public Engine {
+public:
+    explicit Counter(Engine& engine, const Parameters& parameters)
+        : engine_(engine), parameters_(parameters) {}
+
+    /// Calls by primitive and level.
+    std::map<std::pair<std::string, int>, std::size_t> counts;
+
+    std::size_t slots() const override { return engine_.slots(); }
+    int level(const Ciphertext& x) const override { return engine_.level(x); }
+    Bytes save(const Ciphertext& x) const override { return engine_.save(x); }
+    Ciphertext load(const Bytes& bytes) const override { return engine_.load(bytes); }
+    Vector decrypt(const Ciphertext& x) override { return engine_.decrypt(x); }
+    Ciphertext encrypt(const Vector& x, int level) override { return engine_.encrypt(x, level); }
+    Ciphertext drop_to(const Ciphertext& x, int level) override {
+        return engine_.drop_to(x, level);
+    }
+
+    Ciphertext add(const Ciphertext& x, const Ciphertext& y) override {
+        count("add", lower(x, y));
+        return engine_.add(x, y);
+    }
+    Ciphertext sub(const Ciphertext& x, const Ciphertext& y) override {
+        count("add", lower(x, y));
+        return engine_.sub(x, y);
+    }
+    Ciphertext negate(const Ciphertext& x) override {
+        count("negate", level(x));
+        return engine_.negate(x);
+    }
+    Ciphertext add_plain(const Ciphertext& x, const Plaintext& value) override {
+        count("add_plain", level(x));
+        return engine_.add_plain(x, value);
+    }
+    Ciphertext mul(const Ciphertext& x, const Ciphertext& y) override {
+        count("mul", lower(x, y));
+        return engine_.mul(x, y);
+    }
+    Ciphertext square(const Ciphertext& x) override {
+        count("square", level(x));
+        return engine_.square(x);
+    }
+    Ciphertext dot(const Ciphertexts& xs, const Ciphertexts& ys) override {
+        const Ciphertext total = engine_.dot(xs, ys);
+        for (std::size_t at = 0; at < xs.size(); ++at) {
+            count(at + 1 < xs.size() ? "mul_lazy" : "mul", lower(xs[at], ys[at]));
+        }
+        count("add", level(total), xs.size() - 1);
+        return total;
+    }
+    Ciphertext mul_plain(const Ciphertext& x, const Plaintext& value) override {
+        count(std::holds_alternative<double>(value) ? "mul_scalar" : "mul_plain", level(x));
+        return engine_.mul_plain(x, value);
+    }
+    Ciphertext times_i(const Ciphertext& x) override {
+        count("times_i", level(x));
+        return engine_.times_i(x);
+    }
+    Ciphertext conjugate(const Ciphertext& x) override {
+        count("rotate", level(x));
+        return engine_.conjugate(x);
+    }
+    Ciphertext rotate(const Ciphertext& x, std::size_t amount) override {
+        count("rotate", level(x));
+        return engine_.rotate(x, amount);
+    }
+    Ciphertexts rotate_many(const Ciphertext& x, const std::vector<std::size_t>& amounts) override {
+        if (amounts.size() == 1) {
+            count("rotate", level(x));
+        } else if (!amounts.empty()) {
+            count("hoist", level(x));
+            count("rotate_hoisted", level(x), amounts.size());
+        }
+        return engine_.rotate_many(x, amounts);
+    }
+    Ciphertexts bootstrap_many(const Ciphertexts& xs) override {
+        const auto batch = static_cast<std::size_t>(parameters_.bootstrap_batch);
+        count("bootstrap", *parameters_.bootstrap_level, (xs.size() + batch - 1) / batch);
+        return engine_.bootstrap_many(xs);
+    }
+
+private:
+    int lower(const Ciphertext& x, const Ciphertext& y) const {
+        return std::min(level(x), level(y));
+    }
+    void count(const char* primitive, int level, std::size_t times = 1) {
+        if (times != 0) {
+            counts[{primitive, level}] += times;
+        }
+    }
+
+    Engine& engine_;
+    Parameters parameters_;
+};
+
+/// Executes a query and prints "primitive level count" lines: NAME count KEYS WEIGHTS QUERY.
+inline int count_main(char** argv, const Interface& interface, Program program) {
+    const std::unique_ptr<Engine> engine = backend::server_engine(interface, argv[0]);
+    Counter counter(*engine, interface.parameters);
+    const TensorFile weights(argv[1]);
+    Message query = read_message(argv[2], "query", interface, counter);
+    Context context(counter, interface.keys.rotations, weights, query.publics);
+    program(context, std::move(query.values));
+    for (const auto& [key, times] : counter.counts) {
+        std::cout << key.first << ' ' << key.second << ' ' << times << '\n';
+    }
+    return 0;
+}
+
+}  // namespace counting

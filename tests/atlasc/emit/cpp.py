@@ -1,0 +1,120 @@
+"""Compiles and runs emitted programs, as their users would."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from atlasc.cli import app
+
+ROOT = Path(__file__).resolve().parents[3]
+DIGITS = ROOT / "examples" / "digits_vit"
+BATCH = 2
+STRICT = ("-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror")
+SECONDS = 300
+"""After which a compiler or a program is taken for stuck."""
+
+
+@dataclass(frozen=True)
+class Project:
+    """An emitted project.
+
+    Attributes:
+        bundle: what it was emitted from.
+        folder: the project.
+        client, server: commands that start the executables.
+    """
+
+    bundle: Path
+    folder: Path
+    client: tuple[str, ...]
+    server: tuple[str, ...]
+
+    @property
+    def weights(self) -> Path:
+        """The server's arrays."""
+        return self.folder / "weights.safetensors"
+
+    @property
+    def runtime(self) -> Path:
+        """The runtime that was built with it."""
+        return self.folder / "build" / "runtime" / "libatlasc_runtime.a"
+
+
+def require_compiler() -> str:
+    """The C++ compiler; skips the test where there is none, or no CMake."""
+    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
+    if compiler is None or shutil.which("cmake") is None:
+        pytest.skip("needs a C++17 compiler and CMake")
+    return compiler
+
+
+def emit_and_build(folder: Path) -> Project:
+    """The digits' Vision Transformer under the recipe ``is``; warnings are errors."""
+    bundle, project = folder / "bundle", folder / "project"
+    data = DIGITS / "calibration.npz"
+    options = ["--data", data, "--recipe", "is", "--batch", BATCH, "--target", "sim"]
+    command_line("compile", DIGITS / "model", *options, "-o", bundle)
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("CXXFLAGS", "-O1 -Werror")
+        environment.setenv("CMAKE_BUILD_TYPE", "None")
+        command_line("emit", bundle, "-o", project, "--build", "--python")
+    built = project / "build"
+    return Project(bundle, project, (str(built / "client"),), (str(built / "server"),))
+
+
+def command_line(*arguments: object) -> str:
+    """What a command of atlasc prints."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == 0, f"{result.stderr}\n{result.exception!r}"
+    return result.stdout
+
+
+def compiled(sources: Sequence[Path], output: Path, *options: str) -> Path:
+    """An executable of some sources; warnings are errors."""
+    command = [require_compiler(), *STRICT, *map(str, sources), *options, "-o", str(output)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 0, done.stderr
+    return output
+
+
+def run(command: Sequence[object], cwd: Path) -> str:
+    """What a program says on standard error; it must succeed."""
+    done = _run(command, cwd)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def refused(command: Sequence[object], cwd: Path) -> str:
+    """The message of a program that must fail with exit code 2."""
+    done = _run(command, cwd)
+    assert done.returncode == 2, f"{done.returncode}: {done.stderr}"
+    assert done.stderr.startswith("error: ")
+    return done.stderr
+
+
+def _run(command: Sequence[object], cwd: Path) -> subprocess.CompletedProcess[str]:
+    words = [str(word) for word in command]
+    return subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=SECONDS)
+
+
+def answers(project: Project, inputs: Path, cwd: Path) -> dict[str, np.ndarray]:
+    """Keys, encryption, execution and decryption, each by a process of its own."""
+    from safetensors.numpy import load_file
+
+    client, server = project.client, project.server
+    run([*client, "keygen", "--output", "keys"], cwd)
+    secret, weights = ("--key", "keys/secret.key"), ("--weights", project.weights)
+    run([*client, "encrypt", *secret, "--input", inputs, "--output", "query"], cwd)
+    keys = ("--keys", "keys/evaluation.key")
+    run([*server, *keys, *weights, "--query", "query", "--output", "answer"], cwd)
+    run([*client, "decrypt", *secret, "--answer", "answer", "--output", "out.safetensors"], cwd)
+    return load_file(cwd / "out.safetensors")

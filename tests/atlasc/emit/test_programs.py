@@ -1,0 +1,228 @@
+"""Emitted programs on the C++ simulation engine give the Python simulation's numbers."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from atlasc.backends.noise import NoiseModel
+from atlasc.emit.project import write_project
+from atlasc.emit.text import identifier
+from atlasc.passes.lowering.costs import program_costs
+from tests.atlasc.emit.cpp import (
+    DIGITS,
+    ROOT,
+    Project,
+    answers,
+    command_line,
+    compiled,
+    refused,
+    run,
+)
+from tests.atlasc.emit.small_programs import NAMES, SCALED_BY, small_program
+
+TOLERANCE = 1e-9
+INCLUDES = (f"-I{ROOT / 'runtime_cuda' / 'include'}", f"-I{Path(__file__).parent}")
+
+HARNESS = """
+#include <string>
+#include "counting.hpp"
+{includes}
+
+/// NAME client|server|count ...: one executable for all programs, because compiling takes longest.
+int main(int argc, char** argv) {{
+    const std::string name = argv[1], role = argv[2];
+{calls}
+    return 99;
+}}
+"""
+CALL = """
+    if (name == "{name}") {{
+        if (role == "client") {{
+            return atlasc::client_main(argc - 2, argv + 2, {space}::interface());
+        }}
+        return role == "server"
+            ? atlasc::server_main(argc - 2, argv + 2, {space}::interface(), {space}::execute)
+            : counting::count_main(argv + 3, {space}::interface(), {space}::execute);
+    }}
+"""
+
+
+def write_harness(folder: Path, names: Sequence[str]) -> Path:
+    """Projects of small programs, and one source of an executable for all of them."""
+    for name in names:
+        case = small_program(name)
+        write_project(folder / name, case.program, case.parameters)
+    parts = [
+        f'#include "{folder / name / "src" / file}"'
+        for name in names
+        for file in ("interface.cpp", "program.cpp")
+    ]
+    source = folder / "harness.cpp"
+    calls = "".join(CALL.format(name=name, space=identifier(name)) for name in names)
+    source.write_text(HARNESS.format(includes="\n".join(parts), calls=calls))
+    return source
+
+
+def of_harness(executable: Path, projects: Path, name: str) -> Project:
+    """A program of the harness."""
+    command = (str(executable), name)
+    return Project(projects, projects / name, (*command, "client"), (*command, "server"))
+
+
+def largest_difference(one: np.ndarray, other: np.ndarray) -> float:
+    assert one.shape == other.shape
+    assert np.abs(other).max() > 1e-3
+    return float(np.abs(one - other).max())
+
+
+@pytest.fixture(scope="module")
+def projects(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("small")
+    write_harness(folder, NAMES)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def harness(digits: Project, projects: Path) -> Path:
+    sources = [projects / "harness.cpp", digits.runtime]
+    return compiled(sources, projects / "harness", *INCLUDES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_small_programs(harness: Path, projects: Path, name: str, tmp_path: Path) -> None:
+    from safetensors.numpy import save_file
+
+    case = small_program(name)
+    save_file(case.inputs, tmp_path / "in.safetensors")
+    found = answers(of_harness(harness, projects, name), tmp_path / "in.safetensors", tmp_path)
+    for output, values in case.expected().items():
+        assert largest_difference(found[output], values) <= TOLERANCE
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_primitives_are_those_that_inspect_counts(
+    harness: Path, projects: Path, name: str, tmp_path: Path
+) -> None:
+    """The same calls at the same levels, rescalings apart, which an engine makes by itself."""
+    from safetensors.numpy import save_file
+
+    case = small_program(name)
+    save_file(case.inputs, tmp_path / "in.safetensors")
+    project = of_harness(harness, projects, name)
+    answers(project, tmp_path / "in.safetensors", tmp_path)
+    command = [str(harness), name, "count", "keys/evaluation.key", str(project.weights), "query"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    lines = (line.split() for line in done.stdout.splitlines())
+    counted = {(primitive, int(level)): int(times) for primitive, level, times in lines}
+    expected = program_costs(case.program).total.primitives
+    skipped = ("rescale", "encrypt", "decrypt")
+    assert counted == {key: n for key, n in expected.items() if key[0] not in skipped}
+
+
+def test_noise_is_that_of_ckks(
+    harness: Path, projects: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One product by a plaintext: the errors of encryption and of one rescaling of the factor."""
+    from safetensors.numpy import save_file
+
+    case, outputs = small_program("scaled"), []
+    save_file(case.inputs, tmp_path / "in.safetensors")
+    project = of_harness(harness, projects, "scaled")
+    for folder, seed in (("one", "1"), ("same", "1"), ("other", "2")):
+        (tmp_path / folder).mkdir()
+        monkeypatch.setenv("ATLASC_SIM_NOISE", seed)
+        found = answers(project, tmp_path / "in.safetensors", tmp_path / folder)
+        outputs.append(found["y"] - case.expected()["y"])
+    one, same, other = outputs
+    np.testing.assert_array_equal(one, same)
+    deviation = NoiseModel.ckks(2 * case.parameters.slots).rescale * SCALED_BY
+    for errors in (one, other, one - other):
+        assert 0.8 * deviation < errors.std() < 1.2 * np.sqrt(2) * deviation
+    monkeypatch.setenv("ATLASC_SIM_NOISE", "much")
+    query = ("--query", "query", "--weights", project.weights, "--output", "new")
+    command = [*project.server, "--keys", "keys/evaluation.key", *query]
+    assert "ATLASC_SIM_NOISE is no seed" in refused(command, tmp_path / "one")
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_digits(digits: Project, tmp_path: Path, count: int) -> None:
+    """Client and server as separate processes; fewer inputs than a batch are answered too."""
+    from atlasc.bundle import load_bundle
+    from atlasc.session import run as simulate
+
+    inputs, data = tmp_path / "in.safetensors", DIGITS / "test.npz"
+    command_line("embed", digits.bundle, "--input", data, "--count", count, "-o", inputs)
+    found = answers(digits, inputs, tmp_path)
+    bundle = load_bundle(digits.bundle)
+    arrays = bundle.load_inputs(data).take(range(count)).arrays
+    expected = simulate(bundle, arrays, "sim").outputs
+    assert list(found) == list(expected)
+    assert found["logits"].shape == (count, 10)
+    assert largest_difference(found["logits"], expected["logits"]) <= TOLERANCE
+
+
+def test_bert(digits: Project, tmp_path: Path) -> None:
+    """Two layers, texts of different lengths, bootstraps, keys composed of others."""
+    import torch
+    from transformers import BertConfig, BertForSequenceClassification
+
+    from atlasc.bundle import load_bundle
+    from atlasc.session import run as simulate
+
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=40,
+        hidden_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=3,
+        intermediate_size=40,
+        max_position_embeddings=12,
+        num_labels=3,
+        initializer_range=0.2,
+    )
+    BertForSequenceClassification(config).save_pretrained(tmp_path / "model")
+    random = np.random.default_rng(0)
+    lengths = random.integers(3, 11, size=20)
+    np.savez(
+        tmp_path / "texts.npz",
+        input_ids=random.integers(0, 40, size=(20, 10)),
+        attention_mask=(np.arange(10) < lengths[:, None]).astype(np.int64),
+    )
+    data, folder = tmp_path / "texts.npz", tmp_path / "bundle"
+    options = ["--data", data, "--recipe", "is", "--batch", 2, "--sequence-length", 10]
+    options += ["--key-memory", "600M"]
+    command_line("compile", tmp_path / "model", *options, "--target", "sim", "-o", folder)
+    command_line("emit", folder, "-o", tmp_path / "project")
+    command_line("embed", folder, "--input", data, "--count", 2, "-o", tmp_path / "in.safetensors")
+
+    sources, roles = tmp_path / "project" / "src", {}
+    files = {"client": ["client", "interface"], "server": ["server", "interface", "program"]}
+    for role, names in files.items():
+        parts = [*(sources / f"{name}.cpp" for name in names), digits.runtime]
+        include = f"-I{tmp_path / 'project' / 'runtime' / 'include'}"
+        roles[role] = (str(compiled(parts, tmp_path / role, include)),)
+    project = Project(folder, tmp_path / "project", **roles)
+    found = answers(project, tmp_path / "in.safetensors", tmp_path)
+
+    bundle = load_bundle(folder)
+    assert any(op.name == "ckks.bootstrap" for op in bundle.program.ops)
+    assert "composed_rotations" in bundle.program.attributes
+    arrays = bundle.load_inputs(data).take(range(2)).arrays
+    expected = simulate(bundle, arrays, "sim").outputs
+    assert largest_difference(found["logits"], expected["logits"]) <= TOLERANCE
+
+
+def test_the_server_says_how_long_it_took(harness: Path, projects: Path, tmp_path: Path) -> None:
+    from safetensors.numpy import save_file
+
+    project = of_harness(harness, projects, "grown")
+    save_file(small_program("grown").inputs, tmp_path / "in.safetensors")
+    answers(project, tmp_path / "in.safetensors", tmp_path)
+    keys = ("--keys", "keys/evaluation.key", "--weights", project.weights)
+    said = run([*project.server, *keys, "--query", "query", "--output", "again"], tmp_path)
+    assert said.startswith("grown: executed in ")

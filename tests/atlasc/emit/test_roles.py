@@ -1,0 +1,154 @@
+"""What client and server refuse: a message and exit code 2, and nothing left behind."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.atlasc.emit.cpp import DIGITS, Project, answers, command_line, refused, run
+
+
+@pytest.fixture(scope="module")
+def done(digits: Project, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which everything went well; nobody may change its files."""
+    folder = tmp_path_factory.mktemp("done")
+    inputs = folder / "in.safetensors"
+    command_line("embed", digits.bundle, "--input", DIGITS / "test.npz", "--count", 1, "-o", inputs)
+    answers(digits, inputs, folder)
+    run([*digits.client, "keygen", "--output", "others"], folder)
+    return folder
+
+
+@pytest.fixture
+def folder(done: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(done, tmp_path / "done"))
+
+
+def encrypt(project: Project, folder: Path, **other: object) -> str:
+    given = {"key": "keys/secret.key", "input": "in.safetensors", "output": "new"} | other
+    options = [word for name, value in given.items() for word in (f"--{name}", value)]
+    return refused([*project.client, "encrypt", *options], folder)
+
+
+def execute(project: Project, folder: Path, **other: object) -> str:
+    given = {"keys": "keys/evaluation.key", "weights": project.weights, "query": "query"}
+    given |= {"output": "new"} | other
+    options = [word for name, value in given.items() for word in (f"--{name}", value)]
+    return refused([*project.server, *options], folder)
+
+
+def decrypt(project: Project, folder: Path, **other: object) -> str:
+    given = {"key": "keys/secret.key", "answer": "answer", "output": "new"} | other
+    options = [word for name, value in given.items() for word in (f"--{name}", value)]
+    return refused([*project.client, "decrypt", *options], folder)
+
+
+def test_the_secret_key_is_for_its_owner_alone(done: Path) -> None:
+    assert (done / "keys" / "secret.key").stat().st_mode & 0o077 == 0
+
+
+def test_other_keys(digits: Project, folder: Path) -> None:
+    message = execute(digits, folder, keys="others/evaluation.key")
+    assert "a ciphertext belongs to other keys" in message
+    assert "where: query" in message
+    assert "belongs to other keys" in decrypt(digits, folder, key="others/secret.key")
+    assert not (folder / "new").exists()
+
+
+def test_a_key_of_the_other_role(digits: Project, folder: Path) -> None:
+    assert "holds no evaluation keys" in execute(digits, folder, keys="keys/secret.key")
+    assert "holds no secret key" in decrypt(digits, folder, key="keys/evaluation.key")
+
+
+def test_query_and_answer_are_told_apart(digits: Project, folder: Path) -> None:
+    assert "holds no query" in execute(digits, folder, query="answer")
+    assert "holds no answer" in decrypt(digits, folder, answer="query")
+
+
+@pytest.mark.parametrize("share", [0.0, 0.00001, 0.5, 0.999])
+def test_a_truncated_query(digits: Project, folder: Path, share: float) -> None:
+    whole = (folder / "query").read_bytes()
+    (folder / "query").write_bytes(whole[: int(share * len(whole))])
+    message = execute(digits, folder)
+    assert "file query is damaged" in message
+    assert "truncated" in message
+
+
+def test_files_of_another_program(digits: Project, folder: Path) -> None:
+    for name in ("query", "weights"):
+        source = folder / "query" if name == "query" else digits.weights
+        content = source.read_bytes()
+        start = content.index(b'"program":"') + len(b'"program":"')
+        other = content[:start] + b"0" * 8 + content[start + 8 :]
+        (folder / "other").write_bytes(other)
+        assert "another" in execute(digits, folder, **{name: "other"})
+
+
+def test_keys_of_other_parameters(digits: Project, folder: Path) -> None:
+    key = folder / "keys" / "evaluation.key"
+    content = key.read_bytes()
+    assert b"32768 slots" in content
+    key.write_bytes(content.replace(b"32768 slots", b"16384 slots"))
+    message = execute(digits, folder)
+    assert "was made for other parameters" in message
+    assert "make keys with this program's client" in message
+
+
+def test_a_missing_rotation_key(digits: Project, folder: Path) -> None:
+    from safetensors import safe_open
+    from safetensors.numpy import save_file
+
+    key = folder / "keys" / "evaluation.key"
+    with safe_open(key, "numpy") as file:
+        rotations, facts = file.get_tensor("rotations"), file.metadata()
+    save_file({"rotations": np.ascontiguousarray(rotations[1:])}, key, facts)
+    assert "lacks a rotation key that the program needs" in execute(digits, folder)
+
+
+def test_inputs_of_another_shape(digits: Project, folder: Path) -> None:
+    from safetensors.numpy import load_file, save_file
+
+    ((name, tensor),) = load_file(folder / "in.safetensors").items()
+    wrong = {"few features": tensor[..., 1:], "many inputs": np.concatenate([tensor] * 3)}
+    for array in (*wrong.values(), tensor[:0]):
+        save_file({name: np.ascontiguousarray(array)}, folder / "wrong")
+        assert "has not the shape of the program" in encrypt(digits, folder, input="wrong")
+    save_file({"other": tensor}, folder / "nameless")
+    assert "has no array" in encrypt(digits, folder, input="nameless")
+
+
+def test_nothing_is_overwritten(digits: Project, folder: Path) -> None:
+    assert "the output query exists already" in encrypt(digits, folder, output="query")
+    assert "the output answer exists already" in execute(digits, folder, output="answer")
+    message = refused([*digits.client, "keygen", "--output", "keys"], folder)
+    assert "the output keys exists already" in message
+
+
+def test_places_that_cannot_be_written(digits: Project, folder: Path) -> None:
+    assert "cannot write to no/folder" in encrypt(digits, folder, output="no/folder")
+    message = refused([*digits.client, "keygen", "--output", "no/folder"], folder)
+    assert "cannot make the folder" in message
+
+
+def test_missing_files_and_options(digits: Project, folder: Path) -> None:
+    assert "file nowhere not found" in execute(digits, folder, query="nowhere")
+    assert "there is no option --colour" in execute(digits, folder, colour="red")
+    assert "the option --keys is missing" in refused(digits.server, folder)
+    assert "needs a value" in refused([*digits.client, "keygen", "--output"], folder)
+    assert "which command?" in refused(digits.client, folder)
+
+
+def test_an_input_outside_the_ranges_is_said(digits: Project, folder: Path) -> None:
+    """The numbers explode, as they would under encryption; the simulation says so."""
+    from safetensors.numpy import load_file, save_file
+
+    ((name, tensor),) = load_file(folder / "in.safetensors").items()
+    save_file({name: tensor * 1e3}, folder / "large")
+    secret = ("--key", "keys/secret.key")
+    run([*digits.client, "encrypt", *secret, "--input", "large", "--output", "q"], folder)
+    message = execute(digits, folder, query="q")
+    assert "bootstrap is impossible" in message
+    assert "where: vit.layers.0" in message

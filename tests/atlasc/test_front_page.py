@@ -1,0 +1,127 @@
+"""The page of a front: complete without a network, and everything in it escaped."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from atlasc.front_page import front_html
+from atlasc.passes.approximation.parametrisation import WIDE
+from atlasc.passes.search.front import Front, Point
+
+LAYERS = ((5, 5, 0, 0, 0, 3, 3, 3), (7, 0, 0, 0, 0, 9, 1, 2))
+FACTS = {"model": "<b>bert & co</b>", "options": {"seed": 3}, "sequence_length": 64}
+FRONT = Front(
+    (
+        Point(60, 40, 0.05, LAYERS, held_back_error=np.inf, out_of_range=2),
+        Point(70, 50, 0.004, LAYERS, seconds=90.0, held_back_error=0.005, out_of_range=0),
+        Point(90, 70, 0.0, LAYERS),
+    ),
+    "levels",
+    (100.0, 0.2),
+    strategy="atlas",
+    held_back=20,
+    expert=Point(101, 77, 1e-7, LAYERS, held_back_error=1e-7, out_of_range=0),
+    facts=FACTS,
+)
+
+
+class Page(HTMLParser):
+    """What a page holds: open tags, what it would fetch, points, sections, words."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.fetched: list[str] = []
+        self.points: list[tuple[str, str]] = []
+        self.sections: list[str] = []
+        self.words = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        known = dict(attrs)
+        self.fetched += [f"{tag} {name}" for name in known if name in ("src", "href", "xlink:href")]
+        if "data-point" in known:
+            self.points.append((tag, str(known["data-point"])))
+        if tag == "section":
+            self.sections.append(str(known["id"]))
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+
+def test_the_page_is_whole_and_fetches_nothing() -> None:
+    text = front_html(FRONT)
+    page = Page(text)
+    assert page.open == page.fetched == []
+    assert "url(" not in text
+    assert "import" not in text.partition("<script>")[2]
+    assert "$" not in text
+
+
+def test_every_point_is_in_the_chart_in_the_table_and_has_its_settings() -> None:
+    page = Page(front_html(FRONT))
+    for index in "012":
+        assert ("circle", index) in page.points
+        assert ("tr", index) in page.points
+    assert page.sections == ["point-0", "point-1", "point-2"]
+    for word in ("held-back error", "out of range", "127", "511", "90 s", "reference point"):
+        assert word in page.words
+    assert 'choose("1")' in page.words
+
+
+def test_what_inputs_leave_is_red() -> None:
+    text = front_html(FRONT)
+    assert text.count('class="left-by"') == 1
+    assert text.count('fill="#c0392b" data-point="0"') == 1
+
+
+def test_names_are_escaped() -> None:
+    text = front_html(FRONT)
+    assert "&lt;b&gt;bert &amp; co&lt;/b&gt;" in text
+    assert "<b>bert" not in text
+
+
+@pytest.mark.parametrize(
+    ("front", "note"),
+    [
+        (replace(FRONT, complete=False), "was interrupted"),
+        (replace(FRONT, points=()), "No setting stays finite"),
+        (replace(FRONT, held_back=0), "No input was held back"),
+        (replace(FRONT, points=FRONT.points[:1]), "Under every setting"),
+    ],
+)
+def test_what_a_user_must_know_stands_above_all(front: Front, note: str) -> None:
+    text = front_html(front)
+    assert re.search(rf'class="warn">[^<]*{note}', text)
+    assert Page(text).open == []
+    assert note not in front_html(FRONT)
+
+
+def test_it_says_that_points_were_not_tried() -> None:
+    assert "Only points that have a held-back error were tried" in front_html(FRONT)
+    assert "were tried" not in front_html(replace(FRONT, points=FRONT.points[:2]))
+
+
+def test_a_wide_space_names_the_algorithm_of_a_layer() -> None:
+    wide = replace(
+        FRONT, parametrisation=WIDE, expert=None,
+        points=(Point(60, 40, 0.05, ((5, 0, 0, 0, 0, 3, 3, 9, 1),)),),
+    )  # fmt: skip
+    words = Page(front_html(wide)).words
+    assert "softmax algorithm" in words
+    assert "direct" in words
+    assert "511" in words

@@ -1,0 +1,92 @@
+"""How many rotation keys a program gets: what the user says, or what fits the machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tiny_model import Tiny
+
+from atlasc import key_planning
+from atlasc.backends.memory import machine_bytes
+from atlasc.bundle import load_bundle
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Module
+from atlasc.key_planning import ALL, SHARE, check_key_memory, key_model, plan_keys
+from atlasc.passes.lowering.costs import program_costs
+from atlasc.passes.lowering.rotation_keys import MEMORY, key_plan
+from atlasc.session import parameters_of
+from atlasc.summary import costs_summary
+from tests.atlasc.cli.command import MODEL, refused, run
+
+
+@pytest.fixture(scope="module")
+def complete(tiny: Tiny) -> tuple[Module, int]:
+    """The program with all keys, and what it needs of memory."""
+    bundle = load_bundle(tiny.bundle)
+    parameters = parameters_of(bundle.manifest)
+    full = plan_keys(bundle.program, parameters, ALL)
+    return full, costs_summary(program_costs(full), parameters)["memory_bytes"]
+
+
+def size(tiny: Tiny, program: Module) -> int:
+    model = key_model(parameters_of(load_bundle(tiny.bundle).manifest))
+    return model.size(key_plan(program).rotations)
+
+
+def test_by_default_all_keys_where_they_fit(
+    tiny: Tiny, complete: tuple[Module, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full, needed = complete
+    parameters = parameters_of(load_bundle(tiny.bundle).manifest)
+    monkeypatch.setattr(key_planning, "machine_bytes", lambda: int(needed / SHARE) + 100)
+    assert plan_keys(full, parameters).attributes == full.attributes
+    monkeypatch.setattr(key_planning, "machine_bytes", lambda: None)
+    assert plan_keys(full, parameters).attributes == full.attributes
+
+
+def test_by_default_fewer_keys_where_the_machine_is_smaller(
+    tiny: Tiny, complete: tuple[Module, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full, needed = complete
+    parameters = parameters_of(load_bundle(tiny.bundle).manifest)
+    room = needed - size(tiny, full) // 3
+    monkeypatch.setattr(key_planning, "machine_bytes", lambda: int(room / SHARE))
+    fitted = plan_keys(full, parameters)
+    assert size(tiny, fitted) <= fitted.attributes[MEMORY]
+    assert costs_summary(program_costs(fitted), parameters)["memory_bytes"] <= room
+    # A machine that no choice suits is not the one that will run it.
+    monkeypatch.setattr(key_planning, "machine_bytes", lambda: needed // 10)
+    assert plan_keys(full, parameters).attributes == full.attributes
+
+
+def test_what_is_no_size_is_refused_before_any_work(tmp_path: Path) -> None:
+    check_key_memory(None)
+    check_key_memory(ALL)
+    with pytest.raises(AtlasError, match="'lots' is no size of memory"):
+        check_key_memory("lots")
+    data = Path(MODEL).parent / "calibration.npz"
+    arguments = ("compile", MODEL, "--data", data, "-o", tmp_path / "x", "--key-memory", "lots")
+    assert "is no size of memory" in refused(*arguments)
+
+
+def test_opt_knows_the_sizes_of_keys(tiny: Tiny) -> None:
+    source = tiny.bundle / "server" / "program.air"
+    text = run("opt", source, "-p", "rotation-keys{key-memory=1G}", "--explain")
+    assert "amounts: " in text.err
+    assert f"key_memory = {2**30}" in text.out
+    outcome = refused("opt", source, "-p", "rotation-keys{key-memory=1K}")
+    assert "do not fit into 1K" in outcome
+    assert "use --key-memory" in outcome
+
+
+def test_memory_of_a_machine(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 2048 kB\nMemAvailable: 1024 kB\n")
+    assert machine_bytes(tmp_path) == 2 * 2**20
+    (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
+    (tmp_path / "sys/fs/cgroup/memory.max").write_text("1000000\n")
+    assert machine_bytes(tmp_path) == 1000000
+    (tmp_path / "sys/fs/cgroup/memory.max").write_text("max\n")
+    assert machine_bytes(tmp_path) == 2 * 2**20
+    assert machine_bytes(tmp_path / "nowhere") is None

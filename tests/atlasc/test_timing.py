@@ -1,0 +1,95 @@
+"""Measured seconds beside predicted ones: what is kept, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tiny_model import Tiny
+
+from atlasc import session
+from atlasc.bundle import Bundle, load_bundle
+from atlasc.ir.errors import AtlasError
+from atlasc.session import Pace, parameters_of
+from atlasc.timing import Clock, Timing, predicted_seconds, timing_place
+from tests.atlasc.cli.command import refused, run
+
+
+@pytest.fixture(scope="module")
+def bundle(tiny: Tiny) -> Bundle:
+    return load_bundle(tiny.bundle)
+
+
+@pytest.fixture
+def timing(bundle: Bundle) -> Timing:
+    """A second for the first op, two for the second, and so on."""
+    seconds = [1.0 + n for n in range(len(bundle.program.ops))]
+    return Timing.of(bundle.program, parameters_of(bundle.manifest), "desilo", 1, seconds)
+
+
+def test_a_clock_gives_every_op_its_own_time(bundle: Bundle) -> None:
+    first, second, third = bundle.program.ops[:3]
+    clock = Clock()
+    for start in (0.0, 100.0):  # two runs, and nothing counts between them
+        clock.start(first, start + 1)
+        clock.start(second, start + 3)
+        clock.stop(start + 7)
+    assert clock.of([first, second, third], 2) == [2.0, 4.0, 0.0]
+
+
+def test_kinds_and_ops_add_up(bundle: Bundle, timing: Timing) -> None:
+    count = len(bundle.program.ops)
+    predicted = predicted_seconds(bundle.program, parameters_of(bundle.manifest))
+    assert timing.measured == count * (count + 1) / 2
+    assert timing.predicted == pytest.approx(sum(predicted.values()))
+    whole = timing.summary()
+    assert whole["ratio"] == pytest.approx(timing.predicted / timing.measured)
+    for key in ("predicted", "measured"):
+        assert sum(row[key] for row in whole["per_kind"]) == pytest.approx(whole[key])
+    assert sum(row["ops"] for row in whole["per_kind"]) == count
+    measured = [row["measured"] for row in whole["per_kind"]]
+    assert measured == sorted(measured, reverse=True)
+
+
+def test_a_file_has_every_op(bundle: Bundle, timing: Timing, tmp_path: Path) -> None:
+    place = timing_place(tmp_path / "answers.npz")
+    assert place == tmp_path / "answers.timing.json"
+    assert timing_place(tmp_path / "answer") == tmp_path / "answer.timing.json"
+    place.write_text(timing.text(bundle))
+    assert Timing.load(place, bundle) == timing
+    shown = run("inspect", bundle.folder, "--timing", place).out
+    assert "predicted / measured" in shown and "softmax" in shown
+    found = json.loads(run("inspect", bundle.folder, "--timing", place, "--json").out)
+    assert found["timing"]["measured"] == timing.measured
+
+
+def test_bad_files(bundle: Bundle, timing: Timing, tmp_path: Path) -> None:
+    place = tmp_path / "t.timing.json"
+    with pytest.raises(AtlasError, match="cannot be read"):
+        Timing.load(place, bundle)
+    for text in ("", "[]", "{}", timing.text(bundle).replace('"measured"', '"x"')):
+        place.write_text(text)
+        assert "cannot be read" in refused("inspect", bundle.folder, "--timing", place)
+    data = json.loads(timing.text(bundle))
+    place.write_text(json.dumps(data | {"program": "another"}))
+    assert "of another program" in refused("inspect", bundle.folder, "--timing", place)
+    place.write_text(json.dumps(data))
+    assert "not found" in refused("inspect", tmp_path / "none", "--timing", place)
+
+
+def test_nothing_is_measured_where_nothing_is_encrypted(tiny: Tiny, bundle: Bundle) -> None:
+    answer = session.run(bundle, bundle.load_inputs(tiny.data).take(range(1)).arrays)
+    assert answer.timing is None
+
+
+def test_a_pace_measures_what_it_paces(bundle: Bundle) -> None:
+    pace = Pace.of(bundle, "desilo", 2, session.no_progress)
+    for _ in range(2):
+        for op in bundle.program.ops:
+            pace(op)
+        pace.finish()
+    timing = pace.timing(bundle, "desilo", 2)
+    assert timing is not None
+    assert 0 < timing.measured < 1
+    assert pace.done == pytest.approx(2 * timing.predicted)
