@@ -33,7 +33,7 @@ class BootstrapSet:
         degree: of the modular reduction's Chebyshev sum, which is odd.
         eval_bits: its primes, and the special ones.
         cts_stages, cts_bits: CoeffsToSlots.
-        special_primes: they divide the number of the others.
+        special_primes: of ``eval_bits`` each.
     """
 
     base_bits: int
@@ -64,7 +64,7 @@ class BootstrapSet:
         )
 
 
-SETS = {"fourteen_levels": BootstrapSet(57, 46, 14, 3, 42, 127, 60, 3, 57, 4)}
+SETS = {"fourteen_levels": BootstrapSet(57, 46, 14, 3, 42, 127, 60, 3, 57, 5)}
 """By the name that the runtime knows them by."""
 
 

@@ -2,9 +2,8 @@
 them.
 
 Phantom takes any chain of primes of up to 60 bits. A leveled set has as many levels as its program;
-the set that bootstraps is ``fourteen_levels`` of ``runtime_cuda/bootstrap``
-(docs/bootstrapping.md). The special primes divide the number of the others, which Phantom's own key
-switching needs. A key has the primes and the digits of the highest level that it serves.
+a set that bootstraps is one of ``runtime_cuda/bootstrap`` (docs/bootstrapping.md). A key has the
+primes and the digits of the highest level that it serves.
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ class PhantomParameters:
     Attributes:
         log_ring_degree: log2 of the ring degree N; a ciphertext has N/2 slots.
         levels: products that a fresh ciphertext allows; after a bootstrap, where there is one.
-        special_primes: they divide the number of the other primes.
+        special_primes: at most ``MAX_SPECIAL_PRIMES``.
         bootstrap: name of a set that bootstraps, which fixes the levels and the special primes;
             empty for a leveled one.
 
     Raises:
-        AtlasError: the special primes do not divide the others, or no such set.
+        AtlasError: no such set, or numbers that the engine does not take.
     """
 
     log_ring_degree: int
@@ -61,10 +60,11 @@ class PhantomParameters:
                 f"there are no bootstrap parameters {self.bootstrap!r}",
                 remedy=f"choose one of: {', '.join(SETS)}",
             )
-        if self.levels < 0 or self.special_primes < 1 or self.primes % self.special_primes:
+        if self.levels < 0 or not 1 <= self.special_primes <= MAX_SPECIAL_PRIMES:
             raise AtlasError(
-                f"{self.special_primes} special primes do not suit {self.primes} others",
-                why="Phantom reads its keys out of bounds unless their number divides the others'",
+                f"there are no parameters with {self.levels} levels and {self.special_primes} "
+                "special primes",
+                remedy=f"choose 0 levels or more, and 1 to {MAX_SPECIAL_PRIMES} special primes",
             )
 
     @classmethod
@@ -155,7 +155,7 @@ class PhantomParameters:
     @property
     def dnum(self) -> int:
         """Digits of the decomposition in a key switch at the top."""
-        return self.primes // self.special_primes
+        return self.digits(self.primes - 1)
 
     def noise_model(self) -> NoiseModel:
         """The errors of CKKS at this scale, and of a bootstrap as docs/bootstrapping.md has them:
@@ -295,7 +295,7 @@ def choose_parameters(
         found
         for log_degree in LOG_RING_DEGREES
         for special in range(1, MAX_SPECIAL_PRIMES + 1)
-        if (found := _leveled(log_degree, levels, special)).slots >= min_slots
+        if (found := PhantomParameters(log_degree, levels, special)).slots >= min_slots
         and (insecure_for_tests or found.log_qp <= max_log_qp(found.ring_degree))
     ]
     largest = PhantomParameters.bootstrapped("fourteen_levels")
@@ -308,12 +308,6 @@ def choose_parameters(
     best = min(fits, key=lambda p: _price(p, levels), default=largest)
     check_security(best.ring_degree, best.log_qp, insecure_for_tests=insecure_for_tests)
     return best
-
-
-def _leveled(log_ring_degree: int, levels: int, special_primes: int) -> PhantomParameters:
-    """As many levels as wanted, and as the special primes need to divide the others."""
-    primes = -(-(levels + 1) // special_primes) * special_primes
-    return PhantomParameters(log_ring_degree, primes - 1, special_primes)
 
 
 def _price(parameters: PhantomParameters, levels: int) -> float:

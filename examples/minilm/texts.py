@@ -146,6 +146,7 @@ def main() -> None:
     options = parser.parse_args()
     make = windows if options.windows else short_texts
     texts = make(options.count, options.tokens, options.skip)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text("\n".join(texts) + "\n", encoding="utf-8")
     print(model_directory())
 

@@ -46,8 +46,8 @@ class Validator:
     """Runs settings of one module on its inputs.
 
     The simulator of the search tells which inputs leave a range, and starts where a setting differs
-    from those before. Where a value explodes it stops; then the setting runs op by op, as `expand`
-    writes it, to see which inputs are lost.
+    from those before. Where a value explodes it stops; then the inputs of that chunk run op by op, as
+    `expand` writes it, to see which are lost.
 
     Args:
         module: an nn module; approximations that it carries are not looked at.
@@ -88,36 +88,35 @@ class Validator:
 
     def measure(self, approximations: Mapping[str, Approximation]) -> Validation:
         """What the inputs do under approximations, given by result name."""
-        outputs, leaving = [], 0
-        for part in self._prepared:
+        outputs, leaving, exploded = [], 0, 0
+        for chunk, part in zip(self._chunks, self._prepared, strict=True):
             simulated = self._simulator.run(part, approximations)
-            if simulated.left is None:
-                return self._op_by_op(approximations)
-            outputs.append(simulated.outputs)
-            leaving += int(simulated.left.sum())
-        error = output_error(_joined(outputs), self._reference, self._weights)
-        if not np.isfinite(error):
-            return self._op_by_op(approximations)
-        return Validation(error, leaving, 0)
-
-    def _op_by_op(self, approximations: Mapping[str, Approximation]) -> Validation:
-        poly = Expand().run(with_approximations(self.module, dict(approximations)), Report())
-        left, exploded, outputs = set(), [], []
-        for chunk in self._chunks:
-            names = [str(row) for row in range(self.inputs)[chunk]]
-            watch = DomainWatch(poly, names)
-            with np.errstate(all="ignore"):
-                results = interpret_poly(poly, self._encoded(chunk), self.dtype, observe=watch)
+            if simulated.left is not None and all(map(_finite, simulated.outputs.values())):
+                outputs.append(simulated.outputs)
+                leaving += int(simulated.left.sum())
+                continue
+            results, left, wild = self._op_by_op(approximations, chunk)
             outputs.append(results)
-            finite = [_finite_rows(array) for array in results.values()]
-            exploded.append(watch.exploded | ~np.logical_and.reduce(finite))
-            left |= {excess.input for _, excess in watch.found}
-        wild = np.flatnonzero(np.concatenate(exploded))
-        left |= {str(row) for row in wild}
+            leaving, exploded = leaving + left, exploded + wild
         error = np.inf
-        if not len(wild):
+        if not exploded:
             error = output_error(_joined(outputs), self._reference, self._weights)
-        return Validation(error, len(left), len(wild))
+        return Validation(error, leaving, exploded)
+
+    def _op_by_op(
+        self, approximations: Mapping[str, Approximation], chunk: slice
+    ) -> tuple[dict[str, np.ndarray], int, int]:
+        """Outputs, inputs that leave a range or explode, and inputs that explode."""
+        poly = Expand().run(with_approximations(self.module, dict(approximations)), Report())
+        names = [str(row) for row in range(self.inputs)[chunk]]
+        watch = DomainWatch(poly, names)
+        with np.errstate(all="ignore"):
+            results = interpret_poly(poly, self._encoded(chunk), self.dtype, observe=watch)
+        finite = [_finite_rows(array) for array in results.values()]
+        exploded = watch.exploded | ~np.logical_and.reduce(finite)
+        left = {excess.input for _, excess in watch.found}
+        left |= {name for name, wild in zip(names, exploded, strict=True) if wild}
+        return results, len(left), int(exploded.sum())
 
     def _rows(self, chunk: slice) -> dict[str, np.ndarray]:
         return {name: array[chunk] for name, array in self._arrays.items()}
@@ -209,6 +208,10 @@ def _tried(
 
 def _joined(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _finite(array: np.ndarray) -> bool:
+    return bool(np.isfinite(array).all())
 
 
 def _finite_rows(array: np.ndarray) -> np.ndarray:

@@ -34,25 +34,11 @@ std::vector<double> log_scales(const Parameters& p, int eval_levels) {
 
 double Parameters::ratio() const { return std::ldexp(1.0, base_bits - scale_bits); }
 
-Parameters fourteen_levels() { return {}; }
-
-Parameters fifteen_levels() {
-    Parameters p;
-    p.base_bits = 56;
-    p.levels_left = 15;
-    // A stage of StC more than it needs, so that 5 divides the number of primes.
-    p.stc_stages = 4;
-    p.eval_bits = 56;
-    p.cts_bits = 53;
-    p.special_primes = 5;
-    return p;
-}
-
 Parameters named(const std::string& name, long ring_degree) {
-    if (name != "fourteen_levels" && name != "fifteen_levels") {
+    if (name != "fourteen_levels") {
         throw Error("there are no bootstrap parameters " + name);
     }
-    Parameters p = name == "fourteen_levels" ? fourteen_levels() : fifteen_levels();
+    Parameters p;
     p.ring_degree = ring_degree;
     return p;
 }
@@ -80,10 +66,7 @@ Budget budget(const Parameters& p) {
     result.log_scales = log_scales(p, reduction.levels());
 
     const auto primes = static_cast<int>(result.prime_bits.size());
-    if (primes % p.special_primes != 0) {
-        throw Error("the special primes must divide the others evenly");
-    }
-    result.digits = primes / p.special_primes;
+    result.digits = (primes + p.special_primes - 1) / p.special_primes;
     for (const int bits : result.prime_bits) {
         result.log_qp += bits;
     }

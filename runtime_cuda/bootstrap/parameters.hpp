@@ -33,7 +33,7 @@ struct Parameters {
     int cts_stages = 3;
     int cts_bits = 57;
 
-    int special_primes = 4;  ///< of eval_bits each
+    int special_primes = 5;  ///< of eval_bits each
     int secret_weight = 32;  ///< of the sparse secret around the raising of the modulus
     double log2_failure = -128.0;  ///< at most, that one bootstrap fails
 
@@ -41,14 +41,8 @@ struct Parameters {
     double ratio() const;
 };
 
-/// 28 primes and 4 special ones, 14 levels left: the precise one.
-Parameters fourteen_levels();
-
-/// 30 primes and 5 special ones, 15 levels left: fewer bootstraps, 3 bits less.
-Parameters fifteen_levels();
-
-/// One of the two by its name, at another ring degree: a smaller one is for tests, not for secrets.
-/// Throws Error for any other name.
+/// A set by its name, at a ring degree: a smaller one than 65536 is for tests, not for secrets. There
+/// is `fourteen_levels`, the defaults above. Throws Error for any other name.
 Parameters named(const std::string& name, long ring_degree);
 
 /// What follows from parameters.
@@ -63,8 +57,8 @@ struct Budget {
     double stc_factor = 1.0;         ///< for slots_to_coeffs
 };
 
-/// Throws Error for parameters that no library takes: special primes that do not divide the others
-/// evenly, primes over 60 bits, q0 too small for the scale and the amplitude.
+/// Throws Error for parameters that no library takes: primes over 60 bits, q0 too small for the
+/// scale and the amplitude.
 Budget budget(const Parameters& parameters);
 
 }  // namespace atlasc::bootstrapping

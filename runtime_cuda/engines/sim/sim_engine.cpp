@@ -110,8 +110,7 @@ Noise Noise::ckks(const Parameters& parameters, std::uint64_t seed) {
     if (moduli && !moduli->bootstrap.empty()) {
         const auto set = bootstrapping::named(moduli->bootstrap, static_cast<long>(degree));
         log_scales = bootstrapping::budget(set).log_scales;
-        // docs/bootstrapping.md has these deviations, of its two sets.
-        bootstrap = std::exp2(moduli->bootstrap == "fourteen_levels" ? -21.0 : -18.0);
+        bootstrap = std::exp2(-21.0);  // docs/bootstrapping.md has it
     }
     const double scale = std::exp2(log_scales[0]);
     const double rescale = std::sqrt(degree * (1 + 2 * degree / 3) / 12) / scale;

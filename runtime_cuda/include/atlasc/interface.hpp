@@ -14,7 +14,7 @@ namespace atlasc {
 /// The moduli of an engine that encrypts; sizes in bits.
 struct Moduli {
     std::vector<int> primes;   ///< of Q: what is left at level 0, then one for each level upwards
-    std::vector<int> special;  ///< of P; their number divides that of the others
+    std::vector<int> special;  ///< of P
     int scale;                 ///< log2 of the scale of the program's ciphertexts
     std::string bootstrap{};   ///< a set of bootstrap/parameters.hpp by name; empty for none
 };

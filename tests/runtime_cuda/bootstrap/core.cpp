@@ -8,7 +8,7 @@
 //   core reduction TASK DEGREE DOUBLE_ANGLES ARCSINE     lines: name numbers ...
 //   core reduce TASK DEGREE DOUBLE_ANGLES ARCSINE        numbers from input to output
 //   core choose TASK MAX_ERROR                           as reduction
-//   core budget fourteen|fifteen [SPECIAL_PRIMES]        lines: name numbers ...
+//   core budget                         lines: name numbers ...
 //
 // TASK is RING_DEGREE BOUND RATIO AMPLITUDE. Numbers on standard input and output are binary.
 #include <cstdio>
@@ -161,12 +161,7 @@ void run(const Arguments& arguments) {
     } else if (command == "choose") {
         print(choose_eval_mod(task(arguments), number(arguments, 5)));
     } else if (command == "budget") {
-        Parameters parameters =
-            arguments.at(1) == "fourteen" ? fourteen_levels() : fifteen_levels();
-        if (arguments.size() > 2) {
-            parameters.special_primes = integer(arguments, 2);
-        }
-        print(parameters);
+        print(Parameters());
     }
 }
 

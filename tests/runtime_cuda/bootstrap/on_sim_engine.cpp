@@ -1,7 +1,7 @@
 // Bootstraps on the simulation engine: raised slots from standard input, the message's to output.
 //
 //   on_sim_engine RING_DEGREE BASE_BITS DEGREE DOUBLE_ANGLES ARCSINE [without]
-//   on_sim_engine fourteen|fifteen        lines: amount and level of the rotation keys
+//   on_sim_engine keys                     lines: amount and level of the rotation keys
 //   on_sim_engine refresh RING_DEGREE COUNT [SEED]
 //
 // Prints the levels before and after to standard error. `without` leaves out a rotation key.
@@ -22,10 +22,8 @@ namespace {
 
 using Complex = std::complex<double>;
 
-int print_keys(const std::string& name) {
-    const atlasc::bootstrapping::Bootstrap bootstrap(
-        name == "fourteen" ? atlasc::bootstrapping::fourteen_levels()
-                           : atlasc::bootstrapping::fifteen_levels());
+int print_keys() {
+    const atlasc::bootstrapping::Bootstrap bootstrap({});
     for (const auto& [amount, level] : bootstrap.rotations()) {
         std::printf("%zu %d\n", amount, level);
     }
@@ -106,7 +104,7 @@ int run(int count, char** arguments) {
 int main(int count, char** arguments) {
     try {
         if (count == 2) {
-            return print_keys(arguments[1]);
+            return print_keys();
         }
         const bool whole = std::string(arguments[1]) == "refresh";
         return whole ? refresh(count, arguments) : run(count, arguments);

@@ -15,7 +15,6 @@ from ckks_ring import Complexes, Reals, polynomial_of, raised, slots_of
 
 from atlasc.passes.lowering.paterson_stockmeyer import evaluate_plan, plan_chebyshev
 
-SETS = ["fourteen", "fifteen"]
 WEIGHT = 32
 
 
@@ -146,10 +145,9 @@ def bits(error: Complexes) -> float:
     return float(-np.log2(max(np.abs(error.real).max(), np.abs(error.imag).max())))
 
 
-@pytest.mark.parametrize("name", SETS)
 @pytest.mark.parametrize("log_degree", [6, 8, 10])
-def test_every_message_comes_back(core: Core, name: str, log_degree: int) -> None:
-    facts = core.facts("budget", name)
+def test_every_message_comes_back(core: Core, log_degree: int) -> None:
+    facts = core.facts("budget")
     rng = np.random.default_rng(log_degree)
     for label, message in messages(2 ** (log_degree - 1), rng).items():
         result = bootstrapped(core, facts, message, rng)
@@ -160,11 +158,8 @@ def test_every_message_comes_back(core: Core, name: str, log_degree: int) -> Non
         assert error <= 2.0**-16
 
 
-@pytest.mark.parametrize(("name", "least"), [("fourteen", 17.5), ("fifteen", 15.0)])
-def test_precision_at_full_size_with_the_errors_of_ckks(
-    core: Core, name: str, least: float
-) -> None:
-    facts = core.facts("budget", name)
+def test_precision_at_full_size_with_the_errors_of_ckks(core: Core) -> None:
+    facts = core.facts("budget")
     rng = np.random.default_rng(5)
     for label in ("ones", "uniform"):
         message = messages(2**15, rng)[label]
@@ -173,26 +168,14 @@ def test_precision_at_full_size_with_the_errors_of_ckks(
         found = bits(exact.values - message), bits(noisy.values - message)
         deviation = bits(np.std((noisy.values - message).real, keepdims=True))
         print(
-            f"{name}, {label}: {found[0]:.1f} bits exactly, {found[1]:.1f} with errors, "
+            f"{label}: {found[0]:.1f} bits exactly, {found[1]:.1f} with errors, "
             f"{deviation:.1f} standard deviation"
         )
-        assert found[0] > found[1] >= least, label
+        assert found[0] > found[1] >= 17.5, label
 
 
-def bits_of_ones(core: Core, facts: dict[str, list[float]], rescalings: int) -> float:
+def test_a_rescaling_for_every_diagonal_costs_a_bit(core: Core) -> None:
     message = np.ones(2**15, complex)
-    found = bootstrapped(core, facts, message, np.random.default_rng(6), rescalings)
-    return bits(found.values - message)
-
-
-@pytest.mark.parametrize(("name", "expected"), [("fourteen", 17.3), ("fifteen", 14.5)])
-def test_a_rescaling_for_every_diagonal_costs_a_bit(core: Core, name: str, expected: float) -> None:
-    found = bits_of_ones(core, core.facts("budget", name), rescalings=63)
-    assert found == pytest.approx(expected, abs=0.3)
-
-
-def test_sixteen_levels_would_not_be_precise_enough(core: Core) -> None:
-    # 128 bits of security leave 55 bits for EvalMod's primes then.
-    facts = core.facts("budget", "fifteen")
-    facts["log_scales"] = [55 if size == 56 else size for size in facts["log_scales"][:-1]] + [56]
-    assert bits_of_ones(core, facts, rescalings=1) == pytest.approx(14.7, abs=0.25)
+    rng = np.random.default_rng(6)
+    found = bootstrapped(core, core.facts("budget"), message, rng, rescalings=63)
+    assert bits(found.values - message) == pytest.approx(17.3, abs=0.3)

@@ -25,7 +25,7 @@ Moduli moduli() {
         57, 46, 46, 46, 46, 46, 46, 46, 46, 46, 46, 46, 46, 46, 46, 42, 42, 42, 60, 60, 60, 60, 60,
         60, 60, 57, 57, 57,
     };
-    result.special = {60, 60, 60, 60};
+    result.special = {60, 60, 60, 60, 60};
     result.scale = 46;
     result.bootstrap = "fourteen_levels";
     return result;
