@@ -10,6 +10,8 @@ from typing import Any
 
 from atlasc.backends.parameter_sets import ParameterSet, read_parameters, relative_prices
 from atlasc.bundle import Bundle
+from atlasc.emit.blocks import OUTSIDE
+from atlasc.emit.interface import identity_of
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
 from atlasc.kinds import kind_of
@@ -121,25 +123,36 @@ class Timing:
     def load(cls, path: Path, bundle: Bundle) -> Timing:
         """The measured seconds of a file, beside what the cost table in use predicts now.
 
+        A C++ server writes such files too (``--timing``), without the ops at the program's border.
+
         Raises:
             AtlasError: it cannot be read, or is of another program.
         """
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
             program, target = data["program"], str(data["target"])
-            runs, seconds = int(data["runs"]), [float(op["measured"]) for op in data["ops"]]
+            runs = int(data["runs"])
+            entries = [(str(op["op"]), float(op["measured"])) for op in data["ops"]]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise AtlasError(
                 f"the times {path} cannot be read",
                 why=f"{type(error).__name__}: {error}",
-                remedy="give the .timing.json that atlasc run -o or atlasc execute wrote",
+                remedy="give the .timing.json that atlasc run -o or atlasc execute wrote, or what "
+                "the project's server wrote with --timing",
             ) from None
-        if data.get("format") != FORMAT or program != bundle.identity:
+        ops, identity = bundle.program.ops, bundle.identity
+        if program != identity:
+            ops = [op for op in ops if op.name not in OUTSIDE]
+            identity = identity_of(bundle.program)
+        written = data.get("format"), program, [name for name, _ in entries]
+        if written != (FORMAT, identity, [op.name for op in ops]):
             raise AtlasError(
                 f"the times {path} are of another program than {bundle.folder}",
                 remedy="give those of a run of this bundle",
             )
         parameters = read_parameters(bundle.target, bundle.manifest["parameters"])
+        times = dict(zip(ops, (seconds for _, seconds in entries), strict=True))
+        seconds = [times.get(op, 0.0) for op in bundle.program.ops]
         return cls.of(bundle.program, parameters, target, runs, seconds)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from atlasc.backends.phantom_parameters import PhantomParameters
 from atlasc.emit import text
+from atlasc.emit.blocks import OUTSIDE
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
 from atlasc.ir.opdef import Site
@@ -39,6 +40,7 @@ class InterfaceText:
     inputs: list[list[str]]
     publics: list[str]
     outputs: list[list[str]]
+    ops: int
 
 
 MAP_INDENT = 16
@@ -100,6 +102,7 @@ def interface_text(program: Module, parameters: Parameters) -> InterfaceText:
         [_input(op) for op in program.inputs],
         [_public(op) for op in program.ops if op.name == "ckks.public_input"],
         [_output(op, program) for op in program.outputs],
+        sum(op.name not in OUTSIDE for op in program.ops),
     )
 
 

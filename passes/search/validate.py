@@ -46,8 +46,8 @@ class Validator:
     """Runs settings of one module on its inputs.
 
     The simulator of the search tells which inputs leave a range, and starts where a setting differs
-    from those before. Where a value explodes it stops; then the inputs of that chunk run op by op, as
-    `expand` writes it, to see which are lost.
+    from those before. Where a value explodes it stops; then the inputs of that chunk run op by op,
+    as `expand` writes it, to see which are lost.
 
     Args:
         module: an nn module; approximations that it carries are not looked at.

@@ -169,6 +169,7 @@ Ciphertext together(const Context& context, const Scores& scores, const Cipherte
 
 Packed ct_matmul_qk(Context& context, Packed q, Packed k, std::size_t baby_steps, double fill,
                     const Layout& layout, const std::string& mask, Flags flags) {
+    context.begin("ct_matmul_qk");
     const Scores scores(layout, baby_steps);
     const Tensor* keys = public_mask(context, mask, scores);
     const bool is_causal = (flags & causal) != 0;
@@ -202,6 +203,7 @@ Packed ct_matmul_qk(Context& context, Packed q, Packed k, std::size_t baby_steps
 
 Packed mask_zero(Context& context, Packed weights, double value, const std::string& mask,
                  Flags flags, std::size_t query) {
+    context.begin("mask_zero");
     const Scores scores(weights.layout);
     const Tensor* keys = public_mask(context, mask, scores);
     fill_masked(context, scores, weights.parts, -value, keys, (flags & causal) != 0, query);
@@ -210,6 +212,7 @@ Packed mask_zero(Context& context, Packed weights, double value, const std::stri
 
 Packed ct_matmul_pv(Context& context, Packed p, Packed v, std::size_t baby_steps,
                     const Layout& layout) {
+    context.begin("ct_matmul_pv");
     const Scores scores(p.layout, baby_steps);
     Packed result{layout, {}};
     const Mask first_copy = scores.first_copy();

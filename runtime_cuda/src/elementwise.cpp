@@ -68,13 +68,32 @@ std::vector<Plaintext> plaintexts(const Context& context, const Constant& value,
     return result;
 }
 
+Packed dropped(const Context& context, Packed x, int level) {
+    for (Ciphertext& part : x.parts) {
+        part = context.engine.drop_to(part, level);
+    }
+    return x;
+}
+
 }  // namespace
 
-Packed add(Context& context, Packed a, Packed b) { return combined(context, &Engine::add, a, b); }
-Packed sub(Context& context, Packed a, Packed b) { return combined(context, &Engine::sub, a, b); }
-Packed mul(Context& context, Packed a, Packed b) { return combined(context, &Engine::mul, a, b); }
+Packed add(Context& context, Packed a, Packed b) {
+    context.begin("add");
+    return combined(context, &Engine::add, a, b);
+}
+
+Packed sub(Context& context, Packed a, Packed b) {
+    context.begin("sub");
+    return combined(context, &Engine::sub, a, b);
+}
+
+Packed mul(Context& context, Packed a, Packed b) {
+    context.begin("mul");
+    return combined(context, &Engine::mul, a, b);
+}
 
 Packed square(Context& context, Packed x) {
+    context.begin("square");
     for (Ciphertext& part : x.parts) {
         part = context.engine.square(part);
     }
@@ -82,6 +101,7 @@ Packed square(Context& context, Packed x) {
 }
 
 Packed doubled(Context& context, Packed x, int times) {
+    context.begin("double");
     for (Ciphertext& part : x.parts) {
         for (int time = 0; time < times; ++time) {
             part = context.engine.add(part, part);
@@ -91,6 +111,7 @@ Packed doubled(Context& context, Packed x, int times) {
 }
 
 Packed add_plain(Context& context, Packed x, const Constant& value, Flags flags) {
+    context.begin("add_plain");
     const std::vector<Plaintext> vectors = plaintexts(context, value, x.layout, flags);
     for (std::size_t at = 0; at < vectors.size(); ++at) {
         x.parts.at(at) = context.engine.add_plain(x.parts.at(at), vectors[at]);
@@ -105,6 +126,7 @@ Packed mul_plain(Context& context, Packed x, const Constant& value, Flags flags)
 
 Packed mul_plain(Context& context, Packed x, const Constant& value, const Layout& layout,
                  Flags flags) {
+    context.begin("mul_plain");
     const std::vector<std::size_t> sources = layout.ciphertexts_of(x.layout);
     const std::vector<Plaintext> vectors = plaintexts(context, value, layout, flags);
     Packed result{layout, {}};
@@ -115,6 +137,7 @@ Packed mul_plain(Context& context, Packed x, const Constant& value, const Layout
 }
 
 Packed chebyshev(Context& context, Packed x, const Constant& coefficients) {
+    context.begin("chebyshev");
     const Tensor tensor = coefficients.array(context);
     const std::size_t terms = tensor.shape.back();
     const std::size_t channels = tensor.values.size() / terms;
@@ -138,6 +161,7 @@ Packed chebyshev(Context& context, Packed x, const Constant& coefficients) {
 }
 
 Packed rotate_sum(Context& context, Packed x, const std::string& axes) {
+    context.begin("rotate_sum");
     // A sum that ends in the top bits wraps around the ciphertext and so reaches every slot.
     const std::vector<Field>& fields = x.layout.fields();
     const auto summed = [&](const Field& field) {
@@ -171,6 +195,7 @@ Packed rotate_sum(Context& context, Packed x, const std::string& axes) {
 }
 
 Packed select(Context& context, Packed x, char axis, std::size_t index) {
+    context.begin("select");
     const auto amount = static_cast<long>(index * x.layout.stride(axis));
     for (Ciphertext& part : x.parts) {
         part = context.rotate(part, amount);
@@ -180,15 +205,14 @@ Packed select(Context& context, Packed x, char axis, std::size_t index) {
 }
 
 Packed drop(Context& context, Packed x, int level) {
-    for (Ciphertext& part : x.parts) {
-        part = context.engine.drop_to(part, level);
-    }
-    return x;
+    context.begin("drop");
+    return dropped(context, std::move(x), level);
 }
 
 Packed bootstrap(Context& context, Packed x, int level) {
+    context.begin("bootstrap");
     x.parts = context.engine.bootstrap_many(x.parts);
-    return drop(context, std::move(x), level);
+    return dropped(context, std::move(x), level);
 }
 
 }  // namespace atlasc

@@ -202,6 +202,7 @@ void add_bias(const Context& context, const Linear& arrays, Packed& result, Flag
 
 Packed linear_transform(Context& context, Packed x, const Linear& arrays, std::size_t baby_steps,
                         const Layout& layout, Flags flags) {
+    context.begin("linear_transform");
     const std::vector<std::size_t> shape = context.weights.shape(arrays.weight);
     const FeatureMap source(x.layout, shape.at(1), false);
     const FeatureMap target(layout, shape.at(0), (flags & copy_padding) != 0);

@@ -33,6 +33,7 @@ Vector mask_of(const Layout& layout, std::size_t place) {
 }  // namespace
 
 Packed gather(Context& context, Packed x) {
+    context.begin("gather");
     // Places without a ciphertext hold the first one, so that a polynomial stays in its range there.
     const std::vector<std::size_t> where = places(x.layout);
     std::vector<Vector> masks = {Vector(x.layout.slots(), 1.0)};
@@ -50,6 +51,7 @@ Packed gather(Context& context, Packed x) {
 }
 
 Packed spread(Context& context, Packed x, const Layout& layout) {
+    context.begin("spread");
     Packed result{layout, {}};
     for (const std::size_t place : places(layout)) {
         const Ciphertext one = context.engine.mul_plain(x.parts.at(0), mask_of(layout, place));

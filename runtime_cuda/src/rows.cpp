@@ -98,6 +98,7 @@ int bits_of(const Layout& layout, char axis) { return layout.field(axis)->bits; 
 }  // namespace
 
 Packed replicate(Context& context, Packed x, const Layout& layout) {
+    context.begin("replicate");
     std::vector<Row> rows;
     const std::vector<Index> indices = x.layout.ciphertext_index();
     for (std::size_t at = 0; at < indices.size(); ++at) {
@@ -109,6 +110,7 @@ Packed replicate(Context& context, Packed x, const Layout& layout) {
 
 Packed row_scores(Context& context, Packed q, Packed k, double fill, const Layout& layout,
                   const std::string& mask, Flags flags, std::size_t query) {
+    context.begin("row_scores");
     const Scores scores(layout);
     const Layout& keys = k.layout;
     const Tensor* kept_keys = public_mask(context, mask, scores);
@@ -138,6 +140,7 @@ Packed row_scores(Context& context, Packed q, Packed k, double fill, const Layou
 }
 
 Packed row_context(Context& context, Packed p, Packed v) {
+    context.begin("row_context");
     const Scores scores(p.layout);
     const Layout& values = v.layout;
     const Layout target = values.one_row();

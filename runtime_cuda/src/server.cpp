@@ -1,4 +1,4 @@
-#include <chrono>
+#include <fstream>
 #include <iostream>
 
 #include "atlasc/backend.hpp"
@@ -10,20 +10,38 @@ namespace {
 
 constexpr const char* usage =
     "server --keys evaluation.key --weights weights.safetensors --query query --output answer "
-    "[--device-memory 40G]";
+    "[--timing times.json] [--device-memory 40G]";
+
+void write_times(const std::string& path, const std::string& text) {
+    std::ofstream file(path);
+    file << text;
+    if (!file.flush()) {
+        throw Error("cannot write to " + path, "no such folder, no permission or no space");
+    }
+}
 
 void execute(int argc, char** argv, const Interface& interface, Program program) {
     const Options options(argc, argv, 1, usage, {"--keys", "--weights", "--query", "--output"},
-                          {"--device-memory"});
+                          {"--timing", "--device-memory"});
+    const bool timed = options.given("--timing");
     require_new(options["--output"]);
+    if (timed) {
+        require_new(options["--timing"]);
+    }
     Server server(interface, program, options["--keys"], options["--weights"],
                   options.size("--device-memory"));
     Message query = read_message(options["--query"], "query", interface, server.engine());
-    const auto started = std::chrono::steady_clock::now();
-    const Message answer = server.execute(std::move(query));
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - started;
+    Clock clock(interface.ops, std::cerr);
+    if (timed) {
+        clock.wait_for(server.engine());
+    }
+    const Message answer = server.execute(std::move(query), &clock);
+    const double seconds = clock.elapsed();
     write_message(options["--output"], "answer", interface, server.engine(), answer);
-    std::cerr << interface.model << ": executed in " << seconds.count() << " s\n";
+    if (timed) {
+        write_times(options["--timing"], clock.text(interface.identity, backend::name));
+    }
+    std::cerr << interface.model << ": executed in " << seconds << " s\n";
 }
 
 /// Opens the program's weights before any key is loaded.
@@ -45,11 +63,15 @@ Server::Server(const Interface& interface, Program program, const std::string& k
       weights_(opened(weights, interface)),
       engine_(backend::server_engine(interface, keys, device_memory)) {}
 
-Message Server::execute(Message query) {
-    Context context(*engine_, interface_.keys.rotations, weights_, query.publics);
+Message Server::execute(Message query, Clock* clock) {
+    Context context(*engine_, interface_.keys.rotations, weights_, query.publics, clock);
     Message answer{{}, {}, query.count};
     try {
         answer.values = program_(context, std::move(query.values));
+        engine_->wait();
+        if (clock != nullptr) {
+            clock->end();
+        }
     } catch (Error& error) {
         error.where = context.place();
         throw;

@@ -62,7 +62,8 @@ def inspect(
         Path | None,
         typer.Option(
             "--timing",
-            help="Times of a run of this bundle (.timing.json), to show beside the predicted ones.",
+            help="Times of a run of this bundle (.timing.json; of a C++ server --timing), to show "
+            "beside the predicted ones.",
             show_default=False,
         ),
     ] = None,

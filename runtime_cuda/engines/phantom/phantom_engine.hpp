@@ -67,7 +67,7 @@ public:
     const Memory& memory() const { return *ground_->memory; }
 
     /// Waits until the device has done all that was asked of it.
-    void wait() const { synchronize(); }
+    void wait() override { synchronize(); }
 
 private:
     using Polynomials = std::shared_ptr<const Polys>;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "atlasc/clock.hpp"
 #include "atlasc/engine.hpp"
 #include "atlasc/layout.hpp"
 #include "atlasc/rotation_plan.hpp"
@@ -24,8 +25,8 @@ struct Packed {
 class Context {
 public:
     Context(Engine& engine, const RotationPlan& plan, const TensorFile& weights,
-            const std::map<std::string, Tensor>& publics)
-        : engine(engine), weights(weights), publics(publics), plan_(plan) {}
+            const std::map<std::string, Tensor>& publics, Clock* clock = nullptr)
+        : engine(engine), weights(weights), publics(publics), plan_(plan), clock_(clock) {}
 
     Engine& engine;
     const TensorFile& weights;
@@ -35,6 +36,13 @@ public:
     /// The module of the model that the next ops come from, for messages.
     void at(const char* place) { place_ = place; }
     const std::string& place() const { return place_; }
+
+    /// An op begins: what every kernel says first. Named as in the IR, without "ckks.".
+    void begin(const char* op) {
+        if (clock_ != nullptr) {
+            clock_->begin(op, place_);
+        }
+    }
 
     Ciphertext rotate(const Ciphertext& x, long amount) const {
         return plan_.rotate_many(engine, x, {amount})[0];
@@ -51,6 +59,7 @@ public:
 
 private:
     const RotationPlan& plan_;
+    Clock* clock_;
     std::string place_;
 };
 

@@ -78,6 +78,9 @@ public:
     /// The same slots, refreshed to the level after a bootstrap. Slots must lie in [-1, 1].
     virtual Ciphertexts bootstrap_many(const Ciphertexts& xs) = 0;
 
+    /// Returns once all that was asked for is computed; only a device computes later.
+    virtual void wait() {}
+
     /// A ciphertext as bytes that travel, and back; `load` throws Error for bytes that are damaged,
     /// or belong to other parameters or keys.
     virtual Bytes save(const Ciphertext& x) const = 0;

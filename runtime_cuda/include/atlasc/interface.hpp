@@ -78,6 +78,7 @@ struct Interface {
     std::vector<EncryptedInput> inputs;
     std::vector<PublicInput> publics;
     std::vector<Output> outputs;
+    std::size_t ops = 0;  ///< kernels that an execution calls
 };
 
 /// Values by the name of the input or output.

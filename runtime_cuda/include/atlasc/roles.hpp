@@ -56,9 +56,10 @@ public:
     Server(const Interface& interface, Program program, const std::string& keys,
            const std::string& weights, std::uint64_t device_memory = 0);
 
-    Message execute(Message query);
+    /// Returns when the answer is computed. `clock`: follows the ops.
+    Message execute(Message query, Clock* clock = nullptr);
 
-    const Engine& engine() const { return *engine_; }
+    Engine& engine() const { return *engine_; }
 
 private:
     const Interface& interface_;
@@ -88,6 +89,7 @@ public:
             const std::vector<std::string>& optional = {});
 
     const std::string& operator[](const std::string& name) const { return values_.at(name); }
+    bool given(const std::string& name) const { return values_.count(name) > 0; }
 
     /// A size such as 40G or 800M in bytes, 0 where the option was not given. Throws Error.
     std::uint64_t size(const std::string& name) const;

@@ -109,13 +109,15 @@ private:
     Parameters parameters_;
 };
 
-/// Executes a query and prints "primitive level count" lines: NAME count KEYS WEIGHTS QUERY.
+/// Executes a query and prints "primitive level count" lines, and on standard error one for each op:
+/// NAME count KEYS WEIGHTS QUERY.
 inline int count_main(char** argv, const Interface& interface, Program program) {
     const std::unique_ptr<Engine> engine = backend::server_engine(interface, argv[0]);
     Counter counter(*engine, interface.parameters);
     const TensorFile weights(argv[1]);
     Message query = read_message(argv[2], "query", interface, counter);
-    Context context(counter, interface.keys.rotations, weights, query.publics);
+    Clock clock(interface.ops, std::cerr, Clock::Seconds(0), Clock::Seconds(0));
+    Context context(counter, interface.keys.rotations, weights, query.publics, &clock);
     program(context, std::move(query.values));
     for (const auto& [key, times] : counter.counts) {
         std::cout << key.first << ' ' << key.second << ' ' << times << '\n';

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from atlasc.backends.noise import NoiseModel
+from atlasc.emit.blocks import OUTSIDE
 from atlasc.emit.project import write_project
 from atlasc.emit.text import identifier
 from atlasc.passes.lowering.costs import program_costs
@@ -122,6 +124,10 @@ def test_primitives_are_those_that_inspect_counts(
     expected = program_costs(case.program).total.primitives
     skipped = ("rescale", "encrypt", "decrypt")
     assert counted == {key: n for key, n in expected.items() if key[0] not in skipped}
+    # Every kernel says its op, as the IR calls it, and nothing else does.
+    ops = [op.name.removeprefix("ckks.") for op in case.program.ops if op.name not in OUTSIDE]
+    said = re.findall(r"executing: (\d+)/(\d+) \(\d+%\), 0:00:\d\d elapsed \[(\S+) ", done.stderr)
+    assert said == [(str(n), str(len(ops)), op) for n, op in enumerate(ops)]
 
 
 def test_noise_is_that_of_ckks(

@@ -8,7 +8,6 @@ from atlasc.backends.phantom_parameters import PhantomParameters
 from atlasc.passes.lowering.security import check_security, max_log_qp
 
 
-
 def test_levels_are_left(core: Core) -> None:
     facts = core.facts("budget")
     primes = len(facts["prime_bits"])

@@ -1,0 +1,57 @@
+"""Seconds of each op that a C++ server writes, read by ``atlasc inspect --timing``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from atlasc.bundle import load_bundle
+from atlasc.emit.blocks import OUTSIDE
+from atlasc.ir.errors import AtlasError
+from atlasc.timing import Timing
+from tests.atlasc.emit.cpp import DIGITS, Project, answers, command_line, refused, run
+
+TIMES = "times.json"
+
+
+@pytest.fixture(scope="module")
+def folder(digits: Project, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Keys, a query and the times of its execution."""
+    folder = tmp_path_factory.mktemp("timing")
+    inputs = folder / "in.safetensors"
+    command_line("embed", digits.bundle, "--input", DIGITS / "test.npz", "--count", 1, "-o", inputs)
+    answers(digits, inputs, folder)
+    run(execute(digits, "again"), folder)
+    return folder
+
+
+def execute(project: Project, output: str) -> list[object]:
+    keys = ("--keys", "keys/evaluation.key", "--weights", project.weights)
+    return [*project.server, *keys, "--query", "query", "--output", output, "--timing", TIMES]
+
+
+def test_every_op_has_its_seconds(digits: Project, folder: Path) -> None:
+    bundle = load_bundle(digits.bundle)
+    timing = Timing.load(folder / TIMES, bundle)
+    assert (timing.target, timing.runs) == ("sim", 1)
+    assert [op.op for op in timing.ops] == [op.name for op in bundle.program.ops]
+    assert all(op.measured == 0 for op in timing.ops if op.op in OUTSIDE)
+    kinds = {row["kind"]: row["measured"] for row in timing.per_kind()}
+    assert all(kinds[kind] > 0 for kind in ("linear", "softmax", "layer_norm", "gelu"))
+    shown = command_line("inspect", digits.bundle, "--timing", folder / TIMES)
+    assert "predicted / measured" in shown
+
+
+def test_times_that_exist_are_kept(digits: Project, folder: Path) -> None:
+    assert f"the output {TIMES} exists already" in refused(execute(digits, "third"), folder)
+    assert not (folder / "third").exists()
+
+
+def test_times_of_other_programs(digits: Project, folder: Path, tmp_path: Path) -> None:
+    data = json.loads((folder / TIMES).read_text())
+    for damage in ({"program": "another"}, {"ops": data["ops"][1:]}, {"format": 2}):
+        (tmp_path / TIMES).write_text(json.dumps(data | damage))
+        with pytest.raises(AtlasError, match="are of another program"):
+            Timing.load(tmp_path / TIMES, load_bundle(digits.bundle))
