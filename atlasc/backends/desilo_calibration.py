@@ -60,7 +60,7 @@ _SETS: tuple[DesiloParameters, ...] = (
     *(DesiloParameters(*key) for key in ((14, 1), (14, 3), (15, 2), (15, 5), (16, 8), (16, 4))),
     BOOTSTRAPPED,
 )
-_FRACTIONS: tuple[float, ...] = (1.0, 0.75, 0.5, 0.25, 0.05)
+_FRACTIONS: tuple[float, ...] = (1.0, 0.6, 0.25, 0.05)
 """Of the highest level."""
 _QUICK_SETS = tuple(DesiloParameters(*key) for key in ((14, 1), (15, 2), (16, 4)))
 _QUICK_FRACTIONS = (0.6, 0.25, 0.05)
