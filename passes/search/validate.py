@@ -89,13 +89,15 @@ class Validator:
     def measure(self, approximations: Mapping[str, Approximation]) -> Validation:
         """What the inputs do under approximations, given by result name."""
         outputs, leaving, exploded = [], 0, 0
+        poly: Module | None = None
         for chunk, part in zip(self._chunks, self._prepared, strict=True):
             simulated = self._simulator.run(part, approximations)
             if simulated.left is not None and all(map(_finite, simulated.outputs.values())):
                 outputs.append(simulated.outputs)
                 leaving += int(simulated.left.sum())
                 continue
-            results, left, wild = self._op_by_op(approximations, chunk)
+            poly = poly or self._expanded(approximations)
+            results, left, wild = self._op_by_op(poly, chunk)
             outputs.append(results)
             leaving, exploded = leaving + left, exploded + wild
         error = np.inf
@@ -103,11 +105,12 @@ class Validator:
             error = output_error(_joined(outputs), self._reference, self._weights)
         return Validation(error, leaving, exploded)
 
-    def _op_by_op(
-        self, approximations: Mapping[str, Approximation], chunk: slice
-    ) -> tuple[dict[str, np.ndarray], int, int]:
+    def _expanded(self, approximations: Mapping[str, Approximation]) -> Module:
+        """The setting as a poly module."""
+        return Expand().run(with_approximations(self.module, dict(approximations)), Report())
+
+    def _op_by_op(self, poly: Module, chunk: slice) -> tuple[dict[str, np.ndarray], int, int]:
         """Outputs, inputs that leave a range or explode, and inputs that explode."""
-        poly = Expand().run(with_approximations(self.module, dict(approximations)), Report())
         names = [str(row) for row in range(self.inputs)[chunk]]
         watch = DomainWatch(poly, names)
         with np.errstate(all="ignore"):

@@ -72,7 +72,8 @@ def test_the_simulator_counts_as_op_by_op(problem, monkeypatch, native: bool) ->
     for settings in (*NEIGHBOURS, *NEIGHBOURS[::-1]):
         approximations = objective.approximations(settings)
         fast = validator.measure(approximations)
-        outputs, left, exploded = validator._op_by_op(approximations, slice(None))
+        poly = validator._expanded(approximations)
+        outputs, left, exploded = validator._op_by_op(poly, slice(None))
         assert (fast.out_of_range, fast.exploded) == (left, exploded)
         if not exploded:
             error = output_error(outputs, validator._reference, validator._weights)
