@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from atlasc.backends.noise import NoiseModel
+from atlasc.backends.ring import Ring
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.lowering.security import check_security, security_bits
 
@@ -71,7 +72,7 @@ _WORKING_BYTES = 3 * 2**28
 
 
 @dataclass(frozen=True)
-class DesiloParameters:
+class DesiloParameters(Ring):
     """One parameter set.
 
     Attributes:
@@ -96,16 +97,6 @@ class DesiloParameters:
                 f"special primes{' for bootstrapping' if self.bootstrap else ''}",
                 remedy=f"choose one of: {known}; with bootstrapping only 2^16 with 4",
             )
-
-    @property
-    def ring_degree(self) -> int:
-        """N, twice the slots."""
-        return 1 << self.log_ring_degree
-
-    @property
-    def slots(self) -> int:
-        """Real numbers in a ciphertext."""
-        return self.ring_degree // 2
 
     @property
     def max_level(self) -> int:

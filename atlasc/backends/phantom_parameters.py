@@ -15,6 +15,7 @@ from typing import Any
 
 from atlasc.backends.noise import NoiseModel
 from atlasc.backends.phantom_bootstrap import SETS, BootstrapNeeds, bootstrap_needs
+from atlasc.backends.ring import Ring
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.lowering.counting_engine import PRIMITIVES, Primitive
 from atlasc.passes.lowering.security import check_security, max_log_qp, security_bits
@@ -35,7 +36,7 @@ _LIBRARY_BYTES = 2**30
 
 
 @dataclass(frozen=True)
-class PhantomParameters:
+class PhantomParameters(Ring):
     """One parameter set.
 
     Attributes:
@@ -72,16 +73,6 @@ class PhantomParameters:
         """A set of ``SETS``; another ring than 2^16 is for tests alone."""
         chosen = SETS[name]
         return cls(log_ring_degree, chosen.levels_left, chosen.special_primes, name)
-
-    @property
-    def ring_degree(self) -> int:
-        """N, twice the slots."""
-        return 1 << self.log_ring_degree
-
-    @property
-    def slots(self) -> int:
-        """Real numbers in a ciphertext."""
-        return self.ring_degree // 2
 
     @property
     def max_level(self) -> int:
