@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from html_page import HtmlPage
 
 from atlasc.front_page import front_html
 from atlasc.passes.approximation.parametrisation import WIDE
@@ -30,42 +30,9 @@ FRONT = Front(
 )
 
 
-class Page(HTMLParser):
-    """What a page holds: open tags, what it would fetch, points, sections, words."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.fetched: list[str] = []
-        self.points: list[tuple[str, str]] = []
-        self.sections: list[str] = []
-        self.words = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        known = dict(attrs)
-        self.fetched += [f"{tag} {name}" for name in known if name in ("src", "href", "xlink:href")]
-        if "data-point" in known:
-            self.points.append((tag, str(known["data-point"])))
-        if tag == "section":
-            self.sections.append(str(known["id"]))
-        if tag not in ("meta", "br"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        self.open.pop()
-
-    def handle_data(self, data: str) -> None:
-        self.words += data
-
-
 def test_the_page_is_whole_and_fetches_nothing() -> None:
     text = front_html(FRONT)
-    page = Page(text)
+    page = HtmlPage(text)
     assert page.open == page.fetched == []
     assert "url(" not in text
     assert "import" not in text.partition("<script>")[2]
@@ -73,14 +40,17 @@ def test_the_page_is_whole_and_fetches_nothing() -> None:
 
 
 def test_every_point_is_in_the_chart_in_the_table_and_has_its_settings() -> None:
-    page = Page(front_html(FRONT))
+    page = HtmlPage(front_html(FRONT))
+    points = [(tag, known.get("data-point")) for tag, known in page.tags]
     for index in "012":
-        assert ("circle", index) in page.points
-        assert ("tr", index) in page.points
-    assert page.sections == ["point-0", "point-1", "point-2"]
+        assert ("circle", index) in points
+        assert ("tr", index) in points
+    sections = [known["id"] for tag, known in page.tags if tag == "section"]
+    assert sections == ["point-0", "point-1", "point-2"]
+    words = "".join(page.words)
     for word in ("held-back error", "out of range", "127", "511", "90 s", "reference point"):
-        assert word in page.words
-    assert 'choose("1")' in page.words
+        assert word in words
+    assert 'choose("1")' in words
 
 
 def test_what_inputs_leave_is_red() -> None:
@@ -107,7 +77,7 @@ def test_names_are_escaped() -> None:
 def test_what_a_user_must_know_stands_above_all(front: Front, note: str) -> None:
     text = front_html(front)
     assert re.search(rf'class="warn">[^<]*{note}', text)
-    assert Page(text).open == []
+    assert HtmlPage(text).open == []
     assert note not in front_html(FRONT)
 
 
@@ -121,7 +91,7 @@ def test_a_wide_space_names_the_algorithm_of_a_layer() -> None:
         FRONT, parametrisation=WIDE, expert=None,
         points=(Point(60, 40, 0.05, ((5, 0, 0, 0, 0, 3, 3, 9, 1),)),),
     )  # fmt: skip
-    words = Page(front_html(wide)).words
+    words = "".join(HtmlPage(front_html(wide)).words)
     assert "softmax algorithm" in words
     assert "direct" in words
     assert "511" in words

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
+from html_page import HtmlPage
 
 from atlasc import backends
 from tests.atlasc.cli.command import DATA, MODEL, Outcome, refused, run
@@ -56,38 +56,11 @@ def test_inspect_of_a_bundle_agrees_with_its_manifest(searched: tuple[Path, Outc
     assert {key: found[key] for key in costs} == costs
 
 
-class Links(HTMLParser):
-    """Collects what a page would fetch, and the tags that are open at its end."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fetched: list[str] = []
-        self.open: list[str] = []
-        self.words: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.fetched += [f"{tag} {k}" for k, _ in attrs if k in ("src", "href", "xlink:href")]
-        if tag in ("link", "script", "iframe"):
-            self.fetched.append(tag)
-        if tag not in ("meta", "br"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        self.open.pop()
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
-
-
 def test_report_is_one_whole_page(searched: tuple[Path, Outcome]) -> None:
     text = (searched[0] / "report.html").read_text(encoding="utf-8")
-    page = Links()
-    page.feed(text)
+    page = HtmlPage(text)
     assert page.fetched == []
+    assert not {"link", "script", "iframe"} & {tag for tag, _ in page.tags}
     assert page.open == []
     assert "url(" not in text
     assert text.count("<svg") == 4  # layers, time, ranges, front

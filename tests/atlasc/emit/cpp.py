@@ -118,3 +118,11 @@ def answers(project: Project, inputs: Path, cwd: Path) -> dict[str, np.ndarray]:
     run([*server, *keys, *weights, "--query", "query", "--output", "answer"], cwd)
     run([*client, "decrypt", *secret, "--answer", "answer", "--output", "out.safetensors"], cwd)
     return load_file(cwd / "out.safetensors")
+
+
+def digit_answers(project: Project, cwd: Path, count: int = 1) -> dict[str, np.ndarray]:
+    """Answers to the first images of the digits' test set; keys and messages stay in ``cwd``."""
+    inputs = cwd / "in.safetensors"
+    data = ("--input", DIGITS / "test.npz", "--count", count)
+    command_line("embed", project.bundle, *data, "-o", inputs)
+    return answers(project, inputs, cwd)

@@ -22,6 +22,7 @@ from tests.atlasc.emit.cpp import (
     answers,
     command_line,
     compiled,
+    digit_answers,
     refused,
     run,
 )
@@ -161,11 +162,9 @@ def test_digits(digits: Project, tmp_path: Path, count: int) -> None:
     from atlasc.bundle import load_bundle
     from atlasc.session import run as simulate
 
-    inputs, data = tmp_path / "in.safetensors", DIGITS / "test.npz"
-    command_line("embed", digits.bundle, "--input", data, "--count", count, "-o", inputs)
-    found = answers(digits, inputs, tmp_path)
+    found = digit_answers(digits, tmp_path, count)
     bundle = load_bundle(digits.bundle)
-    arrays = bundle.load_inputs(data).take(range(count)).arrays
+    arrays = bundle.load_inputs(DIGITS / "test.npz").take(range(count)).arrays
     expected = simulate(bundle, arrays, "sim").outputs
     assert list(found) == list(expected)
     assert found["logits"].shape == (count, 10)

@@ -8,16 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.atlasc.emit.cpp import DIGITS, Project, answers, command_line, refused, run
+from tests.atlasc.emit.cpp import Project, digit_answers, refused, run
 
 
 @pytest.fixture(scope="module")
 def done(digits: Project, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which everything went well; nobody may change its files."""
     folder = tmp_path_factory.mktemp("done")
-    inputs = folder / "in.safetensors"
-    command_line("embed", digits.bundle, "--input", DIGITS / "test.npz", "--count", 1, "-o", inputs)
-    answers(digits, inputs, folder)
+    digit_answers(digits, folder)
     run([*digits.client, "keygen", "--output", "others"], folder)
     return folder
 

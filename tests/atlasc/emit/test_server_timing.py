@@ -11,7 +11,7 @@ from atlasc.bundle import load_bundle
 from atlasc.emit.blocks import OUTSIDE
 from atlasc.ir.errors import AtlasError
 from atlasc.timing import Timing
-from tests.atlasc.emit.cpp import DIGITS, Project, answers, command_line, refused, run
+from tests.atlasc.emit.cpp import Project, command_line, digit_answers, refused, run
 
 TIMES = "times.json"
 
@@ -20,9 +20,7 @@ TIMES = "times.json"
 def folder(digits: Project, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Keys, a query and the times of its execution."""
     folder = tmp_path_factory.mktemp("timing")
-    inputs = folder / "in.safetensors"
-    command_line("embed", digits.bundle, "--input", DIGITS / "test.npz", "--count", 1, "-o", inputs)
-    answers(digits, inputs, folder)
+    digit_answers(digits, folder)
     run(execute(digits, "again"), folder)
     return folder
 

@@ -14,7 +14,6 @@ from atlasc.passes.search.captured import capture
 from atlasc.passes.search.front import non_dominated
 from atlasc.passes.search.groups import groups_of
 from atlasc.passes.search.hybrid import HybridOptions, default_evaluations, search
-from atlasc.passes.search.objective import Objective
 from atlasc.passes.search.space import is_partial
 
 SMALL = HybridOptions(seed=1, evaluations=150, population=8)
@@ -104,25 +103,13 @@ def test_other_costs_and_spaces(problem) -> None:
 
 
 def test_an_interrupt_leaves_the_front_so_far_and_a_journal_goes_on(
-    problem, found, tmp_path, monkeypatch
+    problem, found, tmp_path, interrupt, evaluated
 ) -> None:
     front, _ = found
     journaled = replace(problem, journal=tmp_path / "journal.jsonl")
-
-    def interrupt(report):
-        if report.done >= 60:
-            raise KeyboardInterrupt
-
     first = search(journaled, SMALL, interrupt)
     assert not first.complete
-    evaluated = []
-    points = Objective.points
-
-    def spy(self, settings):
-        evaluated.extend(settings)
-        return points(self, settings)
-
-    monkeypatch.setattr(Objective, "points", spy)
+    evaluated.clear()
     resumed = search(journaled, SMALL)
     assert resumed.points == front.points
     assert 0 < len(evaluated) < front.distinct

@@ -14,7 +14,6 @@ from atlasc.passes.search.groups import groups_of
 from atlasc.passes.search.hybrid import HybridOptions, search
 from atlasc.passes.search.joint import Path
 from atlasc.passes.search.local import Candidate, candidates
-from atlasc.passes.search.objective import Objective
 from atlasc.passes.search.seconds_solver import STEPS, SecondsSolver, evenly
 from atlasc.passes.search.surrogate import ErrorModel
 
@@ -51,22 +50,12 @@ def test_it_is_no_worse_than_a_search_by_levels(found, priced) -> None:
     assert found.hypervolume >= repriced > 0.05
 
 
-def test_a_seed_fixes_the_front_and_a_journal_goes_on(found, priced, tmp_path, monkeypatch) -> None:
+def test_a_seed_fixes_the_front_and_a_journal_goes_on(
+    found, priced, tmp_path, interrupt, evaluated
+) -> None:
     journaled = replace(priced, journal=tmp_path / "journal.jsonl")
-
-    def interrupt(report):
-        if report.done >= 60:
-            raise KeyboardInterrupt
-
     assert not search(journaled, SMALL, interrupt).complete
-    evaluated = []
-    points = Objective.points
-
-    def spy(self, settings):
-        evaluated.extend(settings)
-        return points(self, settings)
-
-    monkeypatch.setattr(Objective, "points", spy)
+    evaluated.clear()
     resumed = search(journaled, SMALL)
     assert resumed.points == found.points
     assert resumed.rank_correlation == found.rank_correlation
