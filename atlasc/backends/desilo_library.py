@@ -16,18 +16,28 @@ from atlasc.backends.desilo_parameters import DesiloParameters
 from atlasc.ir.errors import AtlasError
 
 REQUIRED_VERSION = "1.17.0"
-_DISTRIBUTIONS = ("desilofhe", "desilofhe-cu130")
+CPU_BUILD, CUDA_BUILD = "desilofhe", "desilofhe-cu130"
 _REMEDY = 'pip install "atlasc[desilo]"'
 
 
-def installed_version() -> str | None:
-    """The version of desilofhe that is installed, in any of its builds; None without one."""
-    for name in _DISTRIBUTIONS:
+def installed_build() -> tuple[str, str] | None:
+    """Distribution and version of the desilofhe that is installed; None without one.
+
+    Both builds are one module of one name. Where both are installed, pip let the second one
+    overwrite the first, and the one for CUDA is reported: whoever installed it wants a GPU.
+    """
+    for name in (CUDA_BUILD, CPU_BUILD):
         try:
-            return importlib.metadata.version(name)
+            return name, importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
     return None
+
+
+def installed_version() -> str | None:
+    """The version of the desilofhe that is installed; None without one."""
+    build = installed_build()
+    return None if build is None else build[1]
 
 
 def load_library() -> Any:
@@ -59,18 +69,31 @@ def load_library() -> Any:
 
 @lru_cache(maxsize=4)
 def library_engine(parameters: DesiloParameters) -> Any:
-    """The library's engine for ``parameters`` on the CPU, on all cores; made once.
+    """The library's engine for ``parameters``; made once.
 
-    It holds tables only, no keys: sharing it is safe.
+    It computes on all cores, or, with the build for CUDA, on the first GPU. It holds tables only,
+    no keys: sharing it is safe.
 
     Raises:
-        AtlasError: see :func:`load_library`; or the library's levels or slots are not the assumed
-            ones.
+        AtlasError: see :func:`load_library`; or the build for CUDA finds no GPU; or the library's
+            levels or slots are not the assumed ones.
     """
-    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    engine = load_library().Engine(
-        mode="parallel", thread_count=threads, **parameters.library_arguments()
-    )
+    library = load_library()
+    build = installed_build()
+    if build is not None and build[0] == CUDA_BUILD:
+        mode: dict[str, Any] = {"mode": "gpu"}
+    else:
+        mode = {"mode": "parallel", "thread_count": _cores()}
+    try:
+        engine = library.Engine(**mode, **parameters.library_arguments())
+    except RuntimeError as error:
+        if mode["mode"] != "gpu":
+            raise
+        raise AtlasError(
+            f"{CUDA_BUILD} is installed, but computes on no GPU here",
+            why=str(error),
+            remedy=f"pip uninstall {CUDA_BUILD}, then {_REMEDY}, for this machine's processor",
+        ) from error
     unused = 0 if parameters.bootstrap else 1
     if (engine.slot_count, engine.max_level - unused) != (parameters.slots, parameters.max_level):
         raise AtlasError(
@@ -80,3 +103,7 @@ def library_engine(parameters: DesiloParameters) -> Any:
             remedy=_REMEDY,
         )
     return engine
+
+
+def _cores() -> int | None:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

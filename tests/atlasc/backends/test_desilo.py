@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -253,6 +254,53 @@ def test_a_wrong_or_missing_library_is_reported(
     with pytest.raises(AtlasError, match=message) as caught:
         get_backend("desilo").load()
     assert 'pip install "atlasc[desilo]"' in caught.value.remedy
+
+
+class _Library:
+    """Of desilofhe what the choice of a mode needs."""
+
+    def __init__(self, error: str | None) -> None:
+        self.error = error
+        self.mode: object = None
+
+    def Engine(self, **arguments: object) -> object:
+        self.mode = arguments["mode"]
+        if self.error is not None:
+            raise RuntimeError(self.error)
+        return SimpleNamespace(slot_count=SMALL.slots, max_level=SMALL.max_level + 1)
+
+
+@pytest.mark.parametrize(
+    ("builds", "mode"),
+    [
+        (("desilofhe",), "parallel"),
+        (("desilofhe-cu130",), "gpu"),
+        (("desilofhe", "desilofhe-cu130"), "gpu"),
+    ],
+)
+@pytest.mark.parametrize("error", [None, "CUDA driver version is insufficient"])
+def test_the_build_for_cuda_computes_on_the_gpu(
+    monkeypatch: pytest.MonkeyPatch, builds: tuple[str, ...], mode: str, error: str | None
+) -> None:
+    def version(name: str) -> str:
+        if name not in builds:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return desilo_library.REQUIRED_VERSION
+
+    library = _Library(error)
+    monkeypatch.setattr(desilo_library.importlib.metadata, "version", version)
+    monkeypatch.setattr(desilo_library, "load_library", lambda: library)
+    make = desilo_library.library_engine.__wrapped__  # past the cache
+    if error is None:
+        assert make(SMALL).slot_count == SMALL.slots
+    elif mode == "gpu":
+        with pytest.raises(AtlasError, match="on no GPU here") as caught:
+            make(SMALL)
+        assert error in caught.value.why
+    else:  # not a matter of GPUs: the library's own error
+        with pytest.raises(RuntimeError, match=error):
+            make(SMALL)
+    assert library.mode == mode
 
 
 # --- parameters
