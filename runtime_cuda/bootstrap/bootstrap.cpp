@@ -13,7 +13,7 @@ std::size_t to_the_left(long rotation, std::size_t slots) {
 std::vector<std::size_t> baby_rotations(const std::vector<GiantStep>& stage, std::size_t slots) {
     std::set<std::size_t> amounts;
     for (const GiantStep& giant : stage) {
-        for (const auto& [rotation, vector] : giant.terms) {
+        for (const auto& [rotation, factor] : giant.terms) {
             amounts.insert(to_the_left(rotation, slots));
         }
     }
@@ -52,9 +52,9 @@ Ciphertext apply(Engine& engine, const std::vector<GiantStep>& stage, const Ciph
     };
     for (const GiantStep& giant : stage) {
         Ciphertext inner;
-        for (const auto& [rotation, vector] : giant.terms) {
+        for (const auto& [rotation, factor] : giant.terms) {
             const Ciphertext& baby = babies.at(to_the_left(rotation, engine.slots()));
-            inner = add(inner, engine.mul_plain(baby, vector));
+            inner = add(inner, engine.mul_plain(baby, factor));
         }
         const std::size_t amount = to_the_left(giant.rotation, engine.slots());
         total = add(total, amount == 0 ? inner : engine.rotate(inner, amount));
@@ -64,13 +64,13 @@ Ciphertext apply(Engine& engine, const std::vector<GiantStep>& stage, const Ciph
 
 Bootstrap::Bootstrap(const Parameters& parameters)
     : levels_left_(parameters.levels_left),
+      slots_(static_cast<std::size_t>(parameters.ring_degree / 2)),
       budget_(budget(parameters)),
       chebyshev_(planned(budget_.reduction.chebyshev)) {
-    const auto slots = static_cast<std::size_t>(parameters.ring_degree / 2);
     coeffs_to_slots_ =
-        prepared(coeffs_to_slots(slots, parameters.cts_stages, budget_.cts_factor));
+        prepared(coeffs_to_slots(slots_, parameters.cts_stages, budget_.cts_factor));
     slots_to_coeffs_ =
-        prepared(slots_to_coeffs(slots, parameters.stc_stages, 0.5 * budget_.stc_factor));
+        prepared(slots_to_coeffs(slots_, parameters.stc_stages, 0.5 * budget_.stc_factor));
 }
 
 int Bootstrap::levels() const {
@@ -79,7 +79,6 @@ int Bootstrap::levels() const {
 }
 
 std::map<std::size_t, int> Bootstrap::rotations() const {
-    const std::size_t slots = coeffs_to_slots_[0][0].terms.begin()->second.size();
     std::map<std::size_t, int> result;
     const auto use = [&result](std::size_t amount, int level) {
         if (amount != 0) {
@@ -90,12 +89,12 @@ std::map<std::size_t, int> Bootstrap::rotations() const {
     int level = levels_left_ + levels();
     for (const Stages* stages : {&coeffs_to_slots_, &slots_to_coeffs_}) {
         for (const std::vector<GiantStep>& stage : *stages) {
-            for (const std::size_t amount : baby_rotations(stage, slots)) {
+            for (const std::size_t amount : baby_rotations(stage, slots_)) {
                 use(amount, level);
             }
             --level;
             for (const GiantStep& giant : stage) {
-                use(to_the_left(giant.rotation, slots), level);
+                use(to_the_left(giant.rotation, slots_), level);
             }
         }
         level -= budget_.reduction.levels();

@@ -51,6 +51,7 @@ private:
     Ciphertext reduce(Engine& engine, const Ciphertext& x) const;
 
     int levels_left_;
+    std::size_t slots_;
     Budget budget_;
     Stages coeffs_to_slots_;
     Stages slots_to_coeffs_;

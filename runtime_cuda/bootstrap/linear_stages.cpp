@@ -182,7 +182,7 @@ std::vector<GiantStep> baby_giant(const SparseMatrix& matrix) {
         }
     }
 
-    std::map<long, std::map<long, Slots>> steps;
+    std::map<long, std::map<long, Plaintext>> steps;
     for (const auto& [offset, diagonal] : matrix.diagonals) {
         const long baby = ((offset / step) & (count - 1)) * step;
         const long giant = offset - baby;

@@ -20,10 +20,12 @@
 #include <map>
 #include <vector>
 
+#include "atlasc/engine.hpp"
+
 namespace atlasc::bootstrapping {
 
 using Complex = std::complex<double>;
-using Slots = std::vector<Complex>;
+using Slots = ComplexVector;
 
 /// A square matrix by its diagonals: (M z)[p] = sum over d of diagonals[d][p] z[(p + d) mod slots].
 ///
@@ -56,8 +58,9 @@ std::vector<int> butterflies_per_stage(std::size_t slots, int stages);
 
 /// Diagonals that share a rotation after the products with rotated inputs.
 struct GiantStep {
-    long rotation;                ///< of the sum of products, to the left
-    std::map<long, Slots> terms;  ///< baby rotation -> vector to multiply the rotated input by
+    long rotation;  ///< of the sum of products, to the left
+    /// Baby rotation -> complex slots to multiply the rotated input by.
+    std::map<long, Plaintext> terms;
 };
 
 /// M z = sum over giant steps of rotate(sum over terms of vector * rotate(z, baby), giant).

@@ -6,6 +6,7 @@
 // halves of the diagonals in one ciphertext, s in the real and s + n/2 in the imaginary part; and
 // turns that only a group of B diagonals needs.
 #include <map>
+#include <utility>
 
 #include "atlasc/kernels.hpp"
 #include "scores.hpp"
@@ -52,7 +53,7 @@ Ciphertexts skewed(const Context& context, const Scores& scores, const Ciphertex
                     vector[slot] = move.factor;
                 }
             }
-            terms.push_back(context.engine.mul_plain(rotated[at], vector));
+            terms.push_back(context.engine.mul_plain(rotated[at], std::move(vector)));
         }
         copies.push_back(context.total(terms));
     }
@@ -77,7 +78,7 @@ Ciphertext turn(const Context& context, const Scores& scores, const Ciphertext& 
         for (std::size_t slot = 0; slot < kept.size(); ++slot) {
             kept[slot] = turns[at].second[slot] && (chosen == nullptr || (*chosen)[slot]);
         }
-        terms.push_back(context.engine.mul_plain(rotated[at], kept));
+        terms.push_back(context.engine.mul_plain(rotated[at], std::move(kept)));
     }
     return context.total(terms);
 }
@@ -125,8 +126,8 @@ Ciphertext placed(const Context& context, const Scores& scores, const Ciphertext
                     factor[slot] = both / 2.0;
                 }
             }
-            const Vector vector = rolled(factor, rotation * scores.stride);
-            turned.push_back(context.engine.mul_plain(sources[at], vector));
+            turned.push_back(context.engine.mul_plain(
+                sources[at], rolled(factor, rotation * scores.stride)));
         }
         terms.push_back(context.rotate(context.total(turned), rotation * scores.stride));
     }

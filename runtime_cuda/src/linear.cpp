@@ -113,41 +113,46 @@ public:
         }
     }
 
-    /// Slots of diagonal k.
+    /// Slots that one number of a diagonal stands for: the rows of a feature share its weight,
+    /// unless a table or a choice of rows tells them apart.
+    std::size_t run() const {
+        const bool alike = cos_.empty() && rows_.empty();
+        return alike ? std::min(source_.stride, target_.stride) : 1;
+    }
+
+    /// Diagonal k, a number for each run of slots.
     Vector diagonal(std::size_t out, std::size_t into, std::size_t k) const {
-        const std::size_t unit = std::min(source_.stride, target_.stride);
-        Vector slots(source_.positions * source_.stride, 0.0);
-        for (std::size_t first = 0; first < slots.size(); first += unit) {
-            const std::size_t from = (first / source_.stride + k) % source_.positions;
-            const std::size_t row = target_.feature[out][first / target_.stride];
+        Vector numbers(source_.positions * source_.stride / run(), 0.0);
+        for (std::size_t at = 0; at < numbers.size(); ++at) {
+            const std::size_t slot = at * run();
+            const std::size_t from = (slot / source_.stride + k) % source_.positions;
+            const std::size_t row = target_.feature[out][slot / target_.stride];
             const std::size_t column = source_.feature[into][from];
             if (row == none || column == none) {
                 continue;
             }
             const std::size_t place = row * weight_.shape[1] + column;
-            for (std::size_t slot = first; slot < first + unit; ++slot) {
-                slots[slot] = weight_.values[place];
-                if (!cos_.empty()) {
-                    slots[slot] = slots[slot] * cos_[out][slot] +
-                                  turned_.values[place] * sin_[out][slot];
-                }
-                if (!rows_.empty()) {
-                    slots[slot] *= rows_[slot];
-                }
+            numbers[at] = weight_.values[place];
+            if (!cos_.empty()) {
+                numbers[at] = numbers[at] * cos_[out][slot] +
+                              turned_.values[place] * sin_[out][slot];
+            }
+            if (!rows_.empty()) {
+                numbers[at] *= rows_[slot];
             }
         }
-        return slots;
+        return numbers;
     }
 
-    /// Complex slots of diagonals k and k + P/2, halved.
+    /// Diagonals k and k + P/2 as one of complex numbers, halved.
     ComplexVector pair(std::size_t out, std::size_t into, std::size_t k) const {
         const Vector one = diagonal(out, into, k);
         const Vector other = diagonal(out, into, k + source_.positions / 2);
-        ComplexVector slots(one.size());
-        for (std::size_t slot = 0; slot < slots.size(); ++slot) {
-            slots[slot] = {one[slot] / 2, -other[slot] / 2};
+        ComplexVector numbers(one.size());
+        for (std::size_t at = 0; at < numbers.size(); ++at) {
+            numbers[at] = {one[at] / 2, -other[at] / 2};
         }
-        return slots;
+        return numbers;
     }
 
 private:
@@ -253,7 +258,8 @@ Packed linear_transform(Context& context, Packed x, const Linear& arrays, std::s
         for (std::size_t into = 0; into < cells[out].size(); ++into) {
             for (const std::size_t k : cells[out][into]) {
                 const std::size_t giant = k / baby_steps;
-                const long back = slots_of(giant * baby_steps);
+                const long back =
+                    slots_of(giant * baby_steps) / static_cast<long>(weights.run());
                 const Plaintext vector =
                     in_pairs ? Plaintext(rolled(weights.pair(out, into, k), back))
                              : Plaintext(rolled(weights.diagonal(out, into, k), back));

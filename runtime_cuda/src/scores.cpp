@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "atlasc/error.hpp"
 
@@ -41,6 +42,10 @@ Scores::Scores(const Layout& scores, std::size_t baby)
     }
     if (tokens > 1) {
         halves.push_back(tokens / 2);
+    }
+    for (std::size_t slot = 0; slot < layout.slots(); ++slot) {
+        tokens_of_slots_.push_back(layout.index_of_slot('t', slot));
+        diagonals_of_slots_.push_back(layout.index_of_slot('s', slot));
     }
     if (baby < 1 || baby > inner || baby > std::max<std::size_t>(tokens / 2, 1)) {
         throw Error("attention cannot compute " + std::to_string(baby) + " diagonals together");
@@ -131,7 +136,7 @@ void fill_masked(const Context& context, const Scores& scores, Ciphertexts& part
         for (std::size_t slot = 0; slot < vector.size(); ++slot) {
             vector[slot] = kept[slot] ? 0.0 : fill;
         }
-        parts[at] = context.engine.add_plain(parts[at], vector);
+        parts[at] = context.engine.add_plain(parts[at], std::move(vector));
     }
 }
 

@@ -37,8 +37,8 @@ public:
     /// First diagonal of each ciphertext.
     std::vector<std::size_t> parts() const;
 
-    std::size_t token(std::size_t slot) const { return layout.index_of_slot('t', slot); }
-    std::size_t diagonal(std::size_t slot) const { return layout.index_of_slot('s', slot); }
+    std::size_t token(std::size_t slot) const { return tokens_of_slots_[slot]; }
+    std::size_t diagonal(std::size_t slot) const { return diagonals_of_slots_[slot]; }
 
     /// Feature of a slot within its block: its index in the top bits.
     std::size_t feature(std::size_t slot) const { return slot / top_stride; }
@@ -64,6 +64,11 @@ public:
     /// one query.
     Mask kept(std::size_t first, const Tensor* mask, bool causal, std::size_t offset = 0,
               std::size_t query = 0) const;
+
+private:
+    // Masks ask for every slot, dozens of times for one product of matrices.
+    std::vector<std::size_t> tokens_of_slots_;
+    std::vector<std::size_t> diagonals_of_slots_;
 };
 
 /// Adds a number to the slots of masked keys, in every ciphertext of the scores.

@@ -15,17 +15,20 @@ namespace {
 
 constexpr double pi = 3.14159265358979323846;
 
-/// Slots to the bit-reversed order in which Phantom's transform takes them.
+/// Slots to the bit-reversed order in which Phantom's transform takes them, from one number for each
+/// run of slots.
 template <bool is_complex>
 struct Scatter {
     int log_slots;
+    std::size_t run;
     const double* slots;
     cuDoubleComplex* out;
 
     __device__ void operator()(std::size_t at) const {
         const std::uint32_t place = reverse_bits(static_cast<std::uint32_t>(at), log_slots);
-        out[place].x = is_complex ? slots[2 * at] : slots[at];
-        out[place].y = is_complex ? slots[2 * at + 1] : 0.0;
+        const std::size_t number = at / run;
+        out[place].x = is_complex ? slots[2 * number] : slots[number];
+        out[place].y = is_complex ? slots[2 * number + 1] : 0.0;
     }
 };
 
@@ -172,7 +175,9 @@ Words Encoder::encode(const Vector& slots, double scale, std::size_t limbs) {
     }
     require_size(largest, scale, limbs);
     staging_.upload(input_.get(), slots.data(), slots.size() * sizeof(double));
-    launch(ring_.slots(), Scatter<false>{log_slots_, input_.get(), fourier_->info.in()},
+    launch(ring_.slots(),
+           Scatter<false>{log_slots_, ring_.slots() / slots.size(), input_.get(),
+                          fourier_->info.in()},
            "slots of a plaintext");
     return transformed(scale, limbs);
 }
@@ -188,7 +193,9 @@ Words Encoder::encode(const ComplexVector& slots, double scale, std::size_t limb
     }
     require_size(largest, scale, limbs);
     staging_.upload(input_.get(), slots.data(), slots.size() * sizeof(slots[0]));
-    launch(ring_.slots(), Scatter<true>{log_slots_, input_.get(), fourier_->info.in()},
+    launch(ring_.slots(),
+           Scatter<true>{log_slots_, ring_.slots() / slots.size(), input_.get(),
+                         fourier_->info.in()},
            "slots of a plaintext");
     return transformed(scale, limbs);
 }

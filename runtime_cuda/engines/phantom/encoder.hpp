@@ -20,7 +20,8 @@ public:
     ~Encoder();
 
     /// Values of the polynomial of a vector, modulo the first `limbs` primes of Q. The vector may
-    /// change afterwards. Throws Error: a number is infinite, none, or too large.
+    /// have one number for a run of slots, and change afterwards. Throws Error: a number is infinite,
+    /// none, or too large.
     Words encode(const Vector& slots, double scale, std::size_t limbs);
     Words encode(const ComplexVector& slots, double scale, std::size_t limbs);
 

@@ -26,13 +26,6 @@ bool close(double scale, double other) { return std::fabs(scale / other - 1.0) <
 
 std::size_t limbs_of(int level) { return static_cast<std::size_t>(level) + 1; }
 
-void require_slots(std::size_t size, std::size_t slots, const char* primitive) {
-    if (size != slots) {
-        refuse(primitive, "a vector has " + std::to_string(size) + " numbers, not " +
-                              std::to_string(slots));
-    }
-}
-
 }  // namespace
 
 PhantomEngine::PhantomEngine(std::unique_ptr<Ground> ground, Role role)
@@ -176,7 +169,7 @@ Ciphertext PhantomEngine::add_plain(const Ciphertext& handle, const Plaintext& v
     const Value& x = of(handle);
     const std::size_t limbs = std::min(x.limbs, limbs_of(x.level) + 1);
     const auto shift = [&](const auto& vector) {
-        require_slots(vector.size(), slots(), "add_plain");
+        run_of(vector.size(), slots(), "add_plain");
         const std::shared_ptr<const Words> encoded = cache_.encoded(vector, x.scale, limbs);
         return shifted(ring_, *x.polys, encoded->get(), limbs);
     };
@@ -205,7 +198,7 @@ Ciphertext PhantomEngine::mul_plain(const Ciphertext& handle, const Plaintext& v
     const double target = pending_scale(x.level - 1);
     const double scale = target / x.scale;
     const auto times = [&](const auto& vector) {
-        require_slots(vector.size(), slots(), "mul_plain");
+        run_of(vector.size(), slots(), "mul_plain");
         const std::shared_ptr<const Words> encoded = cache_.encoded(vector, scale, limbs);
         return product(ring_, *x.polys, encoded->get(), limbs);
     };

@@ -13,21 +13,29 @@ std::uint64_t mixed(std::uint64_t state, std::uint64_t word) {
 
 }  // namespace
 
-PlaintextCache::Key PlaintextCache::key_of(const void* data, std::size_t bytes, double scale,
-                                           std::size_t limbs) {
+PlaintextCache::Key PlaintextCache::key_of(const void* data, std::size_t count, std::size_t size,
+                                           double scale, std::size_t limbs) {
     // Four lanes, because one would wait for its multiplications.
     std::array<std::uint64_t, 4> lanes = {1, 2, 3, 4};
     const auto* start = static_cast<const unsigned char*>(data);
-    for (std::size_t at = 0; at + sizeof lanes <= bytes; at += sizeof lanes) {
-        std::array<std::uint64_t, 4> words;
-        std::memcpy(words.data(), start + at, sizeof words);
+    const std::size_t bytes = count * size;
+    std::array<std::uint64_t, 4> words;
+    const auto mix = [&lanes, &words] {
         for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
             lanes[lane] = mixed(lanes[lane], words[lane]);
         }
+    };
+    const std::size_t whole = bytes - bytes % sizeof words;
+    for (std::size_t at = 0; at < whole; at += sizeof words) {
+        std::memcpy(words.data(), start + at, sizeof words);
+        mix();
     }
+    words = {};
+    std::memcpy(words.data(), start + whole, bytes - whole);
+    mix();
     const std::uint64_t first = mixed(mixed(mixed(lanes[0], lanes[1]), lanes[2]), lanes[3]);
     const std::uint64_t second = mixed(mixed(mixed(lanes[3], lanes[2]), lanes[1]), lanes[0]);
-    return {{first, second}, bytes, scale, limbs};
+    return {{first, second}, count, size, scale, limbs};
 }
 
 std::shared_ptr<const Words> PlaintextCache::find(const Key& key) {

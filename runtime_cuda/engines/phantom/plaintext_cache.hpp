@@ -22,7 +22,7 @@ public:
     /// Values of the polynomial of a vector, real or complex. Throws Error, as `encode` does.
     template <typename Slots>
     std::shared_ptr<const Words> encoded(const Slots& slots, double scale, std::size_t limbs) {
-        const Key key = key_of(slots.data(), slots.size() * sizeof(slots[0]), scale, limbs);
+        const Key key = key_of(slots.data(), slots.size(), sizeof(slots[0]), scale, limbs);
         if (std::shared_ptr<const Words> found = find(key)) {
             return found;
         }
@@ -36,14 +36,16 @@ public:
     void clear();
 
 private:
-    /// 128 bits of the numbers, their size, scale and primes.
-    using Key = std::tuple<std::array<std::uint64_t, 2>, std::size_t, double, std::size_t>;
+    /// 128 bits of the numbers, how many there are, the bytes of one, scale and primes.
+    using Key = std::tuple<std::array<std::uint64_t, 2>, std::size_t, std::size_t, double,
+                           std::size_t>;
     struct Entry {
         std::shared_ptr<const Words> words;
         std::list<Key>::iterator use;
     };
 
-    static Key key_of(const void* data, std::size_t bytes, double scale, std::size_t limbs);
+    static Key key_of(const void* data, std::size_t count, std::size_t size, double scale,
+                      std::size_t limbs);
     std::shared_ptr<const Words> find(const Key& key);
     void store(const Key& key, const std::shared_ptr<const Words>& words);
 

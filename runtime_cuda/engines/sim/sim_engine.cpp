@@ -49,12 +49,9 @@ Ciphertext with_plain(const Ciphertext& x, const Plaintext& value, int level, co
                       Function function) {
     ComplexVector values = of(x).values;
     const auto combine = [&](const auto& vector) {
-        if (vector.size() != values.size()) {
-            refuse(primitive, "a vector has " + std::to_string(vector.size()) + " numbers, not " +
-                                  std::to_string(values.size()));
-        }
+        const std::size_t run = run_of(vector.size(), values.size(), primitive);
         for (std::size_t slot = 0; slot < values.size(); ++slot) {
-            values[slot] = function(values[slot], Complex(vector[slot]));
+            values[slot] = function(values[slot], Complex(vector[slot / run]));
         }
     };
     if (const double* number = std::get_if<double>(&value)) {

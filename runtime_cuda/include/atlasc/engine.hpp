@@ -4,9 +4,11 @@
 #include <complex>
 #include <memory>
 #include <optional>
+#include <string>
 #include <variant>
 #include <vector>
 
+#include "atlasc/error.hpp"
 #include "atlasc/layout.hpp"
 #include "atlasc/tensor_file.hpp"
 
@@ -14,8 +16,19 @@ namespace atlasc {
 
 using ComplexVector = std::vector<std::complex<double>>;
 
-/// The other factor of a product: one number for all slots, or slots, complex or not.
+/// The other factor of a product: one number for all slots, or slots, complex or not. A vector of
+/// fewer numbers than slots has one for each run of neighbouring slots, all runs equally long.
 using Plaintext = std::variant<double, Vector, ComplexVector>;
+
+/// Slots in a run. Throws Error where so many numbers do not divide the slots.
+inline std::size_t run_of(std::size_t numbers, std::size_t slots, const char* primitive) {
+    if (numbers == 0 || slots % numbers != 0) {
+        throw Error(std::string(primitive) + " is impossible",
+                    "a vector has " + std::to_string(numbers) + " numbers, which do not divide " +
+                        std::to_string(slots) + " slots");
+    }
+    return slots / numbers;
+}
 
 /// What an engine keeps of a ciphertext: opaque to everything else.
 struct CiphertextData {

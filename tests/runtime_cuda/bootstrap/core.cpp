@@ -127,9 +127,9 @@ void run(const Arguments& arguments) {
         int stage = 0;
         for (const SparseMatrix& matrix : stages(arguments)) {
             for (const GiantStep& giant : baby_giant(matrix)) {
-                for (const auto& [baby, vector] : giant.terms) {
+                for (const auto& [baby, factor] : giant.terms) {
                     std::printf("%d %ld %ld", stage, giant.rotation, baby);
-                    print(vector);
+                    print(std::get<Slots>(factor));
                 }
             }
             ++stage;

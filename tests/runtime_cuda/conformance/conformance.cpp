@@ -202,6 +202,24 @@ void products(Suite& suite) {
     suite.check("mul_plain complex twice", engine.mul_plain(x, z), each(a, z, times), top - 1);
     suite.check("mul_plain complex from the cache", engine.mul_plain(x, z), each(a, z, times),
                 top - 1);
+    for (const std::size_t run : {std::size_t{2}, std::size_t{64}, a.size()}) {
+        Vector few(a.size() / run);  // one number for each run of slots
+        ComplexVector pairs(a.size() / run);
+        Vector all;
+        ComplexVector all_pairs;
+        for (std::size_t slot = 0; slot < a.size(); ++slot) {
+            few[slot / run] = b[slot / run];
+            pairs[slot / run] = z[slot / run];
+            all.push_back(b[slot / run]);
+            all_pairs.push_back(z[slot / run]);
+        }
+        const std::string name = " of one number for " + std::to_string(run) + " slots";
+        suite.check("mul_plain vector" + name, engine.mul_plain(x, few), each(a, all, times),
+                    top - 1);
+        suite.check("mul_plain complex" + name, engine.mul_plain(x, pairs),
+                    each(a, all_pairs, times), top - 1);
+        suite.check("add_plain vector" + name, engine.add_plain(x, few), each(a, all, plus), top);
+    }
     for (int level = top; level >= 1; --level) {
         const Ciphertext dropped = engine.drop_to(x, level);
         const std::string at = " at level " + std::to_string(level);
