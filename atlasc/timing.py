@@ -8,7 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from atlasc.backends.parameter_sets import ParameterSet, read_parameters, relative_prices
+from atlasc.backends.parameter_sets import (
+    ParameterSet,
+    prices_of,
+    read_parameters,
+    relative_prices,
+)
 from atlasc.bundle import Bundle
 from atlasc.emit.blocks import OUTSIDE
 from atlasc.emit.interface import identity_of
@@ -21,7 +26,9 @@ FORMAT = 1
 
 
 def predicted_seconds(program: Module, parameters: ParameterSet) -> dict[Op, float]:
-    """Seconds of every op of a placed program, by the cost table in use."""
+    """Seconds of every op of a placed program, by the cost table in use; where there is none, their
+    shares of the whole in a unit of its own.
+    """
     prices = relative_prices(parameters)
     return {op: counts.seconds(prices) for op, counts in program_costs(program).per_op.items()}
 
@@ -35,7 +42,7 @@ class OpTime:
         kind: see ``kind_of``.
         location: its module in the model.
         layer: index of its block, None outside of all.
-        predicted: seconds.
+        predicted: seconds; None where no cost table is.
         measured: seconds.
     """
 
@@ -43,7 +50,7 @@ class OpTime:
     kind: str
     location: str
     layer: int | None
-    predicted: float
+    predicted: float | None
     measured: float
 
 
@@ -79,17 +86,25 @@ class Timing:
             runs: over how many runs the seconds are the mean.
             seconds: of each op, in order.
         """
-        predicted = predicted_seconds(program, parameters)
+        known = prices_of(parameters) is not None
+        predicted = predicted_seconds(program, parameters) if known else {}
         rows = (
-            OpTime(op.name, kind_of(op), op.location, op.layer, predicted.get(op, 0.0), measured)
+            OpTime(
+                op.name,
+                kind_of(op),
+                op.location,
+                op.layer,
+                predicted.get(op, 0.0) if known else None,
+                measured,
+            )
             for op, measured in zip(program.ops, seconds, strict=True)
         )
         return cls(target, runs, tuple(rows))
 
     @property
-    def predicted(self) -> float:
-        """Seconds of one run."""
-        return sum(op.predicted for op in self.ops)
+    def predicted(self) -> float | None:
+        """Seconds of one run; None where no cost table is."""
+        return _total(op.predicted for op in self.ops)
 
     @property
     def measured(self) -> float:
@@ -103,7 +118,7 @@ class Timing:
             groups.setdefault(op.kind, []).append(op)
         rows = [
             {"kind": kind, "ops": len(ops)}
-            | _compared(sum(o.predicted for o in ops), sum(o.measured for o in ops))
+            | _compared(_total(o.predicted for o in ops), sum(o.measured for o in ops))
             for kind, ops in groups.items()
         ]
         return sorted(rows, key=lambda row: -row["measured"])
@@ -156,8 +171,13 @@ class Timing:
         return cls.of(bundle.program, parameters, target, runs, seconds)
 
 
-def _compared(predicted: float, measured: float) -> dict[str, Any]:
-    ratio = predicted / measured if measured > 0 else None
+def _total(seconds: Iterable[float | None]) -> float | None:
+    known = [one for one in seconds if one is not None]
+    return sum(known) if known else None
+
+
+def _compared(predicted: float | None, measured: float) -> dict[str, Any]:
+    ratio = predicted / measured if predicted is not None and measured > 0 else None
     return {"predicted": predicted, "measured": measured, "ratio": ratio}
 
 

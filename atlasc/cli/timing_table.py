@@ -20,8 +20,7 @@ def show_timing(timing: Timing) -> None:
         ],
     )
     whole = timing.summary()
+    predicted = "" if whole["predicted"] is None else f"; predicted {whole['predicted']:.4g} s"
     ratio = "" if whole["ratio"] is None else f", {whole['ratio']:.3g} times that"
     runs = "" if timing.runs == 1 else f", the mean of {timing.runs} runs"
-    print(
-        f"executed in {whole['measured']:.4g} s{runs}; predicted {whole['predicted']:.4g} s{ratio}"
-    )
+    print(f"executed in {whole['measured']:.4g} s{runs}{predicted}{ratio}")

@@ -9,7 +9,9 @@ import pytest
 from tiny_model import Tiny
 
 from atlasc import session
+from atlasc.backends.phantom_parameters import PhantomParameters
 from atlasc.bundle import Bundle, load_bundle
+from atlasc.cli.timing_table import show_timing
 from atlasc.ir.errors import AtlasError
 from atlasc.session import Pace, parameters_of
 from atlasc.timing import Clock, Timing, predicted_seconds, timing_place
@@ -50,6 +52,21 @@ def test_kinds_and_ops_add_up(bundle: Bundle, timing: Timing) -> None:
     assert sum(row["ops"] for row in whole["per_kind"]) == count
     measured = [row["measured"] for row in whole["per_kind"]]
     assert measured == sorted(measured, reverse=True)
+
+
+def test_nothing_is_predicted_without_a_cost_table(
+    bundle: Bundle, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parameters = PhantomParameters.bootstrapped("fourteen_levels")
+    seconds = [1.0] * len(bundle.program.ops)
+    timing = Timing.of(bundle.program, parameters, "phantom", 1, seconds)
+    assert timing.measured == len(seconds)
+    assert timing.predicted is None
+    assert {row["ratio"] for row in timing.per_kind()} == {None}
+    show_timing(timing)
+    shown = capsys.readouterr().out
+    assert f"executed in {len(seconds)} s\n" in shown
+    assert "predicted 0" not in shown
 
 
 def test_a_file_has_every_op(bundle: Bundle, timing: Timing, tmp_path: Path) -> None:

@@ -92,12 +92,13 @@ def inspect(
     find_recipe(recipe)
     get_backend(target)
     check_device_memory(device_memory, None, target)
-    options.warn_of_costs(target)
     measured = None if timing is None else _measured(path, timing)
     found = look(
         path, recipe=recipe, sequence_length=sequence_length, batch=batch, steps=progress,
         target=target, device_memory=device_memory,
     )  # fmt: skip
+    if found.summary["seconds"] is not None:
+        options.warn_of_costs(target)
     if graph is not None:
         from atlasc.backends.parameter_sets import prices_of
         from atlasc.drawing import draw_program
