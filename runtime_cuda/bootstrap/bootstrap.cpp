@@ -47,17 +47,15 @@ Ciphertext apply(Engine& engine, const std::vector<GiantStep>& stage, const Ciph
         babies[amounts[at]] = rotated[at];
     }
     Ciphertext total;
-    const auto add = [&engine](const Ciphertext& sum, const Ciphertext& part) {
-        return sum == nullptr ? part : engine.add(sum, part);
-    };
     for (const GiantStep& giant : stage) {
         Ciphertext inner;
         for (const auto& [rotation, factor] : giant.terms) {
             const Ciphertext& baby = babies.at(to_the_left(rotation, engine.slots()));
-            inner = add(inner, engine.mul_plain(baby, factor));
+            inner = engine.mul_plain_then_add(baby, factor, inner);
         }
         const std::size_t amount = to_the_left(giant.rotation, engine.slots());
-        total = add(total, amount == 0 ? inner : engine.rotate(inner, amount));
+        const Ciphertext turned = amount == 0 ? inner : engine.rotate(inner, amount);
+        total = total == nullptr ? turned : engine.add(total, turned);
     }
     return total;
 }

@@ -263,9 +263,8 @@ Packed linear_transform(Context& context, Packed x, const Linear& arrays, std::s
                 const Plaintext vector =
                     in_pairs ? Plaintext(rolled(weights.pair(out, into, k), back))
                              : Plaintext(rolled(weights.diagonal(out, into, k), back));
-                Ciphertext term = engine.mul_plain(babies[into].at(k % baby_steps), vector);
                 Ciphertext& sum = inner[giant];
-                sum = sum == nullptr ? std::move(term) : engine.add(sum, term);
+                sum = engine.mul_plain_then_add(babies[into].at(k % baby_steps), vector, sum);
             }
         }
         Ciphertexts turned;

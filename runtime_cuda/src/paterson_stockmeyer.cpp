@@ -165,11 +165,8 @@ private:
     Ciphertext make(const Sum& step, const Ciphertexts& sums) {
         const int level = top_ - step.depth;
         Ciphertext total;
-        const auto add = [&](Ciphertext part) {
-            total = total == nullptr ? std::move(part) : engine_.add(total, part);
-        };
         for (const auto& [factor, index] : step.terms) {
-            add(engine_.mul_plain(at(index, level + 1), plaintext_(factor)));
+            total = engine_.mul_plain_then_add(at(index, level + 1), plaintext_(factor), total);
         }
         if (!step.products.empty()) {
             Ciphertexts quotients;
@@ -178,7 +175,8 @@ private:
                 quotients.push_back(sums.at(quotient));
                 giants.push_back(at(giant, level + 1));
             }
-            add(engine_.dot(quotients, giants));
+            const Ciphertext part = engine_.dot(quotients, giants);
+            total = total == nullptr ? part : engine_.add(total, part);
         }
         if (total == nullptr) {
             const Ciphertext argument = at(1, level);

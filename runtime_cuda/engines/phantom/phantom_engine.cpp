@@ -186,7 +186,12 @@ Ciphertext PhantomEngine::add_plain(const Ciphertext& handle, const Plaintext& v
     return std::make_shared<Value>(std::move(polys), x.level, limbs, x.scale);
 }
 
-Ciphertext PhantomEngine::mul_plain(const Ciphertext& handle, const Plaintext& value) {
+Ciphertext PhantomEngine::mul_plain(const Ciphertext& x, const Plaintext& value) {
+    return mul_plain_then_add(x, value, nullptr);
+}
+
+Ciphertext PhantomEngine::mul_plain_then_add(const Ciphertext& handle, const Plaintext& value,
+                                             const Ciphertext& sum) {
     const Value& x = is_pending(of(handle)) ? canonical(handle) : of(handle);
     if (x.level < 1) {
         refuse("mul_plain", "the operand is at level 0: no multiplication is left",
@@ -197,22 +202,25 @@ Ciphertext PhantomEngine::mul_plain(const Ciphertext& handle, const Plaintext& v
     const std::size_t limbs = limbs_of(x.level);
     const double target = pending_scale(x.level - 1);
     const double scale = target / x.scale;
+    const bool fits = sum != nullptr && of(sum).level == x.level - 1 && is_pending(of(sum));
+    const Polys* addend = fits ? of(sum).polys.get() : nullptr;
     const auto times = [&](const auto& vector) {
         run_of(vector.size(), slots(), "mul_plain");
         const std::shared_ptr<const Words> encoded = cache_.encoded(vector, scale, limbs);
-        return product(ring_, *x.polys, encoded->get(), limbs);
+        return product(ring_, *x.polys, encoded->get(), limbs, addend);
     };
     std::shared_ptr<Polys> polys;
     if (const double* number = std::get_if<double>(&value)) {
         encoder_.require_size(std::fabs(*number), scale, limbs);
         polys = std::make_shared<Polys>(
-            product(ring_, *x.polys, residues(ring_, *number * scale, limbs), limbs));
+            product(ring_, *x.polys, residues(ring_, *number * scale, limbs), limbs, addend));
     } else if (const Vector* vector = std::get_if<Vector>(&value)) {
         polys = std::make_shared<Polys>(times(*vector));
     } else {
         polys = std::make_shared<Polys>(times(std::get<ComplexVector>(value)));
     }
-    return std::make_shared<Value>(std::move(polys), x.level - 1, limbs, target);
+    const auto result = std::make_shared<Value>(std::move(polys), x.level - 1, limbs, target);
+    return sum == nullptr || fits ? result : add(sum, result);
 }
 
 Ciphertext PhantomEngine::mul(const Ciphertext& left, const Ciphertext& right) {

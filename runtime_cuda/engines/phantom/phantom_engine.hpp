@@ -52,6 +52,8 @@ public:
     Ciphertext square(const Ciphertext& x) override;
     Ciphertext dot(const Ciphertexts& lefts, const Ciphertexts& rights) override;
     Ciphertext mul_plain(const Ciphertext& x, const Plaintext& value) override;
+    Ciphertext mul_plain_then_add(const Ciphertext& x, const Plaintext& value,
+                                  const Ciphertext& sum) override;
     Ciphertext times_i(const Ciphertext& x) override;
     Ciphertext conjugate(const Ciphertext& x) override;
     Ciphertext rotate(const Ciphertext& x, std::size_t amount) override;

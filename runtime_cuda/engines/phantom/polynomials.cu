@@ -60,18 +60,29 @@ struct Negate {
     }
 };
 
+/// a b + sum, of which there may be none: a product of residues leaves room for another one.
+__device__ inline Word multiply_add(Word a, Word b, const Source& sum, const Shape& shape,
+                                    std::size_t at, const Prime& q) {
+    Wide result = static_cast<Wide>(a) * b;
+    if (sum.words != nullptr) {
+        result += sum.words[shape.in(at, sum.limbs)];
+    }
+    return reduce(result, q);
+}
+
 /// Every part times a polynomial: the element of the same limb and place.
 struct TimesPolynomial {
     Shape shape;
     const Prime* primes;
     Source a;
     const Word* polynomial;
+    Source sum;
     Word* out;
 
     __device__ void operator()(std::size_t at) const {
         const std::size_t place = at - ((shape.part(at) * shape.limbs) << shape.log_degree);
-        out[at] = multiply(a.words[shape.in(at, a.limbs)], polynomial[place],
-                           primes[shape.limb(at)]);
+        out[at] = multiply_add(a.words[shape.in(at, a.limbs)], polynomial[place], sum, shape, at,
+                               primes[shape.limb(at)]);
     }
 };
 
@@ -80,11 +91,13 @@ struct TimesNumber {
     const Prime* primes;
     Source a;
     Residues number;
+    Source sum;
     Word* out;
 
     __device__ void operator()(std::size_t at) const {
         const std::size_t limb = shape.limb(at);
-        out[at] = multiply(a.words[shape.in(at, a.limbs)], number.of[limb], primes[limb]);
+        out[at] = multiply_add(a.words[shape.in(at, a.limbs)], number.of[limb], sum, shape, at,
+                               primes[limb]);
     }
 };
 
@@ -186,6 +199,8 @@ Shape shape_of(const Ring& ring, std::size_t limbs) {
 
 Source source(const Polys& a) { return {a.words.get(), a.limbs}; }
 
+Source source(const Polys* a) { return a == nullptr ? Source{nullptr, 0} : source(*a); }
+
 Polys combined(const Ring& ring, const Polys& a, const Polys& b, std::size_t limbs, Kind kind) {
     Polys out(ring, a.parts, limbs);
     launch(out.words.size(),
@@ -232,19 +247,22 @@ Polys negated(const Ring& ring, const Polys& a, std::size_t limbs) {
     return out;
 }
 
-Polys product(const Ring& ring, const Polys& a, const Word* polynomial, std::size_t limbs) {
+Polys product(const Ring& ring, const Polys& a, const Word* polynomial, std::size_t limbs,
+              const Polys* sum) {
     Polys out(ring, a.parts, limbs);
     launch(out.words.size(),
            TimesPolynomial{shape_of(ring, limbs), ring.primes(), source(a), polynomial,
-                           out.words.get()},
+                           source(sum), out.words.get()},
            "product with a plaintext");
     return out;
 }
 
-Polys product(const Ring& ring, const Polys& a, const Residues& number, std::size_t limbs) {
+Polys product(const Ring& ring, const Polys& a, const Residues& number, std::size_t limbs,
+              const Polys* sum) {
     Polys out(ring, a.parts, limbs);
     launch(out.words.size(),
-           TimesNumber{shape_of(ring, limbs), ring.primes(), source(a), number, out.words.get()},
+           TimesNumber{shape_of(ring, limbs), ring.primes(), source(a), number, source(sum),
+                       out.words.get()},
            "product with a number");
     return out;
 }

@@ -37,9 +37,12 @@ Polys sum(const Ring& ring, const Polys& a, const Polys& b, std::size_t limbs);
 Polys difference(const Ring& ring, const Polys& a, const Polys& b, std::size_t limbs);
 Polys negated(const Ring& ring, const Polys& a, std::size_t limbs);
 
-/// Every part times one polynomial, which has at least `limbs` primes.
-Polys product(const Ring& ring, const Polys& a, const Word* polynomial, std::size_t limbs);
-Polys product(const Ring& ring, const Polys& a, const Residues& number, std::size_t limbs);
+/// Every part times one polynomial, which has at least `limbs` primes, or a number; plus `sum` where
+/// there is one.
+Polys product(const Ring& ring, const Polys& a, const Word* polynomial, std::size_t limbs,
+              const Polys* sum = nullptr);
+Polys product(const Ring& ring, const Polys& a, const Residues& number, std::size_t limbs,
+              const Polys* sum = nullptr);
 
 /// The polynomial, or the number as a constant polynomial, added to part 0.
 Polys shifted(const Ring& ring, const Polys& a, const Word* polynomial, std::size_t limbs);

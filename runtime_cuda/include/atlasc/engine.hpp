@@ -74,6 +74,14 @@ public:
     virtual Ciphertext dot(const Ciphertexts& lefts, const Ciphertexts& rights) = 0;
     virtual Ciphertext mul_plain(const Ciphertext& x, const Plaintext& value) = 0;
 
+    /// x * value + sum, where there is a sum already. A device reads and writes less for the two at
+    /// once.
+    virtual Ciphertext mul_plain_then_add(const Ciphertext& x, const Plaintext& value,
+                                          const Ciphertext& sum) {
+        const Ciphertext product = mul_plain(x, value);
+        return sum == nullptr ? product : add(sum, product);
+    }
+
     /// i * x, exactly, at the same level.
     virtual Ciphertext times_i(const Ciphertext& x) = 0;
     virtual Ciphertext conjugate(const Ciphertext& x) = 0;

@@ -228,6 +228,18 @@ void products(Suite& suite) {
                     each(a, [](Complex v) { return v * 0.9; }), level - 1);
         suite.check("mul" + at, engine.mul(dropped, y), each(a, b, times), level - 1);
     }
+    const Ciphertext sum = engine.mul_plain_then_add(y, z, engine.mul_plain(x, b));
+    const ComplexVector expected_sum = each(each(a, b, times), each(b, z, times), plus);
+    suite.check("mul_plain then add", sum, expected_sum, top - 1);
+    suite.check("mul_plain then add, a number", engine.mul_plain_then_add(x, -0.3, sum),
+                each(expected_sum, a, [](Complex s, Complex v) { return s - 0.3 * v; }), top - 1);
+    suite.check("mul_plain then add to nothing", engine.mul_plain_then_add(x, b, nullptr),
+                each(a, b, times), top - 1);
+    suite.check("mul_plain then add to a fresh one", engine.mul_plain_then_add(x, b, y),
+                each(a, b, [](Complex u, Complex v) { return u * v + v; }), top - 1);
+    suite.check("mul_plain then add below",
+                engine.mul_plain_then_add(engine.drop_to(x, top - 1), b, sum),
+                each(expected_sum, each(a, b, times), plus), top - 2);
     suite.check("square", engine.square(x), each(a, a, times), top - 1);
     const Ciphertext product = engine.mul(x, y);
     suite.check("square of a product", engine.square(product),
