@@ -14,6 +14,12 @@ from atlasc.ir.errors import AtlasError
 COMPILERS = ("c++", "g++", "clang++")
 _TAIL = 30
 """Lines of a failed build that are shown."""
+_REMEDIES = {
+    "sim": "see what the tools say; the project stays, to be built by hand",
+    "phantom": "build where CUDA is, and set the variable Phantom_ROOT to the folder where "
+    "Phantom-FHE was built (docs/backend-phantom.md); --engine sim tries the program without both",
+}
+"""By engine."""
 
 
 def require_tools() -> None:
@@ -57,11 +63,14 @@ def python_definitions() -> list[str]:
     ]
 
 
-def build_project(folder: Path, definitions: Sequence[str] = (), jobs: int | None = None) -> Path:
+def build_project(
+    folder: Path, engine: str, definitions: Sequence[str] = (), jobs: int | None = None
+) -> Path:
     """Build the project in ``folder/build``; the executables ``client`` and ``server`` are there.
 
     Args:
         folder: what ``write_project`` wrote.
+        engine: the one it was written for.
         definitions: CMake options, such as ``-DCMAKE_BUILD_TYPE=Debug``.
         jobs: compilers that run side by side; None: as many as there are cores.
 
@@ -70,13 +79,17 @@ def build_project(folder: Path, definitions: Sequence[str] = (), jobs: int | Non
     """
     require_tools()
     build = folder / "build"
-    _run(["cmake", "-S", str(folder), "-B", str(build), *definitions])
-    _run(["cmake", "--build", str(build), "--parallel", str(jobs or os.cpu_count() or 1)])
+    remedy = _REMEDIES[engine]
+    _run(["cmake", "-S", str(folder), "-B", str(build), *definitions], remedy)
+    parallel = str(jobs or os.cpu_count() or 1)
+    _run(["cmake", "--build", str(build), "--parallel", parallel], remedy)
     return build
 
 
-def _run(command: list[str]) -> None:
+def _run(command: list[str], remedy: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         tail = (done.stdout + done.stderr).strip().splitlines()[-_TAIL:]
-        raise AtlasError("the build failed", where=" ".join(command), why="\n".join(tail))
+        raise AtlasError(
+            "the build failed", where=" ".join(command), why="\n".join(tail), remedy=remedy
+        )

@@ -63,7 +63,7 @@ def emit(
     built = None
     if build:
         with progress("building"):
-            built = build_project(output, definitions)
+            built = build_project(output, chosen, definitions)
     print(f"{output}: the project; its README.md says how to use it")
     if built is not None:
         print(f"{built / 'client'} and {built / 'server'}: the executables")

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from tiny_model import BATCH, Tiny
 
+from atlasc.emit.build import build_project
+from atlasc.ir.errors import AtlasError
 from tests.atlasc.cli.command import refused, run
 
 
@@ -49,6 +51,9 @@ def test_a_build_that_fails_shows_its_end(
     message = refused("emit", tiny.bundle, "--build", "-o", tmp_path / "project")
     assert "the build failed" in message
     assert "what cmake says" in message
+    with pytest.raises(AtlasError, match="the build failed") as caught:
+        build_project(tmp_path, "phantom")
+    assert "Phantom_ROOT" in caught.value.remedy
 
 
 @pytest.mark.parametrize("count", [1, BATCH])
