@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
-import os
 from functools import lru_cache
 from typing import Any
 
 from atlasc.backends.desilo_parameters import DesiloParameters
+from atlasc.backends.machine import available_threads
 from atlasc.ir.errors import AtlasError
 
 REQUIRED_VERSION = "1.17.0"
@@ -83,7 +83,7 @@ def library_engine(parameters: DesiloParameters) -> Any:
     if build is not None and build[0] == CUDA_BUILD:
         mode: dict[str, Any] = {"mode": "gpu"}
     else:
-        mode = {"mode": "parallel", "thread_count": _cores()}
+        mode = {"mode": "parallel", "thread_count": available_threads()}
     try:
         engine = library.Engine(**mode, **parameters.library_arguments())
     except RuntimeError as error:
@@ -103,7 +103,3 @@ def library_engine(parameters: DesiloParameters) -> Any:
             remedy=_REMEDY,
         )
     return engine
-
-
-def _cores() -> int | None:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
