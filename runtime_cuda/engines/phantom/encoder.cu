@@ -6,6 +6,7 @@
 #include <cmath>
 #include <exception>
 #include <string>
+#include <type_traits>
 
 #include "atlasc/error.hpp"
 #include "launch.hpp"
@@ -165,6 +166,16 @@ void Encoder::require_size(double largest, double scale, std::size_t limbs) cons
     }
 }
 
+template <typename Number>
+void Encoder::scatter(const std::vector<Number>& numbers) {
+    constexpr bool is_complex = !std::is_same_v<Number, double>;
+    staging_.upload(input_.get(), numbers.data(), numbers.size() * sizeof(Number));
+    launch(ring_.slots(),
+           Scatter<is_complex>{log_slots_, ring_.slots() / numbers.size(), input_.get(),
+                               fourier_->info.in()},
+           "slots of a plaintext");
+}
+
 Words Encoder::encode(const Vector& slots, double scale, std::size_t limbs) {
     double largest = 0.0;
     for (const double slot : slots) {
@@ -174,11 +185,7 @@ Words Encoder::encode(const Vector& slots, double scale, std::size_t limbs) {
         }
     }
     require_size(largest, scale, limbs);
-    staging_.upload(input_.get(), slots.data(), slots.size() * sizeof(double));
-    launch(ring_.slots(),
-           Scatter<false>{log_slots_, ring_.slots() / slots.size(), input_.get(),
-                          fourier_->info.in()},
-           "slots of a plaintext");
+    scatter(slots);
     return transformed(scale, limbs);
 }
 
@@ -192,11 +199,7 @@ Words Encoder::encode(const ComplexVector& slots, double scale, std::size_t limb
         }
     }
     require_size(largest, scale, limbs);
-    staging_.upload(input_.get(), slots.data(), slots.size() * sizeof(slots[0]));
-    launch(ring_.slots(),
-           Scatter<true>{log_slots_, ring_.slots() / slots.size(), input_.get(),
-                         fourier_->info.in()},
-           "slots of a plaintext");
+    scatter(slots);
     return transformed(scale, limbs);
 }
 

@@ -38,6 +38,9 @@ public:
 private:
     struct Fourier;
 
+    /// Sends numbers to the device, into the slots that they stand for.
+    template <typename Number>
+    void scatter(const std::vector<Number>& numbers);
     Words transformed(double scale, std::size_t limbs);
     void make_imaginary();
 
