@@ -16,19 +16,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from atlasc.client import ClientProgram
-from atlasc.files import require_file_place, require_new, write_with
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.storage import load_module, save_modules
@@ -130,46 +124,6 @@ def digest(path: Path) -> str:
         while block := file.read(1 << 20):
             state.update(block)
     return state.hexdigest()
-
-
-@contextmanager
-def new_folder(folder: Path) -> Iterator[Path]:
-    """A folder that appears whole or not at all: written beside its place, then renamed.
-
-    Raises:
-        AtlasError: it exists already, or its parent cannot be written.
-    """
-    require_new(folder)
-    draft = folder.with_name(f".{folder.name}.{os.getpid()}.part")
-    try:
-        draft.mkdir(parents=True)
-    except OSError as error:
-        raise AtlasError(f"cannot write to {folder.parent}", why=str(error)) from None
-    try:
-        yield draft
-        draft.rename(folder)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-
-
-def require_array_file(path: Path) -> None:
-    """Refuse a place for an ``.npz`` before any work is done for it.
-
-    Raises:
-        AtlasError: it exists already, has another suffix, or its folder does not exist.
-    """
-    require_file_place(path, ".npz")
-    require_new(path)
-
-
-def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write an ``.npz`` that appears whole or not at all.
-
-    Raises:
-        AtlasError: as :func:`require_array_file`.
-    """
-    require_array_file(path)
-    write_with(path, lambda draft: np.savez(draft, **arrays))  # type: ignore[arg-type]
 
 
 def write_bundle(

@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from atlasc.bundle import Bundle, new_folder
+from atlasc.bundle import Bundle
+from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
 
 FORMAT = 1

@@ -13,9 +13,10 @@ from atlasc import __version__
 from atlasc.backends.desilo_costs import cost_table
 from atlasc.backends.desilo_parameters import DesiloParameters, choose_parameters
 from atlasc.backends.parameter_sets import PHANTOM, ParameterSet, latency_target
-from atlasc.bundle import Bundle, load_bundle, new_folder, write_bundle
+from atlasc.bundle import Bundle, load_bundle, write_bundle
 from atlasc.client import client_program
 from atlasc.emit.project import write_project
+from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.key_planning import plan_keys

@@ -1,25 +1,42 @@
-"""Files that appear whole or not at all."""
+"""Files and folders that appear whole or not at all.
+
+Everything is written into a draft: a folder beside the place, with a random name that nobody can
+prepare a link for. It is forced to the disk and then moved to its place. A draft is locked while
+somebody writes it; one that is not was left behind by a process that was killed, and is removed by
+the next that writes to the same place.
+"""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import secrets
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from glob import escape
 from pathlib import Path
+
+import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.printer import print_module
 from atlasc.ir.storage import save_module
 
+DRAFT = ".part"
+"""Suffix of a draft."""
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 
 def require_new(folder: Path) -> None:
-    """Refuse an output folder that exists, before any work is done for it.
+    """Refuse an output that exists, before any work is done for it.
 
     Raises:
         AtlasError: it exists.
     """
-    if folder.exists():
+    if os.path.lexists(folder):
         raise AtlasError(
             f"the output {folder} exists already",
             remedy="choose another -o, or remove it first; nothing is overwritten",
@@ -42,40 +59,165 @@ def require_file_place(path: Path, suffix: str | None = None) -> None:
         )
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a text file; one that is there is replaced."""
-    write_with(path, lambda draft: draft.write_text(text, encoding="utf-8"))
+def require_array_file(path: Path) -> None:
+    """Refuse a place for an ``.npz`` before any work is done for it.
+
+    Raises:
+        AtlasError: it exists already, has another suffix, or its folder does not exist.
+    """
+    require_file_place(path, ".npz")
+    require_new(path)
+
+
+@contextmanager
+def new_folder(folder: Path, *, private: bool = False) -> Iterator[Path]:
+    """A new folder that appears whole or not at all.
+
+    Args:
+        folder: its place.
+        private: for its owner alone, from the first moment on.
+
+    Raises:
+        AtlasError: it exists already, or cannot be written.
+    """
+    require_new(folder)
+    with _draft(folder, private) as draft:
+        yield draft
+        _sync(draft)
+        require_new(folder)
+        draft.rename(folder)
+        _sync_folder(folder.parent)
 
 
 def write_with(path: Path, write: Callable[[Path], object]) -> None:
-    """Let ``write`` make the file; one that is there is replaced."""
-    folder = _draft_folder(path)
-    try:
-        write(folder / path.name)
-        (folder / path.name).replace(path)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    """Let ``write`` make a file; one that is there is replaced.
+
+    Raises:
+        AtlasError: it cannot be written; one that is there is then as it was.
+    """
+    with _draft(path, True) as draft:
+        write(draft / path.name)
+        _publish(draft, path)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file; one that is there is replaced.
+
+    Raises:
+        AtlasError: as :func:`write_with`.
+    """
+    write_with(path, lambda draft: draft.write_text(text, encoding="utf-8"))
 
 
 def write_module(path: Path, module: Module, *, arrays: bool = True) -> None:
-    """Write a module, and its arrays beside it as ``.safetensors``; both or none appear."""
+    """Write a module, and its arrays beside it as ``.safetensors``; both or none appear.
+
+    Raises:
+        AtlasError: as :func:`write_with`.
+    """
     if not arrays:
         write_text(path, print_module(module))
         return
-    folder = _draft_folder(path)
-    try:
-        save_module(module, folder / path.name)
+    with _draft(path, True) as draft:
+        save_module(module, draft / path.name)
         # The arrays first: a text without them would mean zeros.
-        for name in (path.with_suffix(".safetensors").name, path.name):
-            (folder / name).replace(path.parent / name)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _publish(draft, path.with_suffix(".safetensors"), path)
 
 
-def _draft_folder(path: Path) -> Path:
-    folder = path.with_name(f".{path.name}.{os.getpid()}.part")
+def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write a new ``.npz``.
+
+    Raises:
+        AtlasError: as :func:`require_array_file` and :func:`write_with`.
+    """
+    require_array_file(path)
+    write_with(path, lambda draft: np.savez(draft, **arrays))  # type: ignore[arg-type]
+
+
+@contextmanager
+def _draft(place: Path, private: bool) -> Iterator[Path]:
+    """A locked folder beside a place, which is gone afterwards unless it was moved."""
+    draft = place.with_name(f".{place.name}.{secrets.token_hex(8)}{DRAFT}")
+    with ExitStack() as stack:
+        stack.enter_context(_said_of(place, draft))
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(place.parent):
+            _remove_stale(place)
+            draft.mkdir(mode=0o700 if private else 0o777)
+            stack.enter_context(_locked(draft))
+        stack.callback(shutil.rmtree, draft, ignore_errors=True)
+        yield draft
+
+
+def _remove_stale(place: Path) -> None:
+    """Remove the drafts of a place that no process writes any more."""
+    for left in place.parent.glob(f".{escape(place.name)}.*{DRAFT}"):
+        with suppress(OSError), _locked(left, os.O_NOFOLLOW, fcntl.LOCK_NB):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path, opening: int = 0, locking: int = 0) -> Iterator[None]:
+    """A folder that no other process locks.
+
+    Raises:
+        OSError: it is no folder; with ``fcntl.LOCK_NB``, another process has it.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | opening)
     try:
-        folder.mkdir()
-    except OSError as error:
-        raise AtlasError(f"cannot write to {path.parent}", why=str(error)) from None
-    return folder
+        fcntl.flock(descriptor, fcntl.LOCK_EX | locking)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _said_of(place: Path, draft: Path) -> Iterator[None]:
+    """Errors of writing as one message that names the place."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        number = getattr(error, "errno", None)
+        elsewhere = getattr(error, "filename", None)
+        if number == errno.EPIPE or (elsewhere and not _about(elsewhere, place, draft)):
+            raise
+        why = os.strerror(number) if number else str(error)
+        full = any(os.strerror(code) in why for code in _FULL)
+        raise AtlasError(
+            f"{place} cannot be written",
+            why=why,
+            remedy="make room on the disk, and run the command again"
+            if full
+            else "choose a place that you may write to",
+        ) from None
+
+
+def _about(name: object, place: Path, draft: Path) -> bool:
+    path = Path(os.fsdecode(name))  # type: ignore[arg-type]
+    return path.is_relative_to(draft) or place.is_relative_to(path)
+
+
+def _publish(draft: Path, *places: Path) -> None:
+    _sync(draft)
+    for place in places:
+        (draft / place.name).replace(place)
+    _sync_folder(places[0].parent)
+
+
+def _sync(folder: Path) -> None:
+    """Force all files of a folder to the disk."""
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with (Path(parent) / name).open("rb") as file:
+                os.fsync(file.fileno())
+        _sync_folder(Path(parent))
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -14,9 +14,9 @@ import numpy as np
 
 from atlasc import ciphertext_files
 from atlasc.backends import get_backend
-from atlasc.bundle import Bundle, Role, new_folder
+from atlasc.bundle import Bundle, Role
 from atlasc.ciphertext_files import Ciphertexts
-from atlasc.files import write_text
+from atlasc.files import new_folder, write_text
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.lowering.rotation_keys import key_plan

@@ -2,6 +2,20 @@
 
 from __future__ import annotations
 
+INDENT = "\n    "
+"""Between the lines of a reason."""
+
+
+def printable(text: str) -> str:
+    """Text from somewhere else as it may be shown: what a terminal would obey is spelled out.
+
+    Control characters, line breaks among them, and characters that reverse the direction of text
+    become escapes such as ``\\x1b``.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
 
 class AtlasError(Exception):
     """A user's mistake or an impossible request; the command line prints it and exits with 2.
@@ -14,7 +28,9 @@ class AtlasError(Exception):
     """
 
     def __init__(self, what: str, *, where: str = "", why: str = "", remedy: str = "") -> None:
-        self.what, self.where, self.why, self.remedy = what, where, why, remedy
+        self.what, self.where, self.remedy = map(printable, (what, where, remedy))
+        # A reason may be what another program printed: its lines stay, moved to the right.
+        self.why = INDENT.join(printable(line) for line in why.replace(INDENT, "\n").splitlines())
         super().__init__(self.render())
 
     def render(self) -> str:

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.files.arrays import read_safetensors
+from atlasc.ir.files.plain import MIB, read_text
 from atlasc.ir.module import Module
 from atlasc.ir.parser import parse
 from atlasc.ir.printer import print_module
+
+MAX_TEXT = 256 * MIB
+"""Bytes of an IR text; that of a model of 48 layers has 10 MiB."""
 
 
 def save_module(module: Module, path: Path) -> None:
@@ -42,16 +46,6 @@ def load_module(path: Path, arrays: Path | None = None) -> Module:
     Raises:
         AtlasError: no such file, not text, a syntax or type error, or a damaged arrays file.
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise AtlasError(f"cannot read the IR text {path}", why=str(error)) from None
     beside = arrays or path.with_suffix(".safetensors")
-    try:
-        symbols = load_file(beside) if beside.exists() else {}
-    except SafetensorError as error:
-        raise AtlasError(f"{beside} is not a valid safetensors file", why=str(error)) from None
-    return parse(text, symbols, str(path))
+    text = read_text(path, MAX_TEXT)
+    return parse(text, read_safetensors(beside) if beside.exists() else {}, str(path))

@@ -53,7 +53,7 @@ def run_study(
         settings: how many are compared.
         as_json: print one JSON object.
     """
-    from atlasc.bundle import new_folder
+    from atlasc.files import new_folder
     from atlasc.passes.search.study import StudyOptions, study
     from atlasc.searching import search_problem
 

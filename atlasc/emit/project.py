@@ -10,10 +10,10 @@ import numpy as np
 
 import atlasc
 from atlasc.backends.phantom_parameters import PhantomParameters
-from atlasc.bundle import new_folder
 from atlasc.emit import text
 from atlasc.emit.interface import identity_of, interface_text
 from atlasc.emit.program import program_text
+from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.lowering.pipeline import Parameters

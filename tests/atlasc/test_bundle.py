@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from tiny_model import Tiny
 
-from atlasc.bundle import load_bundle, new_folder, save_arrays
+from atlasc.bundle import load_bundle
+from atlasc.files import new_folder, save_arrays
 from atlasc.ir.errors import AtlasError
 
 
@@ -109,7 +110,7 @@ def test_an_existing_output_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "mine" / "file").read_text() == "precious"
 
 
-@pytest.mark.parametrize("interruption", [KeyboardInterrupt, AtlasError("no"), OSError(28, "full")])
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, AtlasError("no"), ValueError])
 def test_interrupted_writing_leaves_nothing(
     tmp_path: Path, interruption: type[BaseException] | BaseException
 ) -> None:
@@ -128,7 +129,7 @@ def test_interrupted_writing_leaves_nothing(
 def test_a_place_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with (
-        pytest.raises(AtlasError, match="cannot write to"),
+        pytest.raises(AtlasError, match="cannot be written"),
         new_folder(tmp_path / "file" / "out"),
     ):
         raise AssertionError

@@ -145,7 +145,7 @@ def test_module_on_disk(tmp_path: Path) -> None:
     (tmp_path / "m.safetensors").write_bytes(b"no arrays")
     with pytest.raises(AtlasError, match="safetensors"):
         load_module(tmp_path / "m.air")
-    with pytest.raises(AtlasError, match="cannot read"):
+    with pytest.raises(AtlasError, match="cannot be read"):
         load_module(tmp_path / "absent.air")
 
 

@@ -196,7 +196,7 @@ def _arrays(module: Module, path: Path) -> dict[str, Any]:
 
 
 def _write(output: Path, lowered: Lowered) -> None:
-    from atlasc.bundle import new_folder
+    from atlasc.files import new_folder
     from atlasc.ir.storage import save_module
 
     with new_folder(output) as draft:

@@ -131,7 +131,8 @@ def decrypt(
 ) -> None:
     """Decrypt an answer. Do not pass the numbers on: see docs/security.md."""
     from atlasc import ciphertext_files, roles
-    from atlasc.bundle import load_bundle, require_array_file, save_arrays
+    from atlasc.bundle import load_bundle
+    from atlasc.files import require_array_file, save_arrays
 
     if output is not None:
         require_array_file(output)

@@ -64,8 +64,8 @@ def run(
     A bundle for phantom runs by the Python module of its built project.
     """
     from atlasc.backends import get_backend
-    from atlasc.bundle import load_bundle, require_array_file, save_arrays
-    from atlasc.files import write_text
+    from atlasc.bundle import load_bundle
+    from atlasc.files import require_array_file, save_arrays, write_text
     from atlasc.timing import timing_place
 
     if output is not None:

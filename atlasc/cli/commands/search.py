@@ -157,7 +157,7 @@ def _count(inputs: str) -> int | None:
 
 
 def _write(output: Path, front: Front, calibration: dict[str, Any], texts: dict[str, str]) -> None:
-    from atlasc.bundle import new_folder
+    from atlasc.files import new_folder
     from atlasc.front_page import front_html
 
     with new_folder(output) as draft:

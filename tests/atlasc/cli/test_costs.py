@@ -133,7 +133,7 @@ def test_bad_models(command: str, tmp_path: Path) -> None:
 
 def test_bad_texts_and_places(tmp_path: Path) -> None:
     text = tmp_path / "x.air"
-    assert "cannot read the IR text" in refused("inspect", text)
+    assert "cannot be read" in refused("inspect", text)
     text.write_text("module @m : nn {\n  %x = nn.nonsense\n}\n")
     assert "2:" in refused("inspect", text)
     assert "ends in .svg" in refused("inspect", MODEL, "--graph", tmp_path / "a.png").replace(

@@ -174,7 +174,7 @@ def test_opt_tells_line_and_column(tmp_path: Path) -> None:
     file = tmp_path / "no.air"
     assert str(file) in refused("opt", file)
     file.write_bytes(b"\xff\xfe")
-    assert "cannot read the IR text" in refused("opt", file, "-o", tmp_path / "out.air")
+    assert "is not UTF-8 text" in refused("opt", file, "-o", tmp_path / "out.air")
     assert [path.name for path in tmp_path.iterdir()] == ["no.air"]
 
 

@@ -1,0 +1,112 @@
+"""Arrays that may come from somebody else: ``.npz`` and safetensors files, without surprises.
+
+A small file can claim to hold, or expand to, more than a machine has. What an array claims is
+checked before memory is taken for it.
+"""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.files.plain import GIB, MIB, open_plain, too_large
+
+MAX_ARRAYS = 1 << 16
+"""Of one file."""
+MAX_HEADER = 64 * MIB
+"""Bytes that describe the arrays of a safetensors file."""
+MAX_WEIGHTS = 1024 * GIB
+"""Bytes of a safetensors file, which takes no more memory than it has."""
+_KINDS = "biufcU"
+"""Kinds of NumPy types that are read: no objects, no records."""
+_SUFFIX = ".npy"
+
+
+def read_npz(path: Path, limit: int, *, what: str, links: bool = True) -> dict[str, np.ndarray]:
+    """All arrays of an ``.npz``.
+
+    Args:
+        path: the file.
+        limit: bytes that the arrays have at most, and the file too.
+        what: what the file is, for messages: "data".
+        links: see :func:`atlasc.ir.files.plain.open_plain`.
+
+    Raises:
+        AtlasError: it cannot be read, is damaged, or holds anything but plain arrays.
+    """
+    try:
+        with (
+            open_plain(path, limit, links=links) as file,
+            zipfile.ZipFile(file) as archive,
+        ):
+            members = archive.infolist()
+            names = [member.filename.removesuffix(_SUFFIX) for member in members]
+            if len(set(names)) < len(names) or len(names) > MAX_ARRAYS:
+                raise ValueError("it has arrays of one name, or too many")
+            if (size := sum(member.file_size for member in members)) > limit:
+                raise too_large(path, size, limit)
+            return {
+                name: _array(archive, member) for name, member in zip(names, members, strict=True)
+            }
+    except AtlasError:
+        raise
+    except Exception as error:  # whatever zipfile, zlib and NumPy make of a damaged file
+        raise AtlasError(
+            f"{what} {path} cannot be read as an .npz of plain arrays",
+            why=(str(error).splitlines() or [type(error).__name__])[0],
+            remedy="write it with numpy.savez(path, name=array)",
+        ) from None
+
+
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
+    from numpy.lib import format as npy
+
+    if not member.filename.endswith(_SUFFIX) or not printable_name(member.filename):
+        raise ValueError("it holds a file that is no array")
+    with archive.open(member) as file:
+        version = npy.read_magic(file)
+        read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+        shape, by_columns, dtype = read_header[version](file)
+        if dtype.kind not in _KINDS or dtype.hasobject:
+            raise ValueError(f"{member.filename} holds {dtype}, not numbers")
+        data = file.read()
+    if math.prod(shape) * dtype.itemsize != len(data) or min(shape, default=0) < 0:
+        raise ValueError(f"{member.filename} has not the size of its shape {shape}")
+    array = np.frombuffer(data, dtype=dtype) if data else np.empty(0, dtype=dtype)
+    array = array.reshape(shape, order="F" if by_columns else "C")
+    return array.astype(dtype.newbyteorder("="), copy=True)
+
+
+def printable_name(name: str) -> bool:
+    """Whether a name of an array may be shown and printed."""
+    return name.isprintable() and 0 < len(name) <= 1000
+
+
+def read_safetensors(path: Path, *, links: bool = True) -> dict[str, np.ndarray]:
+    """All arrays of a safetensors file.
+
+    Raises:
+        AtlasError: it cannot be read, is damaged, or holds types that NumPy lacks.
+    """
+    from safetensors.numpy import load_file
+
+    with open_plain(path, MAX_WEIGHTS, links=links) as file:
+        if int.from_bytes(file.read(8), "little") > MAX_HEADER:
+            raise AtlasError(
+                f"{path} is not a valid safetensors file", why="its header is too large"
+            )
+        try:
+            arrays = load_file(path)
+        except Exception as error:  # SafetensorError, and whatever NumPy makes of odd types
+            raise AtlasError(
+                f"{path} is not a valid safetensors file",
+                why=(str(error).splitlines() or [type(error).__name__])[0],
+                remedy="copy it again, or make it again",
+            ) from None
+    if not all(map(printable_name, arrays)):
+        raise AtlasError(f"{path} is not a valid safetensors file", why="a name has control codes")
+    return arrays

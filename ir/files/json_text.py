@@ -1,0 +1,91 @@
+"""JSON that may come from somebody else, read into a declared schema and into nothing else.
+
+A schema is a subclass of :class:`Schema`: pydantic checks types, bounds and names, and refuses
+unknown members. What JSON leaves open is refused too: a member that is given twice, numbers that
+are not finite, integers and nesting without end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.files.plain import read_bytes
+
+Read = TypeVar("Read")
+
+
+class Schema(BaseModel):
+    """What a JSON object must look like: exactly these members, of exactly these types."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+def read_json(
+    path: Path,
+    schema: type[Read],
+    what: str,
+    limit: int,
+    *,
+    remedy: str = "",
+    links: bool = True,
+) -> Read:
+    """The content of a JSON file.
+
+    Args:
+        path: the file.
+        schema: a :class:`Schema`, or another type that pydantic knows.
+        what: what the file is, for messages: "the front".
+        limit: bytes that it has at most.
+        remedy: for messages.
+        links: see :func:`atlasc.ir.files.plain.open_plain`.
+
+    Raises:
+        AtlasError: it cannot be read, or does not have the schema.
+    """
+    try:
+        return parse_json(read_bytes(path, limit, links=links), schema)
+    except ValueError as error:
+        raise AtlasError(f"{what} {path} cannot be read", why=str(error), remedy=remedy) from None
+
+
+def parse_json(text: str | bytes, schema: type[Read]) -> Read:
+    """The value of a JSON text.
+
+    Raises:
+        ValueError: in one line, where the text departs from the schema.
+    """
+    try:
+        value: Read = _adapter(schema).validate_json(text)
+        json.loads(text, object_pairs_hook=_unique, parse_constant=_not_finite)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        raise ValueError(f"{_place(first['loc'])}{first['msg']}") from None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return value
+
+
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
+"""A schema's adapter takes time to make."""
+
+
+def _place(location: Sequence[int | str]) -> str:
+    return f"{'.'.join(map(str, location))}: " if location else ""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("a member is given twice")
+    return members
+
+
+def _not_finite(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number of JSON")
