@@ -2,6 +2,7 @@
 
 ```
 manifest.json            format, model, target, parameters, security, digests of all files
+manifest.json.minisig    who compiled it, where somebody signed it (``atlasc sign``)
 report.html, front.*     what was chosen and what it costs
 evaluations.jsonl        of a search, everything that was evaluated
 client/                  embed.air, interface.air (+ arrays), model/ (config and tokenizer)
@@ -14,25 +15,31 @@ No key is ever part of a bundle: keys have folders of their own (``atlasc keygen
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from atlasc.backends.parameter_sets import ParameterSet
 from atlasc.client import ClientProgram
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.storage import load_module, save_modules
 from atlasc.loading.client_model import ClientModel
 from atlasc.loading.inputs import Inputs
+from atlasc.manifest import (
+    FORMAT,
+    MANIFEST,
+    ROLES,
+    Manifest,
+    Role,
+    check_files,
+    digest,
+    read_manifest,
+)
 
-Role = Literal["client", "server"]
-
-FORMAT = 1
-MANIFEST = "manifest.json"
 MODEL_FILES = (
     "config.json",
     "preprocessor_config.json",
@@ -47,26 +54,34 @@ MODEL_FILES = (
 """What the client needs of a HuggingFace directory to read its inputs: no weights, no code."""
 
 
-FACTS = ("files", "target", "parameters", "batch")
-"""What every manifest must have beside its format."""
-
-
 @dataclass(frozen=True)
 class Bundle:
     """A bundle whose files are those that its manifest lists.
 
     Attributes:
         folder: where it lies.
-        manifest: the parsed manifest.
+        manifest: its facts.
+        identity: names the program that a query or an answer belongs to: a digest of the
+            manifest, which has the digests of all files.
     """
 
     folder: Path
-    manifest: dict[str, Any]
+    manifest: Manifest
+    identity: str
 
     @cached_property
     def client(self) -> ClientProgram:
-        """The client's side."""
-        return ClientProgram.load(self.folder / "client")
+        """The client's side.
+
+        Raises:
+            AtlasError: it answers another number of inputs than the manifest says.
+        """
+        client = ClientProgram.load(self.folder / "client")
+        if client.batch != self.batch:
+            raise AtlasError(
+                f"{self.folder} answers {client.batch} inputs a run, its manifest says {self.batch}"
+            )
+        return client
 
     @cached_property
     def program(self) -> Module:
@@ -83,13 +98,22 @@ class Bundle:
     @property
     def target(self) -> str:
         """The backend that it was compiled for."""
-        return str(self.manifest["target"])
+        return self.manifest.target
 
     @property
-    def identity(self) -> str:
-        """Names the program that a query or an answer belongs to: a digest of all its files."""
-        files = json.dumps(self.manifest["files"], sort_keys=True)
-        return hashlib.sha256(files.encode()).hexdigest()
+    def batch(self) -> int:
+        """Inputs that one run answers."""
+        return self.manifest.batch
+
+    @cached_property
+    def parameters(self) -> ParameterSet:
+        """The parameter set that it was compiled for."""
+        return self.manifest.parameter_set()
+
+    @property
+    def interface(self) -> Module:
+        """A module with the program's inputs and outputs: of whichever part is here."""
+        return self.program if self.has_server else self.client.interface
 
     @property
     def has_server(self) -> bool:
@@ -114,16 +138,7 @@ class Bundle:
         """
         from atlasc.loading.data import load_inputs
 
-        return load_inputs(path, self.model, self.manifest.get("sequence_length"))
-
-
-def digest(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
-    state = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            state.update(block)
-    return state.hexdigest()
+        return load_inputs(path, self.model, self.manifest.sequence_length)
 
 
 def write_bundle(
@@ -161,30 +176,12 @@ def load_bundle(folder: Path, role: Role | None = None) -> Bundle:
         role: check the files of one role alone: the others may be on another machine.
 
     Raises:
-        AtlasError: not a bundle, another format version, or a changed or missing file.
+        AtlasError: not a bundle, another format version, or a changed, missing or extra file.
     """
     folder = _located(folder, role)
-    path = folder / MANIFEST
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise AtlasError(f"{path} cannot be read", why=str(error)) from None
-    version = manifest.get("format") if isinstance(manifest, dict) else None
-    if version != FORMAT:
-        raise AtlasError(
-            f"{folder} has bundle format {version!r}",
-            why=f"this atlasc reads format {FORMAT}",
-            remedy="compile the model again, or use the atlasc that made it",
-        )
-    missing = [name for name in FACTS if name not in manifest]
-    if missing or not isinstance(manifest["files"], dict):
-        raise AtlasError(
-            f"{path} is damaged",
-            why=f"it lacks {', '.join(missing) or 'the list of files'}",
-            remedy="compile the model again",
-        )
-    _check_files(folder, manifest["files"], role)
-    return Bundle(folder, manifest)
+    manifest, identity = read_manifest(folder)
+    check_files(folder, manifest, ROLES if role is None else (role,))
+    return Bundle(folder, manifest, identity)
 
 
 def _located(folder: Path, role: Role | None) -> Path:
@@ -200,18 +197,3 @@ def _located(folder: Path, role: Role | None) -> Path:
         why=f"it has no {MANIFEST}" if folder.is_dir() else "there is no such folder",
         remedy=f"give the folder that atlasc compile -o wrote{part}",
     )
-
-
-def _check_files(folder: Path, files: dict[str, str], role: Role | None) -> None:
-    for name, expected in files.items():
-        if role is not None and not name.startswith(f"{role}/"):
-            continue
-        path = folder / name
-        if not path.is_file():
-            raise AtlasError(f"{folder} lacks {name}", remedy="copy it again, or compile again")
-        if digest(path) != expected:
-            raise AtlasError(
-                f"{path} was changed after the bundle was compiled",
-                why="its SHA-256 is not the one in the manifest",
-                remedy="compile the model again, or restore the file",
-            )

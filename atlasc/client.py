@@ -119,7 +119,11 @@ class ClientProgram:
     @classmethod
     def load(cls, folder: Path) -> ClientProgram:
         """Read what ``save`` wrote."""
-        return cls(load_module(folder / "embed.air"), load_module(folder / "interface.air"))
+        embed, interface = (
+            load_module(folder / f"{name}.air", folder / f"{name}.safetensors")
+            for name in ("embed", "interface")
+        )
+        return cls(embed, interface)
 
 
 def client_program(embed: Module, program: Module) -> ClientProgram:

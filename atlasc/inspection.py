@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from atlasc import driver
-from atlasc.backends.parameter_sets import ParameterSet, latency_target, read_parameters
+from atlasc.backends.parameter_sets import ParameterSet, latency_target
 from atlasc.bundle import MANIFEST, load_bundle
-from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.storage import load_module
 from atlasc.key_planning import ALL
@@ -149,16 +148,14 @@ def _bundle(folder: Path, steps: Steps) -> Inspection:
     with steps("checking the bundle"):
         bundle = load_bundle(folder)
         program = bundle.program
-    parameters = read_parameters(bundle.target, bundle.manifest["parameters"])
+    parameters = bundle.parameters
     with steps("counting"):
         costs = program_costs(program)
-    known = bundle.manifest.get("costs")
-    if not isinstance(known, dict):
-        raise AtlasError(f"{folder} has no costs in its {MANIFEST}", remedy="compile it again")
+    known = bundle.manifest.costs
     # The nn module, whose depth it is, is no part of a bundle.
     summary = costs_summary(costs, parameters)
-    summary |= {name: known.get(name) for name in ("depth", "depth_outside")}
-    by_layer = {row["layer"]: row.get("depth") for row in known.get("per_layer", [])}
+    summary |= {"depth": known.get("depth"), "depth_outside": known.get("depth_outside")}
+    by_layer = {row["layer"]: row.get("depth") for row in known["per_layer"]}
     for row in summary["per_layer"]:
         row["depth"] = by_layer.get(row["layer"])
     return Inspection(program, costs, parameters, summary)

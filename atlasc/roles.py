@@ -19,6 +19,7 @@ from atlasc.ciphertext_files import Ciphertexts
 from atlasc.files import new_folder, write_text
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
+from atlasc.ledger import Ledger
 from atlasc.passes.lowering.rotation_keys import key_plan
 from atlasc.session import (
     Pace,
@@ -26,7 +27,6 @@ from atlasc.session import (
     decrypt_all,
     encrypt_all,
     no_progress,
-    parameters_of,
 )
 from atlasc.session import execute as execute_program
 from atlasc.timing import Timing, timing_place
@@ -66,9 +66,9 @@ def generate_keys(bundle: Bundle, folder: Path, progress: Progress = no_progress
     from atlasc.backends.desilo_parameters import require_desilo
 
     plan = key_plan(bundle.client.interface)
-    with new_folder(folder) as draft:
+    with new_folder(folder, private=True) as draft:
         generate_to(
-            require_desilo(parameters_of(bundle.manifest)),
+            require_desilo(bundle.parameters),
             plan.rotations,
             draft / "client",
             draft / "server",
@@ -78,12 +78,15 @@ def generate_keys(bundle: Bundle, folder: Path, progress: Progress = no_progress
         )
 
 
-def encrypt(bundle: Bundle, engine: Any, arrays: Mapping[str, np.ndarray], query: Path) -> None:
+def encrypt(
+    bundle: Bundle, engine: Any, ledger: Ledger, arrays: Mapping[str, np.ndarray], query: Path
+) -> None:
     """Encrypt at most a batch of raw inputs into a new folder.
 
     Args:
         bundle: the client's part is enough.
         engine: a client's.
+        ledger: of its keys; the query is noted there.
         arrays: raw inputs by name.
         query: the new folder.
 
@@ -91,7 +94,9 @@ def encrypt(bundle: Bundle, engine: Any, arrays: Mapping[str, np.ndarray], query
         AtlasError: of the inputs; the folder exists.
     """
     packed = bundle.client.query(arrays)
-    content = Ciphertexts(encrypt_all(engine, packed), packed.count, packed.public)
+    name = ciphertext_files.new_query()
+    content = Ciphertexts(encrypt_all(engine, packed), packed.count, name, packed.public)
+    ledger.made(name, bundle.identity, packed.count)
     ciphertext_files.save(query, "query", bundle, engine, content)
 
 
@@ -114,21 +119,27 @@ def execute(
     pace = Pace.of(bundle, "desilo", 1, progress)
     results = execute_program(engine, bundle.program, content.values, content.public, pace)
     pace.finish()
-    ciphertext_files.save(answer, "answer", bundle, engine, Ciphertexts(results, content.count, {}))
+    found = Ciphertexts(results, content.count, content.query, {})
+    ciphertext_files.save(answer, "answer", bundle, engine, found)
     timing = pace.timing(bundle, "desilo", 1)
     assert timing is not None
     write_text(timing_place(answer), timing.text(bundle))
     return timing
 
 
-def decrypt(bundle: Bundle, engine: Any, answer: Path) -> dict[str, np.ndarray]:
+def decrypt(bundle: Bundle, engine: Any, ledger: Ledger, answer: Path) -> dict[str, np.ndarray]:
     """Answers ``[count, ...]`` by output name; the client's part and engine are enough.
 
     Raises:
-        AtlasError: the answer of another program or of other keys.
+        AtlasError: the answer of another program, of other keys, or to another query; or a second
+            answer to a query.
     """
+    index = ciphertext_files.check(answer, "answer", bundle)
+    about = index.query, bundle.identity, index.count, index.digest()
+    ledger.check(*about)
     content = ciphertext_files.load(answer, "answer", bundle, engine)
     slots = {name: decrypt_all(engine, values) for name, values in content.values.items()}
+    ledger.took(*about, shared=False)
     return bundle.client.unpack(slots, content.count)
 
 
@@ -139,6 +150,11 @@ def client_engine(bundle: Bundle, keys: Path) -> Any:
     folder = key_folder(keys, "client")
     _check_keys(bundle, folder, "client", None)
     return DesiloEngine(client=ClientKeys.load(folder))
+
+
+def ledger_of(keys: Path) -> Ledger:
+    """What was done with a client's keys."""
+    return Ledger(key_folder(keys, "client"))
 
 
 def server_engine(bundle: Bundle, keys: Path) -> Any:
@@ -163,7 +179,7 @@ def _check_keys(bundle: Bundle, folder: Path, role: Role, program: Module | None
     from atlasc.backends.desilo_key_files import read_index
 
     parameters, _, index = read_index(folder, role)
-    wanted = parameters_of(bundle.manifest)
+    wanted = bundle.parameters
     why = ""
     if parameters != wanted:
         why = f"they have the parameters {parameters.to_dict()}, the program {wanted.to_dict()}"

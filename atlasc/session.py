@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from atlasc.backends import get_backend
-from atlasc.backends.parameter_sets import ParameterSet, noise_of, read_parameters
+from atlasc.backends.parameter_sets import ParameterSet, noise_of
 from atlasc.bundle import Bundle
 from atlasc.client import Packed
 from atlasc.ir.module import Module, Op
@@ -61,11 +61,6 @@ class Answer:
 
     def _differences(self) -> list[np.ndarray]:
         return [self.outputs[name] - self.expected[name] for name in self.outputs]
-
-
-def parameters_of(manifest: Mapping[str, Any]) -> ParameterSet:
-    """The parameter set that a bundle was compiled for."""
-    return read_parameters(manifest["target"], manifest["parameters"])
 
 
 def make_engine(
@@ -151,7 +146,7 @@ def run(
         seconds[phase], clock = seconds[phase] + now - clock, now
 
     if engine is None:
-        engine = make_engine(target, bundle.program, parameters_of(bundle.manifest), progress)
+        engine = make_engine(target, bundle.program, bundle.parameters, progress)
     lap("keys")
     runs = -(-count // bundle.client.batch)
     steps = Pace.of(bundle, target, runs, progress)
@@ -226,7 +221,7 @@ class Pace:
     def of(cls, bundle: Bundle, target: str, runs: int, progress: Progress) -> Pace:
         """By the cost model of the target; the simulator's ops all count the same."""
         if get_backend(target).encrypted:
-            seconds = predicted_seconds(bundle.program, parameters_of(bundle.manifest))
+            seconds = predicted_seconds(bundle.program, bundle.parameters)
         else:
             seconds = dict.fromkeys(bundle.program.ops, 1.0)
         return cls(seconds, runs, progress)
@@ -247,4 +242,4 @@ class Pace:
         if not get_backend(target).encrypted:
             return None
         seconds = self.clock.of(bundle.program.ops, runs)
-        return Timing.of(bundle.program, parameters_of(bundle.manifest), target, runs, seconds)
+        return Timing.of(bundle.program, bundle.parameters, target, runs, seconds)

@@ -11,7 +11,6 @@ from typing import Any
 from atlasc.backends.parameter_sets import (
     ParameterSet,
     prices_of,
-    read_parameters,
     relative_prices,
 )
 from atlasc.bundle import Bundle
@@ -165,7 +164,7 @@ class Timing:
                 f"the times {path} are of another program than {bundle.folder}",
                 remedy="give those of a run of this bundle",
             )
-        parameters = read_parameters(bundle.target, bundle.manifest["parameters"])
+        parameters = bundle.parameters
         times = dict(zip(ops, (seconds for _, seconds in entries), strict=True))
         seconds = [times.get(op, 0.0) for op in bundle.program.ops]
         return cls.of(bundle.program, parameters, target, runs, seconds)

@@ -74,7 +74,7 @@ def measure(
     expected: dict[str, np.ndarray],
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """Run the program on one text: hidden states ``[1, tokens, features]``, and its costs."""
-    parameters = session.parameters_of(bundle.manifest)
+    parameters = bundle.parameters
     costs = costs_summary(program_costs(bundle.program), parameters)
     others = OtherWork()
     reset_peak_memory()

@@ -140,7 +140,7 @@ def digits(folder: Path) -> Bundle:
 
 def compare(bundle: Bundle, data: Path, runs: int) -> dict[str, Any]:
     """Run a bundle on ciphertexts; print and return predicted and measured seconds."""
-    parameters = session.parameters_of(bundle.manifest)
+    parameters = bundle.parameters
     inputs = bundle.load_inputs(data).take(range(bundle.client.batch))
     with progress("generating keys") as step:
         engine = session.make_engine("desilo", bundle.program, parameters, step.report)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.arrays import read_safetensors
 from atlasc.ir.files.plain import MIB, read_text
 from atlasc.ir.module import Module
@@ -41,11 +42,21 @@ def save_modules(modules: Mapping[Path, Module], arrays: Path) -> None:
 
 
 def load_module(path: Path, arrays: Path | None = None) -> Module:
-    """Read what ``save_module`` wrote; without the arrays, symbols are zeros.
+    """Read what ``save_module`` wrote.
+
+    Args:
+        path: the text.
+        arrays: the file with its arrays, which must have all of them. None: the one beside the
+            text; what is missing there, or all, is then taken for zeros.
 
     Raises:
-        AtlasError: no such file, not text, a syntax or type error, or a damaged arrays file.
+        AtlasError: no such file, not text, a syntax or type error, a damaged arrays file, or one
+            that lacks an array.
     """
     beside = arrays or path.with_suffix(".safetensors")
     text = read_text(path, MAX_TEXT)
-    return parse(text, read_safetensors(beside) if beside.exists() else {}, str(path))
+    symbols = read_safetensors(beside) if arrays or beside.exists() else {}
+    module = parse(text, symbols, str(path))
+    if arrays and (missing := module.symbols.keys() - symbols.keys()):
+        raise AtlasError(f"{arrays} lacks the array @{min(missing)}", where=str(path))
+    return module

@@ -6,13 +6,21 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, JsonValue
 
 from atlasc.backends.desilo_parameters import DesiloParameters
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.files.json_text import Schema, read_json
+from atlasc.ir.files.plain import GIB, MIB, open_plain, require_private
 
 INDEX = "keys.json"
 FORMAT = 1
+LARGEST = 64 * GIB
+"""Bytes of a key; a bootstrap's has 14 GiB."""
+_Level = Annotated[int, Field(ge=0, le=1000)]
+_Amount = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,8}$")]
 
 
 def new_folder(folder: Path) -> None:
@@ -30,7 +38,8 @@ def new_folder(folder: Path) -> None:
 
 def create(path: Path) -> Any:
     """A new file that only its owner may read, open for writing."""
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o600), "wb")
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -54,39 +63,58 @@ def write_index(
     write_bytes(folder / INDEX, (json.dumps(index, indent=1) + "\n").encode())
 
 
+class _Index(Schema):
+    """``keys.json``; a client's has no plan of keys."""
+
+    format: Literal[1]
+    role: Literal["client", "server"]
+    identity: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+    parameters: dict[str, JsonValue]
+    security_bits: Annotated[int, Field(ge=0, le=1024)]
+    rotations: dict[_Amount, _Level] = Field(default_factory=dict)
+    relinearization_level: _Level | None = None
+    conjugation_level: _Level | None = None
+
+
 def read_index(folder: Path, role: str) -> tuple[DesiloParameters, str, dict[str, Any]]:
     """Parameters, identity and the whole index of a folder of keys of the given role.
 
     Raises:
-        AtlasError: the folder is incomplete, damaged, or holds the keys of the other role.
+        AtlasError: the folder is incomplete, damaged, or holds the keys of the other role; a
+            client's is open to other users.
     """
     remedy = "generate the keys again"
-    try:
-        index = json.loads((folder / INDEX).read_text())
-        found, version, identity = index["role"], index["format"], str(index["identity"])
-    except FileNotFoundError as error:
+    path = folder / INDEX
+    if not path.exists():
         raise AtlasError(
             "there are no complete keys here",
             where=str(folder),
             why=f"{INDEX} is missing; it is the last file that key generation writes",
             remedy=remedy,
-        ) from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise AtlasError(f"{INDEX} is damaged", where=str(folder), remedy=remedy) from error
-    if found != role or version != FORMAT:
+        )
+    index = read_json(path, _Index, "the index of the keys", MIB, remedy=remedy, links=False)
+    if index.role != role:
         raise AtlasError(
             f"these are not the keys of a {role}",
             where=str(folder),
-            why=f"{INDEX} says role {found!r}, format {version}; expected {role!r}, {FORMAT}",
+            why=f"{INDEX} says role {index.role!r}; expected {role!r}",
         )
-    return DesiloParameters.from_dict(index["parameters"]), identity, index
+    return DesiloParameters.from_dict(index.parameters), index.identity, index.model_dump()
+
+
+def read_secret(reader: Callable[[str], Any], path: Path) -> Any:
+    """As :func:`read_key`, of a key that nobody else may be able to read."""
+    if path.exists():
+        require_private(path)
+    return read_key(reader, path)
 
 
 def read_key(reader: Callable[[str], Any], path: Path) -> Any:
     """``reader(path)`` with the library's errors turned into one that names the file."""
     try:
+        open_plain(path, LARGEST, links=False).close()
         return reader(str(path))
-    except (RuntimeError, OSError, ValueError) as error:
+    except (AtlasError, RuntimeError, OSError, ValueError) as error:
         raise AtlasError(
             f"the key {path.name} is missing or damaged",
             where=str(path),

@@ -28,6 +28,7 @@ from atlasc.backends.desilo_key_files import (
     new_folder,
     read_index,
     read_key,
+    read_secret,
     write_bytes,
     write_index,
 )
@@ -69,7 +70,7 @@ class ClientKeys:
         """Raises AtlasError when the folder is incomplete, damaged, or not a client's."""
         parameters, identity, _ = read_index(folder, "client")
         engine = library_engine(parameters)
-        return cls(parameters, identity, read_key(engine.read_secret_key, folder / "secret.key"))
+        return cls(parameters, identity, read_secret(engine.read_secret_key, folder / "secret.key"))
 
 
 @dataclass

@@ -84,7 +84,7 @@ def recognise(bundle: Bundle, inputs: Inputs, target: str) -> Answer:
 
     started = time.perf_counter()
     with progress("generating keys") as step:
-        parameters = session.parameters_of(bundle.manifest)
+        parameters = bundle.parameters
         engine = session.make_engine(target, bundle.program, parameters, step.report)
     keys = time.perf_counter() - started
     with progress("running on ciphertexts", total=100) as step:
@@ -115,7 +115,7 @@ def show(
             for row in range(len(inputs))
         ],
     )
-    costs, settings = bundle.manifest["costs"], bundle.manifest["settings"]
+    costs, settings = bundle.manifest.costs, bundle.manifest.settings
     phases = ", ".join(f"{name} {spent:.1f}" for name, spent in answer.seconds.items())
     agree = int((answers == labels).sum())
     print(f"polynomials found by the search (softmax p1..p5, norms, GELU): {settings['layers'][0]}")
@@ -123,7 +123,7 @@ def show(
     print(f"worst logit difference to the polynomials in the clear: {differences.max():.2g}")
     print(
         f"levels {costs['levels_total']}, bootstraps {costs['bootstraps']}, "
-        f"security {bundle.manifest['security_bits']} bits, backend {answer.target}"
+        f"security {bundle.manifest.security_bits} bits, backend {answer.target}"
     )
     print(f"seconds: {phases}; everything {seconds:.1f}")
     return agree == len(inputs) and bool(differences.max() <= LARGEST_DIFFERENCE)

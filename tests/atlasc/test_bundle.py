@@ -13,6 +13,7 @@ from tiny_model import Tiny
 from atlasc.bundle import load_bundle
 from atlasc.files import new_folder, save_arrays
 from atlasc.ir.errors import AtlasError
+from atlasc.manifest import REQUIRED
 
 
 @pytest.fixture
@@ -24,40 +25,104 @@ def copy(tiny: Tiny, tmp_path: Path) -> Path:
 def edit_manifest(folder: Path, **changes: object) -> None:
     path = folder / "manifest.json"
     manifest = json.loads(path.read_text()) | changes
-    path.write_text(json.dumps({k: v for k, v in manifest.items() if v is not None}))
+    removed = [name for name, value in changes.items() if value is None]
+    path.write_text(json.dumps({k: v for k, v in manifest.items() if k not in removed}))
+
+
+def listed(folder: Path) -> dict[str, str]:
+    return load_bundle(folder).manifest.files
 
 
 def test_the_manifest_lists_every_other_file(tiny: Tiny) -> None:
     manifest = load_bundle(tiny.bundle).manifest
     found = {str(p.relative_to(tiny.bundle)) for p in tiny.bundle.rglob("*") if p.is_file()}
-    assert set(manifest["files"]) == found - {"manifest.json"}
-    assert {"server/program.air", "server/poly.air", "client/embed.air"} <= set(manifest["files"])
-    assert (manifest["target"], manifest["batch"], manifest["security_bits"]) == ("sim", 2, 128)
+    assert set(manifest.files) == found - {"manifest.json"}
+    assert (manifest.target, manifest.batch, manifest.security_bits) == ("sim", 2, 128)
 
 
 def test_a_bundle_gives_its_modules_back(tiny: Tiny) -> None:
     bundle = load_bundle(tiny.bundle)
     assert bundle.program.level == "ckks"
     assert bundle.poly.level == "poly"
-    assert bundle.client.batch == 2
+    assert bundle.client.batch == bundle.batch == 2
     assert bundle.model.input_names == ("pixel_values",)
 
 
-def test_the_identity_is_that_of_the_files(copy: Path, tiny: Tiny) -> None:
+def test_every_fact_is_in_the_identity(copy: Path, tiny: Tiny) -> None:
     identity = load_bundle(tiny.bundle).identity
     assert load_bundle(copy).identity == identity
-    files = load_bundle(copy).manifest["files"]
-    (copy / "server" / "program.air").unlink()
-    edit_manifest(copy, files={k: v for k, v in files.items() if k != "server/program.air"})
+    edit_manifest(copy, sequence_length=7)
     assert load_bundle(copy).identity != identity
 
 
-@pytest.mark.parametrize("version", [0, 2, "1", None])
+@pytest.mark.parametrize(
+    ("fact", "value"),
+    [("insecure", True), ("security_bits", 256), ("parameters", {"log_ring_degree": 15})],
+)
+def test_what_it_says_of_its_security_must_be_true(copy: Path, fact: str, value: object) -> None:
+    edit_manifest(copy, **{fact: value})
+    with pytest.raises(AtlasError, match=r"bits of security|parameters"):
+        load_bundle(copy)
+
+
+def test_another_batch_is_refused(copy: Path) -> None:
+    edit_manifest(copy, batch=1)
+    with pytest.raises(AtlasError, match="answers 2 inputs a run, its manifest says 1"):
+        _ = load_bundle(copy).client
+
+
+@pytest.mark.parametrize("version", [0, 1, 3, "2", None])
 def test_another_format_is_refused(copy: Path, version: object) -> None:
     edit_manifest(copy, format=version)
     with pytest.raises(AtlasError, match=f"bundle format {version!r}") as caught:
         load_bundle(copy)
-    assert "reads format 1" in caught.value.why
+    assert "reads format 2" in caught.value.why
+
+
+@pytest.mark.parametrize("name", REQUIRED)
+@pytest.mark.parametrize("change", ["removed", "changed", "kept"])
+def test_a_file_that_decides_the_answer_must_be_listed(copy: Path, name: str, change: str) -> None:
+    files = {k: v for k, v in listed(copy).items() if k != name}
+    edit_manifest(copy, files=files)
+    if change == "removed":
+        (copy / name).unlink()
+    elif change == "changed":
+        (copy / name).write_bytes((copy / name).read_bytes()[:-1] + b" ")
+    with pytest.raises(AtlasError, match=f"damaged(.|\n)*does not list {name}"):
+        load_bundle(copy)
+
+
+@pytest.mark.parametrize(
+    "name", ["../evil", "/etc/passwd", "client/../../x", "", "a//b", "a\x1b[m"]
+)
+def test_a_name_that_leaves_the_bundle_is_refused(copy: Path, name: str) -> None:
+    edit_manifest(copy, files=listed(copy) | {name: "0" * 64})
+    with pytest.raises(AtlasError, match="no name of a file in a bundle") as caught:
+        load_bundle(copy)
+    assert "\x1b" not in str(caught.value)
+
+
+def test_a_link_in_the_place_of_a_file_is_refused(copy: Path, tmp_path: Path) -> None:
+    place = copy / "server" / "program.air"
+    place.rename(tmp_path / "elsewhere")
+    place.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(AtlasError, match="it is a link"):
+        load_bundle(copy)
+    place.unlink()
+    place.symlink_to("/dev/zero")
+    with pytest.raises(AtlasError, match="it is a link"):
+        load_bundle(copy)
+
+
+@pytest.mark.parametrize("role", ["client", "server"])
+def test_a_file_too_many_is_refused(copy: Path, role: str) -> None:
+    (copy / role / "extra").write_text("not in the manifest")
+    with pytest.raises(AtlasError, match=f"{role}/extra does not belong to the bundle"):
+        load_bundle(copy)
+    (copy / role / "extra").unlink()
+    (copy / role / "folder").symlink_to("/")
+    with pytest.raises(AtlasError, match=f"{role}/folder does not belong to the bundle"):
+        load_bundle(copy)
 
 
 @pytest.mark.parametrize("name", ["client/embed.safetensors", "server/weights.safetensors"])
@@ -76,9 +141,12 @@ def test_a_missing_file_is_refused(copy: Path) -> None:
 
 
 def test_a_damaged_manifest_is_refused(copy: Path) -> None:
-    edit_manifest(copy, parameters=None)
-    with pytest.raises(AtlasError, match="manifest.json is damaged"):
-        load_bundle(copy)
+    whole = (copy / "manifest.json").read_text()
+    for changes in ({"parameters": None}, {"more": 1}, {"batch": "2"}, {"batch": 10**400}):
+        edit_manifest(copy, **changes)
+        with pytest.raises(AtlasError, match=r"manifest.json (is damaged|cannot be read)"):
+            load_bundle(copy)
+        (copy / "manifest.json").write_text(whole)
     (copy / "manifest.json").write_text("{")
     with pytest.raises(AtlasError, match="manifest.json cannot be read"):
         load_bundle(copy)
@@ -98,8 +166,6 @@ def test_a_role_needs_its_part_alone(copy: Path, role: str, other: str) -> None:
     assert load_bundle(copy / role, role).folder == copy.resolve()  # type: ignore[arg-type]
     with pytest.raises(AtlasError, match=f"lacks {other}/"):
         load_bundle(copy)
-    (copy / role / "extra").write_text("not in the manifest, not read")
-    load_bundle(copy, role)  # type: ignore[arg-type]
 
 
 def test_an_existing_output_is_refused(tmp_path: Path) -> None:

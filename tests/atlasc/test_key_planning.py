@@ -15,7 +15,6 @@ from atlasc.ir.module import Module
 from atlasc.key_planning import ALL, SHARE, check_key_memory, key_model, plan_keys
 from atlasc.passes.lowering.costs import program_costs
 from atlasc.passes.lowering.rotation_keys import MEMORY, key_plan
-from atlasc.session import parameters_of
 from atlasc.summary import costs_summary
 from tests.atlasc.cli.command import MODEL, refused, run
 
@@ -24,13 +23,13 @@ from tests.atlasc.cli.command import MODEL, refused, run
 def complete(tiny: Tiny) -> tuple[Module, int]:
     """The program with all keys, and what it needs of memory."""
     bundle = load_bundle(tiny.bundle)
-    parameters = parameters_of(bundle.manifest)
+    parameters = bundle.parameters
     full = plan_keys(bundle.program, parameters, ALL)
     return full, costs_summary(program_costs(full), parameters)["memory_bytes"]
 
 
 def size(tiny: Tiny, program: Module) -> int:
-    model = key_model(parameters_of(load_bundle(tiny.bundle).manifest))
+    model = key_model(load_bundle(tiny.bundle).parameters)
     return model.size(key_plan(program).rotations)
 
 
@@ -38,7 +37,7 @@ def test_by_default_all_keys_where_they_fit(
     tiny: Tiny, complete: tuple[Module, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full, needed = complete
-    parameters = parameters_of(load_bundle(tiny.bundle).manifest)
+    parameters = load_bundle(tiny.bundle).parameters
     monkeypatch.setattr(key_planning, "machine_bytes", lambda: int(needed / SHARE) + 100)
     assert plan_keys(full, parameters).attributes == full.attributes
     monkeypatch.setattr(key_planning, "machine_bytes", lambda: None)
@@ -49,7 +48,7 @@ def test_by_default_fewer_keys_where_the_machine_is_smaller(
     tiny: Tiny, complete: tuple[Module, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full, needed = complete
-    parameters = parameters_of(load_bundle(tiny.bundle).manifest)
+    parameters = load_bundle(tiny.bundle).parameters
     room = needed - size(tiny, full) // 3
     monkeypatch.setattr(key_planning, "machine_bytes", lambda: int(room / SHARE))
     fitted = plan_keys(full, parameters)

@@ -77,7 +77,7 @@ def test_an_op_counts_as_much_as_it_is_predicted_to_last(bundle: Bundle) -> None
 
 
 def test_an_engine_serves_several_runs(tiny: Tiny, bundle: Bundle) -> None:
-    parameters = session.parameters_of(bundle.manifest)
+    parameters = bundle.parameters
     engine = session.make_engine("sim", bundle.program, parameters)
     arrays = arrays_of(tiny, bundle, 2)
     first, second = (session.run(bundle, arrays, engine=engine) for _ in range(2))
@@ -87,7 +87,7 @@ def test_an_engine_serves_several_runs(tiny: Tiny, bundle: Bundle) -> None:
 
 
 def test_simulated_noise_is_small_and_there(tiny: Tiny, bundle: Bundle) -> None:
-    parameters = session.parameters_of(bundle.manifest)
+    parameters = bundle.parameters
     noisy = session.make_engine("sim", bundle.program, parameters, noise=True)
     answer = session.run(bundle, arrays_of(tiny, bundle, 2), engine=noisy)
     assert 1e-9 < answer.max_error < 1e-5

@@ -13,7 +13,7 @@ from atlasc.backends.phantom_parameters import PhantomParameters
 from atlasc.bundle import Bundle, load_bundle
 from atlasc.cli.timing_table import show_timing
 from atlasc.ir.errors import AtlasError
-from atlasc.session import Pace, parameters_of
+from atlasc.session import Pace
 from atlasc.timing import Clock, Timing, predicted_seconds, timing_place
 from tests.atlasc.cli.command import refused, run
 
@@ -27,7 +27,7 @@ def bundle(tiny: Tiny) -> Bundle:
 def timing(bundle: Bundle) -> Timing:
     """A second for the first op, two for the second, and so on."""
     seconds = [1.0 + n for n in range(len(bundle.program.ops))]
-    return Timing.of(bundle.program, parameters_of(bundle.manifest), "desilo", 1, seconds)
+    return Timing.of(bundle.program, bundle.parameters, "desilo", 1, seconds)
 
 
 def test_a_clock_gives_every_op_its_own_time(bundle: Bundle) -> None:
@@ -42,7 +42,7 @@ def test_a_clock_gives_every_op_its_own_time(bundle: Bundle) -> None:
 
 def test_kinds_and_ops_add_up(bundle: Bundle, timing: Timing) -> None:
     count = len(bundle.program.ops)
-    predicted = predicted_seconds(bundle.program, parameters_of(bundle.manifest))
+    predicted = predicted_seconds(bundle.program, bundle.parameters)
     assert timing.measured == count * (count + 1) / 2
     assert timing.predicted == pytest.approx(sum(predicted.values()))
     whole = timing.summary()

@@ -56,7 +56,7 @@ def compare(
     from atlasc.compare import compare as compare_engines
     from atlasc.comparison_state import Checkpoint, comparison_identity
     from atlasc.files import require_file_place
-    from atlasc.session import Pace, make_engine, parameters_of
+    from atlasc.session import Pace, make_engine
 
     if checkpoint is not None:
         require_file_place(checkpoint, ".npz")
@@ -72,7 +72,7 @@ def compare(
         state = Checkpoint(checkpoint, identity)
         found = state.load()
         start = 0 if found is None else found[0]
-    parameters, program = parameters_of(loaded.manifest), loaded.program
+    parameters, program = loaded.parameters, loaded.program
     with progress("generating keys") as step:
         reference = make_engine(against, program, parameters, step.report)
         examined = make_engine(chosen, program, parameters, step.report, noise=True)

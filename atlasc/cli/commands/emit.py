@@ -45,7 +45,6 @@ def emit(
     from atlasc.emit.project import write_project
     from atlasc.files import require_new
     from atlasc.key_planning import check_device_memory, plan_keys
-    from atlasc.session import parameters_of
 
     require_new(output)
     definitions: list[str] = []
@@ -53,7 +52,7 @@ def emit(
         require_tools()
         definitions = python_definitions() if python else []
     loaded = load_bundle(bundle, "server")
-    program, parameters = loaded.program, parameters_of(loaded.manifest)
+    program, parameters = loaded.program, loaded.parameters
     check_device_memory(device_memory, None, loaded.target)
     if device_memory is not None:
         program = plan_keys(program, parameters, device_memory=device_memory)

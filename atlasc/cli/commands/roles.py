@@ -88,7 +88,7 @@ def encrypt(
         judge_ranges(found.verdicts(inputs.names), strict)
     with progress("encrypting"):
         engine = roles.client_engine(loaded, keys)
-        roles.encrypt(loaded, engine, inputs.arrays, query)
+        roles.encrypt(loaded, engine, roles.ledger_of(keys), inputs.arrays, query)
     print(f"{query}: {len(inputs)} inputs, encrypted")
 
 
@@ -140,7 +140,8 @@ def decrypt(
     roles.check_target(loaded, target)
     ciphertext_files.check(answer, "answer", loaded)
     with progress("decrypting"):
-        outputs = roles.decrypt(loaded, roles.client_engine(loaded, keys), answer)
+        engine = roles.client_engine(loaded, keys)
+        outputs = roles.decrypt(loaded, engine, roles.ledger_of(keys), answer)
     if output is not None:
         save_arrays(output, outputs)
     if as_json:

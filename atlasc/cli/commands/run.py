@@ -117,7 +117,7 @@ def _run(loaded: Bundle, inputs: Inputs, chosen: str, expected: Mapping[str, np.
 
     started = time.perf_counter()
     with progress("generating keys") as step:
-        parameters = session.parameters_of(loaded.manifest)
+        parameters = loaded.parameters
         engine = session.make_engine(chosen, loaded.program, parameters, step.report)
     keys = time.perf_counter() - started
     with progress(f"running on {chosen}", total=100) as step:
