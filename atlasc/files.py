@@ -100,6 +100,20 @@ def write_with(path: Path, write: Callable[[Path], object]) -> None:
         _publish(draft, path)
 
 
+def new_private_file(path: Path, content: bytes) -> None:
+    """Write a new file that only its owner may read, from the first byte on.
+
+    Raises:
+        AtlasError: it exists, or cannot be written.
+    """
+    with _draft(path, True) as draft:
+        descriptor = os.open(draft / path.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        require_new(path)
+        _publish(draft, path)
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a text file; one that is there is replaced.
 

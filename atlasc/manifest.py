@@ -37,7 +37,8 @@ REQUIRED = (
 )
 """Files without which a bundle computes something else."""
 REQUIRED_BITS = 128
-_LARGEST = 64 * MIB
+MAX_MANIFEST = 64 * MIB
+"""Bytes."""
 _PART = re.compile(r"(?!\.)[\w .+-]{1,200}", re.ASCII)
 
 
@@ -135,7 +136,7 @@ def read_manifest(folder: Path) -> tuple[Manifest, str]:
         AtlasError: it cannot be read, is of another format, or is damaged.
     """
     path = folder / MANIFEST
-    content = read_bytes(path, _LARGEST, links=False)
+    content = read_bytes(path, MAX_MANIFEST, links=False)
     try:
         version = parse_json(content, Facts).get("format")
     except ValueError as error:

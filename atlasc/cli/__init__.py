@@ -32,6 +32,8 @@ SECTIONS: tuple[Section, ...] = (
             ("execute", "atlasc.cli.commands.roles:execute"),
             ("decrypt", "atlasc.cli.commands.roles:decrypt"),
             ("compare", "atlasc.cli.commands.compare:compare"),
+            ("sign", "atlasc.cli.commands.sign:sign"),
+            ("verify", "atlasc.cli.commands.sign:verify"),
         ),
     ),
     (

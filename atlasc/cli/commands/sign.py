@@ -1,0 +1,63 @@
+"""``atlasc sign`` and ``atlasc verify``: who compiled a bundle, and whether it is whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from atlasc.cli.progress import progress
+
+
+def sign(
+    bundle: Annotated[Path, typer.Argument(help="Bundle.")],
+    key: Annotated[Path, typer.Option("--key", help="Secret key, in the format of minisign.")],
+    make_key: Annotated[
+        bool, typer.Option("--make-key", help="Make the key first; the public one is beside it.")
+    ] = False,
+    no_password: Annotated[
+        bool, typer.Option("--no-password", help="The key is not encrypted; nothing is asked.")
+    ] = False,
+) -> None:
+    """Sign a bundle, so that others can check who compiled it."""
+    from atlasc import signing
+    from atlasc.bundle import load_bundle
+
+    with progress("checking the bundle"):
+        loaded = load_bundle(bundle)
+    password = "" if no_password else _ask(make_key)
+    if make_key:
+        public = signing.make_key(key, password)
+        print(f"{key}: the secret key that signs; keep it")
+        print(f"{public}: the public key; give it to whoever uses your bundles")
+    print(f"{signing.sign(loaded, key, password)}: the signature")
+
+
+def verify(
+    bundle: Annotated[Path, typer.Argument(help="Bundle, or a role's part of it.")],
+    signed_by: Annotated[
+        Path | None, typer.Option("--signed-by", help="Public key of who must have signed it.")
+    ] = None,
+) -> None:
+    """Check that a bundle is whole, and who signed it.
+
+    Every command checks the files that it reads. Only this one checks signatures: once, when a
+    bundle comes from somebody else.
+    """
+    from atlasc import signing
+    from atlasc.bundle import load_bundle
+    from atlasc.manifest import MANIFEST, ROLES
+
+    here = [role for role in ROLES if (bundle / role).is_dir()]
+    with progress("checking the bundle"):
+        loaded = load_bundle(bundle, here[0] if len(here) == 1 else None)
+        if signed_by is not None:
+            signing.verify(loaded, signed_by)
+    signed = "" if signed_by is None else f", and signed by {signed_by}"
+    print(f"{bundle}: the files are those of {MANIFEST}{signed}")
+    print(f"identity {loaded.identity}")
+
+
+def _ask(new: bool) -> str:
+    return str(typer.prompt("Password of the key", hide_input=True, confirmation_prompt=new))
