@@ -63,11 +63,13 @@ class Bundle:
         manifest: its facts.
         identity: names the program that a query or an answer belongs to: a digest of the
             manifest, which has the digests of all files.
+        role: whose part is used; None: both.
     """
 
     folder: Path
     manifest: Manifest
     identity: str
+    role: Role | None = None
 
     @cached_property
     def client(self) -> ClientProgram:
@@ -112,8 +114,8 @@ class Bundle:
 
     @property
     def interface(self) -> Module:
-        """A module with the program's inputs and outputs: of whichever part is here."""
-        return self.program if self.has_server else self.client.interface
+        """A module with the program's inputs and outputs, of the part that the role has."""
+        return self.program if self.role == "server" else self.client.interface
 
     @property
     def has_server(self) -> bool:
@@ -181,7 +183,7 @@ def load_bundle(folder: Path, role: Role | None = None) -> Bundle:
     folder = _located(folder, role)
     manifest, identity = read_manifest(folder)
     check_files(folder, manifest, ROLES if role is None else (role,))
-    return Bundle(folder, manifest, identity)
+    return Bundle(folder, manifest, identity, role)
 
 
 def _located(folder: Path, role: Role | None) -> Path:
