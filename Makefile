@@ -14,12 +14,17 @@ PIP         := $(BIN)/python -m pip --disable-pip-version-check
 NATIVE      := $(wildcard passes/approximation/native/*)
 PYTEST_ARGS ?=
 BENCH_ARGS  ?=
+FUZZ_INPUTS ?= 1000000
+FUZZ_ARGS   ?=
+FAULTS_ARGS ?=
 
-.PHONY: help install demo test lint docs bench-search bench-large bench-peers wheel clean
+.PHONY: help install demo test fuzz faults lint docs bench-search bench-large bench-peers wheel clean
 
 help:
 	@echo "make demo     compile a Vision Transformer, run it on encrypted digits"
 	@echo "make test     run all tests"
+	@echo "make fuzz     a million mutated inputs for every reader (FUZZ_INPUTS=, FUZZ_ARGS='--seed 2')"
+	@echo "make faults   kill commands a hundred times (FAULTS_ARGS='--kills 20 --seed 2')"
 	@echo "make install  set up $(VENV) with everything; the two above do it when needed"
 	@echo "make lint     ruff and mypy"
 	@echo "make docs     write docs/ir-reference.md from the op declarations"
@@ -48,6 +53,14 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# The Python readers, then the C++ ones under sanitizers.
+fuzz: $(STAMP)
+	$(BIN)/python -m tests.fuzz --inputs $(FUZZ_INPUTS) $(FUZZ_ARGS)
+	ATLASC_FUZZ_INPUTS=$(FUZZ_INPUTS) $(BIN)/python -m pytest -s tests/runtime_cuda/fuzz
+
+faults: $(STAMP)
+	$(BIN)/python -m tests.faults.kills --kills 100 $(FAULTS_ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

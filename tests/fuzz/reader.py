@@ -1,0 +1,74 @@
+"""What a fuzzed reader tells of itself. docs/fuzzing.md says how to add one."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tests.fuzz.content import Content
+from tests.fuzz.mutate import mutated
+
+CORPUS = Path(__file__).parent / "corpus"
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A function that opens files which somebody else may have written.
+
+    Attributes:
+        name: also that of its folder in ``corpus/``.
+        seeds: writes valid files or folders into a folder and returns their paths.
+        read: opens what lies at a path; returns what it means, or raises AtlasError.
+        weight: its share of the inputs, about its inputs a second.
+        same: of a reader whose accepted content must be the original's: whether the meaning of a
+            changed content is one that may be accepted beside that of a seed. None where any
+            content that is accepted is fine.
+        mutate: makes an input from the seeds; by the names of the files if nothing else is said.
+    """
+
+    name: str
+    seeds: Callable[[Path], Sequence[Path]]
+    read: Callable[[Path], Any]
+    weight: int
+    same: Callable[[Any, Any], bool] | None = None
+    mutate: Callable[[Random, Sequence[Content]], Content] = mutated
+
+    def input(self, seed: int, number: int, seeds: Sequence[Content]) -> Content:
+        """The content of an input; the numbers and the seeds alone decide it."""
+        return self.mutate(Random(f"{seed} {self.name} {number}"), seeds)
+
+
+def all_readers() -> dict[str, Reader]:
+    """Readers by name: those of all modules in ``readers/``, each a ``READER`` or ``READERS``."""
+    from tests.fuzz import readers
+
+    found: dict[str, Reader] = {}
+    for module in pkgutil.iter_modules(readers.__path__):
+        content = importlib.import_module(f"tests.fuzz.readers.{module.name}")
+        for reader in getattr(content, "READERS", None) or [content.READER]:
+            assert reader.name not in found, reader.name
+            found[reader.name] = reader
+    return found
+
+
+def corpus(reader: Reader, seeds: Sequence[Content]) -> dict[str, Content]:
+    """The cases that once went wrong: those on disk, and those that a function makes.
+
+    A folder on disk lies over a copy of the first seed, if that is a folder as well.
+    """
+    from tests.fuzz.cases import CASES
+
+    found: dict[str, Content] = {}
+    for path in sorted((CORPUS / reader.name).glob("*")):
+        case = Content.read(path)
+        if path.is_dir():
+            case = Content(seeds[0].name, {**seeds[0].files, **case.files})
+        found[path.name] = case
+    for name, build in CASES.get(reader.name, {}).items():
+        found[name] = build(seeds)
+    return found

@@ -1,0 +1,211 @@
+"""``python -m tests.fuzz``: mutated inputs for every reader, or the cases of the corpus."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from tests.fuzz import worker
+from tests.fuzz.content import Content
+from tests.fuzz.reader import Reader, all_readers, corpus
+
+RESULTS = Path("build/fuzz")
+BATCH = 5000
+"""Inputs of one process: what a reader keeps in memory does not add up over all of them."""
+KEPT = 3
+"""Inputs that are saved of each kind of failure at each place."""
+
+
+@dataclass
+class Found:
+    """Failures of one kind at one place.
+
+    Attributes:
+        kind, place: of all of them.
+        detail: of the first.
+        count: how many inputs.
+        inputs: the first of them: numbers, or names of corpus cases.
+        saved: where these lie.
+    """
+
+    kind: str
+    place: str
+    detail: str
+    count: int = 0
+    inputs: list[str] = field(default_factory=list)
+    saved: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Result:
+    """What became of one reader's inputs."""
+
+    reader: str
+    inputs: int = 0
+    accepted: int = 0
+    refused: int = 0
+    seconds: float = 0.0
+    found: list[Found] = field(default_factory=list)
+
+    def add(self, failure: worker.Failure, label: str, content: Content, results: Path) -> None:
+        """Count a failure, and save the first of each kind."""
+        same = (f for f in self.found if (f.kind, f.place) == (failure.kind, failure.place))
+        one = next(same, None)
+        if one is None:
+            one = Found(failure.kind, failure.place, failure.detail)
+            self.found.append(one)
+        one.count += 1
+        if len(one.inputs) < KEPT:
+            one.inputs.append(label)
+            one.saved.append(str(save(results / self.reader, label, content, failure.detail)))
+
+
+@dataclass(frozen=True)
+class Task:
+    """One reader's share of a run.
+
+    Attributes:
+        name: of the reader.
+        seed: of the run.
+        inputs: how many; 0 for the cases of the corpus instead.
+        seconds: it ends earlier after so many.
+        results: where failing inputs are saved.
+    """
+
+    name: str
+    seed: int
+    inputs: int
+    seconds: float | None = None
+    results: Path = RESULTS
+
+
+def fuzz(task: Task, reader: Reader | None = None) -> Result:
+    """Give a reader its inputs; in a process that may import what it likes."""
+    reader = reader or all_readers()[task.name]
+    memory = Path("/dev/shm")
+    root = tempfile.mkdtemp(
+        prefix="atlasc-fuzz-", dir=memory if os.access(memory, os.W_OK) else None
+    )
+    try:
+        return _fuzz(task, reader, Path(root))
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _fuzz(task: Task, reader: Reader, root: Path) -> Result:
+    (root / "seeds").mkdir()
+    paths = reader.seeds(root / "seeds")
+    seeds = [Content.read(path) for path in paths]
+    meanings = [reader.read(path) for path in paths]  # every seed is accepted, else this raises
+    cases = list(corpus(reader, seeds).items()) if task.inputs == 0 else []
+    total = len(cases) or task.inputs
+    begin, result = time.monotonic(), Result(reader.name)
+
+    def content(number: int) -> Content:
+        return cases[number][1] if cases else reader.input(task.seed, number, seeds)
+
+    def inputs(first: int) -> Iterator[tuple[int, Content]]:
+        for number in range(first, min(first + BATCH, total)):
+            if task.seconds is not None and time.monotonic() - begin > task.seconds:
+                return
+            yield number, content(number)
+
+    at = 0
+    while at < total and (task.seconds is None or time.monotonic() - begin <= task.seconds):
+        place = root / "place"
+        place.mkdir()
+        failures, accepted, refused, last = worker.run(reader, inputs(at), meanings, place)
+        shutil.rmtree(place)
+        result.accepted += accepted
+        result.refused += refused
+        for failure in failures:
+            label = cases[failure.number][0] if cases else f"{task.seed}-{failure.number}"
+            result.add(failure, label, content(failure.number), task.results)
+        if any(failure.kind == worker.BROKEN for failure in failures):
+            break
+        at = min(at + BATCH, last + 1)
+    result.inputs = result.accepted + result.refused + sum(f.count for f in result.found)
+    result.seconds = time.monotonic() - begin
+    return result
+
+
+def save(folder: Path, label: str, content: Content, detail: str) -> Path:
+    """Write a failing input and what it did; returns the input's place."""
+    folder.mkdir(parents=True, exist_ok=True)
+    base = folder / label
+    place = (
+        base if "" not in content.files else base.with_name(f"{label}{Path(content.name).suffix}")
+    )
+    shutil.rmtree(place, ignore_errors=True)
+    for name, file in content.files.items():
+        path = place / name if name else place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        data = file if isinstance(file, bytes) else f"a link to {file}\n".encode()
+        path.write_bytes(data)
+    base.with_name(f"{label}.failure").write_text(detail, encoding="utf-8", errors="replace")
+    return place
+
+
+def shares(readers: dict[str, Reader], inputs: int) -> dict[str, int]:
+    """Inputs of each reader, by weight; at least one."""
+    whole = sum(reader.weight for reader in readers.values())
+    return {name: max(inputs * reader.weight // whole, 1) for name, reader in readers.items()}
+
+
+def main() -> int:
+    """Run, print, and return the exit code: 1 after a failure."""
+    arguments = _arguments()
+    readers = all_readers()
+    if arguments.reader:
+        readers = {name: readers[name] for name in arguments.reader}
+    inputs = shares(readers, arguments.inputs)
+    if arguments.corpus:
+        inputs = dict.fromkeys(readers, 0)
+    seconds = arguments.seconds and arguments.seconds * arguments.jobs / len(readers)
+    tasks = [Task(name, arguments.seed, inputs[name], seconds) for name in readers]
+    what = "the corpus" if arguments.corpus else f"{sum(inputs.values())} inputs"
+    print(f"{what}, seed {arguments.seed}, {len(readers)} readers", flush=True)
+    begin, results = time.monotonic(), []
+    with multiprocessing.get_context("fork").Pool(arguments.jobs, maxtasksperchild=1) as pool:
+        for result in pool.imap_unordered(fuzz, tasks, chunksize=1):
+            show(result)
+            results.append(result)
+    if arguments.report:
+        arguments.report.write_text(json.dumps([asdict(result) for result in results], indent=1))
+    failed = sum(found.count for result in results for found in result.found)
+    kinds = sum(len(result.found) for result in results)
+    number, taken = sum(result.inputs for result in results), time.monotonic() - begin
+    print(f"{number} inputs, {failed} failures of {kinds} kinds, {taken:.0f} s")
+    return 1 if failed else 0
+
+
+def show(result: Result) -> None:
+    """Print a line for a reader, and one for each kind of failure."""
+    speed = result.inputs / result.seconds if result.seconds else 0
+    print(
+        f"{result.reader:24} {result.inputs:8} inputs {result.accepted:8} accepted "
+        f"{result.refused:8} refused {speed:8.0f} a second",
+        flush=True,
+    )
+    for found in sorted(result.found, key=lambda found: -found.count):
+        print(f"    {found.count:7} x {found.kind} at {found.place}: {', '.join(found.saved)}")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--inputs", type=int, default=20_000, help="of all readers together")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--reader", action="append", choices=sorted(all_readers()), help="this one")
+    parser.add_argument("--seconds", type=float, help="stop after so many")
+    parser.add_argument("--corpus", action="store_true", help="the cases once found, no new ones")
+    parser.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 8))
+    parser.add_argument("--report", type=Path, help="write the results as JSON here")
+    return parser.parse_args()
