@@ -25,9 +25,8 @@ class Reader:
         seeds: writes valid files or folders into a folder and returns their paths.
         read: opens what lies at a path; returns what it means, or raises AtlasError.
         weight: its share of the inputs, about its inputs a second.
-        same: of a reader whose accepted content must be the original's: whether the meaning of a
-            changed content is one that may be accepted beside that of a seed. None where any
-            content that is accepted is fine.
+        same: of a reader whose accepted content must be the original's: whether a meaning may be
+            accepted beside those of the seeds. None where any content that is accepted is fine.
         mutate: makes an input from the seeds; by the names of the files if nothing else is said.
     """
 
@@ -35,7 +34,7 @@ class Reader:
     seeds: Callable[[Path], Sequence[Path]]
     read: Callable[[Path], Any]
     weight: int
-    same: Callable[[Any, Any], bool] | None = None
+    same: Callable[[list[Any], Any], bool] | None = None
     mutate: Callable[[Random, Sequence[Content]], Content] = mutated
 
     def input(self, seed: int, number: int, seeds: Sequence[Content]) -> Content:

@@ -16,6 +16,7 @@ from pathlib import Path
 from tests.fuzz import worker
 from tests.fuzz.content import Content
 from tests.fuzz.reader import Reader, all_readers, corpus
+from tests.fuzz.seeds import compiled
 
 RESULTS = Path("build/fuzz")
 BATCH = 5000
@@ -104,7 +105,10 @@ def _fuzz(task: Task, reader: Reader, root: Path) -> Result:
     (root / "seeds").mkdir()
     paths = reader.seeds(root / "seeds")
     seeds = [Content.read(path) for path in paths]
-    meanings = [reader.read(path) for path in paths]  # every seed is accepted, else this raises
+    try:
+        meanings = [reader.read(path) for path in paths]
+    except Exception as error:
+        return Result(reader.name, found=[Found("a seed is refused", "", repr(error), 1)])
     cases = list(corpus(reader, seeds).items()) if task.inputs == 0 else []
     total = len(cases) or task.inputs
     begin, result = time.monotonic(), Result(reader.name)
@@ -173,6 +177,7 @@ def main() -> int:
     tasks = [Task(name, arguments.seed, inputs[name], seconds) for name in readers]
     what = "the corpus" if arguments.corpus else f"{sum(inputs.values())} inputs"
     print(f"{what}, seed {arguments.seed}, {len(readers)} readers", flush=True)
+    compiled()  # once, before the forks
     begin, results = time.monotonic(), []
     with multiprocessing.get_context("fork").Pool(arguments.jobs, maxtasksperchild=1) as pool:
         for result in pool.imap_unordered(fuzz, tasks, chunksize=1):

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
-HELPERS = Path(__file__).parents[1]
+ROOT = Path(__file__).resolve().parents[2]
+DIGITS = ROOT / "examples" / "digits_vit"
 LENGTH = 3000
-"""Characters of a text at most: longer ones are slower to read and not more interesting."""
+"""Characters of a random text at most: longer ones are slower to read and not more interesting."""
+
+Seeds = Callable[[Path], Sequence[Path]]
+
+
+def files(contents: dict[str, str | bytes]) -> Seeds:
+    """Seeds that are files with these names."""
+
+    def write(folder: Path) -> list[Path]:
+        for name, content in contents.items():
+            data = content.encode() if isinstance(content, str) else content
+            (folder / name).write_bytes(data)
+        return [folder / name for name in contents]
+
+    return write
 
 
 @cache
@@ -19,7 +37,7 @@ def random_programs(level: str, count: int = 40) -> tuple[str, ...]:
     """Texts of random modules, the same each time."""
     from hypothesis import HealthCheck, Phase, given, settings
 
-    sys.path.insert(0, str(HELPERS / "ir"))
+    sys.path.insert(0, str(ROOT / "tests" / "ir"))
     from random_modules import modules
 
     from atlasc.ir.printer import print_module
@@ -41,19 +59,37 @@ def random_programs(level: str, count: int = 40) -> tuple[str, ...]:
 
 
 @cache
-def tiny() -> Path:
-    """A folder with tiny.pt2, images.npz and a bundle for each target, made in another process."""
-    folder = Path(tempfile.mkdtemp(prefix="atlasc-fuzz-tiny-"))
-    here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    subprocess.run([sys.executable, "-m", "tests.fuzz.seeds", folder], check=True, env=here)
+def compiled() -> Path:
+    """A folder with what another process compiled: see :func:`_compile`."""
+    folder = Path(tempfile.mkdtemp(prefix="atlasc-fuzz-"))
+    maker = os.getpid()  # forks inherit what is to be done at exit
+    atexit.register(lambda: os.getpid() == maker and shutil.rmtree(folder, ignore_errors=True))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "tests.fuzz.seeds", str(folder)]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
     return folder
 
 
-if __name__ == "__main__":
-    sys.path.insert(0, str(HELPERS / "helpers"))
-    from tiny_model import make_tiny
+def _compile(folder: Path) -> None:
+    """tiny.pt2, images.npz and a bundle, the same for desilo below, and a front of a search."""
+    sys.path.insert(0, str(ROOT / "tests" / "helpers"))
+    from tiny_model import BATCH, make_tiny
 
-    root = Path(sys.argv[1])
-    (root / "desilo").mkdir()
-    make_tiny(root / "desilo", "desilo")
-    make_tiny(root, "sim")
+    from atlasc import driver
+    from atlasc.ir.printer import print_module
+
+    (folder / "desilo").mkdir()
+    make_tiny(folder / "desilo", "desilo")
+    tiny = make_tiny(folder, "sim")
+    source = driver.load_source(str(tiny.archive), tiny.data)
+    (folder / "nn.air").write_text(print_module(driver.trace_model(source.model, BATCH)))
+    search = ("search", DIGITS / "model", "--data", DIGITS / "calibration.npz", "--inputs", 2)
+    budget = ("--strategy", "random", "--evaluations", 8, "-o", folder / "front")
+    command = [sys.executable, "-m", "atlasc", *map(str, search + budget)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    _compile(Path(sys.argv[1]))

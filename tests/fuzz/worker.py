@@ -176,7 +176,7 @@ def judge(reader: Reader, path: Path, meanings: list[Any]) -> tuple[str, str, st
     """None for an input that is accepted, REFUSED, or (kind, place, detail) of a failure."""
     try:
         meaning = reader.read(path)
-        if reader.same is None or any(reader.same(one, meaning) for one in meanings):
+        if reader.same is None or reader.same(meanings, meaning):
             return None
         return "accepted with another meaning", reader.name, repr(meaning)[:1000]
     except AtlasError as error:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from atlasc.ir.parser import parse
 from atlasc.ir.printer import print_module
 from atlasc.ir.verifier import verify
 from tests.fuzz.reader import Reader
-from tests.fuzz.seeds import random_programs
+from tests.fuzz.seeds import Seeds, compiled, files, random_programs
+
+LOWERED = {
+    "nn": ("nn.air", "bundle/client/embed.air"),
+    "poly": ("bundle/server/poly.air",),
+    "ckks": ("bundle/server/program.air", "bundle/client/interface.air"),
+}
 
 
-def _seeds(level: str) -> Any:
+def _seeds(level: str) -> Seeds:
     def seeds(folder: Path) -> list[Path]:
-        paths = []
-        for number, text in enumerate(random_programs(level)):
-            paths.append(folder / f"{number}.air")
-            paths[-1].write_text(text, encoding="utf-8")
-        return paths
+        texts = {f"random{n}.air": text for n, text in enumerate(random_programs(level))}
+        for name in LOWERED[level]:
+            texts[Path(name).name] = (compiled() / name).read_text()
+        return list(files(dict(texts))(folder))
 
     return seeds
 
@@ -31,4 +35,8 @@ def _read(path: Path) -> str:
     return text
 
 
-READERS = [Reader(f"ir-{level}", _seeds(level), _read, 300) for level in ("nn", "poly", "ckks")]
+READERS = [
+    Reader("ir-nn", _seeds("nn"), _read, 600),
+    Reader("ir-poly", _seeds("poly"), _read, 600),
+    Reader("ir-ckks", _seeds("ckks"), _read, 600),
+]

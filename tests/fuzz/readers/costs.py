@@ -1,0 +1,46 @@
+"""Cost tables of backends, and the times of a run."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from atlasc.backends.cost_table import CostTable
+from atlasc.bundle import Bundle, load_bundle
+from atlasc.session import parameters_of
+from atlasc.timing import Timing
+from tests.fuzz.reader import Reader
+from tests.fuzz.seeds import ROOT, compiled, files
+
+TABLES = ROOT / "atlasc" / "backends" / "costs"
+
+
+def _tables(folder: Path) -> list[Path]:
+    shipped = {path.name: path.read_bytes() for path in sorted(TABLES.glob("*.json"))}
+    return list(files(dict(shipped))(folder))
+
+
+def _table(path: Path) -> object:
+    return CostTable.load(path).text()
+
+
+@cache
+def _bundle() -> Bundle:
+    return load_bundle(compiled() / "bundle")
+
+
+def _times(folder: Path) -> list[Path]:
+    program, parameters = _bundle().program, parameters_of(_bundle().manifest)
+    seconds = [1.0 + number for number in range(len(program.ops))]
+    text = Timing.of(program, parameters, "desilo", 1, seconds).text(_bundle())
+    return list(files({"answer.timing.json": text})(folder))
+
+
+def _timing(path: Path) -> object:
+    return Timing.load(path, _bundle()).summary()
+
+
+READERS = [
+    Reader("cost-table", _tables, _table, 500),
+    Reader("timing", _times, _timing, 100),
+]
