@@ -1,8 +1,7 @@
-"""Queries and answers, of an engine whose ciphertexts carry a digest, as those of desilofhe do."""
+"""Queries and answers, of an engine that takes any bytes for a ciphertext."""
 
 from __future__ import annotations
 
-import hashlib
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -10,21 +9,21 @@ from typing import Any, Literal
 from atlasc import ciphertext_files
 from atlasc.bundle import Bundle, load_bundle
 from atlasc.ciphertext_files import Ciphertexts
-from atlasc.ir.errors import AtlasError
 from tests.fuzz.reader import Reader
 from tests.fuzz.seeds import Seeds, compiled
 
 
 class Engine:
-    """Ciphertexts are bytes, and on disk these bytes behind their SHA-256."""
+    """Ciphertexts are bytes, of which the first is the level."""
+
+    def level(self, ciphertext: bytes) -> int:
+        return ciphertext[0] if ciphertext else -1
 
     def serialize(self, ciphertext: bytes) -> bytes:
-        return hashlib.sha256(ciphertext).digest() + ciphertext
+        return ciphertext
 
     def deserialize(self, data: bytes) -> bytes:
-        if hashlib.sha256(data[32:]).digest() != data[:32]:
-            raise AtlasError("this ciphertext is damaged")
-        return data[32:]
+        return data
 
 
 @cache
@@ -39,9 +38,11 @@ def _seeds(kind: Literal["query", "answer"]) -> Seeds:
         content = {}
         for op in ops:
             value = op.value if kind == "query" else op.operands[0]
-            count = value.type.ciphertexts  # type: ignore[union-attr]
-            content[op.attributes["name"]] = [bytes([n]) * 100 for n in range(count)]
-        ciphertexts = Ciphertexts(content, 2, {})
+            packed: Any = value.type
+            content[op.attributes["name"]] = [
+                bytes([packed.level]) + bytes([n]) * 100 for n in range(packed.ciphertexts)
+            ]
+        ciphertexts = Ciphertexts(content, 2, "0123456789abcdef" * 2, {})
         ciphertext_files.save(folder / kind, kind, _bundle(), Engine(), ciphertexts)
         return [folder / kind]
 
@@ -51,11 +52,15 @@ def _seeds(kind: Literal["query", "answer"]) -> Seeds:
 def _read(folder: Path) -> Any:
     kind: Literal["query", "answer"] = "query" if folder.name == "query" else "answer"
     found = ciphertext_files.load(folder, kind, _bundle(), Engine())
-    return found.values, found.count, {name: a.tobytes() for name, a in found.public.items()}
+    public = {name: array.tobytes() for name, array in found.public.items()}
+    return found.query, found.values, found.count, public
 
 
 def _same(seeds: list[Any], found: Any) -> bool:
-    return found in seeds
+    """Another name is another query, and another count is refused by the client's ledger: neither
+    is taken for the original.
+    """
+    return all(seed[0] != found[0] or seed[2] != found[2] or seed == found for seed in seeds)
 
 
 READERS = [

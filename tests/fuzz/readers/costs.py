@@ -7,7 +7,6 @@ from pathlib import Path
 
 from atlasc.backends.cost_table import CostTable
 from atlasc.bundle import Bundle, load_bundle
-from atlasc.session import parameters_of
 from atlasc.timing import Timing
 from tests.fuzz.reader import Reader
 from tests.fuzz.seeds import ROOT, compiled, files
@@ -30,7 +29,7 @@ def _bundle() -> Bundle:
 
 
 def _times(folder: Path) -> list[Path]:
-    program, parameters = _bundle().program, parameters_of(_bundle().manifest)
+    program, parameters = _bundle().program, _bundle().parameters
     seconds = [1.0 + number for number in range(len(program.ops))]
     text = Timing.of(program, parameters, "desilo", 1, seconds).text(_bundle())
     return list(files({"answer.timing.json": text})(folder))

@@ -1,0 +1,33 @@
+"""The ledger beside a secret key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from atlasc.ledger import LEDGER, Ledger
+from tests.fuzz.reader import Reader
+
+PROGRAM, ANSWER = "a" * 64, "b" * 64
+
+
+def _seeds(folder: Path) -> list[Path]:
+    ledger = Ledger(folder)
+    for number in range(3):
+        ledger.made(f"{number:032x}", PROGRAM, 2)
+    ledger.took(f"{0:032x}", PROGRAM, 2, ANSWER, shared=False)
+    ledger.took(f"{1:032x}", PROGRAM, 2, ANSWER, shared=True)
+    return [ledger.path]
+
+
+def _read(path: Path) -> Any:
+    path.chmod(0o600)
+    beside = path.with_name(LEDGER)
+    path.rename(beside)
+    try:
+        return Ledger(path.parent).shared()
+    finally:
+        beside.rename(path)
+
+
+READER = Reader("ledger", _seeds, _read, 2000)
