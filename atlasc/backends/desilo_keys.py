@@ -23,6 +23,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from atlasc.backends.desilo_key_files import (
     create,
     new_folder,
@@ -221,6 +223,19 @@ def generate_to(
     write_index(client_folder, "client", parameters, client.identity, {})
 
 
+def ternary_secret(degree: int) -> np.ndarray:
+    """A dense ternary secret from the system's entropy: ``degree`` uniform coefficients -1, 0, 1.
+
+    The library's own secrets follow from ten words that an engine drew from std::random_device
+    when it was made, so that a copy of the running process would make the same one.
+    """
+    found = np.empty(0, np.uint8)
+    while len(found) < degree:
+        drawn = np.frombuffer(secrets.token_bytes(degree), np.uint8)
+        found = np.append(found, drawn[drawn < 255])  # 255 values are 85 of each residue
+    return found[:degree].astype(np.int64) % 3 - 1
+
+
 def _generator(
     parameters: DesiloParameters,
     plan: Mapping[int, int],
@@ -230,7 +245,7 @@ def _generator(
 ) -> tuple[ClientKeys, Iterator[tuple[str, Any]]]:
     """A new secret, and an iterator that makes its evaluation keys one by one: (name, key)."""
     engine = library_engine(parameters)
-    secret = engine.create_secret_key()
+    secret = engine.create_secret_key(ternary_secret(parameters.ring_degree))
 
     makers: dict[str, Callable[[], Any]] = {}
     levels = {"relinearization": relinearization_level, "conjugation": conjugation_level}
