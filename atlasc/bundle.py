@@ -25,6 +25,7 @@ from typing import Any
 from atlasc.backends.parameter_sets import ParameterSet
 from atlasc.client import ClientProgram
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.files.plain import sha256_of
 from atlasc.ir.module import Module
 from atlasc.ir.storage import load_module, save_modules
 from atlasc.loading.client_model import ClientModel
@@ -36,7 +37,6 @@ from atlasc.manifest import (
     Manifest,
     Role,
     check_files,
-    digest,
     read_manifest,
 )
 
@@ -165,7 +165,7 @@ def write_bundle(
     manifest = {
         "format": FORMAT,
         **facts,
-        "files": {str(path.relative_to(draft)): digest(path) for path in files},
+        "files": {str(path.relative_to(draft)): sha256_of(path) for path in files},
     }
     (draft / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
 

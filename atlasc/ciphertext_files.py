@@ -24,7 +24,7 @@ from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.arrays import read_npz
 from atlasc.ir.files.json_text import Schema, parse_json
-from atlasc.ir.files.plain import MIB, read_bytes
+from atlasc.ir.files.plain import MIB, read_bytes, sha256_of
 from atlasc.ir.module import Module
 from atlasc.ir.types import CiphertextType
 from atlasc.ledger import QueryId
@@ -108,10 +108,7 @@ def save(folder: Path, kind: Kind, bundle: Bundle, engine: Any, content: Ciphert
             (draft / slot.file).write_bytes(engine.serialize(ciphertext))
         if kind == "query":
             np.savez(draft / PUBLIC, **content.public)  # type: ignore[arg-type]
-        files = {
-            path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-            for path in sorted(draft.iterdir())
-        }
+        files = {path.name: sha256_of(path) for path in sorted(draft.iterdir())}
         index = Index(
             format=2,
             kind=kind,

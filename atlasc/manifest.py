@@ -20,7 +20,7 @@ from typing_extensions import NotRequired, TypedDict
 from atlasc.backends.parameter_sets import ParameterSet, read_parameters
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.json_text import Schema, parse_json
-from atlasc.ir.files.plain import MIB, open_plain, read_bytes
+from atlasc.ir.files.plain import MIB, read_bytes, sha256_of
 
 Role = Literal["client", "server"]
 ROLES: tuple[Role, ...] = ("client", "server")
@@ -188,20 +188,11 @@ def check_files(folder: Path, manifest: Manifest, roles: tuple[Role, ...] = ROLE
                 )
 
 
-def digest(path: Path) -> str:
-    """SHA-256 of a plain file, in hexadecimal."""
-    state = hashlib.sha256()
-    with open_plain(path, 2**63, links=False) as file:
-        while block := file.read(1 << 20):
-            state.update(block)
-    return state.hexdigest()
-
-
 def _check_file(folder: Path, name: str, expected: str) -> None:
     path = folder / name
     if not os.path.lexists(path):
         raise AtlasError(f"{folder} lacks {name}", remedy="copy it again, or compile again")
-    if digest(path) != expected:
+    if sha256_of(path) != expected:
         raise AtlasError(
             f"{path} was changed after the bundle was compiled",
             why="its SHA-256 is not the one in the manifest",

@@ -13,13 +13,14 @@ from pydantic import Field, JsonValue
 from atlasc.backends.desilo_parameters import DesiloParameters
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.json_text import Schema, read_json
-from atlasc.ir.files.plain import GIB, MIB, open_plain, require_private
+from atlasc.ir.files.plain import GIB, MIB, open_plain, require_private, sha256_of
 
 INDEX = "keys.json"
 FORMAT = 1
 LARGEST = 64 * GIB
 """Bytes of a key; a bootstrap's has 14 GiB."""
 _Level = Annotated[int, Field(ge=0, le=1000)]
+_KeyName = Annotated[str, Field(pattern=r"^[a-z]+(_[0-9]{1,9})?\.key$")]
 _Amount = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,8}$")]
 
 
@@ -74,6 +75,9 @@ class _Index(Schema):
     rotations: dict[_Amount, _Level] = Field(default_factory=dict)
     relinearization_level: _Level | None = None
     conjugation_level: _Level | None = None
+    files: dict[_KeyName, Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]] = Field(
+        default_factory=dict
+    )
 
 
 def read_index(folder: Path, role: str) -> tuple[DesiloParameters, str, dict[str, Any]]:
@@ -109,10 +113,22 @@ def read_secret(reader: Callable[[str], Any], path: Path) -> Any:
     return read_key(reader, path)
 
 
-def read_key(reader: Callable[[str], Any], path: Path) -> Any:
-    """``reader(path)`` with the library's errors turned into one that names the file."""
+def read_key(reader: Callable[[str], Any], path: Path, expected: str | None = None) -> Any:
+    """``reader(path)`` with the library's errors turned into one that names the file.
+
+    Args:
+        reader: of the library.
+        path: the key.
+        expected: its SHA-256, where the index has it: the library knows a damaged key, but not one
+            of another key set or of another rotation.
+
+    Raises:
+        AtlasError: the key is missing, damaged, or another one.
+    """
     try:
         open_plain(path, LARGEST, links=False).close()
+        if expected is not None and sha256_of(path) != expected:
+            raise ValueError(f"its SHA-256 is not the one in {INDEX}")
         return reader(str(path))
     except (AtlasError, RuntimeError, OSError, ValueError) as error:
         raise AtlasError(

@@ -38,9 +38,7 @@ from atlasc.backends.desilo_library import library_engine
 from atlasc.backends.desilo_parameters import BOOTSTRAP_LEVELS, DesiloParameters
 from atlasc.backends.memory import require_disk, require_memory
 from atlasc.ir.errors import AtlasError
-
-_KINDS = {"bootstrap": "merge_bootstrap"}
-"""What the library calls a key, where it is not called so here."""
+from atlasc.ir.files.plain import sha256_of
 
 Progress = Callable[[str, int, int], None]
 """Called as progress(what, done, total) before each key is made."""
@@ -117,17 +115,20 @@ class EvaluationKeys:
         require_memory(parameters.memory_bytes(rotations, *levels), "the evaluation keys")
         engine = library_engine(parameters)
         keys = cls(parameters, identity, rotations, *levels)
-        if (folder / "relinearization.key").exists():
-            keys.relinearization = read_key(
-                engine.read_relinearization_key, folder / "relinearization.key"
-            )
+
+        def read(name: str) -> Any:
+            reader = getattr(engine, f"read_{_kind(name)}_key")
+            file = f"{name}.key"
+            return read_key(reader, folder / file, plan["files"].get(file, ""))
+
+        if keys.relinearization_level is not None:
+            keys.relinearization = read("relinearization")
         for amount in rotations:
-            path = folder / f"rotation_{amount}.key"
-            keys.rotations[amount] = read_key(engine.read_fixed_rotation_key, path)
-        if (folder / "conjugation.key").exists():
-            keys.conjugation = read_key(engine.read_conjugation_key, folder / "conjugation.key")
+            keys.rotations[amount] = read(f"rotation_{amount}")
+        if keys.conjugation_level is not None:
+            keys.conjugation = read("conjugation")
         if parameters.bootstrap:
-            keys.bootstrap = read_key(engine.read_merge_bootstrap_key, folder / "bootstrap.key")
+            keys.bootstrap = read("bootstrap")
         return keys
 
 
@@ -201,12 +202,12 @@ def generate_to(
     for folder in (client_folder, server_folder):
         new_folder(folder)
     client, made = _generator(parameters, plan, *levels, progress)
-    engine = library_engine(parameters)
+    engine, digests = library_engine(parameters), dict[str, str]()
     for name, key in made:
-        kind = "fixed_rotation" if name.startswith("rotation_") else _KINDS.get(name, name)
         path = server_folder / f"{name}.key"
         create(path).close()
-        getattr(engine, f"write_{kind}_key")(key, str(path))
+        getattr(engine, f"write_{_kind(name)}_key")(key, str(path))
+        digests[path.name] = sha256_of(path)
     relinearization, conjugation = _reach(parameters, *levels)
     write_index(
         server_folder,
@@ -217,6 +218,7 @@ def generate_to(
             "rotations": {str(amount): level for amount, level in plan.items()},
             "relinearization_level": relinearization,
             "conjugation_level": conjugation,
+            "files": digests,
         },
     )
     write_bytes(client_folder / "secret.key", bytes(engine.serialize_secret_key(client.secret)))
@@ -234,6 +236,13 @@ def ternary_secret(degree: int) -> np.ndarray:
         drawn = np.frombuffer(secrets.token_bytes(degree), np.uint8)
         found = np.append(found, drawn[drawn < 255])  # 255 values are 85 of each residue
     return found[:degree].astype(np.int64) % 3 - 1
+
+
+def _kind(name: str) -> str:
+    """What the library calls the kind of a key."""
+    return {"rotation": "fixed_rotation", "bootstrap": "merge_bootstrap"}.get(
+        name.partition("_")[0], name
+    )
 
 
 def _generator(

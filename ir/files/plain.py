@@ -6,6 +6,7 @@ refused before anything is read from it, and so is a file that is larger than it
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from pathlib import Path
@@ -53,6 +54,19 @@ def read_bytes(path: Path, limit: int, *, links: bool = True) -> bytes:
     if len(content) > limit:  # a file of the system says that it is empty, and is not
         raise too_large(path, len(content), limit)
     return content
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a plain file that is no link, in hexadecimal.
+
+    Raises:
+        AtlasError: as :func:`open_plain`.
+    """
+    state = hashlib.sha256()
+    with open_plain(path, 2**63, links=False) as file:
+        while block := file.read(MIB):
+            state.update(block)
+    return state.hexdigest()
 
 
 def read_text(path: Path, limit: int, *, links: bool = True) -> str:

@@ -20,6 +20,7 @@ from atlasc import ciphertext_files, roles
 from atlasc.bundle import Bundle, load_bundle
 from atlasc.ciphertext_files import Ciphertexts
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.files.plain import sha256_of
 from atlasc.ledger import Ledger
 
 SLOTS = 2**14
@@ -219,14 +220,14 @@ def test_a_bomb_among_the_public_inputs_is_refused(exchange: Exchange) -> None:
     ):
         for _ in range(300):
             member.write(bytes(10**6))
-    edit(exchange.query, lambda index: index["files"].update({"public.npz": _sha256(path)}))
+    edit(exchange.query, lambda index: index["files"].update({"public.npz": sha256_of(path)}))
     assert "too large" in refused(exchange, exchange.query)
 
 
 def test_public_inputs_that_are_not_the_programs_are_refused(exchange: Exchange) -> None:
     path = exchange.query / "public.npz"
     np.savez(path, mask=np.ones((2, 4)))
-    edit(exchange.query, lambda index: index["files"].update({"public.npz": _sha256(path)}))
+    edit(exchange.query, lambda index: index["files"].update({"public.npz": sha256_of(path)}))
     assert "mask has not the shape of the program" in refused(exchange, exchange.query)
 
 
@@ -235,9 +236,3 @@ def test_queries_have_names_of_their_own(exchange: Exchange, tmp_path: Path) -> 
     assert ciphertext_files.new_query() != ciphertext_files.new_query()
     with pytest.raises(AtlasError, match="is not an answer"):
         exchange.decrypt(exchange.query)
-
-
-def _sha256(path: Path) -> str:
-    from atlasc.manifest import digest
-
-    return digest(path)

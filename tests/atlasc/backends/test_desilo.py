@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import shutil
 import stat
 from pathlib import Path
 from types import SimpleNamespace
@@ -198,9 +199,32 @@ def test_folders_of_the_wrong_role_or_incomplete(
     with pytest.raises(AtlasError, match=r"relinearization|rotation_1\.key"):
         EvaluationKeys.load(tmp_path)
     (tmp_path / "keys.json").write_text(index[:-20])
-    with pytest.raises(AtlasError, match="damaged"):
+    with pytest.raises(AtlasError, match=r"keys\.json cannot be read"):
         EvaluationKeys.load(tmp_path)
     assert json.loads(index)["security_bits"] == 128
+
+
+def test_a_key_in_the_place_of_another_is_refused(
+    folders: tuple[Path, Path], tmp_path: Path
+) -> None:
+    server = Path(shutil.copytree(folders[1], tmp_path / "server"))
+    shutil.copyfile(server / "rotation_8191.key", server / "rotation_1.key")
+    with pytest.raises(AtlasError, match=r"rotation_1\.key is missing or damaged") as caught:
+        EvaluationKeys.load(server)
+    assert "its SHA-256 is not the one in keys.json" in caught.value.why
+    (server / "rotation_1.key").unlink()
+    (server / "rotation_1.key").symlink_to("/dev/zero")
+    with pytest.raises(AtlasError, match=r"rotation_1\.key is missing or damaged"):
+        EvaluationKeys.load(server)
+
+
+def test_a_secret_that_others_may_read_is_refused(
+    folders: tuple[Path, Path], tmp_path: Path
+) -> None:
+    client = Path(shutil.copytree(folders[0], tmp_path / "client"))
+    (client / "secret.key").chmod(0o644)
+    with pytest.raises(AtlasError, match="open to other users"):
+        ClientKeys.load(client)
 
 
 def test_client_keys_save_and_load(tmp_path: Path) -> None:
