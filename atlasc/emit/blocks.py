@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from atlasc.emit.calls import FLAGS, KERNELS
 from atlasc.emit.text import identifier
 from atlasc.ir.module import Module, Op, Value
 
@@ -12,6 +14,10 @@ OUTSIDE = ("ckks.input", "ckks.public_input", "ckks.output")
 """Ops at the border of a program, which are in no block."""
 PREPARING = ("ckks.drop", "ckks.bootstrap")
 """Ops that bring a value to where its user wants it."""
+_NAMES = {name for name, _ in KERNELS.values()} | {*FLAGS, "plain", "execute", "interface"}
+_TAKEN = _NAMES | {"Context", "Layout", "Packed", "Values", "context", "inputs", "results"}
+_VARIABLE = re.compile(r"v(\d+|_\w*)|layout_\d+")
+"""Names of the generated code and of what it calls."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,7 @@ def blocks_of(module: Module) -> list[Block]:
     for layer, part in parts.items():
         place = _place(part, layer)
         name = identifier(place)
-        if name in taken:
+        while name in taken or name in _TAKEN or _VARIABLE.fullmatch(name):
             name = f"{name}_{len(taken)}"
         taken.add(name)
         inside = set(part)
@@ -81,7 +87,8 @@ def _place(ops: Sequence[Op], layer: int) -> str:
     for op in ops:
         if op.layer == layer and op.name not in PREPARING:
             parts = op.location.split(".")
-            return ".".join(parts[: parts.index(str(layer)) + 1])
+            number = next(at for at, part in enumerate(parts) if part.isdecimal())
+            return ".".join(parts[: number + 1])
     paths = [op.location.split(".") for op in ops if op.location and op.name not in PREPARING]
     common = []
     for names in zip(*paths, strict=False):

@@ -73,7 +73,8 @@ def _linear(get: Attributes, layouts: Layouts) -> list[str]:
     names = [text.string(array.name) if array is not None else '""' for array in arrays]
     while names[-1] == '""':
         names.pop()
-    return [*text.braced("", names), str(get("baby_steps")), layouts[get("layout")], *get.flags()]
+    steps, layout = text.integer(get("baby_steps")), layouts[get("layout")]
+    return [*text.braced("", names), steps, layout, *get.flags()]
 
 
 def _mask(get: Attributes, operand: int) -> list[str]:
@@ -86,12 +87,12 @@ def _mask(get: Attributes, operand: int) -> list[str]:
 
 def _scores(get: Attributes, layouts: Layouts) -> list[str]:
     layout = get("layout")
-    steps = str(Scores(Layout.parse(layout)).baby)
+    steps = text.integer(Scores(Layout.parse(layout)).baby)
     return [steps, text.number(get("fill")), layouts[layout], *_mask(get, 2)]
 
 
 def _context(get: Attributes, layouts: Layouts) -> list[str]:
-    steps = str(Scores(layout_of(get.op.operands[0])).baby)
+    steps = text.integer(Scores(layout_of(get.op.operands[0])).baby)
     return [steps, layouts[get("layout")]]
 
 
@@ -106,7 +107,7 @@ def _row_scores(get: Attributes, layouts: Layouts) -> list[str]:
 def _seen(get: Attributes, operand: int) -> list[str]:
     """The name of a public mask, flags, and the token of a causal query that is not the first."""
     mask, query = _mask(get, operand), get("query")
-    return [*mask, str(query)] if query and get("causal") else mask
+    return [*mask, text.integer(query)] if query and get("causal") else mask
 
 
 def _mul_plain(get: Attributes, layouts: Layouts) -> list[str]:
@@ -115,7 +116,7 @@ def _mul_plain(get: Attributes, layouts: Layouts) -> list[str]:
 
 
 def _select(get: Attributes, layouts: Layouts) -> list[str]:
-    return [f"'{get('axis')}'", str(get("index"))]
+    return [text.character(get("axis")), text.integer(get("index"))]
 
 
 KERNELS: dict[str, tuple[str, Arguments]] = {
@@ -123,7 +124,7 @@ KERNELS: dict[str, tuple[str, Arguments]] = {
     "ckks.sub": ("sub", lambda get, layouts: []),
     "ckks.mul": ("mul", lambda get, layouts: []),
     "ckks.square": ("square", lambda get, layouts: []),
-    "ckks.double": ("doubled", lambda get, layouts: [str(get("times"))]),
+    "ckks.double": ("doubled", lambda get, layouts: [text.integer(get("times"))]),
     "ckks.add_plain": (
         "add_plain",
         lambda get, layouts: [*get.constant("value"), *get.flags()],
@@ -144,8 +145,8 @@ KERNELS: dict[str, tuple[str, Arguments]] = {
     "ckks.row_context": ("row_context", lambda get, layouts: []),
     "ckks.gather": ("gather", lambda get, layouts: []),
     "ckks.spread": ("spread", lambda get, layouts: [layouts[get("layout")]]),
-    "ckks.drop": ("drop", lambda get, layouts: [str(get("level"))]),
-    "ckks.bootstrap": ("bootstrap", lambda get, layouts: [str(get("level"))]),
+    "ckks.drop": ("drop", lambda get, layouts: [text.integer(get("level"))]),
+    "ckks.bootstrap": ("bootstrap", lambda get, layouts: [text.integer(get("level"))]),
 }
 """Kernel of ``runtime_cuda/include/atlasc/kernels.hpp``, and its arguments behind the operands."""
 

@@ -76,10 +76,10 @@ def interface_text(program: Module, parameters: Parameters) -> InterfaceText:
     levels = [keys.relinearization_level, keys.conjugation_level]
     refreshed = parameters.bootstrap_level
     facts = [
-        parameters.slots,
-        parameters.max_level,
-        "std::nullopt" if refreshed is None else refreshed,
-        parameters.bootstrap_batch,
+        text.integer(parameters.slots),
+        text.integer(parameters.max_level),
+        "std::nullopt" if refreshed is None else text.integer(refreshed),
+        text.integer(parameters.bootstrap_batch),
     ]
     moduli, bootstrap_keys = dict[str, str](), list[str]()
     if isinstance(parameters, PhantomParameters):
@@ -92,13 +92,16 @@ def interface_text(program: Module, parameters: Parameters) -> InterfaceText:
     return InterfaceText(
         text.string(program.name),
         text.string(identity_of(program)),
-        "{" + ", ".join(map(str, facts)) + "}",
+        "{" + ", ".join(facts) + "}",
         moduli,
         bootstrap_keys,
         [text.integers(pair) for pair in sorted(plan.keys.items())],
         text.integers(sorted(plan.bootstrap)),
-        [f"{{{a}, {text.integers(parts)}}}" for a, parts in sorted(plan.composed.items())],
-        ", ".join(str(-1 if level is None else level) for level in levels),
+        [
+            f"{{{text.integer(amount)}, {text.integers(parts)}}}"
+            for amount, parts in sorted(plan.composed.items())
+        ],
+        ", ".join(text.integer(-1 if level is None else level) for level in levels),
         [_input(op) for op in program.inputs],
         [_public(op) for op in program.ops if op.name == "ckks.public_input"],
         [_output(op, program) for op in program.outputs],
@@ -108,9 +111,9 @@ def interface_text(program: Module, parameters: Parameters) -> InterfaceText:
 
 def _moduli(parameters: PhantomParameters) -> dict[str, str]:
     return {
-        "primes": text.lines(map(str, parameters.prime_bits), 8),
+        "primes": text.lines(map(text.integer, parameters.prime_bits), 8),
         "special": text.integers(parameters.special_bits),
-        "scale": str(parameters.scale_bits),
+        "scale": text.integer(parameters.scale_bits),
         "bootstrap": text.string(parameters.bootstrap),
     }
 
@@ -124,7 +127,7 @@ def _input(op: Op) -> list[str]:
         text.string(op.attributes["name"]),
         text.integers(op.attributes["shape"]),
         _layout(op.value.type),
-        str(level),
+        text.integer(level),
         text.number(get("factor", 1.0)),
         "true" if get("centred", False) else "false",
     ]

@@ -70,7 +70,7 @@ def _function(block: Block, layouts: Layouts) -> Function:
         lines.append(f"    return {names[0]};")
     else:
         lines.append(f"    return {{{', '.join(f'std::move({name})' for name in names)}}};")
-    return Function(block.place, signature, tuple(lines))
+    return Function(text.comment(block.place), signature, tuple(lines))
 
 
 def _result_type(block: Block) -> str:

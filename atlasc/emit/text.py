@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import operator
 import re
 import textwrap
 from collections.abc import Iterable
 
 import numpy as np
 
+from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Value
 
 WIDTH = 100
@@ -24,16 +27,57 @@ _TAKEN = frozenset(
     )
 )
 """Names that C++ or the runtime has taken."""
+_COMMENT = 80
+"""Columns of a comment's text."""
 
 
 def string(text: str) -> str:
-    """A string literal."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda m: f"\\{ord(m[0]):03o}", escaped) + '"'
+    """A string literal of the text in UTF-8, in printable ASCII and without trigraphs.
+
+    Raises:
+        AtlasError: it has a zero, which would end it in C++, or is no text.
+    """
+    try:
+        coded = text.encode()
+    except UnicodeEncodeError:
+        coded = b"\0"
+    if 0 in coded:
+        raise AtlasError(f"a name cannot be emitted: {text!r}", remedy="rename it in the model")
+    return '"' + "".join(map(_escaped, coded)) + '"'
+
+
+def _escaped(byte: int) -> str:
+    """Octal escapes end after three digits, whatever follows them."""
+    if chr(byte) in '\\"?':
+        return "\\" + chr(byte)
+    return chr(byte) if 0x20 <= byte < 0x7F else f"\\{byte:03o}"
+
+
+def comment(text: str) -> str:
+    """Words for a comment of one line: nothing in them ends or continues it."""
+    return re.sub(r"[^A-Za-z0-9_ .,:()\[\]-]", "_", text)[:_COMMENT].strip()
+
+
+def character(text: str) -> str:
+    """A character literal of the letter of an axis."""
+    if not re.fullmatch("[a-z]", text):
+        raise AtlasError(f"{text!r} is no axis")
+    return f"'{text}'"
+
+
+def integer(value: int) -> str:
+    """An integer literal."""
+    return str(operator.index(value))
 
 
 def number(value: float) -> str:
-    """A float literal that reads back exactly."""
+    """A float literal that reads back exactly.
+
+    Raises:
+        AtlasError: it is not finite.
+    """
+    if not math.isfinite(value):
+        raise AtlasError(f"a constant of the program is {value}", remedy="compile the model again")
     return repr(float(value))
 
 
@@ -64,7 +108,7 @@ def braced(head: str, items: Iterable[str]) -> list[str]:
 
 def integers(values: Iterable[int]) -> str:
     """An initialiser list."""
-    return "{" + ", ".join(map(str, values)) + "}"
+    return "{" + ", ".join(map(integer, values)) + "}"
 
 
 def identifier(path: str) -> str:
@@ -74,7 +118,13 @@ def identifier(path: str) -> str:
 
 
 def variable(value: Value) -> str:
-    """The variable that holds a value: v and its name in the IR."""
+    """The variable that holds a value: v and its name in the IR.
+
+    Raises:
+        AtlasError: the name is no word.
+    """
+    if not re.fullmatch("[A-Za-z0-9_]+", value.name):
+        raise AtlasError(f"a value cannot be called {value.name!r}")
     return f"v{value.name}" if value.name[0].isdigit() else f"v_{value.name}"
 
 

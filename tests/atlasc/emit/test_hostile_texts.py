@@ -1,0 +1,107 @@
+"""A model whose texts are C++: none of them reaches a compiler as code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from atlasc.emit import text
+from atlasc.emit.blocks import blocks_of
+from atlasc.emit.project import sources, write_project
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Module
+from tests.atlasc.emit.cpp import compiled
+from tests.atlasc.emit.small_programs import SmallParameters, small_program
+from tests.atlasc.emit.test_programs import INCLUDES
+
+MARKER = "void injected"
+HOSTILE = (
+    f"layer.0\n{MARKER}() {{}}\n//",
+    f"layer.0\r{MARKER}() {{}}\r//",
+    f"layer.0\u2028{MARKER}() {{}}\u2028\x0b\x0c\x85//",
+    "layer.0\\",
+    "layer.0??/",
+    f'layer.0", {MARKER}, "\\',
+    "layer.0 */ /* é \U0001f600 \x1b[31m %s {{ name }} {% raw %} ${x} $<1:a>",
+    "007",
+    "square",
+    "context",
+    "v1",
+    "x" * 300,
+)
+
+
+def hostile(texts: str) -> tuple[Module, SmallParameters]:
+    """Two layers, every text of which is given from outside."""
+    case = small_program("residual")
+    program = case.program
+    program.name = texts
+    for op in program.ops:
+        op.location = texts
+        if "name" in op.attributes:
+            op.attributes["name"] = texts
+        if "part" in op.attributes:
+            op.attributes["part"] = texts
+        for key, value in op.attributes.items():
+            if hasattr(value, "name"):
+                renamed = type(value)(f"{value.name}{texts}")
+                program.symbols[renamed.name] = program.symbols[value.name]
+                op.attributes[key] = renamed
+    return program, case.parameters
+
+
+@pytest.mark.parametrize("texts", HOSTILE, ids=ascii)
+def test_a_hostile_text_is_data(texts: str) -> None:
+    for path, content in sources(*hostile(texts)).items():
+        assert content.isascii() or path == "README.md"
+        assert content.isprintable() or set(re.findall(r"[^ -~]", content)) == {"\n"}
+        assert "??" not in content
+        outside = re.sub(r'"(\\.|[^"\\])*"|//.*', "", content)  # neither literal nor comment
+        assert MARKER not in outside, path
+        assert not re.search(r"\\$", content, re.MULTILINE)
+
+
+def test_hostile_texts_compile(tmp_path: Path) -> None:
+    parts = []
+    for number, texts in enumerate(HOSTILE):
+        program, parameters = hostile(texts)
+        program.name = f"p{number}"
+        write_project(tmp_path / str(number), program, parameters)
+        folder = tmp_path / str(number) / "src"
+        parts += [f'#include "{folder / name}.cpp"' for name in ("interface", "program")]
+    source = tmp_path / "all.cpp"
+    source.write_text("\n".join(parts))
+    compiled([source], tmp_path / "all.o", *INCLUDES, "-trigraphs", "-c")
+    assert b"injectedv" not in (tmp_path / "all.o").read_bytes()
+
+
+def test_functions_have_names_of_their_own() -> None:
+    program, _ = hostile("layer.0")
+    for number, op in enumerate(program.ops):
+        op.location = ("square", "add", "v4", "context", "3.x", "layout_0", "execute")[number % 7]
+    names = [block.name for block in blocks_of(program)]
+    assert not set(names) & {"square", "add", "v4", "context", "layout_0", "execute"}
+
+
+def test_strings_are_printable_ascii() -> None:
+    assert text.string("a??/\né\u20281") == r'"a\?\?/\012\303\251\342\200\2501"'
+    assert text.comment("a\\\nb??/*/ é") == "a__b_____ _"
+    for broken in ("a\0b", "\ud800"):
+        with pytest.raises(AtlasError, match="cannot be emitted"):
+            text.string(broken)
+
+
+def test_only_literals_are_emitted() -> None:
+    program, parameters = hostile("layer.0")
+    op = next(op for op in program.ops if op.name == "ckks.chebyshev")
+    for value in (np.inf, np.nan):
+        op.attributes["coefficients"] = [0.5, value]
+        with pytest.raises(AtlasError, match="a constant of the program is"):
+            sources(program, parameters)
+    with pytest.raises(TypeError):
+        text.integer("1); injected(")  # type: ignore[arg-type]
+    with pytest.raises(AtlasError, match="is no axis"):
+        text.character("'); injected('")
