@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +11,8 @@ import numpy as np
 
 from atlasc.backends.phantom_parameters import PhantomParameters
 from atlasc.emit import text
-from atlasc.emit.blocks import OUTSIDE
+from atlasc.emit.blocks import OUTSIDE, PREPARING
+from atlasc.emit.weights import array_text, stored_arrays
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
 from atlasc.ir.opdef import Site
@@ -40,6 +42,7 @@ class InterfaceText:
     inputs: list[list[str]]
     publics: list[str]
     outputs: list[list[str]]
+    weights: list[str]
     ops: int
 
 
@@ -64,7 +67,8 @@ def interface_text(program: Module, parameters: Parameters) -> InterfaceText:
     """The facts of a lowered program.
 
     Raises:
-        AtlasError: its rotations were not planned.
+        AtlasError: its rotations were not planned; an input or output has no name that files can
+            have, or that of another one.
     """
     plan = RotationPlan.of(program)
     if plan is None:
@@ -72,6 +76,7 @@ def interface_text(program: Module, parameters: Parameters) -> InterfaceText:
             f"the rotations of @{program.name} are not planned",
             remedy="run the pass rotation-keys on it, or compile the model",
         )
+    _check_names(program)
     keys = key_plan(program)
     levels = [keys.relinearization_level, keys.conjugation_level]
     refreshed = parameters.bootstrap_level
@@ -105,8 +110,23 @@ def interface_text(program: Module, parameters: Parameters) -> InterfaceText:
         [_input(op) for op in program.inputs],
         [_public(op) for op in program.ops if op.name == "ckks.public_input"],
         [_output(op, program) for op in program.outputs],
+        [array_text(name, array) for name, array in stored_arrays(program).items()],
         sum(op.name not in OUTSIDE for op in program.ops),
     )
+
+
+def _check_names(program: Module) -> None:
+    """Names become those of arrays in messages, beside ``NAME/NUMBER`` for a ciphertext."""
+    public = [op for op in program.ops if op.name == "ckks.public_input"]
+    for ops in ([*program.inputs, *public], program.outputs):
+        names = [op.attributes["name"] for op in ops]
+        for name in names:
+            if not re.fullmatch(r"[A-Za-z0-9_.-]{1,200}", name) or names.count(name) > 1:
+                raise AtlasError(
+                    f"an input or output cannot be called {name!r}",
+                    why="letters, digits and ._- are possible, and no name may occur twice",
+                    remedy="rename it in the model",
+                )
 
 
 def _moduli(parameters: PhantomParameters) -> dict[str, str]:
@@ -120,17 +140,30 @@ def _moduli(parameters: PhantomParameters) -> dict[str, str]:
 
 def _input(op: Op) -> list[str]:
     get = op.attributes.get
-    level = op.value.type.level if isinstance(op.value.type, CiphertextType) else None
-    if level is None:
-        raise AtlasError(f"the level of input {get('name')!r} is not known", where=op.location)
     return [
         text.string(op.attributes["name"]),
         text.integers(op.attributes["shape"]),
         _layout(op.value.type),
-        text.integer(level),
+        _level(op, op.attributes["name"], op.value.type),
         text.number(get("factor", 1.0)),
         "true" if get("centred", False) else "false",
+        _magnitude(op),
     ]
+
+
+def _magnitude(op: Op) -> str:
+    """The greatest magnitude of slots in the calibration, where it was measured."""
+    while op.name in PREPARING and "magnitude" not in op.attributes:
+        op = op.operands[0].op
+    magnitude = op.attributes.get("magnitude")
+    return "std::nullopt" if magnitude is None else text.number(magnitude)
+
+
+def _level(op: Op, name: str, kind: Any) -> str:
+    level = kind.level if isinstance(kind, CiphertextType) else None
+    if level is None:
+        raise AtlasError(f"the level of {name!r} is not known", where=op.location)
+    return text.integer(level)
 
 
 def _public(op: Op) -> str:
@@ -141,8 +174,15 @@ def _public(op: Op) -> str:
 def _output(op: Op, program: Module) -> list[str]:
     site, shape = op.site(program.symbols), op.attributes["shape"]
     maps = [_map(site, name, default, shape) for name, default in (("factor", 1.0), ("shift", 0.0))]
-    name = text.string(op.attributes["name"])
-    return [name, text.integers(shape), _layout(op.operands[0].type), *maps]
+    result = op.operands[0]
+    return [
+        text.string(op.attributes["name"]),
+        text.integers(shape),
+        _layout(result.type),
+        *maps,
+        _level(op, op.attributes["name"], result.type),
+        _magnitude(result.op),
+    ]
 
 
 def _map(site: Site, name: str, default: float, shape: list[int]) -> str:

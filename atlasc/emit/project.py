@@ -6,13 +6,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import atlasc
 from atlasc.backends.phantom_parameters import PhantomParameters
 from atlasc.emit import text
 from atlasc.emit.interface import identity_of, interface_text
 from atlasc.emit.program import program_text
+from atlasc.emit.weights import stored_arrays
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
@@ -25,8 +24,6 @@ SOURCES = ("interface.cpp", "program.hpp", "program.cpp", "client.cpp", "server.
 ENGINES = ("sim", "phantom")
 """Folders of ``runtime_cuda/engines``; a project has the sources of all, and links one."""
 WEIGHTS = "weights.safetensors"
-_STORED = (np.float32, np.float64, np.int64)
-"""Types of arrays that the runtime reads."""
 
 
 def sources(program: Module, parameters: Parameters, engine: str = "sim") -> dict[str, str]:
@@ -74,7 +71,7 @@ def write_project(
     from safetensors.numpy import save_file
 
     files = sources(program, parameters, engine)
-    arrays = {name: _stored(array) for name, array in sorted(program.arrays_used().items())}
+    arrays = stored_arrays(program)
     with new_folder(folder) as draft:
         for path, content in files.items():
             (draft / path).parent.mkdir(exist_ok=True)
@@ -95,7 +92,3 @@ def _check_engine(engine: str, parameters: Parameters) -> None:
             why="its parameters name no moduli",
             remedy="compile the model again with --target phantom",
         )
-
-
-def _stored(array: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(array, None if array.dtype in _STORED else np.float64)

@@ -51,7 +51,7 @@ inline void translate_errors(const py::module_& module) {
 ///   Client(key), Server(keys, weights)
 ///   query = client.encrypt({name: [count, ...]})
 ///   answer = server.execute(query)
-///   {name: [count, ...]} = client.decrypt(answer)
+///   {name: [count, ...]} = client.decrypt(answer, unchecked=False)
 /// Ciphertexts pass between the two as they would in files.
 inline void fill(py::module_& module, const Interface& interface, Program program) {
     translate_errors(module);
@@ -85,12 +85,13 @@ inline void fill(py::module_& module, const Interface& interface, Program progra
             py::arg("inputs"), py::keep_alive<0, 1>())
         .def(
             "decrypt",
-            [](const Client& client, const Handed& answer) {
+            [](const Client& client, const Handed& answer, bool unchecked) {
                 std::map<std::string, Tensor> outputs;
                 {
                     const py::gil_scoped_release released;
                     outputs = client.decrypt(moved(answer.message, *answer.engine,
-                                                   client.engine()));
+                                                   client.engine()),
+                                             unchecked);
                 }
                 std::map<std::string, Array> arrays;
                 for (const auto& [name, tensor] : outputs) {
@@ -98,7 +99,7 @@ inline void fill(py::module_& module, const Interface& interface, Program progra
                 }
                 return arrays;
             },
-            py::arg("answer"));
+            py::arg("answer"), py::arg("unchecked") = false);
     py::class_<Server>(module, "Server")
         .def(py::init([&interface, program](const std::string& keys, const std::string& weights) {
                  const py::gil_scoped_release released;

@@ -1,11 +1,18 @@
 #include "atlasc/json.hpp"
 
+#include <algorithm>
+
 #include "atlasc/error.hpp"
 
 namespace atlasc {
 namespace {
 
-constexpr int max_depth = 16;
+// What a header needs: {name: {"shape": [number]}} and a few thousand arrays. A value takes up to
+// 200 bytes of memory.
+constexpr int max_depth = 3;
+constexpr std::size_t max_values = std::size_t{1} << 18;
+constexpr std::size_t max_string = std::size_t{1} << 16;
+constexpr std::size_t max_name = 512;
 
 class Parser {
 public:
@@ -54,6 +61,9 @@ private:
         if (depth > max_depth) {
             fail("values are nested too deeply");
         }
+        if (++values_ > max_values) {
+            fail("there are too many values");
+        }
         switch (peek()) {
             case '{':
                 return {object(depth)};
@@ -74,7 +84,10 @@ private:
         }
         do {
             peek();
-            std::string name = string();
+            const std::string name = string();
+            if (name.size() > max_name || has_controls(name)) {
+                fail("a name is too long, or has control characters");
+            }
             expect(':');
             if (!result.emplace(name, value(depth + 1)).second) {
                 fail("the name " + name + " occurs twice");
@@ -116,6 +129,9 @@ private:
         std::string result;
         expect('"');
         while (at_ < text_.size() && text_[at_] != '"') {
+            if (result.size() > max_string) {
+                fail("a string is too long");
+            }
             if (text_[at_] == '\\') {
                 ++at_;
                 escaped(result);
@@ -176,8 +192,15 @@ private:
         }
     }
 
+    static bool has_controls(const std::string& name) {
+        return std::any_of(name.begin(), name.end(), [](unsigned char letter) {
+            return letter < 0x20 || letter == 0x7F;
+        });
+    }
+
     const std::string& text_;
     std::size_t at_ = 0;
+    std::size_t values_ = 0;
 };
 
 template <typename Kind, typename Value>

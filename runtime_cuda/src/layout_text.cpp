@@ -4,6 +4,7 @@
 
 #include "atlasc/error.hpp"
 #include "atlasc/layout.hpp"
+#include "atlasc/numbers.hpp"
 
 namespace atlasc {
 namespace {
@@ -16,12 +17,11 @@ constexpr std::size_t max_bits = 40;  // of one field
 
 /// The number behind a separator, which it must reach to the end.
 std::size_t number(const std::string& word, std::size_t from) {
-    const std::string digits = word.substr(std::min(from, word.size()));
-    if (digits.empty() || digits.size() > 9 ||
-        digits.find_first_not_of("0123456789") != std::string::npos) {
+    const auto found = plain_number(word.substr(std::min(from, word.size())));
+    if (!found) {
         fail(word);
     }
-    return std::stoul(digits);
+    return *found;
 }
 
 int bits(const std::string& word, std::size_t from) {

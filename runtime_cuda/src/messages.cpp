@@ -1,35 +1,99 @@
+#include <algorithm>
+
 #include "atlasc/backend.hpp"
 #include "atlasc/error.hpp"
+#include "atlasc/numbers.hpp"
 #include "atlasc/roles.hpp"
 
 namespace atlasc {
 namespace {
 
-constexpr const char* format = "1";
+constexpr const char* format = "2";
+constexpr std::size_t query_digits = 32;
+
+/// The ciphertexts of an input or output.
+struct Expected {
+    std::string name;
+    Layout layout;
+    int level;
+};
 
 std::string entry_name(const std::string& name, std::size_t part) {
     return name + "/" + std::to_string(part);
 }
 
-/// Layouts of what a message of a kind holds, by name.
-std::map<std::string, Layout> contents(const Interface& interface, const std::string& kind) {
-    std::map<std::string, Layout> result;
-    if (kind == "query") {
+/// What a message of a kind holds.
+std::vector<Expected> contents(const Interface& interface, bool is_query) {
+    std::vector<Expected> result;
+    if (is_query) {
         for (const EncryptedInput& input : interface.inputs) {
-            result.emplace(input.name, input.layout);
+            result.push_back({input.name, input.layout, input.level});
         }
     } else {
         for (const Output& output : interface.outputs) {
-            result.emplace(output.name, output.layout);
+            result.push_back({output.name, output.layout, output.level});
         }
     }
     return result;
 }
 
+[[noreturn]] void fail(const TensorFile& file, const std::string& why) {
+    throw Error("file " + file.path() + " is damaged", why, "copy it again, or make it again");
+}
+
+/// Refuses arrays that a message does not have, or of another size, before they are read.
+void check_arrays(const TensorFile& file, const Interface& interface, const Engine& engine,
+                  bool is_query) {
+    std::size_t count = 0;
+    const auto check = [&](const std::string& name, const std::string& type,
+                           const std::vector<std::size_t>& shape) {
+        if (!file.has(name) || file.type(name) != type || file.shape(name) != shape) {
+            fail(file, "its array " + name + " is missing, or of another size");
+        }
+        ++count;
+    };
+    for (const Expected& one : contents(interface, is_query)) {
+        for (std::size_t part = 0; part < one.layout.ciphertexts(); ++part) {
+            check(entry_name(one.name, part), "U8", {engine.saved_size(one.level)});
+        }
+    }
+    for (const PublicInput& input : interface.publics) {
+        if (is_query) {
+            check(input.name, "F64", input.shape);
+        }
+    }
+    if (file.names().size() != count) {
+        fail(file, "it has arrays that the program does not know");
+    }
+}
+
+Tensor mask_of(const TensorFile& file, const std::string& name) {
+    Tensor mask = file.tensor(name);
+    if (!std::all_of(mask.values.begin(), mask.values.end(),
+                     [](double value) { return value == 0.0 || value == 1.0; })) {
+        fail(file, "its mask " + name + " has another number than 0 and 1");
+    }
+    return mask;
+}
+
+Packed ciphertexts_of(const TensorFile& file, const Expected& wanted, const Engine& engine) {
+    Packed packed{wanted.layout, {}};
+    for (std::size_t part = 0; part < wanted.layout.ciphertexts(); ++part) {
+        const std::string name = entry_name(wanted.name, part);
+        packed.parts.push_back(engine.load(file.bytes(name)));
+        const int level = engine.level(packed.parts.back());
+        if (level != wanted.level) {
+            fail(file, "its ciphertext " + name + " is at level " + std::to_string(level) +
+                           ", not " + std::to_string(wanted.level));
+        }
+    }
+    return packed;
+}
+
 }  // namespace
 
 Message moved(const Message& message, const Engine& from, const Engine& to) {
-    Message result{{}, message.publics, message.count};
+    Message result{{}, message.publics, message.count, message.query};
     for (const auto& [name, packed] : message.values) {
         Packed copy{packed.layout, {}};
         for (const Ciphertext& part : packed.parts) {
@@ -46,6 +110,7 @@ void write_message(const std::string& path, const std::string& kind, const Inter
                          {"format", format},
                          {"engine", backend::name},
                          {"program", interface.identity},
+                         {"query", message.query},
                          {"count", std::to_string(message.count)}});
     for (const auto& [name, packed] : message.values) {
         for (std::size_t part = 0; part < packed.parts.size(); ++part) {
@@ -55,14 +120,15 @@ void write_message(const std::string& path, const std::string& kind, const Inter
     for (const auto& [name, tensor] : message.publics) {
         writer.add(name, tensor);
     }
-    writer.write(path);
+    writer.write_sealed(path);
 }
 
-Message read_message(const std::string& path, const std::string& kind, const Interface& interface,
+Message read_message(const TensorFile& file, const std::string& kind, const Interface& interface,
                      const Engine& engine) {
-    const TensorFile file(path);
-    const std::string remedy = kind == "query" ? "give what client encrypt wrote"
-                                               : "give what server wrote";
+    const std::string& path = file.path();
+    const bool is_query = kind == "query";
+    const std::string remedy = is_query ? "give what client encrypt wrote"
+                                        : "give what server wrote";
     if (file.fact("kind") != kind || file.fact("format") != format ||
         file.fact("engine") != backend::name) {
         throw Error("file " + path + " holds no " + kind + " of the " + backend::name + " engine",
@@ -74,28 +140,27 @@ Message read_message(const std::string& path, const std::string& kind, const Int
                         interface.identity.substr(0, 8),
                     "client and server must be built from the same project");
     }
-    Message message{{}, {}, 0};
-    const std::string count = file.fact("count");
-    if (count.empty() || count.size() > 9 ||
-        count.find_first_not_of("0123456789") != std::string::npos) {
-        throw Error("file " + path + " is damaged", "it does not say how many inputs it holds");
+    file.require_seal();
+    const auto count = plain_number(file.fact("count"));
+    if (!count || *count < 1 || *count > interface.batch()) {
+        fail(file, "it does not hold 1 to " + std::to_string(interface.batch()) + " inputs");
     }
-    message.count = std::stoul(count);
+    Message message{{}, {}, *count, file.fact("query")};
+    if (!is_hexadecimal(message.query, query_digits)) {
+        fail(file, "it does not say which query it is, or answers");
+    }
+    check_arrays(file, interface, engine, is_query);
     try {
-        for (const auto& [name, layout] : contents(interface, kind)) {
-            Packed packed{layout, {}};
-            for (std::size_t part = 0; part < layout.ciphertexts(); ++part) {
-                packed.parts.push_back(engine.load(file.bytes(entry_name(name, part))));
-            }
-            message.values.emplace(name, std::move(packed));
+        for (const Expected& one : contents(interface, is_query)) {
+            message.values.emplace(one.name, ciphertexts_of(file, one, engine));
         }
     } catch (Error& error) {
         error.where = path;
         throw;
     }
     for (const PublicInput& input : interface.publics) {
-        if (kind == "query") {
-            message.publics[input.name] = file.tensor(input.name);
+        if (is_query) {
+            message.publics[input.name] = mask_of(file, input.name);
         }
     }
     return message;

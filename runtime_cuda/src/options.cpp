@@ -4,18 +4,25 @@
 #include <string>
 
 #include "atlasc/error.hpp"
+#include "atlasc/numbers.hpp"
 #include "atlasc/roles.hpp"
 
 namespace atlasc {
 
 Options::Options(int argc, char** argv, int first, const std::string& usage,
                  const std::vector<std::string>& wanted,
-                 const std::vector<std::string>& optional) {
+                 const std::vector<std::string>& optional,
+                 const std::vector<std::string>& flags) {
     const auto in = [](const std::vector<std::string>& options, const std::string& option) {
         return std::find(options.begin(), options.end(), option) != options.end();
     };
     for (int at = first; at < argc; at += 2) {
         const std::string option = argv[at];
+        if (in(flags, option)) {
+            values_[option] = "";
+            --at;
+            continue;
+        }
         if (!in(wanted, option) && !in(optional, option)) {
             throw Error("there is no option " + option, "", usage);
         }
@@ -40,36 +47,49 @@ std::uint64_t Options::size(const std::string& name) const {
     const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
     const std::string unit = text.substr(digits);
     const int shift = unit == "G" ? 30 : unit == "M" ? 20 : -1;
-    if (digits == 0 || digits > 6 || shift < 0 || std::stoul(text) == 0) {
+    const auto number = plain_number(text.substr(0, digits));
+    if (!number || digits > 6 || shift < 0 || *number == 0) {
         throw Error("the option " + name + " is no size", "it is \"" + text + "\"",
                     "write something like 40G or 800M");
     }
-    return std::uint64_t{std::stoul(text)} << shift;
+    return std::uint64_t{*number} << shift;
+}
+
+std::string printable(const std::string& text) {
+    std::string result;
+    for (const char letter : text) {
+        if (letter >= 0x20 && letter < 0x7F) {
+            result += letter;
+        } else {
+            const auto byte = static_cast<std::uint8_t>(letter);
+            result += "\\x" + hexadecimal(&byte, 1);
+        }
+    }
+    return result;
 }
 
 int reported(const std::function<void()>& command) {
-    constexpr int user_error = 2;
     constexpr int internal_error = 1;
     try {
         command();
         return 0;
     } catch (const Error& error) {
-        std::cerr << "error: " << error.what() << '\n';
+        std::cerr << "error: " << printable(error.what()) << '\n';
         for (const auto& [title, text] : {std::pair<const char*, const std::string&>
                                               {"where", error.where},
                                           {"why", error.why},
                                           {"what to do", error.remedy}}) {
             if (!text.empty()) {
-                std::cerr << "  " << title << ": " << text << '\n';
+                std::cerr << "  " << title << ": " << printable(text) << '\n';
             }
         }
-        return user_error;
+        return error.exit_code;
     } catch (const std::bad_alloc&) {
         std::cerr << "error: not enough memory\n"
                      "  what to do: a shorter input, or a larger machine\n";
-        return user_error;
+        return Error::user_error;
     } catch (const std::exception& error) {
-        std::cerr << "internal error: " << error.what() << '\n';
+        std::cerr << "internal error: " << printable(error.what()) << '\n';
         return internal_error;
     }
 }

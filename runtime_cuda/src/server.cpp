@@ -1,4 +1,3 @@
-#include <fstream>
 #include <iostream>
 
 #include "atlasc/backend.hpp"
@@ -13,11 +12,9 @@ constexpr const char* usage =
     "[--timing times.json] [--device-memory 40G]";
 
 void write_times(const std::string& path, const std::string& text) {
-    std::ofstream file(path);
-    file << text;
-    if (!file.flush()) {
-        throw Error("cannot write to " + path, "no such folder, no permission or no space");
-    }
+    Draft draft(path, Draft::Kind::file, Access::shared);
+    draft.write(text.data(), text.size());
+    draft.publish();
 }
 
 void execute(int argc, char** argv, const Interface& interface, Program program) {
@@ -30,7 +27,8 @@ void execute(int argc, char** argv, const Interface& interface, Program program)
     }
     Server server(interface, program, options["--keys"], options["--weights"],
                   options.size("--device-memory"));
-    Message query = read_message(options["--query"], "query", interface, server.engine());
+    Message query =
+        read_message(TensorFile(options["--query"]), "query", interface, server.engine());
     Clock clock(interface.ops, std::cerr);
     if (timed) {
         clock.wait_for(server.engine());
@@ -44,13 +42,14 @@ void execute(int argc, char** argv, const Interface& interface, Program program)
     std::cerr << interface.model << ": executed in " << seconds << " s\n";
 }
 
-/// Opens the program's weights before any key is loaded.
+/// Opens the program's weights, and checks all of them, before any key is loaded.
 TensorFile opened(const std::string& path, const Interface& interface) {
-    TensorFile weights(path);
+    TensorFile weights(path, TensorFile::large_header);
     if (weights.fact("program") != interface.identity) {
         throw Error("file " + weights.path() + " has the weights of another program", "",
                     "give the weights of the project that this server was built from");
     }
+    weights.require(interface.weights);
     return weights;
 }
 
@@ -65,7 +64,7 @@ Server::Server(const Interface& interface, Program program, const std::string& k
 
 Message Server::execute(Message query, Clock* clock) {
     Context context(*engine_, interface_.keys.rotations, weights_, query.publics, clock);
-    Message answer{{}, {}, query.count};
+    Message answer{{}, {}, query.count, query.query};
     try {
         answer.values = program_(context, std::move(query.values));
         engine_->wait();

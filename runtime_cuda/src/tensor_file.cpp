@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <system_error>
 
 #include "atlasc/error.hpp"
 #include "atlasc/json.hpp"
@@ -13,11 +10,13 @@ namespace atlasc {
 namespace {
 
 constexpr const char* metadata_name = "__metadata__";
-constexpr std::uint64_t max_header = std::uint64_t{1} << 27;
+constexpr const char* seal_name = "~sha256";
+constexpr std::size_t chunk = std::size_t{1} << 20;
 
 std::size_t element_size(const std::string& type) {
     static const std::map<std::string, std::size_t> sizes = {
-        {"F64", 8}, {"F32", 4}, {"I64", 8}, {"U8", 1}};
+        {"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8}, {"I32", 4}, {"I16", 2},
+        {"I8", 1},  {"U64", 8}, {"U32", 4}, {"U16", 2},  {"U8", 1},  {"BOOL", 1}};
     const auto found = sizes.find(type);
     return found == sizes.end() ? 0 : found->second;
 }
@@ -47,6 +46,18 @@ void convert(const Bytes& bytes, std::vector<double>& values) {
     }
 }
 
+/// The digest of a part of a file, which need not fit into memory.
+Digest digest_of(const PlainFile& file, std::uint64_t begin, std::uint64_t end) {
+    Sha256 state;
+    Bytes part(std::min<std::uint64_t>(chunk, end - begin));
+    for (std::uint64_t at = begin; at < end; at += part.size()) {
+        part.resize(std::min<std::uint64_t>(chunk, end - at));
+        file.read(at, part.data(), part.size());
+        state.add(part.data(), part.size());
+    }
+    return state.digest();
+}
+
 }  // namespace
 
 std::size_t count_of(const std::vector<std::size_t>& shape) {
@@ -57,33 +68,34 @@ std::size_t count_of(const std::vector<std::size_t>& shape) {
     return count;
 }
 
-TensorFile::TensorFile(std::string path) : path_(std::move(path)) {
-    std::error_code ignored;
-    if (!std::filesystem::is_regular_file(path_, ignored)) {
-        throw Error("file " + path_ + " not found");
-    }
-    std::ifstream file(path_, std::ios::binary | std::ios::ate);
-    if (!file) {
-        throw Error("file " + path_ + " cannot be read");
-    }
-    const auto size = static_cast<std::uint64_t>(file.tellg());
+TensorFile::TensorFile(const std::string& path, std::uint64_t max_header) : file_(path) {
     std::uint64_t length = 0;
-    file.seekg(0);
-    file.read(reinterpret_cast<char*>(&length), sizeof length);
-    if (size < sizeof length || length > max_header || length > size - sizeof length) {
+    if (file_.size() >= sizeof length) {
+        file_.read(0, &length, sizeof length);
+    }
+    if (length == 0 || length > file_.size() - sizeof length) {
         fail("it is no safetensors file, or it is truncated");
     }
+    if (length > max_header) {
+        fail("its header has " + std::to_string(length) + " bytes, more than " +
+             std::to_string(max_header));
+    }
     std::string header(length, '\0');
-    file.read(header.data(), static_cast<std::streamsize>(length));
+    file_.read(sizeof length, header.data(), length);
     data_start_ = sizeof length + length;
     try {
-        read_header(header, size - data_start_);
+        read_header(header);
     } catch (const Error& error) {
         fail(error.why.empty() ? error.what() : error.why);
     }
+    check_cover();
+    if (has(seal_name)) {
+        read_seal(header);
+    }
 }
 
-void TensorFile::read_header(const std::string& header, std::uint64_t data_size) {
+void TensorFile::read_header(const std::string& header) {
+    const std::uint64_t data_size = file_.size() - data_start_;
     const Json parsed = parse_json(header);
     for (const auto& [name, value] : parsed.object()) {
         const Json::Object& facts = value.object();
@@ -99,8 +111,9 @@ void TensorFile::read_header(const std::string& header, std::uint64_t data_size)
             }
         }
         const Json::Array& offsets = facts.at("data_offsets").array();
-        if (offsets.size() != 2 || offsets[0].integer() > offsets[1].integer()) {
-            fail("array " + name + " has no place");
+        if (facts.size() != 3 || offsets.size() != 2 ||
+            offsets[0].integer() > offsets[1].integer()) {
+            fail("array " + name + " has no place, or more than that");
         }
         Entry entry{facts.at("dtype").string(), {}, offsets[0].integer(), offsets[1].integer()};
         if (entry.end > data_size) {
@@ -110,15 +123,86 @@ void TensorFile::read_header(const std::string& header, std::uint64_t data_size)
             entry.shape.push_back(extent.integer());
         }
         const std::size_t size = element_size(entry.type);
-        if (size != 0 && !holds(entry.shape, size, entry.end - entry.begin)) {
-            fail("array " + name + " has not the size of its shape");
+        if (size == 0 || !holds(entry.shape, size, entry.end - entry.begin)) {
+            fail("array " + name + " has not the size of its type and shape");
         }
         entries_.emplace(name, std::move(entry));
     }
 }
 
+/// Arrays that overlap would let a small file fill a large memory.
+void TensorFile::check_cover() const {
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> places;
+    for (const auto& named : entries_) {
+        places.emplace_back(named.second.begin, named.second.end);
+    }
+    std::sort(places.begin(), places.end());
+    std::uint64_t covered = 0;
+    for (const auto& [begin, end] : places) {
+        if (begin != covered) {
+            fail("its arrays overlap, or leave gaps");
+        }
+        covered = end;
+    }
+    if (covered != file_.size() - data_start_) {
+        fail("it has more data than its arrays");
+    }
+}
+
+void TensorFile::read_seal(const std::string& header) {
+    const std::size_t size = sizeof(Digest) * entries_.size();  // one of the header, none of its own
+    if (type(seal_name) != "U8" || shape(seal_name) != std::vector<std::size_t>{size}) {
+        fail("its checksums are not as many as its arrays");
+    }
+    const Bytes seal = read(seal_name);
+    entries_.erase(seal_name);
+    auto next = seal.begin();
+    const auto taken = [&next] {
+        Digest digest{};
+        std::copy(next, next + static_cast<std::ptrdiff_t>(digest.size()), digest.begin());
+        next += static_cast<std::ptrdiff_t>(digest.size());
+        return digest;
+    };
+    if (taken() != sha256(header.data(), header.size())) {
+        fail("its header does not match its checksum");
+    }
+    for (const auto& named : entries_) {
+        digests_[named.first] = taken();
+    }
+    sealed_ = true;
+}
+
+void TensorFile::require_seal() const {
+    if (!sealed_) {
+        fail("it has no checksums");
+    }
+}
+
+void TensorFile::require(const std::vector<Array>& arrays) {
+    const auto refuse = [this](const std::string& why) {
+        throw Error("file " + path() + " has not the weights of this program", why,
+                    "give the weights of the project that this server was built from");
+    };
+    for (const Array& array : arrays) {
+        if (!has(array.name) || type(array.name) != array.type ||
+            shape(array.name) != array.shape) {
+            refuse("its array " + array.name + " is missing, or of another type or shape");
+        }
+        const Entry& found = entry(array.name);
+        const Digest digest =
+            digest_of(file_, data_start_ + found.begin, data_start_ + found.end);
+        if (text_of(digest) != array.sha256) {
+            refuse("its array " + array.name + " has other numbers");
+        }
+        digests_[array.name] = digest;
+    }
+    if (entries_.size() != arrays.size()) {
+        refuse("it has arrays that the program does not know");
+    }
+}
+
 void TensorFile::fail(const std::string& why) const {
-    throw Error("file " + path_ + " is damaged", why, "copy it again, or make it again");
+    throw Error("file " + path() + " is damaged", why, "copy it again, or make it again");
 }
 
 std::string TensorFile::fact(const std::string& name) const {
@@ -137,7 +221,7 @@ std::vector<std::string> TensorFile::names() const {
 const TensorFile::Entry& TensorFile::entry(const std::string& name) const {
     const auto found = entries_.find(name);
     if (found == entries_.end()) {
-        throw Error("file " + path_ + " has no array " + name);
+        throw Error("file " + path() + " has no array " + name);
     }
     return found->second;
 }
@@ -146,27 +230,28 @@ const std::vector<std::size_t>& TensorFile::shape(const std::string& name) const
     return entry(name).shape;
 }
 
-Bytes TensorFile::read(const Entry& entry) const {
-    Bytes bytes(entry.end - entry.begin);
-    std::ifstream file(path_, std::ios::binary);
-    file.seekg(static_cast<std::streamoff>(data_start_ + entry.begin));
-    file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-    if (!file) {
-        fail("it cannot be read any more");
+const std::string& TensorFile::type(const std::string& name) const { return entry(name).type; }
+
+Bytes TensorFile::read(const std::string& name) const {
+    const Entry& found = entry(name);
+    Bytes bytes(found.end - found.begin);
+    file_.read(data_start_ + found.begin, bytes.data(), bytes.size());
+    const auto digest = digests_.find(name);
+    if (digest != digests_.end() && digest->second != sha256(bytes.data(), bytes.size())) {
+        fail("array " + name + " does not match its checksum");
     }
     return bytes;
 }
 
 Tensor TensorFile::tensor(const std::string& name) const {
     const Entry& found = entry(name);
-    const Bytes bytes = read(found);
     Tensor tensor{found.shape, {}};
     if (found.type == "F64") {
-        convert<double>(bytes, tensor.values);
+        convert<double>(read(name), tensor.values);
     } else if (found.type == "F32") {
-        convert<float>(bytes, tensor.values);
+        convert<float>(read(name), tensor.values);
     } else if (found.type == "I64") {
-        convert<std::int64_t>(bytes, tensor.values);
+        convert<std::int64_t>(read(name), tensor.values);
     } else {
         fail("array " + name + " holds " + found.type + ", not F64, F32 or I64");
     }
@@ -174,94 +259,12 @@ Tensor TensorFile::tensor(const std::string& name) const {
 }
 
 Bytes TensorFile::bytes(const std::string& name) const {
-    const Entry& found = entry(name);
-    if (found.type != "U8") {
-        fail("array " + name + " holds " + found.type + ", not bytes");
+    if (type(name) != "U8") {
+        fail("array " + name + " holds " + type(name) + ", not bytes");
     }
-    return read(found);
+    return read(name);
 }
 
-void TensorWriter::add(const std::string& name, const Tensor& tensor) {
-    Bytes data(tensor.values.size() * sizeof(double));
-    if (!data.empty()) {
-        std::memcpy(data.data(), tensor.values.data(), data.size());
-    }
-    add(name, std::move(data));
-    entries_[name].type = "F64";
-    entries_[name].shape = tensor.shape;
-}
-
-void TensorWriter::add(const std::string& name, Bytes bytes) {
-    const std::size_t size = bytes.size();
-    add(name, size, [data = std::move(bytes)] { return data; });
-}
-
-void TensorWriter::add(const std::string& name, std::size_t size, std::function<Bytes()> make) {
-    entries_[name] = {"U8", {size}, size, std::move(make)};
-}
-
-std::string TensorWriter::header() const {
-    std::string text = "{" + json_string(metadata_name) + ":{";
-    const char* separator = "";
-    for (const auto& [name, value] : metadata_) {
-        text += separator + json_string(name) + ":" + json_string(value);
-        separator = ",";
-    }
-    text += "}";
-    std::uint64_t at = 0;
-    for (const auto& [name, entry] : entries_) {
-        text += "," + json_string(name) + ":{\"dtype\":\"" + entry.type + "\",\"shape\":[";
-        separator = "";
-        for (const std::size_t extent : entry.shape) {
-            text += separator + std::to_string(extent);
-            separator = ",";
-        }
-        text += "],\"data_offsets\":[" + std::to_string(at) + ",";
-        at += entry.size;
-        text += std::to_string(at) + "]}";
-    }
-    text += "}";
-    return text + std::string((8 - text.size() % 8) % 8, ' ');
-}
-
-void TensorWriter::write(const std::string& path, bool secret) const {
-    namespace fs = std::filesystem;
-    require_new(path);
-    const fs::path draft = path + ".part";
-    const std::string text = header();
-    const std::uint64_t length = text.size();
-    std::error_code failure;
-    {
-        std::ofstream file(draft, std::ios::binary | std::ios::trunc);
-        if (secret) {
-            fs::permissions(draft, fs::perms::owner_read | fs::perms::owner_write, failure);
-        }
-        file.write(reinterpret_cast<const char*>(&length), sizeof length);
-        file.write(text.data(), static_cast<std::streamsize>(length));
-        for (const auto& named : entries_) {
-            const Bytes data = named.second.make();
-            file.write(reinterpret_cast<const char*>(data.data()),
-                       static_cast<std::streamsize>(data.size()));
-        }
-        file.flush();
-        if (!file || failure) {
-            file.close();
-            fs::remove(draft, failure);
-            throw Error("cannot write to " + path, "no such folder, no permission or no space");
-        }
-    }
-    fs::rename(draft, path, failure);
-    if (failure) {
-        throw Error("cannot write to " + path, failure.message());
-    }
-}
-
-void require_new(const std::string& path) {
-    std::error_code ignored;
-    if (std::filesystem::exists(path, ignored)) {
-        throw Error("the output " + path + " exists already", "",
-                    "choose another, or remove it first; nothing is overwritten");
-    }
-}
+Digest TensorFile::digest() const { return digest_of(file_, 0, file_.size()); }
 
 }  // namespace atlasc

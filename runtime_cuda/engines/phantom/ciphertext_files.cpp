@@ -25,6 +25,11 @@ struct Header {
 
 }  // namespace
 
+std::size_t PhantomEngine::saved_size(int level) const {
+    const std::size_t limbs = static_cast<std::size_t>(level) + 1;
+    return role_.identity.size() + sizeof(Header) + 2 * limbs * ring_.degree() * sizeof(Word);
+}
+
 Bytes PhantomEngine::save(const Ciphertext& handle) const {
     const Value& x = canonical(handle);
     const std::size_t part = x.limbs * ring_.degree() * sizeof(Word);

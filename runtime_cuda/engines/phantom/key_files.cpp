@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <random>
 
 #include "atlasc/backend.hpp"
 #include "atlasc/error.hpp"
@@ -18,28 +17,13 @@ constexpr const char* secret_array = "secret";
 constexpr std::size_t identity_size = 32;
 constexpr char digits[] = "0123456789abcdef";
 
-/// A number as eight hexadecimal digits.
-std::string hexadecimal(std::uint32_t word) {
-    std::string text;
-    for (int shift = 28; shift >= 0; shift -= 4) {
-        text += digits[(word >> shift) & 15];
-    }
-    return text;
-}
-
-std::string random_identity() {
-    std::random_device device;
-    std::string identity;
-    while (identity.size() < identity_size) {
-        identity += hexadecimal(device());
-    }
-    return identity;
-}
-
+/// Eight digits a word.
 std::string text_of(const Seed& seed) {
     std::string text;
     for (const std::uint32_t word : seed.words) {
-        text += hexadecimal(word);
+        for (int shift = 28; shift >= 0; shift -= 4) {
+            text += digits[(word >> shift) & 15];
+        }
     }
     return text;
 }
@@ -47,7 +31,7 @@ std::string text_of(const Seed& seed) {
 Seed seed_of(const std::string& text, const std::string& path) {
     Seed seed{};
     const std::size_t count = sizeof seed.words / sizeof seed.words[0];
-    if (text.size() != 8 * count || text.find_first_not_of(digits) != std::string::npos) {
+    if (!is_hexadecimal(text, 8 * count)) {
         throw Error("file " + path + " is damaged", "it has no seed");
     }
     for (std::size_t at = 0; at < count; ++at) {
@@ -81,10 +65,14 @@ TensorFile open(const Interface& interface, const Chain& chain, const std::strin
                 const std::string& kind) {
     TensorFile file(path);
     if (file.fact("kind") != kind || file.fact("engine") != backend::name ||
-        file.fact("key").size() != identity_size) {
+        !is_hexadecimal(file.fact("key"), identity_size)) {
         throw Error("file " + path + " holds no " + kind + " of the " + backend::name + " engine",
                     "", "give what client keygen wrote");
     }
+    if (kind == secret_kind) {
+        file.require_secret();
+    }
+    file.require_seal();
     const std::string wanted = interface.parameters.text();
     if (file.fact("parameters") != wanted || file.fact("primes") != primes_text(chain)) {
         throw Error("file " + path + " was made for other parameters",
@@ -165,7 +153,7 @@ void write_keys(const Interface& interface, Ground& ground, const std::string& s
                 const std::string& evaluation) {
     const Ring& ring = ground.ring;
     const std::string key = random_identity();
-    const std::vector<std::int8_t> coefficients = uniform_secret(ring.degree());
+    std::vector<std::int8_t> coefficients = uniform_secret(ring.degree());
     const Seed seed = fresh_seed();
     const KeyMaker maker(ring, coefficients, seed);
 
@@ -176,23 +164,28 @@ void write_keys(const Interface& interface, Ground& ground, const std::string& s
         server.add(entry.name, entry.digits * part_bytes(entry, ring.degree()),
                    [&ring, &maker, entry] { return stored(ring, entry, maker.make(entry)); });
     }
-    server.write(evaluation);
+    server.write_sealed(evaluation);
 
     TensorWriter client(facts(interface, ring.chain(), secret_kind, key));
-    client.add(secret_array, Bytes(coefficients.begin(), coefficients.end()));
-    client.write(secret, true);
+    client.add(secret_array, coefficients.size(),
+               [&] { return Bytes(coefficients.begin(), coefficients.end()); });
+    client.write_sealed(secret, Access::secret);
+    wipe(coefficients);
 }
 
 Role client_role(const Interface& interface, Ground& ground, const std::string& secret) {
     const TensorFile file = open(interface, ground.ring.chain(), secret, secret_kind);
-    const Bytes bytes = file.bytes(secret_array);
-    const std::vector<std::int8_t> coefficients(bytes.begin(), bytes.end());
+    Bytes bytes = file.bytes(secret_array);
+    std::vector<std::int8_t> coefficients(bytes.begin(), bytes.end());
+    wipe(bytes);
     const bool ternary = std::all_of(coefficients.begin(), coefficients.end(),
                                      [](int value) { return value >= -1 && value <= 1; });
     if (coefficients.size() != ground.ring.degree() || !ternary) {
         throw Error("file " + secret + " is damaged", "its secret is none of the ring");
     }
-    return {file.fact("key"), SecretKey(ground.ring, coefficients), {}, std::nullopt};
+    Role role{file.fact("key"), SecretKey(ground.ring, coefficients), {}, std::nullopt};
+    wipe(coefficients);
+    return role;
 }
 
 Role server_role(const Interface& interface, Ground& ground, const std::string& evaluation) {

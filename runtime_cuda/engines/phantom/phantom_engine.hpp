@@ -60,6 +60,7 @@ public:
     Ciphertexts rotate_many(const Ciphertext& x, const std::vector<std::size_t>& amounts) override;
     Ciphertext drop_to(const Ciphertext& x, int level) override;
     Ciphertexts bootstrap_many(const Ciphertexts& xs) override;
+    std::size_t saved_size(int level) const override;
     Bytes save(const Ciphertext& x) const override;
     Ciphertext load(const Bytes& bytes) const override;
 

@@ -105,11 +105,8 @@ private:
 }  // namespace
 
 Seed fresh_seed() {
-    std::random_device device;
     Seed seed{};
-    for (std::uint32_t& word : seed.words) {
-        word = device();
-    }
+    random_bytes(seed.words, sizeof seed.words);
     return seed;
 }
 

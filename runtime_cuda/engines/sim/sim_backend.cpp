@@ -1,10 +1,11 @@
 // Keys of the simulation: an identity that makes the roles real, though nothing is encrypted.
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
-#include <random>
 
 #include "atlasc/backend.hpp"
 #include "atlasc/error.hpp"
+#include "atlasc/numbers.hpp"
 #include "sim_engine.hpp"
 
 namespace atlasc::backend {
@@ -15,16 +16,6 @@ using sim::Noise;
 constexpr const char* secret_kind = "secret key";
 constexpr const char* evaluation_kind = "evaluation keys";
 constexpr std::size_t identity_size = 32;
-
-std::string random_identity() {
-    static const char digits[] = "0123456789abcdef";
-    std::random_device device;
-    std::string identity;
-    while (identity.size() < identity_size) {
-        identity += digits[device() % 16];
-    }
-    return identity;
-}
 
 Metadata facts(const Interface& interface, const char* kind, const std::string& key) {
     return {{"kind", kind},
@@ -39,13 +30,12 @@ Noise noise_of(const Interface& interface, std::uint64_t role) {
     if (seed == nullptr) {
         return {};
     }
-    const std::string digits = seed;
-    if (digits.empty() || digits.size() > 9 ||
-        digits.find_first_not_of("0123456789") != std::string::npos) {
-        throw Error("ATLASC_SIM_NOISE is no seed", "it is \"" + digits + "\"",
+    const auto number = plain_number(seed);
+    if (!number) {
+        throw Error("ATLASC_SIM_NOISE is no seed", "it is \"" + std::string(seed) + "\"",
                     "set it to an integer, or unset it for exact numbers");
     }
-    return Noise::ckks(interface.parameters, 2 * std::stoul(digits) + role);
+    return Noise::ckks(interface.parameters, 2 * *number + role);
 }
 
 /// What the environment asks for: ATLASC_SIM_BOOTSTRAP=algorithm; slots are copied without it.
@@ -72,10 +62,14 @@ std::shared_ptr<const sim::AlgorithmicBootstrap> algorithm_of(const Parameters& 
 TensorFile open(const Interface& interface, const std::string& path, const std::string& kind) {
     TensorFile file(path);
     if (file.fact("kind") != kind || file.fact("engine") != name ||
-        file.fact("key").size() != identity_size) {
+        !is_hexadecimal(file.fact("key"), identity_size)) {
         throw Error("file " + path + " holds no " + kind + " of the " + name + " engine", "",
                     "give what client keygen wrote");
     }
+    if (kind == secret_kind) {
+        file.require_secret();
+    }
+    file.require_seal();
     const std::string wanted = interface.parameters.text();
     if (file.fact("parameters") != wanted) {
         throw Error("file " + path + " was made for other parameters",
@@ -83,6 +77,26 @@ TensorFile open(const Interface& interface, const std::string& path, const std::
                     "make keys with this program's client");
     }
     return file;
+}
+
+/// Amounts and highest levels of the rotation keys in a file.
+std::map<std::size_t, int> rotations_of(const TensorFile& file, std::size_t slots) {
+    constexpr double levels = 1000.0;
+    const auto is_index = [](double value, double end) {
+        return value >= 0.0 && value < end && value == std::floor(value);
+    };
+    const Tensor rotations = file.tensor("rotations");
+    std::map<std::size_t, int> reach;
+    for (std::size_t at = 0; at + 1 < rotations.values.size(); at += 2) {
+        const double amount = rotations.values[at];
+        const double level = rotations.values[at + 1];
+        if (!is_index(amount, static_cast<double>(slots)) || !is_index(level, levels)) {
+            throw Error("file " + file.path() + " is damaged", "a rotation key is none",
+                        "make keys with this program's client");
+        }
+        reach[static_cast<std::size_t>(amount)] = static_cast<int>(level);
+    }
+    return reach;
 }
 
 }  // namespace
@@ -104,8 +118,8 @@ void generate_keys(const Interface& interface, const std::string& secret,
         rotations.values.push_back(level);
     }
     server.add("rotations", rotations);
-    server.write(evaluation);
-    client.write(secret, true);
+    server.write_sealed(evaluation);
+    client.write_sealed(secret, Access::secret);
 }
 
 std::unique_ptr<Engine> client_engine(const Interface& interface, const std::string& secret) {
@@ -121,12 +135,7 @@ std::unique_ptr<Engine> server_engine(const Interface& interface, const std::str
                     "", "leave --device-memory out");
     }
     const TensorFile file = open(interface, evaluation, evaluation_kind);
-    const Tensor rotations = file.tensor("rotations");
-    std::map<std::size_t, int> reach;
-    for (std::size_t at = 0; at + 1 < rotations.values.size(); at += 2) {
-        reach[static_cast<std::size_t>(rotations.values[at])] =
-            static_cast<int>(rotations.values[at + 1]);
-    }
+    const std::map<std::size_t, int> reach = rotations_of(file, interface.parameters.slots);
     for (const auto& [amount, level] : interface.keys.all_rotations()) {
         const auto found = reach.find(amount);
         if (found == reach.end() || found->second < level) {
@@ -135,7 +144,7 @@ std::unique_ptr<Engine> server_engine(const Interface& interface, const std::str
                         "make keys with this program's client");
         }
     }
-    auto engine = std::make_unique<sim::SimEngine>(interface.parameters, std::move(reach),
+    auto engine = std::make_unique<sim::SimEngine>(interface.parameters, reach,
                                                    file.fact("key"), false, noise_of(interface, 1));
     engine->bootstrap_by(algorithm_of(interface.parameters));
     return engine;

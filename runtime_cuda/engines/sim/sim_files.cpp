@@ -7,6 +7,10 @@
 
 namespace atlasc::sim {
 
+std::size_t SimEngine::saved_size(int) const {
+    return key_.size() + sizeof(std::int32_t) + slots() * sizeof(Complex);
+}
+
 Bytes SimEngine::save(const Ciphertext& x) const {
     const Slots& slots = of(x);
     const std::int32_t level = slots.level;
@@ -22,7 +26,7 @@ Ciphertext SimEngine::load(const Bytes& bytes) const {
     std::int32_t level = 0;
     ComplexVector values(slots());
     const std::size_t data = values.size() * sizeof(Complex);
-    if (bytes.size() != key_.size() + sizeof level + data) {
+    if (bytes.size() != saved_size(level)) {
         throw Error("a ciphertext is damaged, or was made with other parameters");
     }
     if (!std::equal(key_.begin(), key_.end(), bytes.begin())) {

@@ -102,6 +102,9 @@ public:
     /// Returns once all that was asked for is computed; only a device computes later.
     virtual void wait() {}
 
+    /// Bytes of a ciphertext at a level, as `save` makes them.
+    virtual std::size_t saved_size(int level) const = 0;
+
     /// A ciphertext as bytes that travel, and back; `load` throws Error for bytes that are damaged,
     /// or belong to other parameters or keys.
     virtual Bytes save(const Ciphertext& x) const = 0;

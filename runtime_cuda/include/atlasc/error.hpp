@@ -7,12 +7,16 @@
 
 namespace atlasc {
 
-/// A mistake that a user can mend: the executables print it and exit with 2.
+/// A mistake that a user can mend: the executables print it and exit with its code.
 class Error : public std::runtime_error {
 public:
     explicit Error(const std::string& what, std::string why = "", std::string remedy = "")
         : std::runtime_error(what), why(std::move(why)), remedy(std::move(remedy)) {}
 
+    static constexpr int user_error = 2;
+    static constexpr int outside_range = 3;  ///< of an answer that calibration never saw
+
+    int exit_code = user_error;
     std::string where;
     std::string why;
     std::string remedy;

@@ -52,9 +52,11 @@ struct EncryptedInput {
     int level;
     double factor;  ///< the values are multiplied by it
     bool centred;   ///< before that, the mean of the last axis is subtracted
+    /// The greatest of what is encrypted, as far as calibration saw; nothing: it was not measured.
+    std::optional<double> magnitude{};
 };
 
-/// A tensor that the server sees: [batch, ...].
+/// A mask that the server sees, of zeros and ones: [batch, tokens].
 struct PublicInput {
     std::string name;
     std::vector<std::size_t> shape;
@@ -67,6 +69,8 @@ struct Output {
     Layout layout;
     std::vector<double> factor;
     std::vector<double> shift;
+    int level;
+    std::optional<double> magnitude{};  ///< of the slots, before factor and shift; as of an input
 };
 
 /// Everything but the program itself.
@@ -78,7 +82,11 @@ struct Interface {
     std::vector<EncryptedInput> inputs;
     std::vector<PublicInput> publics;
     std::vector<Output> outputs;
-    std::size_t ops = 0;  ///< kernels that an execution calls
+    std::vector<Array> weights{};  ///< exactly what the server's file of weights holds
+    std::size_t ops = 0;           ///< kernels that an execution calls
+
+    /// Inputs that one execution answers.
+    std::size_t batch() const { return inputs.at(0).shape.at(0); }
 };
 
 /// Values by the name of the input or output.

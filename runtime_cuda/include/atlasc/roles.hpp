@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "atlasc/drafts.hpp"
 #include "atlasc/engine.hpp"
 #include "atlasc/interface.hpp"
 
@@ -24,9 +25,11 @@ struct Message {
     Values values;
     std::map<std::string, Tensor> publics;  ///< of a query
     std::size_t count;                      ///< inputs of the batch that are real
+    std::string query;                      ///< 128 random bits, of a query and of its answer
 };
 
-/// Make a folder with secret.key and evaluation.key; both files or no folder. Throws Error.
+/// Make a folder with secret.key, evaluation.key and an empty list of queries; all files or no
+/// folder. Throws Error.
 void make_keys(const Interface& interface, const std::string& folder);
 
 /// What a client does with its secret key.
@@ -36,10 +39,14 @@ public:
     Client(const Interface& interface, const std::string& key);
 
     /// Encrypts inputs by name, [count, ...] of 1 to a batch; `source` names them in messages.
+    /// Throws Error, before anything is encrypted: an input is missing, of another shape, or not
+    /// finite, or a mask has another number than 0 and 1. Warns on standard error of numbers above
+    /// those of the calibration.
     Message encrypt(const std::map<std::string, Tensor>& inputs, const std::string& source) const;
 
-    /// The answers [count, ...] by name.
-    std::map<std::string, Tensor> decrypt(const Message& answer) const;
+    /// The answers [count, ...] by name. Throws Error, with an exit code of its own, for numbers
+    /// that calibration never came near, unless `unchecked`.
+    std::map<std::string, Tensor> decrypt(const Message& answer, bool unchecked = false) const;
 
     const Engine& engine() const { return *engine_; }
 
@@ -75,18 +82,20 @@ Message moved(const Message& message, const Engine& from, const Engine& to);
 void write_message(const std::string& path, const std::string& kind, const Interface& interface,
                    const Engine& engine, const Message& message);
 
-/// Read one of this program and of the engine's keys; throws Error for any other file.
-Message read_message(const std::string& path, const std::string& kind, const Interface& interface,
+/// Read one of this program and of the engine's keys; throws Error for any other file, before it
+/// reads more than the interface has.
+Message read_message(const TensorFile& file, const std::string& kind, const Interface& interface,
                      const Engine& engine);
 
-/// Options of a command line, each of which takes a value.
+/// Options of a command line, each of which takes a value, but for flags.
 class Options {
 public:
     /// Reads argv[first], ...; throws Error with the usage for anything but the wanted options,
     /// which must be given, and the optional ones.
     Options(int argc, char** argv, int first, const std::string& usage,
             const std::vector<std::string>& wanted,
-            const std::vector<std::string>& optional = {});
+            const std::vector<std::string>& optional = {},
+            const std::vector<std::string>& flags = {});
 
     const std::string& operator[](const std::string& name) const { return values_.at(name); }
     bool given(const std::string& name) const { return values_.count(name) > 0; }
@@ -97,6 +106,9 @@ public:
 private:
     std::map<std::string, std::string> values_;
 };
+
+/// A text in which a terminal finds nothing to obey: other than printable ASCII becomes \xNN.
+std::string printable(const std::string& text);
 
 /// Runs a command and reports what it throws; the exit code.
 int reported(const std::function<void()>& command);

@@ -1,4 +1,7 @@
 // Arrays in files of the safetensors format: weights, inputs, outputs, keys and ciphertexts.
+//
+// Keys and messages are sealed: their last array, "~sha256", holds the SHA-256 of the header and of
+// each other array, by name. It tells damage; whoever changes a file on purpose can seal it again.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "atlasc/files.hpp"
+#include "atlasc/sha256.hpp"
+
 namespace atlasc {
 
-using Bytes = std::vector<std::uint8_t>;
 using Metadata = std::map<std::string, std::string>;
 
 /// Numbers in row-major order.
@@ -22,29 +27,56 @@ struct Tensor {
 /// Elements of a tensor of a shape.
 std::size_t count_of(const std::vector<std::size_t>& shape);
 
-/// A file that is open for reading; arrays are read when they are asked for.
+/// What a program knows of an array of its weights.
+struct Array {
+    std::string name;
+    std::string type;  ///< as safetensors names it, such as "F32"
+    std::vector<std::size_t> shape;
+    std::string sha256;  ///< of its bytes, 64 hexadecimal digits
+};
+
+/// A file that is open for reading; arrays are read when they are asked for, each through the
+/// digest that is known of it.
 class TensorFile {
 public:
-    /// Reads and checks the header. Throws Error: no such file, damaged, or truncated.
-    explicit TensorFile(std::string path);
+    /// Most bytes of a header, where its reader asks for no more.
+    static constexpr std::uint64_t small_header = std::uint64_t{1} << 20;
+    static constexpr std::uint64_t large_header = std::uint64_t{1} << 24;
 
-    const std::string& path() const { return path_; }
+    /// Reads and checks the header. Throws Error: no such file, damaged, or truncated.
+    explicit TensorFile(const std::string& path, std::uint64_t max_header = small_header);
+
+    const std::string& path() const { return file_.path(); }
     const Metadata& metadata() const { return metadata_; }
 
     /// A piece of metadata; empty where there is none.
     std::string fact(const std::string& name) const;
 
-    bool has(const std::string& name) const { return entries_.count(name) != 0; }
+    /// In their order; the seal is not among them.
     std::vector<std::string> names() const;
+    bool has(const std::string& name) const { return entries_.count(name) != 0; }
 
-    /// Shape of an array; throws Error where there is none of that name.
+    /// Shape and type of an array; throw Error where there is none of that name.
     const std::vector<std::size_t>& shape(const std::string& name) const;
+    const std::string& type(const std::string& name) const;
+
+    /// Refuse (Error) a file that others than the user may read.
+    void require_secret() const { file_.require_secret(); }
+
+    /// Refuse (Error) a file without a seal.
+    void require_seal() const;
+
+    /// Refuse (Error) arrays that are not exactly these, now or whenever they are read.
+    void require(const std::vector<Array>& arrays);
 
     /// An array of float64, float32 or int64 as doubles.
     Tensor tensor(const std::string& name) const;
 
     /// An array of bytes.
     Bytes bytes(const std::string& name) const;
+
+    /// Of the whole file.
+    Digest digest() const;
 
 private:
     struct Entry {
@@ -55,14 +87,18 @@ private:
     };
 
     const Entry& entry(const std::string& name) const;
-    Bytes read(const Entry& entry) const;
-    void read_header(const std::string& header, std::uint64_t data_size);
+    Bytes read(const std::string& name) const;
+    void read_header(const std::string& header);
+    void check_cover() const;
+    void read_seal(const std::string& header);
     [[noreturn]] void fail(const std::string& why) const;
 
-    std::string path_;
+    PlainFile file_;
     std::uint64_t data_start_ = 0;
     Metadata metadata_;
     std::map<std::string, Entry> entries_;
+    std::map<std::string, Digest> digests_;
+    bool sealed_ = false;
 };
 
 /// Collects arrays and writes them in one go.
@@ -77,9 +113,14 @@ public:
     /// Add `size` bytes that are made when the file is written, one array at a time.
     void add(const std::string& name, std::size_t size, std::function<Bytes()> make);
 
-    /// Write a new file, which appears whole or not at all; `secret`: readable by its owner alone.
-    /// Throws Error: it exists already or cannot be written.
-    void write(const std::string& path, bool secret = false) const;
+    /// Write a new file, which appears whole or not at all. Throws Error: it exists already or
+    /// cannot be written.
+    void write(const std::string& path) const { write(path, Access::shared, false); }
+
+    /// The same with a seal. What is made for a secret file is wiped once it is written.
+    void write_sealed(const std::string& path, Access access = Access::shared) const {
+        write(path, access, true);
+    }
 
 private:
     struct Entry {
@@ -89,13 +130,11 @@ private:
         std::function<Bytes()> make;
     };
 
-    std::string header() const;
+    void write(const std::string& path, Access access, bool sealed) const;
+    std::string header(bool sealed) const;
 
     Metadata metadata_;
     std::map<std::string, Entry> entries_;
 };
-
-/// Refuse a file that exists, before any work is done for it.
-void require_new(const std::string& path);
 
 }  // namespace atlasc

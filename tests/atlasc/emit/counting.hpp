@@ -24,6 +24,7 @@ public:
 
     std::size_t slots() const override { return engine_.slots(); }
     int level(const Ciphertext& x) const override { return engine_.level(x); }
+    std::size_t saved_size(int level) const override { return engine_.saved_size(level); }
     Bytes save(const Ciphertext& x) const override { return engine_.save(x); }
     Ciphertext load(const Bytes& bytes) const override { return engine_.load(bytes); }
     Vector decrypt(const Ciphertext& x) override { return engine_.decrypt(x); }
@@ -115,7 +116,7 @@ inline int count_main(char** argv, const Interface& interface, Program program) 
     const std::unique_ptr<Engine> engine = backend::server_engine(interface, argv[0]);
     Counter counter(*engine, interface.parameters);
     const TensorFile weights(argv[1]);
-    Message query = read_message(argv[2], "query", interface, counter);
+    Message query = read_message(TensorFile(argv[2]), "query", interface, counter);
     Clock clock(interface.ops, std::cerr, Clock::Seconds(0), Clock::Seconds(0));
     Context context(counter, interface.keys.rotations, weights, query.publics, &clock);
     program(context, std::move(query.values));

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -93,10 +96,10 @@ def run(command: Sequence[object], cwd: Path) -> str:
     return done.stderr
 
 
-def refused(command: Sequence[object], cwd: Path) -> str:
-    """The message of a program that must fail with exit code 2."""
+def refused(command: Sequence[object], cwd: Path, code: int = 2) -> str:
+    """The message of a program that must fail with an exit code."""
     done = _run(command, cwd)
-    assert done.returncode == 2, f"{done.returncode}: {done.stderr}"
+    assert done.returncode == code, f"{done.returncode}: {done.stderr}"
     assert done.stderr.startswith("error: ")
     return done.stderr
 
@@ -104,6 +107,34 @@ def refused(command: Sequence[object], cwd: Path) -> str:
 def _run(command: Sequence[object], cwd: Path) -> subprocess.CompletedProcess[str]:
     words = [str(word) for word in command]
     return subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=SECONDS)
+
+
+def reseal(path: Path, change: Callable[[dict[str, Any], dict[str, bytes]], None]) -> None:
+    """Change header and arrays of a sealed file, and seal it again, as a forger would."""
+    content = path.read_bytes()
+    size = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:size])
+    data = {
+        name: content[size + facts["data_offsets"][0] : size + facts["data_offsets"][1]]
+        for name, facts in header.items()
+        if name != "__metadata__"
+    }
+    del data["~sha256"]
+    change(header, data)
+    names, at = sorted(data), 0
+    data["~sha256"] = bytes(32 * (len(names) + 1))
+    for name in (*names, "~sha256"):
+        facts = header.setdefault(name, {"dtype": "U8"})
+        if facts["dtype"] == "U8":
+            facts["shape"] = [len(data[name])]
+        facts["data_offsets"] = [at, at + len(data[name])]
+        at += len(data[name])
+    for name in header.keys() - data.keys() - {"__metadata__"}:
+        del header[name]
+    text = json.dumps(header).encode()
+    parts = [text, *(data[name] for name in names)]
+    seal = [hashlib.sha256(part).digest() for part in parts]
+    path.write_bytes(b"".join([len(text).to_bytes(8, "little"), *parts, *seal]))
 
 
 def answers(project: Project, inputs: Path, cwd: Path) -> dict[str, np.ndarray]:

@@ -13,7 +13,7 @@ from atlasc.backends.phantom_parameters import PhantomParameters
 from atlasc.emit.project import sources, write_project
 from atlasc.key_planning import plan_keys
 from atlasc.passes.lowering.costs import program_costs
-from tests.atlasc.emit.cpp import ROOT, Project, answers, compiled, refused
+from tests.atlasc.emit.cpp import ROOT, Project, answers, compiled, refused, reseal
 from tests.atlasc.emit.small_programs import Case, small_program
 
 NAME = "encoder"
@@ -75,14 +75,12 @@ def test_bootstraps_are_computed(
 def test_every_key_of_the_bootstrap_is_the_clients_to_make(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from safetensors import safe_open
-    from safetensors.numpy import save_file
+    from safetensors.numpy import load_file
 
     largest_error(project, tmp_path)
     _, parameters = phantom_case()
     key = tmp_path / "keys" / "evaluation.key"
-    with safe_open(key, "numpy") as file:
-        rotations, facts = file.get_tensor("rotations"), file.metadata()
+    rotations = load_file(key)["rotations"]
     reach = {int(amount): int(level) for amount, level in rotations}
     assert parameters.needs is not None
     for amount, level in parameters.needs.rotations.items():
@@ -90,7 +88,7 @@ def test_every_key_of_the_bootstrap_is_the_clients_to_make(
     top = rotations[:, 1].argmax()
     assert rotations[top, 1] == len(parameters.prime_bits) - 1
     rotations[top, 1] -= 1
-    save_file({"rotations": np.ascontiguousarray(rotations)}, key, facts)
+    reseal(key, lambda header, data: data.update(rotations=rotations.tobytes()))
     given = ("--keys", "keys/evaluation.key", "--weights", project.weights, "--query", "query")
     message = refused([*project.server, *given, "--output", "new"], tmp_path)
     assert "lacks a rotation key that the program needs" in message

@@ -11,6 +11,7 @@ import pytest
 from atlasc.emit import text
 from atlasc.emit.blocks import blocks_of
 from atlasc.emit.project import sources, write_project
+from atlasc.emit.weights import stored_arrays
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from tests.atlasc.emit.cpp import compiled
@@ -41,13 +42,11 @@ def hostile(texts: str) -> tuple[Module, SmallParameters]:
     program.name = texts
     for op in program.ops:
         op.location = texts
-        if "name" in op.attributes:
-            op.attributes["name"] = texts
         if "part" in op.attributes:
             op.attributes["part"] = texts
         for key, value in op.attributes.items():
             if hasattr(value, "name"):
-                renamed = type(value)(f"{value.name}{texts}")
+                renamed = type(value)(f"{value.name}{re.sub('[^ -~é]', '', texts)}")
                 program.symbols[renamed.name] = program.symbols[value.name]
                 op.attributes[key] = renamed
     return program, case.parameters
@@ -92,6 +91,26 @@ def test_strings_are_printable_ascii() -> None:
     for broken in ("a\0b", "\ud800"):
         with pytest.raises(AtlasError, match="cannot be emitted"):
             text.string(broken)
+
+
+@pytest.mark.parametrize("name", [*HOSTILE[:7], "", "a/0", "../a"], ids=ascii)
+def test_names_of_inputs_and_arrays_are_those_of_files(name: str) -> None:
+    for kind in ("ckks.input", "ckks.output"):
+        program, parameters = hostile("layer.0")
+        next(op for op in program.ops if op.name == kind).attributes["name"] = name
+        with pytest.raises(AtlasError, match="cannot be called"):
+            sources(program, parameters)
+    with pytest.raises(AtlasError, match="an array cannot be called"):
+        stored_arrays(hostile_array("weight\n"))
+
+
+def hostile_array(name: str) -> Module:
+    program, _ = hostile("layer.0")
+    op = next(op for op in program.ops if op.name == "ckks.linear_transform")
+    weight = op.attributes["weight"]
+    op.attributes["weight"] = type(weight)(name)
+    program.symbols[name] = program.symbols[weight.name]
+    return program
 
 
 def test_only_literals_are_emitted() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.atlasc.emit.cpp import Project, digit_answers, refused, run
+from tests.atlasc.emit.cpp import Project, digit_answers, refused, reseal, run
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +46,11 @@ def decrypt(project: Project, folder: Path, **other: object) -> str:
     return refused([*project.client, "decrypt", *options], folder)
 
 
+def facts(**changed: str) -> Callable[[dict[str, Any], dict[str, bytes]], None]:
+    """A change of metadata for ``reseal``."""
+    return lambda header, data: header["__metadata__"].update(changed)
+
+
 def test_the_secret_key_is_for_its_owner_alone(done: Path) -> None:
     assert (done / "keys" / "secret.key").stat().st_mode & 0o077 == 0
 
@@ -76,33 +83,28 @@ def test_a_truncated_query(digits: Project, folder: Path, share: float) -> None:
 
 
 def test_files_of_another_program(digits: Project, folder: Path) -> None:
-    for name in ("query", "weights"):
-        source = folder / "query" if name == "query" else digits.weights
-        content = source.read_bytes()
-        start = content.index(b'"program":"') + len(b'"program":"')
-        other = content[:start] + b"0" * 8 + content[start + 8 :]
-        (folder / "other").write_bytes(other)
-        assert "another" in execute(digits, folder, **{name: "other"})
+    content = digits.weights.read_bytes()
+    start = content.index(b'"program":"') + len(b'"program":"')
+    (folder / "other").write_bytes(content[:start] + b"0" * 8 + content[start + 8 :])
+    assert "another" in execute(digits, folder, weights="other")
+    reseal(folder / "query", facts(program="0" * 64))
+    assert "another compiled program" in execute(digits, folder)
 
 
 def test_keys_of_other_parameters(digits: Project, folder: Path) -> None:
     key = folder / "keys" / "evaluation.key"
-    content = key.read_bytes()
-    assert b"32768 slots" in content
-    key.write_bytes(content.replace(b"32768 slots", b"16384 slots"))
+    reseal(key, facts(parameters="16384 slots"))
     message = execute(digits, folder)
     assert "was made for other parameters" in message
     assert "make keys with this program's client" in message
 
 
 def test_a_missing_rotation_key(digits: Project, folder: Path) -> None:
-    from safetensors import safe_open
-    from safetensors.numpy import save_file
+    def without_one(header: dict[str, Any], data: dict[str, bytes]) -> None:
+        data["rotations"] = data["rotations"][16:]
+        header["rotations"]["shape"][0] -= 1
 
-    key = folder / "keys" / "evaluation.key"
-    with safe_open(key, "numpy") as file:
-        rotations, facts = file.get_tensor("rotations"), file.metadata()
-    save_file({"rotations": np.ascontiguousarray(rotations[1:])}, key, facts)
+    reseal(folder / "keys" / "evaluation.key", without_one)
     assert "lacks a rotation key that the program needs" in execute(digits, folder)
 
 

@@ -57,6 +57,7 @@ const Interface& interface() {
                 14,
                 0.5,
                 true,
+                std::nullopt,
             },
         },
         {
@@ -68,7 +69,17 @@ const Interface& interface() {
                 Layout("[d:1 g:1 b:0 t:1 |  | b=1 t=2 g=2 d=2]"),
                 {3.0},
                 {-1.0, -0.33333333333333337, 0.33333333333333326, 1.0},
+                8,
+                std::nullopt,
             },
+        },
+        {
+            {"constant", "F64", {4},
+             "ec0f8e284b20b054c853225824d7d339a036429f37b648ea7e3ccc5b8ff07143"},
+            {"layer.0.weight", "F64", {4, 4},
+             "4daaddbf4c4e822c80629d1ec460f55042e7c0fc23d632179b013d3a24098dc3"},
+            {"layer.1.weight", "F64", {4, 4},
+             "31765c2d4bb0244aac82e857b1890504209a48447511da1c6ff202da6c5c896f"},
         },
         9,
     };

@@ -1,0 +1,88 @@
+// Plain files, read through one descriptor; what is random and what is secret.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace atlasc {
+
+using Bytes = std::vector<std::uint8_t>;
+
+/// Who may read a file: those whom the user's mask lets, or its owner alone.
+enum class Access { shared, secret };
+
+/// An open file of the system, closed at the end.
+class Descriptor {
+public:
+    explicit Descriptor(int number = -1) : number_(number) {}
+    Descriptor(Descriptor&& other) noexcept : number_(other.release()) {}
+    Descriptor& operator=(Descriptor&& other) noexcept;
+    ~Descriptor();
+
+    int number() const { return number_; }
+    bool open() const { return number_ >= 0; }
+
+    /// Gives it up unclosed.
+    int release();
+
+private:
+    int number_;
+};
+
+/// Refuse (Error) an open file that is no plain one or, where it is secret, is not the user's own;
+/// its size.
+std::uint64_t checked_size(const Descriptor& file, const std::string& path, Access access);
+
+/// A file that is open for reading.
+class PlainFile {
+public:
+    /// Throws Error: there is none, or it is a link, a pipe or a device.
+    explicit PlainFile(const std::string& path);
+
+    const std::string& path() const { return path_; }
+    std::uint64_t size() const { return size_; }
+
+    /// Refuse (Error) a file that others than the user may read.
+    void require_secret() const { checked_size(descriptor_, path_, Access::secret); }
+
+    /// Fill `size` bytes from a position on. Throws Error.
+    void read(std::uint64_t at, void* to, std::size_t size) const;
+
+private:
+    std::string path_;
+    Descriptor descriptor_;
+    std::uint64_t size_ = 0;
+};
+
+/// Write all bytes to an open file. Throws Error that names the path and the cause.
+void write_all(const Descriptor& file, const std::string& path, const void* data, std::size_t size);
+
+/// The error that the last call of the system left, as "cannot write to PATH".
+[[noreturn]] void fail_writing(const std::string& path);
+
+/// The folder that a path lies in.
+std::string folder_of(const std::string& path);
+
+/// Bytes of the system's generator of random numbers.
+void random_bytes(void* to, std::size_t size);
+
+/// 128 random bits as hexadecimal digits.
+std::string random_identity();
+
+/// Two digits for each byte.
+std::string hexadecimal(const std::uint8_t* bytes, std::size_t size);
+
+/// Whether a text has that many hexadecimal digits, lower case, and nothing else.
+bool is_hexadecimal(const std::string& text, std::size_t digits);
+
+/// Overwrite what was secret.
+void wipe(void* bytes, std::size_t size);
+
+template <typename Container>
+void wipe(Container& container) {
+    wipe(container.data(), container.size() * sizeof *container.data());
+}
+
+}  // namespace atlasc

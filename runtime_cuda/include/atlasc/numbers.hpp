@@ -1,0 +1,26 @@
+// Numbers in texts that come from outside.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+namespace atlasc {
+
+/// A decimal number as a program writes it: at most nine digits, no sign, no leading zero. Nothing
+/// for any other text.
+inline std::optional<std::size_t> plain_number(const std::string& text) {
+    if (text.empty() || text.size() > 9 || (text.size() > 1 && text[0] == '0')) {
+        return std::nullopt;
+    }
+    std::size_t number = 0;
+    for (const char digit : text) {
+        if (digit < '0' || digit > '9') {
+            return std::nullopt;
+        }
+        number = 10 * number + static_cast<std::size_t>(digit - '0');
+    }
+    return number;
+}
+
+}  // namespace atlasc

@@ -1,0 +1,35 @@
+// SHA-256 (FIPS 180-4).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace atlasc {
+
+using Digest = std::array<std::uint8_t, 32>;
+
+class Sha256 {
+public:
+    /// More of the message.
+    void add(const void* data, std::size_t size);
+
+    /// The digest of all that was added; nothing may be added afterwards.
+    Digest digest();
+
+private:
+    void block(const std::uint8_t* data);
+
+    std::array<std::uint32_t, 8> state_ = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                           0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+    std::array<std::uint8_t, 64> rest_{};
+    std::uint64_t size_ = 0;
+};
+
+Digest sha256(const void* data, std::size_t size);
+
+/// As 64 hexadecimal digits.
+std::string text_of(const Digest& digest);
+
+}  // namespace atlasc

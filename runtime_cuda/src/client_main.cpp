@@ -1,0 +1,74 @@
+// The commands of the client.
+#include <iostream>
+
+#include "atlasc/error.hpp"
+#include "atlasc/queries.hpp"
+#include "atlasc/roles.hpp"
+
+namespace atlasc {
+namespace {
+
+constexpr const char* usage =
+    "client keygen --output keys | "
+    "client encrypt --key keys/secret.key --input inputs.safetensors --output query | "
+    "client decrypt --key keys/secret.key --answer answer --output outputs.safetensors "
+    "[--unchecked]";
+
+void keygen(const Options& options, const Interface& interface) {
+    const std::string folder = options["--output"];
+    make_keys(interface, folder);
+    std::cerr << folder << "/secret.key: the secret key; keep it\n"
+              << folder << "/queries: what was asked with it; keep it there\n"
+              << folder << "/evaluation.key: evaluation keys; for the server\n";
+}
+
+void encrypt(const Options& options, const Interface& interface) {
+    require_new(options["--output"]);
+    const Client client(interface, options["--key"]);
+    const TensorFile file(options["--input"]);
+    std::map<std::string, Tensor> inputs;
+    for (const EncryptedInput& input : interface.inputs) {
+        inputs[input.name] = file.tensor(input.name);
+    }
+    for (const PublicInput& input : interface.publics) {
+        inputs[input.name] = file.tensor(input.name);
+    }
+    const Message query = client.encrypt(inputs, file.path());
+    Queries(options["--key"]).add(query.query, query.count);
+    write_message(options["--output"], "query", interface, client.engine(), query);
+}
+
+void decrypt(const Options& options, const Interface& interface) {
+    require_new(options["--output"]);
+    const Client client(interface, options["--key"]);
+    const TensorFile file(options["--answer"]);
+    const Message answer = read_message(file, "answer", interface, client.engine());
+    // Before anything is shown: what a server learns from a refusal, it learns once a query.
+    Queries(options["--key"]).answer(answer.query, answer.count, text_of(file.digest()));
+    TensorWriter writer({{"program", interface.identity}});
+    for (const auto& [name, tensor] : client.decrypt(answer, options.given("--unchecked"))) {
+        writer.add(name, tensor);
+    }
+    writer.write(options["--output"]);
+}
+
+}  // namespace
+
+int client_main(int argc, char** argv, const Interface& interface) {
+    return reported([&] {
+        const std::string command = argc > 1 ? argv[1] : "";
+        if (command == "keygen") {
+            keygen(Options(argc, argv, 2, usage, {"--output"}), interface);
+        } else if (command == "encrypt") {
+            encrypt(Options(argc, argv, 2, usage, {"--key", "--input", "--output"}), interface);
+        } else if (command == "decrypt") {
+            decrypt(Options(argc, argv, 2, usage, {"--key", "--answer", "--output"}, {},
+                            {"--unchecked"}),
+                    interface);
+        } else {
+            throw Error("which command?", "", usage);
+        }
+    });
+}
+
+}  // namespace atlasc

@@ -1,0 +1,44 @@
+// What the client does in the clear: from inputs to slots, and from slots to answers.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "atlasc/interface.hpp"
+
+namespace atlasc {
+
+/// Raw inputs [count, ...] as a whole batch, filled with copies of the first. Throws Error: of
+/// another shape, or another count than that of the inputs before, which 0 leaves open.
+Tensor whole_batch(Tensor tensor, const std::string& name, const std::string& source,
+                   const std::vector<std::size_t>& shape, std::size_t& count);
+
+/// What is encrypted of a whole batch: centred and scaled. Throws Error: a row is not finite. Warns
+/// on standard error of rows above what calibration saw.
+Tensor prepared(Tensor tensor, const EncryptedInput& input, const std::string& source,
+                std::size_t count);
+
+/// Refuses (Error) a mask with other numbers than 0 and 1.
+void require_mask(const Tensor& tensor, const std::string& name, const std::string& source);
+
+/// Slots of what was prepared.
+std::vector<Vector> packed_slots(Tensor tensor, const EncryptedInput& input);
+
+/// Numbers of an answer that calibration never came near.
+struct Outside {
+    std::size_t elements = 0;
+    std::size_t of = 0;
+    std::set<std::size_t> rows;
+};
+
+/// The tensor that slots hold, its padding features left out, as the client's program has it; adds
+/// what is outside.
+Tensor answer_of(const std::vector<Vector>& slots, const Output& output, std::size_t count,
+                 Outside& outside);
+
+/// Row numbers for a message, the first few of many.
+std::string rows_text(const std::set<std::size_t>& rows);
+
+}  // namespace atlasc
