@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "atlasc/backend.hpp"
 #include "atlasc/error.hpp"
@@ -53,7 +54,8 @@ Message Client::encrypt(const std::map<std::string, Tensor>& inputs,
     };
     std::vector<Tensor> tensors;
     for (const EncryptedInput& input : interface_.inputs) {
-        tensors.push_back(prepared(given(input.name, input.shape), input, source, query.count));
+        Tensor tensor = given(input.name, input.shape);  // sets the count
+        tensors.push_back(prepared(std::move(tensor), input, source, query.count));
     }
     for (const PublicInput& input : interface_.publics) {
         Tensor& mask = query.publics[input.name] = given(input.name, input.shape);

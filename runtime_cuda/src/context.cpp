@@ -22,6 +22,9 @@ Ciphertext Context::double_and_add(Ciphertext x, std::size_t stride, int bits) c
 Tensor Constant::array(const Context& context) const {
     Tensor tensor = name_.empty() ? Tensor{{numbers_.size()}, numbers_}
                                   : context.weights.tensor(name_);
+    if (tensor.values.empty()) {
+        throw Error("a constant is empty", name_);
+    }
     if (tensor.shape.empty()) {
         tensor.shape = {1};
     }
@@ -41,9 +44,9 @@ Vector first_rows(const Layout& layout) {
 Tensor blocked(const Tensor& tensor, const Layout& layout) {
     const std::size_t blocks = layout.extent('g');
     const std::size_t width = layout.extent('d');
-    const std::size_t features = tensor.shape.at(tensor.shape.size() - 1);
-    if (features > blocks * width) {
-        throw Error("a constant has more features than its layout");
+    const std::size_t features = tensor.shape.empty() ? 0 : tensor.shape.back();
+    if (features == 0 || features > blocks * width) {
+        throw Error("a constant has no features, or more than its layout");
     }
     Tensor result{tensor.shape, {}};
     result.shape.back() = blocks;

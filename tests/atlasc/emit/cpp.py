@@ -22,7 +22,8 @@ ROOT = Path(__file__).resolve().parents[3]
 DIGITS = ROOT / "examples" / "digits_vit"
 BATCH = 2
 STRICT = ("-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror")
-SECONDS = 300
+SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+SECONDS = 900
 """After which a compiler or a program is taken for stuck."""
 
 
@@ -58,6 +59,14 @@ def require_compiler() -> str:
     if compiler is None or shutil.which("cmake") is None:
         pytest.skip("needs a C++17 compiler and CMake")
     return compiler
+
+
+def has_sanitizers(folder: Path) -> bool:
+    """Whether the compiler brings their libraries."""
+    source = folder / "empty.cpp"
+    source.write_text("int main() { return 0; }\n")
+    command = [require_compiler(), str(source), *SANITIZERS, "-o", str(folder / "empty")]
+    return subprocess.run(command, capture_output=True).returncode == 0
 
 
 def emit_and_build(folder: Path) -> Project:

@@ -7,39 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.atlasc.emit.cpp import ROOT, SECONDS, answers, compiled, require_compiler, run
+from tests.atlasc.emit.cpp import SANITIZERS, SECONDS, answers, compiled
 from tests.atlasc.emit.small_programs import small_program
 from tests.atlasc.emit.test_programs import INCLUDES, of_harness, write_harness
 
-FLAGS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 PROGRAMS = ("decoder", "elementwise", "gathered", "grown")
 """Of the small programs, those that together use every kernel."""
 
 
-def has_sanitizers(folder: Path) -> bool:
-    """Whether the compiler brings their libraries."""
-    source = folder / "empty.cpp"
-    source.write_text("int main() { return 0; }\n")
-    command = [require_compiler(), str(source), *FLAGS, "-o", str(folder / "empty")]
-    return subprocess.run(command, capture_output=True).returncode == 0
-
-
-def sanitized_runtime(folder: Path) -> Path:
-    """The runtime with its engine, built as a user's build does it."""
-    options = (f"-DCMAKE_CXX_FLAGS=-O0 {' '.join(FLAGS)}", "-DCMAKE_BUILD_TYPE=None")
-    run(["cmake", "-S", ROOT / "runtime_cuda", "-B", folder, *options], folder.parent)
-    run(["cmake", "--build", folder, "--parallel", "2"], folder.parent)
-    return folder / "libatlasc_runtime.a"
-
-
 @pytest.fixture(scope="module")
-def checked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def checked(sanitized: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the small programs, and an executable for all of them."""
-    folder = tmp_path_factory.mktemp("sanitized")
-    if not has_sanitizers(folder):
-        pytest.skip("needs a compiler with address and undefined-behaviour sanitizers")
-    sources = [write_harness(folder, PROGRAMS), sanitized_runtime(folder / "runtime")]
-    compiled(sources, folder / "harness", *FLAGS, *INCLUDES)
+    folder = tmp_path_factory.mktemp("checked")
+    runtime = sanitized / "runtime" / "libatlasc_runtime.a"
+    sources = [write_harness(folder, PROGRAMS), runtime]
+    compiled(sources, folder / "harness", *SANITIZERS, *INCLUDES)
     return folder
 
 

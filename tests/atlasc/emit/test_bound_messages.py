@@ -1,0 +1,266 @@
+"""What the C++ readers take: these weights, these keys, this query, the one answer to it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from tests.atlasc.emit.cpp import reseal
+from tests.atlasc.emit.probe import Bench
+
+Change = Callable[[dict[str, Any], dict[str, bytes]], None]
+SLOTS = 36
+"""Bytes of a simulated ciphertext before its slots: the identity of the key, the level."""
+
+
+@pytest.fixture(scope="module")
+def made(sanitized: Path, tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    """Nobody may change its files."""
+    return Bench.make(sanitized / "probe", tmp_path_factory.mktemp("bound"))
+
+
+@pytest.fixture
+def bench(made: Bench, tmp_path: Path) -> Bench:
+    return Bench(made.program, Path(shutil.copytree(made.folder, tmp_path / "bench")))
+
+
+def facts(**changed: str) -> Change:
+    return lambda header, data: header["__metadata__"].update(changed)
+
+
+def arrays(**changed: bytes) -> Change:
+    return lambda header, data: data.update({k.replace("_", "/"): v for k, v in changed.items()})
+
+
+def slots(path: Path, row: int, value: float) -> None:
+    """Change a number of an answer: layout [d:2 b:1 t:1]."""
+
+    def change(header: dict[str, Any], data: dict[str, bytes]) -> None:
+        numbers = np.frombuffer(data["y/0"][SLOTS:], np.complex128).copy()
+        numbers[2 * row] = value
+        data["y/0"] = data["y/0"][:SLOTS] + numbers.tobytes()
+
+    reseal(path, change)
+
+
+# ------------------------------------------------------------------------------ weights and keys
+
+
+@pytest.mark.parametrize("damage", ["exponent", "shape", "type", "more", "fewer"])
+def test_other_weights_are_refused_before_any_key(bench: Bench, damage: str) -> None:
+    path = bench.folder / "weights"
+    found = load_file(path)
+    if damage == "exponent":
+        found["weight"].view(np.uint8)[0, 7] ^= 0x10
+    elif damage == "shape":
+        found["weight"] = found["weight"].reshape(2, 8)
+    elif damage == "type":
+        found["weight"] = found["weight"].view(np.int64)
+    elif damage == "more":
+        found["another"] = found["bias"]
+    else:
+        del found["bias"]
+    save_file(found, path, {"program": "a" * 64})
+    message = bench.refused(bench.execute(output="new", keys="nowhere"))
+    assert "has not the weights of this program" in message
+
+
+@pytest.mark.parametrize("name", ["evaluation.key", "secret.key"])
+def test_changed_keys_are_refused(bench: Bench, name: str) -> None:
+    path = bench.folder / "keys" / name
+    content = path.read_bytes()
+    command = bench.execute(output="new") if name == "evaluation.key" else bench.decrypt()
+    for position in (60, len(content) - 40, len(content) - 1):
+        damaged = bytearray(content)
+        damaged[position] ^= 1
+        path.write_bytes(damaged)
+        assert "is damaged" in bench.refused(command)
+
+
+@pytest.mark.parametrize("value", [float("nan"), -1.0, 1e300, 0.5])
+def test_forged_rotation_keys_are_refused(bench: Bench, value: float) -> None:
+    key = bench.folder / "keys" / "evaluation.key"
+    reseal(key, arrays(rotations=struct.pack("<30d", value, *[1.0] * 29)))
+    assert "a rotation key is none" in bench.refused(bench.execute(output="new"))
+
+
+@pytest.mark.parametrize(
+    ("weight", "bias", "steps"),
+    [((2, 8), (4,), 2), ((4,), (4,), 2), ((0, 4), (4,), 2), ((5, 4), (5,), 2), ((4, 5), (4,), 2),
+     ((4, 4), (3,), 2), ((4, 4), (0,), 2), ((4, 4), (4,), 0)],
+)  # fmt: skip
+def test_kernels_refuse_other_shapes(
+    bench: Bench, weight: tuple[int, ...], bias: tuple[int, ...], steps: int
+) -> None:
+    save_file({"weight": np.ones(weight), "bias": np.ones(bias)}, bench.folder / "other")
+    done = bench.probe("linear", "other", steps)
+    assert done.returncode == 2, done.stderr
+    assert b"linear layer" in done.stderr
+
+
+# -------------------------------------------------------------------------------------- messages
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "1000000000", "3", "true", "02", " 2", "2.0", ""])
+def test_counts_are_those_of_a_batch(bench: Bench, count: str) -> None:
+    for name, command in (("query", bench.execute(output="new")), ("answer", bench.decrypt())):
+        reseal(bench.folder / name, facts(count=count))
+        assert "does not hold 1 to 2 inputs" in bench.refused(command)
+
+
+def test_arrays_are_exactly_those_of_the_interface(bench: Bench) -> None:
+    for name, command in (("query", bench.execute(output="new")), ("answer", bench.decrypt())):
+        whole = (bench.folder / name).read_bytes()
+        part = "x/0" if name == "query" else "y/0"
+        for change, words in {
+            arrays(**{"z/9": b"0" * 8}): "arrays that the program does not know",
+            arrays(**{part: b"0" * 8}): f"its array {part} is missing, or of another size",
+            lambda header, data, part=part: data.pop(part): f"its array {part} is missing",
+        }.items():
+            reseal(bench.folder / name, change)
+            assert words in bench.refused(command)
+            (bench.folder / name).write_bytes(whole)
+
+
+@pytest.mark.parametrize("value", [0.5, -1.0, float("nan"), float("inf")])
+def test_masks_are_masks(bench: Bench, value: float) -> None:
+    reseal(bench.folder / "query", arrays(mask=struct.pack("<4d", 1.0, value, 1.0, 1.0)))
+    assert "another number than 0 and 1" in bench.refused(bench.execute(output="new"))
+    tensors = load_file(bench.folder / "in")
+    tensors["mask"][1, 0] = value
+    save_file(tensors, bench.folder / "in")
+    assert "row 1" in bench.refused(bench.encrypt(output="new"))
+
+
+def test_the_ciphertext_of_a_query_is_no_answer(bench: Bench) -> None:
+    sent = {}
+    reseal(bench.folder / "query", lambda header, data: sent.update(data))
+    reseal(bench.folder / "answer", arrays(**{"y/0": sent["x/0"]}))
+    assert "its ciphertext y/0 is at level 3, not 2" in bench.refused(bench.decrypt())
+
+
+def test_an_older_format_is_refused(bench: Bench) -> None:
+    reseal(bench.folder / "query", facts(format="1"))
+    assert "holds no query" in bench.refused(bench.execute(output="new"))
+
+
+def test_one_answer_to_each_query(bench: Bench) -> None:
+    folder = bench.folder
+    bench.run(bench.decrypt())
+    bench.run(bench.decrypt(output="again"))
+    assert (folder / "again").read_bytes() == (folder / "out").read_bytes()
+    [query, answered] = (folder / "keys" / "queries").read_text().splitlines()
+    digest = hashlib.sha256((folder / "answer").read_bytes()).hexdigest()
+    assert query.startswith("query ")
+    assert query.endswith(" 2")
+    assert answered == f"answered {query.split()[1]} {digest}"
+    slots(folder / "answer", 0, 0.25)
+    assert "answered already, and otherwise" in bench.refused(bench.decrypt(output="new"))
+
+
+def test_answers_to_other_queries_are_refused(bench: Bench) -> None:
+    reseal(bench.folder / "answer", facts(query="f" * 32))
+    assert "belongs to no query of this key" in bench.refused(bench.decrypt())
+    reseal(bench.folder / "answer", facts(query="../" + "f" * 29))
+    assert "does not say which query" in bench.refused(bench.decrypt())
+
+
+def test_an_answer_has_the_count_of_its_query(bench: Bench) -> None:
+    reseal(bench.folder / "answer", facts(count="1"))
+    assert "it says 1 inputs, the query had 2" in bench.refused(bench.decrypt())
+
+
+def test_a_line_that_was_cut_off_is_dropped(bench: Bench) -> None:
+    path = bench.folder / "keys" / "queries"
+    text = path.read_text()
+    path.write_text(text + "query 0123")
+    bench.run(bench.decrypt())
+    assert path.read_text().startswith(text + "answered ")
+    for damaged in (text + text, text + "query x 1\n", "nothing\n", text.replace(" 2", " 0")):
+        path.write_text(damaged)
+        assert "queries is damaged" in bench.refused(bench.decrypt(output="new"))
+
+
+# ---------------------------------------------------------------------------------------- ranges
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_inputs_that_are_not_finite_are_refused(bench: Bench, value: float) -> None:
+    tensors = load_file(bench.folder / "in")
+    tensors["x"][1, 0, 2] = value
+    save_file(tensors, bench.folder / "in")
+    message = bench.refused(bench.encrypt(output="new"))
+    assert "input x in in has numbers that are not finite" in message
+    assert "why: row 1\n" in message
+
+
+def test_large_inputs_are_said(bench: Bench) -> None:
+    assert bench.run(bench.encrypt(output="usual")) == ""
+    tensors = load_file(bench.folder / "in")
+    tensors["x"][1] *= 60
+    save_file(tensors, bench.folder / "in")
+    said = bench.run(bench.encrypt(output="large"))
+    assert said.startswith("warning: input x in in is larger than anything in the calibration")
+    assert "row 1:" in said
+
+
+@pytest.mark.parametrize("value", [8.5, -1e8, float("nan")])
+def test_answers_outside_the_calibration_are_not_shown(bench: Bench, value: float) -> None:
+    slots(bench.folder / "answer", 1, value)
+    if value != value:  # the simulation refuses it as an engine that has lost its modulus
+        bench.refused(bench.decrypt())
+        return
+    message = bench.refused(bench.decrypt(), 3)
+    assert "outside the range of the calibration" in message
+    assert "1 of 16 numbers (6%), in row 1" in message
+    bench.run(bench.decrypt("--unchecked"))
+    assert load_file(bench.folder / "out")["y"][1].ravel()[0] == value
+
+
+def test_answers_up_to_four_times_the_calibration_are_shown(bench: Bench) -> None:
+    slots(bench.folder / "answer", 1, 8.0)
+    bench.run(bench.decrypt())
+
+
+# --------------------------------------------------------------------------------------- headers
+
+
+def test_headers_take_little_memory(bench: Bench) -> None:
+    path = bench.folder / "large"
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", 1 << 27))
+        file.truncate((1 << 27) + 8)
+    assert b"its header has 134217728 bytes" in bench.probe("header", path).stderr
+    text = '{"a":{"dtype":"U8","shape":[' + "1," * 500_000 + '1],"data_offsets":[0,1]}}'
+    path.write_bytes(struct.pack("<Q", len(text)) + text.encode() + b"0")
+    done = bench.probe("header", path)
+    assert b"too many values" in done.stderr
+    many = {
+        f"array {n}": {"dtype": "U8", "shape": [1], "data_offsets": [n, n + 1]}
+        for n in range(10_000)
+    }
+    text = json.dumps(many)
+    path.write_bytes(struct.pack("<Q", len(text)) + text.encode() + b"0" * 10_000)
+    *names, memory = bench.probe("header", path).stdout.split(b"\n")[:-1]
+    assert len(names) == 10_000
+    assert int(memory) < 200
+
+
+def test_sha256_is_that_of_the_standard(bench: Bench) -> None:
+    texts = [b"", b"abc", b"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", b"a" * 10**5]
+    texts += [bytes(range(200))[:length] for length in (55, 56, 57, 63, 64, 65, 119, 120, 128, 199)]
+    for text in texts:
+        for step in (1, 7, 64, 1000):
+            found = bench.probe("sha256", step, stdin=text).stdout.decode().strip()
+            assert found == hashlib.sha256(text).hexdigest()
+            if len(text) > 1000:
+                break

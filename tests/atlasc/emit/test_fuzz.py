@@ -1,0 +1,43 @@
+"""Readers of the C++ runtime on changed files, under the address and undefined sanitizers.
+
+``ATLASC_FUZZ_INPUTS`` is the number of changed files of each reader; ``make fuzz`` sets it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.atlasc.emit.cpp import ROOT
+
+READERS = ("json", "header", "query", "answer", "secret", "evaluation", "weights", "queries")
+INPUTS = int(os.environ.get("ATLASC_FUZZ_INPUTS", "400"))
+SEED = int(os.environ.get("ATLASC_FUZZ_SEED", "11"))
+CORPUS = ROOT / "tests" / "runtime_cuda" / "fuzz" / "corpus"
+ENVIRONMENT = {
+    "ASAN_OPTIONS": "max_allocation_size_mb=1024:allocator_may_return_null=0:detect_leaks=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_changed_files(sanitized: Path, reader: str, tmp_path: Path) -> None:
+    """Refused by an Error, or taken with the same content; no crash, hang or large memory."""
+    given = ("--seed", SEED, "--inputs", INPUTS, "--reader", reader, "--corpus", CORPUS)
+    done = subprocess.run(
+        [str(sanitized / "fuzz"), *map(str, given)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env=os.environ | ENVIRONMENT,
+    )
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"seed {SEED}, {INPUTS} inputs" in done.stdout
+
+
+def test_the_corpus_is_read() -> None:
+    assert {path.name for path in CORPUS.iterdir()} <= set(READERS)

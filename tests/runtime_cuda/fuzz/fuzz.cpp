@@ -1,0 +1,280 @@
+// Readers of the runtime on changed files:
+//
+//   fuzz --seed N --inputs K --reader NAME --corpus DIR [--first I]
+//
+// Reads the files of DIR/NAME as they are, then K changed files. Input I depends on N and I alone.
+// Fails on anything thrown but an Error, on a changed file that is taken and gives other content,
+// on 10 s for one input, and on a gigabyte of memory; sanitizers find the rest.
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <iterator>
+#include <map>
+#include <memory>
+
+#include "atlasc/backend.hpp"
+#include "atlasc/json.hpp"
+#include "atlasc/queries.hpp"
+#include "atlasc/roles.hpp"
+#include "mutate.hpp"
+#include "program.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace atlasc;
+
+constexpr unsigned most_seconds = 10;
+constexpr long most_memory = 1L << 20;  // in kB
+
+/// What the alarm's handler says.
+std::string current;
+
+/// What a reader took from a file, for comparison; an Error is nothing.
+using Reader = std::function<std::string(const std::string& path)>;
+
+std::string content_of(const fs::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void store(const fs::path& path, const std::string& content) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
+    fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write);
+}
+
+std::string text_of(const Tensor& tensor) {
+    std::string text;
+    for (const std::size_t extent : tensor.shape) {
+        text += std::to_string(extent) + " ";
+    }
+    return text + std::string(reinterpret_cast<const char*>(tensor.values.data()),
+                              tensor.values.size() * sizeof(double));
+}
+
+std::string text_of(const Message& message, const Engine& engine) {
+    std::string text = message.query + " " + std::to_string(message.count);
+    for (const auto& [name, packed] : message.values) {
+        for (const Ciphertext& part : packed.parts) {
+            const Bytes bytes = engine.save(part);
+            text += name + std::string(bytes.begin(), bytes.end());
+        }
+    }
+    for (const auto& [name, tensor] : message.publics) {
+        text += name + text_of(tensor);
+    }
+    return text;
+}
+
+/// A client and a server with all their files, in a folder of their own.
+class Bench {
+public:
+    explicit Bench(const fs::path& folder) : folder_(folder), facts_(small::interface()) {
+        small::write_weights(at("weights"));
+        make_keys(facts_, at("keys"));
+        client_ = std::make_unique<Client>(facts_, at("keys/secret.key"));
+        server_ = std::make_unique<Server>(facts_, small::execute, at("keys/evaluation.key"),
+                                           at("weights"));
+        const Message query = client_->encrypt(small::inputs(2), "inputs");
+        write_message(at("query"), "query", facts_, client_->engine(), query);
+        write_message(at("answer"), "answer", facts_, server_->engine(), executed(at("query")));
+        fs::create_directory(at("asked"));
+        Queries queries(at("asked/secret.key"));
+        queries.add(query.query, 2);
+        queries.add(std::string(32, '1'), 1);
+        queries.answer(query.query, 2, std::string(64, '2'));
+        query_ = query.query;
+    }
+
+    std::string at(const std::string& name) const { return (folder_ / name).string(); }
+
+    /// By name: a valid file, and what reads such a one.
+    std::map<std::string, std::pair<std::string, Reader>> readers() {
+        return {
+            {"json", {"header.json", [](const std::string& path) {
+                          parse_json(content_of(path));
+                          return std::string();
+                      }}},
+            {"header", {"query", [](const std::string& path) { return arrays(TensorFile(path)); }}},
+            {"query", {"query", [this](const std::string& path) {
+                           const Message query = read_message(TensorFile(path), "query", facts_,
+                                                              server_->engine());
+                           return text_of(query, server_->engine()) +
+                                  text_of(executed(path), server_->engine());
+                       }}},
+            {"answer", {"answer", [this](const std::string& path) {
+                            return decrypted(*client_, path);
+                        }}},
+            {"secret", {"keys/secret.key", [this](const std::string& path) {
+                            return decrypted(Client(facts_, path), at("answer"));
+                        }}},
+            {"evaluation", {"keys/evaluation.key", [this](const std::string& path) {
+                                Server server(facts_, small::execute, path, at("weights"));
+                                return text_of(server.execute(read_message(
+                                                   TensorFile(at("query")), "query", facts_,
+                                                   server.engine())),
+                                               server.engine());
+                            }}},
+            {"weights", {"weights", [this](const std::string& path) {
+                             const Server server(facts_, small::execute,
+                                                 at("keys/evaluation.key"), path);
+                             return arrays(TensorFile(path));
+                         }}},
+            {"queries", {"asked/queries", [this](const std::string& path) {
+                             fs::create_directories(at("changed"));
+                             fs::copy_file(path, at("changed/queries"),
+                                           fs::copy_options::overwrite_existing);
+                             Queries(at("changed/secret.key"))
+                                 .answer(query_, 2, std::string(64, '2'));
+                             return std::string();
+                         }}}};
+    }
+
+private:
+    static std::string arrays(const TensorFile& file) {
+        std::string text;
+        for (const std::string& name : file.names()) {
+            const bool bytes = file.type(name) == "U8";
+            const Bytes raw = bytes ? file.bytes(name) : Bytes();
+            text += name + (bytes ? std::string(raw.begin(), raw.end())
+                                  : text_of(file.tensor(name)));
+        }
+        return text;
+    }
+
+    Message executed(const std::string& query) {
+        return server_->execute(
+            read_message(TensorFile(query), "query", facts_, server_->engine()));
+    }
+
+    std::string decrypted(const Client& client, const std::string& path) const {
+        const Message answer =
+            read_message(TensorFile(path), "answer", facts_, client.engine());
+        return text_of(client.decrypt(answer, true).at("y")) + answer.query;
+    }
+
+    fs::path folder_;
+    const Interface& facts_;
+    std::unique_ptr<Client> client_;
+    std::unique_ptr<Server> server_;
+    std::string query_;
+};
+
+/// In a fixed order; none where there is no folder.
+std::vector<fs::path> files_in(const fs::path& folder) {
+    std::vector<fs::path> files;
+    if (fs::is_directory(folder)) {
+        files.assign(fs::directory_iterator(folder), fs::directory_iterator());
+    }
+    std::sort(files.begin(), files.end());
+    return files;
+}
+
+long memory() {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss;
+}
+
+[[noreturn]] void fail(const std::string& why, const fs::path& file) {
+    const fs::path kept = "fuzz-failure";
+    fs::copy_file(file, kept, fs::copy_options::overwrite_existing);
+    std::cout << "FAILED " << current << ": " << why << "; the input is in " << kept << std::endl;
+    std::_Exit(1);
+}
+
+extern "C" void too_slow(int) {
+    const std::string text = "FAILED " + current + ": it takes more than 10 s\n";
+    if (::write(STDOUT_FILENO, text.data(), text.size()) >= 0) {
+        std::_Exit(1);
+    }
+}
+
+/// Whether the file was taken; `expected`: of whoever must not be misled.
+bool taken(const Reader& reader, const fs::path& file, const std::string* expected) {
+    ::alarm(most_seconds);
+    bool result = false;
+    try {
+        const std::string content = reader(file.string());
+        if (expected != nullptr && content != *expected) {
+            fail("a changed file is taken, with other content", file);
+        }
+        result = true;
+    } catch (const Error& error) {
+        if (std::string(error.what()).empty()) {
+            fail("an error without a message", file);
+        }
+    } catch (const std::exception& error) {
+        fail(std::string("internal error: ") + error.what(), file);
+    }
+    ::alarm(0);
+    if (memory() > most_memory) {
+        fail("more than a gigabyte of memory", file);
+    }
+    return result;
+}
+
+void run(const Options& options) {
+    const std::uint64_t seed = std::strtoull(options["--seed"].c_str(), nullptr, 10);
+    const std::uint64_t inputs = std::strtoull(options["--inputs"].c_str(), nullptr, 10);
+    const std::uint64_t first =
+        options.given("--first") ? std::strtoull(options["--first"].c_str(), nullptr, 10) : 0;
+    const std::string name = options["--reader"];
+    std::string place = (fs::temp_directory_path() / "fuzz-XXXXXX").string();
+    if (::mkdtemp(place.data()) == nullptr) {
+        throw Error("no temporary folder");
+    }
+    Bench bench(place);
+    const std::string query = content_of(bench.at("query"));
+    store(bench.at("header.json"), query.substr(8, query.find('}', query.rfind("data_off")) - 6));
+    const auto readers = bench.readers();
+    if (readers.count(name) == 0) {
+        throw Error("there is no reader " + name);
+    }
+    const auto& [valid, reader] = readers.at(name);
+    std::vector<std::string> seeds = {content_of(bench.at(valid))};
+    current = name + ", the valid file";
+    const std::string expected = reader(bench.at(valid));
+    const bool sealed = name != "json" && name != "weights" && name != "queries";
+    // Who reads any array, or what it wrote itself, has nothing to compare with.
+    const bool compared = name != "json" && name != "header" && name != "queries";
+    const fs::path file = bench.at("input");
+    const fs::path corpus = fs::path(options["--corpus"]) / name;
+    for (const fs::path& found : files_in(corpus)) {
+        current = found.string();
+        store(file, content_of(found));
+        taken(reader, file, nullptr);
+        seeds.push_back(content_of(found));
+    }
+    std::uint64_t accepted = 0;
+    for (std::uint64_t at = first; at < first + inputs; ++at) {
+        current = name + ", --seed " + std::to_string(seed) + " --first " + std::to_string(at);
+        std::seed_seq numbers{seed, at};
+        fuzz::Random random(numbers);
+        const bool forged = sealed && random() % 2 == 0;
+        const std::string& from = random() % 4 != 0 ? seeds[0] : seeds[random() % seeds.size()];
+        store(file, forged ? fuzz::resealed(seeds[0], random) : fuzz::mutated(from, random));
+        accepted += taken(reader, file, compared && !forged ? &expected : nullptr);
+    }
+    std::cout << name << ": seed " << seed << ", " << inputs << " inputs, " << accepted
+              << " taken, " << seeds.size() - 1 << " of the corpus, " << memory() / 1024
+              << " MB\n";
+    fs::remove_all(place);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    ::signal(SIGALRM, too_slow);
+    return reported([&] {
+        run(Options(argc, argv, 1, "fuzz --seed N --inputs K --reader NAME --corpus DIR",
+                    {"--seed", "--inputs", "--reader", "--corpus"}, {"--first"}));
+    });
+}

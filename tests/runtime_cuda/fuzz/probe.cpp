@@ -1,0 +1,90 @@
+// Parts of the runtime, one at a time:
+//   probe client|server ...      the roles of the small program
+//   probe weights FILE           writes its weights
+//   probe inputs FILE COUNT      writes inputs of it
+//   probe sha256 STEP            digest of standard input, added in steps
+//   probe header FILE            opens a file, prints its arrays and the memory in MB
+//   probe linear FILE STEPS      runs the layer with any weights
+#include <sys/resource.h>
+
+#include <iostream>
+#include <iterator>
+#include <string>
+
+#include "atlasc/backend.hpp"
+#include "atlasc/kernels.hpp"
+#include "atlasc/numbers.hpp"
+#include "atlasc/roles.hpp"
+#include "program.hpp"
+
+namespace {
+
+using namespace atlasc;
+
+void print_digest(std::size_t step) {
+    const std::string text((std::istreambuf_iterator<char>(std::cin)), {});
+    Sha256 state;
+    for (std::size_t at = 0; at < text.size(); at += step) {
+        state.add(text.data() + at, std::min(step, text.size() - at));
+    }
+    std::cout << text_of(state.digest()) << '\n';
+}
+
+void print_header(const std::string& path) {
+    const TensorFile file(path);
+    for (const std::string& name : file.names()) {
+        std::cout << name << '\n';
+    }
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    std::cout << usage.ru_maxrss / 1024 << '\n';
+}
+
+void write_inputs(const std::string& path, std::size_t count) {
+    TensorWriter writer(Metadata{});
+    for (const auto& [name, tensor] : small::inputs(count)) {
+        writer.add(name, tensor);
+    }
+    writer.write(path);
+}
+
+void run_linear(const std::string& path, std::size_t steps) {
+    make_keys(small::interface(), path + ".keys");
+    const auto engine =
+        backend::server_engine(small::interface(), path + ".keys/evaluation.key");
+    const Client client(small::interface(), path + ".keys/secret.key");
+    Message query = moved(client.encrypt(small::inputs(2), "inputs"), client.engine(), *engine);
+    const TensorFile weights(path);
+    Context context(*engine, small::interface().keys.rotations, weights, query.publics);
+    const Layout layout = query.values.at("x").layout;
+    linear_transform(context, query.values.at("x"), {"weight", "bias"}, steps, layout, paired);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const std::string role = argc > 1 ? argv[1] : "";
+    const std::string file = argc > 2 ? argv[2] : "";
+    const std::size_t number = argc > 3 ? plain_number(argv[3]).value_or(0) : 0;
+    if (role == "client") {
+        return client_main(argc - 1, argv + 1, small::interface());
+    }
+    if (role == "server") {
+        return server_main(argc - 1, argv + 1, small::interface(), small::execute);
+    }
+    return reported([&] {
+        if (role == "weights") {
+            small::write_weights(file);
+        } else if (role == "inputs") {
+            write_inputs(file, number);
+        } else if (role == "sha256") {
+            print_digest(plain_number(file).value_or(1));
+        } else if (role == "header") {
+            print_header(file);
+        } else if (role == "linear") {
+            run_linear(file, number);
+        } else {
+            throw Error("which part?");
+        }
+    });
+}

@@ -1,0 +1,22 @@
+// A program of one linear layer with a mask, in a ring of sixteen slots, for tests of its files.
+#pragma once
+
+#include <string>
+
+#include "atlasc/interface.hpp"
+
+namespace small {
+
+/// Two inputs [2, 2, 4] at a time, of magnitude 1, with masks; outputs of the same shape.
+const atlasc::Interface& interface();
+
+/// weight x + bias, where the mask is 1.
+atlasc::Values execute(atlasc::Context& context, atlasc::Values inputs);
+
+/// Writes the arrays `weight` and `bias` that the interface has the digests of.
+void write_weights(const std::string& path);
+
+/// The inputs `x` and `mask`, `count` of a batch.
+std::map<std::string, atlasc::Tensor> inputs(std::size_t count);
+
+}  // namespace small
