@@ -14,6 +14,9 @@ namespace {
 /// Scales this close are taken for equal: the difference is far below the errors of CKKS.
 constexpr double same_scale = 0x1p-40;
 
+/// A coefficient of a plaintext stays far below the greatest double.
+constexpr double max_log_coefficient = 900.0;
+
 /// Part of the budget that encoded plaintexts may take.
 constexpr std::uint64_t cache_share = 4;
 
@@ -91,6 +94,14 @@ Ciphertext PhantomEngine::encrypt(const Vector& vector, int level) {
         refuse("encrypt", "it needs a client's key, a level of the parameters, and all slots");
     }
     const std::size_t limbs = limbs_of(level);
+    double most = 1.0;
+    for (const double value : vector) {
+        most = std::isfinite(value) ? std::max(most, std::fabs(value)) : INFINITY;
+    }
+    const double bits = std::min(ring_.chain().log_q(limbs) - 1, max_log_coefficient);
+    if (!(std::log2(most) + std::log2(scale_of(level)) < bits)) {
+        refuse("encrypt", "a slot holds more than fits at level " + std::to_string(level));
+    }
     const Words plaintext = encoder_.encode(vector, scale_of(level), limbs);
     auto polys = std::make_shared<Polys>(role_.secret->encrypt(plaintext, limbs));
     return std::make_shared<Value>(std::move(polys), level, limbs, scale_of(level));

@@ -88,6 +88,11 @@ double largest(const ComplexVector& values) {
     return most;
 }
 
+bool fits(const Slots& slots) {
+    const double bits = std::min(log_capacity + log_scale * slots.level, 1000.0);
+    return largest(slots.values) < std::exp2(bits);
+}
+
 }  // namespace
 
 SimEngine::SimEngine(Parameters parameters, std::map<std::size_t, int> rotations, std::string key,
@@ -132,8 +137,12 @@ Ciphertext SimEngine::encrypt(const Vector& vector, int level) {
     if (!secret_ || level < 0 || level > parameters_.max_level || vector.size() != slots()) {
         refuse("encrypt", "it needs a client's key, a level of the parameters, and all slots");
     }
-    const ComplexVector values(vector.begin(), vector.end());
-    return noisy(std::make_shared<Slots>(values, level), noise_.fresh);
+    const auto values =
+        std::make_shared<Slots>(ComplexVector(vector.begin(), vector.end()), level);
+    if (!fits(*values)) {
+        refuse("encrypt", "a slot holds more than fits at level " + std::to_string(level));
+    }
+    return noisy(values, noise_.fresh);
 }
 
 Vector SimEngine::decrypt(const Ciphertext& x) {
@@ -141,8 +150,7 @@ Vector SimEngine::decrypt(const Ciphertext& x) {
     if (!secret_) {
         refuse("decrypt", "a server has no secret key");
     }
-    const double bits = std::min(log_capacity + log_scale * slots.level, 1000.0);
-    if (!(largest(slots.values) < std::exp2(bits))) {
+    if (!fits(slots)) {
         refuse("decrypt", "a slot holds more than fits at level " + std::to_string(slots.level),
                "a polynomial was evaluated outside its range: calibrate on more inputs");
     }

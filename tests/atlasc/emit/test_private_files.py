@@ -11,10 +11,12 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.atlasc.emit.cpp import refused
 from tests.atlasc.emit.probe import Bench
 
 DRAFT = ".atlasc-" + "0123456789abcdef" * 2 + ".draft"
@@ -151,6 +153,42 @@ def test_a_write_that_fails(bench: Bench, name: str, size: int) -> None:
     assert names(bench.folder) == before
     if name != "keygen":
         bench.run(command)
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 24 kB."""
+    place = tmp_path / "full"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=24k", "tmpfs", str(place)]
+    if shutil.which("mount") is None or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("nobody but root can mount a small disk")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_full_disk(bench: Bench, full: Path) -> None:
+    (full / "old").write_bytes(bytes(20_000))
+    commands = {
+        "keygen": [*keygen(bench)[:-1], full / "new"],
+        "encrypt": bench.encrypt(output=full / "new"),
+        "execute": bench.execute(output=full / "new"),
+        "timing": bench.execute(output="timed", timing=full / "new"),
+        "decrypt": bench.decrypt(output=full / "new"),
+    }
+    (full / "more").write_bytes(bytes(4_096))
+    for name, command in commands.items():
+        message = refused(command, bench.folder)
+        assert "No space left on device" in message, name
+        assert "cannot" in message
+        assert names(full) == {"old", "more"}, name
+    assert (full / "old").read_bytes() == bytes(20_000)
+    (bench.folder / "timed").unlink()
+    (full / "more").unlink()
+    (full / "old").unlink()
+    for name, command in commands.items():
+        bench.run(command)
+        shutil.rmtree(full / "new") if name == "keygen" else (full / "new").unlink()
 
 
 def test_drafts_of_killed_runs_are_removed(bench: Bench) -> None:

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <complex>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <iostream>
 #include <random>
@@ -334,7 +335,15 @@ void refusals(Suite& suite, const Interface& interface) {
     suite.refuses("a level that is higher", [&] { engine.drop_to(low, 1); });
     suite.refuses("decryption by the server", [&] { engine.decrypt(x); });
     suite.refuses("encryption by the server", [&] { engine.encrypt(a, 0); });
+    for (const double value : {1e300, std::nan(""), static_cast<double>(INFINITY)}) {
+        suite.refuses("encryption of " + std::to_string(value),
+                      [&] { suite.sent(Vector(a.size(), value), suite.top()); });
+    }
     Bytes bytes = engine.save(x);
+    suite.report("the size of a ciphertext",
+                 bytes.size() == engine.saved_size(engine.level(x)) &&
+                     engine.save(low).size() == engine.saved_size(0),
+                 std::to_string(bytes.size()) + " bytes");
     suite.refuses("bytes of another size", [&] {
         engine.load(Bytes(bytes.begin(), bytes.end() - 8));
     });
@@ -347,6 +356,21 @@ void refusals(Suite& suite, const Interface& interface) {
     suite.refuses("a device memory that is too small", [&] {
         backend::server_engine(interface, suite.path("evaluation"), 1 << 20);
     });
+    for (const char* name : {"secret", "evaluation"}) {
+        suite.refuses("a changed byte in the file of " + std::string(name), [&] {
+            const std::string changed = suite.path(name) + ".changed";
+            fs::copy_file(suite.path(name), changed);
+            std::fstream file(changed, std::ios::in | std::ios::out | std::ios::binary);
+            file.seekp(-100, std::ios::end);  // of a digest, or of a key's last words
+            file.put('\x5a');
+            file.close();
+            if (std::string(name) == "secret") {
+                backend::client_engine(interface, changed);
+            } else {
+                backend::server_engine(interface, changed);
+            }
+        });
+    }
     Interface other = interface;
     other.parameters.max_level -= 1;
     suite.refuses("keys for other parameters", [&] {
