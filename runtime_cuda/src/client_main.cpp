@@ -4,6 +4,7 @@
 #include "atlasc/error.hpp"
 #include "atlasc/queries.hpp"
 #include "atlasc/roles.hpp"
+#include "client_tensors.hpp"
 
 namespace atlasc {
 namespace {
@@ -27,11 +28,16 @@ void encrypt(const Options& options, const Interface& interface) {
     const Client client(interface, options["--key"]);
     const TensorFile file(options["--input"]);
     std::map<std::string, Tensor> inputs;
+    std::size_t count = 0;
+    const auto read = [&](const std::string& name, const Shape& shape) {
+        require_shape(file.shape(name), name, file.path(), shape, count);
+        inputs[name] = file.tensor(name);
+    };
     for (const EncryptedInput& input : interface.inputs) {
-        inputs[input.name] = file.tensor(input.name);
+        read(input.name, input.shape);
     }
     for (const PublicInput& input : interface.publics) {
-        inputs[input.name] = file.tensor(input.name);
+        read(input.name, input.shape);
     }
     const Message query = client.encrypt(inputs, file.path());
     Queries(options["--key"]).add(query.query, query.count);

@@ -45,18 +45,22 @@ std::string rows_text(const std::set<std::size_t>& rows) {
     return text;
 }
 
-Tensor whole_batch(Tensor tensor, const std::string& name, const std::string& source,
-                   const std::vector<std::size_t>& shape, std::size_t& count) {
-    const bool fits = tensor.shape.size() == shape.size() &&
-                      std::equal(shape.begin() + 1, shape.end(), tensor.shape.begin() + 1);
-    if (!fits || tensor.shape[0] < 1 || tensor.shape[0] > shape[0] ||
-        (count != 0 && tensor.shape[0] != count)) {
+void require_shape(const Shape& found, const std::string& name, const std::string& source,
+                   const Shape& shape, std::size_t& count) {
+    const bool fits = found.size() == shape.size() &&
+                      std::equal(shape.begin() + 1, shape.end(), found.begin() + 1);
+    if (!fits || found[0] < 1 || found[0] > shape[0] || (count != 0 && found[0] != count)) {
         throw Error("input " + name + " in " + source + " has not the shape of the program",
                     "the program answers 1 to " + std::to_string(shape[0]) +
                         " inputs at a time, as many of each name",
                     "make it with atlasc embed");
     }
-    count = tensor.shape[0];
+    count = found[0];
+}
+
+Tensor whole_batch(Tensor tensor, const std::string& name, const std::string& source,
+                   const Shape& shape, std::size_t& count) {
+    require_shape(tensor.shape, name, source, shape, count);
     const auto row = static_cast<std::ptrdiff_t>(tensor.values.size() / count);
     const Vector first(tensor.values.begin(), tensor.values.begin() + row);
     for (; tensor.shape[0] < shape[0]; ++tensor.shape[0]) {

@@ -10,10 +10,16 @@
 
 namespace atlasc {
 
-/// Raw inputs [count, ...] as a whole batch, filled with copies of the first. Throws Error: of
-/// another shape, or another count than that of the inputs before, which 0 leaves open.
+using Shape = std::vector<std::size_t>;
+
+/// Refuses (Error) raw inputs that are not [count, ...] of 1 to a batch, or of another count than
+/// that of the inputs before, which 0 leaves open.
+void require_shape(const Shape& found, const std::string& name, const std::string& source,
+                   const Shape& shape, std::size_t& count);
+
+/// Raw inputs [count, ...] as a whole batch, filled with copies of the first.
 Tensor whole_batch(Tensor tensor, const std::string& name, const std::string& source,
-                   const std::vector<std::size_t>& shape, std::size_t& count);
+                   const Shape& shape, std::size_t& count);
 
 /// What is encrypted of a whole batch: centred and scaled. Throws Error: a row is not finite. Warns
 /// on standard error of rows above what calibration saw.

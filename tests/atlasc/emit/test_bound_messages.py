@@ -231,6 +231,20 @@ def test_answers_up_to_four_times_the_calibration_are_shown(bench: Bench) -> Non
     bench.run(bench.decrypt())
 
 
+def test_inputs_are_no_larger_than_the_program_has_them(bench: Bench) -> None:
+    """Refused by their shape: the terabyte is never read."""
+    shape, size = [2**38, 1, 4], 2**43
+    header = {
+        "mask": {"dtype": "F64", "shape": [2, 2], "data_offsets": [0, 32]},
+        "x": {"dtype": "F64", "shape": shape, "data_offsets": [32, 32 + size]},
+    }
+    text = json.dumps(header).encode()
+    with (bench.folder / "in").open("wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.truncate(8 + len(text) + 32 + size)
+    assert "has not the shape of the program" in bench.refused(bench.encrypt(output="new"))
+
+
 # --------------------------------------------------------------------------------------- headers
 
 
