@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atlasc.ir.errors import AtlasError
+from atlasc.loading.exported import load_exported_program
 from atlasc.loading.huggingface import (
     SAVE_REMEDY,
     build,
@@ -20,7 +21,7 @@ from atlasc.loading.huggingface import (
     quiet_transformers,
     read_config,
 )
-from atlasc.loading.torch_files import first_line, load_exported_program, load_pt
+from atlasc.loading.torch_files import first_line, load_pt
 
 if TYPE_CHECKING:
     import torch
@@ -134,8 +135,8 @@ def load_model(
         )
     path = Path(reference).expanduser()
     if path.suffix == ".pt2" and not path.is_dir():
-        program = load_exported_program(_existing(path))
-        return LoadedModel(program.module(), "exported", None, path, exported=program)
+        program, module = load_exported_program(_existing(path))
+        return LoadedModel(module, "exported", None, path, exported=program)
     if path.suffix in (".pt", ".pth", ".bin") and not path.is_dir():
         return _load_torch_file(_existing(path), trust_pickle, attention)
     directory = _model_directory(reference, path)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
-import zipfile
 from pathlib import Path
 
 import pytest
 import torch
+from small_files import TINY, Payload, pickled, tiny_bert
 from transformers import (
-    BertConfig,
     BertForSequenceClassification,
     BertModel,
     LlamaConfig,
@@ -24,18 +22,6 @@ from atlasc.ir.errors import AtlasError
 from atlasc.loading.models import load_model
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-TINY = {
-    "hidden_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-}
-
-
-def tiny_bert(**options: int) -> BertForSequenceClassification:
-    torch.manual_seed(0)
-    config = BertConfig(vocab_size=50, max_position_embeddings=16, **(TINY | options))
-    return BertForSequenceClassification(config).eval()
 
 
 @pytest.fixture
@@ -124,16 +110,6 @@ def test_pickled_weights_are_read_as_tensors_only(bert: Path) -> None:
         torch.testing.assert_close(found, tiny_bert()(ids).logits)
 
 
-class Payload:
-    """An object whose unpickling writes a file: what an attacker would put into a model."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (open, (str(self.path), "w"))
-
-
 def test_code_in_pickled_weights_does_not_run(bert: Path, tmp_path: Path) -> None:
     torch.save({"x": Payload(tmp_path / "owned")}, bert / "pytorch_model.bin")
     (bert / "model.safetensors").unlink()
@@ -213,112 +189,6 @@ def test_a_name_that_is_not_cached_is_not_fetched() -> None:
 def test_unknown_attention(bert: Path) -> None:
     with pytest.raises(AtlasError, match="eager or sdpa"):
         load_model(bert, attention="flash")
-
-
-def export(path: Path, dynamic: bool = False) -> Path:
-    # Two tensors: export would take one that is given twice for a single input.
-    ids, mask = torch.ones(2, 8, dtype=torch.long), torch.ones(2, 8, dtype=torch.long)
-    batch = {0: torch.export.Dim("batch", min=2, max=16)}
-    program = torch.export.export(
-        tiny_bert(),
-        (),
-        {"input_ids": ids, "attention_mask": mask},
-        dynamic_shapes={"input_ids": batch, "attention_mask": batch} if dynamic else None,
-        strict=False,
-    )
-    torch.export.save(program, path)
-    return path
-
-
-@pytest.mark.parametrize("dynamic", [False, True])
-def test_exported_archive(tmp_path: Path, dynamic: bool) -> None:
-    loaded = load_model(export(tmp_path / "model.pt2", dynamic))
-    ids = torch.arange(16).reshape(2, 8)
-    assert loaded.kind == "exported" and loaded.exported is not None
-    assert loaded.input_names == ("input_ids", "attention_mask")
-    assert loaded.exported_shape("input_ids") == ((None if dynamic else 2), 8)
-    with torch.no_grad():
-        found = loaded.module(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
-        torch.testing.assert_close(found, tiny_bert()(ids).logits)
-
-
-def rewrite(archive: Path, record: str, content: bytes) -> None:
-    """Replace or add one record of a torch archive."""
-    with zipfile.ZipFile(archive) as source:
-        records = {name: source.read(name) for name in source.namelist()}
-    root = next(iter(records)).split("/")[0]
-    records[f"{root}/{record}"] = content
-    with zipfile.ZipFile(archive, "w") as target:
-        for name, data in records.items():
-            target.writestr(name, data)
-
-
-def read_record(archive: Path, record: str) -> dict:
-    with zipfile.ZipFile(archive) as source:
-        name = next(name for name in source.namelist() if name.endswith(record))
-        return json.loads(source.read(name))
-
-
-def pickled(path: Path) -> bytes:
-    buffer = io.BytesIO()
-    torch.save({"x": Payload(path)}, buffer)
-    return buffer.getvalue()
-
-
-def test_archive_with_pickled_code_is_refused(tmp_path: Path) -> None:
-    archive = export(tmp_path / "model.pt2")
-    rewrite(archive, "data/sample_inputs/model.pt", pickled(tmp_path / "owned"))
-    with pytest.raises(AtlasError, match="is refused(.|\n)*sample_inputs"):
-        load_model(archive)
-    assert not (tmp_path / "owned").exists()
-
-
-def test_archive_with_a_pickled_weight_is_refused(tmp_path: Path) -> None:
-    archive = export(tmp_path / "model.pt2")
-    config = read_record(archive, "model_weights_config.json")
-    payload = next(iter(config["config"].values()))
-    payload["use_pickle"] = True
-    rewrite(archive, "data/weights/model_weights_config.json", json.dumps(config).encode())
-    rewrite(archive, f"data/weights/{payload['path_name']}", pickled(tmp_path / "owned"))
-    with pytest.raises(AtlasError, match="is refused"):
-        load_model(archive)
-    assert not (tmp_path / "owned").exists()
-
-
-def test_archive_with_a_compiled_library_is_refused(tmp_path: Path) -> None:
-    archive = export(tmp_path / "model.pt2")
-    rewrite(archive, "data/aotinductor/model/model.so", b"\x7fELF")
-    with pytest.raises(AtlasError, match=r"model\.so"):
-        load_model(archive)
-
-
-def test_archive_with_code_in_a_symbolic_size_is_refused(tmp_path: Path) -> None:
-    archive = export(tmp_path / "model.pt2", dynamic=True)
-    with zipfile.ZipFile(archive) as source:
-        name = next(name for name in source.namelist() if name.endswith("models/model.json"))
-        program = source.read(name).decode()
-    symbol = next(part for part in program.split('"') if part.startswith("Symbol("))
-    attack = f"open('{tmp_path / 'owned'}', 'w')"
-    rewrite(archive, "models/model.json", program.replace(symbol, attack).encode())
-    with pytest.raises(AtlasError, match="not plain arithmetic"):
-        load_model(archive)
-    assert not (tmp_path / "owned").exists()
-
-
-def test_archive_that_calls_something_else_is_refused(tmp_path: Path) -> None:
-    archive = export(tmp_path / "model.pt2")
-    program = read_record(archive, "models/model.json")
-    program["graph_module"]["graph"]["nodes"][0]["target"] = "torch.os.system"
-    rewrite(archive, "models/model.json", json.dumps(program).encode())
-    with pytest.raises(AtlasError, match=r"torch\.os\.system"):
-        load_model(archive)
-
-
-@pytest.mark.parametrize("content", [b"", b"not an archive"])
-def test_file_that_is_no_archive(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "model.pt2").write_bytes(content)
-    with pytest.raises(AtlasError, match="is not an archive of torch.export"):
-        load_model(tmp_path / "model.pt2")
 
 
 def test_pickled_module_is_refused_unless_trusted(tmp_path: Path) -> None:

@@ -1,0 +1,240 @@
+"""Reading `.pt2` archives without running code that they carry.
+
+`torch.export.load` unpickles parts of an archive, loads compiled libraries from it, evaluates
+symbolic sizes and guards as Python, imports classes that it names, and writes the names of nodes
+into Python source that it executes. An archive is therefore checked first, record by record, and
+refused unless all that it holds is tensors and a graph whose every string is known to be harmless.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
+
+from pydantic import BaseModel, Field
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.files.arrays import MAX_WEIGHTS
+from atlasc.ir.files.json_text import parse_json
+from atlasc.ir.files.plain import MIB, open_plain
+from atlasc.loading.torch_files import first_line
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+
+EXPORT_AGAIN = "export it again with this torch version: torch.export.save(program, 'model.pt2')"
+MAX_RECORDS = 1 << 17
+MAX_GRAPH = 512 * MIB
+"""Bytes of the JSON that describes a graph."""
+GRAPH, SAMPLE = "models/model.json", "data/sample_inputs/model.pt"
+FOLDERS = {"data/weights": "weights", "data/constants": "constants"}
+RECORD = re.compile(
+    r"models/model\.json|data/weights/(weight_\d+|model_weights_config\.json)"
+    r"|data/constants/(tensor_\d+|model_constants_config\.json)|data/sample_inputs/model\.pt"
+    r"|archive_format|archive_version|byteorder|version|\.data/\w+|extra/.*",
+    re.ASCII | re.DOTALL,
+)
+NAME = re.compile(r"[\w.-]{0,1000}", re.ASCII)
+"""Names become source text; this much cannot be more than a name."""
+PLAIN = re.compile(r"[\w.,>() +-]{0,1000}", re.ASCII)
+"""String arguments: "none", "bij,bjk->bik"; and versions."""
+# Sympy's text form of sizes; no attribute access, no string but a symbol's name, no power that
+# grows without end.
+EXPRESSION = re.compile(
+    r"(?=.{1,2000}$)(?:\b(?:Symbol|Integer|Add|Mul|Mod|FloorDiv|Max|Min|True|False"
+    r"|positive|nonnegative|integer|[su]\d{1,4}|\d{1,12})\b|'[su]\d{1,4}'"
+    r"|(?<!\*)\*(?!\*)|[-+/()=, ])+"
+)
+SYMBOL = re.compile(r"[su]\d{1,4}")
+# Nothing that calls what it is given, sets attributes, or opens files.
+TARGET = re.compile(
+    r"torch\.ops\.aten\.(?!from_file\b|save\b)[\w.]+|torch\.ops\.prims\.[\w.]+"
+    r"|torch\.ops\.higher_order\.wrap_with_(set_grad_enabled|autocast)"
+    r"|_operator\.(eq|ne|le|ge|lt|gt|neg|pos|mul|add|sub|floordiv|mod|pow|truediv|and_|or_"
+    r"|lshift|rshift|getitem)|math\.(trunc|ceil|floor|sqrt)",
+    re.ASCII,
+)
+TEXT = re.compile(r".*", re.DOTALL)
+"""Text that is only shown, or never used."""
+STRINGS = {
+    "expr_str": EXPRESSION,
+    "target": TARGET,
+    "as_string": PLAIN,
+    "as_strings": PLAIN,
+    "torch_version": PLAIN,
+    "guards_code": TEXT,
+    "stack_trace": TEXT,
+    "nn_module_stack": TEXT,
+    "source_fn_stack": TEXT,
+    "torch_fn": TEXT,
+    "from_node": TEXT,
+    "custom": TEXT,
+}
+"""Strings by the member that they stand under; all others are names."""
+SPECS = ("in_spec", "out_spec")
+OBJECTS = ("as_operator", "as_custom_obj", "class_fqn")
+"""Members that name functions and classes."""
+STRUCTURE = re.compile(
+    r"builtins\.(tuple|list|dict)|collections\.OrderedDict|transformers\.[\w.]+", re.ASCII
+)
+_Extent = Annotated[int, Field(ge=0, lt=1 << 40)]
+
+
+class _Extents(BaseModel):
+    as_int: _Extent
+
+
+class _Layout(BaseModel):
+    sizes: Annotated[list[_Extents], Field(max_length=16)]
+    strides: Annotated[list[_Extents], Field(max_length=16)]
+    storage_offset: _Extents
+
+
+class _Payload(BaseModel):
+    path_name: Annotated[str, Field(pattern="^(weight|tensor)_[0-9]{1,9}$")]
+    use_pickle: Literal[False]
+    tensor_meta: _Layout
+
+
+class _Payloads(BaseModel):
+    config: dict[str, _Payload]
+
+
+def load_exported_program(path: Path) -> tuple[ExportedProgram, torch.nn.Module]:
+    """A program that `torch.export.save` wrote, and its module.
+
+    Raises:
+        AtlasError: the file is not such an archive, is damaged, or carries executable content.
+    """
+    from torch.export.pt2_archive._package import load_pt2
+
+    with open_plain(path, MAX_WEIGHTS) as file:
+        try:
+            _check_archive(path, file)
+            file.seek(0)
+            # Not torch.export.load: it tries another format where this one fails.
+            program = load_pt2(file).exported_programs["model"]
+            program.example_inputs = None  # with these, guards would be compiled as Python
+            return program, program.module()
+        except AtlasError:
+            raise
+        except Exception as error:
+            raise AtlasError(
+                f"{path.name} is not an archive of torch.export, or is damaged",
+                where=str(path),
+                why=first_line(error),
+                remedy=EXPORT_AGAIN,
+            ) from error
+
+
+def _check_archive(path: Path, file: BinaryIO) -> None:
+    """Refuse whatever `load_pt2` would unpickle, link, import, evaluate or blow up."""
+    # The same reader as torch's, so that both see the same records.
+    from torch.export.pt2_archive._package import PT2ArchiveReader
+
+    with PT2ArchiveReader(file) as reader:
+        names = reader.get_file_names()
+        sizes = {name: reader.archive_file.get_record_size(name) for name in names}
+        if sum(sizes.values()) > file.seek(0, io.SEEK_END) or len(sizes) < len(names):
+            raise _refused(path, "its records are packed or overlap; torch stores them plainly")
+        for name in names:
+            if not RECORD.fullmatch(name):
+                raise _refused(path, f"record {name} is not part of an exported program")
+        if GRAPH not in sizes:
+            raise AtlasError(
+                f"{path.name} holds no exported program", where=str(path), remedy=EXPORT_AGAIN
+            )
+        if sizes[GRAPH] > MAX_GRAPH or len(names) > MAX_RECORDS:
+            raise _refused(path, f"its graph has {sizes[GRAPH]} bytes, in {len(names)} records")
+        for folder, kind in FOLDERS.items():
+            config = f"{folder}/model_{kind}_config.json"
+            if config in sizes:
+                _check_tensors(path, folder, reader.read_bytes(config), sizes)
+        if sizes.get(SAMPLE):
+            _check_sample(path, reader.read_bytes(SAMPLE))
+        _check_graph(path, json.loads(reader.read_bytes(GRAPH)))
+
+
+def _check_tensors(path: Path, folder: str, config: bytes, sizes: dict[str, int]) -> None:
+    """Refuse pickles, and tensors that are larger than their records."""
+    try:
+        payloads = parse_json(config, _Payloads).config
+    except ValueError as error:
+        raise _refused(path, f"{folder} is not described as plain tensors: {error}") from None
+    for name, payload in payloads.items():
+        layout = payload.tensor_meta
+        shape = [extent.as_int for extent in layout.sizes]
+        strides = [extent.as_int for extent in layout.strides]
+        reach, elements = layout.storage_offset.as_int, 1
+        for extent, stride in zip(shape, strides, strict=True):
+            reach, elements = reach + (extent - 1) * stride, elements * extent
+        held = sizes.get(f"{folder}/{payload.path_name}", 0)
+        if elements and max(reach + 1, elements) > held:  # an element has a byte at least
+            raise _refused(path, f"tensor {name} of shape {shape} is larger than its record")
+
+
+def _check_sample(path: Path, content: bytes) -> None:
+    import torch
+
+    try:
+        torch.load(io.BytesIO(content), weights_only=True)
+    except Exception as error:
+        raise _refused(path, f"record {SAMPLE}: {first_line(error)}") from error
+
+
+def _check_graph(path: Path, graph: Any) -> None:
+    for member, text in _strings(graph):
+        if member in SPECS:
+            _check_structure(path, json.loads(text))
+        elif not STRINGS.get(member, NAME).fullmatch(text):
+            what = {"expr_str": "plain arithmetic", "target": "an op of a model"}
+            raise _refused(path, f"{text[:200]!r} is not {what.get(member, 'a plain name')}")
+        elif text in OBJECTS:
+            raise _refused(path, "it uses an object that is no tensor")
+    for symbol in graph["range_constraints"]:
+        if not SYMBOL.fullmatch(symbol):
+            raise _refused(path, f"{symbol!r} is no symbolic size")
+
+
+def _check_structure(path: Path, spec: Any) -> None:
+    """Refuse a nesting of inputs or outputs that names anything but containers and their keys."""
+    _, root = spec
+    left = [root]
+    while left:
+        node = left.pop()
+        left += node["children_spec"]
+        if node["type"] is None and node["context"] is None:
+            continue
+        if not STRUCTURE.fullmatch(node["type"]):
+            raise _refused(path, f"it nests its values in {node['type']}")
+        for key in json.loads(node["context"]) or []:
+            if not isinstance(key, str) or not NAME.fullmatch(key):
+                raise _refused(path, f"it nests its values under {key}")
+
+
+def _refused(path: Path, why: str) -> AtlasError:
+    return AtlasError(
+        f"{path.name} carries more than tensors and a graph, and is refused",
+        where=str(path),
+        why=f"{why}; to load it could run code from the file",
+        remedy="export the model with tensor arguments only, and give the archive of "
+        "torch.export.save",
+    )
+
+
+def _strings(tree: Any, member: str = "") -> Iterator[tuple[str, str]]:
+    """Every string of a JSON tree, names of members too, with the member that it stands under."""
+    if isinstance(tree, str):
+        yield member, tree
+    elif isinstance(tree, dict):
+        for name, value in tree.items():
+            yield "", name
+            yield from _strings(value, name)
+    elif isinstance(tree, list):
+        for value in tree:
+            yield from _strings(value, member)
