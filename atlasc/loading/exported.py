@@ -21,7 +21,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.arrays import MAX_WEIGHTS
 from atlasc.ir.files.json_text import parse_json
 from atlasc.ir.files.plain import MIB, open_plain
-from atlasc.loading.torch_files import first_line
+from atlasc.loading.torch_files import check_records, first_line
 
 if TYPE_CHECKING:
     import torch
@@ -137,11 +137,10 @@ def _check_archive(path: Path, file: BinaryIO) -> None:
     # The same reader as torch's, so that both see the same records.
     from torch.export.pt2_archive._package import PT2ArchiveReader
 
+    check_records(file)
     with PT2ArchiveReader(file) as reader:
         names = reader.get_file_names()
         sizes = {name: reader.archive_file.get_record_size(name) for name in names}
-        if sum(sizes.values()) > file.seek(0, io.SEEK_END) or len(sizes) < len(names):
-            raise _refused(path, "its records are packed or overlap; torch stores them plainly")
         for name in names:
             if not RECORD.fullmatch(name):
                 raise _refused(path, f"record {name} is not part of an exported program")

@@ -1,16 +1,21 @@
-"""HuggingFace directories: config, architecture and weights, read without running their code."""
+"""HuggingFace directories: architecture and weights, read without running their code."""
 
 from __future__ import annotations
 
-import json
+import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import BaseModel
+
 from atlasc.ir.errors import AtlasError
-from atlasc.loading.torch_files import first_line
+from atlasc.ir.files.arrays import MAX_HEADER, MAX_WEIGHTS
+from atlasc.ir.files.json_text import read_json
+from atlasc.ir.files.plain import MIB, open_plain
+from atlasc.loading.torch_files import check_records, first_line
 
 if TYPE_CHECKING:
     import torch
@@ -18,62 +23,13 @@ if TYPE_CHECKING:
 
 SAFETENSORS = ("model.safetensors", "model.safetensors.index.json")
 PICKLED_WEIGHTS = ("pytorch_model.bin", "pytorch_model.bin.index.json")
-SAVE_REMEDY = "write it with model.save_pretrained(directory)"
+MAX_INDEX = 64 * MIB
+SLACK = 1 << 26
+"""Numbers that a model may make of nothing: masks, positions."""
 
 
-def read_config(directory: Path, head: bool) -> tuple[PretrainedConfig, type]:
-    """The config and the architecture class that it names."""
-    import transformers
-
-    path = directory / "config.json"
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise AtlasError(
-            "config.json is not valid JSON", where=str(path), why=str(error), remedy=SAVE_REMEDY
-        ) from error
-    if not isinstance(raw, dict) or not isinstance(raw.get("model_type"), str):
-        raise AtlasError(
-            "config.json does not name a model_type", where=str(path), remedy=SAVE_REMEDY
-        )
-    if "quantization_config" in raw:
-        raise AtlasError(
-            "the model's weights are quantized",
-            where=str(path),
-            remedy="use the checkpoint in float16, bfloat16 or float32",
-        )
-    names = raw.get("architectures") or []
-    if raw["model_type"] not in transformers.CONFIG_MAPPING:
-        raise _unknown_architecture(f"model_type {raw['model_type']!r}", path)
-    try:
-        config = transformers.AutoConfig.from_pretrained(
-            str(directory), local_files_only=True, trust_remote_code=False
-        )
-    except Exception as error:
-        raise AtlasError(
-            "config.json has values that do not make a model",
-            where=str(path),
-            why=first_line(error),
-        ) from error
-    base = transformers.AutoModel._model_mapping.get(type(config), None)
-    model_class = getattr(transformers, str(names[0]), None) if names and head else base
-    is_model = isinstance(model_class, type) and issubclass(
-        model_class, transformers.PreTrainedModel
-    )
-    if not is_model or model_class.config_class is not type(config):  # type: ignore[union-attr]
-        raise _unknown_architecture(f"architecture {names[0] if names else 'none'}", path)
-    return config, model_class  # type: ignore[return-value]
-
-
-def _unknown_architecture(what: str, path: Path) -> AtlasError:
-    return AtlasError(
-        f"unknown {what}",
-        where=str(path),
-        why="this transformers version has no such model, and code that comes with a model is "
-        "never run",
-        remedy="export the model yourself: "
-        "torch.export.save(torch.export.export(model, args, strict=False), 'model.pt2')",
-    )
+class _Index(BaseModel):
+    weight_map: dict[str, str]
 
 
 def build(
@@ -106,7 +62,8 @@ def load_weights(
             why=f"neither {SAFETENSORS[0]} nor {PICKLED_WEIGHTS[0]} is there",
             remedy="only `depth` and `inspect` work on a bare config; add the weights for the rest",
         )
-    _check_safetensors(directory)
+    size = _check_files(directory, safe)
+    check_fits(build(config, model_class, attention, meta=True), size, directory)
     # Sentence encoders are often saved without the pooler that their base class has by default.
     for extra in ({}, {"add_pooling_layer": False}):
         try:
@@ -137,27 +94,76 @@ def load_weights(
     return module
 
 
-def _check_safetensors(directory: Path) -> None:
-    """Open each safetensors file: a damaged or missing one is named before anything is built."""
-    from safetensors import SafetensorError, safe_open
+def _check_files(directory: Path, safe: bool) -> int:
+    """Bytes of all files of weights; a damaged or missing one is named before anything is built."""
+    single, index = SAFETENSORS if safe else PICKLED_WEIGHTS
+    names = [single]
+    if not (directory / single).is_file():
+        names = sorted(set(_read_index(directory / index)))
+    return sum(check_weights_file(directory / name) for name in names)
 
-    files = set(directory.glob("*.safetensors"))
-    index = directory / SAFETENSORS[1]
+
+def check_weights_file(path: Path) -> int:
+    """Bytes of a file of weights.
+
+    Raises:
+        AtlasError: it is missing or damaged.
+    """
+    from safetensors import safe_open
+
     try:
-        if index.is_file():
-            names = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
-            files |= {directory / name for name in names}
-        for path in sorted(files):
-            with safe_open(path, framework="pt"):
-                pass
-    except (SafetensorError, OSError, ValueError, KeyError, AttributeError) as error:
-        culprit = index if isinstance(error, (ValueError, KeyError, AttributeError)) else path
+        with open_plain(path, MAX_WEIGHTS) as file:
+            header = int.from_bytes(file.read(8), "little")
+            size = file.seek(0, io.SEEK_END)
+            file.seek(0)
+            if path.suffix != ".safetensors":
+                check_records(file)
+            elif header > MAX_HEADER:
+                raise ValueError("its header is too large")
+            else:
+                with safe_open(path, framework="pt"):
+                    pass
+    except Exception as error:
         raise AtlasError(
-            f"weights file {culprit.name} is missing or damaged",
-            where=str(culprit),
+            f"weights file {path.name} is missing or damaged",
+            where=str(path),
             why=first_line(error),
             remedy="copy or download it again",
         ) from error
+    return size
+
+
+def check_fits(module: torch.nn.Module, size: int, where: Path) -> None:
+    """Refuse an architecture that is far larger than the files of its weights.
+
+    Raises:
+        AtlasError: it would take memory without end.
+    """
+    wanted = sum(tensor.numel() for tensor in (*module.parameters(), *module.buffers()))
+    if wanted > 2 * size + SLACK:
+        raise AtlasError(
+            "config.json describes a larger model than its weights",
+            where=str(where),
+            why=f"it asks for {wanted} numbers, and the files have {size} bytes",
+            remedy="use the config.json that was saved with these weights",
+        )
+
+
+def _read_index(path: Path) -> list[str]:
+    """Names of the files of weights that an index names.
+
+    Raises:
+        AtlasError: it is no such index, or names a file elsewhere.
+    """
+    names = list(read_json(path, _Index, "weights index", MAX_INDEX).weight_map.values())
+    for name in names:
+        if Path(name).name != name or not name.isprintable():
+            raise AtlasError(
+                f"weights index {path.name} names {name}, which is not in its folder",
+                where=str(path),
+                remedy="copy or download it again",
+            )
+    return names
 
 
 def check_complete(directory: Path, missing: list[str], mismatched: Any) -> None:

@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atlasc.ir.errors import AtlasError
+from atlasc.loading.configs import SAVE_REMEDY, read_config
 from atlasc.loading.exported import load_exported_program
 from atlasc.loading.huggingface import (
-    SAVE_REMEDY,
     build,
     check_complete,
+    check_fits,
+    check_weights_file,
     load_weights,
     quiet_transformers,
-    read_config,
 )
 from atlasc.loading.torch_files import first_line, load_pt
 
@@ -214,15 +215,23 @@ def _load_torch_file(path: Path, trust_pickle: bool, attention: str) -> LoadedMo
         )
     with quiet_transformers():
         config, model_class = read_config(path.parent, head=True)
-        module = build(config, model_class, attention, meta=False)
-    expected = module.state_dict()
+        bare = build(config, model_class, attention, meta=True)
+    check_fits(bare, check_weights_file(path), path)
+    expected = bare.state_dict()
     wrong = [
         (name, tuple(content[name].shape), tuple(tensor.shape))
         for name, tensor in expected.items()
         if name in content and content[name].shape != tensor.shape
     ]
     check_complete(path, sorted(set(expected) - set(content)), wrong)
-    module.load_state_dict(content, strict=False)
+    with quiet_transformers():
+        module = build(config, model_class, attention, meta=False)
+    try:
+        module.load_state_dict(content, strict=False)
+    except Exception as error:
+        raise AtlasError(
+            f"{path.name} has tensors of another kind", where=str(path), why=first_line(error)
+        ) from error
     return LoadedModel(module.eval(), _kind(config), module.config, path)
 
 

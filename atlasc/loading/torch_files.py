@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import pickletools
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, BinaryIO
 
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.files.arrays import MAX_WEIGHTS
+from atlasc.ir.files.plain import MIB, open_plain
 
-if TYPE_CHECKING:
-    pass
-
+ZIP = b"PK\x03\x04"
+MAX_PICKLE = 16 * MIB
+"""Bytes of a pickle that are looked through for what it asks for."""
 TWO_SAFE_WAYS = (
     "save it in one of the two safe ways: model.save_pretrained(directory), or torch.export.save("
     "torch.export.export(model, args, strict=False), 'model.pt2')"
@@ -26,23 +29,25 @@ def load_pt(path: Path, *, trust_pickle: bool = False) -> Any:
     """
     import torch
 
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=not trust_pickle)
-    except Exception as error:
-        names = () if trust_pickle else _pickled_names(path)
-        if not names:
+    with open_plain(path, MAX_WEIGHTS) as file:
+        try:
+            check_records(file)
+            content = torch.load(file, map_location="cpu", weights_only=not trust_pickle)
+        except Exception as error:
+            names = () if trust_pickle else _pickled_names(file)
+            if not names:
+                raise AtlasError(
+                    f"{path.name} cannot be read as a torch file",
+                    where=str(path),
+                    why=first_line(error),
+                    remedy=TWO_SAFE_WAYS,
+                ) from error
             raise AtlasError(
-                f"{path.name} cannot be read as a torch file",
+                f"{path.name} is a pickled object, not a file of weights",
                 where=str(path),
-                why=first_line(error),
-                remedy=TWO_SAFE_WAYS,
+                why="to load it would run code from the file; it asks for " + ", ".join(names[:3]),
+                remedy=TWO_SAFE_WAYS + "; or give --trust-pickle if you made the file yourself",
             ) from error
-        raise AtlasError(
-            f"{path.name} is a pickled object, not a file of weights",
-            where=str(path),
-            why="to load it would run code from the file; it asks for " + ", ".join(names[:3]),
-            remedy=TWO_SAFE_WAYS + "; or give --trust-pickle if you made the file yourself",
-        ) from error
     if isinstance(content, torch.nn.Module):
         return content
     if isinstance(content, dict) and isinstance(content.get("state_dict"), dict):
@@ -58,15 +63,38 @@ def load_pt(path: Path, *, trust_pickle: bool = False) -> Any:
     return content
 
 
-def _pickled_names(path: Path) -> tuple[str, ...]:
+def check_records(file: BinaryIO) -> None:
+    """Refuse a zip whose records expand, or overlap; afterwards the file is at its beginning.
+
+    Raises:
+        ValueError: torch stores records as they are; this archive does not.
+    """
+    import torch
+
+    start = file.read(4)
+    file.seek(0)
+    if start != ZIP:
+        return  # a format of older versions, which is read from front to back
+    reader = torch._C.PyTorchFileReader(file)
+    names = reader.get_all_records()
+    held, size = sum(map(reader.get_record_size, names)), file.seek(0, io.SEEK_END)
+    file.seek(0)
+    if held > size or len(set(names)) < len(names):
+        raise ValueError("its records are packed or overlap; torch stores them as they are")
+
+
+def _pickled_names(file: BinaryIO) -> tuple[str, ...]:
     """Classes and functions that a pickle asks for, read from its opcodes without running it."""
     try:
-        if zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as archive:
+        file.seek(0)
+        if zipfile.is_zipfile(file):
+            with zipfile.ZipFile(file) as archive:
                 inner = [name for name in archive.namelist() if name.endswith("/data.pkl")]
-                content = archive.read(inner[0])
+                with archive.open(inner[0]) as record:
+                    content = record.read(MAX_PICKLE)
         else:
-            content = path.read_bytes()
+            file.seek(0)
+            content = file.read(MAX_PICKLE)
         opcodes = [(code.name, argument) for code, argument, _ in pickletools.genops(content)]
     except Exception:  # not a pickle at all
         return ()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -19,6 +21,12 @@ Json = dict[str, Any]
 
 
 def export(path: Path, dynamic: bool = False) -> Path:
+    path.write_bytes(exported(dynamic))
+    return path
+
+
+@cache
+def exported(dynamic: bool) -> bytes:
     # Two tensors: export would take one that is given twice for a single input.
     ids, mask = torch.ones(2, 8, dtype=torch.long), torch.ones(2, 8, dtype=torch.long)
     batch = {0: torch.export.Dim("batch", min=2, max=16)}
@@ -29,8 +37,9 @@ def export(path: Path, dynamic: bool = False) -> Path:
         dynamic_shapes={"input_ids": batch, "attention_mask": batch} if dynamic else None,
         strict=False,
     )
-    torch.export.save(program, path)
-    return path
+    with TemporaryDirectory() as folder:
+        torch.export.save(program, Path(folder) / "model.pt2")
+        return (Path(folder) / "model.pt2").read_bytes()
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -140,10 +141,22 @@ def break_weights(directory: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
 
 
-def lose_a_shard(directory: Path) -> None:
-    index = {"weight_map": {"x": "model-00001-of-00001.safetensors"}}
+def write_config(directory: Path, value: str) -> None:
+    (directory / "config.json").write_text(f'{{"model_type": "bert", "x": {value}}}')
+
+
+def write_huge_header(directory: Path) -> None:
+    (directory / "model.safetensors").write_bytes((1 << 40).to_bytes(8, "little"))
+
+
+def index_weights(directory: Path, name: str) -> None:
+    index = {"weight_map": {"x": name}}
     (directory / "model.safetensors.index.json").write_text(json.dumps(index))
     (directory / "model.safetensors").unlink()
+
+
+def lose_a_shard(directory: Path) -> None:
+    index_weights(directory, "model-00001-of-00001.safetensors")
 
 
 @pytest.mark.parametrize(
@@ -152,8 +165,9 @@ def lose_a_shard(directory: Path) -> None:
         (shutil.rmtree, "not found"),
         (lambda d: [file.unlink() for file in d.iterdir()], "is empty"),
         (lambda d: (d / "config.json").unlink(), "has no config.json"),
-        (break_config, "not valid JSON"),
-        (lambda d: (d / "config.json").write_text("[]"), "does not name a model_type"),
+        (break_config, "the config .* cannot be read"),
+        (lambda d: (d / "config.json").write_text("{}"), "does not name a model_type"),
+        (lambda d: (d / "config.json").write_text("[]"), "should be an object"),
         (lambda d: edit_config(d, model_type="nonsense"), "unknown model_type 'nonsense'"),
         (lambda d: edit_config(d, architectures=["NoModel"]), "unknown architecture NoModel"),
         (lambda d: edit_config(d, architectures=["Trainer"]), "unknown architecture Trainer"),
@@ -165,6 +179,20 @@ def lose_a_shard(directory: Path) -> None:
         (lambda d: edit_config(d, num_attention_heads=3), "(cannot be built|cannot be read)"),
         (lambda d: edit_config(d, quantization_config={"bits": 4}), "quantized"),
         (lambda d: (d / "model.safetensors").unlink(), "has no weights"),
+        (lambda d: edit_config(d, num_hidden_layers=10**7), "num_hidden_layers is 10000000"),
+        (lambda d: edit_config(d, hidden_size=10**12), "hidden_size is 1000000000000"),
+        (lambda d: edit_config(d, vocab_size=10**15), "more than a model has: vocab_size"),
+        (lambda d: edit_config(d, num_labels=10**6), "more than a model has: num_labels"),
+        (lambda d: edit_config(d, max_position_embeddings=-4), "negative size"),
+        (lambda d: edit_config(d, num_attention_heads=0), "cannot be built"),
+        (lambda d: edit_config(d, architectures={"a": 1}), "unknown architecture"),
+        (lambda d: edit_config(d, vocab_size=1 << 24), "larger model than its weights"),
+        (lambda d: write_config(d, "[" * 10_000 + "]" * 10_000), "recursion limit"),
+        (lambda d: write_config(d, "9" * 5_000), "cannot be read"),
+        (lambda d: write_config(d, '1, "x": 2'), "given twice"),
+        (lambda d: index_weights(d, "../other/model.safetensors"), "not in its folder"),
+        (lambda d: index_weights(d, "/etc/passwd"), "not in its folder"),
+        (write_huge_header, "header is too large"),
         (break_weights, "model.safetensors is missing or damaged"),
         (lambda d: (d / "model.safetensors").write_bytes(b""), "missing or damaged"),
         (lose_a_shard, "model-00001-of-00001.safetensors is missing or damaged"),
@@ -240,6 +268,14 @@ def test_pt_file_missing_or_damaged(tmp_path: Path) -> None:
         load_model(tmp_path / "none.pt")
     (tmp_path / "model.pt").write_bytes(b"garbage")
     with pytest.raises(AtlasError, match="cannot be read"):
+        load_model(tmp_path / "model.pt")
+
+
+def test_packed_pt_file_is_refused_before_it_expands(tmp_path: Path) -> None:
+    torch.save({"a": torch.ones(2)}, tmp_path / "model.pt")
+    with zipfile.ZipFile(tmp_path / "model.pt", "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("model/data/1", bytes(1 << 26))
+    with pytest.raises(AtlasError, match="packed or overlap"):
         load_model(tmp_path / "model.pt")
 
 
