@@ -20,6 +20,7 @@ from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.key_planning import plan_keys
+from atlasc.loading.configs import image_size, size
 from atlasc.loading.data import load_inputs
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.models import LoadedModel, load_model
@@ -91,15 +92,14 @@ def input_specs(
         if known is not None and None not in known:
             specs[name] = ShapeSpec((batch, *known[1:]), "f32" if name == "pixel_values" else "i64")  # type: ignore[arg-type]
         elif name == "pixel_values":
-            size = getattr(model.config, "image_size", None)
-            channels = getattr(model.config, "num_channels", 3)
-            if size is None:
+            channels = size(model.config, "num_channels") or 3
+            height, width = image_size(model.config)
+            if height is None or width is None:
                 raise AtlasError("the model's config does not tell the image size")
-            height, width = (size, size) if isinstance(size, int) else size
             specs[name] = ShapeSpec((batch, channels, height, width), "f32")
         else:
             length = sequence_length or DEFAULT_LENGTH
-            limit = getattr(model.config, "max_position_embeddings", None)
+            limit = size(model.config, "max_position_embeddings")
             if limit is not None and length > limit:
                 raise AtlasError(
                     f"--sequence-length {length} is longer than the model allows",

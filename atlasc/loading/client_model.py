@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 
-from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
+from atlasc.loading.configs import read_object
 from atlasc.loading.models import LoadedModel
 
 
@@ -30,13 +29,10 @@ class ClientModel(LoadedModel):
                 where that was an archive of torch.export.
 
         Raises:
-            AtlasError: the config is not JSON.
+            AtlasError: the config is no JSON object.
         """
         path = folder / "config.json"
-        try:
-            config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        except ValueError as error:
-            raise AtlasError("config.json is not valid JSON", where=str(path)) from error
+        config = read_object(path, links=False) if path.exists() else {}
         model = cls(
             module=None,
             kind="client",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from atlasc.ir.errors import AtlasError
@@ -77,13 +78,19 @@ def read_config(directory: Path, head: bool) -> tuple[PretrainedConfig, type]:
     return config, model_class  # type: ignore[return-value]
 
 
-def read_object(path: Path) -> dict[str, Any]:
+def read_object(path: Path, *, links: bool = True) -> dict[str, Any]:
     """The members of config.json, whatever they are.
+
+    Args:
+        path: the file.
+        links: see :func:`atlasc.ir.files.plain.open_plain`.
 
     Raises:
         AtlasError: it cannot be read, or is no JSON object.
     """
-    return read_json(path, dict[str, Any], "the config", MAX_CONFIG, remedy=SAVE_REMEDY)
+    return read_json(
+        path, dict[str, Any], "the config", MAX_CONFIG, remedy=SAVE_REMEDY, links=links
+    )
 
 
 def size(config: Any, name: str) -> int | None:
@@ -96,6 +103,18 @@ def size(config: Any, name: str) -> int | None:
     if value is None or (type(value) is int and 0 < value <= 1 << 25):
         return value
     raise AtlasError(f"{name} of config.json is {value!r}, not a size", remedy=SAVE_REMEDY)
+
+
+def image_size(config: Any) -> tuple[int | None, int | None]:
+    """Height and width of a model's images; None where the config does not tell.
+
+    Raises:
+        AtlasError: as :func:`size`.
+    """
+    value = getattr(config, "image_size", None)
+    both = value if isinstance(value, (list, tuple)) and len(value) == 2 else (value, value)
+    height, width = (size(SimpleNamespace(image_size=extent), "image_size") for extent in both)
+    return height, width
 
 
 def _check_sizes(raw: dict[str, Any], path: Path) -> None:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.files.arrays import read_npz
+from atlasc.ir.files.plain import GIB
 from atlasc.loading import images
 from atlasc.loading.inputs import Inputs, checked
 from atlasc.loading.texts import LABEL_KEYS, from_json_lines, inputs_from_texts, pad, read_lines
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Inputs", "inputs_from_texts", "load_inputs"]
 
+MAX_ARRAYS = 4 * GIB
+"""Bytes of the arrays of an .npz."""
 FORMATS = ".txt, .jsonl, .npz, or a .png/.jpg image or a folder of them"
 
 
@@ -65,15 +69,7 @@ def load_inputs(path: str | Path, model: LoadedModel, sequence_length: int | Non
 
 
 def _from_arrays(source: Path, model: LoadedModel, length: int | None) -> Inputs:
-    try:
-        with np.load(source, allow_pickle=False) as archive:
-            content = {name: archive[name] for name in archive.files}
-    except Exception as error:
-        raise AtlasError(
-            f"data {source} cannot be read as an .npz of plain arrays",
-            why=str(error).splitlines()[0],
-            remedy="write it with numpy.savez(path, " + f"{model.input_names[0]}=array)",
-        ) from error
+    content = read_npz(source, MAX_ARRAYS, what="data")
     labels = next((content.pop(key) for key in LABEL_KEYS if key in content), None)
     main = model.input_names[0]
     unknown = sorted(set(content) - set(model.input_names))
@@ -92,6 +88,8 @@ def _from_arrays(source: Path, model: LoadedModel, length: int | None) -> Inputs
             raise AtlasError(
                 f"{name} has shape {array.shape}, but {main} has {count} rows", where=str(source)
             )
+    if labels is not None and labels.dtype.kind not in "biuU":
+        raise AtlasError(f"labels must be integers or names, not {labels.dtype}", where=str(source))
     names = tuple(f"{source.name}[{row}]" for row in range(count))
     if main == "input_ids":
         content = _pad_arrays(content, model, length, names, str(source))
@@ -119,7 +117,7 @@ def _pad_arrays(
             where=where,
             why=f"its shape is {mask.shape}",
         )
-    padded = pad(ids.tolist(), model, length, names)
+    padded = pad(ids.astype(np.int64).tolist(), model, length, names)
     padded["attention_mask"][:, : ids.shape[1]] = mask
     return padded
 

@@ -2,21 +2,64 @@
 
 from __future__ import annotations
 
-import json
+import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
 
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.files.json_text import read_json
+from atlasc.ir.files.plain import MIB, open_plain
+from atlasc.loading.configs import size
+from atlasc.loading.torch_files import first_line
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
     from atlasc.loading.models import LoadedModel
 
+MAX_FILE = 256 * MIB
+MAX_PREPROCESSING = MIB
+MAX_PIXELS = 1 << 30
+"""Numbers of all images together, scaled: 4 GiB."""
 SUFFIXES = (".png", ".jpg", ".jpeg")
 BILINEAR = 2  # pillow's number, and the default of HuggingFace's ViT preprocessing
+
+
+_Extent = Annotated[int, Field(ge=1, le=4096)]
+_Deviation = Annotated[float, Field(gt=1e-6, lt=1e6)]
+
+
+class _Size(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    height: _Extent
+    width: _Extent
+
+
+class Preprocessing(BaseModel):
+    """The members of preprocessor_config.json that are used; HuggingFace writes many others."""
+
+    model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
+
+    size: _Extent | _Size
+    do_resize: bool | None = None
+    do_rescale: bool | None = None
+    do_normalize: bool | None = None
+    do_center_crop: bool | None = None
+    resample: Annotated[int, Field(ge=0, le=5)] | None = None
+    rescale_factor: Annotated[float, Field(gt=0, lt=1e6)] | None = None
+    image_mean: Annotated[list[float], Field(max_length=16)] | None = None
+    image_std: Annotated[list[_Deviation], Field(max_length=16)] | None = None
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """(height, width): older files give one number for both."""
+        if isinstance(self.size, int):
+            return self.size, self.size
+        return self.size.height, self.size.width
 
 
 def load_images(
@@ -40,40 +83,54 @@ def load_images(
         files, root = [source], source.parent
     if not files:
         raise AtlasError(f"folder {source} has no images", remedy="put .png or .jpg files there")
-    channels = getattr(model.config, "num_channels", 3)
-    pixels = np.stack([_read(path, channels, steps) for path in files])
-    numbers = {str(k): int(v) for k, v in (getattr(model.config, "label2id", None) or {}).items()}
+    channels = size(model.config, "num_channels") or 3
+    read: list[np.ndarray] = []
+    for path in files:
+        read.append(_read(path, channels, steps))
+        if read[-1].shape != read[0].shape:
+            raise AtlasError(
+                f"image {path.name} has another size than {files[0].name}",
+                where=str(path),
+                why=f"{read[-1].shape} and {read[0].shape}; the model's preprocessing resizes "
+                "nothing",
+            )
+        if len(read) * read[0].size > MAX_PIXELS:
+            raise AtlasError(
+                f"{len(files)} images of shape {read[0].shape} are more than fit into memory",
+                where=str(source),
+                remedy="give fewer images",
+            )
+    pixels = np.stack(read)
+    known = getattr(model.config, "label2id", None)
+    numbers = known if isinstance(known, dict) else {}
     labels = [numbers.get(path.parent.name) for path in files if path.parent != root]
-    complete = len(labels) == len(files) and None not in labels
+    complete = len(labels) == len(files) and all(type(label) is int for label in labels)
     names = tuple(path.relative_to(root).as_posix() for path in files)
     return pixels, names, np.array(labels, dtype=np.int64) if complete else None
 
 
-def read_preprocessing(model: LoadedModel) -> dict[str, Any]:
+def read_preprocessing(model: LoadedModel) -> Preprocessing:
     """The model's preprocessor_config.json.
 
     Raises:
         AtlasError: it is missing or malformed, or asks for a step that is not supported.
     """
     path = model.directory / "preprocessor_config.json"
-    try:
-        steps = json.loads(path.read_text(encoding="utf-8"))
-        steps["size"] = _size(steps)
-    except FileNotFoundError as error:
+    if not path.exists():
         raise AtlasError(
             "the model does not say how images are scaled",
             where=str(path.parent),
             why="there is no preprocessor_config.json",
             remedy="add the file, or give scaled images: an .npz with an array pixel_values",
-        ) from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise AtlasError(
-            "preprocessor_config.json is malformed",
-            where=str(path),
-            why=f"{type(error).__name__}: {error}",
-            remedy='it needs at least "size": {"height": ..., "width": ...}',
-        ) from error
-    if steps.get("do_center_crop"):
+        )
+    steps = read_json(
+        path,
+        Preprocessing,
+        "image preprocessing",
+        MAX_PREPROCESSING,
+        remedy='it needs at least "size": {"height": ..., "width": ...}',
+    )
+    if steps.do_center_crop:
         raise AtlasError(
             "preprocessor_config.json asks for a centre crop, which is not supported",
             where=str(path),
@@ -82,33 +139,37 @@ def read_preprocessing(model: LoadedModel) -> dict[str, Any]:
     return steps
 
 
-def _size(steps: dict[str, Any]) -> tuple[int, int]:
-    """(height, width): older files give one number for both."""
-    size = steps["size"]
-    if isinstance(size, int):
-        return size, size
-    return int(size["height"]), int(size["width"])
-
-
-def _read(path: Path, channels: int, steps: dict[str, Any]) -> np.ndarray:
+def _read(path: Path, channels: int, steps: Preprocessing) -> np.ndarray:
     """One image as float32 [C, H, W]."""
     from PIL import Image as pillow
 
-    try:
-        with pillow.open(path) as opened:
-            image: Image = opened.convert("L" if channels == 1 else "RGB")
-    except Exception as error:
-        raise AtlasError(
-            f"image {path.name} cannot be read", where=str(path), why=str(error)
-        ) from error
-    height, width = steps["size"]
-    if steps.get("do_resize", True):
-        image = image.resize((width, height), resample=steps.get("resample", BILINEAR))
-    pixels = np.asarray(image, dtype=np.float32).reshape(image.height, image.width, channels)
-    if steps.get("do_rescale", True):
-        pixels = pixels * np.float32(steps.get("rescale_factor", 1 / 255))
-    if steps.get("do_normalize", True):
-        mean = np.asarray(steps.get("image_mean", [0.5] * channels), dtype=np.float32)
-        deviation = np.asarray(steps.get("image_std", [0.5] * channels), dtype=np.float32)
+    with open_plain(path, MAX_FILE) as file, warnings.catch_warnings():
+        warnings.simplefilter("error", pillow.DecompressionBombWarning)
+        try:
+            with pillow.open(file, formats=("PNG", "JPEG")) as opened:
+                image: Image = opened.convert("L" if channels == 1 else "RGB")
+        except Exception as error:
+            raise AtlasError(
+                f"image {path.name} cannot be read", where=str(path), why=first_line(error)
+            ) from error
+    height, width = steps.extent
+    if steps.do_resize is not False:
+        resample = BILINEAR if steps.resample is None else steps.resample
+        image = image.resize((width, height), resample=resample)
+    pixels = np.asarray(image, dtype=np.float32).reshape(image.height, image.width, -1)
+    if steps.do_rescale is not False:
+        pixels = pixels * np.float32(steps.rescale_factor or 1 / 255)
+    if steps.do_normalize is not False:
+        mean, deviation = (
+            np.asarray(values or [0.5], dtype=np.float32)
+            for values in (steps.image_mean, steps.image_std)
+        )
+        if {mean.size, deviation.size} - {1, pixels.shape[2]}:
+            raise AtlasError(
+                "preprocessor_config.json does not fit the image",
+                where=str(path),
+                why=f"means of {mean.size} and deviations of {deviation.size} channels, for "
+                f"{pixels.shape[2]}",
+            )
         pixels = (pixels - mean) / deviation
     return np.ascontiguousarray(pixels.transpose(2, 0, 1), dtype=np.float32)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
+from atlasc.loading.configs import image_size, size
 
 if TYPE_CHECKING:
     from atlasc.loading.models import LoadedModel
@@ -92,7 +93,7 @@ def checked(
     """
     config = model.config
     if "input_ids" in arrays:
-        vocabulary = getattr(config, "vocab_size", None)
+        vocabulary = size(config, "vocab_size")
         ids = arrays["input_ids"]
         bad = (ids < 0) | (ids >= vocabulary) if vocabulary else ids < 0
         if bad.any():
@@ -105,7 +106,22 @@ def checked(
             )
     if "pixel_values" in arrays:
         arrays["pixel_values"] = _checked_pixels(arrays["pixel_values"], names, model)
+    for name, array in arrays.items():
+        _check_finite(name, array, names)
     return arrays
+
+
+def _check_finite(name: str, array: np.ndarray, names: Sequence[str]) -> None:
+    if array.dtype.kind not in "biuf":
+        raise AtlasError(f"{name} must hold numbers, not {array.dtype}")
+    finite = np.isfinite(array).reshape(len(array), -1).all(axis=1)
+    if not finite.all():
+        row = int(np.argmin(finite))
+        raise AtlasError(
+            f"{name} has values that are not finite",
+            where=names[row],
+            why=f"{int((~np.isfinite(array[row])).sum())} values are NaN or infinite",
+        )
 
 
 def _checked_pixels(pixels: np.ndarray, names: Sequence[str], model: LoadedModel) -> np.ndarray:
@@ -121,15 +137,8 @@ def _checked_pixels(pixels: np.ndarray, names: Sequence[str], model: LoadedModel
             f"pixel_values has images of shape {pixels.shape[1:]}",
             why=f"the model takes [channels, height, width] = {expected}",
         )
-    finite = np.isfinite(pixels).all(axis=(1, 2, 3))
-    if not finite.all():
-        row = int(np.argmin(finite))
-        raise AtlasError(
-            "an image has pixels that are not finite",
-            where=names[row],
-            why=f"{int((~np.isfinite(pixels[row])).sum())} values are NaN or infinite",
-        )
-    return pixels.astype(np.float32)
+    with np.errstate(over="ignore"):  # what float32 cannot hold is then refused as infinite
+        return pixels.astype(np.float32)
 
 
 def _image_shape(model: LoadedModel) -> tuple[int | None, ...]:
@@ -137,6 +146,5 @@ def _image_shape(model: LoadedModel) -> tuple[int | None, ...]:
     exported = model.exported_shape("pixel_values")
     if exported is not None and len(exported) == 4:
         return exported[1:]
-    size = getattr(model.config, "image_size", None)
-    height, width = size if isinstance(size, (list, tuple)) else (size, size)
-    return getattr(model.config, "num_channels", None), height, width
+    height, width = image_size(model.config)
+    return size(model.config, "num_channels"), height, width

@@ -22,6 +22,7 @@ from atlasc.loading.huggingface import (
     load_weights,
     quiet_transformers,
 )
+from atlasc.loading.tokenizers import has_tokenizer, load_tokenizer
 from atlasc.loading.torch_files import first_line, load_pt
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ FAMILIES = {
     "vit": ("vit", "deit"),
     "llama": ("llama", "mistral", "qwen2"),
 }
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.txt", "vocab.json")
 
 
 @dataclass
@@ -83,7 +83,7 @@ class LoadedModel:
     @property
     def has_tokenizer(self) -> bool:
         """Whether the directory holds a tokenizer."""
-        return any((self.directory / name).is_file() for name in TOKENIZER_FILES)
+        return has_tokenizer(self.directory)
 
     @cached_property
     def tokenizer(self) -> PreTrainedTokenizerBase | None:
@@ -92,20 +92,7 @@ class LoadedModel:
         Raises:
             AtlasError: its files cannot be read.
         """
-        if not self.has_tokenizer:
-            return None
-        with quiet_transformers() as transformers:
-            try:
-                return transformers.AutoTokenizer.from_pretrained(
-                    str(self.directory), local_files_only=True, trust_remote_code=False
-                )
-            except Exception as error:
-                raise AtlasError(
-                    "the model's tokenizer cannot be read",
-                    where=str(self.directory),
-                    why=first_line(error),
-                    remedy="copy the tokenizer files of the original model again",
-                ) from error
+        return load_tokenizer(self.directory) if self.has_tokenizer else None
 
 
 def load_model(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,12 +9,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.files.json_text import parse_json
+from atlasc.ir.files.plain import MIB, read_text
+from atlasc.loading.configs import size
 from atlasc.loading.inputs import Inputs, checked
+from atlasc.loading.tokenizers import said_of_tokenizer
 
 if TYPE_CHECKING:
     from atlasc.loading.models import LoadedModel
 
 LABEL_KEYS = ("labels", "label")
+MAX_TEXTS = 256 * MIB
+"""Bytes of a file of texts; a tokenizer needs some fifty times as many."""
+MAX_LINE = MIB
+"""Characters of one input."""
+MAX_TOKENS = 1 << 29
+"""Of all inputs together, padding included: 4 GiB."""
 
 
 def inputs_from_texts(
@@ -39,7 +48,8 @@ def inputs_from_texts(
             remedy='put tokenizer.json beside config.json, or give ids: {"input_ids": [...]}',
         )
     names = tuple(names) if names is not None else tuple(f"text {i}" for i in range(len(texts)))
-    ids = tokenizer(list(texts), truncation=False, verbose=False)["input_ids"]
+    with said_of_tokenizer(model.directory):
+        ids = tokenizer(list(texts), truncation=False, verbose=False)["input_ids"]
     arrays = pad(ids, model, sequence_length, names, texts)
     return Inputs(checked(arrays, names, model), names, tuple(texts), labels)
 
@@ -65,17 +75,23 @@ def pad(
             where=str(model.source),
             remedy=f"use --sequence-length {fixed}, or export the model again",
         )
-    positions = getattr(model.config, "max_position_embeddings", None)
+    positions = size(model.config, "max_position_embeddings")
     if positions and length > positions:
         raise AtlasError(
             f"sequence length {length} is more than the model has positions for",
             why=f"max_position_embeddings is {positions}",
             remedy=f"use --sequence-length {positions} or less, and shorten longer texts",
         )
+    if len(ids) * length > MAX_TOKENS:
+        raise AtlasError(
+            f"{len(ids)} inputs of {length} tokens are more than fit into memory",
+            remedy="give fewer inputs, or shorten the longest one",
+        )
     padding = getattr(model.config, "pad_token_id", None)
     if model.has_tokenizer and model.tokenizer.pad_token_id is not None:  # type: ignore[union-attr]
         padding = model.tokenizer.pad_token_id  # type: ignore[union-attr]
-    padded = np.full((len(ids), length), padding or 0, dtype=np.int64)
+    padding = padding if _is_integer(padding) else 0
+    padded = np.full((len(ids), length), padding, dtype=np.int64)
     mask = np.zeros_like(padded)
     for row, tokens in enumerate(ids):
         if len(tokens) > length:
@@ -91,14 +107,23 @@ def pad(
 
 
 def read_lines(source: Path) -> list[tuple[int, str]]:
-    """(line number, text) of every line that is not blank."""
-    try:
-        content = source.read_text(encoding="utf-8-sig")
-    except (UnicodeDecodeError, OSError) as error:
-        raise AtlasError(f"data {source} cannot be read as UTF-8 text", why=str(error)) from error
+    """(line number, text) of every line that is not blank.
+
+    Raises:
+        AtlasError: the file cannot be read, is too large, or is empty; a line is too long.
+    """
+    content = read_text(source, MAX_TEXTS)
     lines = [(n, line.strip()) for n, line in enumerate(content.split("\n"), 1) if line.strip()]
     if not lines:
         raise AtlasError(f"data {source} is empty", remedy="write one input a line")
+    number, longest = max(lines, key=lambda line: len(line[1]))
+    if len(longest) > MAX_LINE:
+        raise AtlasError(
+            f"a line of {len(longest)} characters is longer than any input",
+            where=f"{source.name}:{number}",
+            why=f"it may have {MAX_LINE} at most",
+            remedy="write one input a line",
+        )
     return lines
 
 
@@ -108,19 +133,20 @@ def from_json_lines(source: Path, model: LoadedModel, length: int | None) -> Inp
     for number, line in read_lines(source):
         names.append(f"{source.name}:{number}")
         try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise AtlasError("not a JSON object", where=names[-1], why=str(error)) from error
-        if not isinstance(row, dict) or ("text" in row) == ("input_ids" in row):
-            found = sorted(row) if isinstance(row, dict) else type(row).__name__
+            row = parse_json(line, dict[str, Any])
+        except ValueError as error:
+            raise AtlasError("not a JSON object", where=names[-1], why=str(error)) from None
+        if ("text" in row) == ("input_ids" in row):
             raise AtlasError(
-                'each line needs either "text" or "input_ids"', where=names[-1], why=f"has {found}"
+                'each line needs either "text" or "input_ids"',
+                where=names[-1],
+                why=f"has {sorted(row)[:10]}",
             )
         rows.append(row)
     key = "text" if "text" in rows[0] else "input_ids"
     for name, row in zip(names, rows, strict=True):
         _check_row(row.get(key), key, name)
-    labels = _labels([next((row[k] for k in LABEL_KEYS if k in row), None) for row in rows])
+    labels = _labels([next((row[k] for k in LABEL_KEYS if k in row), None) for row in rows], names)
     values = [row[key] for row in rows]
     if key == "text":
         return inputs_from_texts(values, model, length, names=names, labels=labels)
@@ -131,13 +157,22 @@ def from_json_lines(source: Path, model: LoadedModel, length: int | None) -> Inp
 def _check_row(value: Any, key: str, name: str) -> None:
     if key == "text" and not (isinstance(value, str) and value.strip()):
         raise AtlasError('"text" must be a string that is not blank', where=name)
-    integers = isinstance(value, list) and all(type(i) is int for i in value)
+    integers = isinstance(value, list) and all(map(_is_integer, value))
     if key == "input_ids" and not (integers and value):
-        raise AtlasError('"input_ids" must be a list of integers, at least one', where=name)
+        raise AtlasError(
+            '"input_ids" must be a list of integers of 64 bits, at least one', where=name
+        )
 
 
-def _labels(values: list[Any]) -> np.ndarray | None:
+def _is_integer(value: Any) -> bool:
+    return type(value) is int and -(1 << 63) <= value < 1 << 63
+
+
+def _labels(values: list[Any], names: Sequence[str]) -> np.ndarray | None:
     """Labels as an array if every row has an integer one."""
     if not all(type(value) is int for value in values):
         return None
+    for value, name in zip(values, names, strict=True):
+        if not _is_integer(value):
+            raise AtlasError("the label has more than 64 bits", where=name)
     return np.array(values, dtype=np.int64)

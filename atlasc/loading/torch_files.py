@@ -111,7 +111,7 @@ def _pickled_names(file: BinaryIO) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if not name.startswith(harmless)))
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """The first line of an error's message, for a `why`."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

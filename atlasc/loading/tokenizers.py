@@ -1,0 +1,63 @@
+"""The tokenizer beside a model, made from files that may hold anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.files.plain import MIB, open_plain
+from atlasc.loading.huggingface import quiet_transformers
+from atlasc.loading.torch_files import first_line
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.txt", "vocab.json")
+FURTHER_FILES = (
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "merges.txt",
+)
+MAX_FILE = 256 * MIB
+
+
+def has_tokenizer(directory: Path) -> bool:
+    """Whether a directory holds a tokenizer."""
+    return any((directory / name).is_file() for name in TOKENIZER_FILES)
+
+
+def load_tokenizer(directory: Path) -> PreTrainedTokenizerBase:
+    """The tokenizer of a directory that has one.
+
+    Raises:
+        AtlasError: its files cannot be read.
+    """
+    for name in (*TOKENIZER_FILES, *FURTHER_FILES):
+        if (directory / name).exists():
+            open_plain(directory / name, MAX_FILE).close()
+    with quiet_transformers() as transformers, said_of_tokenizer(directory):
+        tokenizer: PreTrainedTokenizerBase = transformers.AutoTokenizer.from_pretrained(
+            str(directory), local_files_only=True, trust_remote_code=False
+        )
+    return tokenizer
+
+
+@contextmanager
+def said_of_tokenizer(directory: Path) -> Iterator[None]:
+    """Whatever a tokenizer raises, as an error that names its directory."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic of the tokenizers library is no Exception
+        raise AtlasError(
+            "the model's tokenizer cannot be read",
+            where=str(directory),
+            why=first_line(error),
+            remedy="copy the tokenizer files of the original model again",
+        ) from error
