@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 import traceback
@@ -11,11 +12,13 @@ from contextlib import contextmanager
 
 import typer
 
+from atlasc.cli.output import printable_lines
 from atlasc.ir.errors import AtlasError
 
 TRACEBACK_VARIABLE = "ATLASC_TRACEBACK"
 """Set to 1 in the environment, every failure shows its Python traceback first."""
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 USER_ERROR, INTERNAL_ERROR, INTERRUPTED = 2, 1, 130
 
 
@@ -27,6 +30,9 @@ def reported() -> Iterator[None]:
         typer.Exit: code 2 for an AtlasError or a file that cannot be used, 130 for Ctrl-C, 1 for
             a fault of the program itself. typer's own exceptions pass unchanged.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # what its encoding lacks is spelled out
+            stream.reconfigure(errors="backslashreplace")
     try:
         yield
     except KeyboardInterrupt as interrupt:
@@ -47,8 +53,8 @@ def reported() -> Iterator[None]:
         if _is_typers_own(error) or getattr(error, "errno", None) == errno.EPIPE:
             raise
         _traceback()
-        if isinstance(error, OSError) and error.strerror:
-            show("error", error.strerror, f"  where: {error.filename}" if error.filename else "")
+        if isinstance(error, OSError) or "(os error " in str(error):
+            _show_of_system(error)
             raise typer.Exit(USER_ERROR) from None
         show(
             "internal error",
@@ -57,6 +63,16 @@ def reported() -> Iterator[None]:
             f"  what to do: run again with {TRACEBACK_VARIABLE}=1 and report what it prints",
         )
         raise typer.Exit(INTERNAL_ERROR) from None
+
+
+def _show_of_system(error: Exception) -> None:
+    """Say what the system refused; libraries in Rust pass it on as text."""
+    headline = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    name = getattr(error, "filename", None)
+    details = [f"  where: {name}"] if name else []
+    if any(os.strerror(code) in headline for code in FULL):
+        details.append("  what to do: make room on the disk, and run the command again")
+    show("error", headline, "\n".join(details))
 
 
 def show(kind: str, headline: str, details: str = "") -> None:
@@ -72,9 +88,9 @@ def show(kind: str, headline: str, details: str = "") -> None:
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     colour = "bold yellow" if kind in ("warning", "interrupted") else "bold red"
-    console.print(Text.assemble((f"{kind}: ", colour), (headline, "bold")))
+    console.print(Text.assemble((f"{kind}: ", colour), (printable_lines(headline), "bold")))
     if details:
-        console.print(Text(details))
+        console.print(Text(printable_lines(details)))
 
 
 def warn(headline: str, details: str = "") -> None:

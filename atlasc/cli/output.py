@@ -11,6 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
+from atlasc.ir.errors import printable
+
 PIPE_WIDTH = 180
 """Columns of a table that is not printed on a terminal."""
 
@@ -35,15 +37,27 @@ def print_table(
     from rich.text import Text
 
     body = [list(row) for row in rows]
-    table = Table(title=title or None, title_justify="left")
+    table = Table(title=Text(printable(title)) if title else None, title_justify="left")
     for index, column in enumerate(columns):
         values = [row[index] for row in body if row[index] is not None]
         numeric = bool(values) and all(isinstance(value, Real) for value in values)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        table.add_column(
+            Text(printable(column)), justify="right" if numeric else "left", overflow="fold"
+        )
     for row in body:
-        table.add_row(*(Text(_cell(value)) for value in row))
+        table.add_row(*(Text(printable(_cell(value))) for value in row))
     # A pipe has no width: there, nothing is folded.
     Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(table)
+
+
+def say(text: str) -> None:
+    """Print lines that may name files, inputs or modules, without what a terminal would obey."""
+    print(printable_lines(text))
+
+
+def printable_lines(text: str) -> str:
+    """Several lines without what a terminal would obey."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def bar(share: float | None, width: int = 20) -> str:

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
+from atlasc.ir.errors import printable
+
 QUIET_SECONDS = 2.0
 """Work that ends sooner prints nothing when standard error is no terminal."""
 
@@ -57,7 +59,7 @@ class Step:
         text += f" {_clock(elapsed)} elapsed"
         if self.total and 0 < self.done < self.total:
             text += f", about {_clock(elapsed / self.done * (self.total - self.done))} left"
-        return f"{text} [{self.note}]" if self.note else text
+        return printable(f"{text} [{self.note}]" if self.note else text)
 
     def _changed(self) -> None:
         """A terminal bar overrides this."""
@@ -91,6 +93,7 @@ def progress(label: str, total: int | None = None, *, resume: str = "") -> Itera
 def _bar(label: str, total: int | None) -> Iterator[Step]:
     from rich import progress as bars
     from rich.console import Console
+    from rich.markup import escape
 
     display = bars.Progress(
         bars.TextColumn("{task.description}"),
@@ -101,11 +104,12 @@ def _bar(label: str, total: int | None) -> Iterator[Step]:
         bars.TextColumn("[dim]{task.fields[note]}"),
         console=Console(stderr=True),
     )
-    task = display.add_task(label, total=total, note="")
+    task = display.add_task(escape(printable(label)), total=total, note="")
 
     class _BarStep(Step):
         def _changed(self) -> None:
-            display.update(task, completed=self.done, total=self.total, note=self.note)
+            note = escape(printable(self.note))  # neither codes of a terminal nor of rich
+            display.update(task, completed=self.done, total=self.total, note=note)
 
     with display:
         yield _BarStep(label, total)
@@ -140,7 +144,7 @@ def _lines(
         watcher.join()
     if printed.is_set():
         elapsed = _clock(time.monotonic() - step.started)
-        print(f"{label}: finished in {elapsed}", file=out, flush=True)
+        print(printable(f"{label}: finished in {elapsed}"), file=out, flush=True)
 
 
 def _clock(seconds: float) -> str:

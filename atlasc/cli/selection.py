@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,7 +99,7 @@ def judge_ranges(verdicts: Sequence[Verdict], strict: bool) -> None:
     if not first:
         return
     who = "1 input leaves" if len(first) == 1 else f"{len(first)} inputs leave"
-    lines = [str(excess) for excess in first[:SHOWN]]
+    lines = [printable(str(excess)) for excess in first[:SHOWN]]
     if len(first) > SHOWN:
         lines.append(f"and {len(first) - SHOWN} more")
     headline = f"{who} the range that the program was compiled for"

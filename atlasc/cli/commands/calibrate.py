@@ -9,7 +9,7 @@ import typer
 
 from atlasc.cli import options
 from atlasc.cli.errors import warn
-from atlasc.cli.output import JsonFlag, print_json, print_table
+from atlasc.cli.output import JsonFlag, print_json, print_table, say
 from atlasc.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -85,6 +85,6 @@ def report_held_back(found: Calibration) -> None:
         return
     print(f"{found.leaving} of {found.held_back} held-back inputs leave a range")
     for violation in found.violations[:SHOWN]:
-        print(f"  {violation}")
+        say(f"  {violation}")
     if len(found.violations) > SHOWN:
         print(f"  and {len(found.violations) - SHOWN} more")

@@ -10,6 +10,7 @@ import typer
 
 from atlasc.cli import options, search_options
 from atlasc.cli.errors import warn
+from atlasc.cli.output import say
 from atlasc.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -160,19 +161,19 @@ def _show(bundle: Bundle, compiled: Compiled, data: Path) -> None:
         )
     settings = compiled.facts["settings"]
     how = settings.get("recipe") or f"search ({settings.get('strategy')})"
-    print(f"settings: {how}, mean error of the polynomials {settings['error']:.3g}")
+    say(f"settings: {how}, mean error of the polynomials {settings['error']:.3g}")
     _show_held_back(settings)
     for line in summary_lines(compiled.facts["costs"]):
-        print(line)
+        say(line)
     place = shlex.quote(str(bundle.folder))
-    print(f"written to {bundle.folder} for {bundle.target}; {bundle.folder / 'report.html'}")
+    say(f"written to {bundle.folder} for {bundle.target}; {bundle.folder / 'report.html'}")
     if bundle.target == PHANTOM:
         project = shlex.quote(str(bundle.folder / PROJECT))
-        print(f"next, where CUDA and Phantom are: see {bundle.folder / PROJECT / 'README.md'};")
-        print(f"  cmake -S {project} -B {project}/build && cmake --build {project}/build")
+        say(f"next, where CUDA and Phantom are: see {bundle.folder / PROJECT / 'README.md'};")
+        say(f"  cmake -S {project} -B {project}/build && cmake --build {project}/build")
         return
     _warn_of_machine(bundle.target, compiled.facts["costs"]["memory_bytes"])
-    print(f"next: atlasc run {place} --input {shlex.quote(str(data))} --index 0")
+    say(f"next: atlasc run {place} --input {shlex.quote(str(data))} --index 0")
 
 
 def _show_held_back(settings: dict[str, Any]) -> None:
@@ -182,7 +183,7 @@ def _show_held_back(settings: dict[str, Any]) -> None:
         return
     error = float(settings["held_back_error"])
     place = "the range of a polynomial"
-    print(f"on {held_back} held-back inputs: error {error:.3g}, {leaving} leave {place}")
+    say(f"on {held_back} held-back inputs: error {error:.3g}, {leaving} leave {place}")
     if leaving:
         warn(
             f"{leaving} of {held_back} held-back inputs leave {place}",

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from atlasc.cli import options
+from atlasc.cli.output import say
 from atlasc.cli.progress import progress
 from atlasc.cli.selection import CountOption, IndexOption, select
 
@@ -63,9 +64,9 @@ def emit(
     if build:
         with progress("building"):
             built = build_project(output, chosen, definitions)
-    print(f"{output}: the project; its README.md says how to use it")
+    say(f"{output}: the project; its README.md says how to use it")
     if built is not None:
-        print(f"{built / 'client'} and {built / 'server'}: the executables")
+        say(f"{built / 'client'} and {built / 'server'}: the executables")
 
 
 def embed(
@@ -88,4 +89,4 @@ def embed(
     inputs = select(loaded.load_inputs(data), index, count)
     with progress("embedding"):
         save_inputs(output, loaded.client, inputs.arrays)
-    print(f"{output}: {len(inputs)} inputs, in the clear")
+    say(f"{output}: {len(inputs)} inputs, in the clear")

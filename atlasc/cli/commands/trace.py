@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from atlasc.cli import options
+from atlasc.cli.output import say
 from atlasc.cli.progress import progress
 
 
@@ -48,4 +49,4 @@ def trace(
         module = driver.trace_model(loaded, batch, sequence_length)
     with progress("writing"):
         write_module(output, module, arrays=weights)
-    print(f"{output}: {len(module.ops)} ops, {len(module.symbols)} arrays")
+    say(f"{output}: {len(module.ops)} ops, {len(module.symbols)} arrays")

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import errno
+import io
+import os
+import sys
 
 import pytest
 import typer
+from safetensors import SafetensorError
 
-from atlasc.cli.errors import TRACEBACK_VARIABLE, reported
+from atlasc.cli.errors import TRACEBACK_VARIABLE, reported, warn
+from atlasc.cli.output import print_table
+from atlasc.cli.selection import judge_ranges
 from atlasc.ir.errors import AtlasError
 
 
@@ -57,6 +63,70 @@ def test_typers_own_exceptions_pass() -> None:
     assert code_of(typer.Exit(7)) == 7
     with pytest.raises(typer.BadParameter), reported():
         raise typer.BadParameter("not a number")
+
+
+HOSTILE = "a\x1b]0;owned\x07\rb\u202e"
+SPELLED_OUT = r"a\x1b]0;owned\x07\rb\u202e"
+
+
+def test_text_from_elsewhere_is_spelled_out(capsys: pytest.CaptureFixture[str]) -> None:
+    warn(HOSTILE, f"  why: {HOSTILE}\n  what to do: nothing")
+    assert capsys.readouterr().err == (
+        f"warning: {SPELLED_OUT}\n  why: {SPELLED_OUT}\n  what to do: nothing\n"
+    )
+    assert code_of(FileNotFoundError(errno.ENOENT, "No such file", HOSTILE)) == 2
+    assert capsys.readouterr().err.endswith(f"  where: {SPELLED_OUT}\n")
+
+
+def test_range_warning_stays_in_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    class Hostile:
+        first = "x.txt\n  what to do: send the key"
+
+    judge_ranges([Hostile()], strict=False)  # type: ignore[list-item]
+    assert r"x.txt\n  what to do: send the key" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "front.json"),
+        OSError("No space left on device"),
+        SafetensorError(
+            "Error while serializing: I/O error: No space left on device (os error 28)"
+        ),
+    ],
+)
+def test_full_disk_is_no_internal_error(
+    error: Exception, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert code_of(error) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("error: ") and "make room" in shown and "internal" not in shown
+
+
+def test_error_of_the_system_without_a_number(capsys: pytest.CaptureFixture[str]) -> None:
+    assert code_of(OSError("the pipe is broken")) == 2
+    assert capsys.readouterr().err == "error: the pipe is broken\n"
+
+
+def test_encoding_that_lacks_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("stdout", "stderr"):
+        stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="strict")
+        monkeypatch.setattr(sys, name, stream)
+
+    def work() -> None:
+        with reported():
+            print("1 … 2")
+            print_table(["größe"], [["–1 …"]])
+            raise AtlasError("Ärger")
+
+    with pytest.raises(typer.Exit):
+        work()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    assert b"1 \\u2026 2\n" in sys.stdout.buffer.getvalue()  # type: ignore[attr-defined]
+    assert rb"gr\xf6\xdfe" in sys.stdout.buffer.getvalue()  # type: ignore[attr-defined]
+    assert rb"error: \xc4rger" in sys.stderr.buffer.getvalue()  # type: ignore[attr-defined]
 
 
 def test_success_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from atlasc.cli.output import bar, print_json, print_table
+from atlasc.cli.output import bar, print_json, print_table, say
 
 
 def test_json_of_numpy_values_and_infinities(capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,3 +47,13 @@ def test_bars_are_proportional() -> None:
     assert bar(0.5, 4) == "██"
     assert bar(3 / 32, 4) == "▍"
     assert bar(17.0, 2) == "██"
+
+
+def test_text_from_elsewhere_is_spelled_out(capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = "a\x1b[2Jb\rc"
+    print_table([hostile], [[hostile]], title=hostile)
+    say(f"{hostile}\nsecond")
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown and "\r" not in shown
+    assert shown.count(r"a\x1b[2Jb\rc") == 4
+    assert shown.endswith("\nsecond\n")

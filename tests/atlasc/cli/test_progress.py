@@ -94,3 +94,23 @@ def test_bar_on_a_terminal_follows_the_steps(monkeypatch: pytest.MonkeyPatch) ->
     assert "outer" in shown
     assert "1/2" in shown
     assert "3/3" in shown
+
+
+def test_notes_are_spelled_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    hostile, out = "q\x1b]0;owned\x07[/red]", io.StringIO()
+    with _lines(hostile, 4, quiet=0.01, interval=0.01, stream=out) as step:
+        step(note=hostile)
+        time.sleep(0.1)
+    assert "\x1b" not in out.getvalue() and r"[q\x1b]0;owned\x07[/red]]" in out.getvalue()
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr(progress_module.sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress(hostile, total=1) as step:
+        step(note=hostile)
+    assert "\x1b]0;" not in terminal.getvalue()
+    assert terminal.getvalue().count(r"q\x1b]0;owned\x07[/red]") >= 2
