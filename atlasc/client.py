@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from atlasc.admission import REMEDY, reaches, require_finite
+from atlasc.answers import Answers, judge
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.functions import encrypted_input, output
 from atlasc.ir.interpreter import interpret
@@ -69,10 +71,18 @@ class ClientProgram:
         """The inputs of the server's program in the clear, the batch filled with copies.
 
         Raises:
-            AtlasError: an input is missing, of the wrong shape, or more than a batch.
+            AtlasError: an input is missing, of the wrong shape, not finite, or more than a batch.
         """
         count = len(next(iter(arrays.values())))
         self.check_count(count)
+        require_finite(arrays, "input")
+        prepared = self.embedded(arrays)
+        require_finite(prepared, "what is encrypted of input")
+        return prepared
+
+    def embedded(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """What ``prepare`` returns, of at most a batch and without its checks."""
+        count = len(next(iter(arrays.values())))
         order = np.where(np.arange(self.batch) < count, np.arange(self.batch), 0)
         filled = {name: np.asarray(array)[order] for name, array in arrays.items()}
         public = {
@@ -80,7 +90,8 @@ class ClientProgram:
             for op in self.interface.ops
             if op.name == "ckks.public_input" and op.attributes["name"] in filled
         }
-        return {**interpret(self.embed, filled), **public}
+        with np.errstate(over="ignore", invalid="ignore"):
+            return {**interpret(self.embed, filled), **public}
 
     def pack(self, prepared: Mapping[str, np.ndarray], count: int) -> Packed:
         """Slots of what ``prepare`` returned."""
@@ -95,10 +106,26 @@ class ClientProgram:
                 levels[name] = op.attributes["level"]
         return Packed(vectors, levels, public, count)
 
-    def query(self, arrays: Mapping[str, np.ndarray]) -> Packed:
-        """Slots of raw inputs, at most a batch: ``prepare`` and ``pack`` in one step."""
+    def query(self, arrays: Mapping[str, np.ndarray], *, unchecked: bool = False) -> Packed:
+        """Slots of raw inputs, at most a batch: ``prepare`` and ``pack`` in one step.
+
+        Args:
+            arrays: raw inputs by name.
+            unchecked: encrypt what is far larger than anything that calibration saw.
+
+        Raises:
+            AtlasError: as ``prepare``; an input is far too large.
+        """
         count = len(next(iter(arrays.values())))
-        return self.pack(self.prepare(arrays), count)
+        prepared = self.prepare(arrays)
+        for row, reach in enumerate(reaches(self.interface, prepared)[:count]):
+            if not reach.finite or (reach.refused and not unchecked):
+                raise AtlasError(f"input {row} is not encrypted", why=reach.why, remedy=REMEDY)
+        return self.pack(prepared, count)
+
+    def answers(self, slots: Mapping[str, np.ndarray], count: int) -> Answers:
+        """``unpack``, and which of the answers are none."""
+        return judge(self.interface, self.unpack(slots, count), slots)
 
     def unpack(self, slots: Mapping[str, np.ndarray], count: int) -> dict[str, np.ndarray]:
         """Answers ``[count, ...]`` by output name from decrypted slots ``[ciphertexts, slots]``."""

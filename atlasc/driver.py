@@ -71,7 +71,7 @@ def load_source(
         AtlasError: of the model or of the data.
     """
     loaded = load_model(model, trust_pickle=trust_pickle)
-    everything = load_inputs(data, loaded, sequence_length)
+    everything = load_inputs(data, loaded, sequence_length).require_finite()
     used, kept = everything.split(held_back, seed)
     main = next(iter(everything.arrays.values()))
     length = main.shape[1] if "input_ids" in everything.arrays else None

@@ -45,15 +45,17 @@ class Verdict:
     Attributes:
         input: what it is called.
         excesses: where it does not, in the order of the program.
+        fault: why it is not encrypted at all (:mod:`atlasc.admission`); empty where it is.
     """
 
     input: str
     excesses: tuple[Excess, ...] = ()
+    fault: str = ""
 
     @property
     def safe(self) -> bool:
-        """Whether it does."""
-        return not self.excesses
+        """Whether it does, and is encrypted."""
+        return not self.excesses and not self.fault
 
     @property
     def first(self) -> Excess | None:
@@ -70,6 +72,7 @@ class Verdict:
         return {
             "input": self.input,
             "safe": self.safe,
+            "fault": self.fault or None,
             "first": None if self.first is None else self.first.to_dict(),
             "worst": None if self.worst is None else self.worst.to_dict(),
             "ops": len(self.excesses),

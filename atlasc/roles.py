@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from atlasc import ciphertext_files
+from atlasc.answers import Answers
 from atlasc.backends import get_backend
 from atlasc.bundle import Bundle, Role
 from atlasc.ciphertext_files import Ciphertexts
@@ -79,7 +80,13 @@ def generate_keys(bundle: Bundle, folder: Path, progress: Progress = no_progress
 
 
 def encrypt(
-    bundle: Bundle, engine: Any, ledger: Ledger, arrays: Mapping[str, np.ndarray], query: Path
+    bundle: Bundle,
+    engine: Any,
+    ledger: Ledger,
+    arrays: Mapping[str, np.ndarray],
+    query: Path,
+    *,
+    unchecked: bool = False,
 ) -> None:
     """Encrypt at most a batch of raw inputs into a new folder.
 
@@ -89,11 +96,12 @@ def encrypt(
         ledger: of its keys; the query is noted there.
         arrays: raw inputs by name.
         query: the new folder.
+        unchecked: encrypt inputs that are far larger than those of calibration.
 
     Raises:
         AtlasError: of the inputs; the folder exists.
     """
-    packed = bundle.client.query(arrays)
+    packed = bundle.client.query(arrays, unchecked=unchecked)
     name = ciphertext_files.new_query()
     content = Ciphertexts(encrypt_all(engine, packed), packed.count, name, packed.public)
     ledger.made(name, bundle.identity, packed.count)
@@ -127,8 +135,8 @@ def execute(
     return timing
 
 
-def decrypt(bundle: Bundle, engine: Any, ledger: Ledger, answer: Path) -> dict[str, np.ndarray]:
-    """Answers ``[count, ...]`` by output name; the client's part and engine are enough.
+def decrypt(bundle: Bundle, engine: Any, ledger: Ledger, answer: Path) -> Answers:
+    """Answers, and which of them are none; the client's part and engine are enough.
 
     Raises:
         AtlasError: the answer of another program, of other keys, or to another query; or a second
@@ -140,7 +148,7 @@ def decrypt(bundle: Bundle, engine: Any, ledger: Ledger, answer: Path) -> dict[s
     content = ciphertext_files.load(answer, "answer", bundle, engine)
     slots = {name: decrypt_all(engine, values) for name, values in content.values.items()}
     ledger.took(*about, shared=False)
-    return bundle.client.unpack(slots, content.count)
+    return bundle.client.answers(slots, content.count)
 
 
 def client_engine(bundle: Bundle, keys: Path) -> Any:

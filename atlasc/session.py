@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,7 @@ class Answer:
         seconds: time by phase: keys, encrypt, execute, decrypt.
         target: the backend.
         timing: seconds of each op; None where nothing was encrypted.
+        refused: inputs whose answer is none; see :class:`atlasc.answers.Answers`.
     """
 
     outputs: dict[str, np.ndarray]
@@ -48,10 +49,16 @@ class Answer:
     seconds: dict[str, float]
     target: str
     timing: Timing | None = None
+    refused: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """Inputs."""
+        return len(next(iter(self.outputs.values())))
 
     @property
     def max_error(self) -> float:
-        """Greatest difference from the polynomial simulation."""
+        """Greatest difference of an answer from the polynomial simulation; NaN without answers."""
         return max(float(np.abs(d).max()) for d in self._differences())
 
     @property
@@ -60,7 +67,12 @@ class Answer:
         return float(np.mean([np.abs(d).mean() for d in self._differences()]))
 
     def _differences(self) -> list[np.ndarray]:
-        return [self.outputs[name] - self.expected[name] for name in self.outputs]
+        answered = [row for row in range(self.count) if row not in self.refused]
+        if not answered:
+            return [np.array([np.nan])]
+        return [
+            self.outputs[name][answered] - self.expected[name][answered] for name in self.outputs
+        ]
 
 
 def make_engine(
@@ -117,6 +129,7 @@ def run(
     observe: Callable[[Op, list[Any]], None] | None = None,
     engine: Engine[Any] | None = None,
     expected: Mapping[str, np.ndarray] | None = None,
+    unchecked: bool = False,
 ) -> Answer:
     """Key generation, encryption, execution and decryption in one process, for a try-out.
 
@@ -129,6 +142,7 @@ def run(
         observe: called with every op and its ciphertexts.
         engine: an engine made before, to answer several queries with one set of keys.
         expected: the polynomial simulation of the inputs, where it was made before.
+        unchecked: encrypt inputs that are far larger than those of calibration.
 
     Raises:
         AtlasError: of the inputs, of the keys, or an op that the engine refuses.
@@ -151,19 +165,23 @@ def run(
     runs = -(-count // bundle.client.batch)
     steps = Pace.of(bundle, target, runs, progress)
     parts: list[dict[str, np.ndarray]] = []
+    refused: dict[int, float] = {}
     for start in range(0, count, bundle.client.batch):
         rows = {name: array[start : start + bundle.client.batch] for name, array in arrays.items()}
-        packed = bundle.client.query(rows)
+        packed = bundle.client.query(rows, unchecked=unchecked)
         encrypted = encrypt_all(engine, packed)
         lap("encrypt")
         results = execute(engine, bundle.program, encrypted, packed.public, steps, observe)
         steps.finish()
         lap("execute")
         slots = {name: decrypt_all(engine, values) for name, values in results.items()}
-        parts.append(bundle.client.unpack(slots, packed.count))
+        answers = bundle.client.answers(slots, packed.count)
+        parts.append(answers.outputs)
+        refused |= {start + row: share for row, share in answers.refused.items()}
         lap("decrypt")
     outputs = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return Answer(outputs, dict(expected), seconds, target, steps.timing(bundle, target, runs))
+    timing = steps.timing(bundle, target, runs)
+    return Answer(outputs, dict(expected), seconds, target, timing, refused)
 
 
 def encrypt_all(engine: Engine[Any], packed: Packed) -> dict[str, list[Any]]:

@@ -124,10 +124,17 @@ class Site:
         return np.asarray(array, dtype=dtype)
 
 
-COMMON = {"part": "string", "magnitude": "float", "mean": "float", "noise_gain": "float"}
+COMMON = {
+    "part": "string",
+    "magnitude": "float",
+    "mean": "float",
+    "noise_gain": "float",
+    "noise": "float",
+}
 """Attributes of any op: the nonlinear function that it was expanded from, the greatest magnitude of
-its result that calibration saw, the greatest mean of one input's, and how much an error of the
-result changes the outputs."""
+its result that calibration saw (of an output: of the answer), the greatest mean of one input's, how
+much an error of the result changes the outputs (of an output: what a change of 1 is in units of the
+answer), and of an output the error that encryption adds (docs/precision.md)."""
 
 
 def no_levels(site: Site) -> int:

@@ -129,9 +129,12 @@ def _common() -> str:
 
 COMMON_DOCS = {
     "part": "the nonlinear function that the op was expanded from",
-    "magnitude": "greatest magnitude of the result that calibration saw",
+    "magnitude": "greatest magnitude of the result that calibration saw; of an output, of the "
+    "answer",
     "mean": "greatest mean of one input's result that calibration saw",
-    "noise_gain": "change of the outputs by an error of the result, in units of their size",
+    "noise_gain": "change of the outputs by an error of the result, in units of their size; of an "
+    "output, what a change of 1 is in units of the answer",
+    "noise": "of an output: error that encryption adds to an answer, a root mean square",
 }
 
 LEVEL_NOTES: dict[str, str] = {

@@ -20,8 +20,9 @@ def save_inputs(path: Path, client: ClientProgram, arrays: Mapping[str, np.ndarr
     from safetensors.numpy import save_file
 
     count = len(next(iter(arrays.values())))
+    prepared = client.prepare(arrays)
     tensors = {
         name: np.ascontiguousarray(tensor[:count], dtype=np.float64)
-        for name, tensor in client.prepare(arrays).items()
+        for name, tensor in prepared.items()
     }
     write_with(path, lambda draft: save_file(tensors, draft))

@@ -42,7 +42,7 @@ def load_inputs(path: str | Path, model: LoadedModel, sequence_length: int | Non
 
     Raises:
         AtlasError: missing or empty data; wrong format, keys, type or shape; a text that is too
-            long; an id outside the vocabulary; a pixel that is not finite.
+            long; an id outside the vocabulary.
     """
     source = Path(path).expanduser()
     if not source.exists():

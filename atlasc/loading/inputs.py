@@ -47,6 +47,24 @@ class Inputs:
             None if self.labels is None else self.labels[rows],
         )
 
+    def require_finite(self) -> Inputs:
+        """These inputs, to learn from; what is only encrypted may leave some out.
+
+        Raises:
+            AtlasError: a value is NaN or infinite.
+        """
+        for name, array in self.arrays.items():
+            lost = (~np.isfinite(array)).reshape(len(array), -1).sum(axis=1)
+            if lost.any():
+                row = int(np.argmax(lost > 0))
+                raise AtlasError(
+                    "an input has values that are not finite",
+                    where=self.names[row],
+                    why=f"{lost[row]} values of its {name} are NaN or infinite",
+                    remedy="leave it out, or repair it",
+                )
+        return self
+
     def split(self, held_back_fraction: float, seed: int = 0) -> tuple[Inputs, Inputs]:
         """(used, held back): a random split that the seed fixes; both keep the original order.
 
@@ -89,7 +107,7 @@ def checked(
         model: gives the vocabulary and the image size.
 
     Raises:
-        AtlasError: an id outside the vocabulary; pixels of the wrong type or shape, or not finite.
+        AtlasError: an id outside the vocabulary; pixels of the wrong type or shape.
     """
     config = model.config
     if "input_ids" in arrays:
@@ -107,21 +125,9 @@ def checked(
     if "pixel_values" in arrays:
         arrays["pixel_values"] = _checked_pixels(arrays["pixel_values"], names, model)
     for name, array in arrays.items():
-        _check_finite(name, array, names)
+        if array.dtype.kind not in "biuf":
+            raise AtlasError(f"{name} must hold numbers, not {array.dtype}")
     return arrays
-
-
-def _check_finite(name: str, array: np.ndarray, names: Sequence[str]) -> None:
-    if array.dtype.kind not in "biuf":
-        raise AtlasError(f"{name} must hold numbers, not {array.dtype}")
-    finite = np.isfinite(array).reshape(len(array), -1).all(axis=1)
-    if not finite.all():
-        row = int(np.argmin(finite))
-        raise AtlasError(
-            f"{name} has values that are not finite",
-            where=names[row],
-            why=f"{int((~np.isfinite(array[row])).sum())} values are NaN or infinite",
-        )
 
 
 def _checked_pixels(pixels: np.ndarray, names: Sequence[str], model: LoadedModel) -> np.ndarray:

@@ -12,14 +12,18 @@ from atlasc.passes.rewriting import Rewriter
 
 
 def with_magnitudes(module: Module, inputs: Mapping[str, np.ndarray]) -> Module:
-    """A copy whose ops carry the greatest magnitude of their result on these inputs."""
+    """A copy whose ops carry the greatest magnitude of their result on these inputs; an output that
+    of the answer, in its own units.
+    """
     greatest: dict[Op, float] = {}
 
     def observe(op: Op, result: np.ndarray) -> None:
         # Rounded: the last digits depend on the order of sums, and a bundle should not.
         greatest[op] = float(f"{np.abs(result).max():.9g}")
 
-    interpret_poly(module, inputs, observe=observe)
+    answers = interpret_poly(module, inputs, observe=observe)
+    for op in module.outputs:
+        observe(op, answers[op.attributes["name"]])
     rewriter = Rewriter(module)
     for op in module.ops:
         attributes = dict(op.attributes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +19,8 @@ from atlasc.cli.selection import (
 )
 
 if TYPE_CHECKING:
+    from atlasc.bundle import Bundle
+    from atlasc.loading.inputs import Inputs
     from atlasc.ranges import Verdict
 
 UNSAFE = 1
@@ -31,7 +34,7 @@ def check_input(
     count: CountOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Say in the clear whether inputs stay inside all ranges.
+    """Say in the clear whether inputs stay inside all ranges, and would be encrypted at all.
 
     Evaluates the program's polynomials without encryption, so it needs the whole bundle, and no
     keys. A polynomial explodes outside its range, and nothing in a ciphertext says so. Exit code:
@@ -40,8 +43,7 @@ def check_input(
     from atlasc.bundle import load_bundle
 
     loaded = polynomials_at_hand(load_bundle(bundle, "client"))
-    inputs = select(loaded.load_inputs(data), index, count)
-    verdicts = try_in_the_clear(loaded, inputs).verdicts(inputs.names)
+    verdicts = _verdicts(loaded, select(loaded.load_inputs(data), index, count))
     safe = all(verdict.safe for verdict in verdicts)
     if as_json:
         print_json({"safe": safe, "inputs": [verdict.to_dict() for verdict in verdicts]})
@@ -51,16 +53,33 @@ def check_input(
         raise typer.Exit(UNSAFE)
 
 
+def _verdicts(loaded: Bundle, inputs: Inputs) -> list[Verdict]:
+    """On each input; what is not finite is not evaluated."""
+    from atlasc.admission import examine
+    from atlasc.ranges import Verdict
+
+    found = examine(loaded.client, inputs.arrays)
+    finite = inputs.take([row for row, reach in enumerate(found) if reach.finite])
+    ranges: dict[str, Verdict] = {}
+    if len(finite):
+        verdicts = try_in_the_clear(loaded, finite).verdicts(finite.names)
+        ranges = {verdict.input: verdict for verdict in verdicts}
+    return [
+        replace(ranges.get(name, Verdict(name)), fault=reach.why if reach.refused else "")
+        for name, reach in zip(inputs.names, found, strict=True)
+    ]
+
+
 def _show(verdicts: list[Verdict]) -> None:
     rows: list[tuple[object, ...]] = []
     for verdict in verdicts:
         first = verdict.first
         if first is None:
-            rows.append((verdict.input, "safe", *[None] * 6))
+            rows.append((verdict.input, verdict.fault or "safe", *[None] * 6))
             continue
         rows.append(
             (
-                verdict.input, "unsafe", first.op, first.location, first.reached,
+                verdict.input, verdict.fault or "unsafe", first.op, first.location, first.reached,
                 f"{first.low:.4g} … {first.high:.4g}", f"{first.share:.2%}",
                 len(verdict.excesses) - 1,
             )

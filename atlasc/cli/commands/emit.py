@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from atlasc.cli import options
+from atlasc.cli.admitting import UncheckedOption, admit
 from atlasc.cli.output import say
 from atlasc.cli.progress import progress
 from atlasc.cli.selection import CountOption, IndexOption, select
@@ -77,8 +78,15 @@ def embed(
     ],
     index: IndexOption = "",
     count: CountOption = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse all inputs if one is to be left out.")
+    ] = False,
+    unchecked: UncheckedOption = False,
 ) -> None:
-    """Do the client's part in the clear: what the client of emit encrypts."""
+    """Do the client's part in the clear: what the client of emit encrypts.
+
+    Inputs that are not finite, or far larger than any that calibration saw, are left out.
+    """
     from atlasc.bundle import load_bundle
     from atlasc.emit.inputs import save_inputs
     from atlasc.files import require_file_place, require_new
@@ -86,7 +94,7 @@ def embed(
     require_new(output)
     require_file_place(output, ".safetensors")
     loaded = load_bundle(bundle, "client")
-    inputs = select(loaded.load_inputs(data), index, count)
+    inputs = admit(loaded, select(loaded.load_inputs(data), index, count), strict, unchecked)
     with progress("embedding"):
         save_inputs(output, loaded.client, inputs.arrays)
     say(f"{output}: {len(inputs)} inputs, in the clear")

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from atlasc.cli.output import JsonFlag, print_json, print_table
+from atlasc.cli.admitting import UncheckedOption, admit
+from atlasc.cli.output import JsonFlag, print_json
 from atlasc.cli.progress import progress
 from atlasc.cli.selection import (
     CountOption,
@@ -18,6 +19,7 @@ from atlasc.cli.selection import (
     select,
     try_in_the_clear,
 )
+from atlasc.cli.showing import end_with, outputs_record, print_outputs
 from atlasc.cli.timing_table import show_timing
 
 ClientPart = Annotated[
@@ -65,11 +67,15 @@ def encrypt(
     index: IndexOption = "",
     count: CountOption = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse inputs that leave a calibrated range.")
+        bool, typer.Option("--strict", help="Refuse all inputs if one leaves a calibrated range.")
     ] = False,
+    unchecked: UncheckedOption = False,
     target: TargetOption = "",
 ) -> None:
     """Encrypt inputs into a query for the server.
+
+    Inputs that are not finite, or far larger than any that calibration saw, are left out: one that
+    explodes spoils the answers of its whole batch.
 
     Where the whole bundle is at hand, the inputs are first tried in the clear: do they stay inside
     the ranges that the program was compiled for? A client without the server's part cannot tell.
@@ -81,15 +87,16 @@ def encrypt(
     require_new(query)
     loaded = load_bundle(bundle, "client")
     roles.check_target(loaded, target)
-    inputs = select(loaded.load_inputs(data), index, count)
+    inputs = admit(loaded, select(loaded.load_inputs(data), index, count), strict, unchecked)
     loaded.client.check_count(len(inputs))
     if loaded.has_server or strict:
         found = try_in_the_clear(polynomials_at_hand(loaded), inputs)
         judge_ranges(found.verdicts(inputs.names), strict)
     with progress("encrypting"):
         engine = roles.client_engine(loaded, keys)
-        roles.encrypt(loaded, engine, roles.ledger_of(keys), inputs.arrays, query)
-    print(f"{query}: {len(inputs)} inputs, encrypted")
+        ledger = roles.ledger_of(keys)
+        roles.encrypt(loaded, engine, ledger, inputs.arrays, query, unchecked=unchecked)
+    print(f"{query}: {len(inputs)} inputs, encrypted: {', '.join(inputs.names)}")
 
 
 def execute(
@@ -126,10 +133,15 @@ def decrypt(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the outputs to this .npz file.")
     ] = None,
+    unchecked: UncheckedOption = False,
     target: TargetOption = "",
     as_json: JsonFlag = False,
 ) -> None:
-    """Decrypt an answer. Do not pass the numbers on: see docs/security.md."""
+    """Decrypt an answer. Do not pass the numbers on: see docs/security.md.
+
+    Exit code 3 says that an answer is none: it is far outside what calibration saw of the outputs,
+    or its copies differ. The others are shown.
+    """
     from atlasc import ciphertext_files, roles
     from atlasc.bundle import load_bundle
     from atlasc.files import require_array_file, save_arrays
@@ -141,16 +153,13 @@ def decrypt(
     ciphertext_files.check(answer, "answer", loaded)
     with progress("decrypting"):
         engine = roles.client_engine(loaded, keys)
-        outputs = roles.decrypt(loaded, engine, roles.ledger_of(keys), answer)
+        answers = roles.decrypt(loaded, engine, roles.ledger_of(keys), answer)
+    shown, hidden = answers.shown(unchecked), {} if unchecked else answers.refused
     if output is not None:
-        save_arrays(output, outputs)
+        save_arrays(output, shown)
     if as_json:
-        print_json({"outputs": outputs})
-        return
-    for name, values in outputs.items():
-        if values.ndim == 2:
-            columns = ["row", "answer", *map(str, range(values.shape[1]))]
-            rows = [[row, int(v.argmax()), *map(float, v)] for row, v in enumerate(values)]
-            print_table(columns, rows, title=name)
-        elif output is None:
-            print(f"{name}: shape {list(values.shape)}; -o FILE.npz or --json gives the numbers")
+        record = {"outputs": outputs_record(shown, hidden), "refused": list(answers.refused)}
+        print_json(record)
+    else:
+        print_outputs(shown, hidden, output is None)
+    end_with(answers.refused, unchecked=unchecked)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from atlasc.cli.admitting import UncheckedOption, admit
 from atlasc.cli.output import JsonFlag, print_json, print_table
 from atlasc.cli.progress import progress
 from atlasc.cli.selection import (
@@ -18,6 +20,7 @@ from atlasc.cli.selection import (
     select,
     try_in_the_clear,
 )
+from atlasc.cli.showing import end_with, outputs_record
 from atlasc.cli.timing_table import show_timing
 
 if TYPE_CHECKING:
@@ -38,8 +41,9 @@ def run(
     count: CountOption = None,
     target: TargetOption = "",
     strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse inputs that leave a calibrated range.")
+        bool, typer.Option("--strict", help="Refuse all inputs if one leaves a calibrated range.")
     ] = False,
+    unchecked: UncheckedOption = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the answers to this .npz file.")
     ] = None,
@@ -62,7 +66,11 @@ def run(
     beside the predicted ones; with -o, those of every op go to FILE.timing.json.
 
     A bundle for phantom runs by the Python module of its built project.
+
+    Inputs that are not finite, or far larger than any that calibration saw, are left out. Exit code
+    3 says that an answer is none: it is far outside what calibration saw of the outputs.
     """
+    from atlasc.answers import Answers, judge
     from atlasc.backends import get_backend
     from atlasc.bundle import load_bundle
     from atlasc.files import require_array_file, save_arrays, write_text
@@ -75,22 +83,31 @@ def run(
     chosen = target or loaded.target
     if built is None:
         get_backend(chosen).check()
-    inputs = select(loaded.load_inputs(data), index, count)
+    inputs = admit(loaded, select(loaded.load_inputs(data), index, count), strict, unchecked)
     simulation = try_in_the_clear(loaded, inputs)
     judge_ranges(simulation.verdicts(inputs.names), strict)
     if built is not None:
         with progress(f"running on {built.engine}, in C++"):
             answer = built.run(loaded, inputs.arrays, simulation.outputs)
     else:
-        answer = _run(loaded, inputs, chosen, simulation.outputs)
+        answer = _run(loaded, inputs, chosen, simulation.outputs, unchecked)
+    # The C++ client gives no slots: of its answers only the elements can be looked at.
+    judged = judge(loaded.client.interface, answer.outputs, None)
+    refused = dict(sorted((judged.refused | answer.refused).items()))
+    answer = dataclasses.replace(answer, refused=refused)
+    shown = Answers(answer.outputs, refused).shown(unchecked)
     if output is not None:
-        save_arrays(output, answer.outputs)
+        save_arrays(output, shown)
         if answer.timing is not None:
             write_text(timing_place(output), answer.timing.text(loaded))
     if as_json:
-        print_json(_record(answer, inputs, simulation.excesses))
+        record = _record(answer, inputs, simulation.excesses)
+        hidden = {} if unchecked else refused
+        record |= {"outputs": outputs_record(shown, hidden), "refused": list(refused)}
+        print_json(record)
     else:
-        _show(answer, inputs)
+        _show(answer, shown, inputs)
+    end_with(refused, inputs.names, unchecked)
 
 
 def _built(bundle: Bundle, project: Path | None, target: str) -> BuiltProgram | None:
@@ -111,7 +128,13 @@ def _built(bundle: Bundle, project: Path | None, target: str) -> BuiltProgram | 
     return None if project is None else BuiltProgram.load(project, bundle)
 
 
-def _run(loaded: Bundle, inputs: Inputs, chosen: str, expected: Mapping[str, np.ndarray]) -> Answer:
+def _run(
+    loaded: Bundle,
+    inputs: Inputs,
+    chosen: str,
+    expected: Mapping[str, np.ndarray],
+    unchecked: bool,
+) -> Answer:
     """On a backend of Python, with keys of its own."""
     from atlasc import session
 
@@ -128,6 +151,7 @@ def _run(loaded: Bundle, inputs: Inputs, chosen: str, expected: Mapping[str, np.
             progress=step.report,
             engine=engine,
             expected=expected,
+            unchecked=unchecked,
         )
     answer.seconds["keys"] += keys
     return answer
@@ -148,14 +172,20 @@ def _record(answer: Answer, inputs: Inputs, excesses: list[Any]) -> dict[str, An
     }
 
 
-def _show(answer: Answer, inputs: Inputs) -> None:
-    for name, values in answer.outputs.items():
+def _show(answer: Answer, shown: Mapping[str, np.ndarray], inputs: Inputs) -> None:
+    import numpy as np
+
+    for name, values in shown.items():
         expected = answer.expected[name]
         errors = abs(values - expected).reshape(len(values), -1).max(axis=1)
         print_table(
             ["input", *_columns(values, inputs), "error"],
             [
-                [called, *_cells(row, values, expected, inputs), float(errors[row])]
+                [
+                    called,
+                    *_cells(row, values, expected, inputs),
+                    None if np.isnan(errors[row]) else float(errors[row]),
+                ]
                 for row, called in enumerate(inputs.names)
             ],
             title=f"{name} {list(values.shape[1:])}",
@@ -175,9 +205,12 @@ def _columns(values: np.ndarray, inputs: Inputs) -> list[str]:
 
 
 def _cells(row: int, values: np.ndarray, expected: np.ndarray, inputs: Inputs) -> list[object]:
+    import numpy as np
+
     label = [] if inputs.labels is None else [int(inputs.labels[row])]
     if _is_classifier(values):
-        return [*label, int(values[row].argmax()), int(expected[row].argmax())]
+        answer = None if np.isnan(values[row]).any() else int(values[row].argmax())
+        return [*label, answer, int(expected[row].argmax())]
     return list(label)
 
 

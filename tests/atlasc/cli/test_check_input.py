@@ -31,7 +31,8 @@ def test_safe_inputs_exit_with_0(tiny: Tiny) -> None:
     assert found["safe"]
     assert len(found["inputs"]) == 24
     assert found["inputs"][0] == {
-        "input": "images.npz[0]", "safe": True, "first": None, "worst": None, "ops": 0
+        "input": "images.npz[0]", "safe": True, "fault": None, "first": None, "worst": None,
+        "ops": 0,
     }  # fmt: skip
 
 

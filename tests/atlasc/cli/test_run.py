@@ -27,7 +27,7 @@ def refused(*arguments: str | Path) -> str:
     result = run(*arguments)
     assert result.exit_code == 2, result.output
     assert result.stdout == ""
-    assert result.stderr.startswith("error: ")
+    assert "error: " in result.stderr
     return result.stderr
 
 
@@ -130,7 +130,7 @@ def test_changed_and_foreign_bundles(tiny: Tiny, tmp_path: Path) -> None:
     [
         ({"pixel_values": np.zeros((2, 1, 8, 8), np.int64)}, "must be floats"),
         ({"pixel_values": np.zeros((2, 1, 9, 8), np.float32)}, "images of shape (1, 9, 8)"),
-        ({"pixel_values": np.full((2, 1, 8, 8), np.nan, np.float32)}, "not finite"),
+        ({"pixel_values": np.full((2, 1, 8, 8), np.nan, np.float32)}, "not fit to be encrypted"),
         ({"pixels": np.zeros((2, 1, 8, 8), np.float32)}, "does not have the model's inputs"),
         ({"pixel_values": np.zeros((0, 1, 8, 8), np.float32)}, "is empty"),
     ],
@@ -184,3 +184,39 @@ def test_too_little_memory_is_said_before_keys_are_made(
     message = refused(tiny.bundle, "--input", tiny.data, "--target", "desilo", "--count", "1")
     assert "not enough memory for the keys" in message
     assert "GiB are needed, 0.1 GiB are available" in message
+
+
+# --- answers that are none
+
+
+def test_an_answer_that_is_none_has_an_exit_code_of_its_own(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from atlasc.client import ClientProgram
+
+    unpack = ClientProgram.unpack
+
+    def exploded(self: ClientProgram, slots: dict[str, np.ndarray], count: int) -> object:
+        outputs = unpack(self, slots, count)
+        outputs["output"][1] *= 1e8
+        return outputs
+
+    monkeypatch.setattr(ClientProgram, "unpack", exploded)
+    arguments = (tiny.bundle, "--input", tiny.data, "--count", "2")
+    result = run(*arguments, "--json", "-o", tmp_path / "a.npz")
+    assert result.exit_code == 3
+    record = json.loads(result.stdout)
+    assert record["refused"] == [1]
+    assert record["outputs"]["output"][1] is None
+    assert np.isfinite(record["outputs"]["output"][0]).all()
+    assert record["max_error"] <= 1e-12
+    assert "images.npz[1]: 100.0% of its slots" in result.stderr
+    with np.load(tmp_path / "a.npz") as file:
+        assert np.isnan(file["output"][1]).all()
+    table = run(*arguments)
+    assert table.exit_code == 3
+    assert "images.npz[0]" in table.stdout
+    unchecked = run(*arguments, "--json", "--unchecked")
+    assert unchecked.exit_code == 0
+    assert abs(json.loads(unchecked.stdout)["outputs"]["output"][1][0]) > 1e6
+    assert "1 answer is none" in unchecked.stderr

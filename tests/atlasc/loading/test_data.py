@@ -257,8 +257,6 @@ PIXELS = np.zeros((2, 3, 4, 4), np.float32)
         (PIXELS[0], "must be floats of shape"),
         (PIXELS[:, :1], r"\(1, 4, 4\)(.|\n)*\(3, 4, 4\)"),
         (PIXELS[:, :, :3], "images of shape"),
-        (np.where(np.arange(2)[:, None, None, None] == 1, np.nan, PIXELS), r"p.npz\[1\]"),
-        (PIXELS + np.inf, "not finite"),
     ],
 )
 def test_broken_pixel_arrays(
@@ -266,6 +264,21 @@ def test_broken_pixel_arrays(
 ) -> None:
     with pytest.raises(AtlasError, match=message):
         load_inputs(savez(tmp_path / "p.npz", pixel_values=pixels), vit)
+
+
+@pytest.mark.parametrize(
+    ("pixels", "message"),
+    [
+        (np.where(np.arange(2)[:, None, None, None] == 1, np.nan, PIXELS), r"p.npz\[1\]"),
+        (PIXELS + np.inf, "not finite"),
+    ],
+)
+def test_nothing_is_learnt_from_pixels_that_are_not_finite(
+    vit: LoadedModel, tmp_path: Path, pixels: np.ndarray, message: str
+) -> None:
+    inputs = load_inputs(savez(tmp_path / "p.npz", pixel_values=pixels), vit)
+    with pytest.raises(AtlasError, match=message):
+        inputs.require_finite()
 
 
 def save_image(path: Path, colour: tuple[int, int, int], size: int = 4) -> Path:

@@ -1,0 +1,133 @@
+"""Inputs that spoil a batch: not finite, or far larger than those of calibration."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import Result
+from tiny_model import Tiny
+from typer.testing import CliRunner
+
+from atlasc.admission import examine, reaches
+from atlasc.bundle import Bundle, load_bundle
+from atlasc.cli import app
+from atlasc.ir.errors import AtlasError
+
+
+@pytest.fixture(scope="module")
+def bundle(tiny: Tiny) -> Bundle:
+    return load_bundle(tiny.bundle)
+
+
+def pixels(tiny: Tiny, *factors: float) -> np.ndarray:
+    """An image for each factor, so much brighter than it was."""
+    with np.load(tiny.data) as file:
+        images = file["pixel_values"][: len(factors)]
+    return images * np.array(factors, np.float32).reshape(-1, 1, 1, 1)
+
+
+@pytest.fixture
+def mixed(tiny: Tiny, tmp_path: Path) -> Path:
+    """Five images: a good one, far too bright, brighter, NaN, beyond any number."""
+    images = pixels(tiny, 1, 60, 1.7, 1, 3e38)
+    images[3, 0, 0, 0] = np.nan
+    np.savez(tmp_path / "mixed.npz", pixel_values=images)
+    return tmp_path / "mixed.npz"
+
+
+def atlasc(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, list(map(str, arguments)))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_no_way_of_the_client_takes_what_is_not_finite(
+    tiny: Tiny, bundle: Bundle, value: float
+) -> None:
+    images = pixels(tiny, 1, 1)
+    images[1, 0, 2, 3] = value
+    for call in (bundle.client.prepare, bundle.client.query):
+        with pytest.raises(AtlasError, match="input 1 cannot be encrypted") as caught:
+            call({"pixel_values": images})
+        assert "1 value of its pixel_values is not finite" in caught.value.why
+
+
+def test_the_factor_is_that_of_what_is_encrypted(tiny: Tiny, bundle: Bundle) -> None:
+    found = examine(bundle.client, {"pixel_values": pixels(tiny, 1, 60, 1.7, 3e38)})
+    assert [reach.refused for reach in found] == [False, True, False, True]
+    assert [reach.large for reach in found] == [False, True, True, True]
+    assert found[1].ratio == pytest.approx(60, rel=0.05)
+    # In the unit of slots: an input that was halved before it is packed reaches as far.
+    prepared = bundle.client.prepare({"pixel_values": pixels(tiny, 1, 1)})
+    halved = {name: tensor / 2 for name, tensor in prepared.items()}
+    whole, half = (reaches(bundle.client.interface, p)[0].ratio for p in (prepared, halved))
+    assert half == pytest.approx(whole / 2)
+    assert 0.9 < whole <= 1
+
+
+def test_a_query_far_above_calibration_needs_a_word(tiny: Tiny, bundle: Bundle) -> None:
+    wild = {"pixel_values": pixels(tiny, 1, 60)}
+    with pytest.raises(AtlasError, match="input 1 is not encrypted") as caught:
+        bundle.client.query(wild)
+    assert "59.7 times what calibration saw" in caught.value.why
+    assert "--unchecked" in caught.value.remedy
+    assert bundle.client.query(wild, unchecked=True).count == 2
+
+
+def test_run_leaves_out_what_would_spoil_the_batch(tiny: Tiny, mixed: Path) -> None:
+    result = atlasc("run", tiny.bundle, "--input", mixed, "--json")
+    assert result.exit_code == 0, result.stderr
+    record = json.loads(result.stdout)
+    assert record["inputs"] == ["mixed.npz[0]", "mixed.npz[2]"]
+    assert record["refused"] == []
+    assert "3 inputs are left out" in result.stderr
+    assert "mixed.npz[3]: 1 value of its pixel_values is not finite" in result.stderr
+    assert "mixed.npz[1]: it reaches 59.7 times" in result.stderr
+    assert "1 input is larger than all that calibration saw" in result.stderr
+
+
+def test_embed_writes_the_rest(tiny: Tiny, mixed: Path, tmp_path: Path) -> None:
+    from safetensors.numpy import load_file
+
+    place = tmp_path / "in.safetensors"
+    result = atlasc("embed", tiny.bundle, "--input", mixed, "--index", "0,1", "-o", place)
+    assert result.exit_code == 0, result.stderr
+    assert "1 input is left out" in result.stderr
+    (tensor,) = load_file(place).values()
+    assert len(tensor) == 1
+
+
+@pytest.mark.parametrize("command", ["run", "embed"])
+def test_strict_refuses_all_and_none_left_is_an_error(
+    tiny: Tiny, mixed: Path, tmp_path: Path, command: str
+) -> None:
+    place = tmp_path / ("x.npz" if command == "run" else "x.safetensors")
+    for options in (("--index", "0,1", "--strict"), ("--index", "1,3,4")):
+        result = atlasc(command, tiny.bundle, "--input", mixed, "-o", place, *options)
+        assert result.exit_code == 2, result.output
+        assert "not fit to be encrypted" in result.stderr
+        assert not place.exists()
+
+
+def test_check_input_judges_them_too(tiny: Tiny, mixed: Path) -> None:
+    result = atlasc("check-input", tiny.bundle, "--input", mixed, "--json")
+    assert result.exit_code == 1
+    faults = [entry["fault"] for entry in json.loads(result.stdout)["inputs"]]
+    assert faults[0] is faults[2] is None
+    assert "59.7 times" in faults[1]
+    assert "not finite" in faults[3]
+
+
+@pytest.mark.encrypted
+def test_encrypt_names_what_it_leaves_out_before_it_asks_for_keys(
+    tiny: Tiny, mixed: Path, tmp_path: Path
+) -> None:
+    result = atlasc(
+        "encrypt", tiny.bundle, "--target", "desilo", "--keys", tmp_path / "none",
+        "--input", mixed, "--index", "0,1", "-o", tmp_path / "query",
+    )  # fmt: skip
+    assert result.exit_code == 2
+    assert "1 input is left out" in result.stderr
+    assert "make them with atlasc keygen" in result.stderr
