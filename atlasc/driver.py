@@ -12,7 +12,7 @@ import numpy as np
 from atlasc import __version__
 from atlasc.backends.desilo_costs import cost_table
 from atlasc.backends.desilo_parameters import DesiloParameters, choose_parameters
-from atlasc.backends.parameter_sets import PHANTOM, ParameterSet, latency_target
+from atlasc.backends.parameter_sets import PHANTOM, ParameterSet, latency_target, noise_of
 from atlasc.bundle import Bundle, load_bundle, write_bundle
 from atlasc.client import client_program
 from atlasc.emit.project import write_project
@@ -24,6 +24,7 @@ from atlasc.loading.configs import image_size, size
 from atlasc.loading.data import load_inputs
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.models import LoadedModel, load_model
+from atlasc.noise_bound import with_noise
 from atlasc.passes.approximation.calibration import Calibration, calibrate
 from atlasc.passes.approximation.depth import depth_of
 from atlasc.passes.frontend.trace import ShapeSpec, trace
@@ -205,7 +206,7 @@ def lower_module(
     lowered = lower(module, whose.choose, measured, after_each, whose.prices, not fastest)
     parameters = cast(ParameterSet, lowered.parameters)
     program = plan_keys(lowered.program, parameters, key_memory, device_memory)
-    return replace(lowered, program=program)
+    return replace(lowered, program=with_noise(program, noise_of(parameters)))
 
 
 def finish(

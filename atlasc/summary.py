@@ -15,6 +15,7 @@ from atlasc.passes.lowering.costs import ProgramCosts, merged
 from atlasc.passes.lowering.counting_engine import Counts, Primitive
 from atlasc.passes.lowering.noise_gains import program_change
 from atlasc.passes.lowering.rotation_plan import RotationPlan
+from atlasc.sharing import safe_digits
 
 Prices = Mapping[tuple[Primitive, int], float]
 
@@ -28,7 +29,8 @@ def costs_summary(
     (a final norm, a pooler, the head of a masked language model) is in ``depth_outside`` and
     ``levels_outside``. All other figures are of the whole program. A model without blocks counts as
     one. What is not known is None. ``bootstrap_error`` is what the errors of bootstraps do to the
-    outputs, as a root mean square in units of theirs (docs/precision.md).
+    outputs, as a root mean square in units of theirs (docs/precision.md), ``safe_digits`` how many
+    of an answer may be passed on (:mod:`atlasc.sharing`).
 
     Args:
         costs: read off the program.
@@ -67,6 +69,7 @@ def costs_summary(
             if parameters is None
             else program_change(costs.module, *parameters.bootstrap_errors)
         ),
+        "safe_digits": safe_digits(costs.module),
         "machine": None if known is None else str(known.table.machine),
         "key_seconds": None if known is None else _key_seconds(known, parameters, costs),
         "per_kind": _kinds(costs, prices, parameters),

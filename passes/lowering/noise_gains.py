@@ -24,6 +24,7 @@ PROBES, VALUES = 16, 4096
 """Random directions at most, and output values whose directions are enough together."""
 
 
+_TINY = 1e-300
 SEEN = ("magnitude", "mean", "noise_gain")
 """Attributes that tell what calibration saw of a result; they change nothing that it computes."""
 
@@ -35,6 +36,9 @@ def with_noise_gains(module: Module, inputs: Mapping[str, np.ndarray]) -> Module
 
     That is the Frobenius norm of the Jacobian, estimated with random signs (Hutchinson 1989). They
     also get ``mean``, the greatest one of an input: a bootstrap shifts it.
+
+    An output's own ``noise_gain`` is what a change of 1 is in units of its answer, for the input
+    that errors change most: a root mean square over the elements of one answer.
 
     Args:
         module: poly module.
@@ -49,13 +53,17 @@ def with_noise_gains(module: Module, inputs: Mapping[str, np.ndarray]) -> Module
         for name, array in tape.outputs.items()
     )
     squares: Counter[Op] = Counter()
+    by_input = np.zeros(max(len(one) for one in read.values()))
     probes = int(np.clip(VALUES // size, 1, PROBES))
     random = np.random.default_rng(0)
     for _ in range(probes):
         signs = {n: one * random.choice((-1.0, 1.0), one.shape) for n, one in read.items()}
         weights = {name: one.astype(np.float32) for name, one in signs.items()}
         for op, derivative in tape.pull_back(weights).items():
-            squares[op] += np.square(derivative, dtype=np.float64).sum() / probes
+            rows = np.square(derivative, dtype=np.float64).reshape(len(derivative), -1).sum(axis=1)
+            squares[op] += rows.sum() / probes
+            if len(rows) == len(by_input) and power > 0:
+                by_input += rows / max(rows.mean(), _TINY)
     rewriter = Rewriter(module)
     for op in module.ops:
         attributes = dict(op.attributes)
@@ -64,6 +72,11 @@ def with_noise_gains(module: Module, inputs: Mapping[str, np.ndarray]) -> Module
             # Rounded: the last digits depend on the order of sums, and a bundle should not.
             attributes["noise_gain"] = float(f"{gain:.2g}")
             attributes["mean"] = float(f"{tape.greatest_mean(op):.2g}")
+        if op.name == "poly.output" and power > 0:
+            name = op.attributes["name"]
+            worst = by_input.max() / by_input.mean() if by_input.any() else 1.0
+            unit = math.sqrt(power / read[name].sum() * worst)
+            attributes["noise_gain"] = float(f"{unit:.2g}")
         rewriter.copy(op, None, attributes)
     return rewriter.module
 

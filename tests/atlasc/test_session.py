@@ -8,16 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import Result
-from tiny_model import Tiny, approximate_all, simulated
+from tiny_model import Tiny, simulated
+from tiny_text import LENGTH, make_text_bundle, write_ids
 from typer.testing import CliRunner
 
-from atlasc import driver, session
+from atlasc import session
 from atlasc.bundle import Bundle, load_bundle
 from atlasc.cli import app
 from atlasc.ir.errors import AtlasError
 from atlasc.ranges import simulate
-
-LENGTH = 6
 
 
 @pytest.fixture(scope="module")
@@ -113,30 +112,7 @@ def test_every_polynomial_is_watched(tiny: Tiny, bundle: Bundle) -> None:
 
 @pytest.fixture(scope="module")
 def text_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random BERT of one layer, compiled for token ids of length 6."""
-    import torch
-    from transformers import BertConfig, BertModel
-
-    root = tmp_path_factory.mktemp("texts")
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=40, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
-        intermediate_size=8, max_position_embeddings=16, attn_implementation="sdpa",
-    )  # fmt: skip
-    BertModel(config, add_pooling_layer=False).save_pretrained(root / "model")
-    write_ids(root / "data.jsonl", [3, 4, 5, 6] * 5)
-    source = driver.load_source(str(root / "model"), root / "data.jsonl", sequence_length=LENGTH)
-    module = driver.trace_model(source.model, 2, LENGTH)
-    approximate_all(module, driver.calibrate_source(module, source, margin=0.5))
-    compiled = driver.finish(source, module, driver.calibrate_source(module, source), "sim", {})
-    driver.save(compiled, root / "bundle")
-    return root / "bundle"
-
-
-def write_ids(path: Path, lengths: list[int]) -> None:
-    rng = np.random.default_rng(len(lengths))
-    rows = [{"input_ids": rng.integers(1, 40, size=length).tolist()} for length in lengths]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return make_text_bundle(tmp_path_factory.mktemp("texts"))
 
 
 def run(bundle: Path, data: Path) -> Result:

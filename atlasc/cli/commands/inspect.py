@@ -204,6 +204,10 @@ def summary_lines(summary: dict[str, Any]) -> list[str]:
             f"errors of bootstraps change the outputs by {summary['bootstrap_error']:.1e} of their "
             "size (root mean squares)"
         )
+    if summary["safe_digits"] is not None:
+        lines.append(
+            f"digits of one answer that may be passed on, at 30 bits: {summary['safe_digits']}"
+        )
     lines.append(_keys_line(summary))
     if summary["memory"] is not None:
         lines.append(_memory_line(summary["memory"]))

@@ -19,6 +19,7 @@ from atlasc.cli.selection import (
     select,
     try_in_the_clear,
 )
+from atlasc.cli.sharing import note_exact, require_shareable, shared
 from atlasc.cli.showing import end_with, outputs_record, print_outputs
 from atlasc.cli.timing_table import show_timing
 
@@ -134,10 +135,28 @@ def decrypt(
         Path | None, typer.Option("--output", "-o", help="Write the outputs to this .npz file.")
     ] = None,
     unchecked: UncheckedOption = False,
+    share: Annotated[
+        bool | None,
+        typer.Option(
+            "--share/--exact",
+            help="Numbers that may be passed on, with noise and rounded; or exact ones, for your "
+            "own use alone [default: exact].",
+            show_default=False,
+        ),
+    ] = None,
+    bits: Annotated[
+        int, typer.Option("--bits", help="With --share: statistical security, at least 30.")
+    ] = 30,
+    shares: Annotated[
+        int, typer.Option("--shares", help="With --share: answers that these keys are to share.")
+    ] = 1,
     target: TargetOption = "",
     as_json: JsonFlag = False,
 ) -> None:
-    """Decrypt an answer. Do not pass the numbers on: see docs/security.md.
+    """Decrypt an answer. The exact numbers tell something of the secret key: do not pass them on.
+
+    With --share they get noise that hides it, as much as the program's bound on the errors of
+    encryption asks for, and are rounded to the digits that remain (docs/security.md).
 
     Exit code 3 says that an answer is none: it is far outside what calibration saw of the outputs,
     or its copies differ. The others are shown.
@@ -151,9 +170,16 @@ def decrypt(
     loaded = load_bundle(bundle, "client")
     roles.check_target(loaded, target)
     ciphertext_files.check(answer, "answer", loaded)
+    if share:
+        require_shareable(loaded, bits, shares, unchecked)
     with progress("decrypting"):
         engine = roles.client_engine(loaded, keys)
         answers = roles.decrypt(loaded, engine, roles.ledger_of(keys), answer)
+    if share:
+        end_with(answers.refused)
+        answers = shared(answers, loaded, roles.key_folder(keys, "client"), bits, shares)
+    elif share is None:
+        note_exact()
     shown, hidden = answers.shown(unchecked), {} if unchecked else answers.refused
     if output is not None:
         save_arrays(output, shown)

@@ -52,10 +52,11 @@ def shaken(module: Module, inputs: dict[str, np.ndarray], chosen: Op) -> float:
 def test_gains_tell_what_errors_do(shape: Shape) -> None:
     """Both are estimates: with other random numbers each differs by as much."""
     module, inputs = transformer(shape)
-    gains = [op.attributes.get("noise_gain", 0.0) for op in module.ops]
+    values = [op for op in module.ops if op.result is not None]
+    gains = [op.attributes.get("noise_gain", 0.0) for op in values]
     assert max(gains) > 100 * min(gain for gain in gains if gain > 0)
     # Where the first derivative vanishes, as by a softmax's invariance, the second one shows.
-    ops = [op for op, gain in zip(module.ops, gains, strict=True) if gain > max(gains) / 100]
+    ops = [op for op, gain in zip(values, gains, strict=True) if gain > max(gains) / 100]
     assert len(ops) > 30
     ratios = [op.attributes["noise_gain"] * ERROR / shaken(module, inputs, op) for op in ops]
     assert np.exp(np.mean(np.log(ratios))) == pytest.approx(1.0, abs=0.2)
@@ -75,6 +76,15 @@ def test_what_nobody_reads_has_no_gain() -> None:
     factor = np.asarray(end.site(module.symbols).constant("factor")) * np.ones(shape.features)
     gain = np.sqrt(kept * np.square(factor).mean() / np.square(real).sum())
     assert last.attributes["noise_gain"] == pytest.approx(gain, rel=0.02)
+
+
+def test_an_output_says_what_a_change_is_in_its_own_units() -> None:
+    module, inputs = transformer(Shape())
+    (output,) = module.outputs
+    (answer,) = interpret(module, inputs).values()
+    size = np.sqrt(np.square(answer).mean())
+    # At least that of all inputs together, at most that of one that errors change alone.
+    assert 0.98 * size <= output.attributes["noise_gain"] <= np.sqrt(len(answer)) * size * 1.02
 
 
 def chain(gains: dict[str, float], means: dict[str, float] | None = None) -> Module:

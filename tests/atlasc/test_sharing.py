@@ -1,0 +1,176 @@
+"""Numbers that may be passed on: how much noise, how many digits, how often."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_model import Tiny
+from typer.testing import CliRunner
+
+from atlasc import roles
+from atlasc.answers import Answers
+from atlasc.bundle import Bundle, load_bundle
+from atlasc.cli import app
+from atlasc.ir.errors import AtlasError
+from atlasc.share_budget import FILE, spend
+from atlasc.sharing import floods, require_digits, safe_digits, secure_normal, share
+
+
+@pytest.fixture
+def bundle(tiny: Tiny) -> Bundle:
+    return load_bundle(tiny.bundle)
+
+
+@pytest.mark.parametrize(("bits", "shares", "count"), [(30, 1, 1), (40, 1000, 2), (31, 7, 2)])
+def test_the_divergence_of_all_answers_is_what_the_analysis_allows(
+    bundle: Bundle, bits: int, shares: int, count: int
+) -> None:
+    (output,) = bundle.client.interface.outputs
+    flood = floods(bundle.client.interface, count, bits, shares)["output"]
+    # sqrt(12 tau) 2^(kappa/2) B, with B of 3 numbers an input.
+    norm = output.attributes["noise"] * math.sqrt(3 * count)
+    assert flood.deviation == pytest.approx(math.sqrt(12 * shares) * 2 ** (bits / 2) * norm)
+    divergence = shares * norm**2 / (2 * flood.deviation**2)
+    assert divergence == pytest.approx(2.0**-bits / 24)
+
+
+def test_digits_are_those_above_the_noise(bundle: Bundle) -> None:
+    (output,) = bundle.client.interface.outputs
+    assert 0.1 < output.attributes["magnitude"] < 1
+    for noise, digits in ((1e-6, 0), (1e-8, 2), (1e-9, 3)):
+        output.attributes["noise"] = noise
+        flood = floods(bundle.client.interface, 1)["output"]
+        assert flood.digits == digits == safe_digits(bundle.client.interface)
+        assert 10.0 ** -(flood.decimals + 1) < flood.deviation <= 10.0**-flood.decimals
+
+
+def test_an_output_without_a_digit_is_refused_before_it_is_decrypted(bundle: Bundle) -> None:
+    (output,) = bundle.client.interface.outputs
+    output.attributes["noise"] = 2.0**-18
+    with pytest.raises(AtlasError, match="no digit of output may be passed on") as caught:
+        require_digits(bundle.client.interface, 1)
+    assert "share a decision alone" in caught.value.remedy
+    del output.attributes["noise"]
+    with pytest.raises(AtlasError, match="nothing is known of the errors"):
+        require_digits(bundle.client.interface, 1)
+    with pytest.raises(AtlasError, match="protect no key"):
+        require_digits(bundle.client.interface, 1, 29)
+
+
+def test_what_is_shared_is_noisy_and_rounded(bundle: Bundle) -> None:
+    flooding = require_digits(bundle.client.interface, 1)
+    flood = flooding["output"]
+    exact = {"output": np.full((1, 20_000), 0.123456789)}
+    shared = share(exact, flooding)["output"]
+    assert np.array_equal(shared, np.round(shared, flood.decimals))
+    steps = shared * 10**flood.decimals
+    assert np.abs(steps - np.round(steps)).max() < 1e-6
+    rounding = 10.0**-flood.decimals / math.sqrt(12)
+    assert shared.std() == pytest.approx(math.hypot(flood.deviation, rounding), rel=0.05)
+    assert not np.array_equal(shared, share(exact, flooding)["output"])
+
+
+def test_normal_numbers_are_normal_and_never_the_same() -> None:
+    from scipy.stats import kstest
+
+    numbers = secure_normal(50_000)
+    assert kstest(numbers, "norm").pvalue > 1e-6
+    assert np.isfinite(numbers).all()
+    assert len(np.unique(np.concatenate([numbers, secure_normal(50_000)]))) == 100_000
+
+
+# --- the budget of a key
+
+
+def test_a_key_shares_as_many_answers_as_its_noise_was_sized_for(tmp_path: Path) -> None:
+    assert [spend(tmp_path, 30, 3) for _ in range(3)] == [1, 2, 3]
+    with pytest.raises(AtlasError, match="shared as many answers as they may") as caught:
+        spend(tmp_path, 30, 3)
+    assert "new keys" in caught.value.remedy
+    # Nor one that promises to be one of a thousand, nor more bits.
+    for bits, shares in ((30, 1000), (40, 1)):
+        with pytest.raises(AtlasError, match="shared as many"):
+            spend(tmp_path, bits, shares)
+    assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
+    assert len((tmp_path / FILE).read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize("text", ["{", '{"spent": "a"}\n', '{"spent": NaN}\n', '{"spent": -1}\n'])
+def test_a_damaged_budget_counts_as_spent(tmp_path: Path, text: str) -> None:
+    (tmp_path / FILE).write_text(text)
+    with pytest.raises(AtlasError, match="damaged|shared as many"):
+        spend(tmp_path, 30, 1)
+
+
+def test_a_budget_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text("")
+    (tmp_path / FILE).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(AtlasError, match="cannot be written"):
+        spend(tmp_path, 30, 1)
+
+
+# --- the command
+
+
+@pytest.fixture
+def decrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Answers]:
+    """``decrypt`` without a key: its answers are those that the test puts here."""
+    from atlasc import ciphertext_files
+
+    there = {"answers": Answers({"output": np.array([[0.1234567, 0.3, -0.2]])}, {})}
+    monkeypatch.setattr(roles, "check_target", lambda *_: "desilo")
+    monkeypatch.setattr(ciphertext_files, "check", lambda *_: None)
+    monkeypatch.setattr(roles, "client_engine", lambda *_: None)
+    monkeypatch.setattr(roles, "decrypt", lambda *_: there["answers"])
+    (tmp_path / "client").mkdir()
+    return there
+
+
+def decrypt(tiny: Tiny, tmp_path: Path, *options: str) -> tuple[int, str, str]:
+    arguments = ["decrypt", tiny.bundle, "--keys", tmp_path, "--answer", tmp_path, *options]
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_exact_numbers_come_with_a_note(
+    tiny: Tiny, tmp_path: Path, decrypted: dict[str, Answers]
+) -> None:
+    code, out, err = decrypt(tiny, tmp_path, "--json")
+    assert (code, "0.1234567" in out) == (0, True)
+    assert "for your own use; --share makes some that may be passed on" in err
+    assert "own use" not in decrypt(tiny, tmp_path, "--exact")[2]
+    assert not (tmp_path / "client" / FILE).exists()
+
+
+def test_shared_numbers_are_rounded_counted_and_then_refused(
+    tiny: Tiny, tmp_path: Path, decrypted: dict[str, Answers]
+) -> None:
+    code, out, err = decrypt(tiny, tmp_path, "--share", "--json")
+    assert code == 0, err
+    assert "0.1234567" not in out
+    assert "output: 2 digits are left and may be passed on, at 30 bits" in err
+    assert "answer 1 of 1 that these keys share" in err
+    code, out, err = decrypt(tiny, tmp_path, "--share", "--json")
+    assert (code, out) == (2, "")
+    assert "these keys have shared as many answers as they may" in err
+
+
+def test_nothing_is_shared_that_no_bound_holds_for(
+    tiny: Tiny, tmp_path: Path, decrypted: dict[str, Answers]
+) -> None:
+    code, out, err = decrypt(tiny, tmp_path, "--share", "--bits", "60")
+    assert (code, out) == (2, "")
+    assert "no digit of output may be passed on" in err
+    assert decrypt(tiny, tmp_path, "--share", "--unchecked")[0] == 2
+    two = np.array([[0.1, 0.3, -0.2], [1e8, 0, 0]])
+    decrypted["answers"] = Answers({"output": two}, {1: 1 / 3})
+    code, out, err = decrypt(tiny, tmp_path, "--share")
+    assert (code, out) == (3, "")
+    assert not (tmp_path / "client" / FILE).exists()
+    code, out, err = decrypt(tiny, tmp_path, "--json")
+    assert code == 3
+    assert '"refused": [\n    1\n  ]' in out
+    assert "null" in out
