@@ -103,6 +103,20 @@ def test_decrypt_writes_arrays(machines: Machines, tmp_path: Path) -> None:
         assert file["output"].shape == (2, 3)
 
 
+def test_shared_numbers_are_rounded_and_the_key_shares_once(machines: Machines) -> None:
+    keys, answer = machines.client / "keys", machines.client / "answer"
+    arguments = (
+        "decrypt", machines.client / "bundle", "--keys", keys, "--answer", answer, "--share",
+        "--json",
+    )  # fmt: skip
+    shared = json.loads(atlasc(*arguments).stdout)
+    expected = simulated(load_bundle(machines.whole.bundle), machines.whole.data, ROWS)["output"]
+    numbers = np.array(shared["outputs"]["output"])
+    assert np.array_equal(numbers, np.round(numbers, 2))
+    assert LARGEST_ERROR < np.abs(numbers - expected).max() < 0.1
+    assert "have shared as many answers as they may" in atlasc(*arguments, code=2).stderr
+
+
 def test_the_server_never_has_a_secret_key(machines: Machines) -> None:
     secret = (machines.client / "keys" / "client" / "secret.key").read_bytes()[-4096:]
     files = [path for path in machines.server.rglob("*") if path.is_file()]
