@@ -27,7 +27,7 @@ from atlasc.ir.files.json_text import Schema, parse_json
 from atlasc.ir.files.plain import MIB, read_bytes, sha256_of
 from atlasc.ir.module import Module
 from atlasc.ir.types import CiphertextType
-from atlasc.ledger import QueryId
+from atlasc.ledger import Named, QueryId
 from atlasc.manifest import Digest
 
 INDEX = "index.json"
@@ -60,9 +60,10 @@ class Index(Schema):
     count: Annotated[int, Field(ge=1)]
     files: dict[str, Digest]
 
-    def digest(self) -> str:
-        """SHA-256 of all that the folder says."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+    def named(self) -> Named:
+        """What an answer says of itself; its SHA-256 is that of the index, which has all others."""
+        digest = hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+        return Named(self.query, self.program, self.count, digest)
 
 
 @dataclass(frozen=True)

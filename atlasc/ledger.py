@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -36,6 +36,7 @@ class Entry(Schema):
         program: identity of the bundle.
         count: inputs of the query.
         answer: SHA-256 of the answer; empty for a query.
+        spent: of the key's budget of shared numbers, see :meth:`Ledger.share`.
     """
 
     event: Literal["query", "answer", "share"]
@@ -43,6 +44,24 @@ class Entry(Schema):
     program: _Digest
     count: Annotated[int, Field(ge=1, le=2**20)]
     answer: _Digest | Literal[""] = ""
+    spent: Annotated[float, Field(ge=0, le=1)] = 0.0
+
+
+@dataclass(frozen=True)
+class Named:
+    """What an answer says of itself.
+
+    Attributes:
+        query: the query that it names.
+        program: identity of the bundle.
+        count: inputs that it says to answer.
+        answer: its SHA-256.
+    """
+
+    query: str
+    program: str
+    count: int
+    answer: str
 
 
 @dataclass(frozen=True)
@@ -69,47 +88,57 @@ class Ledger:
         with self._open() as entries:
             entries.append(Entry(event="query", query=query, program=program, count=count))
 
-    def check(self, query: str, program: str, count: int, answer: str) -> None:
+    def check(self, answer: Named) -> None:
         """Refuse an answer unless it is the only one to a query of this key.
-
-        Args:
-            query: the query that it names.
-            program: identity of the bundle.
-            count: inputs that it says to answer.
-            answer: its SHA-256.
 
         Raises:
             AtlasError: no such query, another program or count, or a second answer.
         """
         with self._open() as entries:
-            _expect(entries.known, query, program, count, answer)
+            _expect(entries.known, answer)
 
-    def took(self, query: str, program: str, count: int, answer: str, *, shared: bool) -> None:
-        """Note that an answer was decrypted; arguments as for :meth:`check`.
-
-        Args:
-            query, program, count, answer: of the answer.
-            shared: its numbers leave the client.
+    def took(self, answer: Named) -> None:
+        """Note that an answer was decrypted.
 
         Raises:
             AtlasError: as :meth:`check`; the ledger cannot be written.
         """
         with self._open() as entries:
-            _expect(entries.known, query, program, count, answer)
-            entries.append(
-                Entry(
-                    event="share" if shared else "answer",
-                    query=query,
-                    program=program,
-                    count=count,
-                    answer=answer,
-                )
-            )
+            _expect(entries.known, answer)
+            entries.append(Entry(event="answer", **asdict(answer)))
 
-    def shared(self) -> int:
-        """Answers whose numbers were shared, each as often as that happened."""
+    def share(self, answer: Named, bits: int, shares: int) -> int:
+        """Note that the numbers of an answer leave the client, before they are shown.
+
+        An answer that is shared at kappa bits as one of tau spends 2^-kappa / tau, in proportion to
+        the divergence that :mod:`atlasc.sharing` allows; all of a key's may spend 2^-kappa.
+
+        Args:
+            answer: which answer.
+            bits: kappa.
+            shares: tau.
+
+        Returns:
+            How many answers were shared, this one included.
+
+        Raises:
+            AtlasError: as :meth:`took`; the budget is spent.
+        """
+        cost, limit = 2.0**-bits / shares, 2.0**-bits
         with self._open() as entries:
-            return sum(entry.event == "share" for entry in entries.known)
+            _expect(entries.known, answer)
+            spent = [entry.spent for entry in entries.known if entry.event == "share"]
+            if sum(spent) + cost > limit * (1 + 1e-9):
+                raise AtlasError(
+                    "these keys have shared as many answers as they may",
+                    where=str(self.path),
+                    why=f"{len(spent)} answers spent their budget at {bits} bits: a further one "
+                    "may tell something of the secret key",
+                    remedy="make new keys with atlasc keygen, and say with --shares beforehand how "
+                    "many answers they are to share",
+                )
+            entries.append(Entry(event="share", spent=cost, **asdict(answer)))
+            return len(spent) + 1
 
     @contextmanager
     def _open(self) -> Iterator[_Lines]:
@@ -160,12 +189,12 @@ class _Lines:
             ) from None
 
 
-def _expect(known: list[Entry], query: str, program: str, count: int, answer: str) -> None:
-    same = [entry for entry in known if entry.query == query]
+def _expect(known: list[Entry], answer: Named) -> None:
+    same = [entry for entry in known if entry.query == answer.query]
     why = ""
     if not same:
-        why = f"none of the queries that this key encrypted is {query[:8]}"
-    elif (same[0].program, same[0].count) != (program, count):
+        why = f"none of the queries that this key encrypted is {answer.query[:8]}"
+    elif (same[0].program, same[0].count) != (answer.program, answer.count):
         why = f"the query was for {same[0].count} inputs of the program {same[0].program[:8]}"
     if why:
         raise AtlasError(
@@ -173,9 +202,9 @@ def _expect(known: list[Entry], query: str, program: str, count: int, answer: st
             why=why,
             remedy="use the keys and the bundle that the query was made with",
         )
-    if any(entry.answer not in ("", answer) for entry in same):
+    if any(entry.answer not in ("", answer.answer) for entry in same):
         raise AtlasError(
-            f"the query {query[:8]} was answered before, and differently",
+            f"the query {answer.query[:8]} was answered before, and differently",
             why="a query has one answer; a second one may be made to find out the secret key",
             remedy="use the first answer, or make a new query",
         )

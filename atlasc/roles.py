@@ -142,12 +142,11 @@ def decrypt(bundle: Bundle, engine: Any, ledger: Ledger, answer: Path) -> Answer
         AtlasError: the answer of another program, of other keys, or to another query; or a second
             answer to a query.
     """
-    index = ciphertext_files.check(answer, "answer", bundle)
-    about = index.query, bundle.identity, index.count, index.digest()
-    ledger.check(*about)
+    named = ciphertext_files.check(answer, "answer", bundle).named()
+    ledger.check(named)
     content = ciphertext_files.load(answer, "answer", bundle, engine)
     slots = {name: decrypt_all(engine, values) for name, values in content.values.items()}
-    ledger.took(*about, shared=False)
+    ledger.took(named)
     return bundle.client.answers(slots, content.count)
 
 

@@ -8,10 +8,9 @@ from atlasc.cli.errors import show
 from atlasc.ir.errors import AtlasError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from atlasc.answers import Answers
     from atlasc.bundle import Bundle
+    from atlasc.ledger import Ledger, Named
 
 
 def note_exact() -> None:
@@ -36,13 +35,16 @@ def require_shareable(bundle: Bundle, bits: int, shares: int, unchecked: bool) -
     require_digits(bundle.client.interface, 1, bits, shares)
 
 
-def shared(answers: Answers, bundle: Bundle, keys: Path, bits: int, shares: int) -> Answers:
+def shared(
+    answers: Answers, bundle: Bundle, ledger: Ledger, named: Named, bits: int, shares: int
+) -> Answers:
     """The answers with their noise, after they were counted.
 
     Args:
         answers: exact ones, of which each is an answer: the bound holds for no other.
         bundle: its client's part is enough.
-        keys: the client's folder.
+        ledger: of the client's keys.
+        named: the answer that they are from.
         bits: of statistical security.
         shares: answers that the keys are to share in all.
 
@@ -51,12 +53,11 @@ def shared(answers: Answers, bundle: Bundle, keys: Path, bits: int, shares: int)
     """
     from dataclasses import replace
 
-    from atlasc.share_budget import spend
     from atlasc.sharing import require_digits, share
 
     count = len(next(iter(answers.outputs.values())))
     flooding = require_digits(bundle.client.interface, count, bits, shares)
-    number = spend(keys, bits, shares)
+    number = ledger.share(named, bits, shares)
     for name, flood in flooding.items():
         show(
             "note",

@@ -20,9 +20,7 @@ def bundle(tiny: Tiny) -> Bundle:
 def decrypted(tiny: Tiny, bundle: Bundle, count: int) -> dict[str, np.ndarray]:
     """Slots of the answer to the first inputs, with the noise of CKKS."""
     arrays = bundle.load_inputs(tiny.data).take(range(count)).arrays
-    engine = session.make_engine(
-        "sim", bundle.program, session.parameters_of(bundle.manifest), noise=True
-    )
+    engine = session.make_engine("sim", bundle.program, bundle.parameters, noise=True)
     packed = bundle.client.query(arrays)
     encrypted = session.encrypt_all(engine, packed)
     results = session.execute(engine, bundle.program, encrypted, packed.public)

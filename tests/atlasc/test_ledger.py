@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ledger import Ledger
+from atlasc.ledger import Ledger, Named
 
 PROGRAM, OTHER = "a" * 64, "b" * 64
-ANSWER, SECOND = "c" * 64, "d" * 64
 QUERY = "1" * 32
+ANSWER = Named(QUERY, PROGRAM, 3, "c" * 64)
+SPENT = b'{"event": "share", "query": "%s", "program": "%s", "count": 3, "spent": -1}' % (
+    QUERY.encode(),
+    PROGRAM.encode(),
+)
+SECOND = replace(ANSWER, answer="d" * 64)
 
 
 @pytest.fixture
@@ -24,16 +30,16 @@ def ledger(tmp_path: Path) -> Ledger:
 
 def test_an_answer_may_be_decrypted_again(ledger: Ledger) -> None:
     for _ in range(2):
-        ledger.check(QUERY, PROGRAM, 3, ANSWER)
-        ledger.took(QUERY, PROGRAM, 3, ANSWER, shared=False)
+        ledger.check(ANSWER)
+        ledger.took(ANSWER)
 
 
 def test_a_second_answer_is_refused(ledger: Ledger) -> None:
-    ledger.took(QUERY, PROGRAM, 3, ANSWER, shared=False)
+    ledger.took(ANSWER)
     with pytest.raises(AtlasError, match="was answered before, and differently"):
-        ledger.check(QUERY, PROGRAM, 3, SECOND)
+        ledger.check(SECOND)
     with pytest.raises(AtlasError, match="was answered before, and differently"):
-        ledger.took(QUERY, PROGRAM, 3, SECOND, shared=False)
+        ledger.took(SECOND)
 
 
 @pytest.mark.parametrize(
@@ -44,21 +50,30 @@ def test_an_answer_to_anything_else_is_refused(
     ledger: Ledger, query: str, program: str, count: int
 ) -> None:
     with pytest.raises(AtlasError, match="not the answer to a query of these keys"):
-        ledger.check(query, program, count, ANSWER)
+        ledger.check(Named(query, program, count, ANSWER.answer))
 
 
-def test_what_was_shared_is_counted(ledger: Ledger) -> None:
-    assert ledger.shared() == 0
-    for shared in (True, False, True):
-        ledger.took(QUERY, PROGRAM, 3, ANSWER, shared=shared)
-    assert ledger.shared() == 2
+def test_a_key_shares_as_many_answers_as_its_noise_was_sized_for(ledger: Ledger) -> None:
+    assert [ledger.share(ANSWER, 30, 3) for _ in range(3)] == [1, 2, 3]
+    # Neither one more, nor one that promises to be one of a thousand, nor more bits.
+    for bits, shares in ((30, 3), (30, 1000), (40, 1)):
+        with pytest.raises(AtlasError, match="shared as many answers as they may") as caught:
+            ledger.share(ANSWER, bits, shares)
+        assert "new keys" in caught.value.remedy
+    assert ledger.path.read_text().count('"share"') == 3
+
+
+def test_nothing_is_shared_of_a_second_answer(ledger: Ledger) -> None:
+    ledger.took(ANSWER)
+    with pytest.raises(AtlasError, match="was answered before, and differently"):
+        ledger.share(SECOND, 30, 1)
 
 
 def test_the_file_is_for_its_owner_alone(ledger: Ledger) -> None:
     assert ledger.path.stat().st_mode & 0o777 == 0o600
     ledger.path.chmod(0o644)
     with pytest.raises(AtlasError, match="open to other users"):
-        ledger.shared()
+        ledger.check(ANSWER)
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
@@ -72,15 +87,15 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 def test_a_line_that_was_cut_off_is_removed(ledger: Ledger) -> None:
     whole = ledger.path.read_bytes()
     ledger.path.write_bytes(whole + whole[:30])
-    ledger.check(QUERY, PROGRAM, 3, ANSWER)
+    ledger.check(ANSWER)
     assert ledger.path.read_bytes() == whole
 
 
-@pytest.mark.parametrize("line", [b"{}", b"[" * 5000, b'{"event": "query"}', b"\xff", b""])
+@pytest.mark.parametrize("line", [b"{}", b"[" * 5000, b'{"event": "query"}', b"\xff", b"", SPENT])
 def test_a_damaged_line_is_refused(ledger: Ledger, line: bytes) -> None:
     ledger.path.write_bytes(ledger.path.read_bytes() + line + b"\n")
     with pytest.raises(AtlasError, match="line 2 of the ledger .* is damaged"):
-        ledger.shared()
+        ledger.share(ANSWER, 30, 1)
 
 
 def test_entries_of_several_threads_are_all_kept(tmp_path: Path) -> None:
@@ -93,4 +108,4 @@ def test_entries_of_several_threads_are_all_kept(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     for n in range(20):
-        ledger.check(f"{n:032x}", PROGRAM, 1, ANSWER)
+        ledger.check(Named(f"{n:032x}", PROGRAM, 1, ANSWER.answer))

@@ -18,7 +18,7 @@ from atlasc.noise_bound import MARGIN, program_change, with_noise
 
 def errors(bundle: Bundle, data: Path, count: int) -> np.ndarray:
     """Root mean square errors of the inputs' answers."""
-    parameters = session.parameters_of(bundle.manifest)
+    parameters = bundle.parameters
     engine = session.make_engine("sim", bundle.program, parameters, noise=True)
     arrays = bundle.load_inputs(data).take(range(count)).arrays
     answer = session.run(bundle, arrays, engine=engine)
@@ -51,7 +51,7 @@ def test_the_bound_holds_with_bootstraps(tmp_path: Path) -> None:
 
 def test_it_is_what_the_sources_add_up_to(tiny: Tiny) -> None:
     bundle = load_bundle(tiny.bundle)
-    noise = noise_of(session.parameters_of(bundle.manifest))
+    noise = noise_of(bundle.parameters)
     (output,) = bundle.program.outputs
     change = program_change(bundle.program, noise)
     expected = MARGIN * change * output.attributes["noise_gain"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from atlasc.answers import Answers
 from atlasc.bundle import Bundle, load_bundle
 from atlasc.cli import app
 from atlasc.ir.errors import AtlasError
-from atlasc.share_budget import FILE, spend
+from atlasc.ledger import Ledger, Named
 from atlasc.sharing import floods, require_digits, safe_digits, secure_normal, share
 
 
@@ -82,37 +83,9 @@ def test_normal_numbers_are_normal_and_never_the_same() -> None:
     assert len(np.unique(np.concatenate([numbers, secure_normal(50_000)]))) == 100_000
 
 
-# --- the budget of a key
-
-
-def test_a_key_shares_as_many_answers_as_its_noise_was_sized_for(tmp_path: Path) -> None:
-    assert [spend(tmp_path, 30, 3) for _ in range(3)] == [1, 2, 3]
-    with pytest.raises(AtlasError, match="shared as many answers as they may") as caught:
-        spend(tmp_path, 30, 3)
-    assert "new keys" in caught.value.remedy
-    # Nor one that promises to be one of a thousand, nor more bits.
-    for bits, shares in ((30, 1000), (40, 1)):
-        with pytest.raises(AtlasError, match="shared as many"):
-            spend(tmp_path, bits, shares)
-    assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
-    assert len((tmp_path / FILE).read_text().splitlines()) == 3
-
-
-@pytest.mark.parametrize("text", ["{", '{"spent": "a"}\n', '{"spent": NaN}\n', '{"spent": -1}\n'])
-def test_a_damaged_budget_counts_as_spent(tmp_path: Path, text: str) -> None:
-    (tmp_path / FILE).write_text(text)
-    with pytest.raises(AtlasError, match="damaged|shared as many"):
-        spend(tmp_path, 30, 1)
-
-
-def test_a_budget_that_is_a_link_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").write_text("")
-    (tmp_path / FILE).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(AtlasError, match="cannot be written"):
-        spend(tmp_path, 30, 1)
-
-
 # --- the command
+
+ANSWER = Named("1" * 32, "a" * 64, 1, "c" * 64)
 
 
 @pytest.fixture
@@ -122,11 +95,17 @@ def decrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Answ
 
     there = {"answers": Answers({"output": np.array([[0.1234567, 0.3, -0.2]])}, {})}
     monkeypatch.setattr(roles, "check_target", lambda *_: "desilo")
-    monkeypatch.setattr(ciphertext_files, "check", lambda *_: None)
+    index = SimpleNamespace(named=lambda: ANSWER)
+    monkeypatch.setattr(ciphertext_files, "check", lambda *_: index)
     monkeypatch.setattr(roles, "client_engine", lambda *_: None)
     monkeypatch.setattr(roles, "decrypt", lambda *_: there["answers"])
     (tmp_path / "client").mkdir()
+    Ledger(tmp_path / "client").made(ANSWER.query, ANSWER.program, ANSWER.count)
     return there
+
+
+def shared(keys: Path) -> int:
+    return (keys / "client" / "ledger.jsonl").read_text().count('"share"')
 
 
 def decrypt(tiny: Tiny, tmp_path: Path, *options: str) -> tuple[int, str, str]:
@@ -142,7 +121,7 @@ def test_exact_numbers_come_with_a_note(
     assert (code, "0.1234567" in out) == (0, True)
     assert "for your own use; --share makes some that may be passed on" in err
     assert "own use" not in decrypt(tiny, tmp_path, "--exact")[2]
-    assert not (tmp_path / "client" / FILE).exists()
+    assert shared(tmp_path) == 0
 
 
 def test_shared_numbers_are_rounded_counted_and_then_refused(
@@ -169,7 +148,7 @@ def test_nothing_is_shared_that_no_bound_holds_for(
     decrypted["answers"] = Answers({"output": two}, {1: 1 / 3})
     code, out, err = decrypt(tiny, tmp_path, "--share")
     assert (code, out) == (3, "")
-    assert not (tmp_path / "client" / FILE).exists()
+    assert shared(tmp_path) == 0
     code, out, err = decrypt(tiny, tmp_path, "--json")
     assert code == 3
     assert '"refused": [\n    1\n  ]' in out

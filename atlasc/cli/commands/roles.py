@@ -169,15 +169,16 @@ def decrypt(
         require_array_file(output)
     loaded = load_bundle(bundle, "client")
     roles.check_target(loaded, target)
-    ciphertext_files.check(answer, "answer", loaded)
+    named = ciphertext_files.check(answer, "answer", loaded).named()
+    ledger = roles.ledger_of(keys)
     if share:
         require_shareable(loaded, bits, shares, unchecked)
     with progress("decrypting"):
         engine = roles.client_engine(loaded, keys)
-        answers = roles.decrypt(loaded, engine, roles.ledger_of(keys), answer)
+        answers = roles.decrypt(loaded, engine, ledger, answer)
     if share:
         end_with(answers.refused)
-        answers = shared(answers, loaded, roles.key_folder(keys, "client"), bits, shares)
+        answers = shared(answers, loaded, ledger, named, bits, shares)
     elif share is None:
         note_exact()
     shown, hidden = answers.shown(unchecked), {} if unchecked else answers.refused

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from atlasc.ledger import LEDGER, Ledger
+from atlasc.ledger import LEDGER, Ledger, Named
 from tests.fuzz.reader import Reader
 
 PROGRAM, ANSWER = "a" * 64, "b" * 64
@@ -15,8 +15,8 @@ def _seeds(folder: Path) -> list[Path]:
     ledger = Ledger(folder)
     for number in range(3):
         ledger.made(f"{number:032x}", PROGRAM, 2)
-    ledger.took(f"{0:032x}", PROGRAM, 2, ANSWER, shared=False)
-    ledger.took(f"{1:032x}", PROGRAM, 2, ANSWER, shared=True)
+    ledger.took(Named(f"{0:032x}", PROGRAM, 2, ANSWER))
+    ledger.share(Named(f"{1:032x}", PROGRAM, 2, ANSWER), 30, 3)
     return [ledger.path]
 
 
@@ -25,7 +25,7 @@ def _read(path: Path) -> Any:
     beside = path.with_name(LEDGER)
     path.rename(beside)
     try:
-        return Ledger(path.parent).shared()
+        return Ledger(path.parent).check(Named(f"{0:032x}", PROGRAM, 2, ANSWER))
     finally:
         beside.rename(path)
 
