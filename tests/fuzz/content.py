@@ -78,8 +78,10 @@ class Place:
 
 def _write(path: Path, file: File) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_symlink() or isinstance(file, Link):
-        path.unlink(missing_ok=True)
+    if path.is_symlink() or (path.exists() and isinstance(file, Link)):
+        path.unlink()
+    elif path.is_dir():
+        shutil.rmtree(path)
     if isinstance(file, Link):
         os.symlink(file, path)
     else:

@@ -60,7 +60,7 @@ def corpus(reader: Reader, seeds: Sequence[Content]) -> dict[str, Content]:
 
     A folder on disk lies over a copy of the first seed, if that is a folder as well.
     """
-    from tests.fuzz.cases import CASES
+    from tests.fuzz.cases import cases
 
     found: dict[str, Content] = {}
     for path in sorted((CORPUS / reader.name).glob("*")):
@@ -68,6 +68,4 @@ def corpus(reader: Reader, seeds: Sequence[Content]) -> dict[str, Content]:
         if path.is_dir():
             case = Content(seeds[0].name, {**seeds[0].files, **case.files})
         found[path.name] = case
-    for name, build in CASES.get(reader.name, {}).items():
-        found[name] = build(seeds)
-    return found
+    return found | cases(reader.name, seeds)

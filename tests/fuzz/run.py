@@ -6,6 +6,7 @@ import argparse
 import json
 import multiprocessing
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -144,7 +145,8 @@ def _fuzz(task: Task, reader: Reader, root: Path) -> Result:
 def save(folder: Path, label: str, content: Content, detail: str) -> Path:
     """Write a failing input and what it did; returns the input's place."""
     folder.mkdir(parents=True, exist_ok=True)
-    base = folder / label
+    base = folder / re.sub(r"[^\w.-]+", "-", label)[:100]
+    label = base.name
     place = (
         base if "" not in content.files else base.with_name(f"{label}{Path(content.name).suffix}")
     )

@@ -214,7 +214,8 @@ def _most_memory() -> int:
 
 def _printed_by(text: str) -> str:
     """The place that a warning names, else its first words."""
-    return re.sub(r"^.*/", "", text.partition(": ")[0])[:80]
+    first = text.splitlines()[0].partition(": ")[0]
+    return re.sub(r"\d\d:\d\d[\d:.]*", "", first.rpartition("/")[2])[:80]
 
 
 def _send(pipe: int, failure: Failure) -> None:

@@ -18,7 +18,7 @@ LAYOUTS = (
 )
 PIPELINES = (
     "canonicalise,expand,normalise-affine,fold-features,assign-scales,pack{slots=4}",
-    "place-bootstraps{levels=14,bootstrap=true,batch=1,fewest=false,error=0.0,cubic=0.0}",
+    "place-bootstraps{levels=14,bootstrap=true,batch=1,error=0.0,cubic=0.0}",
     "approximate , rotation-keys",
 )
 
