@@ -101,7 +101,7 @@ def _root(
 
 
 def main() -> None:
-    """Entry point of the console script; exits 0, 2 on a user's mistake, 130 when interrupted."""
+    """Run the command line; exits 0, 2 on a user's mistake, 130 when interrupted."""
     # torch and transformers make a million objects that live on; looking through them again and
     # again costs a tenth of the time that a short command takes.
     gc.set_threshold(100_000, 20, 20)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import signal
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -65,6 +66,8 @@ class CommandGroup(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the command; a user's mistake becomes a message and exit code 2."""
         with reported():
+            if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+                signal.signal(signal.SIGINT, signal.default_int_handler)  # see atlasc/__main__.py
             return super().invoke(ctx)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

@@ -147,9 +147,8 @@ def save(folder: Path, label: str, content: Content, detail: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     base = folder / re.sub(r"[^\w.-]+", "-", label)[:100]
     label = base.name
-    place = (
-        base if "" not in content.files else base.with_name(f"{label}{Path(content.name).suffix}")
-    )
+    suffix = "" if "" not in content.files else Path(content.name).suffix
+    place = base if label.endswith(suffix) else base.with_name(label + suffix)
     shutil.rmtree(place, ignore_errors=True)
     for name, file in content.files.items():
         path = place / name if name else place
