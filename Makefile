@@ -24,7 +24,7 @@ help:
 	@echo "make demo     compile a Vision Transformer, run it on encrypted digits"
 	@echo "make test     run all tests"
 	@echo "make fuzz     a million mutated inputs for every reader (FUZZ_INPUTS=, FUZZ_ARGS='--seed 2')"
-	@echo "make faults   kill commands a hundred times (FAULTS_ARGS='--kills 20 --seed 2')"
+	@echo "make faults   kill commands, fill disks, take memory (FAULTS_ARGS='--kills 20 --seed 2')"
 	@echo "make install  set up $(VENV) with everything; the two above do it when needed"
 	@echo "make lint     ruff and mypy"
 	@echo "make docs     write docs/ir-reference.md from the op declarations"
@@ -60,7 +60,7 @@ fuzz: $(STAMP)
 	ATLASC_FUZZ_INPUTS=$(FUZZ_INPUTS) $(BIN)/python -m pytest -s tests/runtime_cuda/fuzz
 
 faults: $(STAMP)
-	$(BIN)/python -m tests.faults.kills --kills 100 $(FAULTS_ARGS)
+	$(BIN)/python -m tests.faults.kills --kills 100 --shortages $(FAULTS_ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -121,6 +122,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--command", action="append", choices=sorted(COMMANDS))
+    parser.add_argument("--shortages", action="store_true", help="then full disks and the like")
     arguments = parser.parse_args()
     print(f"{arguments.kills} kills, seed {arguments.seed}")
     with tempfile.TemporaryDirectory(prefix="atlasc-kills-") as folder:
@@ -133,10 +135,13 @@ def main() -> int:
         wanted = arguments.command or list(COMMANDS)
         names = [wanted[number % len(wanted)] for number in range(arguments.kills)]
         found = kills(workspace, names, arguments.seed, places)
+        short = arguments.shortages and subprocess.run(
+            [sys.executable, "-m", "tests.faults.shortage", here], check=False
+        )
     failed = [one for one in found if one.faults]
     early = sum(not one.finished for one in found)
     print(f"{len(found)} kills, {early} before the end of the run, {len(failed)} with faults")
-    return 1 if failed else 0
+    return 1 if failed or (short and short.returncode) else 0
 
 
 if __name__ == "__main__":
