@@ -2,7 +2,7 @@
 //   probe client|server ...      the roles of the small program
 //   probe weights FILE           writes its weights
 //   probe inputs FILE COUNT      writes inputs of it
-//   probe sha256 STEP            digest of standard input, added in steps
+//   probe sha256 STEP [1]        digest of standard input, added in steps; 1: portable code
 //   probe header FILE            opens a file, prints its arrays and the memory in MB
 //   probe linear FILE STEPS      runs the layer with any weights
 #include <sys/resource.h>
@@ -21,9 +21,9 @@ namespace {
 
 using namespace atlasc;
 
-void print_digest(std::size_t step) {
+void print_digest(std::size_t step, bool portable) {
     const std::string text((std::istreambuf_iterator<char>(std::cin)), {});
-    Sha256 state;
+    Sha256 state(portable);
     for (std::size_t at = 0; at < text.size(); at += step) {
         state.add(text.data() + at, std::min(step, text.size() - at));
     }
@@ -78,7 +78,7 @@ int main(int argc, char** argv) {
         } else if (role == "inputs") {
             write_inputs(file, number);
         } else if (role == "sha256") {
-            print_digest(plain_number(file).value_or(1));
+            print_digest(plain_number(file).value_or(1), number == 1);
         } else if (role == "header") {
             print_header(file);
         } else if (role == "linear") {
