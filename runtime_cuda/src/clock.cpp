@@ -3,6 +3,7 @@
 #include <iomanip>
 #include <sstream>
 
+#include "atlasc/error.hpp"
 #include "atlasc/json.hpp"
 
 namespace atlasc {
@@ -30,7 +31,7 @@ void Clock::say() {
     line << "executing: " << done << '/' << ops_ << " (" << (ops_ == 0 ? 0 : 100 * done / ops_)
          << "%), " << seconds / 3600 << std::setfill('0') << ':' << std::setw(2)
          << seconds / 60 % 60 << ':' << std::setw(2) << seconds % 60 << " elapsed ["
-         << entries_.back().op << ' ' << entries_.back().place << "]\n";
+         << entries_.back().op << ' ' << printable(entries_.back().place) << "]\n";
     lines_ << line.str() << std::flush;
 }
 

@@ -17,6 +17,7 @@
 
 #include "atlasc/error.hpp"
 #include "atlasc/kernels.hpp"
+#include "shapes.hpp"
 
 namespace atlasc {
 namespace {
@@ -174,30 +175,6 @@ private:
     std::vector<Vector> sin_;
 };
 
-/// Refuses arrays that the loops would leave.
-void check(const Context& context, const Linear& arrays, const Packed& x, const Layout& layout) {
-    using Shape = std::vector<std::size_t>;
-    const auto shape = [&](const std::string& name) { return context.weights.shape(name); };
-    const auto fits = [](std::size_t features, const Layout& one) {
-        return features > 0 && features <= one.extent('g') * one.extent('d');
-    };
-    const Shape weight = shape(arrays.weight);
-    bool good = weight.size() == 2 && fits(weight[0], layout) && fits(weight[1], x.layout) &&
-                x.parts.size() == x.layout.ciphertexts() &&
-                (arrays.bias.empty() || shape(arrays.bias) == Shape{weight[0]});
-    if (good && !arrays.cos.empty()) {
-        const std::size_t width = layout.extent('d');
-        const Shape table = {layout.field('t') == nullptr ? shape(arrays.cos).at(0)
-                                                          : layout.extent('t'),
-                             width};
-        good = width % 2 == 0 && weight[0] % width == 0 && count_of(table) > 0 &&
-               shape(arrays.cos) == table && shape(arrays.sin) == table;
-    }
-    if (!good) {
-        throw Error("the arrays of a linear layer do not fit its layouts", arrays.weight);
-    }
-}
-
 void add_bias(const Context& context, const Linear& arrays, Packed& result, Flags flags) {
     const Layout& layout = result.layout;
     const Tensor bias = context.weights.tensor(arrays.bias);
@@ -232,7 +209,7 @@ void add_bias(const Context& context, const Linear& arrays, Packed& result, Flag
 Packed linear_transform(Context& context, Packed x, const Linear& arrays, std::size_t baby_steps,
                         const Layout& layout, Flags flags) {
     context.begin("linear_transform");
-    check(context, arrays, x, layout);
+    require_shapes(context, arrays, x, layout);
     const std::vector<std::size_t> shape = context.weights.shape(arrays.weight);
     const FeatureMap source(x.layout, shape.at(1), false);
     const FeatureMap target(layout, shape.at(0), (flags & copy_padding) != 0);

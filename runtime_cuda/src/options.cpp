@@ -55,19 +55,6 @@ std::uint64_t Options::size(const std::string& name) const {
     return std::uint64_t{*number} << shift;
 }
 
-std::string printable(const std::string& text) {
-    std::string result;
-    for (const char letter : text) {
-        if (letter >= 0x20 && letter < 0x7F) {
-            result += letter;
-        } else {
-            const auto byte = static_cast<std::uint8_t>(letter);
-            result += "\\x" + hexadecimal(&byte, 1);
-        }
-    }
-    return result;
-}
-
 int reported(const std::function<void()>& command) {
     constexpr int internal_error = 1;
     try {

@@ -39,7 +39,7 @@ void execute(int argc, char** argv, const Interface& interface, Program program)
     if (timed) {
         write_times(options["--timing"], clock.text(interface.identity, backend::name));
     }
-    std::cerr << interface.model << ": executed in " << seconds << " s\n";
+    std::cerr << printable(interface.model) << ": executed in " << seconds << " s\n";
 }
 
 /// Opens the program's weights, and checks all of them, before any key is loaded.

@@ -22,4 +22,7 @@ public:
     std::string remedy;
 };
 
+/// A text in which a terminal finds nothing to obey: other than printable ASCII becomes \xNN.
+std::string printable(const std::string& text);
+
 }  // namespace atlasc

@@ -107,9 +107,6 @@ private:
     std::map<std::string, std::string> values_;
 };
 
-/// A text in which a terminal finds nothing to obey: other than printable ASCII becomes \xNN.
-std::string printable(const std::string& text);
-
 /// Runs a command and reports what it throws; the exit code.
 int reported(const std::function<void()>& command);
 

@@ -229,4 +229,9 @@ def test_messages_obey_no_terminal(bench: Bench) -> None:
     message = bench.refused(bench.execute(query=name, output="new"))
     assert "\\x1b]0;owned\\x07" in message
     assert message.isascii()
+    said = bench.probe("clock", name).stderr
+    assert said.startswith(b"executing: ")
+    assert b"\\x1b]0;owned\\x07" in said
+    assert said.isascii()
+    assert b"\x1b" not in said
     assert not set(message) & {"\x1b", "\x07"}

@@ -250,7 +250,7 @@ void run(const Options& options) {
     for (const fs::path& found : files_in(corpus)) {
         current = found.string();
         store(file, content_of(found));
-        taken(reader, file, nullptr);
+        taken(reader, file, compared ? &expected : nullptr);
         seeds.push_back(content_of(found));
     }
     std::uint64_t accepted = 0;

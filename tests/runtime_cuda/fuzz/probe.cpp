@@ -4,6 +4,7 @@
 //   probe inputs FILE COUNT      writes inputs of it
 //   probe sha256 STEP [1]        digest of standard input, added in steps; 1: portable code
 //   probe header FILE            opens a file, prints its arrays and the memory in MB
+//   probe clock PLACE            the line that says how far a server is
 //   probe linear FILE STEPS      runs the layer with any weights
 #include <sys/resource.h>
 
@@ -81,6 +82,8 @@ int main(int argc, char** argv) {
             print_digest(plain_number(file).value_or(1), number == 1);
         } else if (role == "header") {
             print_header(file);
+        } else if (role == "clock") {
+            Clock(1, std::cerr, Clock::Seconds(0)).begin("add", file);
         } else if (role == "linear") {
             run_linear(file, number);
         } else {
