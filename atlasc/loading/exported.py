@@ -211,6 +211,8 @@ def _check_structure(path: Path, spec: Any) -> None:
             continue
         if not STRUCTURE.fullmatch(node["type"]):
             raise _refused(path, f"it nests its values in {node['type']}")
+        if node["type"].startswith("transformers."):
+            import transformers.modeling_outputs  # noqa: F401  # torch knows them from then on
         for key in json.loads(node["context"]) or []:
             if not isinstance(key, str) or not NAME.fullmatch(key):
                 raise _refused(path, f"it nests its values under {key}")

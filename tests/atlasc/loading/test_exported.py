@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from functools import cache
@@ -258,3 +260,11 @@ def test_graph_that_is_no_graph(tmp_path: Path, text: str) -> None:
     rewrite(archive, "models/model.json", text.encode())
     with pytest.raises(AtlasError):
         load_model(archive)
+
+
+def test_archive_of_a_huggingface_model_in_a_new_process(tmp_path: Path) -> None:
+    """torch knows the outputs of transformers only where these have been imported."""
+    archive = export(tmp_path / "model.pt2")
+    code = f"from atlasc.loading.models import load_model; print(load_model({str(archive)!r}).kind)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "exported\n", done.stderr
