@@ -18,6 +18,7 @@ from atlasc.passes.approximation.measure import nonlinear_ops
 from atlasc.passes.approximation.nominal import nominal_calibration
 from atlasc.passes.lowering.costs import ProgramCosts, program_costs
 from atlasc.passes.lowering.pipeline import lower_poly
+from atlasc.passes.registry import require_slots
 from atlasc.steps import Steps, silent
 from atlasc.summary import costs_summary, parameters_of_program
 
@@ -114,6 +115,7 @@ def inspect_module(
     nominal = False
     parameters: ParameterSet | None
     if module.level == "ckks":
+        require_slots(module)
         program, parameters = module, parameters_of_program(module)
     else:
         with steps("lowering", 8) as step:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from atlasc.ir import rules
 from atlasc.ir.ckks_ops import LAYOUT, ciphertext, first_layout, parse_layout
 from atlasc.ir.layout import REPLICATED, Layout
 from atlasc.ir.nn_ops import CAUSAL, QUERY
@@ -31,6 +32,7 @@ def _weights(site: Site) -> CiphertextType:
 def _check_mask(site: Site, operand: int, scores: Layout) -> None:
     if scores.field("s") is None:
         raise RuleError(f"scores have an axis s, the layout {scores} has none")
+    rules.check_query(site, scores.extent("t" if scores.field("t") else "s"))
     if len(site.types) > operand:
         mask = site.types[operand]
         wanted = (scores.extent("b"), scores.extent("t" if scores.field("t") else "s"))

@@ -6,10 +6,12 @@ expand a macro op into those when it is executed, counted or priced.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
 from atlasc.ir import rules
+from atlasc.ir.bounds import is_shape
 from atlasc.ir.layout import REPLICATED, UNUSED, Layout
 from atlasc.ir.nn_ops import CENTRED, FACTOR, OUTPUT_MAP
 from atlasc.ir.opdef import REGISTRY, RuleError, Site, one_level
@@ -24,6 +26,8 @@ PADDING = (
     A("copy_padding", "bool", "padding blocks copy block 0 (else they are zero)", optional=True),
     FIRST_ROW,
 )
+HIDDEN = ("b", "t", "g", "d")
+"""Axes of a hidden state's layout."""
 LAYOUT = A("layout", "string", "packing of the result")
 
 
@@ -97,6 +101,30 @@ def _elementwise(levels: int) -> Rule:
 
 
 def _input(site: Site) -> CiphertextType:
+    layout, shape = parse_layout(site), site.attributes["shape"]
+    if tuple(axis for axis, _ in layout.extents) != HIDDEN:
+        _check_unpacked(layout, shape)
+    elif (
+        len(shape) < 2
+        or not is_shape(shape)
+        or (shape[0], math.prod(shape[1:-1])) != layout.shape[:2]
+        or shape[-1] > math.prod(layout.shape[2:])
+    ):
+        raise RuleError(f"no tensor of shape {shape} fits into the layout {layout}")
+    return CiphertextType(layout, site.attributes.get("level"))
+
+
+def _check_unpacked(layout: Layout, shape: list[int]) -> None:
+    """A client finds a tensor of the shape in the layout; padding features are left out."""
+    elements = math.prod(layout.shape)
+    if shape and "d" in dict(layout.extents):
+        features = math.prod(layout.shape[-2:])
+        elements = elements // features * min(features, shape[-1])
+    if not shape or not is_shape(shape) or math.prod(shape) != elements:
+        raise RuleError(f"no tensor of shape {shape} lies in the layout {layout}")
+
+
+def _result(site: Site) -> CiphertextType:
     return CiphertextType(parse_layout(site), site.attributes.get("level"))
 
 
@@ -136,8 +164,7 @@ def _chebyshev(site: Site) -> CiphertextType:
 
 
 def _double(site: Site) -> CiphertextType:
-    if site.attributes["times"] < 0:
-        raise RuleError(f"times = {site.attributes['times']} must not be negative")
+    rules.check_times(site)
     return ciphertext(site, first_layout(site))
 
 
@@ -203,19 +230,24 @@ def _drop(site: Site) -> CiphertextType:
     return result
 
 
-def _no_result(site: Site) -> None:
-    return None
+def _output(site: Site) -> None:
+    shape = site.attributes["shape"]
+    _check_unpacked(first_layout(site), shape)
+    tensor = Site([TensorType(tuple(shape))], site.attributes, site.symbols)
+    for name in ("factor", "shift"):
+        if name in site.attributes:
+            rules.constant_broadcast(name)(tensor)
 
 
-declare("ckks.input", "Encrypted input.", "", _input, A("name", "string", "name in the data"),
+declare("ckks.input", "Encrypted input.", "", _input, A("name", "name", "name in the data"),
         LAYOUT, A("shape", "ints", "extents of the tensor"), FACTOR, CENTRED,
         A("level", "int", "level of the fresh ciphertexts", optional=True))  # fmt: skip
-declare("ckks.result", "What a server returns, in the client's view of a program.", "", _input,
+declare("ckks.result", "What a server returns, in the client's view of a program.", "", _result,
         A("name", "string", "name of the result"), LAYOUT, A("shape", "ints", "extents"),
         A("level", "int", "level", optional=True))  # fmt: skip
 declare("ckks.public_input", "Plaintext that the server sees.", "", _public_input,
-        A("name", "string", "name in the data"), A("shape", "ints", "extents"))  # fmt: skip
-declare("ckks.output", "Encrypted result.", "x", _no_result, A("name", "string", "name"),
+        A("name", "name", "name in the data"), A("shape", "ints", "extents"))  # fmt: skip
+declare("ckks.output", "Encrypted result.", "x", _output, A("name", "name", "name"),
         A("shape", "ints", "extents of the tensor"), *OUTPUT_MAP)  # fmt: skip
 declare("ckks.linear_transform",
         "weight · x + bias over the features, by diagonals with baby and giant steps.", "x",

@@ -10,7 +10,7 @@ import numpy as np
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.functions import encrypted_input, output
 from atlasc.ir.module import Module, Op, Value
-from atlasc.ir.opdef import Site
+from atlasc.ir.opdef import Site, as_dtype
 
 Override = Callable[[Op, Site, list[np.ndarray]], np.ndarray | None]
 Observer = Callable[[Op, np.ndarray], None]
@@ -31,8 +31,7 @@ class Interpreter:
     ) -> None:
         self.module, self.dtype, self.override = module, np.dtype(dtype), override
         self.symbols = {
-            name: array.astype(self.dtype, copy=False)
-            for name, array in module.arrays_used().items()
+            name: as_dtype(array, self.dtype) for name, array in module.arrays_used().items()
         }
         self._last_use = {
             operand: position for position, op in enumerate(module.ops) for operand in op.operands

@@ -19,9 +19,12 @@ from functools import cached_property
 
 import numpy as np
 
+from atlasc.ir.bounds import MAX_INDEX_BITS, MAX_SLOT_BITS
+
 REPLICATED = "*"
 UNUSED = "?"
-_FIELD = re.compile(r"^([a-z*?]+)(?:\.(\d+))?:(\d+)$")
+_FIELD = re.compile(r"([a-z]+|[*?])(?:\.(\d{1,2}))?:(\d{1,2})", re.ASCII)
+_EXTENT = re.compile(r"([a-z]+)=(\d{1,10})", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -38,10 +41,17 @@ class Field:
     @classmethod
     def parse(cls, text: str) -> Field:
         """Read ``axis[.low]:bits``; raises ValueError on anything else."""
-        match = _FIELD.match(text)
+        match = _FIELD.fullmatch(text)
         if match is None:
             raise ValueError(f"a layout field is axis[.low]:bits, not {text!r}")
         return cls(match[1], int(match[3]), int(match[2] or 0))
+
+
+def _extent(text: str) -> tuple[str, int]:
+    match = _EXTENT.fullmatch(text)
+    if match is None:
+        raise ValueError(f"an extent is axis=count, not {text!r}")
+    return match[1], int(match[2])
 
 
 @dataclass(frozen=True)
@@ -59,6 +69,13 @@ class Layout:
     extents: tuple[tuple[str, int], ...]
 
     def __post_init__(self) -> None:
+        slot_bits = sum(field.bits for field in self.fields)
+        if not self.fields or slot_bits > MAX_SLOT_BITS:
+            raise ValueError(f"a layout numbers 1 to {1 << MAX_SLOT_BITS} slots")
+        if slot_bits + sum(field.bits for field in self.outer) > MAX_INDEX_BITS:
+            raise ValueError(f"a layout has at most 2^{MAX_INDEX_BITS} slots in all ciphertexts")
+        if any(field.axis in (REPLICATED, UNUSED) for field in self.outer):
+            raise ValueError(f"in the layout {self} the number of a ciphertext stands for nothing")
         extents = dict(self.extents)
         if len(extents) < len(self.extents) or min(extents.values(), default=1) < 1:
             raise ValueError(f"the layout {self} needs one positive extent for each axis")
@@ -89,8 +106,7 @@ class Layout:
         if len(parts) != 3:
             raise ValueError("a layout is [slot fields | ciphertext fields | extents]")
         fields, outer = (tuple(map(Field.parse, part.split())) for part in parts[:2])
-        pairs = (part.partition("=") for part in parts[2].split())
-        return cls(fields, outer, tuple((axis, int(extent)) for axis, _, extent in pairs))
+        return cls(fields, outer, tuple(map(_extent, parts[2].split())))
 
     @cached_property
     def slots(self) -> int:

@@ -10,9 +10,10 @@ from typing import Any, Literal
 import numpy as np
 
 from atlasc.ir import ckks_attention, ckks_ops, nn_ops, poly_ops  # noqa: F401  (the registry)
+from atlasc.ir.bounds import MAX_PATH, is_location, is_symbol
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.opdef import REGISTRY, OpDef, RuleError, Site, Symbol, symbols_in
-from atlasc.ir.types import Type
+from atlasc.ir.types import Type, is_bounded
 
 IRLevel = Literal["nn", "poly", "ckks"]
 _LAYER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
@@ -85,6 +86,9 @@ class Module:
     _names: set[str] = field(default_factory=set, repr=False)
     _counter: int = field(default=0, repr=False)
 
+    def __post_init__(self) -> None:
+        require_symbol(self.name)
+
     def add(
         self,
         op_name: str,
@@ -109,7 +113,17 @@ class Module:
         location: str = "",
         name: str | None = None,
     ) -> Op:
-        """Append an op and return it; the result type comes from the op's rule."""
+        """Append an op and return it; the result type comes from the op's rule.
+
+        Raises:
+            AtlasError: the op does not exist at this level, breaks its declaration, or its location
+                has other characters than a path of modules.
+        """
+        if not is_location(location):
+            raise AtlasError(
+                f"{location[:MAX_PATH]!r} cannot be the location of an op",
+                why=f"it has odd characters, or more than {MAX_PATH}",
+            )
         definition = REGISTRY.table.get(op_name)
         if definition is None or definition.level != self.level:
             raise AtlasError(
@@ -142,7 +156,12 @@ class Module:
         return candidate
 
     def constant(self, name: str, array: np.ndarray) -> Symbol:
-        """Store an array under a free name that starts with ``name``; return its symbol."""
+        """Store an array under a free name that starts with ``name``; return its symbol.
+
+        Raises:
+            AtlasError: the name has control characters, or is too long.
+        """
+        require_symbol(name)
         candidate, number = name, 0
         while candidate in self.symbols:
             number += 1
@@ -202,7 +221,26 @@ def infer_type(op: Op, symbols: Mapping[str, np.ndarray]) -> Type | None:
     for symbol in symbols_in(op.attributes):
         if symbol.name not in symbols:
             raise RuleError(f"the module has no symbol {symbol}")
-    return op.definition.infer(op.site(symbols))
+    try:
+        result = op.definition.infer(op.site(symbols))
+    except (ArithmeticError, LookupError, ValueError) as error:
+        raise RuleError(f"its attributes do not suit its operands ({error})") from None
+    if result is not None and not is_bounded(result):
+        raise RuleError(f"a value cannot be of type {result}")
+    return result
+
+
+def require_symbol(name: str) -> None:
+    """Refuse a name of an array or a module that no text may have.
+
+    Raises:
+        AtlasError: it has control characters, or is too long.
+    """
+    if not is_symbol(name):
+        raise AtlasError(
+            f"{name[:MAX_PATH]!r} cannot name an array or a module",
+            why=f"it has control characters, or more than {MAX_PATH} characters",
+        )
 
 
 def ops_of(level: str) -> list[str]:

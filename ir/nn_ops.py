@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from atlasc.ir import functions, rules
+from atlasc.ir.bounds import is_shape
 from atlasc.ir.opdef import REGISTRY, RuleError, Site, one_level
 from atlasc.ir.opdef import AttributeDef as A
 from atlasc.ir.types import DTYPES, SIDES, TensorType
@@ -26,8 +27,8 @@ def _input(site: Site) -> TensorType:
     side, dtype = site.attributes["side"], site.attributes["dtype"]
     if side not in SIDES or dtype not in DTYPES:
         raise RuleError(f"side must be one of {SIDES} and dtype one of {DTYPES}")
-    if not site.attributes["shape"] or min(site.attributes["shape"]) < 1:
-        raise RuleError("shape must have positive extents")
+    if not site.attributes["shape"] or not is_shape(site.attributes["shape"]):
+        raise RuleError("shape must have positive extents, and not too many elements")
     return TensorType(tuple(site.attributes["shape"]), side, dtype)
 
 
@@ -51,7 +52,7 @@ def _embedding(site: Site) -> TensorType:
 
 def _patchify(site: Site) -> TensorType:
     shape, patch = site.shape(), site.attributes["patch"]
-    if len(shape) != 4 or shape[2] % patch or shape[3] % patch:
+    if len(shape) != 4 or patch < 1 or shape[2] % patch or shape[3] % patch:
         raise RuleError(f"an image [B,C,H,W] whose sides divide by {patch} is needed, not {shape}")
     patches = (shape[2] // patch) * (shape[3] // patch) + bool(site.attributes["class_token"])
     return rules.tensor(site, (shape[0], patches, shape[1] * patch * patch))
@@ -59,12 +60,12 @@ def _patchify(site: Site) -> TensorType:
 
 declare(
     "nn.input poly.input", "A named input of the program.", "", _input,
-    A("name", "string", "name in the data"), A("shape", "ints", "extents, batch first"),
+    A("name", "name", "name in the data"), A("shape", "ints", "extents, batch first"),
     A("side", "string", "client, server or public"), A("dtype", "string", "f64 or i64"),
     FACTOR, CENTRED,
 )  # fmt: skip
 declare("nn.output poly.output", "A named result of the program.", "x", _output,
-        A("name", "string", "name of the result"), *OUTPUT_MAP)  # fmt: skip
+        A("name", "name", "name of the result"), *OUTPUT_MAP)  # fmt: skip
 declare("nn.encrypt", "Boundary: the client encrypts, the server goes on.", "x", _encrypt,
         evaluate=lambda site, x: x)  # fmt: skip
 declare("nn.embedding", "Rows of a table by id.", "ids", _embedding,

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 import re
+import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from atlasc.ir import bounds
 from atlasc.ir.types import Type
 
 _PLAIN_SYMBOL = re.compile(r"[A-Za-z_][\w.\-/]*", re.ASCII)
@@ -59,6 +61,7 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
     "float": _is_number,
     "string": lambda value: isinstance(value, str),
+    "name": lambda value: isinstance(value, str) and bounds.is_name(value),
     "symbol": lambda value: isinstance(value, Symbol),
     "scalar or symbol": lambda value: isinstance(value, Symbol) or _is_number(value),
     "ints": lambda value: isinstance(value, list) and all(KINDS["int"](item) for item in value),
@@ -69,19 +72,28 @@ KINDS: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def check_value(name: str, value: Any) -> None:
-    """Raise RuleError where an attribute's value, at any depth, has no text form."""
+def check_value(name: str, value: Any, nesting: int = 0) -> None:
+    """Raise RuleError where an attribute's value, at any depth, has no text form, or is beyond the
+    bounds.
+    """
+    if nesting > bounds.MAX_NESTING:
+        raise RuleError(f"attribute {name!r} is nested too deeply")
     if isinstance(value, float) and not math.isfinite(value):
         raise RuleError(f"attribute {name!r} holds {value}; only finite numbers have a text form")
+    if isinstance(value, int) and not -bounds.MAX_INTEGER - 1 <= value <= bounds.MAX_INTEGER:
+        raise RuleError(f"attribute {name!r} holds an integer of more than 64 bits")
     if isinstance(value, list):
         for item in value:
-            check_value(name, item)
+            check_value(name, item, nesting + 1)
     elif isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str) or not _IDENTIFIER.fullmatch(key):
                 raise RuleError(f"attribute {name!r} has the entry {key!r}, which is no identifier")
-            check_value(name, item)
-    elif not isinstance(value, bool | int | float | str | Symbol):
+            check_value(name, item, nesting + 1)
+    elif isinstance(value, str):
+        if not value.isprintable():
+            raise RuleError(f"attribute {name!r} holds a text with control characters")
+    elif not isinstance(value, bool | int | float | Symbol):
         raise RuleError(f"attribute {name!r} cannot hold a {type(value).__name__}")
 
 
@@ -117,11 +129,16 @@ class Site:
     def constant(self, name: str, dtype: Any = np.float64) -> np.ndarray:
         """The constant in an attribute as an array."""
         value = self.attributes[name]
-        array = self.symbols[value.name] if isinstance(value, Symbol) else value
-        if isinstance(array, np.ndarray) and array.size > 1 and not any(array.strides):
-            # One number for all elements stays one number: weights of a bare configuration.
-            return np.broadcast_to(array.reshape(-1)[0].astype(dtype), array.shape)
-        return np.asarray(array, dtype=dtype)
+        return as_dtype(self.symbols[value.name] if isinstance(value, Symbol) else value, dtype)
+
+
+def as_dtype(array: Any, dtype: Any) -> np.ndarray:
+    """An array, or a number, in another type; one number for all elements stays one number, as the
+    weights of a bare configuration are.
+    """
+    if isinstance(array, np.ndarray) and array.size > 1 and not any(array.strides):
+        return np.broadcast_to(array[(0,) * array.ndim].astype(dtype), array.shape)
+    return np.asarray(array, dtype=dtype)
 
 
 COMMON = {
@@ -191,9 +208,10 @@ class OpDef:
                 kind = known[name].kind
             else:
                 raise RuleError(f"unknown attribute {name!r}; it takes {sorted(known) or 'none'}")
-            if not KINDS[kind](value):
-                raise RuleError(f"attribute {name!r} must be of kind {kind}, not {value!r}")
             check_value(name, value)
+            if not KINDS[kind](value):
+                shown = reprlib.repr(value)
+                raise RuleError(f"attribute {name!r} must be of kind {kind}, not {shown}")
         for attribute in self.attributes:
             if not attribute.optional and attribute.name not in attributes:
                 raise RuleError(f"attribute {attribute.name!r} ({attribute.kind}) is missing")

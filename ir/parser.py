@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from lark import Lark, Token, Tree
+from lark import Lark, Token, Transformer, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
+from atlasc.ir.bounds import MAX_PATH, MAX_STORED, is_shape, is_symbol
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import IRLevel, Module, Value
-from atlasc.ir.opdef import Symbol
+from atlasc.ir.opdef import RuleError, Symbol, check_value
 
 LEVELS = ("nn", "poly", "ckks")
+MAX_DIGITS = 20
+"""Of an integer of 64 bits, its sign included."""
+NUMBERS = "biuf"
+"""Kinds of NumPy types that a symbol may have."""
 
 
 @cache
 def _lark() -> Lark:
     grammar = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
-    return Lark(grammar, parser="lalr", propagate_positions=True)
+    values = _Values()
+    return Lark(grammar, parser="lalr", propagate_positions=True, transformer=values)
 
 
 def parse(
@@ -44,8 +51,8 @@ def parse(
         return _Reader(source, symbols or {}).module(tree)
     except UnexpectedInput as error:
         raise _syntax_error(error, text, source) from None
-    except RecursionError:
-        raise AtlasError("attributes are nested too deeply", where=source) from None
+    except _Fault as fault:
+        raise fault.within(source) from None
 
 
 def _syntax_error(error: UnexpectedInput, text: str, source: str) -> AtlasError:
@@ -71,94 +78,143 @@ def _syntax_error(error: UnexpectedInput, text: str, source: str) -> AtlasError:
 
 def _spelled(terminal: str) -> str:
     """A terminal of the grammar as a reader of the text knows it."""
-    if terminal == "$END":
+    if terminal in ("$END", "<END-OF-FILE>"):
         return "the end"
     pattern = _lark().get_terminal(terminal).pattern
     return repr(pattern.value) if pattern.type == "str" else terminal.lower()
+
+
+class _Fault(Exception):
+    """A fault at a place of the text."""
+
+    def __init__(self, at: Any, text: str) -> None:
+        self.line, self.column, self.text = at.line, at.column, text
+
+    def within(self, source: str) -> AtlasError:
+        """As what the user sees."""
+        return AtlasError(self.text, where=f"{source}:{self.line}:{self.column}")
+
+
+class _Values(Transformer):  # type: ignore[type-arg]
+    """Attributes as Python values, made while the text is read: a tree of them would take a hundred
+    times the text's memory.
+    """
+
+    def true(self, children: list[Any]) -> bool:
+        return True
+
+    def false(self, children: list[Any]) -> bool:
+        return False
+
+    def integer(self, children: list[Token]) -> int:
+        if len(children[0]) > MAX_DIGITS:
+            raise _Fault(children[0], f"an integer of {len(children[0])} digits")
+        return int(children[0])
+
+    def real(self, children: list[Token]) -> float:
+        return float(children[0])
+
+    def string(self, children: list[Token]) -> str:
+        return _unquote(children[0])
+
+    def symbol_reference(self, children: list[Token]) -> Symbol:
+        return Symbol(_symbol(children[0]))
+
+    def list(self, children: list[Any]) -> list[Any]:
+        return [child for child in children if child is not None]
+
+    def pair(self, children: list[Any]) -> list[Any]:
+        return children
+
+    def dict(self, children: list[Any]) -> dict[str, Any]:
+        attributes: dict[str, Any] = {}
+        for name, value in filter(None, children):
+            if str(name) in attributes:
+                raise _Fault(name, f"attribute {str(name)!r} is given twice")
+            attributes[str(name)] = value
+        return attributes
 
 
 class _Reader:
     def __init__(self, source: str, symbols: Mapping[str, np.ndarray]) -> None:
         self.source, self.arrays = source, symbols
 
-    def fault(self, at: Any, text: str) -> AtlasError:
-        meta = at.meta if isinstance(at, Tree) else at
-        return AtlasError(text, where=f"{self.source}:{meta.line}:{meta.column}")
-
     def module(self, tree: Tree) -> Module:
-        name, level = cast(Token, tree.children[0]), cast(Token, tree.children[1])
+        name, level, attributes = cast(list[Any], tree.children[:3])
         if level not in LEVELS:
-            raise self.fault(level, f"unknown IR level {str(level)!r}, expected one of {LEVELS}")
-        module = Module(_symbol(name), cast(IRLevel, str(level)))
+            raise _Fault(level, f"unknown IR level {str(level)!r}, expected one of {LEVELS}")
+        module = self.new(name, cast(IRLevel, str(level)))
+        if attributes is not None:
+            try:
+                check_value("module", attributes)
+            except RuleError as error:
+                raise _Fault(level, str(error)) from None
+            module.attributes = attributes
         values: dict[str, Value] = {}
-        for child in tree.children[2:]:
+        for child in tree.children[3:]:
             node = cast(Tree, child)
-            if node is None:
-                continue
-            if node.data == "dict":
-                module.attributes = self.attribute(node)
-            elif node.data == "symbol":
+            if node.data == "symbol":
                 self.symbol(node, module)
             else:
                 self.op(node, module, values)
         return module
 
+    def new(self, name: Token, level: IRLevel) -> Module:
+        try:
+            return Module(_symbol(name), level)
+        except AtlasError as error:
+            raise _Fault(name, error.what) from None
+
     def symbol(self, node: Any, module: Module) -> None:
         name_token, dtype_token, extents = node.children
         name = _symbol(name_token)
+        if not is_symbol(name):
+            raise _Fault(name_token, f"a symbol cannot be called {name[:MAX_PATH]!r}")
         if name in module.symbols:
-            raise self.fault(name_token, f"symbol {name_token} is declared twice")
-        shape = tuple(map(int, str(extents).split("x"))) if extents else ()
+            raise _Fault(name_token, f"symbol {name_token} is declared twice")
+        shape = self.shape(extents)
         try:
             dtype = np.dtype(str(dtype_token))
         except TypeError:
-            raise self.fault(dtype_token, f"unknown dtype {str(dtype_token)!r}") from None
+            dtype = np.dtype(object)
+        if dtype.kind not in NUMBERS:
+            raise _Fault(dtype_token, f"unknown dtype {str(dtype_token)!r}")
         array = self.arrays.get(name)
         if array is None:
-            array = self.zeros(extents, dtype, shape)
+            array = np.broadcast_to(np.zeros((), dtype), shape)  # takes no memory
         elif array.shape != shape or array.dtype != dtype:
-            raise self.fault(
+            raise _Fault(
                 name_token,
                 f"symbol {name_token} is declared as {dtype}{list(shape)}, but the stored array is "
                 f"{array.dtype}{list(array.shape)}",
             )
         module.symbols[name] = array
 
-    def zeros(self, at: Token, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-        """Zeros that take no memory."""
-        try:
-            return np.broadcast_to(np.zeros((), dtype), shape)
-        except (ValueError, OverflowError) as error:
-            raise self.fault(at, f"no array has the extents {at}: {error}") from None
+    def shape(self, extents: Token | None) -> tuple[int, ...]:
+        texts = str(extents).split("x") if extents else []
+        if all(len(text) <= MAX_DIGITS for text in texts):
+            shape = tuple(map(int, texts))
+            if is_shape(shape, MAX_STORED, least=0):
+                return shape
+        raise _Fault(extents, f"no array has the extents {reprlib.repr(str(extents))}")
 
     def op(self, node: Any, module: Module, values: dict[str, Value]) -> None:
-        result, op_name, operand_tree, *rest = node.children
+        result, op_name, operand_tree, attributes, place, type_ = node.children
         operands = []
-        for token in operand_tree.children:
-            if token is None:
-                continue
+        for token in filter(None, operand_tree.children):
             if str(token) not in values:
-                raise self.fault(token, f"{token} is used before it is defined")
+                raise _Fault(token, f"{token} is used before it is defined")
             operands.append(values[str(token)])
-        attributes: dict[str, Any] = {}
-        location, written = "", None
-        for part in rest:
-            if part is None:
-                continue
-            if part.data == "dict":
-                attributes = self.attribute(part)
-            elif part.data == "location":
-                location = _unquote(part.children[0])
-            else:
-                written = part.children[0]
+        location = "" if place is None else _unquote(place.children[0])
+        written = None if type_ is None else type_.children[0]
         name = None if result is None else str(result)[1:]
         if name is not None and str(result) in values:
-            raise self.fault(result, f"{result} is defined twice")
+            raise _Fault(result, f"{result} is defined twice")
         try:
             op = module.append(str(op_name), operands, attributes, location, name)
         except AtlasError as error:
             place = f"{self.source}:{op_name.line}:{op_name.column}"
-            raise AtlasError(error.what, where=place, remedy=error.remedy) from None
+            raise AtlasError(error.what, where=place, why=error.why, remedy=error.remedy) from None
         self.check_result(op_name, result, op.result, written)
         if op.result is not None:
             values[str(result)] = op.result
@@ -169,39 +225,14 @@ class _Reader:
         """The result that the text gives must be the one that the op's rule gives."""
         if (name is None) != (value is None):
             has = "has no result" if value is None else "has a result: write %name = before it"
-            raise self.fault(at, f"{at} {has}")
+            raise _Fault(at, f"{at} {has}")
         if value is None:
             if written is not None:
-                raise self.fault(written, f"{at} has no result and so no type")
+                raise _Fault(written, f"{at} has no result and so no type")
         elif written is None:
-            raise self.fault(at, f"the type is missing; it is {value.type}")
+            raise _Fault(at, f"the type is missing; it is {value.type}")
         elif str(written) != str(value.type):
-            raise self.fault(written, f"{at} gives {value.type}, the text says {written}")
-
-    def attribute(self, node: Any) -> Any:
-        children = [child for child in node.children if child is not None]
-        match node.data:
-            case "true":
-                return True
-            case "false":
-                return False
-            case "integer":
-                return int(children[0])
-            case "real":
-                return float(children[0])
-            case "string":
-                return _unquote(children[0])
-            case "symbol_reference":
-                return Symbol(_symbol(children[0]))
-            case "list":
-                return [self.attribute(child) for child in children]
-        pairs = [(str(pair.children[0]), pair.children[1]) for pair in children]
-        attributes: dict[str, Any] = {}
-        for pair, (name, value) in zip(children, pairs, strict=True):
-            if name in attributes:
-                raise self.fault(pair, f"attribute {name!r} is given twice")
-            attributes[name] = self.attribute(value)
-        return attributes
+            raise _Fault(written, f"{at} gives {value.type}, the text says {written}")
 
 
 _ESCAPES = {"n": "\n", "r": "\r"}

@@ -47,8 +47,7 @@ def _affine(site: Site) -> TensorType:
 
 
 def _double(site: Site) -> TensorType:
-    if site.attributes["times"] < 0:
-        raise RuleError(f"times = {site.attributes['times']} must not be negative")
+    rules.check_times(site)
     return rules.same_as_first(site)
 
 

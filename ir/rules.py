@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
+from atlasc.ir.bounds import MAX_TIMES, is_shape
 from atlasc.ir.opdef import RuleError, Site
 from atlasc.ir.types import Side, TensorType
 
@@ -125,7 +127,7 @@ def transpose(site: Site) -> TensorType:
 def reshape(site: Site) -> TensorType:
     """New extents with the same number of elements."""
     shape = tuple(site.attributes["shape"])
-    if any(n < 1 for n in shape) or np.prod(shape) != np.prod(site.shape()):
+    if not is_shape(shape) or not shape or math.prod(shape) != math.prod(site.shape()):
         raise RuleError(f"{site.shape()} cannot be reshaped to {shape}")
     return replace(same_as_first(site), shape=shape)
 
@@ -161,6 +163,18 @@ def repeat(site: Site) -> TensorType:
     return tensor(site, (*shape[:axis], shape[axis] * repeats, *shape[axis + 1 :]))
 
 
+def check_times(site: Site) -> None:
+    """Refuse doublings that no number survives."""
+    if not 0 <= site.attributes["times"] <= MAX_TIMES:
+        raise RuleError(f"times = {site.attributes['times']} is not from 0 to {MAX_TIMES}")
+
+
+def check_query(site: Site, tokens: int) -> None:
+    """Refuse a query that is none of the tokens."""
+    if not 0 <= (query := site.attributes.get("query", 0)) < tokens:
+        raise RuleError(f"query {query} is none of {tokens} tokens")
+
+
 def rotary(site: Site) -> TensorType:
     """x[..., n, d] with cos and sin tables [n, d]."""
     if len(site.shape()) < 2:
@@ -185,4 +199,5 @@ def keys_mask(site: Site) -> TensorType:
         raise RuleError(f"mask has shape {site.shape(1)}, not {(shape[0], shape[3])}")
     if len(site.types) > 1 and site.types[1].side == "server":
         raise RuleError("the mask must be public or on the client, not encrypted")
+    check_query(site, shape[3])
     return TensorType(shape, site.types[0].side)

@@ -13,8 +13,9 @@ from atlasc.ir.files.plain import MIB, read_text
 from atlasc.ir.module import Module
 from atlasc.ir.parser import parse
 from atlasc.ir.printer import print_module
+from atlasc.ir.verifier import verify
 
-MAX_TEXT = 256 * MIB
+MAX_TEXT = 32 * MIB
 """Bytes of an IR text; that of a model of 48 layers has 10 MiB."""
 
 
@@ -50,8 +51,8 @@ def load_module(path: Path, arrays: Path | None = None) -> Module:
             text; what is missing there, or all, is then taken for zeros.
 
     Raises:
-        AtlasError: no such file, not text, a syntax or type error, a damaged arrays file, or one
-            that lacks an array.
+        AtlasError: no such file, not text, a syntax or type error, a module that does not verify,
+            a damaged arrays file, or one that lacks an array.
     """
     beside = arrays or path.with_suffix(".safetensors")
     text = read_text(path, MAX_TEXT)
@@ -59,4 +60,5 @@ def load_module(path: Path, arrays: Path | None = None) -> Module:
     module = parse(text, symbols, str(path))
     if arrays and (missing := module.symbols.keys() - symbols.keys()):
         raise AtlasError(f"{arrays} lacks the array @{min(missing)}", where=str(path))
+    verify(module)
     return module

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from atlasc.ir.bounds import MAX_LEVEL, is_shape
 from atlasc.ir.layout import Layout
 
 Side = Literal["client", "server", "public"]
@@ -58,3 +59,10 @@ class CiphertextType:
 
 
 Type = TensorType | CiphertextType
+
+
+def is_bounded(type_: Type) -> bool:
+    """Whether a value may have the type; the layout of a ciphertext was checked when it was made."""
+    if isinstance(type_, TensorType):
+        return is_shape(type_.shape)
+    return type_.level is None or 0 <= type_.level <= MAX_LEVEL

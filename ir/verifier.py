@@ -5,6 +5,8 @@ from __future__ import annotations
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value, infer_type
 from atlasc.ir.opdef import RuleError
+from atlasc.ir.program_facts import fault_of
+from atlasc.ir.types import CiphertextType
 
 
 def verify(module: Module) -> None:
@@ -15,8 +17,12 @@ def verify(module: Module) -> None:
     """
     defined: set[Value] = set()
     names: set[str] = set()
+    ends: set[tuple[str, str]] = set()
+    if module.level == "ckks" and (fault := fault_of(module.attributes)):
+        raise AtlasError(f"the attributes of @{module.name} make no sense", why=fault)
     for op in module.ops:
         _verify_op(op, module, defined)
+        _verify_end(op, module, ends)
         if op.result is not None:
             if op.result.name in names:
                 raise _fault(op, f"value %{op.result.name} is defined twice")
@@ -24,6 +30,20 @@ def verify(module: Module) -> None:
             defined.add(op.result)
     if not module.outputs:
         raise AtlasError(f"module @{module.name} has no {module.level}.output op")
+
+
+def _verify_end(op: Op, module: Module, ends: set[tuple[str, str]]) -> None:
+    """Inputs and outputs are known by their names; all ciphertexts have the program's slots."""
+    kind = op.name.removeprefix(f"{module.level}.")
+    if kind in ("input", "public_input", "output"):
+        end = kind.removeprefix("public_"), op.attributes["name"]
+        if end in ends:
+            raise _fault(op, f"the name {op.attributes['name']!r} is given twice")
+        ends.add(end)
+    if op.result is not None and isinstance(op.result.type, CiphertextType):
+        slots, wanted = op.result.type.layout.slots, module.attributes.get("slots")
+        if wanted is not None and slots != wanted:
+            raise _fault(op, f"its result has {slots} slots, the program {wanted}")
 
 
 def _verify_op(op: Op, module: Module, defined: set[Value]) -> None:

@@ -71,9 +71,19 @@ def check_level(step: Pass, module: Module) -> None:
             f"{step.name} works on {wanted} modules, @{module.name} is at the {module.level} level",
             remedy=f"passes for it: {', '.join(fitting)}",
         )
-    if wanted == "ckks" and not isinstance(module.attributes.get("slots"), int):
+    if wanted == "ckks":
+        require_slots(module)
+
+
+def require_slots(module: Module) -> None:
+    """Refuse a ckks module that does not tell its slots.
+
+    Raises:
+        AtlasError: it does not.
+    """
+    if "slots" not in module.attributes:
         raise AtlasError(
-            f"{step.name}: @{module.name} does not tell the slots of its ciphertexts",
+            f"@{module.name} does not tell the slots of its ciphertexts",
             remedy="give the module the attribute slots, as pack does",
         )
 

@@ -14,6 +14,7 @@ import re
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from atlasc.ir.bounds import as_location
 from atlasc.ir.errors import AtlasError
 
 if TYPE_CHECKING:
@@ -100,10 +101,13 @@ def is_float(node: Node) -> bool:
 
 
 def module_path(node: Node) -> str:
-    """Path of the innermost module whose forward made the node (``encoder.layer.3.output``)."""
+    """Path of the innermost module whose forward made the node (``encoder.layer.3.output``).
+
+    A model may call its modules anything: what no location may hold becomes underscores.
+    """
     stack = node.meta.get("nn_module_stack") or {}
     paths = [_SELF.sub("", str(path)) for path, _ in stack.values()]
-    return paths[-1] if paths else ""
+    return as_location(paths[-1]) if paths else ""
 
 
 def source_line(node: Node) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from atlasc.ir.bounds import as_symbol
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Value
 from atlasc.ir.opdef import Symbol
@@ -58,9 +59,9 @@ class Importer:
         name: str,
     ) -> None:
         self.graph, self.inputs = graph, dict(inputs)
-        self.names = {node: path for node, (path, _) in stored.items()}
+        self.names = {node: as_symbol(path) for node, (path, _) in stored.items()}
         self.folder = Folder({node: tensor for node, (_, tensor) in stored.items()})
-        self.module = Module(name, "nn")
+        self.module = Module(as_symbol(name), "nn")
         self.mask_input = next((n for n, i in inputs.items() if i == fx.PUBLIC_INPUT), None)
         self.mask_meanings: dict[tuple[MaskExpression, tuple[int, ...]], Meaning] = {}
         fx.remove_identities(graph)

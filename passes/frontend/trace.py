@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from atlasc.ir.bounds import as_name
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.verifier import verify
@@ -199,7 +200,7 @@ def _output_names(program: ExportedProgram) -> list[str] | None:
     spec = program.call_spec.out_spec
     context = getattr(spec, "context", None)
     if isinstance(context, list | tuple) and all(isinstance(key, str) for key in context):
-        return list(context) or None
+        return [as_name(key) for key in context] or None
     return None
 
 

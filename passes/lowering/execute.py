@@ -102,6 +102,13 @@ def apply(ctx: Context[Ct], op: Op, operands: list[Any]) -> list[Ct]:
     Raises:
         AtlasError: the engine refused it; says which op of which module.
     """
+    if op.name not in KERNELS:
+        raise AtlasError(
+            f"{op.name} cannot be run",
+            where=op.location,
+            why="it stands for what a server returns, in the client's view of a program",
+            remedy="give the server's program",
+        )
     try:
         return KERNELS[op.name](ctx, op, operands)
     except AtlasError as error:

@@ -126,7 +126,7 @@ def test_an_error_says_what_is_expected() -> None:
         ("poly.chebyshev %x {coefficients = @s, domain = [0, 1]}", "one vector, or one a channel"),
         ("poly.chebyshev %x {coefficients = [1.0], domain = [0, 1, 2]}", "not [low, high]"),
         ("poly.chebyshev %x {coefficients = [1.0], domain = [1, 1]}", "low < high"),
-        ("poly.double %x {times = -1}", "must not be negative"),
+        ("poly.double %x {times = -1}", "is not from 0 to 100"),
         ("poly.select %x {axis = 2, index = 0}", "axis = 2 is not among the 2 axes"),
         ("poly.select %x {axis = 1, index = -1}", "index -1 is outside"),
         ("poly.mean %x {axis = -1}", "axis = -1 is not among"),
@@ -182,7 +182,7 @@ LAYOUT = "[d:2 g:1 b:0 t:1 |  | b=1 t=2 g=2 d=3]"
         ("[d:2 | d.3:1 | d=5]", "do not number 5 elements"),
         ("[d:2 |  | d=0]", "positive extent"),
         ("[d:2 |  | d=2 d=3]", "one positive extent"),
-        ("[d:2 |  | d=x]", "invalid literal"),
+        ("[d:2 |  | d=x]", "an extent is axis=count"),
     ],
 )
 def test_faults_of_a_layout(layout: str, message: str) -> None:

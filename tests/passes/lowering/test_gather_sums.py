@@ -22,11 +22,13 @@ ITERATION = """%s = ckks.rotate_sum %x {axes = ["s"]}
     %a = ckks.add_plain %s {value = -0.25}
     %p = ckks.chebyshev %a {coefficients = [0.5, 0.5, 0.25]}
     %y = ckks.mul %x, %p
-    ckks.output %y {name = "y", shape = [1, 5, 2, 8]}"""
+    ckks.output %y {name = "y", shape = SHAPE}"""
 
 
 def program(body: str, layout: str = THREE) -> Module:
-    entry = f'%x = ckks.input {{name = "x", layout = "{layout}", shape = [1, 2, 10]}}'
+    shape = list(Layout.parse(layout).shape)
+    entry = f'%x = ckks.input {{name = "x", layout = "{layout}", shape = {shape}}}'
+    body = body.replace("SHAPE", str(shape))
     module = module_of("ckks", f"{entry}\n{body}")
     module.attributes["slots"] = Layout.parse(layout).slots
     return module
@@ -50,7 +52,7 @@ def test_a_polynomial_of_sums_runs_once() -> None:
         %2 = ckks.chebyshev %1 {{coefficients = [0.5, 0.5, 0.25]}}
         %3 = ckks.spread %2 {{layout = "{SUMS}"}}
         %y = ckks.mul %x, %3
-        ckks.output %y {{name = "y", shape = [1, 5, 2, 8]}}""")
+        ckks.output %y {{name = "y", shape = [1, 5, 8, 2]}}""")
     assert report.lines == ["1 sums are brought into one ciphertext each"]
     assert critical_path(after).total == critical_path(module).total + 2
     x = np.random.default_rng(0).uniform(-0.1, 0.1, (3, 32))
@@ -79,7 +81,7 @@ def test_arithmetic_of_gathered_values_stays_in_one_ciphertext() -> None:
         %q = ckks.square %d
         %z = ckks.mul %x, %q
         %w = ckks.mul %z, %s
-        ckks.output %w {name = "y", shape = [1, 5, 2, 8]}"""), [GatherSums()])  # fmt: skip
+        ckks.output %w {name = "y", shape = SHAPE}"""), [GatherSums()])  # fmt: skip
     names = [op.name.removeprefix("ckks.") for op in after.ops]
     assert names == [
         *("input", "rotate_sum", "gather", "chebyshev", "mul", "sub", "double", "square"),
@@ -103,7 +105,7 @@ def test_sums_that_stay(layout: str, why: str) -> None:
 def test_a_sum_that_no_polynomial_reads_stays() -> None:
     module = program("""%s = ckks.rotate_sum %x {axes = ["s"]}
         %y = ckks.mul %x, %s
-        ckks.output %y {name = "y", shape = [1, 5, 2, 8]}""")
+        ckks.output %y {name = "y", shape = SHAPE}""")
     assert short(run_passes(module, [GatherSums()])) == short(module)
 
 

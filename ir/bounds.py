@@ -1,0 +1,73 @@
+"""How large the parts of a module may be, and of which characters: its text may come from anyone.
+
+Everything that reads, prints, lowers or emits a module relies on these bounds. They are far above
+what a program has that somebody waits for.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+MAX_INTEGER = 2**63 - 1
+"""Of an attribute; the least is −2⁶³."""
+MAX_NESTING = 32
+"""Of lists and dictionaries in an attribute."""
+MAX_AXES = 16
+MAX_ELEMENTS = 2**30
+"""Of a value. The scores of 32 heads and 4096 tokens have 2²⁹."""
+MAX_STORED = 2**36
+"""Elements of a symbol's array, which takes no memory where it is only declared."""
+MAX_SLOT_BITS = 20
+"""Bits of a slot's index."""
+MAX_INDEX_BITS = 30
+"""Bits of the indices of slot and ciphertext together."""
+MAX_LEVEL = 1000
+MAX_TIMES = 100
+"""Doublings in one op."""
+MAX_PATH = 300
+"""Characters of a location, and of a symbol's or a module's name."""
+MAX_NAME = 100
+"""Characters of an input's or an output's name."""
+
+_ODD = re.compile(r"[^\w .:/\[\]<>()@+,=\-$]", re.ASCII)
+_NAME = re.compile(r"\w+([.\-/]\w+)*", re.ASCII)
+
+
+def is_location(text: str) -> bool:
+    """Whether a text may say where in the model an op comes from."""
+    return len(text) <= MAX_PATH and not _ODD.search(text)
+
+
+def as_location(text: str) -> str:
+    """A model's own path as a location: other characters become underscores."""
+    return _ODD.sub("_", text[:MAX_PATH])
+
+
+def is_name(text: str) -> bool:
+    """Whether a text may be the name of an input or an output: it may become part of a path."""
+    return len(text) <= MAX_NAME and _NAME.fullmatch(text) is not None
+
+
+def as_name(text: str) -> str:
+    """A model's own name of an input or an output as one that may be."""
+    words = re.findall(r"\w+|[.\-/]+", text[:MAX_NAME], re.ASCII)
+    return text if is_name(text) else "_".join(w for w in words if w[0] not in ".-/") or "unnamed"
+
+
+def is_symbol(text: str) -> bool:
+    """Whether a text may name an array or a module."""
+    return len(text) <= MAX_PATH and text.isprintable()
+
+
+def as_symbol(text: str) -> str:
+    """A model's own name of an array as one that may be, and that passes may make longer."""
+    return "".join(c if c.isprintable() else "_" for c in text[: MAX_PATH - 100])
+
+
+def is_shape(extents: Sequence[int], elements: int = MAX_ELEMENTS, least: int = 1) -> bool:
+    """Whether a value, or an array, may have these extents."""
+    if len(extents) > MAX_AXES or any(not least <= n <= elements for n in extents):
+        return False
+    return math.prod(max(n, 1) for n in extents) <= elements

@@ -1,0 +1,91 @@
+"""What the attributes of a ckks module say about its program, checked: engines rely on it.
+
+`slots` is told once the module is packed, the levels and bootstraps once they are placed, the keys
+once they are planned. Other attributes are nobody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from atlasc.ir.bounds import MAX_INTEGER, MAX_LEVEL, MAX_SLOT_BITS
+
+Facts = Mapping[str, Any]
+
+
+def fault_of(facts: Facts) -> str:
+    """What is wrong with the attributes of a ckks module; empty where nothing is."""
+    for name, (meaning, holds) in _FACTS.items():
+        if name in facts and not holds(facts[name]):
+            return f"{name} is not {meaning}"
+    if not _KEYS.isdisjoint(facts) and "slots" not in facts:
+        return "it tells keys, and not the slots of its ciphertexts"
+    amounts = [
+        *(amount for amount, _ in facts.get("rotations", ())),
+        *facts.get("bootstrap_rotations", ()),
+        *(amount for sums in facts.get("composed_rotations", ()) for amount in sums),
+    ]
+    if amounts and max(amounts) >= facts["slots"]:
+        return f"a rotation by {max(amounts)} of {facts['slots']} slots"
+    return _composed_fault(facts)
+
+
+def _composed_fault(facts: Facts) -> str:
+    """A composed rotation must end: its first part is made before it."""
+    first = {amount: part for amount, part, _ in facts.get("composed_rotations", ())}
+    done: set[int] = set()
+    for amount in first:
+        path: set[int] = set()
+        while amount in first and amount not in done:
+            if amount in path:
+                return f"the rotation by {amount} is composed of itself"
+            path.add(amount)
+            amount = first[amount]
+        done |= path
+    return ""
+
+
+def _integer(least: int, greatest: int = MAX_INTEGER) -> Callable[[Any], bool]:
+    return lambda value: type(value) is int and least <= value <= greatest
+
+
+def _rows(*columns: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Lists of so many entries, of which no two begin alike."""
+
+    def holds(value: Any) -> bool:
+        return (
+            isinstance(value, list)
+            and all(isinstance(row, list) and len(row) == len(columns) for row in value)
+            and all(check(cell) for row in value for check, cell in zip(columns, row, strict=True))
+            and len({row[0] for row in value}) == len(value)
+        )
+
+    return holds
+
+
+def _distinct(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_AMOUNT, value)) and len(set(value)) == len(value)
+
+
+def _slots(value: Any) -> bool:
+    return _integer(1, 1 << MAX_SLOT_BITS)(value) and value.bit_count() == 1
+
+
+_AMOUNT = _integer(1)
+_LEVEL = _integer(0, MAX_LEVEL)
+_KEY_LEVEL = "the level of a key, or -1"
+_FACTS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "slots": ("a power of two that a ciphertext may have", _slots),
+    "batch_capacity": ("a positive integer", _AMOUNT),
+    "levels": ("a level", _LEVEL),
+    "bootstrap": ("true or false", lambda value: isinstance(value, bool)),
+    "bootstrap_batch": ("a positive integer", _AMOUNT),
+    "key_memory": ("a number of bytes", _integer(0)),
+    "relinearization_level": (_KEY_LEVEL, _integer(-1, MAX_LEVEL)),
+    "conjugation_level": (_KEY_LEVEL, _integer(-1, MAX_LEVEL)),
+    "rotations": ("a list of [amount, level]", _rows(_AMOUNT, _LEVEL)),
+    "bootstrap_rotations": ("a list of amounts", _distinct),
+    "composed_rotations": ("a list of [amount, first, last]", _rows(_AMOUNT, _AMOUNT, _AMOUNT)),
+}
+_KEYS = {"rotations", "bootstrap_rotations", "composed_rotations"}
