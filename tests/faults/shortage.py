@@ -29,7 +29,7 @@ REPLACED = ("trace", "opt", "calibrate", "inspect", "calibrate-backend")
 """Commands that write over an older output."""
 ENCRYPTED = ("keygen", "encrypt", "execute", "decrypt")
 """Commands in processes of their own: desilofhe has threads, which do not survive a fork."""
-HUNGRY = {"compile": 24 << 20, "keygen": 250 << 20, "run": 4 << 20}
+HUNGRY = {"compile": 24 << 20}
 """Commands whose shortage of memory is tried, and the bytes that they get."""
 QUICK = ("keygen", "emit", "embed", "opt")
 """Commands that also meet a full disk in a quick run."""
