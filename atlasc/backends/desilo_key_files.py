@@ -49,6 +49,27 @@ def write_bytes(path: Path, data: bytes) -> None:
         file.write(data)
 
 
+def require_size(path: Path, expected: int) -> None:
+    """Refuse a key that the library could not write to its end: it does not say so itself.
+
+    Args:
+        path: the key.
+        expected: bytes, to one in a hundred.
+
+    Raises:
+        AtlasError: the file is smaller.
+    """
+    size = path.stat().st_size
+    if size < 0.99 * expected:
+        raise AtlasError(
+            f"the key {path.name} cannot be written",
+            where=str(path),
+            why=f"{size} bytes of {expected} were written: the disk is full, or files may not "
+            "be so large",
+            remedy="make room on the disk, and run the command again",
+        )
+
+
 def write_index(
     folder: Path, role: str, parameters: DesiloParameters, identity: str, plan: dict[str, Any]
 ) -> None:

@@ -31,6 +31,7 @@ from atlasc.backends.desilo_key_files import (
     read_index,
     read_key,
     read_secret,
+    require_size,
     write_bytes,
     write_index,
 )
@@ -207,6 +208,7 @@ def generate_to(
         path = server_folder / f"{name}.key"
         create(path).close()
         getattr(engine, f"write_{_kind(name)}_key")(key, str(path))
+        require_size(path, parameters.key_file_bytes(name, plan, *levels))
         digests[path.name] = sha256_of(path)
     relinearization, conjugation = _reach(parameters, *levels)
     write_index(

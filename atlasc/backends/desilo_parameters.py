@@ -192,6 +192,25 @@ class DesiloParameters(Ring):
                 total += self.key_bytes(level)
         return total
 
+    def key_file_bytes(
+        self,
+        name: str,
+        rotations: Mapping[int, int],
+        relinearization_level: int | None,
+        conjugation_level: int | None,
+    ) -> int:
+        """Size of one key on the disk: ``bootstrap``, ``relinearization``, ``conjugation`` or
+        ``rotation_<amount>``; levels as for :meth:`evaluation_key_bytes`.
+        """
+        if name == "bootstrap":
+            return _BOOTSTRAP_FILE_BYTES
+        if name.startswith("rotation_"):
+            return self.key_bytes(rotations[int(name.removeprefix("rotation_"))])
+        if self.bootstrap:
+            return self.key_bytes(BOOTSTRAP_LEVELS + BOOTSTRAP_PRIMES[0])
+        level = relinearization_level if name == "relinearization" else conjugation_level
+        return self.key_bytes(level or 0)
+
     def memory_parts(
         self,
         rotations: Mapping[int, int],

@@ -8,6 +8,7 @@ imported inside the function, so that ``atlasc --help`` answers at once.
 from __future__ import annotations
 
 import gc
+import resource
 from typing import Annotated
 
 import typer
@@ -105,4 +106,6 @@ def main() -> None:
     # torch and transformers make a million objects that live on; looking through them again and
     # again costs a tenth of the time that a short command takes.
     gc.set_threshold(100_000, 20, 20)
+    # A core dump would hold the secret key, or inputs and answers in the clear.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     app(prog_name="atlasc")

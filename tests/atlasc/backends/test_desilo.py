@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import resource
 import shutil
+import signal
 import stat
 from pathlib import Path
 from types import SimpleNamespace
@@ -143,6 +145,21 @@ def test_sizes_are_as_predicted(folders: tuple[Path, Path]) -> None:
     size = sum(path.stat().st_size for path in folders[1].glob("*.key"))
     predicted = SMALL.evaluation_key_bytes({1: 2, 8191: 3}, 3)
     assert abs(size - predicted) <= 0.01 * predicted
+
+
+def test_a_key_that_was_not_written_to_its_end_is_refused(tmp_path: Path) -> None:
+    """The library says nothing when a disk is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL.key_bytes(3) // 2, hard))
+    try:
+        with pytest.raises(AtlasError, match=r"relinearization\.key cannot be written") as caught:
+            generate_to(SMALL, {}, tmp_path / "c", tmp_path / "s", relinearization_level=3)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+    assert "the disk is full" in caught.value.why
+    assert not (tmp_path / "s" / "keys.json").exists()
 
 
 def test_a_key_serves_its_level_and_those_below(folders: tuple[Path, Path]) -> None:
