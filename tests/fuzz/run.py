@@ -104,12 +104,14 @@ def fuzz(task: Task, reader: Reader | None = None) -> Result:
 
 def _fuzz(task: Task, reader: Reader, root: Path) -> Result:
     (root / "seeds").mkdir()
-    paths = reader.seeds(root / "seeds")
-    seeds = [Content.read(path) for path in paths]
     try:
+        paths = reader.seeds(root / "seeds")
+        seeds = [Content.read(path) for path in paths]
         meanings = [reader.read(path) for path in paths]
     except Exception as error:
-        return Result(reader.name, found=[Found("a seed is refused", "", repr(error), 1)])
+        return Result(
+            reader.name, found=[Found("no seeds", worker.innermost(error), repr(error), 1)]
+        )
     cases = list(corpus(reader, seeds).items()) if task.inputs == 0 else []
     total = len(cases) or task.inputs
     begin, result = time.monotonic(), Result(reader.name)
