@@ -155,34 +155,46 @@ def _draft(place: Path, private: bool) -> Iterator[Path]:
     with ExitStack() as stack:
         stack.enter_context(_said_of(place, draft))
         place.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(place.parent):
-            _remove_stale(place)
-            draft.mkdir(mode=0o700 if private else 0o777)
-            stack.enter_context(_locked(draft))
+        _remove_stale(place)
+        stack.callback(os.close, _make_and_lock(draft, 0o700 if private else 0o777))
         stack.callback(shutil.rmtree, draft, ignore_errors=True)
         yield draft
+
+
+def _make_and_lock(draft: Path, mode: int) -> int:
+    """Make a draft; again, where another process took it for a stale one before it was locked."""
+    while True:
+        draft.mkdir(mode=mode)
+        with suppress(FileNotFoundError):
+            lock = _lock(draft)
+            if draft.exists():
+                return lock
+            os.close(lock)
 
 
 def _remove_stale(place: Path) -> None:
     """Remove the drafts of a place that no process writes any more."""
     for left in place.parent.glob(f".{escape(place.name)}.*{DRAFT}"):
-        with suppress(OSError), _locked(left, os.O_NOFOLLOW, fcntl.LOCK_NB):
+        with suppress(OSError):
+            lock = _lock(left, fcntl.LOCK_NB)
             shutil.rmtree(left, ignore_errors=True)
+            os.close(lock)
 
 
-@contextmanager
-def _locked(folder: Path, opening: int = 0, locking: int = 0) -> Iterator[None]:
-    """A folder that no other process locks.
+def _lock(folder: Path, how: int = 0) -> int:
+    """Lock a folder against other processes; closing the descriptor unlocks it.
 
     Raises:
-        OSError: it is no folder; with ``fcntl.LOCK_NB``, another process has it.
+        OSError: it is no folder, or a link; with ``fcntl.LOCK_NB``, somebody has it.
     """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | opening)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(folder, flags)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | locking)
-        yield
-    finally:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | how)
+    except BaseException:
         os.close(descriptor)
+        raise
+    return descriptor
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from atlasc import files
 from atlasc.files import new_folder, write_text, write_with
 from atlasc.ir.errors import AtlasError
 
@@ -118,6 +119,29 @@ def test_the_draft_of_a_killed_process_goes_and_that_of_a_living_one_stays(tmp_p
     assert len(drafts(tmp_path)) == 1
     writers[1].kill()
     writers[1].join()
+
+
+def test_a_draft_that_is_taken_for_a_stale_one_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, taken = files._lock, list[Path]()
+
+    def late(folder: Path, how: int = 0) -> int:
+        descriptor = lock(folder, how)
+        if not taken:
+            folder.rmdir()
+            taken.append(folder)
+        return descriptor
+
+    monkeypatch.setattr(files, "_lock", late)
+    write_text(tmp_path / "file", "content")
+    assert taken and [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_folder_is_written_inside_another_that_is_written(tmp_path: Path) -> None:
+    with new_folder(tmp_path / "outer") as outer, new_folder(outer / "inner") as inner:
+        (inner / "file").touch()
+    assert (tmp_path / "outer" / "inner" / "file").exists() and drafts(tmp_path) == []
 
 
 def test_a_folder_that_appeared_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
