@@ -76,7 +76,7 @@ def compare(
     if checkpoint is not None and (state := checkpoint.load()) is not None:
         start, records, live = state
         result.ops = [OpError(**record) for record in records]
-        run.restore(live)
+        run.restore(live, start)
     for position, op in enumerate(program.ops[start:], start):
         if before is not None:
             before(op)

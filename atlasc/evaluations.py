@@ -6,7 +6,8 @@ from pathlib import Path
 
 from atlasc.files import require_file_place
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.search.journal import journal_beside
+from atlasc.ir.files.plain import read_text
+from atlasc.passes.search.journal import MAX_JOURNAL, journal_beside
 
 KEPT = "evaluations.jsonl"
 """In an output folder: every evaluation of its search."""
@@ -38,7 +39,7 @@ def kept_evaluations(output: Path, journal: Path | None) -> dict[str, str]:
     """Texts of the files that keep a journal in an output; none for one that the user named."""
     if journal != journal_beside(output):
         return {}
-    return {KEPT: journal.read_text(encoding="utf-8")}
+    return {KEPT: read_text(journal, MAX_JOURNAL, links=False)}
 
 
 def drop_journal(output: Path, journal: Path | None) -> None:

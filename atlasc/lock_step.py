@@ -23,7 +23,9 @@ from atlasc.backends.noise import NoiseModel
 from atlasc.backends.sim import SimEngine
 from atlasc.client import Packed
 from atlasc.comparison_state import LiveSlots
+from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
+from atlasc.ir.types import CiphertextType
 from atlasc.passes.lowering.engine import Engine
 from atlasc.passes.lowering.execute import apply
 from atlasc.passes.lowering.kernels.context import Context
@@ -145,10 +147,30 @@ class LockStep:
                 )
         return found
 
-    def restore(self, live: LiveSlots) -> None:
-        """Values as they were at a checkpoint, encrypted anew."""
-        by_name = {op.result.name: op.result for op in self.program.ops if op.result is not None}
+    def restore(self, live: LiveSlots, position: int) -> None:
+        """Values as they were at a checkpoint, encrypted anew.
+
+        Raises:
+            AtlasError: what is left of the program needs others, or they are not what it makes.
+        """
+        by_name = {
+            op.value.name: op.value
+            for op in self.program.ops[:position]
+            if op.result is not None and isinstance(op.result.type, CiphertextType)
+        }
+        needed = {name for name, v in by_name.items() if self.last_use.get(v, -1) >= position}
+        if not needed <= live.keys() <= by_name.keys():
+            raise _unsuitable("it has other values than this program")
+        shape = (self.target.engine.slots,)
         for name, (ours, theirs) in live.items():
+            count = by_name[name].type.ciphertexts  # type: ignore[union-attr]
+            if len(ours) != count or len(theirs) != count:
+                raise _unsuitable(f"%{name} has {count} ciphertexts in this program")
+            for slots, level in (*ours, *theirs):
+                if slots.shape != shape or slots.dtype.kind not in "fc":
+                    raise _unsuitable(f"%{name} is not made of {shape[0]} slots")
+                if level > self.target.engine.max_level:
+                    raise _unsuitable(f"%{name} has level {level}")
             self.values[by_name[name]] = _Both(
                 [_encrypted(self.reference, *one) for one in ours],
                 [_encrypted(self.target, *one) for one in theirs],
@@ -252,3 +274,11 @@ def _apart(one: np.ndarray, other: np.ndarray) -> float:
     """Greatest absolute difference; infinite where one is not a number."""
     apart = float(np.abs(one - other).max())
     return apart if apart == apart else float("inf")
+
+
+def _unsuitable(why: str) -> AtlasError:
+    return AtlasError(
+        "the checkpoint does not suit the program",
+        why=why,
+        remedy="delete it, and the comparison starts from the beginning",
+    )

@@ -6,7 +6,9 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
 
 from atlasc.backends.parameter_sets import (
     ParameterSet,
@@ -17,11 +19,15 @@ from atlasc.bundle import Bundle
 from atlasc.emit.blocks import OUTSIDE
 from atlasc.emit.interface import identity_of
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.files.json_text import STRICT, Amount, Count, Schema, read_json
+from atlasc.ir.files.plain import MIB
 from atlasc.ir.module import Module, Op
 from atlasc.kinds import kind_of
 from atlasc.passes.lowering.costs import program_costs
 
 FORMAT = 1
+MAX_TIMES = 64 * MIB
+"""Bytes of a file of times; that of 10,000 ops has 3 MiB."""
 
 
 def predicted_seconds(program: Module, parameters: ParameterSet) -> dict[Op, float]:
@@ -30,6 +36,25 @@ def predicted_seconds(program: Module, parameters: ParameterSet) -> dict[Op, flo
     """
     prices = relative_prices(parameters)
     return {op: counts.seconds(prices) for op, counts in program_costs(program).per_op.items()}
+
+
+class _Op(Schema):
+    """One op in a file of times; only its name and what was measured are read."""
+
+    model_config = ConfigDict({**STRICT, "extra": "ignore"})
+    op: str
+    measured: Amount
+
+
+class _File(Schema):
+    """The JSON form of times, as far as they are read."""
+
+    model_config = ConfigDict({**STRICT, "extra": "ignore"})
+    format: Literal[1]
+    program: str
+    target: str
+    runs: Annotated[Count, Field(ge=1)]
+    ops: tuple[_Op, ...]
 
 
 @dataclass(frozen=True)
@@ -142,24 +167,21 @@ class Timing:
         Raises:
             AtlasError: it cannot be read, or is of another program.
         """
-        try:
-            data = json.loads(path.read_text(encoding="utf-8"))
-            program, target = data["program"], str(data["target"])
-            runs = int(data["runs"])
-            entries = [(str(op["op"]), float(op["measured"])) for op in data["ops"]]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise AtlasError(
-                f"the times {path} cannot be read",
-                why=f"{type(error).__name__}: {error}",
-                remedy="give the .timing.json that atlasc run -o or atlasc execute wrote, or what "
-                "the project's server wrote with --timing",
-            ) from None
+        data = read_json(
+            path,
+            _File,
+            "the times",
+            MAX_TIMES,
+            remedy="give the .timing.json that atlasc run -o or atlasc execute wrote, or what the "
+            "project's server wrote with --timing",
+        )
+        program, target, runs = data.program, data.target, data.runs
+        entries = [(op.op, op.measured) for op in data.ops]
         ops, identity = bundle.program.ops, bundle.identity
         if program != identity:
             ops = [op for op in ops if op.name not in OUTSIDE]
             identity = identity_of(bundle.program)
-        written = data.get("format"), program, [name for name, _ in entries]
-        if written != (FORMAT, identity, [op.name for op in ops]):
+        if (program, [name for name, _ in entries]) != (identity, [op.name for op in ops]):
             raise AtlasError(
                 f"the times {path} are of another program than {bundle.folder}",
                 remedy="give those of a run of this bundle",

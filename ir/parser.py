@@ -95,7 +95,7 @@ class _Fault(Exception):
         return AtlasError(self.text, where=f"{source}:{self.line}:{self.column}")
 
 
-class _Values(Transformer):  # type: ignore[type-arg]
+class _Values(Transformer):
     """Attributes as Python values, made while the text is read: a tree of them would take a hundred
     times the text's memory.
     """
@@ -120,13 +120,13 @@ class _Values(Transformer):  # type: ignore[type-arg]
     def symbol_reference(self, children: list[Token]) -> Symbol:
         return Symbol(_symbol(children[0]))
 
-    def list(self, children: list[Any]) -> list[Any]:
+    def items(self, children: list[Any]) -> list[Any]:
         return [child for child in children if child is not None]
 
     def pair(self, children: list[Any]) -> list[Any]:
         return children
 
-    def dict(self, children: list[Any]) -> dict[str, Any]:
+    def entries(self, children: list[Any]) -> dict[str, Any]:
         attributes: dict[str, Any] = {}
         for name, value in filter(None, children):
             if str(name) in attributes:

@@ -62,7 +62,7 @@ Type = TensorType | CiphertextType
 
 
 def is_bounded(type_: Type) -> bool:
-    """Whether a value may have the type; the layout of a ciphertext was checked when it was made."""
+    """Whether a value may have the type; a layout was checked when it was made."""
     if isinstance(type_, TensorType):
         return is_shape(type_.shape)
     return type_.level is None or 0 <= type_.level <= MAX_LEVEL

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+import reprlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, get_args, get_type_hints
@@ -16,6 +17,8 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.verifier import verify
 
+MAX_DIGITS = 18
+"""Of an option that is an integer."""
 _ITEM = re.compile(r"\s*([a-z][a-z0-9-]*)\s*(?:\{([^{}]*)\})?\s*(?:,|$)")
 
 
@@ -138,15 +141,21 @@ def _convert(kind: type[Pass], name: str, raw: str, hint: Any) -> Any:
         if bool in kinds:
             return {"true": True, "false": False}[raw.lower()]
         if int in kinds:
-            return int(raw)
+            return _integer(raw)
         if float in kinds:
             return _finite(raw)
     except (KeyError, ValueError):
         raise AtlasError(
-            f"option {name} of pass {kind.name} cannot be {raw!r}",
+            f"option {name} of pass {kind.name} cannot be {reprlib.repr(raw)}",
             why=f"it is of type {getattr(hint, '__name__', hint)}",
         ) from None
     return raw
+
+
+def _integer(raw: str) -> int:
+    if len(raw) > MAX_DIGITS:
+        raise ValueError(raw)
+    return int(raw)
 
 
 def _finite(raw: str) -> float:

@@ -15,16 +15,26 @@ engine and ``key``, which makes one key. What lies between measured levels is th
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
 
 from atlasc.backends.machine import Machine
+from atlasc.ir.bounds import MAX_LEVEL
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.files.json_text import STRICT, Amount, Schema, parse_json
+from atlasc.ir.files.plain import MIB, read_bytes
 
 FORMAT = 1
+MAX_TABLE = 16 * MIB
+"""Bytes of a cost table, which has some 10 KiB."""
+Seconds = Annotated[float, Field(gt=0)]
+Level = Annotated[int, Field(ge=0, le=MAX_LEVEL, strict=False)]
+"""Names of JSON members are texts."""
+_SORTED = AfterValidator(lambda seconds: dict(sorted(seconds.items())))
 
 
 @dataclass(frozen=True)
@@ -36,8 +46,10 @@ class Measured:
         seconds: of one call, by primitive and level.
     """
 
+    __pydantic_config__ = STRICT
+
     parameters: Mapping[str, Any]
-    seconds: Mapping[str, Mapping[int, float]]
+    seconds: Mapping[str, Annotated[Mapping[Level, Seconds], Field(min_length=1), _SORTED]]
 
 
 @dataclass(frozen=True)
@@ -50,8 +62,10 @@ class Bootstrap:
         measured: False where they were scaled from another machine's.
     """
 
-    seconds: float
-    key_seconds: float
+    __pydantic_config__ = STRICT
+
+    seconds: Seconds
+    key_seconds: Seconds
     measured: bool
 
 
@@ -105,19 +119,15 @@ class CostTable:
         Raises:
             AtlasError: it is not there, damaged, or of another format.
         """
+        text = read_bytes(path, MAX_TABLE)
         try:
-            content = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise AtlasError(
-                f"the cost table {path} cannot be read",
-                why=str(error),
-                remedy="give the file that atlasc calibrate-backend wrote",
-            ) from None
-        try:
-            return _parse(json.loads(content), path)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
-            raise damaged(path, why) from None
+            data = parse_json(text, _File)
+        except ValueError as error:
+            raise damaged(path, str(error)) from None
+        return cls(
+            data.backend, data.library, data.machine, data.date, data.sets, data.bootstrap,
+            data.other_work, data.note, path,
+        )  # fmt: skip
 
 
 def damaged(path: Path | None, why: str) -> AtlasError:
@@ -129,50 +139,18 @@ def damaged(path: Path | None, why: str) -> AtlasError:
     )
 
 
-def _parse(data: Any, path: Path) -> CostTable:
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        found = data.get("format") if isinstance(data, dict) else None
-        raise ValueError(f"its format is {found!r}, this atlasc reads {FORMAT}")
-    machine = data["machine"]
-    sets = tuple(
-        Measured(dict(one["parameters"]), {n: _levels(n, v) for n, v in one["seconds"].items()})
-        for one in data["sets"]
-    )
-    if not sets:
-        raise ValueError("it has no parameter set")
-    bootstrap = data["bootstrap"]
-    return CostTable(
-        str(data["backend"]),
-        str(data["library"]),
-        Machine(
-            str(machine["processor"]), int(machine["threads"]), _positive(machine["memory_gib"])
-        ),
-        str(data["date"]),
-        sets,
-        None
-        if bootstrap is None
-        else Bootstrap(
-            _positive(bootstrap["seconds"]),
-            _positive(bootstrap["key_seconds"]),
-            bool(bootstrap["measured"]),
-        ),
-        data.get("other_work"),
-        str(data.get("note", "")),
-        path,
-    )
+class _File(Schema):
+    """The JSON form of a cost table."""
 
-
-def _levels(primitive: str, seconds: Mapping[str, Any]) -> dict[int, float]:
-    if not seconds:
-        raise ValueError(f"{primitive} has no level")
-    return {level: _positive(seconds[str(level)]) for level in sorted(map(int, seconds))}
-
-
-def _positive(value: Any) -> float:
-    number = float(value)
-    if not (math.isfinite(number) and number > 0):
-        raise ValueError(f"{value} is not a positive number")
-    return number
+    format: Literal[1]
+    backend: str
+    library: str
+    machine: Machine
+    date: str
+    other_work: Amount | None = None
+    note: str = ""
+    bootstrap: Bootstrap | None
+    sets: Annotated[tuple[Measured, ...], Field(min_length=1)]
 
 
 def _set_text(one: Measured) -> str:

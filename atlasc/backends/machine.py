@@ -7,9 +7,12 @@ import platform
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from atlasc.backends.memory import GIB
+from atlasc.ir.files.json_text import STRICT, Count
 
 
 @dataclass(frozen=True)
@@ -22,9 +25,11 @@ class Machine:
         memory_gib: of the whole machine; it decides what runs, not how fast.
     """
 
+    __pydantic_config__ = STRICT
+
     processor: str
-    threads: int
-    memory_gib: float
+    threads: Count
+    memory_gib: Annotated[float, Field(gt=0)]
 
     def __str__(self) -> str:
         return f"{self.threads} threads of {self.processor}"

@@ -11,9 +11,9 @@ import json
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Annotated, Any, NoReturn, TypeVar
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.plain import read_bytes
@@ -21,10 +21,19 @@ from atlasc.ir.files.plain import read_bytes
 Read = TypeVar("Read")
 
 
+STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+"""Of a dataclass that is a schema too: its ``__pydantic_config__``."""
+
+
 class Schema(BaseModel):
     """What a JSON object must look like: exactly these members, of exactly these types."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+    model_config = STRICT
+
+
+Count = Annotated[int, Field(ge=0, le=2**53)]
+"""An integer that a number of JSON holds exactly."""
+Amount = Annotated[float, Field(ge=0)]
 
 
 def read_json(

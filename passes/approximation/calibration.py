@@ -7,17 +7,18 @@ were held back.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import model_validator
 
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.files.json_text import STRICT, Amount, Count, Schema, read_json
+from atlasc.ir.files.plain import MIB
 from atlasc.ir.module import Module, Op
-from atlasc.passes.approximation.channels import ChannelRanges
 from atlasc.passes.approximation.extremes import standing_out
 from atlasc.passes.approximation.measure import Measurement, input_count, measure
 from atlasc.passes.approximation.ranges import (
@@ -28,6 +29,9 @@ from atlasc.passes.approximation.ranges import (
     measured_range,
 )
 from atlasc.passes.approximation.tails import FEWEST_FOR_TAIL
+
+MAX_CALIBRATION = 256 * MIB
+"""Bytes of a calibration, most of which are quantiles of channels."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,8 @@ class Violation:
         reached: the value that the input reaches.
         low, high: the range that it leaves.
     """
+
+    __pydantic_config__ = STRICT
 
     input: str
     op: str
@@ -134,29 +140,29 @@ class Calibration:
             "extremes": list(self.extremes),
         }
 
-    @staticmethod
-    def from_dict(data: Mapping[str, Any]) -> Calibration:
-        """The calibration that `to_dict` wrote.
 
-        Raises:
-            AtlasError: the data are not a calibration.
-        """
-        try:
-            ranges = [Range(**_entries(r)) for r in data["ranges"]]
-            return Calibration(
-                {r.value: r for r in ranges},
-                int(data["inputs"]),
-                data["margin"],
-                int(data["held_back"]),
-                [Violation(**violation) for violation in data["violations"]],
-                {name: tuple(shift) for name, shift in data["keys"].items()},
-                tuple(data["extremes"]),
-            )
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise AtlasError(
-                "the calibration cannot be read", why=f"{type(error).__name__}: {error}",
-                remedy="calibrate again",
-            ) from error  # fmt: skip
+class _File(Schema):
+    """The JSON form of a calibration."""
+
+    ranges: tuple[Range, ...]
+    inputs: Count
+    margin: Amount | None
+    held_back: Count
+    violations: list[Violation]
+    keys: dict[str, tuple[float, ...]]
+    extremes: tuple[Count, ...]
+
+    @model_validator(mode="after")
+    def _ranges_suit(self) -> _File:
+        if len({r.value for r in self.ranges}) < len(self.ranges):
+            raise ValueError("an op has two ranges")
+        for r in self.ranges:
+            if not r.well_formed:
+                raise ValueError(f"the range of {r.op} %{r.value} makes no sense")
+        for violation in self.violations:
+            if not violation.low < violation.high:
+                raise ValueError(f"{violation.input} leaves a range of no width")
+        return self
 
 
 def calibrate(
@@ -240,23 +246,9 @@ def read_calibration(path: Path) -> Calibration:
     Raises:
         AtlasError: it cannot be read, or is none.
     """
-    try:
-        return Calibration.from_dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise AtlasError(
-            f"the calibration {path} cannot be read",
-            why=str(error),
-            remedy="write it with atlasc calibrate -o",
-        ) from None
-
-
-def _entries(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The entries of a range."""
-    entries = {name: _tuples(value) for name, value in data.items()}
-    if entries.get("channels") is not None:
-        entries["channels"] = ChannelRanges(**_entries(entries["channels"]))
-    return entries
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
+    remedy = "write it with atlasc calibrate -o"
+    data = read_json(path, _File, "the calibration", MAX_CALIBRATION, remedy=remedy)
+    ranges = {r.value: r for r in data.ranges}
+    return Calibration(
+        ranges, data.inputs, data.margin, data.held_back, data.violations, data.keys, data.extremes
+    )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from atlasc.ir.files.json_text import STRICT
 from atlasc.passes.approximation.measure import ChannelMeasurement
 from atlasc.passes.approximation.tails import FEWEST_FOR_TAIL, tail_bound
 
@@ -29,6 +30,8 @@ class ChannelRanges:
         low, high: [C] ranges with their margins.
         quantiles: [C, Q] evenly spaced ones of what was seen, extremes included.
     """
+
+    __pydantic_config__ = STRICT
 
     low: tuple[float, ...]
     high: tuple[float, ...]

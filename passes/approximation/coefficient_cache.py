@@ -8,15 +8,31 @@ damaged file, only costs the time of fitting again.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import tempfile
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.files.json_text import Schema, read_json
+from atlasc.ir.files.plain import MIB
+
 FORMAT = 1
+MAX_FIT = MIB
+"""Bytes of a fit."""
+
+
+class _Fit(Schema):
+    """The JSON form of a fit; 17 digits may be those of an integer."""
+
+    format: Literal[1]
+    function: str
+    degree: int
+    interval: tuple[float, float]
+    coefficients: tuple[float, ...]
 
 
 def cache_directory() -> Path:
@@ -40,15 +56,13 @@ def to_text(
 def load(function: str, degree: int, interval: tuple[float, float]) -> NDArray[np.float64] | None:
     """The cached coefficients, or None where there is no readable file for exactly this fit."""
     try:
-        data = json.loads(_path(function, degree, interval).read_text(encoding="utf-8"))
-        matches = (data["format"], data["function"], data["degree"]) == (FORMAT, function, degree)
-        if not matches or tuple(data["interval"]) != interval:
-            return None
-        coefficients = np.array(data["coefficients"], dtype=np.float64)
-    except (OSError, RuntimeError, ValueError, KeyError, TypeError):
+        fit = read_json(_path(function, degree, interval), _Fit, "the fit", MAX_FIT)
+    except (AtlasError, RuntimeError):
         return None
-    valid = coefficients.shape == (degree + 1,) and bool(np.isfinite(coefficients).all())
-    return coefficients if valid else None
+    matches = (fit.function, fit.degree, fit.interval) == (function, degree, interval)
+    if not matches or len(fit.coefficients) != degree + 1:
+        return None
+    return np.array(fit.coefficients, dtype=np.float64)
 
 
 def store(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import asdict, dataclass
 
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.files.json_text import STRICT
 
 SOFTMAX_ITERATIONS = 5
 SOFTMAX, FIRST_NORM, SECOND_NORM = tuple(range(SOFTMAX_ITERATIONS)), (5,), (6,)
@@ -46,7 +45,7 @@ SWITCHES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Parametrisation:
-    """What the integers of a layer's setting stand for.
+    """What the integers of a layer's setting stand for, and the schema of its JSON form.
 
     Attributes:
         softmax_ranges: of an iterative softmax: "paper" for the paper's fixed ranges, "measured"
@@ -59,6 +58,8 @@ class Parametrisation:
         channels: of an activation: one polynomial "shared" by all, or "each" its own, of one degree
             but on its own range.
     """
+
+    __pydantic_config__ = STRICT
 
     softmax_ranges: str = "paper"
     fits: str = "interpolated"
@@ -122,22 +123,6 @@ class Parametrisation:
     def to_dict(self) -> dict[str, str]:
         """As JSON values."""
         return asdict(self)
-
-    @staticmethod
-    def from_dict(data: Mapping[str, Any]) -> Parametrisation:
-        """The parametrisation that `to_dict` wrote; a switch that is missing is the paper's.
-
-        Raises:
-            AtlasError: an unknown switch, or an unknown position of one.
-        """
-        known = [field.name for field in fields(Parametrisation)]
-        unknown = sorted(set(data) - set(known))
-        if unknown:
-            raise AtlasError(
-                f"a parametrisation has no switch {unknown[0]!r}",
-                remedy=f"its switches are {', '.join(known)}",
-            )
-        return Parametrisation(**data)
 
 
 PAPER = Parametrisation()

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.files.json_text import STRICT
 from atlasc.passes.approximation.channels import ChannelRanges, channel_ranges
 from atlasc.passes.approximation.description import family_of
 from atlasc.passes.approximation.measure import Measurement
@@ -43,6 +44,8 @@ class Range:
         channels: activations only: the ranges of their channels; None where too few inputs were
             seen.
     """
+
+    __pydantic_config__ = STRICT
 
     value: str
     op: str
@@ -83,6 +86,20 @@ class Range:
         first = tuple(math.exp(s - shift) for s in self.sum_quantiles[halvings])
         later = (self.square_quantiles[iterations - j] for j in range(2, iterations + 1))
         return (first, *(tuple(math.exp(s) for s in seen) for seen in later))
+
+    @property
+    def well_formed(self) -> bool:
+        """Whether the ends are in order, and all channels are described alike."""
+        pairs = [*(self.log_sums or ()), *(self.log_squares or ())]
+        pairs += [] if self.row_sums is None else [self.row_sums]
+        if not self.low < self.high or any(low > high for low, high in pairs):
+            return False
+        channels = self.channels
+        return channels is None or (
+            len(channels.low) == len(channels.high) == len(channels.quantiles)
+            and len(set(map(len, channels.quantiles))) == 1
+            and all(low < high for low, high in zip(channels.low, channels.high, strict=True))
+        )
 
     @property
     def kind(self) -> Kind:

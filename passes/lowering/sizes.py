@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+import reprlib
 
 from atlasc.ir.errors import AtlasError
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", re.IGNORECASE)
+_SIZE = re.compile(r"\s*(\d{1,18}(?:\.\d{1,18})?)\s*([KMGT]?)(?:i?B)?\s*", re.IGNORECASE)
 
 
 def parse_size(text: str) -> int:
@@ -19,7 +20,9 @@ def parse_size(text: str) -> int:
     """
     match = _SIZE.fullmatch(text)
     if match is None:
-        raise AtlasError(f"{text!r} is no size of memory", remedy="write it as 4G or 512M")
+        raise AtlasError(
+            f"{reprlib.repr(text)} is no size of memory", remedy="write it as 4G or 512M"
+        )
     return int(float(match[1]) * _UNITS[match[2].upper()])
 
 

@@ -7,25 +7,36 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 
-from atlasc.ir.errors import AtlasError
-from atlasc.passes.approximation.parametrisation import PAPER, Parametrisation
+from atlasc.ir.files.json_text import STRICT, Amount, Count, Schema, read_json
+from atlasc.ir.files.plain import MIB
+from atlasc.passes.approximation.parametrisation import ALGORITHM, PAPER, Parametrisation
 from atlasc.passes.search.history import Moment
 from atlasc.passes.search.pick import Target, pick
 from atlasc.passes.search.plots import chart
-from atlasc.passes.search.space import Settings
 
 Cost = Literal["depth", "levels", "latency"]
 COSTS: tuple[Cost, ...] = ("depth", "levels", "latency")
 REFERENCE_ERROR = 0.2
+MAX_FRONT = 64 * MIB
+"""Bytes of a front; one of 200 points has 100 KiB."""
+Rung = Annotated[int, Field(ge=-1, le=63)]
+"""An integer of a setting; below 1 where there is no polynomial."""
+Error = Annotated[
+    float,
+    Field(ge=0, allow_inf_nan=True),
+    BeforeValidator(lambda value: math.inf if value == "inf" else value),
+]
+"""Infinite where values explode."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """A setting and what it was found to cost.
+    """A setting and what it was found to cost, and the schema of its JSON form.
 
     Attributes:
         depth: of the blocks, in the paper's convention.
@@ -39,13 +50,15 @@ class Point:
         exploded_at: where values explode, as "module path: op"; None where they stay finite.
     """
 
-    depth: int
-    levels: int
-    error: float
-    settings: Settings
-    seconds: float | None = None
-    held_back_error: float | None = None
-    out_of_range: int | None = None
+    __pydantic_config__ = STRICT
+
+    depth: Count
+    levels: Count
+    error: Error
+    settings: tuple[tuple[Rung, ...], ...]
+    seconds: Amount | None = None
+    held_back_error: Error | None = None
+    out_of_range: Count | None = None
     exploded_at: str | None = None
 
     def cost(self, kind: Cost) -> float:
@@ -73,30 +86,13 @@ class Point:
             },
         }
 
-    @staticmethod
-    def from_dict(data: Mapping[str, Any]) -> Point:
-        """The point that `to_dict` wrote; raises KeyError, TypeError or ValueError for another."""
-        later = {name: kind(data[name]) for name, kind in OPTIONAL.items() if name in data}
-        return Point(
-            int(data["depth"]),
-            int(data["levels"]),
-            float(data["error"]),
-            tuple(tuple(int(v) for v in layer) for layer in data["settings"]),
-            **later,
-        )
-
     def __str__(self) -> str:
         seconds = "" if self.seconds is None else f", {self.seconds:.4g} predicted seconds"
         return f"depth {self.depth}, levels {self.levels}, error {self.error:.3g}{seconds}"
 
 
-OPTIONAL: dict[str, Any] = {
-    "seconds": float,
-    "held_back_error": float,
-    "out_of_range": int,
-    "exploded_at": str,
-}
-"""Attributes of a `Point` that may be None, and what their JSON values become."""
+OPTIONAL = ("seconds", "held_back_error", "out_of_range", "exploded_at")
+"""Attributes of a `Point` that may be None."""
 
 
 def _number(value: Any) -> Any:
@@ -182,33 +178,6 @@ class Front:
             "rank_correlation": self.rank_correlation,
         }
 
-    @staticmethod
-    def from_dict(data: Mapping[str, Any]) -> Front:
-        """The front that `to_dict` wrote.
-
-        Raises:
-            AtlasError: the data are not a front.
-        """
-        try:
-            points = tuple(Point.from_dict(point) for point in data["front"])
-            cost, (at_cost, at_error) = data["cost"], data["reference"]
-            if cost not in COSTS:
-                raise ValueError(f"unknown cost {cost!r}")
-            return Front(
-                points, cost, (float(at_cost), float(at_error)), int(data["evaluations"]),
-                int(data["distinct_evaluations"]), float(data["seconds"]), data["strategy"],
-                bool(data["complete"]), Parametrisation.from_dict(data.get("parametrisation", {})),
-                history=tuple(Moment(*moment) for moment in data.get("history", ())),
-                held_back=int(data.get("held_back", 0)), facts=data.get("facts", {}),
-                expert=Point.from_dict(data["expert"]) if data.get("expert") else None,
-                rank_correlation=data.get("rank_correlation"),
-            )  # fmt: skip
-        except (KeyError, TypeError, ValueError) as error:
-            raise AtlasError(
-                "the front cannot be read", why=f"{type(error).__name__}: {error}",
-                remedy="search again",
-            ) from error  # fmt: skip
-
     def save(self, path: Path) -> None:
         """Write JSON."""
         path.write_text(json.dumps(self.to_dict(), indent=1) + "\n", encoding="utf-8")
@@ -216,12 +185,7 @@ class Front:
     @staticmethod
     def load(path: Path) -> Front:
         """Read JSON; raises AtlasError when it is not a front."""
-        try:
-            return Front.from_dict(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, json.JSONDecodeError) as error:
-            raise AtlasError(
-                f"the front {path} cannot be read", why=str(error), remedy="search again"
-            ) from error
+        return read_json(path, _File, "the front", MAX_FRONT, remedy="search again").front_of()
 
     def plot(self, path: Path, title: str = "") -> None:
         """Write a PNG of error over cost; red are points under which inputs leave a range.
@@ -244,6 +208,52 @@ class Front:
             axes.set(xlabel=self.cost, ylabel="mean absolute error", title=title)
             if self.points:
                 axes.set_yscale("log")
+
+
+class _Facts(Schema):
+    """What is read of a front's facts; others are shown as they are."""
+
+    model_config = ConfigDict({**STRICT, "extra": "allow"})
+    options: dict[str, JsonValue] = Field(default_factory=dict)
+    seed: int | None = None
+
+
+class _File(Schema):
+    """The JSON form of a front."""
+
+    strategy: str
+    cost: Cost
+    front: tuple[Point, ...]
+    evaluations: Count
+    distinct_evaluations: Count
+    seconds: Amount
+    hypervolume: float = 0.0
+    reference: tuple[Annotated[float, Field(gt=0)], Amount]
+    complete: bool
+    history: tuple[Moment, ...] = ()
+    parametrisation: Parametrisation = PAPER
+    held_back: Count = 0
+    expert: Point | None = None
+    facts: _Facts = _Facts()
+    rank_correlation: float | None = None
+
+    @model_validator(mode="after")
+    def _settings_suit(self) -> _File:
+        variables, algorithms = self.parametrisation.variables, self.parametrisation.algorithms
+        for point in (*self.front, *([] if self.expert is None else [self.expert])):
+            for layer in point.settings:
+                if len(layer) != variables or layer[ALGORITHM[0] :] > (len(algorithms) - 1,):
+                    raise ValueError(f"{layer} are not the {variables} integers of a layer")
+        return self
+
+    def front_of(self) -> Front:
+        """What it says; the hypervolume follows."""
+        return Front(
+            self.front, self.cost, self.reference, self.evaluations, self.distinct_evaluations,
+            self.seconds, self.strategy, self.complete, self.parametrisation, self.history,
+            self.held_back, self.expert, self.facts.model_dump(exclude_unset=True),
+            self.rank_correlation,
+        )  # fmt: skip
 
 
 def hypervolume(points: Sequence[tuple[float, float]], reference: tuple[float, float]) -> float:

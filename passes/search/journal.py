@@ -6,18 +6,25 @@ import errno
 import fcntl
 import json
 import os
+import stat
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from pydantic import JsonValue
+
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.files.json_text import Count, parse_json
+from atlasc.ir.files.plain import MIB, too_large
 from atlasc.passes.search.front import Point
 from atlasc.passes.search.space import Settings
 
 FORMAT = "atlasc evaluations 2"
 SYNC_SECONDS = 1.0
+MAX_JOURNAL = 512 * MIB
+"""Bytes of a journal: about a million evaluations."""
 EXTENDS = {"extends": True}
 """Metadata of an option that makes a search longer: a search may go on with another value of it,
 and finds what it has in common with the shorter one."""
@@ -74,12 +81,13 @@ class Journal:
         """
         header = json.loads(json.dumps({"journal": FORMAT, **identity}))
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+            descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise _unusable(path, error) from None
         try:
             _lock(path, descriptor)
-            content = path.read_bytes()
+            content = _content(path, descriptor)
             lines, rest = content.split(b"\n")[:-1], content.rpartition(b"\n")[2]
             first = json.dumps(header).encode()
             # A header that was cut off is begun again, and nothing is cut from any other file.
@@ -160,9 +168,9 @@ def _lock(path: Path, descriptor: int) -> None:
 
 def _check_header(path: Path, line: bytes, wanted: Mapping[str, Any]) -> None:
     try:
-        header = json.loads(line)
+        header = parse_json(line, dict[str, JsonValue])
         version = header["journal"]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, KeyError):
         raise AtlasError(
             f"{path} is not a journal of evaluations",
             why="its first line does not identify a search",
@@ -195,22 +203,49 @@ def _difference(name: str, there: Any, here: Any) -> str:
     return f"the {words} is {json.dumps(there)} there and {json.dumps(here)} here"
 
 
+@dataclass(frozen=True)
+class _Line(Point):
+    """A point of the journal."""
+
+    layers: Count | None = None
+
+
+_POINT = [field.name for field in fields(Point)]
+
+
 def _parse(path: Path, number: int, line: bytes) -> tuple[Key, Point]:
     try:
-        entry = json.loads(line)
-        point = Point.from_dict(entry)
-        return (entry.get("layers"), point.settings), point
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        entry = parse_json(line, _Line)
+    except ValueError as error:
         raise AtlasError(
             f"line {number} of the journal {path} is damaged",
-            why=f"{type(error).__name__}: {error}",
+            why=str(error),
             remedy="remove that line; its evaluation is then repeated",
         ) from None
+    point = Point(*(getattr(entry, name) for name in _POINT))
+    return (entry.layers, point.settings), point
+
+
+def _content(path: Path, descriptor: int) -> bytes:
+    """What the journal holds.
+
+    Raises:
+        AtlasError: it is no plain file, or larger than a journal can be.
+    """
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise AtlasError(f"the journal {path} is not a plain file", remedy="give another path")
+    if status.st_size > MAX_JOURNAL:
+        raise too_large(path, status.st_size, MAX_JOURNAL)
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        return file.read(MAX_JOURNAL)
 
 
 def _unusable(path: Path, error: OSError) -> AtlasError:
     if isinstance(error, FileNotFoundError) and not path.parent.exists():
         remedy = f"make the folder {path.parent} first, or give another path"
+    elif error.errno == errno.ELOOP:
+        remedy = "it is a link; give the path of the file itself"
     elif error.errno in (errno.ENOSPC, errno.EDQUOT):
         remedy = "make room on the disk; the same command then goes on"
     else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +19,8 @@ from atlasc.client import Packed
 from atlasc.compare import Comparison, compare
 from atlasc.comparison_state import Checkpoint, comparison_identity
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.types import CiphertextType
+from atlasc.lock_step import OpError
 
 SLOTS, TOP = 16384, 16
 NOISE = NoiseModel.ckks(2 * SLOTS)
@@ -209,3 +213,41 @@ def test_checkpoints_of_other_comparisons_are_refused(
     path.write_bytes(b"nothing")
     with pytest.raises(AtlasError, match="cannot be read"):
         state.load()
+    facts = {"identity": state.identity, "position": 0, "records": [], "levels": {}}
+    for name, value in (
+        *(("position", -1), ("position", 1e9), ("records", [{}]), ("levels", {"x": [[1], []]})),
+        *(("levels", {"x": [[-1], [1]]}), ("levels", {"x": 3}), ("more", 1)),
+    ):
+        np.savez(path, facts=json.dumps({**facts, name: value}))
+        with pytest.raises(AtlasError, match="cannot be read"):
+            state.load()
+
+
+def test_a_checkpoint_must_suit_the_program(bundle: Bundle, query: Packed, tmp_path: Path) -> None:
+    path = tmp_path / "state.npz"
+    state = Checkpoint(path, comparison_identity("p", query, "sim"), every=0.0)
+    values = [
+        op.value for op in bundle.program.ops[:5] if isinstance(op.value.type, CiphertextType)
+    ]
+    good = {v.name: ([(np.ones(SLOTS), 1)] * v.type.ciphertexts,) * 2 for v in values}  # type: ignore[union-attr]
+    first = values[0].name
+    for live in (
+        {},
+        {**good, "nothing": good[first]},
+        {**good, first: ([], [])},
+        {**good, first: ([(np.ones(3), 1)],) * 2},
+        {**good, first: ([(np.array(["x"] * SLOTS), 1)],) * 2},
+        {**good, first: ([(np.ones(SLOTS), TOP + 1)],) * 2},
+    ):
+        state.save_now_and_then(5, [], lambda live=live: live)
+        with pytest.raises(AtlasError, match="does not suit the program"):
+            compare(bundle.program, query, exact(), exact(), checkpoint=state)
+
+
+def test_a_checkpoint_keeps_what_is_no_number(query: Packed, tmp_path: Path) -> None:
+    record = OpError("ckks.square", "y", "", 1, 1, math.inf, 0.1, math.nan, 1.0)
+    state = Checkpoint(tmp_path / "s.npz", "p", every=0.0)
+    state.save_now_and_then(1, [record], dict)
+    found = state.load()
+    assert found is not None
+    assert repr(OpError(**found[1][0])) == repr(record)

@@ -11,6 +11,9 @@ from atlasc.cli import options
 from atlasc.cli.errors import warn
 from atlasc.cli.progress import progress
 
+MAX_DATA = 4 << 30
+"""Bytes of the arrays given with --data."""
+
 if TYPE_CHECKING:
     from atlasc.ir.module import Module
     from atlasc.passes.lowering.pipeline import Lowered
@@ -178,12 +181,10 @@ def _arrays(module: Module, path: Path) -> dict[str, Any]:
 
     from atlasc.driver import MAGNITUDE_INPUTS
     from atlasc.ir.errors import AtlasError
+    from atlasc.ir.files.arrays import read_npz
 
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name][:MAGNITUDE_INPUTS] for name in archive.files}
-    except Exception as error:
-        raise AtlasError(f"data {path} cannot be read as an .npz", why=str(error)) from None
+    found = read_npz(path, MAX_DATA, what="data")
+    arrays = {name: array[:MAGNITUDE_INPUTS] for name, array in found.items() if array.ndim}
     for op in module.inputs:
         name, shape = op.attributes["name"], op.attributes["shape"]
         if name not in arrays or list(arrays[name].shape[1:]) != list(shape[1:]):
@@ -192,6 +193,10 @@ def _arrays(module: Module, path: Path) -> dict[str, Any]:
                 f"data {path} has no {name} of shape [N, {', '.join(map(str, shape[1:]))}]",
                 why=f"it has {have}",
             )
+        if arrays[name].dtype.kind not in "biuf" or not np.isfinite(arrays[name]).all():
+            raise AtlasError(f"{name} in {path} holds other things than finite numbers")
+        if not len(arrays[name]):
+            raise AtlasError(f"{name} in {path} holds no input")
     return {op.attributes["name"]: arrays[op.attributes["name"]] for op in module.inputs}
 
 

@@ -108,9 +108,22 @@ def _read(file: str) -> tuple[Module, bool]:
     from atlasc.ir.storage import load_module
 
     if file == "-":
-        return parse(sys.stdin.read(), {}, "standard input"), False
+        return parse(_standard_input(), {}, "standard input"), False
     path = Path(file)
     return load_module(path), path.with_suffix(".safetensors").exists()
+
+
+def _standard_input() -> str:
+    from atlasc.ir.errors import AtlasError
+    from atlasc.ir.storage import MAX_TEXT
+
+    content = sys.stdin.buffer.read(MAX_TEXT + 1)
+    if len(content) > MAX_TEXT:
+        raise AtlasError("standard input is too large", why=f"a text has at most {MAX_TEXT} bytes")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise AtlasError("standard input is not UTF-8 text", why=str(error)) from None
 
 
 def _check_round_trip(step: Pass, module: Module) -> None:

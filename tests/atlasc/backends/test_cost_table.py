@@ -49,13 +49,15 @@ def test_the_table_that_ships_is_whole() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda d: d.update(format=99), "format is 99"),
-        (lambda d: d.pop("machine"), "lacks 'machine'"),
-        (lambda d: d.update(sets=[]), "no parameter set"),
-        (lambda d: d["sets"][0]["seconds"]["mul"].update({"1": -1}), "not a positive number"),
-        (lambda d: d["sets"][0]["seconds"]["mul"].update({"1": "fast"}), "fast"),
-        (lambda d: d["sets"][0]["seconds"].update(mul={}), "mul has no level"),
-        (lambda d: d["bootstrap"].update(seconds=float("inf")), "not a positive number"),
+        (lambda d: d.update(format=99), "format: "),
+        (lambda d: d.pop("machine"), "machine: Field required"),
+        (lambda d: d.update(sets=[]), "sets: "),
+        (lambda d: d["sets"][0]["seconds"]["mul"].update({"1": -1}), "mul.1: "),
+        (lambda d: d["sets"][0]["seconds"]["mul"].update({"1": "fast"}), "mul.1: "),
+        (lambda d: d["sets"][0]["seconds"].update(mul={}), "seconds.mul: "),
+        (lambda d: d.update(more=1), "more: "),
+        (lambda d: d["sets"][0]["seconds"]["mul"].update({"9999": 1.0}), "mul.9999"),
+        (lambda d: d["bootstrap"].update(seconds=float("inf")), "bootstrap.seconds: "),
         (lambda d: d["sets"][0]["parameters"].update(special_primes=99), "no usable parameters"),
     ],
 )

@@ -159,6 +159,9 @@ def test_opt_lists_its_passes() -> None:
         ("rotation-keys", "rotation-keys works on ckks modules"),
         ("canonicalise,expand,pack{slots=x}", "cannot be 'x'"),
         ("canonicalise{x=1}", "no option 'x'"),
+        (f"pack{{slots={'9' * 5000}}}", "cannot be"),
+        ("place-bootstraps{error=nan}", "cannot be 'nan'"),
+        ("pack{slots={slots=1}}", "cannot read the pipeline"),
         ("canonicalise expand", "cannot read the pipeline"),
     ],
 )
@@ -194,6 +197,10 @@ def test_lower_refuses(stages: Path, tmp_path: Path) -> None:
     )
     assert "calibration" in refused("lower", nn, "--recipe", "is", "--calibration", nn, "-o", out)
     assert "data" in refused("lower", nn, "--recipe", "is", *ranges, "--data", nn, "-o", out)
+    for wrong in (np.full((2, 3, 32, 32), np.nan), np.full((2, 3, 32, 32), "x"), np.zeros(())):
+        np.savez(tmp_path / "odd.npz", pixel_values=wrong)
+        odd = ("--data", tmp_path / "odd.npz")
+        assert "pixel_values" in refused("lower", nn, "--recipe", "is", *ranges, *odd, "-o", out)
     np.savez(tmp_path / "wrong.npz", pixel_values=np.zeros((2, 3, 8, 8)))
     assert "shape" in refused(
         "lower", nn, "--recipe", "is", *ranges, "--data", tmp_path / "wrong.npz", "-o", out

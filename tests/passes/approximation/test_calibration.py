@@ -20,9 +20,9 @@ from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module, Op, Value
 from atlasc.passes.approximation import measure as measuring
 from atlasc.passes.approximation.calibration import (
-    Calibration,
     calibrate,
     check,
+    read_calibration,
 )
 from atlasc.passes.approximation.tails import RISK, tail_bound
 
@@ -203,14 +203,40 @@ def test_the_tail_bound_of_exponential_extremes_is_the_quantile_that_was_asked_f
     assert tail_bound(np.ones(50), ends=10) == 1
 
 
-def test_json_round_trip() -> None:
+def test_json_round_trip(tmp_path: Path) -> None:
     module, arrays = model("encoder")
     held_back = {**arrays, "x": arrays["x"] * 3}
     calibration = calibrate(module, arrays, held_back=held_back)
     assert calibration.violations
-    assert Calibration.from_dict(json.loads(json.dumps(calibration.to_dict()))) == calibration
+    path = tmp_path / "calibration.json"
+    path.write_text(json.dumps(calibration.to_dict()))
+    assert read_calibration(path) == calibration
+
+
+def _wrong(**members: object) -> dict[str, object]:
+    good = {"value": "x", "op": "nn.gelu", "location": "", "low": -1.0, "high": 1.0,
+            "seen_low": 0.0, "seen_high": 0.5}  # fmt: skip
+    facts = {"inputs": 1, "margin": None, "held_back": 0, "violations": [], "keys": {}}
+    return {"ranges": [{**good, **members}], **facts, "extremes": []}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *([], {}, {"ranges": [{"value": "x"}]}, {**_wrong(), "inputs": -1}),
+        *({**_wrong(), "more": 1}, {**_wrong(), "keys": {"a": ["1"]}}, {**_wrong(), "margin": "1"}),
+        *(_wrong(low=2.0), _wrong(high="1"), _wrong(channels={"low": [0.0], "high": []})),
+        _wrong(channels={"low": [0.0], "high": [1.0], "quantiles": []}),
+        {**_wrong(), "ranges": _wrong()["ranges"] * 2},  # type: ignore[operator]
+    ],
+)
+def test_calibrations_that_make_no_sense(data: object, tmp_path: Path) -> None:
+    path = tmp_path / "calibration.json"
+    path.write_text(json.dumps(_wrong()))
+    assert len(read_calibration(path).ranges) == 1
+    path.write_text(json.dumps(data))
     with pytest.raises(AtlasError, match="cannot be read"):
-        Calibration.from_dict({"ranges": [{"value": "x"}]})
+        read_calibration(path)
 
 
 def test_mistakes() -> None:

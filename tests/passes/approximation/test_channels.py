@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from atlasc.ir.parser import parse
 from atlasc.ir.printer import print_module
 from atlasc.passes.approximation.activation import ActivationApproximation
 from atlasc.passes.approximation.assign import apply_settings, settings_approximations
-from atlasc.passes.approximation.calibration import Calibration, calibrate
+from atlasc.passes.approximation.calibration import Calibration, calibrate, read_calibration
 from atlasc.passes.approximation.channel_activation import ChannelActivation
 from atlasc.passes.approximation.channel_fits import BOUND, channel_fits
 from atlasc.passes.approximation.channels import ChannelRanges, channel_ranges
@@ -133,9 +134,10 @@ def test_high_degrees_share_a_polynomial(calibrated) -> None:
     assert isinstance(fitted_activation(name, 127, known, EACH), ActivationApproximation)
 
 
-def test_a_calibration_reads_back(calibrated) -> None:
+def test_a_calibration_reads_back(calibrated, tmp_path) -> None:
     calibration = calibrated[2]
-    assert Calibration.from_dict(calibration.to_dict()) == calibration
+    (tmp_path / "calibration.json").write_text(json.dumps(calibration.to_dict()))
+    assert read_calibration(tmp_path / "calibration.json") == calibration
 
 
 def test_they_are_nearer_than_one_polynomial_for_all(calibrated) -> None:

@@ -25,3 +25,8 @@ def test_what_is_none(text: str) -> None:
 @pytest.mark.parametrize("size", [0, 1, 1 << 20, 827_000_000, 1 << 30, 4_400_000_001])
 def test_what_is_printed_suffices_when_it_is_given(size: int) -> None:
     assert size <= parse_size(size_text(size)) <= size * 1.1 + (1 << 20)
+
+
+def test_a_size_without_end() -> None:
+    with pytest.raises(AtlasError, match="no size of memory"):
+        parse_size("9" * 5000)

@@ -102,6 +102,37 @@ def test_a_broken_file_is_refused(tmp_path, text: str) -> None:
         Front.load(path)
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"front"', '"front": [], "front"'),
+        ('"strategy"', '"more": 1, "strategy"'),
+        ('"cost": "depth"', '"cost": "gold"'),
+        ('"depth": 40', '"depth": -1'),
+        ('"depth": 40', '"depth": 1e999'),
+        ('"depth": 40', '"depth": ' + "9" * 5000),
+        ('"error": 0.1', '"error": "none"'),
+        ('"error": 0.1', '"error": NaN'),
+        ('"error": 0.1', '"error": -1.0'),
+        ('"settings": [', '"settings": [[1, 2],'),
+        ('"settings": [', '"settings": [[9, 9, 9, 9, 9, 9, 9, 99],'),
+        ('"reference": [', '"reference": [0.0,'),
+        ('"history": []', '"history": [[1]]'),
+        ('"facts": {}', '"facts": {"options": []}'),
+        ('"facts": {}', '"facts": ' + "[" * 2000),
+        ('"degrees": "powers"', '"degrees": "all"'),
+    ],
+)
+def test_a_front_that_makes_no_sense_is_refused(tmp_path, old: str, new: str) -> None:
+    path = tmp_path / "front.json"
+    EXAMPLE.save(path)
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(AtlasError):
+        Front.load(path)
+
+
 def test_the_plot_is_a_png(tmp_path) -> None:
     pytest.importorskip("matplotlib")
     EXAMPLE.plot(tmp_path / "front.png", "a title")

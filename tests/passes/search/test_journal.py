@@ -16,6 +16,7 @@ import pytest
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.parametrisation import Parametrisation
+from atlasc.passes.search import journal as journal_file
 from atlasc.passes.search.atlas import AtlasOptions, search
 from atlasc.passes.search.front import Point
 from atlasc.passes.search.journal import Journal, trajectory
@@ -91,9 +92,34 @@ def test_a_damaged_line_is_refused_by_its_number(path, written) -> None:
     with pytest.raises(AtlasError, match=r"line 3 of the journal .* is damaged") as caught:
         held(path)
     assert "remove that line" in caught.value.remedy
-    path.write_bytes(b"\n".join([*lines[:2], b"[1, 2]", b""]))
-    with pytest.raises(AtlasError, match="line 3 of the journal"):
+    for line in (
+        b"[1, 2]",
+        lines[1].replace(b"0.03", b"1e999, 0.03"),
+        lines[1].replace(b"132", b"-1"),
+        lines[1].replace(b"132", b"9" * 5000),
+        lines[1].replace(b"[[7", b"[[1e999"),
+        lines[1].replace(b'"levels"', b'"more": 1, "levels"'),
+        lines[1].replace(b'"levels"', b'"depth": 1, "levels"'),
+        b"[" * 2000,
+    ):
+        path.write_bytes(b"\n".join([*lines[:2], line, b""]))
+        with pytest.raises(AtlasError, match="line 3 of the journal"):
+            held(path)
+
+
+def test_a_journal_is_a_plain_file_of_a_bounded_size(path, written, monkeypatch) -> None:
+    link, pipe = path.with_name("link"), path.with_name("pipe")
+    link.symlink_to(path)
+    with pytest.raises(AtlasError, match="cannot be written") as caught:
+        held(link)
+    assert "it is a link" in caught.value.remedy
+    os.mkfifo(pipe)
+    with pytest.raises(AtlasError, match="not a plain file"):
+        held(pipe)
+    monkeypatch.setattr(journal_file, "MAX_JOURNAL", len(written) - 1)
+    with pytest.raises(AtlasError, match="is too large"):
         held(path)
+    assert path.read_bytes() == written
 
 
 @pytest.mark.parametrize(

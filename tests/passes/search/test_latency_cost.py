@@ -58,11 +58,12 @@ def test_a_journal_is_of_one_price_list(priced, problem) -> None:
     assert priced.identity() != replace(priced, target=dear).identity()
 
 
-def test_a_front_by_seconds(priced) -> None:
+def test_a_front_by_seconds(priced, tmp_path) -> None:
     front = search(priced, RandomOptions(evaluations=60))
     costs = [point.seconds for point in front.points]
     assert costs == sorted(costs) and None not in costs
-    again = Front.from_dict(front.to_dict())
+    front.save(tmp_path / "front.json")
+    again = Front.load(tmp_path / "front.json")
     assert again.points == front.points and again.cost == "latency"
 
 
