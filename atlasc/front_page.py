@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from importlib.resources import files
 from string import Template
 
 from atlasc import svg
-from atlasc.html import STYLE, cards, cell, duration, heads, table
+from atlasc.html import STYLE, cards, cell, duration, escaped, heads, table
 from atlasc.options import MAX_ERROR
 from atlasc.passes.approximation.parametrisation import Parametrisation
 from atlasc.passes.search.front import Front, Point
@@ -26,9 +25,9 @@ def front_html(front: Front) -> str:
     template = files("atlasc").joinpath("templates/front.html").read_text(encoding="utf-8")
     length = f", {facts['sequence_length']} tokens" if facts.get("sequence_length") else ""
     return Template(template).substitute(
-        title=escape(f"Front of {facts.get('model', 'a model')}"),
+        title=escaped(f"Front of {facts.get('model', 'a model')}"),
         style=STYLE,
-        subtitle=escape(f"{front.cost} against error{length}; strategy {front.strategy}"),
+        subtitle=escaped(f"{front.cost} against error{length}; strategy {front.strategy}"),
         notes=_notes(front),
         cards=cards(
             [
@@ -68,7 +67,7 @@ def _notes(front: Front) -> str:
             "Under every setting held-back inputs leave a range. A polynomial explodes outside "
             "its range, and nothing in a ciphertext says so."
         )
-    return "\n".join(f'<p class="warn">{escape(note)}</p>' for note in notes)
+    return "\n".join(f'<p class="warn">{escaped(note)}</p>' for note in notes)
 
 
 def front_chart(front: Front) -> str:
@@ -97,7 +96,7 @@ def _cells(name: str, point: Point) -> str:
         point.depth, point.levels, point.error, point.held_back_error, point.out_of_range,
         None if point.seconds is None else duration(point.seconds),
     )  # fmt: skip
-    cells = [f"<td>{escape(name)}</td>"]
+    cells = [f"<td>{escaped(name)}</td>"]
     for column, value in zip(COLUMNS, values, strict=True):
         bad = column == "out of range" and value
         cells.append(
@@ -108,7 +107,7 @@ def _cells(name: str, point: Point) -> str:
 
 def _settings(number: str, point: Point, parametrisation: Parametrisation) -> str:
     return (
-        f'<section class="point" id="point-{number}"><p>{escape(str(point))}</p>'
+        f'<section class="point" id="point-{number}"><p>{escaped(str(point))}</p>'
         f'<div class="scroll"><table class="settings"><thead><tr>'
         f"{heads(('layer', *parametrisation.names))}</tr></thead>\n"
         f"<tbody>{_layers(point.settings, parametrisation)}</tbody></table></div></section>"
@@ -130,7 +129,7 @@ def _layers(settings: Settings, parametrisation: Parametrisation) -> str:
 
 def _cell(name: str, value: int, high: int, parametrisation: Parametrisation) -> str:
     if name == "softmax algorithm":
-        return f"<td>{escape(parametrisation.algorithms[value])}</td>"
+        return f"<td>{escaped(parametrisation.algorithms[value])}</td>"
     if value <= 0:
         return "<td>–</td>"
     shade = SHADE.format(0.75 * value / high)

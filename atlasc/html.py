@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from atlasc.ir.errors import printable
+
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 900px; margin: 2rem auto;
        padding: 0 1rem; }
@@ -25,10 +27,18 @@ code { background: #f3f6f9; padding: 0 .2rem; }
 """
 
 
+def escaped(text: str) -> str:
+    """A text from anywhere, for an element or an attribute of HTML or SVG.
+
+    Control characters are spelled out, which SVG does not know, and so are those that turn text.
+    """
+    return escape(printable(text))
+
+
 def cards(figures: Iterable[tuple[str, object]]) -> str:
     """Figures with their names below them."""
     body = "".join(
-        f'<div class="card"><b>{cell(value)}</b><span>{escape(name)}</span></div>'
+        f'<div class="card"><b>{cell(value)}</b><span>{escaped(name)}</span></div>'
         for name, value in figures
     )
     return f'<div class="cards">{body}</div>'
@@ -47,7 +57,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]], kind: str = "")
 
 def heads(names: Iterable[str]) -> str:
     """Cells of a table's head."""
-    return "".join(f"<th>{escape(name)}</th>" for name in names)
+    return "".join(f"<th>{escaped(name)}</th>" for name in names)
 
 
 def cell(value: object) -> str:
@@ -58,7 +68,7 @@ def cell(value: object) -> str:
         return "∞"
     if isinstance(value, float):
         return f"{value:.4g}"
-    return f"{value:,}" if isinstance(value, int) else escape(str(value))
+    return f"{value:,}" if isinstance(value, int) else escaped(str(value))
 
 
 def duration(seconds: float | None) -> str:

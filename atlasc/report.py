@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Any
 
 from atlasc import svg
 from atlasc.front_page import front_chart
-from atlasc.html import STYLE, cards, duration, table
+from atlasc.html import STYLE, cards, duration, escaped, table
 from atlasc.passes.search.front import Front
 
 LAYER_COLUMNS = (
@@ -40,9 +39,9 @@ def report_html(
     title = f"{model['name']} on {target}"
     length = f", {facts['sequence_length']} tokens" if facts.get("sequence_length") else ""
     parts = [
-        f"<h1>{escape(model['name'])}</h1>",
-        f'<p class="sub">{escape(model["kind"])} model, compiled for {escape(target)} by atlasc '
-        f"{escape(facts['atlasc'])}; {facts['batch']} input(s) a run{length}</p>",
+        f"<h1>{escaped(model['name'])}</h1>",
+        f'<p class="sub">{escaped(model["kind"])} model, compiled for {escaped(target)} by atlasc '
+        f"{escaped(facts['atlasc'])}; {facts['batch']} input(s) a run{length}</p>",
         _warnings(facts),
         _cards(facts["costs"]),
         _parameters(facts),
@@ -52,10 +51,10 @@ def report_html(
         _calibration(facts["calibration"]),
         _front(front, facts["settings"]) if front is not None else "",
         f"<p class='sub'>data: {facts['data']['inputs']} inputs for calibration, SHA-256 "
-        f"<code>{escape(facts['data']['digest'][:16])}…</code></p>",
+        f"<code>{escaped(facts['data']['digest'][:16])}…</code></p>",
     ]
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}'
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escaped(title)}'
         f'</title><meta name="viewport" content="width=device-width"><style>{STYLE}</style></head>'
         f"\n<body>\n{chr(10).join(part for part in parts if part)}\n</body></html>\n"
     )
@@ -118,9 +117,9 @@ def _parameters(facts: Mapping[str, Any]) -> str:
 
 def _settings(settings: Mapping[str, Any], ops: Sequence[Mapping[str, Any]]) -> str:
     if "recipe" in settings:
-        how = f"the recipe <code>{escape(settings['recipe'])}</code>"
+        how = f"the recipe <code>{escaped(settings['recipe'])}</code>"
     else:
-        how = f"a search (<code>{escape(str(settings.get('strategy')))}</code>)"
+        how = f"a search (<code>{escaped(str(settings.get('strategy')))}</code>)"
     text = f"<p>Chosen by {how}"
     if "error" in settings:
         text += f"; mean absolute error of the outputs, without encryption: {settings['error']:.3g}"
@@ -163,7 +162,7 @@ def _time(costs: Mapping[str, Any]) -> str:
         for row in costs["per_kind"]
     ]  # fmt: skip
     head = ("op", "ops", *(title for _, title in KIND_COLUMNS), "predicted", "share")
-    text = f"<p>Predicted for {escape(costs['machine'])}.</p>"
+    text = f"<p>Predicted for {escaped(costs['machine'])}.</p>"
     return "<h2>Time</h2>" + text + svg.stacked(layers) + table(head, rows)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import NamedTuple
+
+from atlasc.html import escaped
 
 INK, FAINT, BLUE, ORANGE, RED = "#222", "#d8dde3", "#2f6db3", "#d98324", "#c0392b"
 PALETTE = (BLUE, ORANGE, "#7a9e6d", "#8e6bb0", "#c9a227", "#4aa3a2", "#b0656f", "#99a3ad")
@@ -48,7 +49,7 @@ class Drawing:
         """A dot, with a text that shows when the mouse rests on it."""
         self.parts.append(
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{fill}" {more}>'
-            f"<title>{escape(title)}</title></circle>"
+            f"<title>{escaped(title)}</title></circle>"
         )
 
     def text(
@@ -57,7 +58,7 @@ class Drawing:
         """A line of text, (x, y) being the end that ``anchor`` names, on the base line."""
         self.parts.append(
             f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{fill}" {more}>'
-            f"{escape(text)}</text>"
+            f"{escaped(text)}</text>"
         )
 
     def raw(self, shape: str) -> None:
@@ -69,7 +70,7 @@ class Drawing:
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width:.0f} '
             f'{self.height:.0f}" width="{self.width:.0f}" height="{self.height:.0f}" role="img" '
-            f'aria-label="{escape(label)}" {FONT}>\n' + "\n".join(self.parts) + "\n</svg>\n"
+            f'aria-label="{escaped(label)}" {FONT}>\n' + "\n".join(self.parts) + "\n</svg>\n"
         )
 
 

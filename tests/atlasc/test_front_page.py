@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from html_page import HtmlPage
 from atlasc.front_page import front_html
 from atlasc.passes.approximation.parametrisation import WIDE
 from atlasc.passes.search.front import Front, Point
+from atlasc.svg import Drawing, columns, ranges, stacked
 
 LAYERS = ((5, 5, 0, 0, 0, 3, 3, 3), (7, 0, 0, 0, 0, 9, 1, 2))
 FACTS = {"model": "<b>bert & co</b>", "options": {"seed": 3}, "sequence_length": 64}
@@ -63,6 +65,43 @@ def test_names_are_escaped() -> None:
     text = front_html(FRONT)
     assert "&lt;b&gt;bert &amp; co&lt;/b&gt;" in text
     assert "<b>bert" not in text
+
+
+def test_nothing_in_a_front_becomes_a_part_of_the_page() -> None:
+    hostile = "</td></script><!--<img src=x onerror=alert(1)>\"' onload='x\x1b[31m\u202e\u2028\x00"
+    front = replace(
+        FRONT,
+        strategy=hostile,
+        facts=dict.fromkeys(("model", "sequence_length", "search_inputs", hostile), hostile)
+        | {"options": {hostile: hostile, "list": [hostile]}},
+        points=(replace(FRONT.points[0], exploded_at=hostile), *FRONT.points[1:]),
+    )
+    text = front_html(front)
+    plain, page = HtmlPage(front_html(FRONT)), HtmlPage(text)
+    assert page.open == page.fetched == []
+    assert {tag for tag, _ in page.tags} == {tag for tag, _ in plain.tags}
+    assert {name for _, known in page.tags for name in known} == {
+        name for _, known in plain.tags for name in known
+    }
+    assert text.count("<script") == 1
+    assert not set("\x1b\x00\u202e\u2028") & set(text)
+    script = text.partition("<script>")[2]
+    assert script == front_html(FRONT).partition("<script>")[2]
+
+
+def test_nothing_in_a_program_becomes_a_part_of_its_picture() -> None:
+    hostile = "</text><script>x</script>\x00\"'"
+    drawing = Drawing(9, 9)
+    drawing.text(0, 0, hostile)
+    drawing.circle(0, 0, 1, "red", hostile)
+    root = ElementTree.fromstring(drawing.render(hostile))
+    assert [element.tag.rpartition("}")[2] for element in root.iter()] == [
+        *("svg", "text", "circle", "title"),
+    ]
+    assert set(root.attrib) >= {"aria-label", "viewBox"}
+    assert columns([hostile], [(hostile, [1.0], "red")]).count("<script") == 0
+    ElementTree.fromstring(stacked([(hostile, {hostile: 1.0})]))
+    ElementTree.fromstring(ranges([(hostile, 0.0, 1.0, 0.0, 1.0, True)]))
 
 
 @pytest.mark.parametrize(
