@@ -7,9 +7,10 @@ keys. ``Engine(use_bootstrap_to_14_levels=True)`` is the one that can bootstrap:
 54 bits.
 
 The library does not publish its moduli. These figures were read from the residues of serialised
-keys and ciphertexts of version 1.17.0, whose largest value gives the size of each prime; the same
-residues, transformed back, showed a dense ternary secret (43,576 of 65,536 coefficients not zero).
-They are assumptions about a closed library, checked by ``tests/atlasc/backends``.
+keys and ciphertexts of version 1.17.0, whose largest value gives the size of each prime. The secret
+is our own (``desilo_keys.ternary_secret``), dense and ternary; the sparse one inside a bootstrap is
+the library's. They are assumptions about a closed library, checked by ``tests/atlasc/backends``;
+docs/backend-desilo.md says how they were found.
 
 The top level of a leveled engine is not used: a rotation there silently costs a level.
 """
@@ -22,8 +23,8 @@ from typing import Any
 
 from atlasc.backends.noise import NoiseModel
 from atlasc.backends.ring import Ring
+from atlasc.backends.security_estimates import check_set, set_bits
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.lowering.security import check_security, security_bits
 
 PRIME_BITS = 40
 """Of the prime of one level, and so of the scale."""
@@ -32,6 +33,8 @@ LARGE_PRIME_BITS = 60
 BOOTSTRAP_PRIMES = (15, 54)
 """How many primes a bootstrap consumes, and their bits."""
 BOOTSTRAP_LEVELS = 14
+BOOTSTRAP_SECRET_WEIGHT = 128
+"""Of the sparse secret to which a bootstrap switches a ciphertext while its modulus is raised."""
 BOOTSTRAP_BATCH = 2
 """The library refreshes two real ciphertexts as the parts of a complex one."""
 
@@ -137,9 +140,15 @@ class DesiloParameters(Ring):
         return large + PRIME_BITS * (self.max_level + 1)
 
     @property
+    def sparse(self) -> tuple[int, float] | None:
+        """See the base class: the key to the sparse secret has the primes of level 0."""
+        large = LARGE_PRIME_BITS * (1 + self.special_primes)
+        return (BOOTSTRAP_SECRET_WEIGHT, PRIME_BITS + large) if self.bootstrap else None
+
+    @property
     def security_bits(self) -> int:
-        """By the homomorphic encryption standard; every set has at least 128."""
-        return security_bits(self.ring_degree, self.log_qp)
+        """Of all its secrets; every set has at least 128."""
+        return set_bits(self)
 
     def library_arguments(self) -> dict[str, Any]:
         """Keyword arguments of ``desilofhe.Engine`` that make this set."""
@@ -321,7 +330,7 @@ def choose_parameters(
             remedy="use a shorter sequence or a smaller batch",
         )
     best = min(fits, key=lambda p: _price(p, levels))
-    check_security(best.ring_degree, best.log_qp)
+    check_set(best)
     return best
 
 

@@ -55,7 +55,7 @@ class ParameterSet(Chain, Protocol):
 
     @property
     def security_bits(self) -> int:
-        """By the homomorphic encryption standard."""
+        """Of all its secrets: of the table for dense ones, and of estimates for sparse ones."""
         ...
 
     @property

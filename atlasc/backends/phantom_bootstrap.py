@@ -34,6 +34,7 @@ class BootstrapSet:
         eval_bits: its primes, and the special ones.
         cts_stages, cts_bits: CoeffsToSlots.
         special_primes: of ``eval_bits`` each.
+        secret_weight: of the sparse secret around the raising of the modulus.
     """
 
     base_bits: int
@@ -46,6 +47,7 @@ class BootstrapSet:
     cts_stages: int
     cts_bits: int
     special_primes: int
+    secret_weight: int
 
     @property
     def eval_levels(self) -> int:
@@ -64,7 +66,7 @@ class BootstrapSet:
         )
 
 
-SETS = {"fourteen_levels": BootstrapSet(57, 46, 14, 3, 42, 127, 60, 3, 57, 5)}
+SETS = {"fourteen_levels": BootstrapSet(57, 46, 14, 3, 42, 127, 60, 3, 57, 5, 32)}
 """By the name that the runtime knows them by."""
 
 

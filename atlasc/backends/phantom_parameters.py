@@ -16,9 +16,10 @@ from typing import Any
 from atlasc.backends.noise import NoiseModel
 from atlasc.backends.phantom_bootstrap import SETS, BootstrapNeeds, bootstrap_needs
 from atlasc.backends.ring import Ring
+from atlasc.backends.security_estimates import check_set, set_bits
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.lowering.counting_engine import PRIMITIVES, Primitive
-from atlasc.passes.lowering.security import check_security, max_log_qp, security_bits
+from atlasc.passes.lowering.security import max_log_qp
 
 BASE_BITS = 60
 """What a leveled set has left at level 0."""
@@ -136,10 +137,18 @@ class PhantomParameters(Ring):
         return float(sum(self.prime_bits) + sum(self.special_bits))
 
     @property
+    def sparse(self) -> tuple[int, float] | None:
+        """See the base class: the key to the sparse secret has q0 and one special prime."""
+        if not self.bootstrap:
+            return None
+        chosen = SETS[self.bootstrap]
+        return chosen.secret_weight, float(chosen.base_bits + chosen.eval_bits)
+
+    @property
     def security_bits(self) -> int:
-        """By the homomorphic encryption standard; 0 for a ring that its table does not have."""
+        """Of all its secrets; 0 for a ring that the table does not have."""
         try:
-            return security_bits(self.ring_degree, self.log_qp)
+            return set_bits(self)
         except AtlasError:
             return 0
 
@@ -297,7 +306,7 @@ def choose_parameters(
             remedy="use a shorter sequence or a smaller batch",
         )
     best = min(fits, key=lambda p: _price(p, levels), default=largest)
-    check_security(best.ring_degree, best.log_qp, insecure_for_tests=insecure_for_tests)
+    check_set(best, insecure_for_tests=insecure_for_tests)
     return best
 
 

@@ -34,7 +34,9 @@ struct Parameters {
     int cts_bits = 57;
 
     int special_primes = 5;  ///< of eval_bits each
-    int secret_weight = 32;  ///< of the sparse secret around the raising of the modulus
+    /// Of the sparse secret around the raising of the modulus: 164 bits of security at 65536 and q0
+    /// times one special prime (atlasc/backends/estimates), where nothing larger is published.
+    int secret_weight = 32;
     double log2_failure = -128.0;  ///< at most, that one bootstrap fails
 
     /// q0 / scale, the R of the modular reduction.

@@ -103,6 +103,7 @@ void print(const Parameters& parameters) {
     print("key_bytes", std::vector{found.key_bytes});
     print("special_primes", std::vector{parameters.special_primes});
     print("special_bits", std::vector{parameters.eval_bits});
+    print("secret_weight", std::vector{parameters.secret_weight});
     print("levels_left", std::vector{parameters.levels_left});
     print("stages", std::vector{parameters.cts_stages, parameters.stc_stages});
     print("factors", std::vector{found.cts_factor, found.stc_factor});

@@ -70,3 +70,5 @@ def test_python_has_the_same_set(core: Core) -> None:
     assert [parameters.max_level] == facts["levels_left"]
     assert parameters.scale_bits == facts["log_scales"][0]
     assert parameters.security_bits == 128
+    q0 = facts["prime_bits"][0] + facts["special_bits"][0]
+    assert parameters.sparse == (facts["secret_weight"][0], q0)
