@@ -13,6 +13,7 @@ from atlasc import __version__
 from atlasc.backends.desilo_costs import cost_table
 from atlasc.backends.desilo_parameters import DesiloParameters, choose_parameters
 from atlasc.backends.parameter_sets import PHANTOM, ParameterSet, latency_target, noise_of
+from atlasc.backends.security_estimates import estimate_of
 from atlasc.bundle import Bundle, load_bundle, write_bundle
 from atlasc.client import client_program
 from atlasc.emit.project import write_project
@@ -240,6 +241,7 @@ def finish(
         "target": target,
         "parameters": parameters.to_dict(),
         "security_bits": parameters.security_bits,
+        "security": estimate_of(parameters),
         "insecure": parameters.security_bits < 128,
         "batch": batch,
         "sequence_length": source.length,

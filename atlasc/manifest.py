@@ -89,6 +89,7 @@ class Manifest(Schema):
         target: the backend.
         parameters: as the backend writes them.
         security_bits, insecure: of the parameters; insecure is fewer than 128 bits.
+        security: archived estimates for the secrets in use.
         batch: inputs that one run answers.
         sequence_length: tokens of a text; None for images.
         settings, data, calibration, costs: for reports.
@@ -101,6 +102,7 @@ class Manifest(Schema):
     target: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")]
     parameters: Facts
     security_bits: Annotated[int, Field(ge=0, le=1024)]
+    security: Facts
     insecure: bool
     batch: Annotated[int, Field(ge=1, le=2**20)]
     sequence_length: Annotated[int, Field(ge=1, le=2**24)] | None

@@ -110,9 +110,16 @@ def _parameters(facts: Mapping[str, Any]) -> str:
         ("digits of a key switch (dnum)", moduli["digits"]),
         ("a key", f"{moduli['key_bytes'] / 2**20:.0f} MiB"),
         ("bootstrapping", "yes" if parameters["bootstrap"] else "no: all levels fit"),
-        ("security", f"{facts['security_bits']} bits (homomorphic encryption standard, classical)"),
+        ("security", f"{facts['security_bits']} bits (guidelines of 2024, classical attacks)"),
+        ("estimate for the weakest secret", _estimate(facts["security"])),
     ]
     return "<h2>Parameters</h2>" + table(("", "value"), rows, "text")
+
+
+def _estimate(security: Mapping[str, Any]) -> str:
+    if security["estimate_bits"] is None:
+        return "none"
+    return f"{security['estimate_bits']:.1f} bits ({security['secret']}), lattice estimator"
 
 
 def _settings(settings: Mapping[str, Any], ops: Sequence[Mapping[str, Any]]) -> str:

@@ -14,6 +14,7 @@ from atlasc.backends.noise import NoiseModel
 from atlasc.backends.phantom_costs import active_costs as phantom_costs
 from atlasc.backends.phantom_parameters import PhantomParameters
 from atlasc.backends.phantom_parameters import choose_parameters as choose_phantom
+from atlasc.backends.ring import Secret
 from atlasc.passes.lowering.latency import Target
 from atlasc.passes.lowering.op_prices import Prices
 
@@ -56,6 +57,11 @@ class ParameterSet(Chain, Protocol):
     @property
     def security_bits(self) -> int:
         """Of all its secrets: of the table for dense ones, and of estimates for sparse ones."""
+        ...
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """All secrets of a key set, the client's own first."""
         ...
 
     @property

@@ -11,11 +11,31 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from atlasc.backends.ring import Ring, Secret
+from atlasc.backends.ring import Secret
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.lowering.security import REQUIRED_BITS, check_security, security_bits
+
+
+class HasSecrets(Protocol):
+    """A parameter set."""
+
+    @property
+    def ring_degree(self) -> int:
+        """N, twice the slots."""
+        ...
+
+    @property
+    def log_qp(self) -> float:
+        """log2 of the product of all moduli."""
+        ...
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """All secrets of a key set."""
+        ...
+
 
 ARCHIVE = Path(__file__).parent / "estimates" / "lattice.json"
 
@@ -26,7 +46,7 @@ def _archive() -> dict[str, Any]:
     return found
 
 
-def estimate_of(parameters: Ring) -> dict[str, Any]:
+def estimate_of(parameters: HasSecrets) -> dict[str, Any]:
     """What a manifest says of a set's security.
 
     Returns:
@@ -46,7 +66,7 @@ def estimate_of(parameters: Ring) -> dict[str, Any]:
     }
 
 
-def set_bits(parameters: Ring) -> int:
+def set_bits(parameters: HasSecrets) -> int:
     """Bits of security of a whole set: the least of the table's for its dense secret and of the
     estimates of its sparse one, which counts as 0 where nobody estimated it.
 
@@ -61,7 +81,7 @@ def set_bits(parameters: Ring) -> int:
     return bits
 
 
-def check_set(parameters: Ring, *, insecure_for_tests: bool = False) -> int:
+def check_set(parameters: HasSecrets, *, insecure_for_tests: bool = False) -> int:
     """The bits of :func:`set_bits`, refused below 128.
 
     Args:

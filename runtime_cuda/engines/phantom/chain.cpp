@@ -14,10 +14,10 @@
 namespace atlasc::on_phantom {
 namespace {
 
-/// Ring degree -> largest log2(QP) with 128 bits.
+/// Ring degree -> largest log2(QP) with 128 bits: the table of passes/lowering/security.py.
 const std::map<std::size_t, int> max_log_qp = {
-    {std::size_t{1} << 10, 27},   {std::size_t{1} << 11, 54},   {std::size_t{1} << 12, 109},
-    {std::size_t{1} << 13, 218},  {std::size_t{1} << 14, 438},  {std::size_t{1} << 15, 881},
+    {std::size_t{1} << 10, 26},   {std::size_t{1} << 11, 53},   {std::size_t{1} << 12, 106},
+    {std::size_t{1} << 13, 214},  {std::size_t{1} << 14, 430},  {std::size_t{1} << 15, 868},
     {std::size_t{1} << 16, 1747}, {std::size_t{1} << 17, 3523},
 };
 

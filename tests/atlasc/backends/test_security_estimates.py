@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,8 +14,9 @@ from atlasc.backends.phantom_bootstrap import SETS
 from atlasc.backends.phantom_parameters import PhantomParameters, choose_parameters
 from atlasc.backends.security_estimates import _archive, check_set, estimate_of, set_bits
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.lowering.security import max_log_qp
+from atlasc.passes.lowering.security import MAX_LOG_QP, max_log_qp
 
+ROOT = Path(__file__).parents[3]
 ON_PHANTOM = PhantomParameters.bootstrapped("fourteen_levels")
 IN_USE = [*LEVELED, BOOTSTRAPPED, ON_PHANTOM, *map(choose_parameters, range(40))]
 
@@ -86,3 +89,9 @@ def test_a_modulus_above_all_that_was_estimated_has_no_estimate() -> None:
     assert estimate_of(above)["bits"] < 128
     with pytest.raises(AtlasError, match="128 are required"):
         check_set(above)
+
+
+def test_the_runtime_has_the_same_limits() -> None:
+    source = (ROOT / "runtime_cuda" / "engines" / "phantom" / "chain.cpp").read_text()
+    limits = re.findall(r"\{std::size_t\{1\} << (\d+), (\d+)\}", source)
+    assert {2 ** int(power): int(limit) for power, limit in limits} == MAX_LOG_QP[128]
