@@ -24,6 +24,8 @@ MAX_SLOT_BITS = 20
 MAX_INDEX_BITS = 30
 """Bits of the indices of slot and ciphertext together."""
 MAX_LEVEL = 1000
+MAX_COEFFICIENTS = 4096
+"""Of a Chebyshev sum; those of recipes have some hundred."""
 MAX_TIMES = 100
 """Doublings in one op."""
 MAX_PATH = 300

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from atlasc.ir import functions, rules
+from atlasc.ir.bounds import MAX_COEFFICIENTS
 from atlasc.ir.nn_ops import CAUSAL, QUERY
 from atlasc.ir.opdef import REGISTRY, RuleError, Site, one_level
 from atlasc.ir.opdef import AttributeDef as A
@@ -24,6 +25,8 @@ def coefficient_count(site: Site) -> int:
     shape = site.constant_shape("coefficients")
     if len(shape) not in (1, 2) or shape[-1] < 1:
         raise RuleError(f"coefficients must be one vector, or one a channel, not of shape {shape}")
+    if shape[-1] > MAX_COEFFICIENTS:
+        raise RuleError(f"{shape[-1]} coefficients are more than {MAX_COEFFICIENTS}")
     return shape[-1]
 
 

@@ -8,6 +8,7 @@ are not finite, integers and nesting without end.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -72,7 +73,7 @@ def parse_json(text: str | bytes, schema: type[Read]) -> Read:
     """
     try:
         value: Read = _adapter(schema).validate_json(text)
-        json.loads(text, object_pairs_hook=_unique, parse_constant=_not_finite)
+        json.loads(text, object_pairs_hook=_unique, parse_constant=_not_finite, parse_float=_finite)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         raise ValueError(f"{_place(first['loc'])}{first['msg']}") from None
@@ -94,6 +95,13 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) < len(pairs):
         raise ValueError("a member is given twice")
     return members
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text[:20]} is too large for a number")
+    return value
 
 
 def _not_finite(name: str) -> NoReturn:

@@ -127,6 +127,12 @@ def test_two_outputs_of_one_name() -> None:
         verify(parse(nn(f"{END}\n{END}")))
 
 
+def test_a_sum_of_too_many_coefficients() -> None:
+    text = ckks("slots = 4", f"%y = ckks.chebyshev %x {{coefficients = @c}} {TYPE}")
+    with pytest.raises(AtlasError, match="more than 4096"):
+        parse(text.replace("{\n", "{ symbol @c : f8[4294967296]\n", 1))
+
+
 @pytest.mark.parametrize("times", ["-1", "1000000000", "101"])
 def test_doublings_that_no_number_survives(times: str) -> None:
     body = f"%y = ckks.double %x {{times = {times}}} : ciphertext<{LAYOUT}, level 3, scale 1>"
