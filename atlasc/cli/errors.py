@@ -22,6 +22,15 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 USER_ERROR, INTERNAL_ERROR, INTERRUPTED = 2, 1, 130
 
 
+SHORT_OF_MEMORY = (
+    "can't start new thread",
+    "failed to map segment",
+    "annot allocate memory",
+    "can't allocate memory",
+)
+"""What the errors of Python, of the loader of libraries, of the system and of torch say."""
+
+
 @contextmanager
 def reported() -> Iterator[None]:
     """Turn exceptions into messages on standard error.
@@ -45,14 +54,13 @@ def reported() -> Iterator[None]:
         headline, _, details = error.render().partition("\n")
         show("error", headline, details)
         raise typer.Exit(USER_ERROR) from None
-    except MemoryError:
-        _traceback()
-        show("error", "not enough memory", "  what to do: a shorter input, or a larger machine")
-        raise typer.Exit(USER_ERROR) from None
     except Exception as error:
         if _is_typers_own(error) or getattr(error, "errno", None) == errno.EPIPE:
             raise
         _traceback()
+        if isinstance(error, MemoryError) or any(sign in str(error) for sign in SHORT_OF_MEMORY):
+            show("error", "not enough memory", "  what to do: a shorter input, or a larger machine")
+            raise typer.Exit(USER_ERROR) from None
         if isinstance(error, OSError) or "(os error " in str(error):
             _show_of_system(error)
             raise typer.Exit(USER_ERROR) from None

@@ -5,7 +5,8 @@ Values of a model without weights (meta tensors) stay meta tensors: only their s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     import torch
 
 COMPARISONS = ("aten.ne.Scalar", "aten.eq.Scalar")
+MAX_ELEMENTS = 2**28
+"""Of a constant that is computed: a mask of 16,384 tokens."""
 PROBE_IDS = 32  # ids that stand for ordinary tokens when positions are probed
 
 
@@ -79,8 +82,24 @@ def _call(node: Node, known: Mapping[Node, Any]) -> Any:
     args, kwargs = torch.utils._pytree.tree_map(moved, args)
     if "device" in kwargs and not meta:
         kwargs = {**kwargs, "device": device}
+    _check_size(node, args)
     with torch.no_grad():
         return node.target(*args, **kwargs)
+
+
+def _check_size(node: Node, args: Sequence[Any]) -> None:
+    """Refuse a constant that would take the machine's memory: an archive may ask for any size."""
+    lists = [arg for arg in args if isinstance(arg, (list, tuple))]
+    sizes = [math.prod(one) for one in lists if all(isinstance(extent, int) for extent in one)]
+    if str(node.target).startswith("aten.arange"):
+        sizes += [arg for arg in args if isinstance(arg, int)]
+    if (largest := max(map(abs, sizes), default=0)) > MAX_ELEMENTS:
+        raise AtlasError(
+            "a constant of the model is too large",
+            where=place(node),
+            why=f"{node.target} makes one of {largest} elements; at most {MAX_ELEMENTS} are made",
+            remedy="export the model with inputs of an ordinary size",
+        )
 
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray:

@@ -133,3 +133,18 @@ def test_success_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with reported():
         pass
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("can't start new thread"),
+        ImportError("libtorch.so: failed to map segment from shared object"),
+        OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
+    ],
+)
+def test_too_little_memory_is_said(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
+    assert code_of(error) == 2
+    assert capsys.readouterr().err.startswith("error: not enough memory\n")

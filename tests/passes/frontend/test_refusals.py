@@ -12,6 +12,21 @@ from atlasc.passes.frontend.trace import ShapeSpec, trace
 X = {"x": ShapeSpec((1, 4, 8), "f32")}
 
 
+@pytest.mark.parametrize("extents", [(2**20, 2**20), (2**62,)])
+def test_a_constant_as_large_as_the_machine_is_refused(extents: tuple[int, ...]) -> None:
+    import torch
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return x + torch.zeros(8)
+
+    program = torch.export.export(Model(), (torch.zeros(1, 4, 8),), strict=False)
+    (node,) = program.graph.find_nodes(op="call_function", target=torch.ops.aten.zeros.default)
+    node.args = (list(extents),)
+    with pytest.raises(AtlasError, match="a constant of the model is too large"):
+        trace(program, X, name="large")
+
+
 def _strange_model():
     import torch
 
