@@ -223,3 +223,28 @@ def test_random_decoders(heads, length, batch, attention, seed):
         tensors = {name: torch.from_numpy(array) for name, array in inputs.items()}
         expected = model(**tensors).logits.numpy()
     assert_equal(module, inputs, {"logits": expected})
+
+
+def test_a_model_may_call_its_parts_anything():
+    """A line break and C++ in the name of a module; what is emitted has neither."""
+    import torch
+
+    class Odd(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.add_module('x\n}; int main() { "\x1b[31m', torch.nn.Linear(3, 2))
+            self.add_module("a" * 400, torch.nn.Linear(2, 2))
+
+        def forward(self, x):
+            for layer in self.children():
+                x = layer(x)
+            return x
+
+    module = trace(Odd(), {"x": ShapeSpec((1, 3), "f32")}, name="odd\n")
+    assert module.name == "odd_"
+    assert [op.location for op in module if op.name == "nn.linear"] == [
+        "x___ int main() _ __[31m",
+        "a" * 300,
+    ]
+    assert all(name.isprintable() for name in module.symbols)
+    assert print_module(parse(print_module(module), module.symbols)) == print_module(module)
