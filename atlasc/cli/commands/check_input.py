@@ -34,7 +34,7 @@ def check_input(
     count: CountOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Say in the clear whether inputs stay inside all ranges, and would be encrypted at all.
+    """Say in the clear whether inputs may be encrypted and stay in all ranges.
 
     Evaluates the program's polynomials without encryption, so it needs the whole bundle, and no
     keys. A polynomial explodes outside its range, and nothing in a ciphertext says so. Exit code:

@@ -123,13 +123,13 @@ def test_inputs_of_any_name_are_finite_numbers(
 ) -> None:
     np.savez(tmp_path / "x.npz", features=array)
     with pytest.raises(AtlasError, match=reason):
-        load_inputs(tmp_path / "x.npz", stand_in(tmp_path, "features"))
+        load_inputs(tmp_path / "x.npz", stand_in(tmp_path, "features")).require_finite()
 
 
 def test_pixels_that_float32_cannot_hold(images: LoadedModel, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", pixel_values=np.full((1, 3, 4, 4), 1e300))
     with pytest.raises(AtlasError, match="not finite"):
-        load_inputs(tmp_path / "x.npz", images)
+        load_inputs(tmp_path / "x.npz", images).require_finite()
 
 
 @pytest.mark.parametrize(
