@@ -23,7 +23,7 @@ FAULTS_ARGS ?=
 help:
 	@echo "make demo     compile a Vision Transformer, run it on encrypted digits"
 	@echo "make test     run all tests"
-	@echo "make fuzz     a million mutated inputs for every reader (FUZZ_INPUTS=, FUZZ_ARGS='--seed 2')"
+	@echo "make fuzz     a million mutated inputs over all readers, and the C++ ones (FUZZ_INPUTS=, FUZZ_ARGS='--seed 2')"
 	@echo "make faults   kill commands, fill disks, take memory (FAULTS_ARGS='--kills 20 --seed 2')"
 	@echo "make install  set up $(VENV) with everything; the two above do it when needed"
 	@echo "make lint     ruff and mypy"
@@ -57,7 +57,7 @@ test: $(STAMP)
 # The Python readers, then the C++ ones under sanitizers.
 fuzz: $(STAMP)
 	$(BIN)/python -m tests.fuzz --inputs $(FUZZ_INPUTS) $(FUZZ_ARGS)
-	ATLASC_FUZZ_INPUTS=$(FUZZ_INPUTS) $(BIN)/python -m pytest -s tests/runtime_cuda/fuzz
+	ATLASC_FUZZ_INPUTS=$$(($(FUZZ_INPUTS) / 20)) $(BIN)/python -m pytest -s tests/atlasc/emit/test_fuzz.py
 
 faults: $(STAMP)
 	$(BIN)/python -m tests.faults.kills --kills 100 --shortages $(FAULTS_ARGS)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from atlasc.loading.models import LoadedModel
 
+LARGEST_IMAGE = 2**25
+"""Pixels: a file of some kilobytes can hold more than a machine has."""
 MAX_FILE = 256 * MIB
 MAX_PREPROCESSING = MIB
 MAX_PIXELS = 1 << 30
@@ -147,6 +149,8 @@ def _read(path: Path, channels: int, steps: Preprocessing) -> np.ndarray:
         warnings.simplefilter("error", pillow.DecompressionBombWarning)
         try:
             with pillow.open(file, formats=("PNG", "JPEG")) as opened:
+                if (pixels := opened.width * opened.height) > LARGEST_IMAGE:
+                    raise ValueError(f"it has {pixels} pixels; at most {LARGEST_IMAGE} are read")
                 image: Image = opened.convert("L" if channels == 1 else "RGB")
         except Exception as error:
             raise AtlasError(
@@ -156,20 +160,20 @@ def _read(path: Path, channels: int, steps: Preprocessing) -> np.ndarray:
     if steps.do_resize is not False:
         resample = BILINEAR if steps.resample is None else steps.resample
         image = image.resize((width, height), resample=resample)
-    pixels = np.asarray(image, dtype=np.float32).reshape(image.height, image.width, -1)
+    values = np.asarray(image, dtype=np.float32).reshape(image.height, image.width, -1)
     if steps.do_rescale is not False:
-        pixels = pixels * np.float32(steps.rescale_factor or 1 / 255)
+        values = values * np.float32(steps.rescale_factor or 1 / 255)
     if steps.do_normalize is not False:
         mean, deviation = (
-            np.asarray(values or [0.5], dtype=np.float32)
-            for values in (steps.image_mean, steps.image_std)
+            np.asarray(each or [0.5], dtype=np.float32)
+            for each in (steps.image_mean, steps.image_std)
         )
-        if {mean.size, deviation.size} - {1, pixels.shape[2]}:
+        if {mean.size, deviation.size} - {1, values.shape[2]}:
             raise AtlasError(
                 "preprocessor_config.json does not fit the image",
                 where=str(path),
                 why=f"means of {mean.size} and deviations of {deviation.size} channels, for "
-                f"{pixels.shape[2]}",
+                f"{values.shape[2]}",
             )
-        pixels = (pixels - mean) / deviation
-    return np.ascontiguousarray(pixels.transpose(2, 0, 1), dtype=np.float32)
+        values = (values - mean) / deviation
+    return np.ascontiguousarray(values.transpose(2, 0, 1), dtype=np.float32)

@@ -7,6 +7,7 @@ checked before memory is taken for it.
 from __future__ import annotations
 
 import math
+import os
 import zipfile
 from pathlib import Path
 
@@ -21,6 +22,8 @@ MAX_HEADER = 64 * MIB
 """Bytes that describe the arrays of a safetensors file."""
 MAX_WEIGHTS = 1024 * GIB
 """Bytes of a safetensors file, which takes no more memory than it has."""
+UNPACKED, MIN_UNPACKED = 50, 64 * MIB
+"""What a compressed file may expand to: so many times its size, and so many bytes in any case."""
 _KINDS = "biufcU"
 """Kinds of NumPy types that are read: no objects, no records."""
 _SUFFIX = ".npy"
@@ -31,7 +34,8 @@ def read_npz(path: Path, limit: int, *, what: str, links: bool = True) -> dict[s
 
     Args:
         path: the file.
-        limit: bytes that the arrays have at most, and the file too.
+        limit: bytes that the arrays have at most, and the file too. One that expands beyond all
+            measure is refused earlier.
         what: what the file is, for messages: "data".
         links: see :func:`atlasc.ir.files.plain.open_plain`.
 
@@ -47,7 +51,9 @@ def read_npz(path: Path, limit: int, *, what: str, links: bool = True) -> dict[s
             names = [member.filename.removesuffix(_SUFFIX) for member in members]
             if len(set(names)) < len(names) or len(names) > MAX_ARRAYS:
                 raise ValueError("it has arrays of one name, or too many")
-            if (size := sum(member.file_size for member in members)) > limit:
+            size = sum(member.file_size for member in members)
+            limit = min(limit, UNPACKED * os.fstat(file.fileno()).st_size + MIN_UNPACKED)
+            if size > limit:
                 raise too_large(path, size, limit)
             return {
                 name: _array(archive, member) for name, member in zip(names, members, strict=True)

@@ -206,21 +206,24 @@ def _bundle(seed: Content) -> Cases:
 
 def _ciphertexts(seed: Content) -> Cases:
     index = json.loads(_data(seed, "index.json"))
-    (name, files), *_ = index["ciphertexts"].items()
+    files = index["files"]
+    name, digest = next(iter(files.items()))
 
     def with_index(**members: Any) -> Content:
         return seed.with_file("index.json", dumped({**index, **members}))
 
     for count in (0, -1, 10**9, "2", True, 1.5, None, 3):
         yield f"count {count!r}", with_index(count=count)
-    yield "one ciphertext 150 times", with_index(ciphertexts={name: files * 150})
-    yield "one ciphertext too many", with_index(ciphertexts={name: [*files, files[0]]})
-    yield "no ciphertexts", with_index(ciphertexts={})
-    yield "an empty list", with_index(ciphertexts={name: []})
-    yield "another name", with_index(ciphertexts={"\x1b[2J": files})
-    yield "a name more", with_index(ciphertexts={name: files, "more": files})
-    yield "files outside", with_index(ciphertexts={name: [f"../query/{file}" for file in files]})
-    yield "a file that is an index", with_index(ciphertexts={name: ["index.json"] * len(files)})
+    yield "one ciphertext 150 times", with_index(ciphertexts={"x": [name] * 150})
+    yield "a file too many", with_index(files={**files, "more.ct": digest})
+    yield "no files", with_index(files={})
+    yield "a file less", with_index(files={n: d for n, d in files.items() if n != name})
+    yield "another name", with_index(files={**files, "\x1b[2J": digest})
+    yield "files outside", with_index(files={f"../query/{n}": d for n, d in files.items()})
+    yield "a file that is the index", with_index(files={**files, "index.json": digest})
+    yield "another digest", with_index(files={**files, name: "0" * 64})
+    yield "another query", with_index(query="f" * 32)
+    yield "no name of a query", with_index(query="../../etc/passwd")
 
 
 def _config(seed: Content) -> Cases:

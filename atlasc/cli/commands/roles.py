@@ -153,10 +153,11 @@ def decrypt(
     target: TargetOption = "",
     as_json: JsonFlag = False,
 ) -> None:
-    """Decrypt an answer. The exact numbers tell something of the secret key: do not pass them on.
+    """Decrypt an answer, for the client's own use or, with --share, to pass it on.
 
-    With --share they get noise that hides it, as much as the program's bound on the errors of
-    encryption asks for, and are rounded to the digits that remain (docs/security.md).
+    Exact numbers tell something of the secret key. With --share they get noise that hides it, as
+    much as the program's bound on the errors of encryption asks for, and are rounded to the digits
+    that remain (docs/security.md).
 
     Exit code 3 says that an answer is none: it is far outside what calibration saw of the outputs,
     or its copies differ. The others are shown.

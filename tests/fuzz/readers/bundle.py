@@ -29,7 +29,7 @@ def _meaning(module: Module) -> str:
 def _read(folder: Path) -> tuple[str, Any]:
     bundle = load_bundle(folder)
     for name in ("server/weights.safetensors", "client/interface.air"):
-        assert name in bundle.manifest["files"], f"{name} was read, and no digest was checked"
+        assert name in bundle.manifest.files, f"{name} was read, and no digest was checked"
     client = bundle.client
     modules = (client.embed, client.interface, bundle.program, bundle.poly)
     # Costs, settings and the like are for reports; whoever changes them has another identity.
