@@ -11,10 +11,11 @@ import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, get_type_hints
 
 import numpy as np
 
+from atlasc.ir.bounds import MAX_COEFFICIENTS
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Op
 from atlasc.ir.opdef import Symbol
@@ -226,11 +227,26 @@ def from_attribute(
             remedy=f"its entries are {', '.join(names)}",
         )
     try:
+        hints = get_type_hints(cls)
+        for name, value in entries.items():
+            _check_integers(value, name, hints[name] is int)
         return cls(**{name: _frozen(value, symbols or {}) for name, value in entries.items()})
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise AtlasError(
-            f"the approximation {algorithm!r} of {op_name} is not complete", why=str(error)
-        ) from error
+            f"the approximation {algorithm!r} of {op_name} is not complete, or not right",
+            why=str(error),
+        ) from None
+
+
+def _check_integers(value: Any, name: str, wanted: bool) -> None:
+    """Integers are degrees and counts: a large one would be fitted for days."""
+    if wanted and type(value) is not int:
+        raise ValueError(f"{name} is not an integer")
+    if isinstance(value, int) and abs(value) >= MAX_COEFFICIENTS:
+        raise ValueError(f"{name} is {value}, more than {MAX_COEFFICIENTS - 1}")
+    if isinstance(value, list):
+        for item in value:
+            _check_integers(item, name, False)
 
 
 def interval(value: Any, what: str) -> Interval:

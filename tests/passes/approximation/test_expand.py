@@ -187,6 +187,8 @@ def test_the_client_s_ops_stay_behind() -> None:
         ({"algorithm": "magic"}, "knows no approximation algorithm 'magic'"),
         ({"degree": 7}, "knows no approximation algorithm None"),
         ({"algorithm": "chebyshev"}, "is not complete"),
+        ({"algorithm": "chebyshev", "degree": 3.0, "range": [-1.0, 1.0]}, "not right"),
+        ({"algorithm": "chebyshev", "degree": 65536, "range": [-1.0, 1.0]}, "not right"),
         ({"algorithm": "chebyshev", "degree": 7, "width": 1}, "no entry 'width'"),
         ({"algorithm": "chebyshev", "degree": 7, "range": [2.0, 1.0]}, "low < high"),
         ({"algorithm": "chebyshev", "degree": 7, "range": [2.0]}, "pair of numbers"),
