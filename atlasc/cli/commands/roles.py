@@ -153,7 +153,7 @@ def decrypt(
     target: TargetOption = "",
     as_json: JsonFlag = False,
 ) -> None:
-    """Decrypt an answer, for the client's own use or, with --share, to pass it on.
+    """Decrypt an answer for your own use, or with --share to pass it on.
 
     Exact numbers tell something of the secret key. With --share they get noise that hides it, as
     much as the program's bound on the errors of encryption asks for, and are rounded to the digits
