@@ -39,7 +39,7 @@ def hostile(texts: str) -> tuple[Module, SmallParameters]:
     """Two layers, every text of which is given from outside."""
     case = small_program("residual")
     program = case.program
-    program.name = texts
+    program.name = texts if texts.isprintable() else "hostile"  # a module refuses the others
     for op in program.ops:
         op.location = texts
         if "part" in op.attributes:

@@ -49,7 +49,11 @@ def test_times_that_exist_are_kept(digits: Project, folder: Path) -> None:
 
 def test_times_of_other_programs(digits: Project, folder: Path, tmp_path: Path) -> None:
     data = json.loads((folder / TIMES).read_text())
-    for damage in ({"program": "another"}, {"ops": data["ops"][1:]}, {"format": 2}):
+    for damage, message in (
+        ({"program": "another"}, "are of another program"),
+        ({"ops": data["ops"][1:]}, "are of another program"),
+        ({"format": 2}, "cannot be read"),
+    ):
         (tmp_path / TIMES).write_text(json.dumps(data | damage))
-        with pytest.raises(AtlasError, match="are of another program"):
+        with pytest.raises(AtlasError, match=message):
             Timing.load(tmp_path / TIMES, load_bundle(digits.bundle))

@@ -6,7 +6,6 @@
 // Fails on anything thrown but an Error, on a changed file that is taken and gives other content,
 // on 10 s for one input, and on a gigabyte of memory; sanitizers find the rest.
 #include <signal.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,6 +22,7 @@
 #include "atlasc/json.hpp"
 #include "atlasc/queries.hpp"
 #include "atlasc/roles.hpp"
+#include "memory.hpp"
 #include "mutate.hpp"
 #include "program.hpp"
 
@@ -177,12 +177,6 @@ std::vector<fs::path> files_in(const fs::path& folder) {
     return files;
 }
 
-long memory() {
-    rusage usage{};
-    getrusage(RUSAGE_SELF, &usage);
-    return usage.ru_maxrss;
-}
-
 [[noreturn]] void fail(const std::string& why, const fs::path& file) {
     const fs::path kept = "fuzz-failure";
     fs::copy_file(file, kept, fs::copy_options::overwrite_existing);
@@ -215,7 +209,7 @@ bool taken(const Reader& reader, const fs::path& file, const std::string* expect
         fail(std::string("internal error: ") + error.what(), file);
     }
     ::alarm(0);
-    if (memory() > most_memory) {
+    if (peak_memory() > most_memory) {
         fail("more than a gigabyte of memory", file);
     }
     return result;
@@ -264,7 +258,7 @@ void run(const Options& options) {
         accepted += taken(reader, file, compared && !forged ? &expected : nullptr);
     }
     std::cout << name << ": seed " << seed << ", " << inputs << " inputs, " << accepted
-              << " taken, " << seeds.size() - 1 << " of the corpus, " << memory() / 1024
+              << " taken, " << seeds.size() - 1 << " of the corpus, " << peak_memory() / 1024
               << " MB\n";
     fs::remove_all(place);
 }

@@ -6,7 +6,6 @@
 //   probe header FILE            opens a file, prints its arrays and the memory in MB
 //   probe clock PLACE            the line that says how far a server is
 //   probe linear FILE STEPS      runs the layer with any weights
-#include <sys/resource.h>
 
 #include <iostream>
 #include <iterator>
@@ -16,6 +15,7 @@
 #include "atlasc/kernels.hpp"
 #include "atlasc/numbers.hpp"
 #include "atlasc/roles.hpp"
+#include "memory.hpp"
 #include "program.hpp"
 
 namespace {
@@ -36,9 +36,7 @@ void print_header(const std::string& path) {
     for (const std::string& name : file.names()) {
         std::cout << name << '\n';
     }
-    rusage usage{};
-    getrusage(RUSAGE_SELF, &usage);
-    std::cout << usage.ru_maxrss / 1024 << '\n';
+    std::cout << peak_memory() / 1024 << '\n';
 }
 
 void write_inputs(const std::string& path, std::size_t count) {
