@@ -73,15 +73,21 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
 
     if not member.filename.endswith(_SUFFIX) or not printable_name(member.filename):
         raise ValueError("it holds a file that is no array")
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError("it is packed in a way that NumPy does not write")
     with archive.open(member) as file:
         version = npy.read_magic(file)
         read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
         shape, by_columns, dtype = read_header[version](file)
         if dtype.kind not in _KINDS or dtype.hasobject:
             raise ValueError(f"{member.filename} holds {dtype}, not numbers")
-        data = file.read()
-    if math.prod(shape) * dtype.itemsize != len(data) or min(shape, default=0) < 0:
-        raise ValueError(f"{member.filename} has not the size of its shape {shape}")
+        size = math.prod(shape) * dtype.itemsize
+        if min(shape, default=0) < 0 or not file.tell() + size == member.file_size:
+            raise ValueError(f"{member.filename} has not the size of its shape {shape}")
+        # Asked for a number of bytes, zipfile expands no more, whatever follows.
+        data = file.read(size)
+    if len(data) != size:
+        raise ValueError(f"{member.filename} is cut off")
     array = np.frombuffer(data, dtype=dtype) if data else np.empty(0, dtype=dtype)
     array = array.reshape(shape, order="F" if by_columns else "C")
     return array.astype(dtype.newbyteorder("="), copy=True)

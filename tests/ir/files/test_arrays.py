@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import resource
 import struct
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -133,3 +134,26 @@ def test_safetensors_are_plain_whole_and_printable(tmp_path: Path) -> None:
     path.symlink_to("/dev/zero")
     with pytest.raises(AtlasError, match="not a plain file"):
         read_safetensors(path)
+
+
+def test_a_directory_that_lies_about_a_size_is_no_help(tmp_path: Path) -> None:
+    header = b"{'descr': '|u1', 'fortran_order': False, 'shape': (9000,), }"
+    path = archive(tmp_path / "file.npz", a=npy(header, bytes(3 * 10**8)))
+    whole = path.read_bytes()
+    true = struct.pack("<I", 10 + len(header) + 3 * 10**8)
+    assert whole.count(true) == 2
+    path.write_bytes(whole.replace(true, struct.pack("<I", 10 + len(header) + 9000)))
+    tracemalloc.start()
+    with pytest.raises(AtlasError, match="cannot be read as an .npz"):
+        read_npz(path, 10**6, what="data")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 5 * 10**6
+
+
+def test_only_what_numpy_writes_is_unpacked(tmp_path: Path) -> None:
+    """The dictionary of an LZMA stream takes as much memory as the stream says."""
+    with zipfile.ZipFile(tmp_path / "file.npz", "w", zipfile.ZIP_LZMA) as file:
+        file.writestr("a.npy", npy(b"{'descr': '|u1', 'fortran_order': False, 'shape': (0,), }"))
+    with pytest.raises(AtlasError, match=r"cannot be read as an .npz(.|\n)*NumPy does not write"):
+        read_npz(tmp_path / "file.npz", 10**6, what="data")
