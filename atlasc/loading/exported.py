@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
@@ -113,7 +114,8 @@ def load_exported_program(path: Path) -> tuple[ExportedProgram, torch.nn.Module]
     """
     from torch.export.pt2_archive._package import load_pt2
 
-    with open_plain(path, MAX_WEIGHTS) as file:
+    with open_plain(path, MAX_WEIGHTS) as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         try:
             _check_archive(path, file)
             file.seek(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickletools
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -29,7 +30,8 @@ def load_pt(path: Path, *, trust_pickle: bool = False) -> Any:
     """
     import torch
 
-    with open_plain(path, MAX_WEIGHTS) as file:
+    with open_plain(path, MAX_WEIGHTS) as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what is odd about a file is refused, or does not matter
         try:
             check_records(file)
             content = torch.load(file, map_location="cpu", weights_only=not trust_pickle)

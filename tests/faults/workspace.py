@@ -74,7 +74,7 @@ def _keys(path: Path) -> None:
 
 def _ciphertexts(path: Path) -> None:
     index = json.loads((path / "index.json").read_text())
-    files = [file for names in index["ciphertexts"].values() for file in names]
+    files = [name for name in index["files"] if name.endswith(".ct")]
     assert files and all((path / file).stat().st_size > 100_000 for file in files)
 
 
