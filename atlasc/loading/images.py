@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.json_text import read_json
-from atlasc.ir.files.plain import MIB, open_plain
+from atlasc.ir.files.plain import MIB, read_bytes
 from atlasc.loading.configs import size
 from atlasc.loading.torch_files import first_line
 
@@ -145,10 +146,12 @@ def _read(path: Path, channels: int, steps: Preprocessing) -> np.ndarray:
     """One image as float32 [C, H, W]."""
     from PIL import Image as pillow
 
-    with open_plain(path, MAX_FILE) as file, warnings.catch_warnings():
+    # Not the file itself: asked for more bytes than it has, it would take memory for them.
+    content = io.BytesIO(read_bytes(path, MAX_FILE))
+    with warnings.catch_warnings():
         warnings.simplefilter("error", pillow.DecompressionBombWarning)
         try:
-            with pillow.open(file, formats=("PNG", "JPEG")) as opened:
+            with pillow.open(content, formats=("PNG", "JPEG")) as opened:
                 if (pixels := opened.width * opened.height) > LARGEST_IMAGE:
                     raise ValueError(f"it has {pixels} pixels; at most {LARGEST_IMAGE} are read")
                 image: Image = opened.convert("L" if channels == 1 else "RGB")
