@@ -3,7 +3,7 @@
 Everything is written into a draft: a folder beside the place, with a random name that nobody can
 prepare a link for. It is forced to the disk and then moved to its place. A draft is locked while
 somebody writes it; one that is not was left behind by a process that was killed, and is removed by
-the next that writes to the same place.
+the next that writes into the same folder.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from glob import escape
 from pathlib import Path
 
 import numpy as np
@@ -27,15 +27,19 @@ from atlasc.ir.storage import save_module
 
 DRAFT = ".part"
 """Suffix of a draft."""
+_NAME = re.compile(r"\..+\.[0-9a-f]{16}" + re.escape(DRAFT))
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def require_new(folder: Path) -> None:
     """Refuse an output that exists, before any work is done for it.
 
+    What killed processes left beside it is removed.
+
     Raises:
         AtlasError: it exists.
     """
+    _remove_stale(folder.parent)
     if os.path.lexists(folder):
         raise AtlasError(
             f"the output {folder} exists already",
@@ -155,7 +159,7 @@ def _draft(place: Path, private: bool) -> Iterator[Path]:
     with ExitStack() as stack:
         stack.enter_context(_said_of(place, draft))
         place.parent.mkdir(parents=True, exist_ok=True)
-        _remove_stale(place)
+        _remove_stale(place.parent)
         stack.callback(os.close, _make_and_lock(draft, 0o700 if private else 0o777))
         stack.callback(shutil.rmtree, draft, ignore_errors=True)
         yield draft
@@ -172,9 +176,11 @@ def _make_and_lock(draft: Path, mode: int) -> int:
             os.close(lock)
 
 
-def _remove_stale(place: Path) -> None:
-    """Remove the drafts of a place that no process writes any more."""
-    for left in place.parent.glob(f".{escape(place.name)}.*{DRAFT}"):
+def _remove_stale(folder: Path) -> None:
+    """Remove the drafts in a folder that no process writes any more."""
+    for left in folder.glob(f".*{DRAFT}"):
+        if not _NAME.fullmatch(left.name):
+            continue
         with suppress(OSError):
             lock = _lock(left, fcntl.LOCK_NB)
             shutil.rmtree(left, ignore_errors=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from atlasc import files
-from atlasc.files import new_folder, write_text, write_with
+from atlasc.files import new_folder, require_new, write_text, write_with
 from atlasc.ir.errors import AtlasError
 
 
@@ -84,6 +84,16 @@ def test_a_link_in_the_place_of_a_file_is_replaced_not_followed(tmp_path: Path) 
     write_text(tmp_path / "file", "new")
     assert victim.read_text() == "precious"
     assert not (tmp_path / "file").is_symlink()
+
+
+def test_drafts_beside_an_output_that_is_there_go_as_well(tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    for name in (".new.0123456789abcdef.part", ".other.json.0123456789abcdef.part"):
+        (tmp_path / name).mkdir()
+    (tmp_path / ".mine.part").mkdir()
+    with pytest.raises(AtlasError, match="exists already"):
+        require_new(tmp_path / "new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".mine.part", "new"]
 
 
 def test_links_that_were_prepared_for_a_draft_are_not_followed(tmp_path: Path) -> None:

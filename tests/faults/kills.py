@@ -69,12 +69,11 @@ def kill(workspace: Workspace, name: str, moment: str, rng: Random, place: Path)
             faults += _refused(command, output, "half-written output")
         complete, journal = output.exists(), place / f"{command.output}.journal"
         reported = _evaluations(output / "evaluations.jsonl" if complete else journal)
-        if not complete:
-            code, _, err = finish(command, workspace.here, output)
-            if code != 0:
-                faults.append(f"the second run ended with {code}: {err.strip()[-300:]}")
-            else:
-                faults += _refused(command, output, "output of the second run")
+        code, _, err = finish(command, workspace.here, output)
+        if code != (2 if complete else 0):  # nothing is overwritten
+            faults.append(f"the second run ended with {code}: {err.strip()[-300:]}")
+        else:
+            faults += _refused(command, output, "output of the second run")
         kept = _evaluations(output / "evaluations.jsonl")
         if kept[: len(reported)] != reported:
             faults.append(f"{len(reported)} evaluations were kept, and {len(kept)} came back")
