@@ -8,7 +8,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import typer
 
@@ -41,7 +41,8 @@ def reported() -> Iterator[None]:
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # what its encoding lacks is spelled out
-            stream.reconfigure(errors="backslashreplace")
+            with suppress(OSError):  # a stream that is written to and cannot be sought
+                stream.reconfigure(errors="backslashreplace")
     try:
         yield
     except KeyboardInterrupt as interrupt:

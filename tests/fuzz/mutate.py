@@ -129,7 +129,8 @@ def mutated(rng: Random, seeds: Sequence[Content]) -> Content:
     name = rng.choice(names)
     data, second = seed.files[name], other.files.get(name) or seed.files[name]
     assert isinstance(data, bytes) and isinstance(second, bytes)
-    return seed.with_file(name, by_name(name or seed.name)(rng, data, second))
+    changed = by_name(name or seed.name)(rng, data, second)
+    return seed.with_file(name, changed[:LARGEST])  # what repeats in what repeats grows without end
 
 
 def _other_files(rng: Random, seed: Content, names: list[str]) -> Content:
@@ -145,6 +146,8 @@ def _other_files(rng: Random, seed: Content, names: list[str]) -> Content:
     return seed.with_file(unknown, seed.files[name])
 
 
+LARGEST = 2**24
+"""Bytes of a changed file."""
 LINKS = ("/dev/zero", "/etc/hostname", "no such file", ".", "/dev/null")
 """What a file of a folder may be a link to, where an enemy wrote the folder."""
 
