@@ -43,8 +43,15 @@ def refuse(path: Path) -> None:
     raise AtlasError("no")
 
 
+class RudeError(AtlasError):
+    """An error that does not clean its text."""
+
+    def render(self) -> str:
+        return "\x1b[31mred"
+
+
 def refuse_rudely(path: Path) -> None:
-    raise AtlasError("no", why="\x1b[31mred")
+    raise RudeError("no")
 
 
 def break_off(path: Path) -> None:
