@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -196,7 +197,9 @@ def quiet_transformers() -> Iterator[Any]:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        yield transformers
+        with warnings.catch_warnings():  # torch's, of layers without elements for example
+            warnings.simplefilter("ignore")
+            yield transformers
     finally:
         logging.set_verbosity(verbosity)
         if bars:
