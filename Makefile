@@ -12,7 +12,7 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 PIP         := $(BIN)/python -m pip --disable-pip-version-check
 NATIVE      := $(wildcard passes/approximation/native/*)
-PYTEST_ARGS ?= -n 2 --dist loadgroup
+PYTEST_ARGS ?=
 BENCH_ARGS  ?=
 FUZZ_INPUTS ?= 1000000
 FUZZ_ARGS   ?=
