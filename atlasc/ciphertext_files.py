@@ -23,12 +23,11 @@ from atlasc.bundle import Bundle
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.arrays import read_npz
-from atlasc.ir.files.json_text import Schema, parse_json
+from atlasc.ir.files.json_text import Schema, Sha256, parse_json
 from atlasc.ir.files.plain import MIB, read_bytes, sha256_of
 from atlasc.ir.module import Module
 from atlasc.ir.types import CiphertextType
 from atlasc.ledger import Named, QueryId
-from atlasc.manifest import Digest
 
 INDEX = "index.json"
 PUBLIC = "public.npz"
@@ -55,10 +54,10 @@ class Index(Schema):
 
     format: Literal[2]
     kind: Kind
-    program: Digest
+    program: Sha256
     query: QueryId
     count: Annotated[int, Field(ge=1)]
-    files: dict[str, Digest]
+    files: dict[str, Sha256]
 
     def named(self) -> Named:
         """What an answer says of itself; its SHA-256 is that of the index, which has all others."""

@@ -6,6 +6,7 @@ queries, and no other. It is a file beside the secret key, one JSON object a lin
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -18,13 +19,12 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.json_text import Schema, parse_json
+from atlasc.ir.files.json_text import Schema, Sha256, parse_json
 from atlasc.ir.files.plain import MIB, read_bytes, require_private
 
 LEDGER = "ledger.jsonl"
 _LARGEST = 256 * MIB
 QueryId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
-_Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Entry(Schema):
@@ -41,9 +41,9 @@ class Entry(Schema):
 
     event: Literal["query", "answer", "share"]
     query: QueryId
-    program: _Digest
+    program: Sha256
     count: Annotated[int, Field(ge=1, le=2**20)]
-    answer: _Digest | Literal[""] = ""
+    answer: Sha256 | Literal[""] = ""
     spent: Annotated[float, Field(ge=0, le=1)] = 0.0
 
 
@@ -171,7 +171,7 @@ class _Lines:
         size = os.fstat(self._descriptor).st_size
         try:
             if os.write(self._descriptor, line) < len(line):
-                raise OSError(28, os.strerror(28))
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(self._descriptor)
         except OSError as error:
             os.ftruncate(self._descriptor, size)

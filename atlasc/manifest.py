@@ -19,8 +19,9 @@ from typing_extensions import NotRequired, TypedDict
 
 from atlasc.backends.parameter_sets import ParameterSet, read_parameters
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.json_text import Schema, parse_json
+from atlasc.ir.files.json_text import Schema, Sha256, parse_json
 from atlasc.ir.files.plain import MIB, read_bytes, sha256_of
+from atlasc.passes.lowering.security import REQUIRED_BITS
 
 Role = Literal["client", "server"]
 ROLES: tuple[Role, ...] = ("client", "server")
@@ -36,7 +37,6 @@ REQUIRED = (
     "server/weights.safetensors",
 )
 """Files without which a bundle computes something else."""
-REQUIRED_BITS = 128
 MAX_MANIFEST = 64 * MIB
 """Bytes."""
 _PART = re.compile(r"(?!\.)[\w .+-]{1,200}", re.ASCII)
@@ -49,8 +49,6 @@ def _file_name(name: str) -> str:
 
 
 FileName = Annotated[str, Field(max_length=400), AfterValidator(_file_name)]
-Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-"""SHA-256 in hexadecimal."""
 Facts = dict[str, JsonValue]
 """What is shown to a person; no result depends on it."""
 
@@ -110,7 +108,7 @@ class Manifest(Schema):
     data: Facts
     calibration: Facts
     costs: CostFacts
-    files: dict[FileName, Digest]
+    files: dict[FileName, Sha256]
 
     def parameter_set(self) -> ParameterSet:
         """The parameters; what the manifest says of their security must be true.

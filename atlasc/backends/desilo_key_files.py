@@ -12,7 +12,7 @@ from pydantic import Field, JsonValue
 
 from atlasc.backends.desilo_parameters import DesiloParameters
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.json_text import Schema, read_json
+from atlasc.ir.files.json_text import Schema, Sha256, read_json
 from atlasc.ir.files.plain import GIB, MIB, open_plain, require_private, sha256_of
 
 INDEX = "keys.json"
@@ -96,9 +96,7 @@ class _Index(Schema):
     rotations: dict[_Amount, _Level] = Field(default_factory=dict)
     relinearization_level: _Level | None = None
     conjugation_level: _Level | None = None
-    files: dict[_KeyName, Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]] = Field(
-        default_factory=dict
-    )
+    files: dict[_KeyName, Sha256] = Field(default_factory=dict)
 
 
 def read_index(folder: Path, role: str) -> tuple[DesiloParameters, str, dict[str, Any]]:

@@ -26,6 +26,10 @@ STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=Fals
 """Of a dataclass that is a schema too: its ``__pydantic_config__``."""
 
 
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+"""A digest in hexadecimal."""
+
+
 class Schema(BaseModel):
     """What a JSON object must look like: exactly these members, of exactly these types."""
 
