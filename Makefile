@@ -68,7 +68,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 docs: $(STAMP)
-	$(BIN)/python -m atlasc.ir.reference docs/ir-reference.md
+	$(BIN)/python -m atlasc.ir.text.reference docs/ir-reference.md
 
 bench-search: $(STAMP)
 	$(BIN)/python benchmarks/search.py $(BENCH_ARGS)

@@ -22,8 +22,8 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.ir.printer import print_module
-from atlasc.ir.storage import save_module
+from atlasc.ir.text.printer import print_module
+from atlasc.ir.text.storage import save_module
 
 DRAFT = ".part"
 """Suffix of a draft."""

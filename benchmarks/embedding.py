@@ -23,16 +23,16 @@ from typing import Any
 
 import numpy as np
 
-from atlasc import session
-from atlasc.backends.desilo_costs import cost_doubts
-from atlasc.backends.machine import OtherWork
-from atlasc.bundle import Bundle, load_bundle
+from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.cli.output import print_table
 from atlasc.cli.progress import progress
 from atlasc.cli.timing_table import show_timing
-from atlasc.passes.lowering.costs import program_costs
-from atlasc.ranges import simulate
-from atlasc.summary import costs_summary
+from atlasc.figures.summary import costs_summary
+from atlasc.passes.costs.counts import program_costs
+from atlasc.run import session
+from atlasc.run.ranges import simulate
+from atlasc.targets.desilo.costs import cost_doubts
+from atlasc.targets.machine import OtherWork
 from benchmarks.peers.measure import peak_memory, reset_peak_memory
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "examples" / "minilm"))

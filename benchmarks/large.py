@@ -28,14 +28,14 @@ from typing import TYPE_CHECKING, Any
 import large_plan
 import numpy as np
 
-from atlasc.passes.approximation.calibration import calibrate
 from atlasc.passes.approximation.parametrisation import PRESETS
+from atlasc.passes.calibration.calibrate import calibrate
 from atlasc.passes.frontend.trace import ShapeSpec, trace
 from atlasc.passes.search.front import COSTS
-from atlasc.passes.search.hybrid import HybridOptions, search
 from atlasc.passes.search.objective import SNAPSHOT_MEMORY, Objective
 from atlasc.passes.search.problem import SearchProblem
 from atlasc.passes.search.space import is_partial
+from atlasc.passes.search.strategies.hybrid import HybridOptions, search
 
 if TYPE_CHECKING:
     import torch

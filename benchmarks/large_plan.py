@@ -9,10 +9,10 @@ import numpy as np
 
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.parametrisation import PRESETS
-from atlasc.passes.approximation.segments import largest_tensor, last_uses, segments
-from atlasc.passes.approximation.torch_simulator import MEMORY, TENSORS
-from atlasc.passes.search.groups import groups_of
-from atlasc.passes.search.hybrid import AFTER_PROBES, PROBED_ERRORS
+from atlasc.passes.search.error_model.groups import groups_of
+from atlasc.passes.search.strategies.hybrid import AFTER_PROBES, PROBED_ERRORS
+from atlasc.passes.simulation.segments import largest_tensor, last_uses, segments
+from atlasc.passes.simulation.torch_simulator import MEMORY, TENSORS
 
 CORES, CORE_FLOPS, PRODUCT_SHARE = 2, 95e9, 0.8
 """Matrix products at 95 GFLOP/s a core take four fifths of a finite evaluation (docs/search.md)."""

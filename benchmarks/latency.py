@@ -14,7 +14,7 @@ import time
 
 import numpy as np
 
-from atlasc.driver import LATENCY_TARGET
+from atlasc.compilation.stages import LATENCY_TARGET
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.assign import (
     layer_count,
@@ -22,14 +22,14 @@ from atlasc.passes.approximation.assign import (
     with_approximations,
 )
 from atlasc.passes.approximation.description import Approximation
-from atlasc.passes.approximation.nominal import nominal_calibration
 from atlasc.passes.approximation.parametrisation import PAPER
+from atlasc.passes.calibration.nominal import nominal_calibration
+from atlasc.passes.costs.counts import program_costs
 from atlasc.passes.frontend.trace import trace
-from atlasc.passes.lowering.costs import program_costs
-from atlasc.passes.lowering.latency import LatencyModel
-from atlasc.passes.lowering.pipeline import lower
-from atlasc.passes.search.groups import groups_of
-from atlasc.passes.search.latency_front import Candidate, latency_front
+from atlasc.passes.latency import LatencyModel
+from atlasc.passes.pipeline import lower
+from atlasc.passes.search.error_model.groups import groups_of
+from atlasc.passes.search.joint.latency_front import Candidate, latency_front
 from atlasc.passes.search.problem import expert
 from atlasc.passes.search.space import SearchSpace, Settings
 

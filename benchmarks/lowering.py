@@ -21,15 +21,15 @@ from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 
-from atlasc.driver import LATENCY_TARGET, choose
+from atlasc.compilation.stages import LATENCY_TARGET, choose
+from atlasc.figures.summary import costs_summary
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.assign import apply_recipe, apply_settings
 from atlasc.passes.approximation.depth import depth_of
-from atlasc.passes.approximation.nominal import nominal_calibration
+from atlasc.passes.calibration.nominal import nominal_calibration
+from atlasc.passes.costs.counts import program_costs
 from atlasc.passes.frontend.trace import trace
-from atlasc.passes.lowering.costs import program_costs
-from atlasc.passes.lowering.pipeline import Lowered, lower
-from atlasc.summary import costs_summary
+from atlasc.passes.pipeline import Lowered, lower
 
 SEARCHED = {
     "five softmax iterations, low degrees": ((2, 2, 2, 2, 2, 5, 5, 4), (2, 2, 2, 2, 2, 5, 5, 3)),

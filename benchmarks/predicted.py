@@ -21,18 +21,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from atlasc import session
-from atlasc.backends import cost_files
-from atlasc.backends.desilo_costs import cost_doubts, cost_table
-from atlasc.backends.machine import OtherWork
-from atlasc.bundle import Bundle, load_bundle
+from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.cli.output import print_table
 from atlasc.cli.progress import progress
 from atlasc.cli.timing_table import show_timing
-from atlasc.compilation import compile_model
-from atlasc.options import Options
+from atlasc.compilation.compile import compile_model
+from atlasc.compilation.options import Options
 from atlasc.passes.approximation.parametrisation import Parametrisation
-from atlasc.passes.lowering.counting_engine import Counted, CountingEngine
+from atlasc.passes.execution.counting_engine import Counted, CountingEngine
+from atlasc.run import session
+from atlasc.targets.costs import files as cost_files
+from atlasc.targets.desilo.costs import cost_doubts, cost_table
+from atlasc.targets.machine import OtherWork
 
 DIGITS = Path(__file__).resolve().parent.parent / "examples" / "digits_vit"
 PRIMITIVES = (

@@ -42,7 +42,7 @@ QUICK_SHARE = 0.01
 def main() -> None:
     """Run what is missing, then print and draw everything."""
     from atlasc.passes.search.front import COSTS
-    from atlasc.passes.search.strategies import STRATEGIES
+    from atlasc.passes.search.strategies.named import STRATEGIES
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--strategies", default=",".join(STRATEGIES), help="names, with commas")
@@ -89,8 +89,8 @@ def budget(name: str, share: float, own: str | None) -> dict[str, int]:
 
     A share of `atlas` has the paper's populations and fewer generations.
     """
-    from atlasc.passes.search.hybrid import default_evaluations
-    from atlasc.passes.search.strategies import strategy
+    from atlasc.passes.search.strategies.hybrid import default_evaluations
+    from atlasc.passes.search.strategies.named import strategy
 
     usual = strategy(name).make_options({}).evaluations or default_evaluations(GROUPS)
     if name == "atlas" and own is None and share > QUICK_SHARE:
@@ -107,11 +107,11 @@ def folder(arguments: argparse.Namespace, name: str, options: dict[str, int]) ->
 
 def one(name: str, options: dict[str, int], arguments: argparse.Namespace) -> None:
     """Run a strategy, or go on with it."""
-    from atlasc.driver import LATENCY_TARGET
+    from atlasc.compilation.stages import LATENCY_TARGET
     from atlasc.passes.search.history import Moment, continued
     from atlasc.passes.search.ray_workers import RayWorkers
     from atlasc.passes.search.session import Progress
-    from atlasc.passes.search.strategies import strategy
+    from atlasc.passes.search.strategies.named import strategy
 
     place = folder(arguments, name, options)
     place.mkdir(parents=True, exist_ok=True)
@@ -153,7 +153,7 @@ def one(name: str, options: dict[str, int], arguments: argparse.Namespace) -> No
 
 def priced(front: Front, problem: SearchProblem) -> Front:
     """The front with the predicted seconds of its points, whatever cost it was searched for."""
-    from atlasc.driver import LATENCY_TARGET
+    from atlasc.compilation.stages import LATENCY_TARGET
 
     objective = replace(problem, target=LATENCY_TARGET).objective()
     points = tuple(replace(p, seconds=objective.seconds(p.settings)) for p in front.points)
@@ -166,7 +166,7 @@ def minilm() -> SearchProblem:
 
     from atlasc.loading.data import inputs_from_texts
     from atlasc.loading.models import load_model
-    from atlasc.passes.approximation.calibration import calibrate
+    from atlasc.passes.calibration.calibrate import calibrate
     from atlasc.passes.frontend.trace import trace
     from atlasc.passes.search.problem import SearchProblem
 

@@ -26,7 +26,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from atlasc.ir.module import Module
-    from atlasc.passes.approximation.calibration import Calibration
+    from atlasc.passes.calibration.calibrate import Calibration
     from atlasc.passes.search.space import SearchSpace
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
@@ -56,9 +56,9 @@ def main() -> None:
     from atlasc.loading.data import inputs_from_texts
     from atlasc.loading.models import load_model
     from atlasc.passes.approximation.assign import apply_recipe
-    from atlasc.passes.approximation.calibration import calibrate
-    from atlasc.passes.approximation.simulate import PolynomialSimulator
+    from atlasc.passes.calibration.calibrate import calibrate
     from atlasc.passes.frontend.trace import trace
+    from atlasc.passes.simulation.simulate import PolynomialSimulator
 
     model = load_model(texts.model_directory())
     rows = texts.short_texts(options.texts, TOKENS)
@@ -100,9 +100,9 @@ def search_speed(
 ) -> None:
     """Print evaluations a second of settings that are finite and of those that are not."""
     from atlasc.passes.approximation.assign import layer_count
-    from atlasc.passes.approximation.simulate import PolynomialSimulator
     from atlasc.passes.search.objective import SNAPSHOT_MEMORY, Objective
     from atlasc.passes.search.space import SearchSpace
+    from atlasc.passes.simulation.simulate import PolynomialSimulator
 
     objective = Objective(module, calibration, arrays, memory=0)
     space, generator = SearchSpace(layer_count(module)), np.random.default_rng(0)

@@ -24,9 +24,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "examples" / "minilm")]
 
 if TYPE_CHECKING:
-    from atlasc.options import Options
+    from atlasc.compilation.options import Options
+    from atlasc.compilation.prepare import Prepared
     from atlasc.passes.search.front import Front, Point
-    from atlasc.preparation import Prepared
 
 TOKENS = 64
 TARGET, LARGEST_RATIO = 1e-3, 1.5
@@ -39,7 +39,7 @@ def main() -> None:
     from atlasc.cli.output import print_table
     from atlasc.passes.approximation.parametrisation import PRESETS
     from atlasc.passes.search.front import COSTS
-    from atlasc.passes.search.strategies import DEFAULT, STRATEGIES
+    from atlasc.passes.search.strategies.named import DEFAULT, STRATEGIES
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--space", choices=PRESETS, default="paper")
@@ -85,11 +85,11 @@ def searched(arguments: argparse.Namespace) -> tuple[Prepared, Front, Options]:
     import texts
 
     from atlasc.cli.progress import progress
-    from atlasc.options import Options
+    from atlasc.compilation.options import Options
+    from atlasc.compilation.prepare import prepare
+    from atlasc.compilation.search import search
     from atlasc.passes.approximation.parametrisation import PRESETS
     from atlasc.passes.search.ray_workers import RayWorkers
-    from atlasc.preparation import prepare
-    from atlasc.searching import search
 
     given = arguments.calibrate + arguments.held_back
     budget = {} if arguments.evaluations is None else {"evaluations": arguments.evaluations}
@@ -145,8 +145,8 @@ def unseen_errors(
     import texts
 
     from atlasc.cli.progress import progress
+    from atlasc.compilation.search import search_problem
     from atlasc.loading.data import inputs_from_texts
-    from atlasc.searching import search_problem
 
     skip = arguments.calibrate + arguments.held_back
     rows = texts.windows(arguments.unseen, TOKENS, skip)

@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from atlasc.ir import ckks_attention, ckks_ops, nn_ops, poly_ops  # noqa: F401  (the registry)
 from atlasc.ir.bounds import MAX_PATH, is_location, is_symbol
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.opdef import REGISTRY, OpDef, RuleError, Site, Symbol, symbols_in
+from atlasc.ir.ops import ckks, ckks_attention, nn, poly  # noqa: F401  (the registry)
 from atlasc.ir.types import Type, is_bounded
 
 IRLevel = Literal["nn", "poly", "ckks"]
@@ -201,8 +201,8 @@ class Module:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Pickled as its text and arrays: an op's declaration holds functions, and a graph is deep.
-        from atlasc.ir.parser import parse
-        from atlasc.ir.printer import print_module
+        from atlasc.ir.text.parser import parse
+        from atlasc.ir.text.printer import print_module
 
         return parse, (print_module(self), self.arrays_used())
 

@@ -8,18 +8,18 @@ from typing import Any
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import IRLevel, Module
 from atlasc.passes.approximation.approximate import Approximate
-from atlasc.passes.approximation.centre_keys import CentreKeys
 from atlasc.passes.approximation.expand import Expand
+from atlasc.passes.calibration.centre_keys import CentreKeys
+from atlasc.passes.framework.pass_base import Pass
 from atlasc.passes.frontend.canonicalise import Canonicalise
+from atlasc.passes.lowering.assign_scales import AssignScales
 from atlasc.passes.lowering.fold_features import FoldFeatures
 from atlasc.passes.lowering.gather_sums import GatherSums
 from atlasc.passes.lowering.normalise_affine import NormaliseAffine
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.lowering.rotation_keys import RotationKeys
-from atlasc.passes.lowering.scales import AssignScales
 from atlasc.passes.lowering.select_early import SelectEarly
-from atlasc.passes.pass_base import Pass
 
 PASSES: dict[str, type[Pass]] = {
     kind.name: kind

@@ -18,14 +18,14 @@ sys.path.insert(0, str(Path(__file__).parent / "helpers"))  # under every import
 if TYPE_CHECKING:
     from tiny_model import Tiny
 
-    from atlasc.backends.desilo_keys import KeySet
+    from atlasc.targets.desilo.keys import KeySet
 
 # Nothing in a test may reach for the network, and tokenizers must not fork under xdist.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 # Predicted times are those of the table that ships, whatever the user of this machine measured.
-_TABLE = Path(__file__).resolve().parent.parent / "atlasc" / "backends" / "costs" / "desilo.json"
+_TABLE = Path(__file__).resolve().parent.parent / "atlasc" / "targets" / "desilo" / "costs.json"
 os.environ["ATLASC_COSTS"] = str(_TABLE)
 
 # The same examples every time: a test that passes here passes on the next machine.
@@ -56,7 +56,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if encrypted and importlib.util.find_spec("desilofhe") is None:
         pytest.skip("needs desilofhe: pip install 'atlasc[desilo]'")
     if item.get_closest_marker("bootstrap") and not _bootstrap_keys_made:
-        from atlasc.backends.memory import available_bytes
+        from atlasc.targets.memory import available_bytes
 
         available = available_bytes()
         if available is not None and available < BOOTSTRAP_BYTES:
@@ -77,8 +77,8 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
 @pytest.fixture(scope="session")
 def bootstrap_keys() -> Iterator[KeySet]:
     """The one set of bootstrap keys of all tests: 16 GB and two minutes."""
-    from atlasc.backends.desilo import BOOTSTRAPPED, KeySet
-    from atlasc.backends.desilo_library import library_engine
+    from atlasc.targets.desilo.engine import BOOTSTRAPPED, KeySet
+    from atlasc.targets.desilo.library import library_engine
 
     plan = dict.fromkeys(BOOTSTRAP_ROTATIONS, BOOTSTRAPPED.max_level)
     keys = KeySet.generate(BOOTSTRAPPED, plan, relinearization_level=BOOTSTRAPPED.max_level)

@@ -11,8 +11,8 @@ from atlasc.ir.errors import AtlasError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from atlasc.admission import Reach
-    from atlasc.bundle import Bundle
+    from atlasc.bundle.folder import Bundle
+    from atlasc.client.admission import Reach
     from atlasc.loading.inputs import Inputs
 
 UncheckedOption = Annotated[
@@ -38,8 +38,8 @@ def admit(bundle: Bundle, inputs: Inputs, strict: bool = False, unchecked: bool 
     Raises:
         AtlasError: none is left, or ``strict``.
     """
-    from atlasc.admission import REMEDY, examine
     from atlasc.cli.errors import warn
+    from atlasc.client.admission import REMEDY, examine
 
     found = examine(bundle.client, inputs.arrays)
     kept = [

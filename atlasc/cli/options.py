@@ -125,7 +125,7 @@ def _use_costs(path: Path | None) -> Path | None:
     if path is not None:
         import os
 
-        from atlasc.backends.cost_files import VARIABLE
+        from atlasc.targets.costs.files import VARIABLE
 
         os.environ[VARIABLE] = str(path)
     return path
@@ -151,8 +151,8 @@ def warn_of_costs(target: str = "desilo") -> None:
     Raises:
         AtlasError: the table is not there, or damaged.
     """
-    from atlasc.backends.desilo_costs import cost_doubts
     from atlasc.cli.errors import warn
+    from atlasc.targets.desilo.costs import cost_doubts
 
     if target == "phantom":
         return

@@ -11,9 +11,9 @@ from atlasc.ir.errors import AtlasError, printable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from atlasc.bundle import Bundle
+    from atlasc.bundle.folder import Bundle
     from atlasc.loading.inputs import Inputs
-    from atlasc.ranges import Simulation, Verdict
+    from atlasc.run.ranges import Simulation, Verdict
 
 IndexOption = Annotated[
     str, typer.Option("--index", help="Take these inputs of the file: 0,1,5 or 3-7.")
@@ -66,7 +66,7 @@ def polynomials_at_hand(bundle: Bundle) -> Bundle:
     Raises:
         AtlasError: only the client's part of it is here.
     """
-    from atlasc.bundle import load_bundle
+    from atlasc.bundle.folder import load_bundle
 
     if not bundle.has_server:
         raise AtlasError(
@@ -81,7 +81,7 @@ def polynomials_at_hand(bundle: Bundle) -> Bundle:
 def try_in_the_clear(bundle: Bundle, inputs: Inputs) -> Simulation:
     """The polynomials' answers to inputs, and who leaves which range; shows progress."""
     from atlasc.cli.progress import progress
-    from atlasc.ranges import simulate
+    from atlasc.run.ranges import simulate
 
     with progress("polynomials in the clear", total=len(inputs)) as step:
         return simulate(bundle.client, bundle.poly, inputs.arrays, inputs.names, step.report)

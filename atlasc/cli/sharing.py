@@ -8,9 +8,9 @@ from atlasc.cli.errors import show
 from atlasc.ir.errors import AtlasError
 
 if TYPE_CHECKING:
-    from atlasc.answers import Answers
-    from atlasc.bundle import Bundle
-    from atlasc.ledger import Ledger, Named
+    from atlasc.bundle.folder import Bundle
+    from atlasc.bundle.ledger import Ledger, Named
+    from atlasc.client.answers import Answers
 
 
 def note_exact() -> None:
@@ -24,7 +24,7 @@ def require_shareable(bundle: Bundle, bits: int, shares: int, unchecked: bool) -
     Raises:
         AtlasError: no digit could be shared; or with ``--unchecked``.
     """
-    from atlasc.sharing import require_digits
+    from atlasc.client.sharing import require_digits
 
     if unchecked:
         raise AtlasError(
@@ -53,7 +53,7 @@ def shared(
     """
     from dataclasses import replace
 
-    from atlasc.sharing import require_digits, share
+    from atlasc.client.sharing import require_digits, share
 
     count = len(next(iter(answers.outputs.values())))
     flooding = require_digits(bundle.client.interface, count, bits, shares)

@@ -13,9 +13,9 @@ from atlasc.cli.output import print_json, print_table
 from atlasc.cli.progress import progress
 
 if TYPE_CHECKING:
-    from atlasc.options import Options
+    from atlasc.compilation.options import Options
+    from atlasc.compilation.prepare import Prepared
     from atlasc.passes.search.study import Study
-    from atlasc.preparation import Prepared
 
 
 def refuse_searching(context: typer.Context) -> None:
@@ -53,9 +53,9 @@ def run_study(
         settings: how many are compared.
         as_json: print one JSON object.
     """
+    from atlasc.compilation.search import search_problem
     from atlasc.files import new_folder
     from atlasc.passes.search.study import StudyOptions, study
-    from atlasc.searching import search_problem
 
     problem = search_problem(prepared, options, inputs, extremes=0)
     with progress("comparing surrogates") as step:

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from atlasc.bundle import Bundle
+from atlasc.bundle.folder import Bundle
 from atlasc.emit.interface import identity_of
 from atlasc.emit.project import WEIGHTS
 from atlasc.ir.errors import AtlasError
-from atlasc.session import PHASES, Answer
+from atlasc.run.session import PHASES, Answer
 
 Result = TypeVar("Result")
 _PATTERN = "atlasc_*.so"

@@ -11,8 +11,8 @@ from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import COMMON, Symbol
 from atlasc.ir.types import CiphertextType
-from atlasc.passes.lowering.kernels.context import layout_of
-from atlasc.passes.lowering.kernels.scores import Scores
+from atlasc.passes.execution.kernels.context import layout_of
+from atlasc.passes.execution.kernels.scores import Scores
 
 FLAGS = ("paired", "copy_padding", "first_row", "zero_padding", "causal")
 

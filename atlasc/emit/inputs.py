@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from atlasc.client import ClientProgram
+from atlasc.client.program import ClientProgram
 from atlasc.files import write_with
 
 

@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from atlasc.backends.phantom_parameters import PhantomParameters
 from atlasc.emit import text
 from atlasc.emit.blocks import OUTSIDE, PREPARING
 from atlasc.emit.weights import array_text, stored_arrays
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
 from atlasc.ir.opdef import Site
-from atlasc.ir.printer import print_module
+from atlasc.ir.text.printer import print_module
 from atlasc.ir.types import CiphertextType
-from atlasc.passes.lowering.pipeline import Parameters
+from atlasc.passes.execution.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
 from atlasc.passes.lowering.rotation_keys import MEMORY, key_plan
-from atlasc.passes.lowering.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
+from atlasc.passes.pipeline import Parameters
+from atlasc.targets.phantom.parameters import PhantomParameters
 
 
 @dataclass(frozen=True)

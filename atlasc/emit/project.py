@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import atlasc
-from atlasc.backends.phantom_parameters import PhantomParameters
 from atlasc.emit import text
 from atlasc.emit.interface import identity_of, interface_text
 from atlasc.emit.program import program_text
@@ -15,7 +14,8 @@ from atlasc.emit.weights import stored_arrays
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.passes.lowering.pipeline import Parameters
+from atlasc.passes.pipeline import Parameters
+from atlasc.targets.phantom.parameters import PhantomParameters
 
 RUNTIME = Path(atlasc.__file__).parent / "runtime_cuda"
 """Sources of the C++ runtime, as they are installed."""

@@ -12,14 +12,14 @@ import numpy as np
 
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
+from atlasc.passes.analyses.magnitudes import with_magnitudes
 from atlasc.passes.approximation.expand import Expand
-from atlasc.passes.lowering.client import client_part
-from atlasc.passes.lowering.magnitudes import with_magnitudes
-from atlasc.passes.pass_base import run_passes
-from atlasc.passes.rewriting import Rewriter, without_dead_ops
+from atlasc.passes.framework.pass_base import run_passes
+from atlasc.passes.framework.rewriting import Rewriter, without_dead_ops
+from atlasc.passes.lowering.client_part import client_part
 
 if TYPE_CHECKING:
-    from atlasc.steps import Steps
+    from atlasc.compilation.steps import Steps
 
 TEXTS, SIMULATED = 40, 10
 """Texts that ranges are measured on, and those on which magnitudes are."""
@@ -77,10 +77,10 @@ def minilm(tokens: int, recipe: str | None, options: dict[str, Any], steps: Step
     sys.path.append(str(Path(__file__).resolve().parents[2] / "examples" / "minilm"))
     import texts
 
-    from atlasc.compilation import choose
-    from atlasc.options import Options
-    from atlasc.preparation import prepare
-    from atlasc.saved import load_saved
+    from atlasc.compilation.compile import choose
+    from atlasc.compilation.options import Options
+    from atlasc.compilation.prepare import prepare
+    from atlasc.compilation.saved import load_saved
 
     options_ = Options(target="sim", recipe=recipe, sequence_length=tokens, **options)
     saved = None if options_.front is None else load_saved(options_.front)
@@ -99,7 +99,7 @@ def bert_base(tokens: int, recipe: str, steps: Steps) -> Layer:
     import transformers
 
     from atlasc.passes.approximation.assign import apply_recipe
-    from atlasc.passes.approximation.nominal import nominal_calibration
+    from atlasc.passes.calibration.nominal import nominal_calibration
     from atlasc.passes.frontend.trace import trace
 
     with steps("tracing BERT-base's shape"):

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
-from atlasc.backends.desilo import DesiloCiphertext
-from atlasc.passes.lowering.counting_engine import Counted
-from atlasc.passes.lowering.engine import Engine, Vector
+from atlasc.passes.execution.counting_engine import Counted
+from atlasc.passes.execution.engine import Engine, Vector
+from atlasc.targets.desilo.engine import DesiloCiphertext
 
 
 class LibraryCalls:

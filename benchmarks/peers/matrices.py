@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from atlasc.passes.lowering.engine import Engine
-from atlasc.passes.lowering.forms import Form
+from atlasc.passes.execution.engine import Engine
+from atlasc.passes.lowering.packing.forms import Form
 from benchmarks.peers.rows import Rows
 
 if TYPE_CHECKING:

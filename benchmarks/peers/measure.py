@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from atlasc.backends.desilo import DesiloEngine, KeySet
-from atlasc.backends.desilo_keys import EvaluationKeys
-from atlasc.backends.desilo_library import library_engine
 from atlasc.ir.module import Op
-from atlasc.passes.lowering.engine import Engine
+from atlasc.passes.execution.engine import Engine
+from atlasc.targets.desilo.engine import DesiloEngine, KeySet
+from atlasc.targets.desilo.keys import EvaluationKeys
+from atlasc.targets.desilo.library import library_engine
 from benchmarks.peers.programs import Program
 
 EngineFor = Callable[[Program], Engine[Any]]

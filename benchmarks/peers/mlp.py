@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from atlasc.backends.desilo import DesiloEngine, KeySet
-from atlasc.backends.memory import require_memory
 from atlasc.ir.functions import gelu
 from atlasc.ir.module import Module
 from atlasc.ir.opdef import Site
-from atlasc.passes.approximation.activation import ActivationApproximation
+from atlasc.passes.approximation.algorithms.activation import ActivationApproximation
+from atlasc.targets.desilo.engine import DesiloEngine, KeySet
+from atlasc.targets.memory import require_memory
 from benchmarks.peers.layer import Layer
 from benchmarks.peers.measure import measure, say
 from benchmarks.peers.programs import OurProgram

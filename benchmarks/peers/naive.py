@@ -26,11 +26,11 @@ import numpy as np
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
-from atlasc.passes.approximation.chebyshev import levels_of_degree
-from atlasc.passes.lowering.counting_engine import CountingEngine
-from atlasc.passes.lowering.engine import Engine
-from atlasc.passes.lowering.forms import Form, forms_of
-from atlasc.passes.lowering.paterson_stockmeyer import evaluate_plan, plan_chebyshev
+from atlasc.passes.approximation.fits.chebyshev import levels_of_degree
+from atlasc.passes.execution.counting_engine import CountingEngine
+from atlasc.passes.execution.engine import Engine
+from atlasc.passes.execution.paterson_stockmeyer import evaluate_plan, plan_chebyshev
+from atlasc.passes.lowering.packing.forms import Form, forms_of
 from benchmarks.peers import matrices
 from benchmarks.peers.library_calls import LibraryCalls
 from benchmarks.peers.matrices import Blocks, Ct

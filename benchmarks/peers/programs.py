@@ -9,15 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from atlasc import driver, session
-from atlasc.backends.desilo_parameters import DesiloParameters
-from atlasc.client import client_program
+from atlasc.client.program import client_program
+from atlasc.compilation import stages
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Op
-from atlasc.passes.lowering.costs import program_costs
-from atlasc.passes.lowering.counting_engine import CountingEngine, Counts
-from atlasc.passes.lowering.engine import Engine
+from atlasc.passes.costs.counts import program_costs
+from atlasc.passes.execution.counting_engine import CountingEngine, Counts
+from atlasc.passes.execution.engine import Engine
 from atlasc.passes.lowering.rotation_keys import KeyPlan, key_plan
+from atlasc.run import session
+from atlasc.targets.desilo.parameters import DesiloParameters
 from benchmarks.peers.layer import Layer
 from benchmarks.peers.naive import Naive
 
@@ -69,7 +70,7 @@ class Program(ABC):
     @cached_property
     def seconds(self) -> float:
         """Predicted time of a run."""
-        return self.counts.seconds(driver.LATENCY_TARGET.prices(self.parameters))
+        return self.counts.seconds(stages.LATENCY_TARGET.prices(self.parameters))
 
     @property
     def memory(self) -> int:
@@ -84,7 +85,7 @@ class OurProgram(Program):
 
     def __init__(self, layer: Layer, name: str = "atlasc") -> None:
         self.name, self.layer = name, layer
-        lowered = driver.lower_module(layer.module, layer.inputs, fastest=True)
+        lowered = stages.lower_module(layer.module, layer.inputs, fastest=True)
         assert isinstance(lowered.parameters, DesiloParameters)
         self.program, self.parameters = lowered.program, lowered.parameters
         self.client = client_program(lowered.client, lowered.program)

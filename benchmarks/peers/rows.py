@@ -16,8 +16,8 @@ from functools import cached_property
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.lowering.forms import Form
-from atlasc.passes.lowering.packing import bits_for
+from atlasc.passes.lowering.packing.forms import Form
+from atlasc.passes.lowering.packing.geometry import bits_for
 
 _HEADED = (Form.SPLIT, Form.HEADS, Form.SCORES, Form.SCORE_SUMS)
 

@@ -1,7 +1,7 @@
 """The security table and every secret in use, by the lattice estimator; the archive it makes.
 
     sage -python benchmarks/security/estimate.py --estimator PATH
-        [--output atlasc/backends/estimates/lattice.json] [--only sparse|sets|table]
+        [--output atlasc/targets/estimates/lattice.json] [--only sparse|sets|table]
 
 PATH is a clone of https://github.com/malb/lattice-estimator, which needs Sage (passagemath's wheels
 do: ``pip install passagemath-standard-no-symbolics passagemath-symbolics``) and is not part of this
@@ -30,9 +30,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from atlasc.backends.desilo_parameters import BOOTSTRAPPED, LEVELED
-from atlasc.backends.phantom_parameters import PhantomParameters, choose_parameters
-from atlasc.passes.lowering.security import max_log_qp
+from atlasc.targets.desilo.parameters import BOOTSTRAPPED, LEVELED
+from atlasc.targets.phantom.parameters import PhantomParameters, choose_parameters
+from atlasc.targets.security import max_log_qp
 
 ERROR = 3.19
 SLOW, QUICK, BESIDE = "MATZOV", "BDGL16", "ADPS16"
@@ -139,7 +139,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--estimator", type=Path, required=True)
     parser.add_argument(
-        "--output", type=Path, default=Path("atlasc/backends/estimates/lattice.json")
+        "--output", type=Path, default=Path("atlasc/targets/estimates/lattice.json")
     )
     parser.add_argument("--only", choices=("sparse", "sets", "table"))
     options = parser.parse_args()

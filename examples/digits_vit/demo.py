@@ -26,9 +26,9 @@ from atlasc.cli.progress import progress
 if TYPE_CHECKING:
     import numpy as np
 
-    from atlasc.bundle import Bundle
+    from atlasc.bundle.folder import Bundle
     from atlasc.loading.inputs import Inputs
-    from atlasc.session import Answer
+    from atlasc.run.session import Answer
 
 HERE = Path(__file__).parent
 LARGEST_DIFFERENCE = 1e-2
@@ -42,7 +42,7 @@ def demo(
     images: Annotated[int, typer.Option(min=1, max=64, help="How many test images.")] = 16,
 ) -> None:
     """Compile a Vision Transformer and recognise encrypted digits."""
-    from atlasc.backends import get_backend
+    from atlasc.targets import get_backend
 
     with reported():
         get_backend(target).check()  # a missing library is said at once, not after a minute
@@ -58,9 +58,9 @@ def compile_model(folder: Path, target: str, images: int) -> tuple[Bundle, Input
     """The bundle, the first test images, and what the original model says of them."""
     import torch
 
-    from atlasc.compilation import compile_model as write_bundle
+    from atlasc.compilation.compile import compile_model as write_bundle
+    from atlasc.compilation.options import Options
     from atlasc.loading.data import load_inputs
-    from atlasc.options import Options
     from atlasc.passes.approximation.parametrisation import Parametrisation
 
     options = Options(
@@ -80,7 +80,7 @@ def compile_model(folder: Path, target: str, images: int) -> tuple[Bundle, Input
 
 def recognise(bundle: Bundle, inputs: Inputs, target: str) -> Answer:
     """Encrypt the images, run the program on the ciphertexts, and decrypt the answers."""
-    from atlasc import session
+    from atlasc.run import session
 
     started = time.perf_counter()
     with progress("generating keys") as step:

@@ -1,0 +1,1 @@
+"""Files that may come from somebody else, read with limits."""

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.assign import apply_recipe
-from atlasc.passes.approximation.calibration import read_calibration
-from atlasc.passes.approximation.centre_keys import with_centred_keys
-from atlasc.passes.approximation.nominal import nominal_calibration
-from atlasc.passes.pass_base import Pass, Report
+from atlasc.passes.calibration.calibrate import read_calibration
+from atlasc.passes.calibration.centre_keys import with_centred_keys
+from atlasc.passes.calibration.nominal import nominal_calibration
+from atlasc.passes.framework.pass_base import Pass, Report
 
 
 @dataclass(frozen=True)

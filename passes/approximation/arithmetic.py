@@ -13,8 +13,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from atlasc.passes.approximation import chebyshev as _chebyshev
-from atlasc.passes.approximation.validity import Meaning
+from atlasc.passes.approximation.fits import chebyshev as _chebyshev
+from atlasc.passes.approximation.fits.validity import Meaning
 
 T = TypeVar("T")
 

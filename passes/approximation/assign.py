@@ -9,29 +9,29 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
-from atlasc.passes.approximation.activation import ActivationApproximation
+from atlasc.passes.approximation.algorithms.activation import ActivationApproximation
+from atlasc.passes.approximation.algorithms.direct_softmax import DirectSoftmax
+from atlasc.passes.approximation.algorithms.norm import NormApproximation
+from atlasc.passes.approximation.algorithms.softmax import SoftmaxApproximation
 from atlasc.passes.approximation.arithmetic import Interval
-from atlasc.passes.approximation.calibration import Calibration
-from atlasc.passes.approximation.chebyshev import evaluate, fit
 from atlasc.passes.approximation.description import Approximation, family_of
-from atlasc.passes.approximation.direct_softmax import DirectSoftmax
 from atlasc.passes.approximation.expand import activation_function
-from atlasc.passes.approximation.fitted import (
+from atlasc.passes.approximation.fits.chebyshev import evaluate, fit
+from atlasc.passes.approximation.fits.functions import function
+from atlasc.passes.approximation.parametrisation import PAPER, Parametrisation
+from atlasc.passes.approximation.recipes.fitted import (
     fitted_activation,
     fitted_direct,
     fitted_norm,
     measured_softmax,
 )
-from atlasc.passes.approximation.functions import function
-from atlasc.passes.approximation.measure import nonlinear_ops
-from atlasc.passes.approximation.norm import NormApproximation
-from atlasc.passes.approximation.paper_shift import paper_shift
-from atlasc.passes.approximation.parametrisation import PAPER, Parametrisation
-from atlasc.passes.approximation.ranges import Range
-from atlasc.passes.approximation.recipes import recipe
+from atlasc.passes.approximation.recipes.named import recipe
+from atlasc.passes.approximation.recipes.paper_shift import paper_shift
 from atlasc.passes.approximation.setting import DIRECT, EXACT, LayerSetting
-from atlasc.passes.approximation.softmax import SoftmaxApproximation
-from atlasc.passes.rewriting import Rewriter
+from atlasc.passes.calibration.calibrate import Calibration
+from atlasc.passes.calibration.measure import nonlinear_ops
+from atlasc.passes.calibration.ranges import Range
+from atlasc.passes.framework.rewriting import Rewriter
 
 OUTSIDE_TOLERANCE = 1e-4
 HIGHEST_EXPONENT = 9

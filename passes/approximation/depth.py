@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
-from atlasc.passes.approximation.activation import ActivationApproximation
-from atlasc.passes.approximation.channel_activation import ChannelActivation
-from atlasc.passes.approximation.chebyshev import levels_of_degree
+from atlasc.passes.approximation.algorithms.activation import ActivationApproximation
+from atlasc.passes.approximation.algorithms.channel_activation import ChannelActivation
+from atlasc.passes.approximation.algorithms.direct_softmax import DirectSoftmax
+from atlasc.passes.approximation.algorithms.norm import NormApproximation
+from atlasc.passes.approximation.algorithms.softmax import SoftmaxApproximation
 from atlasc.passes.approximation.description import Approximation, carried_by
-from atlasc.passes.approximation.direct_softmax import DirectSoftmax
-from atlasc.passes.approximation.measure import nonlinear_ops
-from atlasc.passes.approximation.norm import NormApproximation
-from atlasc.passes.approximation.softmax import SoftmaxApproximation
+from atlasc.passes.approximation.fits.chebyshev import levels_of_degree
+from atlasc.passes.calibration.measure import nonlinear_ops
 
 
 @dataclass(frozen=True)

@@ -207,7 +207,7 @@ def from_attribute(
     Raises:
         AtlasError: an unknown algorithm, an unknown or missing entry, or a value out of range.
     """
-    from atlasc.passes.approximation import presets  # noqa: F401  registers all algorithms
+    from atlasc.passes.approximation.algorithms import known as presets  # noqa: F401  registers all algorithms
 
     family = family_of(op_name)
     entries = dict(attribute)

@@ -13,9 +13,9 @@ from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import REGISTRY, Symbol
 from atlasc.ir.types import TensorType
 from atlasc.passes.approximation.description import Activation, Norm, Softmax, carried_by
-from atlasc.passes.approximation.validity import Meaning
-from atlasc.passes.pass_base import Pass, Report
-from atlasc.passes.rewriting import Rewriter
+from atlasc.passes.approximation.fits.validity import Meaning
+from atlasc.passes.framework.pass_base import Pass, Report
+from atlasc.passes.framework.rewriting import Rewriter
 
 
 @dataclass

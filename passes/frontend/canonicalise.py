@@ -11,8 +11,8 @@ import numpy as np
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
-from atlasc.passes.pass_base import Pass, Report
-from atlasc.passes.rewriting import Rewriter, without_dead_ops
+from atlasc.passes.framework.pass_base import Pass, Report
+from atlasc.passes.framework.rewriting import Rewriter, without_dead_ops
 
 Users = dict[Value, list[Op]]
 # Ops f with f(c·x) = c·f(x) in their first operand, for a number c.

@@ -9,9 +9,9 @@ import numpy as np
 
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
-from atlasc.passes.pass_base import Pass, Report
-from atlasc.passes.rewriting import Rewriter, without_dead_ops
-from atlasc.passes.uniform import elementwise, is_uniform
+from atlasc.passes.framework.pass_base import Pass, Report
+from atlasc.passes.framework.rewriting import Rewriter, without_dead_ops
+from atlasc.passes.framework.uniform import elementwise, is_uniform
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.ir.types import CiphertextType
-from atlasc.passes.lowering.noise_gains import SEEN
-from atlasc.passes.pass_base import Pass, Report
-from atlasc.passes.rewriting import Rewriter
+from atlasc.passes.analyses.noise_gains import SEEN
+from atlasc.passes.framework.pass_base import Pass, Report
+from atlasc.passes.framework.rewriting import Rewriter
 
 _NUMBERS = ("ckks.add_plain", "ckks.mul_plain", "ckks.double")
 """Slot-wise ops with a number."""

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
-from atlasc.passes.pass_base import Pass, Report
-from atlasc.passes.rewriting import Rewriter
+from atlasc.passes.framework.pass_base import Pass, Report
+from atlasc.passes.framework.rewriting import Rewriter
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,15 @@ from typing import Any, ClassVar
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.types import CiphertextType
-from atlasc.passes.lowering.forms import Form, forms_of
-from atlasc.passes.lowering.kernels.linear import choose_plan
-from atlasc.passes.lowering.kernels.scores import row_score_layout, score_layout
-from atlasc.passes.lowering.noise_gains import SEEN
-from atlasc.passes.lowering.one_row import is_alone
-from atlasc.passes.lowering.packer import Packer, full
-from atlasc.passes.lowering.packing import choose_packing
-from atlasc.passes.pass_base import Pass, Report
-from atlasc.passes.rewriting import without_dead_ops
+from atlasc.passes.analyses.noise_gains import SEEN
+from atlasc.passes.execution.kernels.linear import choose_plan
+from atlasc.passes.execution.kernels.scores import row_score_layout, score_layout
+from atlasc.passes.framework.pass_base import Pass, Report
+from atlasc.passes.framework.rewriting import without_dead_ops
+from atlasc.passes.lowering.packing.forms import Form, forms_of
+from atlasc.passes.lowering.packing.geometry import choose_packing
+from atlasc.passes.lowering.packing.one_row import is_alone
+from atlasc.passes.lowering.packing.packer import Packer, full
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from typing import ClassVar
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.types import CiphertextType
-from atlasc.passes.lowering.depths import levels_of
-from atlasc.passes.lowering.noise_gains import bootstrap_change
-from atlasc.passes.lowering.op_prices import OpPrices, Prices
+from atlasc.passes.analyses.depths import levels_of
+from atlasc.passes.analyses.noise_gains import bootstrap_change
+from atlasc.passes.costs.op_prices import OpPrices, Prices
+from atlasc.passes.framework.pass_base import Pass, Report
+from atlasc.passes.framework.rewriting import Rewriter
 from atlasc.passes.lowering.placement import Chain, LevelGraph, Placement, place
-from atlasc.passes.pass_base import Pass, Report
-from atlasc.passes.rewriting import Rewriter
 
 RANGE = 1.0
 """A bootstrap is right for slots in [−1, 1]."""

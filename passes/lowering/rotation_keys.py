@@ -7,17 +7,17 @@ from typing import ClassVar
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.passes.lowering.choose_rotations import (
+from atlasc.passes.costs.counts import program_costs
+from atlasc.passes.execution.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
+from atlasc.passes.framework.pass_base import Pass, Report
+from atlasc.passes.framework.rewriting import Rewriter
+from atlasc.passes.lowering.keys.choose_rotations import (
     KeyModel,
     Uses,
     choose_rotations,
     rotation_seconds,
 )
-from atlasc.passes.lowering.costs import program_costs
-from atlasc.passes.lowering.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
-from atlasc.passes.lowering.sizes import parse_size, size_text
-from atlasc.passes.pass_base import Pass, Report
-from atlasc.passes.rewriting import Rewriter
+from atlasc.passes.lowering.keys.sizes import parse_size, size_text
 
 MEMORY = "key_memory"
 """Attribute of a module whose plan was made under a budget, in bytes."""

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, NamedTuple
 
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
-from atlasc.passes.lowering.noise_gains import SEEN
-from atlasc.passes.pass_base import Pass, Report
-from atlasc.passes.rewriting import Rewriter, without_dead_ops
+from atlasc.passes.analyses.noise_gains import SEEN
+from atlasc.passes.framework.pass_base import Pass, Report
+from atlasc.passes.framework.rewriting import Rewriter, without_dead_ops
 
 
 @dataclass(frozen=True)

@@ -14,19 +14,19 @@ from atlasc.passes.approximation.assign import (
     layer_count,
     places,
 )
-from atlasc.passes.approximation.calibration import Calibration
 from atlasc.passes.approximation.depth import op_depth
 from atlasc.passes.approximation.description import Approximation
-from atlasc.passes.approximation.engines import AUTO, simulator
-from atlasc.passes.approximation.measure import kept_tokens
 from atlasc.passes.approximation.parametrisation import PAPER, Parametrisation
 from atlasc.passes.approximation.setting import LayerSetting
-from atlasc.passes.approximation.simulate import Simulation
-from atlasc.passes.approximation.torch_simulator import TorchSimulator
-from atlasc.passes.lowering.latency import LatencyModel
+from atlasc.passes.calibration.calibrate import Calibration
+from atlasc.passes.calibration.measure import kept_tokens
+from atlasc.passes.latency import LatencyModel
 from atlasc.passes.search.evaluator import Evaluator
 from atlasc.passes.search.front import Point
 from atlasc.passes.search.space import SearchSpace, Settings, is_partial
+from atlasc.passes.simulation.engines import AUTO, simulator
+from atlasc.passes.simulation.simulate import Simulation
+from atlasc.passes.simulation.torch_simulator import TorchSimulator
 
 SNAPSHOT_MEMORY = 256 << 20
 

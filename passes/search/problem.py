@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 
 from atlasc.ir.module import Module
-from atlasc.ir.printer import print_module
+from atlasc.ir.text.printer import print_module
 from atlasc.passes.approximation.assign import layer_count, settings_approximations
-from atlasc.passes.approximation.calibration import Calibration
 from atlasc.passes.approximation.description import Approximation
-from atlasc.passes.approximation.engines import AUTO
 from atlasc.passes.approximation.parametrisation import PAPER, Parametrisation
-from atlasc.passes.lowering.latency import LatencyModel, Target
+from atlasc.passes.calibration.calibrate import Calibration
+from atlasc.passes.latency import LatencyModel, Target
 from atlasc.passes.search.front import REFERENCE_ERROR, Cost
 from atlasc.passes.search.journal import Note
 from atlasc.passes.search.objective import SNAPSHOT_MEMORY, Objective
 from atlasc.passes.search.ray_workers import RayWorkers
 from atlasc.passes.search.space import Settings
+from atlasc.passes.simulation.engines import AUTO
 
 EXPERT_LAYER = (5, 5, 5, 5, 7, 9, 9, 9)
 """The setting `is` of every layer; its cost is the reference cost of hypervolumes."""

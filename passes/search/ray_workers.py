@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.approximation.engines import AUTO
 from atlasc.passes.search.evaluator import Evaluator
 from atlasc.passes.search.front import Point
 from atlasc.passes.search.space import Settings
+from atlasc.passes.simulation.engines import AUTO
 
 if TYPE_CHECKING:
     from atlasc.passes.search.problem import SearchProblem

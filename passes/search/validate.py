@@ -12,16 +12,16 @@ from atlasc.ir.interpreter import Interpreter
 from atlasc.ir.module import Module, Op
 from atlasc.passes.approximation.assign import with_approximations
 from atlasc.passes.approximation.description import Approximation
-from atlasc.passes.approximation.excess import DomainWatch
 from atlasc.passes.approximation.expand import Expand
-from atlasc.passes.approximation.fused import interpret_poly
-from atlasc.passes.approximation.measure import chunk_size, input_count, kept_tokens
-from atlasc.passes.approximation.segments import client_part
-from atlasc.passes.approximation.simulate import PolynomialSimulator
-from atlasc.passes.pass_base import Report
+from atlasc.passes.calibration.measure import chunk_size, input_count, kept_tokens
+from atlasc.passes.framework.pass_base import Report
 from atlasc.passes.search.front import Front, Point
 from atlasc.passes.search.objective import output_error
 from atlasc.passes.search.space import Settings
+from atlasc.passes.simulation.excess import DomainWatch
+from atlasc.passes.simulation.fused import interpret_poly
+from atlasc.passes.simulation.segments import client_part
+from atlasc.passes.simulation.simulate import PolynomialSimulator
 
 MEMORY = 512 << 20
 """Bytes for the values of settings that begin alike: all of MiniLM's on 80 texts of 64 tokens."""

@@ -35,7 +35,7 @@ struct Parameters {
 
     int special_primes = 5;  ///< of eval_bits each
     /// Of the sparse secret around the raising of the modulus: 164 bits of security at 65536 and q0
-    /// times one special prime (atlasc/backends/estimates), where nothing larger is published.
+    /// times one special prime (atlasc/targets/estimates), where nothing larger is published.
     int secret_weight = 32;
     double log2_failure = -128.0;  ///< at most, that one bootstrap fails
 

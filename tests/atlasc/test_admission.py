@@ -11,9 +11,9 @@ from click.testing import Result
 from tiny_model import Tiny
 from typer.testing import CliRunner
 
-from atlasc.admission import examine, reaches
-from atlasc.bundle import Bundle, load_bundle
+from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.cli import app
+from atlasc.client.admission import examine, reaches
 from atlasc.ir.errors import AtlasError
 
 

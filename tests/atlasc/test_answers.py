@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from tiny_model import Tiny
 
-from atlasc import session
-from atlasc.answers import COPIES, OUTSIDE, owners
-from atlasc.bundle import Bundle, load_bundle
+from atlasc.bundle.folder import Bundle, load_bundle
+from atlasc.client.answers import COPIES, OUTSIDE, owners
 from atlasc.ir.layout import Layout
+from atlasc.run import session
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def decrypted(tiny: Tiny, bundle: Bundle, count: int) -> dict[str, np.ndarray]:
 def test_the_client_knows_the_magnitude_of_answers_in_their_own_units(
     tiny: Tiny, bundle: Bundle
 ) -> None:
-    from atlasc.ranges import simulate
+    from atlasc.run.ranges import simulate
 
     (output,) = bundle.client.interface.outputs
     arrays = bundle.load_inputs(tiny.data).arrays

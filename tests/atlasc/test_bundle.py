@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from tiny_model import Tiny
 
-from atlasc.bundle import load_bundle
+from atlasc.bundle.folder import load_bundle
+from atlasc.bundle.manifest import REQUIRED
 from atlasc.files import new_folder, save_arrays
 from atlasc.ir.errors import AtlasError
-from atlasc.manifest import REQUIRED
 
 
 @pytest.fixture

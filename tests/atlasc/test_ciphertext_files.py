@@ -16,13 +16,14 @@ import numpy as np
 import pytest
 from tiny_model import Tiny
 
-from atlasc import ciphertext_files, roles
-from atlasc.answers import Answers
-from atlasc.bundle import Bundle, load_bundle
-from atlasc.ciphertext_files import Ciphertexts
+from atlasc.bundle import ciphertext_files
+from atlasc.bundle.ciphertext_files import Ciphertexts
+from atlasc.bundle.folder import Bundle, load_bundle
+from atlasc.bundle.ledger import Ledger
+from atlasc.client.answers import Answers
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.plain import sha256_of
-from atlasc.ledger import Ledger
+from atlasc.run import roles
 
 SLOTS = 2**14
 

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 from tiny_model import Tiny
 
-from atlasc.backends.noise import NoiseModel
-from atlasc.backends.sim import SimCiphertext, SimEngine
-from atlasc.bundle import Bundle, load_bundle
-from atlasc.client import Packed
-from atlasc.compare import Comparison, compare
-from atlasc.comparison_state import Checkpoint, comparison_identity
+from atlasc.bundle.folder import Bundle, load_bundle
+from atlasc.client.program import Packed
+from atlasc.compare.compare import Comparison, compare
+from atlasc.compare.lock_step import OpError
+from atlasc.compare.state import Checkpoint, comparison_identity
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.types import CiphertextType
-from atlasc.lock_step import OpError
+from atlasc.targets.sim.engine import SimCiphertext, SimEngine
+from atlasc.targets.sim.noise import NoiseModel
 
 SLOTS, TOP = 16384, 16
 NOISE = NoiseModel.ckks(2 * SLOTS)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from html_page import HtmlPage
 
-from atlasc.front_page import front_html
 from atlasc.passes.approximation.parametrisation import WIDE
 from atlasc.passes.search.front import Front, Point
-from atlasc.svg import Drawing, columns, ranges, stacked
+from atlasc.report.front_page import front_html
+from atlasc.report.svg import Drawing, columns, ranges, stacked
 
 LAYERS = ((5, 5, 0, 0, 0, 3, 3, 3), (7, 0, 0, 0, 0, 9, 1, 2))
 FACTS = {"model": "<b>bert & co</b>", "options": {"seed": 3}, "sequence_length": 64}

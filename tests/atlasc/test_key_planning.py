@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from tiny_model import Tiny
 
-from atlasc import key_planning
-from atlasc.backends.memory import machine_bytes
-from atlasc.bundle import load_bundle
+from atlasc.bundle.folder import load_bundle
+from atlasc.compilation import key_planning
+from atlasc.compilation.key_planning import ALL, SHARE, check_key_memory, key_model, plan_keys
+from atlasc.figures.summary import costs_summary
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.key_planning import ALL, SHARE, check_key_memory, key_model, plan_keys
-from atlasc.passes.lowering.costs import program_costs
+from atlasc.passes.costs.counts import program_costs
 from atlasc.passes.lowering.rotation_keys import MEMORY, key_plan
-from atlasc.summary import costs_summary
+from atlasc.targets.memory import machine_bytes
 from tests.atlasc.cli.command import MODEL, refused, run
 
 

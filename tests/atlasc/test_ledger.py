@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from atlasc.bundle.ledger import Ledger, Named
 from atlasc.ir.errors import AtlasError
-from atlasc.ledger import Ledger, Named
 
 PROGRAM, OTHER = "a" * 64, "b" * 64
 QUERY = "1" * 32

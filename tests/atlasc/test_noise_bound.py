@@ -9,11 +9,11 @@ import pytest
 from tiny_model import Tiny
 from tiny_text import LENGTH, make_text_bundle, write_ids
 
-from atlasc import session
-from atlasc.backends.noise import NoiseModel
-from atlasc.backends.parameter_sets import noise_of
-from atlasc.bundle import Bundle, load_bundle
-from atlasc.noise_bound import MARGIN, program_change, with_noise
+from atlasc.bundle.folder import Bundle, load_bundle
+from atlasc.compilation.noise_bound import MARGIN, program_change, with_noise
+from atlasc.run import session
+from atlasc.targets.parameter_sets import noise_of
+from atlasc.targets.sim.noise import NoiseModel
 
 
 def errors(bundle: Bundle, data: Path, count: int) -> np.ndarray:

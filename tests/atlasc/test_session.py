@@ -12,11 +12,11 @@ from tiny_model import Tiny, simulated
 from tiny_text import LENGTH, make_text_bundle, write_ids
 from typer.testing import CliRunner
 
-from atlasc import session
-from atlasc.bundle import Bundle, load_bundle
+from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.cli import app
 from atlasc.ir.errors import AtlasError
-from atlasc.ranges import simulate
+from atlasc.run import session
+from atlasc.run.ranges import simulate
 
 
 @pytest.fixture(scope="module")

@@ -11,13 +11,13 @@ import pytest
 from tiny_model import Tiny
 from typer.testing import CliRunner
 
-from atlasc import roles
-from atlasc.answers import Answers
-from atlasc.bundle import Bundle, load_bundle
+from atlasc.bundle.folder import Bundle, load_bundle
+from atlasc.bundle.ledger import Ledger, Named
 from atlasc.cli import app
+from atlasc.client.answers import Answers
+from atlasc.client.sharing import floods, require_digits, safe_digits, secure_normal, share
 from atlasc.ir.errors import AtlasError
-from atlasc.ledger import Ledger, Named
-from atlasc.sharing import floods, require_digits, safe_digits, secure_normal, share
+from atlasc.run import roles
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ ANSWER = Named("1" * 32, "a" * 64, 1, "c" * 64)
 @pytest.fixture
 def decrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Answers]:
     """``decrypt`` without a key: its answers are those that the test puts here."""
-    from atlasc import ciphertext_files
+    from atlasc.bundle import ciphertext_files
 
     there = {"answers": Answers({"output": np.array([[0.1234567, 0.3, -0.2]])}, {})}
     monkeypatch.setattr(roles, "check_target", lambda *_: "desilo")

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from tiny_model import Tiny
 
-from atlasc import session
-from atlasc.backends.phantom_parameters import PhantomParameters
-from atlasc.bundle import Bundle, load_bundle
+from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.cli.timing_table import show_timing
+from atlasc.figures.timing import Clock, Timing, predicted_seconds, timing_place
 from atlasc.ir.errors import AtlasError
-from atlasc.session import Pace
-from atlasc.timing import Clock, Timing, predicted_seconds, timing_place
+from atlasc.run import session
+from atlasc.run.session import Pace
+from atlasc.targets.phantom.parameters import PhantomParameters
 from tests.atlasc.cli.command import refused, run
 
 

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 from small_transformers import Builder, Shape, approximate, inputs_for
 
-from atlasc.backends.desilo_parameters import DesiloParameters
-from atlasc.backends.sim import SimEngine
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
+from atlasc.passes.analyses.magnitudes import with_magnitudes
 from atlasc.passes.approximation.expand import Expand
-from atlasc.passes.lowering.client import client_part
-from atlasc.passes.lowering.counting_engine import CountingEngine
-from atlasc.passes.lowering.engine import Engine
-from atlasc.passes.lowering.magnitudes import with_magnitudes
-from atlasc.passes.pass_base import run_passes
+from atlasc.passes.execution.counting_engine import CountingEngine
+from atlasc.passes.execution.engine import Engine
+from atlasc.passes.framework.pass_base import run_passes
+from atlasc.passes.lowering.client_part import client_part
+from atlasc.targets.desilo.parameters import DesiloParameters
+from atlasc.targets.sim.engine import SimEngine
 from benchmarks.peers.measure import desilo_engines, run_all
 from benchmarks.peers.mlp import Mlp
 from benchmarks.peers.naive import Naive

@@ -11,7 +11,7 @@ import pytest
 from tiny_model import BATCH, approximate, export_model
 
 if TYPE_CHECKING:
-    from atlasc.backends.desilo_keys import KeySet
+    from atlasc.targets.desilo.keys import KeySet
 
 pytestmark = [pytest.mark.encrypted, pytest.mark.bootstrap]
 
@@ -21,8 +21,8 @@ LARGEST_ERROR = 1e-3
 
 def engine_for(keys: KeySet, rotations: dict[int, int]) -> Any:
     """An engine with the shared keys and those rotation keys that a program needs beside them."""
-    from atlasc.backends.desilo import DesiloEngine
-    from atlasc.backends.desilo_library import library_engine
+    from atlasc.targets.desilo.engine import DesiloEngine
+    from atlasc.targets.desilo.library import library_engine
 
     library, slots = library_engine(keys.client.parameters), keys.client.parameters.slots
     made = {
@@ -41,20 +41,21 @@ def engine_for(keys: KeySet, rotations: dict[int, int]) -> Any:
 def test_a_bootstrapped_program_equals_its_polynomials(
     tmp_path: Path, bootstrap_keys: KeySet
 ) -> None:
-    from atlasc import driver, session
-    from atlasc.backends.desilo import BOOTSTRAPPED
-    from atlasc.client import client_program
-    from atlasc.passes.lowering.pipeline import lower
+    from atlasc.client.program import client_program
+    from atlasc.compilation import stages
     from atlasc.passes.lowering.rotation_keys import key_plan
-    from atlasc.ranges import simulate
+    from atlasc.passes.pipeline import lower
+    from atlasc.run import session
+    from atlasc.run.ranges import simulate
+    from atlasc.targets.desilo.engine import BOOTSTRAPPED
 
     archive, data = tmp_path / "tiny.pt2", tmp_path / "images.npz"
     export_model(archive)
     pixels = np.random.default_rng(0).random((24, 1, 8, 8)).astype(np.float32)
     np.savez(data, pixel_values=pixels)
-    source = driver.load_source(str(archive), data)
-    module = driver.trace_model(source.model, BATCH)
-    approximate(module, driver.calibrate_source(module, source, margin=0.3), deep=True)
+    source = stages.load_source(str(archive), data)
+    module = stages.trace_model(source.model, BATCH)
+    approximate(module, stages.calibrate_source(module, source, margin=0.3), deep=True)
     lowered = lower(module, lambda levels, slots: BOOTSTRAPPED, source.inputs.arrays)
     program = lowered.program
     placed = [op for op in program.ops if op.name == "ckks.bootstrap"]

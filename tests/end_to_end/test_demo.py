@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from atlasc.backends import desilo_library
+from atlasc.targets.desilo import library as desilo_library
 
 FILE = Path(__file__).parents[2] / "examples" / "digits_vit" / "demo.py"
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from tiny_model import Tiny, make_tiny, simulated
 
-from atlasc.bundle import load_bundle
+from atlasc.bundle.folder import load_bundle
 
 pytestmark = pytest.mark.encrypted
 

@@ -175,9 +175,11 @@ def import_everything() -> None:
     """What the commands import, and stand-ins for what takes minutes."""
     import torch
 
-    from atlasc import comparison_state, driver  # noqa: F401
-    from atlasc.backends import cost_files, desilo_calibration
-    from atlasc.backends.desilo import DesiloEngine  # noqa: F401
+    from atlasc.compare import state as comparison_state
+    from atlasc.compilation import stages  # noqa: F401
+    from atlasc.targets.costs import files as cost_files
+    from atlasc.targets.desilo import calibration as desilo_calibration
+    from atlasc.targets.desilo.engine import DesiloEngine  # noqa: F401
 
     torch.set_num_threads(1)
     shipped = cost_files.load(cost_files.shipped_place("desilo"))

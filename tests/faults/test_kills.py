@@ -55,7 +55,7 @@ atlasc.__main__.main()
 MODULES = ("atlasc.cli", "typer", "difflib", "atlasc.cli.errors", "atlasc.cli.commands.trace")
 
 
-@pytest.mark.parametrize("module", [*MODULES, "atlasc.driver", "lark"])
+@pytest.mark.parametrize("module", [*MODULES, "atlasc.compilation.stages", "lark"])
 def test_an_interrupt_is_no_traceback(module: str, tmp_path: Path) -> None:
     """Ctrl-C while Python looks for a module, of the command line or of a command."""
     model = ROOT / "examples" / "configs" / "bert-base"

@@ -48,14 +48,14 @@ class Command:
 
 
 def _bundle(path: Path) -> None:
-    from atlasc.bundle import load_bundle
+    from atlasc.bundle.folder import load_bundle
 
     bundle = load_bundle(path)
     assert bundle.program.outputs and bundle.poly.outputs and bundle.client.interface.outputs
 
 
 def _front(path: Path) -> None:
-    from atlasc.saved import load_saved
+    from atlasc.compilation.saved import load_saved
 
     saved = load_saved(path)
     assert saved.front.points
@@ -65,7 +65,7 @@ def _front(path: Path) -> None:
 
 
 def _keys(path: Path) -> None:
-    from atlasc.backends.desilo_keys import ClientKeys, EvaluationKeys
+    from atlasc.targets.desilo.keys import ClientKeys, EvaluationKeys
 
     assert {entry.name for entry in path.iterdir()} == {"client", "server"}
     ClientKeys.load(path / "client")
@@ -101,7 +101,7 @@ def _safetensors(path: Path) -> None:
 
 
 def _module(path: Path) -> None:
-    from atlasc.ir.storage import load_module
+    from atlasc.ir.text.storage import load_module
 
     assert load_module(path).outputs
 

@@ -40,7 +40,7 @@ def random_programs(level: str, count: int = 40) -> tuple[str, ...]:
     sys.path.insert(0, str(ROOT / "tests" / "ir"))
     from random_modules import modules
 
-    from atlasc.ir.printer import print_module
+    from atlasc.ir.text.printer import print_module
 
     texts: list[str] = []
 
@@ -77,14 +77,14 @@ def _compile(folder: Path) -> None:
     sys.path.insert(0, str(ROOT / "tests" / "helpers"))
     from tiny_model import BATCH, make_tiny
 
-    from atlasc import driver
-    from atlasc.ir.printer import print_module
+    from atlasc.compilation import stages
+    from atlasc.ir.text.printer import print_module
 
     (folder / "desilo").mkdir()
     make_tiny(folder / "desilo", "desilo")
     tiny = make_tiny(folder, "sim")
-    source = driver.load_source(str(tiny.archive), tiny.data)
-    (folder / "nn.air").write_text(print_module(driver.trace_model(source.model, BATCH)))
+    source = stages.load_source(str(tiny.archive), tiny.data)
+    (folder / "nn.air").write_text(print_module(stages.trace_model(source.model, BATCH)))
     search = ("search", DIGITS / "model", "--data", DIGITS / "calibration.npz", "--inputs", 2)
     budget = ("--strategy", "random", "--evaluations", 8, "-o", folder / "front")
     command = [sys.executable, "-m", "atlasc", *map(str, search + budget)]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from atlasc.bundle import Bundle
+from atlasc.bundle.folder import Bundle
 from atlasc.ir.module import Module
-from atlasc.passes.approximation.calibration import Calibration
+from atlasc.passes.calibration.calibrate import Calibration
 
 BATCH = 2
 IMAGES = 24
@@ -32,18 +32,18 @@ class Tiny:
 
 def make_tiny(folder: Path, target: str) -> Tiny:
     """Four patches of an image, one attention of two heads, three classes; 15 levels."""
-    from atlasc import driver
+    from atlasc.compilation import stages
 
     archive, data = folder / "tiny.pt2", folder / "images.npz"
     export_model(archive)
     pixels = np.random.default_rng(0).random((IMAGES, 1, 8, 8)).astype(np.float32)
     np.savez(data, pixel_values=pixels)
-    source = driver.load_source(str(archive), data)
-    module = driver.trace_model(source.model, BATCH)
-    calibration = driver.calibrate_source(module, source, margin=0.3)
+    source = stages.load_source(str(archive), data)
+    module = stages.trace_model(source.model, BATCH)
+    calibration = stages.calibrate_source(module, source, margin=0.3)
     approximate(module, calibration)
-    compiled = driver.finish(source, module, calibration, target, {})
-    driver.save(compiled, folder / "bundle")
+    compiled = stages.finish(source, module, calibration, target, {})
+    stages.save(compiled, folder / "bundle")
     return Tiny(archive, data, folder / "bundle")
 
 
@@ -114,7 +114,7 @@ def export_model(path: Path) -> None:
 
 def simulated(bundle: Bundle, data: Path, rows: list[int]) -> dict[str, np.ndarray]:
     """Outputs of the polynomial simulation for some rows of the data."""
-    from atlasc.ranges import simulate
+    from atlasc.run.ranges import simulate
 
     arrays = bundle.load_inputs(data).take(rows).arrays
     return simulate(bundle.client, bundle.poly, arrays).outputs

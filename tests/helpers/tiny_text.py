@@ -16,7 +16,7 @@ def make_text_bundle(root: Path) -> Path:
     import torch
     from transformers import BertConfig, BertModel
 
-    from atlasc import driver
+    from atlasc.compilation import stages
 
     torch.manual_seed(0)
     config = BertConfig(
@@ -25,11 +25,11 @@ def make_text_bundle(root: Path) -> Path:
     )  # fmt: skip
     BertModel(config, add_pooling_layer=False).save_pretrained(root / "model")
     write_ids(root / "data.jsonl", [3, 4, 5, 6] * 5)
-    source = driver.load_source(str(root / "model"), root / "data.jsonl", sequence_length=LENGTH)
-    module = driver.trace_model(source.model, 2, LENGTH)
-    approximate_all(module, driver.calibrate_source(module, source, margin=0.5))
-    compiled = driver.finish(source, module, driver.calibrate_source(module, source), "sim", {})
-    driver.save(compiled, root / "bundle")
+    source = stages.load_source(str(root / "model"), root / "data.jsonl", sequence_length=LENGTH)
+    module = stages.trace_model(source.model, 2, LENGTH)
+    approximate_all(module, stages.calibrate_source(module, source, margin=0.5))
+    compiled = stages.finish(source, module, stages.calibrate_source(module, source), "sim", {})
+    stages.save(compiled, root / "bundle")
     return root / "bundle"
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.parser import parse
+from atlasc.ir.text.parser import parse
 
 GOOD = """module @m : nn {
   symbol @w : float64[3x2]

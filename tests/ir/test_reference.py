@@ -8,15 +8,15 @@ import numpy as np
 
 from atlasc.ir.layout import Layout
 from atlasc.ir.opdef import REGISTRY
-from atlasc.ir.parser import parse
-from atlasc.ir.printer import print_module
-from atlasc.ir.reference import EXAMPLE, LAYOUTS, render
+from atlasc.ir.text.parser import parse
+from atlasc.ir.text.printer import print_module
+from atlasc.ir.text.reference import EXAMPLE, LAYOUTS, render
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "ir-reference.md"
 
 
 def test_the_document_is_up_to_date() -> None:
-    """After a change of a declaration: python -m atlasc.ir.reference docs/ir-reference.md"""
+    """After a change of a declaration: python -m atlasc.ir.text.reference docs/ir-reference.md"""
     assert DOCUMENT.read_text(encoding="utf-8") == render()
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atlasc.passes.linear_system import LinearSystem
+from atlasc.passes.framework.linear_system import LinearSystem
 
 UNKNOWNS = "abcdefg"
 rows = st.dictionaries(

@@ -8,12 +8,12 @@ import pytest
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.assign import apply_recipe
-from atlasc.passes.approximation.nominal import nominal_calibration
-from atlasc.passes.lowering.costs import program_costs
-from atlasc.passes.lowering.counting_engine import CountingEngine
-from atlasc.passes.lowering.execute import Execution
-from atlasc.passes.lowering.pipeline import Lowered, lower
-from atlasc.passes.uniform import elementwise, is_uniform
+from atlasc.passes.calibration.nominal import nominal_calibration
+from atlasc.passes.costs.counts import program_costs
+from atlasc.passes.execution.counting_engine import CountingEngine
+from atlasc.passes.execution.execute import Execution
+from atlasc.passes.framework.uniform import elementwise, is_uniform
+from atlasc.passes.pipeline import Lowered, lower
 
 
 class Set:

@@ -13,7 +13,7 @@ from atlasc.cli.output import JsonFlag, print_json, print_table, say
 from atlasc.cli.progress import progress
 
 if TYPE_CHECKING:
-    from atlasc.passes.approximation.calibration import Calibration
+    from atlasc.passes.calibration.calibrate import Calibration
 
 SHOWN = 20
 """Violations that are listed; ``--json`` and the file have all of them."""
@@ -35,9 +35,9 @@ def calibrate(
     trust_pickle: options.TrustPickle = False,
 ) -> None:
     """Measure the ranges of all nonlinear ops; try them on held-back inputs."""
+    from atlasc.compilation.options import Options, check_options
+    from atlasc.compilation.prepare import prepare
     from atlasc.files import require_file_place, write_text
-    from atlasc.options import Options, check_options
-    from atlasc.preparation import prepare
 
     if output is not None:
         require_file_place(output, ".json")

@@ -12,7 +12,7 @@ from atlasc.cli.output import print_table
 from atlasc.cli.progress import progress
 
 if TYPE_CHECKING:
-    from atlasc.backends.cost_table import CostTable
+    from atlasc.targets.costs.table import CostTable
 
 SHOWN = ("rotate", "rotate_hoisted", "mul", "mul_plain", "rescale", "encrypt", "decrypt")
 
@@ -44,10 +44,10 @@ def calibrate_backend(
     threads of a backend wait for each other. A table in another place is used with --costs FILE, or
     where the environment variable ATLASC_COSTS names it.
     """
-    from atlasc.backends import get_backend
-    from atlasc.backends.cost_files import load, own_place, shipped_place
     from atlasc.files import require_file_place, write_text
     from atlasc.ir.errors import AtlasError
+    from atlasc.targets import get_backend
+    from atlasc.targets.costs.files import load, own_place, shipped_place
 
     backend = get_backend(target)
     if not backend.encrypted:
@@ -67,7 +67,7 @@ def calibrate_backend(
     if output is None:
         place.parent.mkdir(parents=True, exist_ok=True)
     require_file_place(place, ".json")
-    from atlasc.backends.desilo_calibration import calibrate, ratio
+    from atlasc.targets.desilo.calibration import calibrate, ratio
 
     with progress("measuring", total=100) as step:
         table = calibrate(step.report, quick=quick, bootstrap=bootstrap, note=note)

@@ -19,9 +19,9 @@ from atlasc.cli.selection import (
 )
 
 if TYPE_CHECKING:
-    from atlasc.bundle import Bundle
+    from atlasc.bundle.folder import Bundle
     from atlasc.loading.inputs import Inputs
-    from atlasc.ranges import Verdict
+    from atlasc.run.ranges import Verdict
 
 UNSAFE = 1
 """Exit code where an input leaves a range."""
@@ -40,7 +40,7 @@ def check_input(
     keys. A polynomial explodes outside its range, and nothing in a ciphertext says so. Exit code:
     0 if all inputs are safe, 1 if one is not, 2 if they could not be checked.
     """
-    from atlasc.bundle import load_bundle
+    from atlasc.bundle.folder import load_bundle
 
     loaded = polynomials_at_hand(load_bundle(bundle, "client"))
     verdicts = _verdicts(loaded, select(loaded.load_inputs(data), index, count))
@@ -55,8 +55,8 @@ def check_input(
 
 def _verdicts(loaded: Bundle, inputs: Inputs) -> list[Verdict]:
     """On each input; what is not finite is not evaluated."""
-    from atlasc.admission import examine
-    from atlasc.ranges import Verdict
+    from atlasc.client.admission import examine
+    from atlasc.run.ranges import Verdict
 
     found = examine(loaded.client, inputs.arrays)
     finite = inputs.take([row for row, reach in enumerate(found) if reach.finite])

@@ -13,7 +13,7 @@ from atlasc.cli.progress import progress
 from atlasc.cli.selection import IndexOption, TargetOption, select
 
 if TYPE_CHECKING:
-    from atlasc.compare import Comparison, OpError
+    from atlasc.compare.compare import Comparison, OpError
 
 DIFFERENT = 1
 """Exit code where the backends part, as that of diff."""
@@ -52,11 +52,11 @@ def compare(
     the noise model; the backend to believe is exact where it is sim. At most one batch is compared,
     by default the first. Exit code 1 says that an op is wrong.
     """
-    from atlasc.bundle import load_bundle
-    from atlasc.compare import compare as compare_engines
-    from atlasc.comparison_state import Checkpoint, comparison_identity
+    from atlasc.bundle.folder import load_bundle
+    from atlasc.compare.compare import compare as compare_engines
+    from atlasc.compare.state import Checkpoint, comparison_identity
     from atlasc.files import require_file_place
-    from atlasc.session import Pace, make_engine
+    from atlasc.run.session import Pace, make_engine
 
     if checkpoint is not None:
         require_file_place(checkpoint, ".npz")

@@ -14,8 +14,8 @@ from atlasc.cli.output import say
 from atlasc.cli.progress import progress
 
 if TYPE_CHECKING:
-    from atlasc.bundle import Bundle
-    from atlasc.driver import Compiled
+    from atlasc.bundle.folder import Bundle
+    from atlasc.compilation.stages import Compiled
 
 
 def compile_command(
@@ -84,8 +84,8 @@ def compile_command(
     latency, and --max-levels without --max-depth --cost levels. Settings under which a held-back
     input leaves a range are avoided.
     """
-    from atlasc.compilation import compile_model
-    from atlasc.options import Options
+    from atlasc.compilation.compile import compile_model
+    from atlasc.compilation.options import Options
 
     budget, switches = search_options.budget(context), search_options.switches(context)
     searching = options.given(strategy=strategy, cost=cost, space=space, **switches, **budget)
@@ -148,10 +148,10 @@ def _refuse_contradictions(
 
 
 def _show(bundle: Bundle, compiled: Compiled, data: Path) -> None:
-    from atlasc.backends.parameter_sets import PHANTOM
     from atlasc.cli.commands.calibrate import report_held_back
     from atlasc.cli.commands.inspect import summary_lines
-    from atlasc.driver import PROJECT
+    from atlasc.compilation.stages import PROJECT
+    from atlasc.targets.parameter_sets import PHANTOM
 
     report_held_back(compiled.calibration)
     for violation in compiled.calibration.violations[:1]:
@@ -194,9 +194,9 @@ def _show_held_back(settings: dict[str, Any]) -> None:
 
 def _warn_of_machine(target: str, needed: int) -> None:
     """Say now what would stop a run here; the program may be meant for another machine."""
-    from atlasc.backends import get_backend
-    from atlasc.backends.memory import available_bytes
     from atlasc.ir.errors import AtlasError
+    from atlasc.targets import get_backend
+    from atlasc.targets.memory import available_bytes
 
     backend = get_backend(target)
     if not backend.encrypted:

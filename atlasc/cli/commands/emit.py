@@ -41,12 +41,12 @@ def emit(
     It has two executables, a client and a server. They run on a GPU by Phantom-FHE, or on the
     runtime's simulation engine, which encrypts nothing.
     """
-    from atlasc.backends.parameter_sets import PHANTOM
-    from atlasc.bundle import load_bundle
+    from atlasc.bundle.folder import load_bundle
+    from atlasc.compilation.key_planning import check_device_memory, plan_keys
     from atlasc.emit.build import build_project, python_definitions, require_tools
     from atlasc.emit.project import write_project
     from atlasc.files import require_new
-    from atlasc.key_planning import check_device_memory, plan_keys
+    from atlasc.targets.parameter_sets import PHANTOM
 
     require_new(output)
     definitions: list[str] = []
@@ -87,7 +87,7 @@ def embed(
 
     Inputs that are not finite, or far larger than any that calibration saw, are left out.
     """
-    from atlasc.bundle import load_bundle
+    from atlasc.bundle.folder import load_bundle
     from atlasc.emit.inputs import save_inputs
     from atlasc.files import require_file_place, require_new
 

@@ -15,8 +15,8 @@ from atlasc.cli.progress import progress
 from atlasc.cli.timing_table import show_timing
 
 if TYPE_CHECKING:
-    from atlasc.inspection import Inspection
-    from atlasc.timing import Timing
+    from atlasc.figures.timing import Timing
+    from atlasc.report.inspection import Inspection
 
 COLUMNS = (
     ("layer", "layer"),
@@ -83,11 +83,11 @@ def inspect(
 
     if graph is not None:
         require_file_place(graph, ".svg")
-    from atlasc.backends import get_backend
-    from atlasc.inspection import inspect as look
-    from atlasc.key_planning import check_device_memory
-    from atlasc.passes.approximation.recipes import recipe as find_recipe
-    from atlasc.summary import module_costs
+    from atlasc.compilation.key_planning import check_device_memory
+    from atlasc.figures.summary import module_costs
+    from atlasc.passes.approximation.recipes.named import recipe as find_recipe
+    from atlasc.report.inspection import inspect as look
+    from atlasc.targets import get_backend
 
     find_recipe(recipe)
     get_backend(target)
@@ -100,9 +100,9 @@ def inspect(
     if found.summary["seconds"] is not None:
         options.warn_of_costs(target)
     if graph is not None:
-        from atlasc.backends.parameter_sets import prices_of
-        from atlasc.drawing import draw_program
         from atlasc.files import write_text
+        from atlasc.report.drawing import draw_program
+        from atlasc.targets.parameter_sets import prices_of
 
         prices = None if found.parameters is None else prices_of(found.parameters)
         write_text(graph, draw_program(found.program, found.costs, found.summary, prices))
@@ -121,8 +121,8 @@ def inspect(
 
 
 def _measured(path: str, timing: Path) -> Timing:
-    from atlasc.bundle import load_bundle
-    from atlasc.timing import Timing
+    from atlasc.bundle.folder import load_bundle
+    from atlasc.figures.timing import Timing
 
     return Timing.load(timing, load_bundle(Path(path)))
 

@@ -16,7 +16,7 @@ MAX_DATA = 4 << 30
 
 if TYPE_CHECKING:
     from atlasc.ir.module import Module
-    from atlasc.passes.lowering.pipeline import Lowered
+    from atlasc.passes.pipeline import Lowered
     from atlasc.passes.search.front import Front
     from atlasc.passes.search.pick import Target
 
@@ -64,16 +64,16 @@ def lower(
     trust_pickle: options.TrustPickle = False,
 ) -> None:
     """Lower an nn module with approximations to poly.air and program.air."""
-    from atlasc import driver
     from atlasc.cli.commands.inspect import summary_lines
+    from atlasc.compilation import stages
+    from atlasc.compilation.key_planning import check_key_memory
+    from atlasc.figures.summary import costs_summary
     from atlasc.files import require_new
     from atlasc.ir.errors import AtlasError
-    from atlasc.key_planning import check_key_memory
     from atlasc.passes.approximation.depth import depth_of
-    from atlasc.passes.lowering.costs import program_costs
+    from atlasc.passes.costs.counts import program_costs
     from atlasc.passes.search.front import Front
     from atlasc.passes.search.pick import Target
-    from atlasc.summary import costs_summary
 
     require_new(output)
     check_key_memory(key_memory)
@@ -86,7 +86,7 @@ def lower(
     module = _with_approximations(module, recipe, front, target, calibration)
     inputs = None if data is None else _arrays(module, data)
     with progress("lowering", 8) as step:
-        lowered = driver.lower_module(
+        lowered = stages.lower_module(
             module,
             inputs,
             lambda kind, result, report: step(note=kind.name),
@@ -109,16 +109,16 @@ def lower(
 
 
 def _module(source: str, sequence_length: int | None, batch: int, trust_pickle: bool) -> Module:
-    from atlasc import driver
+    from atlasc.compilation import stages
     from atlasc.ir.errors import AtlasError
-    from atlasc.ir.storage import load_module
+    from atlasc.ir.text.storage import load_module
     from atlasc.loading.models import load_model
 
     if Path(source).suffix != ".air":
         with progress("loading the model"):
             loaded = load_model(source, trust_pickle=trust_pickle)
         with progress("tracing"):
-            return driver.trace_model(loaded, batch, sequence_length)
+            return stages.trace_model(loaded, batch, sequence_length)
     with progress(f"reading {source}"):
         module = load_module(Path(source))
     if module.level != "nn":
@@ -137,12 +137,12 @@ def _with_approximations(
     target: Target,
     calibration: Path | None,
 ) -> Module:
+    from atlasc.compilation.options import MAX_ERROR
     from atlasc.ir.errors import AtlasError
-    from atlasc.options import MAX_ERROR
     from atlasc.passes.approximation.assign import apply_recipe, apply_settings
-    from atlasc.passes.approximation.calibration import read_calibration
-    from atlasc.passes.approximation.centre_keys import with_centred_keys
-    from atlasc.passes.approximation.measure import nonlinear_ops
+    from atlasc.passes.calibration.calibrate import read_calibration
+    from atlasc.passes.calibration.centre_keys import with_centred_keys
+    from atlasc.passes.calibration.measure import nonlinear_ops
     from atlasc.passes.search.pick import Target
 
     if recipe is None and front is None:
@@ -179,7 +179,7 @@ def _with_approximations(
 def _arrays(module: Module, path: Path) -> dict[str, Any]:
     import numpy as np
 
-    from atlasc.driver import MAGNITUDE_INPUTS
+    from atlasc.compilation.stages import MAGNITUDE_INPUTS
     from atlasc.ir.errors import AtlasError
     from atlasc.ir.files.arrays import read_npz
 
@@ -202,7 +202,7 @@ def _arrays(module: Module, path: Path) -> dict[str, Any]:
 
 def _write(output: Path, lowered: Lowered) -> None:
     from atlasc.files import new_folder
-    from atlasc.ir.storage import save_module
+    from atlasc.ir.text.storage import save_module
 
     with new_folder(output) as draft:
         for name in ("poly", "program"):

@@ -11,7 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from atlasc.ir.module import Module
-    from atlasc.passes.pass_base import Pass, Report
+    from atlasc.passes.framework.pass_base import Pass, Report
 
 
 def opt(
@@ -55,9 +55,9 @@ def opt(
     if file is None:
         raise typer.BadParameter("give a .air file, - for standard input, or --list")
     from atlasc.files import require_file_place, write_module
-    from atlasc.ir.printer import print_module
+    from atlasc.ir.text.printer import print_module
     from atlasc.ir.verifier import verify
-    from atlasc.passes.pass_base import parse_pipeline, run_passes
+    from atlasc.passes.framework.pass_base import parse_pipeline, run_passes
     from atlasc.passes.registry import PASSES, check_level
 
     if output is not None:
@@ -86,11 +86,11 @@ def opt(
 
 def _equipped(step: Pass, module: Module) -> Pass:
     """A pass with what it has to know of the backend: prices of ops, sizes and prices of keys."""
-    from atlasc.driver import LATENCY_TARGET
-    from atlasc.key_planning import key_model
+    from atlasc.compilation.key_planning import key_model
+    from atlasc.compilation.stages import LATENCY_TARGET
+    from atlasc.figures.summary import parameters_of_program, parameters_with
     from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
     from atlasc.passes.lowering.rotation_keys import RotationKeys
-    from atlasc.summary import parameters_of_program, parameters_with
 
     if isinstance(step, PlaceBootstraps):
         found = parameters_with(module.attributes["slots"], step.levels, step.bootstrap)
@@ -104,8 +104,8 @@ def _equipped(step: Pass, module: Module) -> Pass:
 
 def _read(file: str) -> tuple[Module, bool]:
     """The module, and whether its arrays are there."""
-    from atlasc.ir.parser import parse
-    from atlasc.ir.storage import load_module
+    from atlasc.ir.text.parser import parse
+    from atlasc.ir.text.storage import load_module
 
     if file == "-":
         return parse(_standard_input(), {}, "standard input"), False
@@ -115,7 +115,7 @@ def _read(file: str) -> tuple[Module, bool]:
 
 def _standard_input() -> str:
     from atlasc.ir.errors import AtlasError
-    from atlasc.ir.storage import MAX_TEXT
+    from atlasc.ir.text.storage import MAX_TEXT
 
     content = sys.stdin.buffer.read(MAX_TEXT + 1)
     if len(content) > MAX_TEXT:
@@ -128,8 +128,8 @@ def _standard_input() -> str:
 
 def _check_round_trip(step: Pass, module: Module) -> None:
     from atlasc.ir.errors import AtlasError
-    from atlasc.ir.parser import parse
-    from atlasc.ir.printer import print_module
+    from atlasc.ir.text.parser import parse
+    from atlasc.ir.text.printer import print_module
 
     text = print_module(module)
     if print_module(parse(text, module.symbols, f"after {step.name}")) != text:

@@ -47,9 +47,9 @@ def keygen(
     The folder client holds the secret key and stays where it is; the folder server goes to the
     server. Files are readable by their owner alone.
     """
-    from atlasc import roles
-    from atlasc.bundle import load_bundle
+    from atlasc.bundle.folder import load_bundle
     from atlasc.files import require_new
+    from atlasc.run import roles
 
     require_new(keys)
     loaded = load_bundle(bundle, "client")
@@ -81,9 +81,9 @@ def encrypt(
     Where the whole bundle is at hand, the inputs are first tried in the clear: do they stay inside
     the ranges that the program was compiled for? A client without the server's part cannot tell.
     """
-    from atlasc import roles
-    from atlasc.bundle import load_bundle
+    from atlasc.bundle.folder import load_bundle
     from atlasc.files import require_new
+    from atlasc.run import roles
 
     require_new(query)
     loaded = load_bundle(bundle, "client")
@@ -111,9 +111,10 @@ def execute(
 
     The seconds of each op go to a file beside the answer, for inspect --timing.
     """
-    from atlasc import ciphertext_files, roles
-    from atlasc.bundle import load_bundle
+    from atlasc.bundle import ciphertext_files
+    from atlasc.bundle.folder import load_bundle
     from atlasc.files import require_new
+    from atlasc.run import roles
 
     require_new(answer)
     loaded = load_bundle(bundle, "server")
@@ -162,9 +163,10 @@ def decrypt(
     Exit code 3 says that an answer is none: it is far outside what calibration saw of the outputs,
     or its copies differ. The others are shown.
     """
-    from atlasc import ciphertext_files, roles
-    from atlasc.bundle import load_bundle
+    from atlasc.bundle import ciphertext_files
+    from atlasc.bundle.folder import load_bundle
     from atlasc.files import require_array_file, save_arrays
+    from atlasc.run import roles
 
     if output is not None:
         require_array_file(output)

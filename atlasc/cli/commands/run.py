@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from atlasc.bundle import Bundle
+    from atlasc.bundle.folder import Bundle
     from atlasc.emit.built import BuiltProgram
     from atlasc.loading.inputs import Inputs
-    from atlasc.session import Answer
+    from atlasc.run.session import Answer
 
 
 def run(
@@ -70,11 +70,11 @@ def run(
     Inputs that are not finite, or far larger than any that calibration saw, are left out. Exit code
     3 says that an answer is none: it is far outside what calibration saw of the outputs.
     """
-    from atlasc.answers import Answers, judge
-    from atlasc.backends import get_backend
-    from atlasc.bundle import load_bundle
+    from atlasc.bundle.folder import load_bundle
+    from atlasc.client.answers import Answers, judge
+    from atlasc.figures.timing import timing_place
     from atlasc.files import require_array_file, save_arrays, write_text
-    from atlasc.timing import timing_place
+    from atlasc.targets import get_backend
 
     if output is not None:
         require_array_file(output)
@@ -112,7 +112,7 @@ def run(
 
 def _built(bundle: Bundle, project: Path | None, target: str) -> BuiltProgram | None:
     """The Python module to run by: of the project that was named, or of the bundle's own."""
-    from atlasc.driver import PROJECT
+    from atlasc.compilation.stages import PROJECT
     from atlasc.emit.built import BuiltProgram, module_place
     from atlasc.ir.errors import AtlasError
 
@@ -136,7 +136,7 @@ def _run(
     unchecked: bool,
 ) -> Answer:
     """On a backend of Python, with keys of its own."""
-    from atlasc import session
+    from atlasc.run import session
 
     started = time.perf_counter()
     with progress("generating keys") as step:

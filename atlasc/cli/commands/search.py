@@ -92,11 +92,11 @@ def search(
     Interrupted, it shows the front that it has; with -o or --journal the same command goes on,
     whatever ended it.
     """
-    from atlasc.evaluations import drop_journal, journal_place, kept_evaluations
-    from atlasc.options import Options, check_options
-    from atlasc.preparation import prepare
-    from atlasc.searching import SEARCH_INPUTS
-    from atlasc.searching import search as run_search
+    from atlasc.compilation.evaluations import drop_journal, journal_place, kept_evaluations
+    from atlasc.compilation.options import Options, check_options
+    from atlasc.compilation.prepare import prepare
+    from atlasc.compilation.search import SEARCH_INPUTS
+    from atlasc.compilation.search import search as run_search
 
     budget, switches = search_options.budget(context), search_options.switches(context)
     if study:
@@ -158,7 +158,7 @@ def _count(inputs: str) -> int | None:
 
 def _write(output: Path, front: Front, calibration: dict[str, Any], texts: dict[str, str]) -> None:
     from atlasc.files import new_folder
-    from atlasc.front_page import front_html
+    from atlasc.report.front_page import front_html
 
     with new_folder(output) as draft:
         front.save(draft / "front.json")

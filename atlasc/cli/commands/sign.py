@@ -21,8 +21,8 @@ def sign(
     ] = False,
 ) -> None:
     """Sign a bundle, so that others can check who compiled it."""
-    from atlasc import signing
-    from atlasc.bundle import load_bundle
+    from atlasc.bundle import signing
+    from atlasc.bundle.folder import load_bundle
 
     with progress("checking the bundle"):
         loaded = load_bundle(bundle)
@@ -45,9 +45,9 @@ def verify(
     Every command checks the files that it reads. Only this one checks signatures: once, when a
     bundle comes from somebody else.
     """
-    from atlasc import signing
-    from atlasc.bundle import load_bundle
-    from atlasc.manifest import MANIFEST, ROLES
+    from atlasc.bundle import signing
+    from atlasc.bundle.folder import load_bundle
+    from atlasc.bundle.manifest import MANIFEST, ROLES
 
     here = [role for role in ROLES if (bundle / role).is_dir()]
     with progress("checking the bundle"):

@@ -35,7 +35,7 @@ def trace(
     from atlasc.files import require_file_place, write_module
 
     require_file_place(output, ".air")
-    from atlasc import driver
+    from atlasc.compilation import stages
     from atlasc.loading.models import load_model
 
     with progress("loading the model"):
@@ -46,7 +46,7 @@ def trace(
         ids = load_inputs(data, loaded, sequence_length).arrays.get("input_ids")
         sequence_length = sequence_length if ids is None else ids.shape[1]
     with progress("tracing"):
-        module = driver.trace_model(loaded, batch, sequence_length)
+        module = stages.trace_model(loaded, batch, sequence_length)
     with progress("writing"):
         write_module(output, module, arrays=weights)
     say(f"{output}: {len(module.ops)} ops, {len(module.symbols)} arrays")

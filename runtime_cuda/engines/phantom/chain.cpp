@@ -14,7 +14,7 @@
 namespace atlasc::on_phantom {
 namespace {
 
-/// Ring degree -> largest log2(QP) with 128 bits: the table of passes/lowering/security.py.
+/// Ring degree -> largest log2(QP) with 128 bits: the table of atlasc/targets/security.py.
 const std::map<std::size_t, int> max_log_qp = {
     {std::size_t{1} << 10, 26},   {std::size_t{1} << 11, 53},   {std::size_t{1} << 12, 106},
     {std::size_t{1} << 13, 214},  {std::size_t{1} << 14, 430},  {std::size_t{1} << 15, 868},

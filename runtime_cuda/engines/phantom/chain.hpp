@@ -38,7 +38,7 @@ struct Chain {
 /// none, or one that this engine cannot have.
 Chain chain_of(const Parameters& parameters);
 
-/// Refuses fewer than 128 bits of security (Error), by the table of passes/lowering/security.py:
+/// Refuses fewer than 128 bits of security (Error), by the table of atlasc/targets/security.py:
 /// dense ternary secret, classical attacks.
 void require_security(const Chain& chain);
 

@@ -26,7 +26,7 @@ struct Noise {
     std::vector<double> log_scales{};
 
     /// The errors of CKKS with a dense ternary secret (Cheon et al. 2017, section 3), as in Python's
-    /// atlasc/backends/noise.py, which has the sources; without the cubic error of a bootstrap.
+    /// atlasc/targets/sim/noise.py, which has the sources; without the cubic error of a bootstrap.
     static Noise ckks(const Parameters& parameters, std::uint64_t seed);
 
     /// The rounding of a ciphertext at a level.

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from atlasc.backends import desilo_calibration
-from atlasc.backends.cost_files import VARIABLE, own_place, shipped_place
-from atlasc.backends.cost_table import CostTable
+from atlasc.targets.costs.files import VARIABLE, own_place, shipped_place
+from atlasc.targets.costs.table import CostTable
+from atlasc.targets.desilo import calibration as desilo_calibration
 from tests.atlasc.cli.command import DATA, MODEL, refused, run
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "backends"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "targets"))
 
 from cost_tables import MACHINE, table_of
 
-from atlasc.backends.desilo_parameters import LEVELED, DesiloParameters
+from atlasc.targets.desilo.parameters import LEVELED, DesiloParameters
 
 
 @pytest.fixture

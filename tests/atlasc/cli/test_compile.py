@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from html_page import HtmlPage
 
-from atlasc import backends
+from atlasc import targets as backends
 from tests.atlasc.cli.command import DATA, MODEL, Outcome, refused, run
 
 BUDGET = (
@@ -150,8 +150,8 @@ def test_interrupt_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     def interrupted(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("atlasc.bundle.write_bundle", interrupted)
-    monkeypatch.setattr("atlasc.driver.write_bundle", interrupted)
+    monkeypatch.setattr("atlasc.bundle.folder.write_bundle", interrupted)
+    monkeypatch.setattr("atlasc.compilation.stages.write_bundle", interrupted)
     arguments = ("compile", MODEL, "--data", DATA, "--recipe", "is", "--target", "sim")
     outcome = Outcome((*arguments, "-o", tmp_path / "out"), None)
     assert outcome.code == 130
@@ -179,7 +179,7 @@ def test_compile_warns_of_a_machine_that_cannot_run_it(
         raise AtlasError("desilofhe is not installed", remedy="install it")
 
     monkeypatch.setitem(backends._CHECKS, "desilo", missing)
-    monkeypatch.setattr("atlasc.backends.memory.available_bytes", lambda: 2**30)
+    monkeypatch.setattr("atlasc.targets.memory.available_bytes", lambda: 2**30)
     arguments = ("compile", MODEL, "--data", DATA, "--recipe", "is", "--target", "desilo")
     outcome = run(*arguments, "-o", tmp_path / "out")
     assert "warning: desilofhe is not installed" in outcome.err

@@ -60,7 +60,7 @@ def test_a_build_that_fails_shows_its_end(
 def test_embed_writes_what_the_client_encrypts(tiny: Tiny, tmp_path: Path, count: int) -> None:
     from safetensors.numpy import load_file
 
-    from atlasc.bundle import load_bundle
+    from atlasc.bundle.folder import load_bundle
 
     client = Path(shutil.copytree(tiny.bundle, tmp_path / "client only"))
     shutil.rmtree(client / "server")

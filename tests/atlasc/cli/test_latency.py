@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from atlasc import backends
+from atlasc import targets as backends
 from tests.atlasc.cli.command import DATA, MODEL, refused, run
 
 

@@ -12,8 +12,8 @@ import pytest
 from tiny_model import Tiny
 from typer.testing import CliRunner
 
-from atlasc.backends import memory
 from atlasc.cli import app
+from atlasc.targets import memory
 
 
 def refused(*arguments: str | Path) -> str:

@@ -13,9 +13,10 @@ from click.testing import Result
 from tiny_model import Tiny, simulated
 from typer.testing import CliRunner
 
-from atlasc.backends import desilo_library, memory
-from atlasc.bundle import load_bundle
+from atlasc.bundle.folder import load_bundle
 from atlasc.cli import app
+from atlasc.targets import memory
+from atlasc.targets.desilo import library as desilo_library
 
 
 def run(*arguments: str | Path) -> Result:
@@ -192,7 +193,7 @@ def test_too_little_memory_is_said_before_keys_are_made(
 def test_an_answer_that_is_none_has_an_exit_code_of_its_own(
     tiny: Tiny, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from atlasc.client import ClientProgram
+    from atlasc.client.program import ClientProgram
 
     unpack = ClientProgram.unpack
 

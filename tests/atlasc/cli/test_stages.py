@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from atlasc.ir.interpreter import interpret
-from atlasc.ir.storage import load_module
+from atlasc.ir.text.storage import load_module
 from tests.atlasc.cli.command import DATA, MODEL, Outcome, refused, run
 
 SMALL = (

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from atlasc.backends.sim import SimEngine
 from atlasc.ir.module import Module, Value
+from atlasc.passes.execution.kernels.context import layout_of
+from atlasc.passes.execution.kernels.scores import score_layout
+from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.gather_sums import GatherSums
-from atlasc.passes.lowering.kernels.context import layout_of
-from atlasc.passes.lowering.kernels.scores import score_layout
 from atlasc.passes.lowering.pack import Pack
-from atlasc.passes.lowering.packing import Packing, least_slots
+from atlasc.passes.lowering.packing.geometry import Packing, least_slots
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.lowering.rotation_keys import RotationKeys, rotation_reach
 from atlasc.passes.lowering.select_early import SelectEarly
-from atlasc.passes.pass_base import run_passes
+from atlasc.targets.sim.engine import SimEngine
 from tests.passes.lowering.packed import expanded, folded, run_packed
 from tests.passes.lowering.small_transformers import Builder, Shape, approximate, inputs_for
 

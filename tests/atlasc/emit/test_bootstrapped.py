@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from atlasc.backends.phantom_parameters import PhantomParameters
+from atlasc.compilation.key_planning import plan_keys
 from atlasc.emit.project import sources, write_project
-from atlasc.key_planning import plan_keys
-from atlasc.passes.lowering.costs import program_costs
+from atlasc.passes.costs.counts import program_costs
+from atlasc.targets.phantom.parameters import PhantomParameters
 from tests.atlasc.emit.cpp import ROOT, Project, answers, compiled, refused, reseal
 from tests.atlasc.emit.small_programs import Case, small_program
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tiny_model import Tiny
 
-from atlasc.bundle import load_bundle
+from atlasc.bundle.folder import load_bundle
 from atlasc.emit.built import BuiltProgram, module_place
 from atlasc.ir.errors import AtlasError
 from tests.atlasc.cli.command import refused, run

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from atlasc.backends.noise import NoiseModel
 from atlasc.emit.blocks import OUTSIDE
 from atlasc.emit.project import write_project
 from atlasc.emit.text import identifier
-from atlasc.passes.lowering.costs import program_costs
+from atlasc.passes.costs.counts import program_costs
+from atlasc.targets.sim.noise import NoiseModel
 from tests.atlasc.emit.cpp import (
     DIGITS,
     ROOT,
@@ -159,8 +159,8 @@ def test_noise_is_that_of_ckks(
 @pytest.mark.parametrize("count", [1, 2])
 def test_digits(digits: Project, tmp_path: Path, count: int) -> None:
     """Client and server as separate processes; fewer inputs than a batch are answered too."""
-    from atlasc.bundle import load_bundle
-    from atlasc.session import run as simulate
+    from atlasc.bundle.folder import load_bundle
+    from atlasc.run.session import run as simulate
 
     found = digit_answers(digits, tmp_path, count)
     bundle = load_bundle(digits.bundle)
@@ -176,8 +176,8 @@ def test_bert(digits: Project, tmp_path: Path) -> None:
     import torch
     from transformers import BertConfig, BertForSequenceClassification
 
-    from atlasc.bundle import load_bundle
-    from atlasc.session import run as simulate
+    from atlasc.bundle.folder import load_bundle
+    from atlasc.run.session import run as simulate
 
     torch.manual_seed(0)
     config = BertConfig(

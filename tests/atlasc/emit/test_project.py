@@ -13,8 +13,8 @@ from atlasc.emit.calls import KERNELS
 from atlasc.emit.project import RUNTIME, SOURCES, WEIGHTS, sources, write_project
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, ops_of
+from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.rotation_keys import RotationKeys
-from atlasc.passes.pass_base import run_passes
 from tests.atlasc.emit.small_programs import SmallParameters, small_program
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from atlasc.comparison_state import Checkpoint
-from atlasc.lock_step import OpError
+from atlasc.compare.lock_step import OpError
+from atlasc.compare.state import Checkpoint
 from tests.fuzz.reader import Reader
 
 IDENTITY = "0" * 64

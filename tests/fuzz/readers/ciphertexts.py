@@ -6,9 +6,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from atlasc import ciphertext_files
-from atlasc.bundle import Bundle, load_bundle
-from atlasc.ciphertext_files import Ciphertexts
+from atlasc.bundle import ciphertext_files
+from atlasc.bundle.ciphertext_files import Ciphertexts
+from atlasc.bundle.folder import Bundle, load_bundle
 from tests.fuzz.reader import Reader
 from tests.fuzz.seeds import Seeds, compiled
 

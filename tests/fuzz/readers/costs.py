@@ -5,17 +5,20 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from atlasc.backends.cost_table import CostTable
-from atlasc.bundle import Bundle, load_bundle
-from atlasc.timing import Timing
+from atlasc.bundle.folder import Bundle, load_bundle
+from atlasc.figures.timing import Timing
+from atlasc.targets.costs.table import CostTable
 from tests.fuzz.reader import Reader
 from tests.fuzz.seeds import ROOT, compiled, files
 
-TABLES = ROOT / "atlasc" / "backends" / "costs"
+TABLES = ROOT / "atlasc" / "targets"
 
 
 def _tables(folder: Path) -> list[Path]:
-    shipped = {path.name: path.read_bytes() for path in sorted(TABLES.glob("*.json"))}
+    shipped = {
+        f"{path.parent.name}.json": path.read_bytes()
+        for path in sorted(TABLES.glob("*/costs.json"))
+    }
     return list(files(dict(shipped))(folder))
 
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from atlasc.ir.parser import parse
+from atlasc.ir.text.parser import parse
 from atlasc.loading.client_model import ClientModel
 from atlasc.loading.data import load_inputs
 from tests.fuzz.reader import Reader

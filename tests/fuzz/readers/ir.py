@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from atlasc.ir.parser import parse
-from atlasc.ir.printer import print_module
+from atlasc.ir.text.parser import parse
+from atlasc.ir.text.printer import print_module
 from atlasc.ir.verifier import verify
 from tests.fuzz.reader import Reader
 from tests.fuzz.seeds import Seeds, compiled, files, random_programs

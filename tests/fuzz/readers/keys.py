@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from atlasc.backends.desilo_key_files import read_index, write_index
-from atlasc.backends.desilo_parameters import DesiloParameters
+from atlasc.targets.desilo.key_files import read_index, write_index
+from atlasc.targets.desilo.parameters import DesiloParameters
 from tests.fuzz.reader import Reader
 
 PLAN = {"rotations": {"1": 5, "64": 3}, "relinearization_level": 6, "conjugation_level": None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from atlasc.ledger import LEDGER, Ledger, Named
+from atlasc.bundle.ledger import LEDGER, Ledger, Named
 from tests.fuzz.reader import Reader
 
 PROGRAM, ANSWER = "a" * 64, "b" * 64

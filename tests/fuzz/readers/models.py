@@ -48,10 +48,10 @@ def _archives(folder: Path) -> list[Path]:
 
 
 def _archive(path: Path) -> object:
-    from atlasc import driver
-    from atlasc.ir.printer import print_module
+    from atlasc.compilation import stages
+    from atlasc.ir.text.printer import print_module
 
-    return print_module(driver.trace_model(load_model(path), 2))
+    return print_module(stages.trace_model(load_model(path), 2))
 
 
 def _torch_files(folder: Path) -> list[Path]:

@@ -6,11 +6,11 @@ import json
 import shutil
 from pathlib import Path
 
-from atlasc.passes.approximation.calibration import read_calibration
+from atlasc.compilation.saved import load_saved
+from atlasc.passes.calibration.calibrate import read_calibration
 from atlasc.passes.search.front import Front
 from atlasc.passes.search.journal import Journal
 from atlasc.passes.search.pick import Target
-from atlasc.saved import load_saved
 from tests.fuzz.reader import Reader
 from tests.fuzz.seeds import Seeds, compiled
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from atlasc.ir.parser import parse
-from atlasc.ir.storage import load_module, save_module
+from atlasc.ir.text.parser import parse
+from atlasc.ir.text.storage import load_module, save_module
 from atlasc.ir.verifier import verify
 from tests.fuzz.reader import Reader
 

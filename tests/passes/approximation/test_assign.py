@@ -17,13 +17,13 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.verifier import verify
 from atlasc.passes.approximation.assign import apply_recipe, apply_settings, layer_count
-from atlasc.passes.approximation.calibration import calibrate
 from atlasc.passes.approximation.depth import depth_of
 from atlasc.passes.approximation.description import from_attribute
-from atlasc.passes.approximation.functions import function
-from atlasc.passes.approximation.paper_shift import paper_shift
+from atlasc.passes.approximation.fits.functions import function
 from atlasc.passes.approximation.parametrisation import Parametrisation
+from atlasc.passes.approximation.recipes.paper_shift import paper_shift
 from atlasc.passes.approximation.setting import LayerSetting
+from atlasc.passes.calibration.calibrate import calibrate
 
 FIRST, SECOND = (5, 4, 0, 3, 0, 2, 3, 4), (7, 6, 5, 4, 3, 9, 8, 7)
 

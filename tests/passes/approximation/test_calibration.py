@@ -18,13 +18,13 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.functions import keep_mask
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module, Op, Value
-from atlasc.passes.approximation import measure as measuring
-from atlasc.passes.approximation.calibration import (
+from atlasc.passes.calibration import measure as measuring
+from atlasc.passes.calibration.calibrate import (
     calibrate,
     check,
     read_calibration,
 )
-from atlasc.passes.approximation.tails import RISK, tail_bound
+from atlasc.passes.calibration.tails import RISK, tail_bound
 
 
 def model(name: str, batch: int = 3) -> tuple[Module, dict[str, np.ndarray]]:

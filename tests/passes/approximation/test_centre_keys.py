@@ -19,21 +19,21 @@ from packed import expanded, folded, run_packed
 from small_models import Builder, Shape, inputs_for
 from small_transformers import approximate
 
-from atlasc.backends.sim import SimEngine
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.functions import keep_mask
 from atlasc.ir.interpreter import Interpreter, interpret
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Site
-from atlasc.passes.approximation.calibration import calibrate, read_calibration
-from atlasc.passes.approximation.centre_keys import CentreKeys, key_shifts, with_centred_keys
-from atlasc.passes.approximation.key_paths import key_paths
-from atlasc.passes.approximation.measure import measure
+from atlasc.passes.calibration.calibrate import calibrate, read_calibration
+from atlasc.passes.calibration.centre_keys import CentreKeys, key_shifts, with_centred_keys
+from atlasc.passes.calibration.key_paths import key_paths
+from atlasc.passes.calibration.measure import measure
+from atlasc.passes.costs.counts import critical_path
+from atlasc.passes.framework.pass_base import Report, run_passes
 from atlasc.passes.frontend.canonicalise import canonicalise
-from atlasc.passes.lowering.costs import critical_path
 from atlasc.passes.lowering.pack import Pack
-from atlasc.passes.lowering.packing import least_slots
-from atlasc.passes.pass_base import Report, run_passes
+from atlasc.passes.lowering.packing.geometry import least_slots
+from atlasc.targets.sim.engine import SimEngine
 
 SHAPES = {
     "encoder": Shape(layers=2, mask=True, pre_norm=False, classes=0, tokens=6),

@@ -17,23 +17,23 @@ from small_models import SHAPES, Builder, inputs_for
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.ir.parser import parse
-from atlasc.ir.printer import print_module
-from atlasc.passes.approximation.activation import ActivationApproximation
+from atlasc.ir.text.parser import parse
+from atlasc.ir.text.printer import print_module
+from atlasc.passes.approximation.algorithms.activation import ActivationApproximation
+from atlasc.passes.approximation.algorithms.channel_activation import ChannelActivation
 from atlasc.passes.approximation.assign import apply_settings, settings_approximations
-from atlasc.passes.approximation.calibration import Calibration, calibrate, read_calibration
-from atlasc.passes.approximation.channel_activation import ChannelActivation
-from atlasc.passes.approximation.channel_fits import BOUND, channel_fits
-from atlasc.passes.approximation.channels import ChannelRanges, channel_ranges
 from atlasc.passes.approximation.depth import depth_of
 from atlasc.passes.approximation.description import carried_by
-from atlasc.passes.approximation.fitted import fitted_activation
-from atlasc.passes.approximation.functions import function
-from atlasc.passes.approximation.measure import ChannelMeasurement, nonlinear_ops
+from atlasc.passes.approximation.fits.channel_fits import BOUND, channel_fits
+from atlasc.passes.approximation.fits.functions import function
+from atlasc.passes.approximation.fits.weighted import weighted_fit
 from atlasc.passes.approximation.parametrisation import Parametrisation
-from atlasc.passes.approximation.simulate import PolynomialSimulator
-from atlasc.passes.approximation.torch_simulator import TorchSimulator
-from atlasc.passes.approximation.weighted import weighted_fit
+from atlasc.passes.approximation.recipes.fitted import fitted_activation
+from atlasc.passes.calibration.calibrate import Calibration, calibrate, read_calibration
+from atlasc.passes.calibration.channels import ChannelRanges, channel_ranges
+from atlasc.passes.calibration.measure import ChannelMeasurement, nonlinear_ops
+from atlasc.passes.simulation.simulate import PolynomialSimulator
+from atlasc.passes.simulation.torch_simulator import TorchSimulator
 
 EACH = Parametrisation("measured", "weighted", "powers", "any", "each")
 Arrays = dict[str, np.ndarray]

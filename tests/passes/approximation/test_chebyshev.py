@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.approximation import chebyshev
-from atlasc.passes.approximation.functions import FUNCTIONS
+from atlasc.passes.approximation.fits import chebyshev
+from atlasc.passes.approximation.fits.functions import FUNCTIONS
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from atlasc.passes.approximation import chebyshev, coefficient_cache
+from atlasc.passes.approximation.fits import chebyshev, coefficient_cache
 
 KEY = ("exp", 31, (-8.0, 0.1))
 

@@ -14,19 +14,19 @@ sys.path.insert(0, str(Path(__file__).parent))
 from small_models import SHAPES, Builder, inputs_for
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.parser import parse
-from atlasc.ir.printer import print_module
-from atlasc.passes.approximation.activation import ActivationApproximation
+from atlasc.ir.text.parser import parse
+from atlasc.ir.text.printer import print_module
+from atlasc.passes.approximation.algorithms.activation import ActivationApproximation
+from atlasc.passes.approximation.algorithms.direct_softmax import DirectSoftmax
+from atlasc.passes.approximation.algorithms.exponential import exponential, least_exponential
+from atlasc.passes.approximation.algorithms.norm import NormApproximation
+from atlasc.passes.approximation.algorithms.softmax import SoftmaxApproximation
 from atlasc.passes.approximation.arithmetic import DepthArithmetic, NumpyArithmetic
 from atlasc.passes.approximation.assign import apply_settings, settings_approximations
-from atlasc.passes.approximation.calibration import calibrate
 from atlasc.passes.approximation.depth import folded_levels
 from atlasc.passes.approximation.description import from_attribute
-from atlasc.passes.approximation.direct_softmax import DirectSoftmax
-from atlasc.passes.approximation.exponential import exponential, least_exponential
-from atlasc.passes.approximation.norm import NormApproximation
 from atlasc.passes.approximation.parametrisation import Parametrisation
-from atlasc.passes.approximation.softmax import SoftmaxApproximation
+from atlasc.passes.calibration.calibrate import calibrate
 
 NUMPY = NumpyArithmetic(threads=1)
 MIXED = ((5, 6, 0, 0, 0, 5, 6, 7, 1), (6, 7, 0, 0, 0, 7, 5, 6, 0))

@@ -13,8 +13,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from small_models import SHAPES, Builder
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.approximation import engines
-from atlasc.passes.approximation.simulate import PolynomialSimulator
+from atlasc.passes.simulation import engines
+from atlasc.passes.simulation.simulate import PolynomialSimulator
 
 MODULE = Builder(SHAPES["vision"], 1).build()
 

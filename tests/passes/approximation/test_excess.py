@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from atlasc.ir.parser import parse
-from atlasc.passes.approximation.excess import DomainWatch, Excess
-from atlasc.passes.approximation.fused import interpret_poly
-from atlasc.passes.approximation.validity import SLACK
+from atlasc.ir.text.parser import parse
+from atlasc.passes.approximation.fits.validity import SLACK
+from atlasc.passes.simulation.excess import DomainWatch, Excess
+from atlasc.passes.simulation.fused import interpret_poly
 
 TEXT = """module @m : poly {
   symbol @c : float64[2]

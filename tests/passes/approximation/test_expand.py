@@ -11,12 +11,12 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
 from atlasc.ir.opdef import Symbol
-from atlasc.ir.printer import print_module, print_op
-from atlasc.passes.approximation.chebyshev import fit
+from atlasc.ir.text.printer import print_module, print_op
 from atlasc.passes.approximation.expand import Expand
-from atlasc.passes.approximation.validity import Meaning
+from atlasc.passes.approximation.fits.chebyshev import fit
+from atlasc.passes.approximation.fits.validity import Meaning
+from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.normalise_affine import NormaliseAffine
-from atlasc.passes.pass_base import run_passes
 
 SERVER = {"side": "server", "dtype": "f64"}
 X = np.random.default_rng(0).normal(size=(2, 3, 4))

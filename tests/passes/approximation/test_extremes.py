@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from atlasc.passes.approximation.extremes import standing_out
-from atlasc.passes.approximation.measure import Measurement
+from atlasc.passes.calibration.extremes import standing_out
+from atlasc.passes.calibration.measure import Measurement
 
 
 def test_the_inputs_at_the_ends_come_furthest_first() -> None:

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.approximation.activation import ActivationApproximation
+from atlasc.passes.approximation.algorithms.activation import ActivationApproximation
+from atlasc.passes.approximation.algorithms.norm import NormApproximation
+from atlasc.passes.approximation.algorithms.softmax import SoftmaxApproximation
 from atlasc.passes.approximation.arithmetic import DepthArithmetic, NumpyArithmetic
 from atlasc.passes.approximation.depth import folded_levels
 from atlasc.passes.approximation.description import Softmax, from_attribute
-from atlasc.passes.approximation.functions import FUNCTIONS
-from atlasc.passes.approximation.norm import NormApproximation
-from atlasc.passes.approximation.softmax import SoftmaxApproximation
+from atlasc.passes.approximation.fits.functions import FUNCTIONS
 
 NUMPY = NumpyArithmetic(threads=1)
 FULL = SoftmaxApproximation((5, 5, 5, 5, 7))

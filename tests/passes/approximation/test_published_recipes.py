@@ -9,13 +9,24 @@ import numpy as np
 import pytest
 
 from atlasc.ir.errors import AtlasError
+from atlasc.passes.approximation.algorithms.chebyshev_newton import (
+    ChebyshevNewtonNorm,
+    ChebyshevSoftmax,
+)
+from atlasc.passes.approximation.algorithms.nexus import (
+    LineNewtonNorm,
+    PowerSoftmax,
+    SignPiecewiseActivation,
+)
+from atlasc.passes.approximation.algorithms.thor import (
+    AdaptiveNorm,
+    AdaptiveSoftmax,
+    CompositeActivation,
+)
 from atlasc.passes.approximation.arithmetic import DepthArithmetic, NumpyArithmetic
-from atlasc.passes.approximation.chebyshev_newton import ChebyshevNewtonNorm, ChebyshevSoftmax
 from atlasc.passes.approximation.description import Norm, from_attribute
-from atlasc.passes.approximation.functions import FUNCTIONS
-from atlasc.passes.approximation.nexus import LineNewtonNorm, PowerSoftmax, SignPiecewiseActivation
-from atlasc.passes.approximation.recipes import RECIPES, recipe
-from atlasc.passes.approximation.thor import AdaptiveNorm, AdaptiveSoftmax, CompositeActivation
+from atlasc.passes.approximation.fits.functions import FUNCTIONS
+from atlasc.passes.approximation.recipes.named import RECIPES, recipe
 
 NUMPY = NumpyArithmetic(threads=1)
 ATTENTION_NORM = "encoder.layer.3.attention.output.LayerNorm"

@@ -15,20 +15,20 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from small_models import SHAPES, Builder, inputs_for
 
-from atlasc.passes.approximation import row_programs
-from atlasc.passes.approximation.activation import ActivationApproximation
+from atlasc.passes.approximation.algorithms.activation import ActivationApproximation
+from atlasc.passes.approximation.algorithms.channel_activation import ChannelActivation
+from atlasc.passes.approximation.algorithms.norm import NormApproximation
+from atlasc.passes.approximation.algorithms.softmax import SoftmaxApproximation
 from atlasc.passes.approximation.arithmetic import Arithmetic, NumpyArithmetic, T
 from atlasc.passes.approximation.assign import apply_settings
-from atlasc.passes.approximation.blockwise import BlockArithmetic
-from atlasc.passes.approximation.calibration import calibrate
-from atlasc.passes.approximation.channel_activation import ChannelActivation
-from atlasc.passes.approximation.chebyshev import fit
 from atlasc.passes.approximation.description import Activation, Norm, Softmax
-from atlasc.passes.approximation.norm import NormApproximation
-from atlasc.passes.approximation.recipes import recipe
-from atlasc.passes.approximation.row_programs import Cell, NotRecordable, Recorder, RowProgram
-from atlasc.passes.approximation.simulate import PolynomialSimulator
-from atlasc.passes.approximation.softmax import SoftmaxApproximation
+from atlasc.passes.approximation.fits.chebyshev import fit
+from atlasc.passes.approximation.recipes.named import recipe
+from atlasc.passes.calibration.calibrate import calibrate
+from atlasc.passes.simulation import row_programs
+from atlasc.passes.simulation.blockwise import BlockArithmetic
+from atlasc.passes.simulation.row_programs import Cell, NotRecordable, Recorder, RowProgram
+from atlasc.passes.simulation.simulate import PolynomialSimulator
 
 PRECISION = {np.float32: 2e-6, np.float64: 1e-13}
 

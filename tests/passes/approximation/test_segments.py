@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from small_models import SHAPES, Builder
 
-from atlasc.passes.approximation.segments import segments
+from atlasc.passes.simulation.segments import segments
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -16,23 +16,23 @@ from small_models import SHAPES, Builder, Shape, inputs_for
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
-from atlasc.passes.approximation import simulate
 from atlasc.passes.approximation.arithmetic import NumpyArithmetic
 from atlasc.passes.approximation.assign import (
     apply_recipe,
     apply_settings,
     settings_approximations,
 )
-from atlasc.passes.approximation.blockwise import (
+from atlasc.passes.approximation.expand import Expand
+from atlasc.passes.approximation.fits.chebyshev import fit
+from atlasc.passes.calibration.calibrate import calibrate
+from atlasc.passes.framework.pass_base import run_passes
+from atlasc.passes.simulation import simulate
+from atlasc.passes.simulation.blockwise import (
     BlockArithmetic,
     Blockwise,
     significant,
 )
-from atlasc.passes.approximation.calibration import calibrate
-from atlasc.passes.approximation.chebyshev import fit
-from atlasc.passes.approximation.expand import Expand
-from atlasc.passes.approximation.simulate import PolynomialSimulator
-from atlasc.passes.pass_base import run_passes
+from atlasc.passes.simulation.simulate import PolynomialSimulator
 
 LAYER = (7, 7, 0, 0, 0, 7, 7, 7)
 
@@ -225,7 +225,7 @@ def test_a_few_inputs_go_ahead_of_many(inputs: int, sizes: list[int], monkeypatc
 def test_blocks_of_a_large_tensor_give_the_same(monkeypatch) -> None:
     module, arrays = model(SHAPES["decoder"])
     whole = PolynomialSimulator(module, np.float64, threads=1).run(arrays).outputs["y"]
-    monkeypatch.setattr("atlasc.passes.approximation.blockwise.BLOCK", 16)
+    monkeypatch.setattr("atlasc.passes.simulation.blockwise.BLOCK", 16)
     for threads in (1, 2):
         output = PolynomialSimulator(module, np.float64, threads=threads).run(arrays).outputs["y"]
         np.testing.assert_allclose(output, whole, rtol=0, atol=1e-12)

@@ -14,11 +14,11 @@ from small_models import SHAPES, Builder, inputs_for
 
 from atlasc.passes.approximation.arithmetic import NumpyArithmetic
 from atlasc.passes.approximation.assign import recipe_approximations, settings_approximations
-from atlasc.passes.approximation.calibration import calibrate
-from atlasc.passes.approximation.chebyshev import fit
-from atlasc.passes.approximation.simulate import PolynomialSimulator
-from atlasc.passes.approximation.torch_arithmetic import TorchArithmetic
-from atlasc.passes.approximation.torch_simulator import TorchSimulator
+from atlasc.passes.approximation.fits.chebyshev import fit
+from atlasc.passes.calibration.calibrate import calibrate
+from atlasc.passes.simulation.simulate import PolynomialSimulator
+from atlasc.passes.simulation.torch_arithmetic import TorchArithmetic
+from atlasc.passes.simulation.torch_simulator import TorchSimulator
 
 LAYER = (7, 7, 0, 0, 0, 7, 7, 7)
 OTHERS = [

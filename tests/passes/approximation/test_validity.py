@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from atlasc.passes.approximation.chebyshev import fit
-from atlasc.passes.approximation.functions import function
-from atlasc.passes.approximation.paper_shift import BEYOND
-from atlasc.passes.approximation.softmax import EXP_DEGREE, EXP_RANGE
-from atlasc.passes.approximation.validity import (
+from atlasc.passes.approximation.algorithms.softmax import EXP_DEGREE, EXP_RANGE
+from atlasc.passes.approximation.fits.chebyshev import fit
+from atlasc.passes.approximation.fits.functions import function
+from atlasc.passes.approximation.fits.validity import (
     ABSOLUTE_ERROR,
     FARTHEST,
     RELATIVE_ERROR,
     Meaning,
 )
+from atlasc.passes.approximation.recipes.paper_shift import BEYOND
 
 CASES = [
     ("exp", (-8.0, 0.0), 15),

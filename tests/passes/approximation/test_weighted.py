@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.approximation.chebyshev import evaluate, fit
-from atlasc.passes.approximation.functions import function
-from atlasc.passes.approximation.weighted import ABSOLUTE, RELATIVE, weighted_fit
+from atlasc.passes.approximation.fits.chebyshev import evaluate, fit
+from atlasc.passes.approximation.fits.functions import function
+from atlasc.passes.approximation.fits.weighted import ABSOLUTE, RELATIVE, weighted_fit
 
 ACTIVATION = ("gelu", (-20.0, 28.0))
 INVERSES = (("invsqrt", (0.3, 140.0)), ("inverse", (0.3, 140.0)))

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from atlasc.ir.interpreter import interpret
-from atlasc.ir.parser import parse
-from atlasc.ir.printer import print_op
+from atlasc.ir.text.parser import parse
+from atlasc.ir.text.printer import print_op
 from atlasc.ir.verifier import verify
+from atlasc.passes.framework.pass_base import Report
 from atlasc.passes.frontend.canonicalise import Canonicalise, canonicalise
-from atlasc.passes.pass_base import Report
 
 FAMILIES = ("bert-classifier", "roberta", "distilbert", "vit-classifier", "llama-lm", "qwen2-lm")
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
-from atlasc.ir.parser import parse
-from atlasc.ir.printer import print_module
+from atlasc.ir.text.parser import parse
+from atlasc.ir.text.printer import print_module
 from atlasc.passes.frontend.trace import ShapeSpec, trace
 
 FAMILIES = (

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from atlasc.backends.sim import SimEngine
 from atlasc.ir.functions import encrypted_input, output
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module, Op
+from atlasc.passes.analyses.magnitudes import with_magnitudes
 from atlasc.passes.approximation.expand import Expand
-from atlasc.passes.lowering.execute import Execution
+from atlasc.passes.execution.execute import Execution
+from atlasc.passes.execution.kernels.context import ROWS, blocked, layout_of
+from atlasc.passes.framework.pass_base import run_passes
+from atlasc.passes.lowering.assign_scales import AssignScales
 from atlasc.passes.lowering.fold_features import FoldFeatures
-from atlasc.passes.lowering.kernels.context import ROWS, blocked, layout_of
-from atlasc.passes.lowering.magnitudes import with_magnitudes
 from atlasc.passes.lowering.normalise_affine import NormaliseAffine
-from atlasc.passes.lowering.scales import AssignScales
-from atlasc.passes.pass_base import run_passes
+from atlasc.targets.sim.engine import SimEngine
 
 Arrays = Mapping[str, np.ndarray]
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.ir.parser import parse
-from atlasc.ir.printer import print_module, print_op
+from atlasc.ir.text.parser import parse
+from atlasc.ir.text.printer import print_module, print_op
 
 _MISSING = re.compile(r"type is missing; it is (.*)")
 

@@ -10,9 +10,9 @@ from small_transformers import Builder, Shape, approximate, inputs_for
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
 from atlasc.ir.opdef import REGISTRY
-from atlasc.passes.lowering.adjoint import RULES, Tape
-from atlasc.passes.lowering.client import client_part
-from atlasc.passes.lowering.pipeline import to_poly
+from atlasc.passes.analyses.adjoint import RULES, Tape
+from atlasc.passes.lowering.client_part import client_part
+from atlasc.passes.pipeline import to_poly
 
 STEP = 1e-6
 ARRAYS = {

@@ -8,15 +8,15 @@ from collections import Counter
 
 import pytest
 
-from atlasc.passes.lowering.choose_rotations import (
+from atlasc.passes.execution.counting_engine import CountingEngine, Primitive
+from atlasc.passes.execution.rotation_plan import PlannedEngine, RotationPlan
+from atlasc.passes.lowering.keys.choose_rotations import (
     MAX_SWITCHES,
     KeyModel,
     Uses,
     choose_rotations,
     rotation_seconds,
 )
-from atlasc.passes.lowering.counting_engine import CountingEngine, Primitive
-from atlasc.passes.lowering.rotation_plan import PlannedEngine, RotationPlan
 
 SLOTS, LEVELS = 32, 4
 SIZES = tuple((level + 1) * (level + 2) * 10 for level in range(LEVELS))

@@ -6,10 +6,10 @@ import numpy as np
 from short_text import poly
 
 from atlasc.ir.module import Module
-from atlasc.passes.lowering.costs import critical_path, program_costs
+from atlasc.passes.costs.counts import critical_path, program_costs
+from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
-from atlasc.passes.pass_base import run_passes
 
 ARRAYS = {"w": np.ones((6, 6)), "small": np.ones((2, 6)), "big": np.ones((12, 6))}
 
@@ -132,8 +132,8 @@ def test_bootstraps_and_levels_of_a_placed_program() -> None:
 
 def test_a_program_without_its_arrays_costs_the_same() -> None:
     """Zeros stand in for weights and coefficients; the counts must not take them for sparse."""
-    from atlasc.ir.parser import parse
-    from atlasc.ir.printer import print_module
+    from atlasc.ir.text.parser import parse
+    from atlasc.ir.text.printer import print_module
 
     arrays = {**ARRAYS, "c": np.random.default_rng(0).normal(size=32)}
     module = run_passes(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.lowering.counting_engine import Counted, CountingEngine
-from atlasc.passes.lowering.engine import Engine
+from atlasc.passes.execution.counting_engine import Counted, CountingEngine
+from atlasc.passes.execution.engine import Engine
 
 
 def test_is_an_engine() -> None:

@@ -7,9 +7,9 @@ from short_text import dedent, poly, short
 
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
+from atlasc.passes.framework.pass_base import Pass, Report, run_passes
 from atlasc.passes.lowering.fold_features import FoldFeatures
 from atlasc.passes.lowering.normalise_affine import NormaliseAffine
-from atlasc.passes.pass_base import Pass, Report, run_passes
 
 X = {"x": np.random.default_rng(0).normal(size=(1, 2, 3))}
 ARRAYS = {

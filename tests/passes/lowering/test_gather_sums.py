@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from short_text import dedent, module_of, short
 
-from atlasc.backends.sim import SimEngine
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module
-from atlasc.passes.lowering.costs import critical_path, program_costs
-from atlasc.passes.lowering.execute import Execution
+from atlasc.passes.costs.counts import critical_path, program_costs
+from atlasc.passes.execution.execute import Execution
+from atlasc.passes.framework.pass_base import Report, run_passes
 from atlasc.passes.lowering.gather_sums import GatherSums
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
-from atlasc.passes.pass_base import Report, run_passes
+from atlasc.targets.sim.engine import SimEngine
 
 THREE = "[s:3 g:1 b:0 t:1 | g.1:2 | b=1 g=5 s=8 t=2]"
 """Five heads, two in a ciphertext of 32 slots: three ciphertexts."""

@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packed import pack_tensor, unpack_tensor
 
-from atlasc.backends.sim import SimEngine
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module, Value
-from atlasc.passes.lowering.counting_engine import Counted, CountingEngine
-from atlasc.passes.lowering.execute import Execution
-from atlasc.passes.lowering.kernels.context import KEY_SWITCH, ROWS, blocked, layout_of
-from atlasc.passes.lowering.kernels.linear import Plan, choose_plan
-from atlasc.passes.lowering.kernels.scores import row_score_layout, score_layout
-from atlasc.passes.lowering.packing import Packing, bits_for
+from atlasc.passes.execution.counting_engine import Counted, CountingEngine
+from atlasc.passes.execution.execute import Execution
+from atlasc.passes.execution.kernels.context import KEY_SWITCH, ROWS, blocked, layout_of
+from atlasc.passes.execution.kernels.linear import Plan, choose_plan
+from atlasc.passes.execution.kernels.scores import row_score_layout, score_layout
+from atlasc.passes.lowering.packing.geometry import Packing, bits_for
+from atlasc.targets.sim.engine import SimEngine
 
 LEVEL = 8
 

@@ -9,12 +9,12 @@ from small_transformers import Builder, Shape, approximate, inputs_for
 
 from atlasc.ir.interpreter import Interpreter, interpret
 from atlasc.ir.module import Module, Op
-from atlasc.passes.lowering.client import client_part
-from atlasc.passes.lowering.noise_gains import with_noise_gains
+from atlasc.passes.analyses.noise_gains import with_noise_gains
+from atlasc.passes.framework.pass_base import Report, run_passes
+from atlasc.passes.lowering.client_part import client_part
 from atlasc.passes.lowering.pack import Pack
-from atlasc.passes.lowering.pipeline import to_poly
 from atlasc.passes.lowering.place_bootstraps import DEARER, TOLERANCE, PlaceBootstraps
-from atlasc.passes.pass_base import Report, run_passes
+from atlasc.passes.pipeline import to_poly
 
 ERROR = 1e-5
 DRAWS = 40

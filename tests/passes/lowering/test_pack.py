@@ -7,16 +7,16 @@ import pytest
 from packed import pack_tensor, run_packed
 from short_text import dedent, entry, module_of, poly, short
 
-from atlasc.backends.sim import SimEngine
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module
-from atlasc.passes.lowering.costs import critical_path
-from atlasc.passes.lowering.execute import Execution
+from atlasc.passes.costs.counts import critical_path
+from atlasc.passes.execution.execute import Execution
+from atlasc.passes.framework.pass_base import Report, run_passes
 from atlasc.passes.lowering.pack import Pack
-from atlasc.passes.lowering.packing import Packing, choose_packing, least_slots
-from atlasc.passes.pass_base import Report, run_passes
+from atlasc.passes.lowering.packing.geometry import Packing, choose_packing, least_slots
+from atlasc.targets.sim.engine import SimEngine
 
 RANDOM = np.random.default_rng(0)
 ARRAYS = {

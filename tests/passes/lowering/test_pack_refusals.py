@@ -7,8 +7,8 @@ import pytest
 from short_text import poly
 
 from atlasc.ir.errors import AtlasError
+from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.pack import Pack
-from atlasc.passes.pass_base import run_passes
 
 ARRAYS = {
     "head": np.ones((3, 3)),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atlasc.passes.lowering.paterson_stockmeyer import (
+from atlasc.passes.execution.paterson_stockmeyer import (
     depth_of_power,
     evaluate_plan,
     plan_chebyshev,

@@ -12,11 +12,11 @@ from short_text import dedent, poly, short
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.types import CiphertextType
-from atlasc.passes.lowering.costs import program_costs
+from atlasc.passes.costs.counts import program_costs
+from atlasc.passes.framework.pass_base import Report, run_passes
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.lowering.rotation_keys import KeyPlan, RotationKeys, key_plan
-from atlasc.passes.pass_base import Report, run_passes
 
 RESIDUAL = """%a = poly.square %x
     %b = poly.square %a

@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 from short_text import poly
 
-from atlasc.backends.sim import SimEngine
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.ir.parser import parse
-from atlasc.ir.printer import print_module
-from atlasc.passes.lowering.choose_rotations import KeyModel
-from atlasc.passes.lowering.costs import program_costs
-from atlasc.passes.lowering.dry_runs import live_ciphertexts
-from atlasc.passes.lowering.execute import Execution
+from atlasc.ir.text.parser import parse
+from atlasc.ir.text.printer import print_module
+from atlasc.passes.costs.counts import program_costs
+from atlasc.passes.execution.dry_runs import live_ciphertexts
+from atlasc.passes.execution.execute import Execution
+from atlasc.passes.execution.rotation_plan import RotationPlan
+from atlasc.passes.framework.pass_base import Report, run_passes
+from atlasc.passes.lowering.keys.choose_rotations import KeyModel
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.lowering.rotation_keys import RotationKeys, key_plan, rotation_reach
-from atlasc.passes.lowering.rotation_plan import RotationPlan
-from atlasc.passes.pass_base import Report, run_passes
+from atlasc.targets.sim.engine import SimEngine
 
 LEVELS = 4
 FEATURES, SLOTS = 61, 128

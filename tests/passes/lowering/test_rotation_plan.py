@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from atlasc.backends.sim import SimEngine
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.passes.lowering.counting_engine import CountingEngine
-from atlasc.passes.lowering.rotation_plan import PlannedEngine, RotationPlan, path_tree, planned
+from atlasc.passes.execution.counting_engine import CountingEngine
+from atlasc.passes.execution.rotation_plan import PlannedEngine, RotationPlan, path_tree, planned
+from atlasc.targets.sim.engine import SimEngine
 
 SLOTS = 32
 PLAN = RotationPlan({1: 3, 2: 3, 4: 1, 8: 0}, frozenset({31}), {3: (2, 1), 7: (8, 31), 5: (3, 2)})

@@ -8,9 +8,9 @@ from short_text import dedent, entry, module_of, poly, short
 
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
-from atlasc.passes.lowering.magnitudes import with_magnitudes
-from atlasc.passes.lowering.scales import AssignScales
-from atlasc.passes.pass_base import Report
+from atlasc.passes.analyses.magnitudes import with_magnitudes
+from atlasc.passes.framework.pass_base import Report
+from atlasc.passes.lowering.assign_scales import AssignScales
 
 X = {"x": np.random.default_rng(0).normal(size=(1, 2, 3)), "mask": np.array([[[1.0], [0.0]]])}
 ARRAYS = {"w": np.array([[1.0, 2, 3], [4, 5, 6]]), "gamma": np.array([1.0, 2, 3])}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.lowering.security import MAX_LOG_QP, check_security, max_log_qp, security_bits
+from atlasc.targets.security import MAX_LOG_QP, check_security, max_log_qp, security_bits
 
 RINGS = sorted(MAX_LOG_QP[128])
 GUIDELINES = [26, 53, 106, 214, 430, 868, 1747, 3523]

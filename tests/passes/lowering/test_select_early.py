@@ -8,18 +8,18 @@ from packed import run_packed
 from short_text import dedent, poly, short
 from small_transformers import Builder, Shape
 
-from atlasc.backends.sim import SimEngine
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.assign import apply_recipe
-from atlasc.passes.approximation.nominal import nominal_calibration
-from atlasc.passes.lowering.costs import critical_path, program_costs
+from atlasc.passes.calibration.nominal import nominal_calibration
+from atlasc.passes.costs.counts import critical_path, program_costs
+from atlasc.passes.framework.pass_base import Report, run_passes
 from atlasc.passes.lowering.gather_sums import GatherSums
 from atlasc.passes.lowering.pack import Pack
-from atlasc.passes.lowering.pipeline import to_poly
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.lowering.select_early import SelectEarly
-from atlasc.passes.pass_base import Report, run_passes
+from atlasc.passes.pipeline import to_poly
+from atlasc.targets.sim.engine import SimEngine
 
 RANDOM = np.random.default_rng(0)
 ARRAYS = {

@@ -9,18 +9,18 @@ from hypothesis import strategies as st
 from packed import Arrays, expanded, folded, run_packed
 from small_transformers import Builder, Shape, approximate, inputs_for
 
-from atlasc.backends.sim import SimEngine
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
-from atlasc.ir.parser import parse
-from atlasc.ir.printer import print_module
-from atlasc.passes.lowering.costs import critical_path
+from atlasc.ir.text.parser import parse
+from atlasc.ir.text.printer import print_module
+from atlasc.passes.costs.counts import critical_path
+from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.gather_sums import GatherSums
 from atlasc.passes.lowering.pack import Pack
-from atlasc.passes.lowering.packing import least_slots
+from atlasc.passes.lowering.packing.geometry import least_slots
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.lowering.select_early import SelectEarly
-from atlasc.passes.pass_base import run_passes
+from atlasc.targets.sim.engine import SimEngine
 
 LEVELS = 14
 

@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from packed import expanded, folded, run_packed
 from small_transformers import Builder, Shape, inputs_for
 
-from atlasc.backends.sim import SimEngine
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.assign import apply_settings, layer_count
-from atlasc.passes.approximation.calibration import calibrate
 from atlasc.passes.approximation.depth import depth_of
 from atlasc.passes.approximation.parametrisation import LADDERS, WIDE, Parametrisation
-from atlasc.passes.approximation.simulate import PolynomialSimulator
-from atlasc.passes.lowering.costs import critical_path
+from atlasc.passes.calibration.calibrate import calibrate
+from atlasc.passes.costs.counts import critical_path
+from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.pack import Pack
-from atlasc.passes.lowering.packing import least_slots
-from atlasc.passes.pass_base import run_passes
+from atlasc.passes.lowering.packing.geometry import least_slots
+from atlasc.passes.simulation.simulate import PolynomialSimulator
+from atlasc.targets.sim.engine import SimEngine
 
 Arrays = dict[str, np.ndarray]
 

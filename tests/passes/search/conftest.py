@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "lowering"))
 
 from small_transformers import Builder, Shape, inputs_for
 
-from atlasc.passes.approximation.calibration import calibrate
+from atlasc.passes.calibration.calibrate import calibrate
 from atlasc.passes.search.objective import Objective
 from atlasc.passes.search.problem import SearchProblem
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.search.atlas import AtlasOptions, search
 from atlasc.passes.search.front import non_dominated
 from atlasc.passes.search.objective import Objective
-from atlasc.passes.search.strategies import strategy
+from atlasc.passes.search.strategies.atlas import AtlasOptions, search
+from atlasc.passes.search.strategies.named import strategy
 
 SMALL = AtlasOptions(seed=1, population=8, generations=3, layer_population=12, layer_generations=4)
 

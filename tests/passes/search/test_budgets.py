@@ -6,7 +6,7 @@ import pytest
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.search.nsga2 import generations_within
-from atlasc.passes.search.strategies import DEFAULT, MODEST_EVALUATIONS, STRATEGIES, strategy
+from atlasc.passes.search.strategies.named import DEFAULT, MODEST_EVALUATIONS, STRATEGIES, strategy
 
 
 @pytest.mark.parametrize("name", ["atlas", "nsga2"])

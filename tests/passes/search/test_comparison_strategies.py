@@ -10,11 +10,11 @@ import pytest
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.parametrisation import PAPER, WIDE, Parametrisation
 from atlasc.passes.search.front import non_dominated
-from atlasc.passes.search.grid import grids
 from atlasc.passes.search.problem import expert_layer
 from atlasc.passes.search.session import Session
 from atlasc.passes.search.space import LayerSetting, SearchSpace
-from atlasc.passes.search.strategies import strategy
+from atlasc.passes.search.strategies.grid import grids
+from atlasc.passes.search.strategies.named import strategy
 
 BUDGETS = {
     "random": {"evaluations": 100},

@@ -9,12 +9,12 @@ import pytest
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.parametrisation import WIDE
-from atlasc.passes.search import atlas
-from atlasc.passes.search.captured import capture
+from atlasc.passes.search.error_model.captured import capture
+from atlasc.passes.search.error_model.groups import groups_of
 from atlasc.passes.search.front import non_dominated
-from atlasc.passes.search.groups import groups_of
-from atlasc.passes.search.hybrid import HybridOptions, default_evaluations, search
 from atlasc.passes.search.space import is_partial
+from atlasc.passes.search.strategies.hybrid import HybridOptions, default_evaluations, search
+from atlasc.passes.search.strategies.named import atlas
 
 SMALL = HybridOptions(seed=1, evaluations=150, population=8)
 

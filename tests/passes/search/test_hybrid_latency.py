@@ -7,15 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from atlasc.driver import LATENCY_TARGET
+from atlasc.compilation.stages import LATENCY_TARGET
 from atlasc.passes.approximation.parametrisation import WIDE
+from atlasc.passes.search.error_model.groups import groups_of
+from atlasc.passes.search.error_model.local import Candidate, candidates
+from atlasc.passes.search.error_model.surrogate import ErrorModel
 from atlasc.passes.search.front import hypervolume, non_dominated
-from atlasc.passes.search.groups import groups_of
-from atlasc.passes.search.hybrid import HybridOptions, search
-from atlasc.passes.search.joint import Path
-from atlasc.passes.search.local import Candidate, candidates
-from atlasc.passes.search.seconds_solver import STEPS, SecondsSolver, evenly
-from atlasc.passes.search.surrogate import ErrorModel
+from atlasc.passes.search.joint.joint import Path
+from atlasc.passes.search.joint.seconds_solver import STEPS, SecondsSolver, evenly
+from atlasc.passes.search.strategies.hybrid import HybridOptions, search
 
 SMALL = HybridOptions(seed=1, evaluations=150, population=8)
 

@@ -9,7 +9,14 @@ import random
 import numpy as np
 import pytest
 
-from atlasc.passes.search.joint import Option, Path, non_dominated, prune, solve, solve_rounded
+from atlasc.passes.search.joint.joint import (
+    Option,
+    Path,
+    non_dominated,
+    prune,
+    solve,
+    solve_rounded,
+)
 
 LEVELS = 4
 

@@ -17,11 +17,11 @@ import pytest
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.parametrisation import Parametrisation
 from atlasc.passes.search import journal as journal_file
-from atlasc.passes.search.atlas import AtlasOptions, search
 from atlasc.passes.search.front import Point
 from atlasc.passes.search.journal import Journal, trajectory
 from atlasc.passes.search.objective import Objective
-from atlasc.passes.search.random_search import RandomOptions
+from atlasc.passes.search.strategies.atlas import AtlasOptions, search
+from atlasc.passes.search.strategies.random_search import RandomOptions
 
 SMALL = AtlasOptions(seed=1, population=8, generations=1, layer_population=12, layer_generations=2)
 IDENTITY = {"model": "0" * 64, "seed": 1}

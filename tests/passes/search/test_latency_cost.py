@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from atlasc.driver import LATENCY_TARGET
+from atlasc.compilation.stages import LATENCY_TARGET
 from atlasc.passes.approximation.assign import apply_settings
 from atlasc.passes.approximation.setting import EXACT
-from atlasc.passes.lowering.costs import program_costs
-from atlasc.passes.lowering.pipeline import lower
+from atlasc.passes.costs.counts import program_costs
+from atlasc.passes.pipeline import lower
 from atlasc.passes.search.front import Front, Point
 from atlasc.passes.search.problem import expert
-from atlasc.passes.search.random_search import RandomOptions, search
+from atlasc.passes.search.strategies.random_search import RandomOptions, search
 
 GOOD = ((7, 6, 0, 0, 0, 7, 7, 7), (6, 6, 6, 0, 0, 6, 7, 8))
 

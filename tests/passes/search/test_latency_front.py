@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from small_transformers import Builder, Shape, approximate, inputs_for
 
-from atlasc.backends.desilo_costs import cost_table
-from atlasc.backends.desilo_parameters import choose_parameters
+from atlasc.passes.approximation.algorithms.softmax import SoftmaxApproximation
 from atlasc.passes.approximation.description import Approximation, from_attribute
-from atlasc.passes.approximation.softmax import SoftmaxApproximation
-from atlasc.passes.lowering.latency import LatencyModel, Target
-from atlasc.passes.search.latency_front import Candidate, latency_front
+from atlasc.passes.latency import LatencyModel, Target
+from atlasc.passes.search.joint.latency_front import Candidate, latency_front
+from atlasc.targets.desilo.costs import cost_table
+from atlasc.targets.desilo.parameters import choose_parameters
 
 
 def choose(levels: int, slots: int) -> Any:

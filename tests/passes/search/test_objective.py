@@ -11,9 +11,9 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
 from atlasc.passes.approximation.assign import apply_settings
 from atlasc.passes.approximation.depth import depth_of
-from atlasc.passes.approximation.simulate import PolynomialSimulator
-from atlasc.passes.approximation.torch_simulator import TorchSimulator
 from atlasc.passes.search import objective
+from atlasc.passes.simulation.simulate import PolynomialSimulator
+from atlasc.passes.simulation.torch_simulator import TorchSimulator
 
 GOOD = ((7, 6, 0, 0, 0, 7, 7, 7), (6, 6, 6, 0, 0, 6, 7, 8))
 OTHER = ((7, 7, 0, 0, 0, 5, 5, 5), (1, 1, 1, 1, 1, 1, 1, 1))
@@ -97,7 +97,7 @@ def test_an_op_can_be_left_exact(problem) -> None:
 def test_points_do_not_depend_on_how_inputs_are_divided(problem, monkeypatch) -> None:
     from dataclasses import replace
 
-    monkeypatch.setattr("atlasc.passes.approximation.simulate.SMALLEST_PART", 1)
+    monkeypatch.setattr("atlasc.passes.simulation.simulate.SMALLEST_PART", 1)
     # Some values leave the ranges: polynomials of many terms are then evaluated in full.
     ranges = {
         name: replace(r, low=r.low + 0.1 * (r.high - r.low), high=r.high - 0.1 * (r.high - r.low))

@@ -11,9 +11,9 @@ import pytest
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.search import ray_workers, session
-from atlasc.passes.search.atlas import AtlasOptions, search
 from atlasc.passes.search.problem import SearchProblem
 from atlasc.passes.search.ray_workers import QUIET, RayPool, RayWorkers
+from atlasc.passes.search.strategies.atlas import AtlasOptions, search
 
 ray = pytest.importorskip("ray", reason="needs the ray extra")
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from atlasc.passes.search.error_model.groups import Group
+from atlasc.passes.search.error_model.local import Candidate, candidates
+from atlasc.passes.search.error_model.surrogate import LARGEST, ErrorModel, interpolated, solve
 from atlasc.passes.search.front import Point
-from atlasc.passes.search.groups import Group
-from atlasc.passes.search.local import Candidate, candidates
-from atlasc.passes.search.surrogate import LARGEST, ErrorModel, interpolated, solve
 
 LAYERS = 3
 

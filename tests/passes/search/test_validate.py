@@ -7,15 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from atlasc.passes.approximation import row_programs
-from atlasc.passes.approximation.calibration import Calibration
-from atlasc.passes.approximation.measure import kept_tokens
 from atlasc.passes.approximation.parametrisation import PAPER, Parametrisation
-from atlasc.passes.approximation.simulate import PolynomialSimulator
+from atlasc.passes.calibration.calibrate import Calibration
+from atlasc.passes.calibration.measure import kept_tokens
 from atlasc.passes.search.front import Front
 from atlasc.passes.search.objective import output_error
 from atlasc.passes.search.pick import Target
 from atlasc.passes.search.validate import Validator, tried_pick, validated
+from atlasc.passes.simulation import row_programs
+from atlasc.passes.simulation.simulate import PolynomialSimulator
 
 GOOD = ((3, 3, 0, 0, 0, 4, 4, 4), (3, 3, 3, 0, 0, 3, 4, 4))
 

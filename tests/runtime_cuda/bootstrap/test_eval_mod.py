@@ -11,7 +11,7 @@ import pytest
 from bootstrap_core import Core
 from ckks_ring import polynomial_of, slots_of
 
-from atlasc.passes.lowering.paterson_stockmeyer import plan_chebyshev
+from atlasc.passes.execution.paterson_stockmeyer import plan_chebyshev
 
 DEGREE, BOUND = 65536, 16
 FITS = [(127, 0, 1), (127, 0, 3), (127, 0, 5), (63, 2, 1), (63, 2, 3), (63, 3, 5), (127, 1, 1)]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from ckks_ring import Complexes, Reals, polynomial_of, raised, slots_of
 
-from atlasc.backends.phantom_bootstrap import bootstrap_needs
+from atlasc.targets.phantom.bootstrap import bootstrap_needs
 
 SCALE_BITS, WEIGHT = 46, 32
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bootstrap_core import Core
 
-from atlasc.backends.phantom_parameters import PhantomParameters
-from atlasc.passes.lowering.security import check_security, max_log_qp
+from atlasc.targets.phantom.parameters import PhantomParameters
+from atlasc.targets.security import check_security, max_log_qp
 
 
 def test_levels_are_left(core: Core) -> None:

@@ -13,7 +13,7 @@ import pytest
 from bootstrap_core import Core
 from ckks_ring import Complexes, Reals, polynomial_of, raised, slots_of
 
-from atlasc.passes.lowering.paterson_stockmeyer import evaluate_plan, plan_chebyshev
+from atlasc.passes.execution.paterson_stockmeyer import evaluate_plan, plan_chebyshev
 
 WEIGHT = 32
 

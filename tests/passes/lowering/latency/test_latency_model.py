@@ -16,23 +16,23 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from small_transformers import Builder, Shape, approximate, inputs_for
 
-from atlasc.backends.desilo_costs import cost_table
-from atlasc.backends.desilo_parameters import BOOTSTRAPPED, choose_parameters
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
+from atlasc.passes.approximation.algorithms.channel_activation import ChannelActivation
+from atlasc.passes.approximation.algorithms.norm import NormApproximation
+from atlasc.passes.approximation.algorithms.softmax import SoftmaxApproximation
 from atlasc.passes.approximation.assign import recipe_approximations, with_approximations
-from atlasc.passes.approximation.channel_activation import ChannelActivation
 from atlasc.passes.approximation.description import Approximation, from_attribute
-from atlasc.passes.approximation.nominal import nominal_calibration
-from atlasc.passes.approximation.norm import NormApproximation
-from atlasc.passes.approximation.softmax import SoftmaxApproximation
-from atlasc.passes.lowering.costs import program_costs
-from atlasc.passes.lowering.latency import LatencyModel, Target
-from atlasc.passes.lowering.latency.outline import Polynomial
-from atlasc.passes.lowering.op_prices import OpProfiles
+from atlasc.passes.calibration.nominal import nominal_calibration
+from atlasc.passes.costs.counts import program_costs
+from atlasc.passes.costs.op_prices import OpProfiles
+from atlasc.passes.framework.pass_base import run_passes
+from atlasc.passes.latency import LatencyModel, Target
+from atlasc.passes.latency.outline import Polynomial
 from atlasc.passes.lowering.pack import Pack
-from atlasc.passes.lowering.pipeline import lower, to_poly
-from atlasc.passes.pass_base import run_passes
+from atlasc.passes.pipeline import lower, to_poly
+from atlasc.targets.desilo.costs import cost_table
+from atlasc.targets.desilo.parameters import BOOTSTRAPPED, choose_parameters
 
 
 def choose(levels: int, slots: int) -> Any:
@@ -193,7 +193,7 @@ def test_what_a_kernel_does_does_not_depend_on_the_level(monkeypatch: pytest.Mon
     packed = run_passes(poly, [Pack(1 << 10)])
     profiles = []
     for top in (64, 41):
-        monkeypatch.setattr("atlasc.passes.lowering.op_prices._TOP", top)
+        monkeypatch.setattr("atlasc.passes.costs.op_prices._TOP", top)
         known = OpProfiles(packed)
         ops = [op for op in packed.ops if op.operands and op.result is not None]
         profiles.append([known.of(op) for op in ops])

@@ -1,0 +1,1 @@
+"""What compile leaves behind, and what travels between client and server."""

@@ -1,0 +1,201 @@
+"""A compiled model on disk, split by who needs what.
+
+```
+manifest.json            format, model, target, parameters, security, digests of all files
+manifest.json.minisig    who compiled it, where somebody signed it (``atlasc sign``)
+report.html, front.*     what was chosen and what it costs
+evaluations.jsonl        of a search, everything that was evaluated
+client/                  embed.air, interface.air (+ arrays), model/ (config and tokenizer)
+server/                  program.air, poly.air, weights.safetensors
+```
+
+A client needs ``manifest.json`` and ``client/`` alone, a server ``manifest.json`` and ``server/``.
+No key is ever part of a bundle: keys have folders of their own (``atlasc keygen``).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from atlasc.bundle.manifest import (
+    FORMAT,
+    MANIFEST,
+    ROLES,
+    Manifest,
+    Role,
+    check_files,
+    read_manifest,
+)
+from atlasc.client.program import ClientProgram
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.files.plain import sha256_of
+from atlasc.ir.module import Module
+from atlasc.ir.text.storage import load_module, save_modules
+from atlasc.loading.client_model import ClientModel
+from atlasc.loading.inputs import Inputs
+from atlasc.targets.parameter_sets import ParameterSet
+
+MODEL_FILES = (
+    "config.json",
+    "preprocessor_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer.model",
+)
+"""What the client needs of a HuggingFace directory to read its inputs: no weights, no code."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle whose files are those that its manifest lists.
+
+    Attributes:
+        folder: where it lies.
+        manifest: its facts.
+        identity: names the program that a query or an answer belongs to: a digest of the
+            manifest, which has the digests of all files.
+        role: whose part is used; None: both.
+    """
+
+    folder: Path
+    manifest: Manifest
+    identity: str
+    role: Role | None = None
+
+    @cached_property
+    def client(self) -> ClientProgram:
+        """The client's side.
+
+        Raises:
+            AtlasError: it answers another number of inputs than the manifest says.
+        """
+        client = ClientProgram.load(self.folder / "client")
+        if client.batch != self.batch:
+            raise AtlasError(
+                f"{self.folder} answers {client.batch} inputs a run, its manifest says {self.batch}"
+            )
+        return client
+
+    @cached_property
+    def program(self) -> Module:
+        """The packed program that the server runs."""
+        server = self.folder / "server"
+        return load_module(server / "program.air", server / "weights.safetensors")
+
+    @cached_property
+    def poly(self) -> Module:
+        """The program's cleartext meaning: the polynomial simulation."""
+        server = self.folder / "server"
+        return load_module(server / "poly.air", server / "weights.safetensors")
+
+    @property
+    def target(self) -> str:
+        """The backend that it was compiled for."""
+        return self.manifest.target
+
+    @property
+    def batch(self) -> int:
+        """Inputs that one run answers."""
+        return self.manifest.batch
+
+    @cached_property
+    def parameters(self) -> ParameterSet:
+        """The parameter set that it was compiled for."""
+        return self.manifest.parameter_set()
+
+    @property
+    def interface(self) -> Module:
+        """A module with the program's inputs and outputs, of the part that the role has."""
+        return self.program if self.role == "server" else self.client.interface
+
+    @property
+    def has_server(self) -> bool:
+        """Whether the server's part lies here too."""
+        return (self.folder / "server").is_dir()
+
+    @property
+    def model_folder(self) -> Path:
+        """Config and tokenizer, to read inputs with."""
+        return self.folder / "client" / "model"
+
+    @cached_property
+    def model(self) -> ClientModel:
+        """What :func:`atlasc.loading.data.load_inputs` has to know of the model."""
+        return ClientModel.of(self.client.embed, self.model_folder)
+
+    def load_inputs(self, path: Path) -> Inputs:
+        """Inputs in the shape that the program was compiled for.
+
+        Raises:
+            AtlasError: as :func:`atlasc.loading.data.load_inputs`.
+        """
+        from atlasc.loading.data import load_inputs
+
+        return load_inputs(path, self.model, self.manifest.sequence_length)
+
+
+def write_bundle(
+    draft: Path,
+    client: ClientProgram,
+    program: Module,
+    poly: Module,
+    model_directory: Path,
+    facts: dict[str, Any],
+) -> None:
+    """Fill a new folder; the manifest, with the digests of all other files, comes last."""
+    for name in ("client/model", "server"):
+        (draft / name).mkdir(parents=True)
+    client.save(draft / "client")
+    for name in MODEL_FILES:
+        if (model_directory / name).is_file():
+            shutil.copyfile(model_directory / name, draft / "client" / "model" / name)
+    server = draft / "server"
+    texts = {server / "program.air": program, server / "poly.air": poly}
+    save_modules(texts, server / "weights.safetensors")
+    files = sorted(path for path in draft.rglob("*") if path.is_file())
+    manifest = {
+        "format": FORMAT,
+        **facts,
+        "files": {str(path.relative_to(draft)): sha256_of(path) for path in files},
+    }
+    (draft / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+
+
+def load_bundle(folder: Path, role: Role | None = None) -> Bundle:
+    """Open a bundle and check every file against the manifest.
+
+    Args:
+        folder: the bundle, or its part of the role.
+        role: check the files of one role alone: the others may be on another machine.
+
+    Raises:
+        AtlasError: not a bundle, another format version, or a changed, missing or extra file.
+    """
+    folder = _located(folder, role)
+    manifest, identity = read_manifest(folder)
+    check_files(folder, manifest, ROLES if role is None else (role,))
+    return Bundle(folder, manifest, identity, role)
+
+
+def _located(folder: Path, role: Role | None) -> Path:
+    """The folder with the manifest: the one given, or the one that holds it as its role's part."""
+    if (folder / MANIFEST).is_file():
+        return folder
+    whole = folder.resolve()
+    if role is not None and whole.name == role and (whole.parent / MANIFEST).is_file():
+        return whole.parent
+    part = f", or its {role} folder with {MANIFEST} beside it" if role is not None else ""
+    raise AtlasError(
+        f"{folder} is not a compiled bundle" if folder.is_dir() else f"bundle {folder} not found",
+        why=f"it has no {MANIFEST}" if folder.is_dir() else "there is no such folder",
+        remedy=f"give the folder that atlasc compile -o wrote{part}",
+    )

@@ -1,0 +1,218 @@
+"""What a client did with its key: the queries, the answers to them, and the numbers that it shared.
+
+A server can send anything back. With the ledger a client takes one answer to each of its own
+queries, and no other. It is a file beside the secret key, one JSON object a line, that only grows.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.files.json_text import Schema, Sha256, parse_json
+from atlasc.ir.files.plain import MIB, read_bytes, require_private
+
+LEDGER = "ledger.jsonl"
+_LARGEST = 256 * MIB
+QueryId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+
+
+class Entry(Schema):
+    """One line.
+
+    Attributes:
+        event: a query was made, an answer to it was decrypted, or its numbers were shared.
+        query: which query.
+        program: identity of the bundle.
+        count: inputs of the query.
+        answer: SHA-256 of the answer; empty for a query.
+        spent: of the key's budget of shared numbers, see :meth:`Ledger.share`.
+    """
+
+    event: Literal["query", "answer", "share"]
+    query: QueryId
+    program: Sha256
+    count: Annotated[int, Field(ge=1, le=2**20)]
+    answer: Sha256 | Literal[""] = ""
+    spent: Annotated[float, Field(ge=0, le=1)] = 0.0
+
+
+@dataclass(frozen=True)
+class Named:
+    """What an answer says of itself.
+
+    Attributes:
+        query: the query that it names.
+        program: identity of the bundle.
+        count: inputs that it says to answer.
+        answer: its SHA-256.
+    """
+
+    query: str
+    program: str
+    count: int
+    answer: str
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The ledger of one secret key.
+
+    Attributes:
+        folder: where the key lies.
+    """
+
+    folder: Path
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.folder / LEDGER
+
+    def made(self, query: str, program: str, count: int) -> None:
+        """Note a query, before it leaves the client.
+
+        Raises:
+            AtlasError: the ledger is damaged or cannot be written.
+        """
+        with self._open() as entries:
+            entries.append(Entry(event="query", query=query, program=program, count=count))
+
+    def check(self, answer: Named) -> None:
+        """Refuse an answer unless it is the only one to a query of this key.
+
+        Raises:
+            AtlasError: no such query, another program or count, or a second answer.
+        """
+        with self._open() as entries:
+            _expect(entries.known, answer)
+
+    def took(self, answer: Named) -> None:
+        """Note that an answer was decrypted.
+
+        Raises:
+            AtlasError: as :meth:`check`; the ledger cannot be written.
+        """
+        with self._open() as entries:
+            _expect(entries.known, answer)
+            entries.append(Entry(event="answer", **asdict(answer)))
+
+    def share(self, answer: Named, bits: int, shares: int) -> int:
+        """Note that the numbers of an answer leave the client, before they are shown.
+
+        An answer that is shared at kappa bits as one of tau spends 2^-kappa / tau, in proportion to
+        the divergence that :mod:`atlasc.client.sharing` allows; all of a key's may spend 2^-kappa.
+
+        Args:
+            answer: which answer.
+            bits: kappa.
+            shares: tau.
+
+        Returns:
+            How many answers were shared, this one included.
+
+        Raises:
+            AtlasError: as :meth:`took`; the budget is spent.
+        """
+        cost, limit = 2.0**-bits / shares, 2.0**-bits
+        with self._open() as entries:
+            _expect(entries.known, answer)
+            spent = [entry.spent for entry in entries.known if entry.event == "share"]
+            if sum(spent) + cost > limit * (1 + 1e-9):
+                raise AtlasError(
+                    "these keys have shared as many answers as they may",
+                    where=str(self.path),
+                    why=f"{len(spent)} answers spent their budget at {bits} bits: a further one "
+                    "may tell something of the secret key",
+                    remedy="make new keys with atlasc keygen, and say with --shares beforehand how "
+                    "many answers they are to share",
+                )
+            entries.append(Entry(event="share", spent=cost, **asdict(answer)))
+            return len(spent) + 1
+
+    @contextmanager
+    def _open(self) -> Iterator[_Lines]:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            descriptor = os.open(self.path, flags, 0o600)
+        except OSError as error:
+            raise _unusable(self.path, error) from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            require_private(self.path)
+            yield _Lines(self.path, descriptor)
+        finally:
+            os.close(descriptor)
+
+
+class _Lines:
+    """An open ledger, locked against other processes."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path, self._descriptor = path, descriptor
+        content = read_bytes(path, _LARGEST, links=False)
+        *lines, rest = content.split(b"\n")
+        if rest:  # a process was killed, or the machine stopped, before the line was whole
+            os.ftruncate(descriptor, len(content) - len(rest))
+        self.known = [self._parsed(number, line) for number, line in enumerate(lines, 1)]
+
+    def append(self, entry: Entry) -> None:
+        line = json.dumps(entry.model_dump()).encode() + b"\n"
+        size = os.fstat(self._descriptor).st_size
+        try:
+            if os.write(self._descriptor, line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(self._descriptor)
+        except OSError as error:
+            os.ftruncate(self._descriptor, size)
+            raise _unusable(self.path, error) from None
+        self.known.append(entry)
+
+    def _parsed(self, number: int, line: bytes) -> Entry:
+        try:
+            return parse_json(line, Entry)
+        except ValueError as error:
+            raise AtlasError(
+                f"line {number} of the ledger {self.path} is damaged",
+                why=str(error),
+                remedy="make new keys: with this ledger old answers could pass for new ones",
+            ) from None
+
+
+def _expect(known: list[Entry], answer: Named) -> None:
+    same = [entry for entry in known if entry.query == answer.query]
+    why = ""
+    if not same:
+        why = f"none of the queries that this key encrypted is {answer.query[:8]}"
+    elif (same[0].program, same[0].count) != (answer.program, answer.count):
+        why = f"the query was for {same[0].count} inputs of the program {same[0].program[:8]}"
+    if why:
+        raise AtlasError(
+            "this is not the answer to a query of these keys",
+            why=why,
+            remedy="use the keys and the bundle that the query was made with",
+        )
+    if any(entry.answer not in ("", answer.answer) for entry in same):
+        raise AtlasError(
+            f"the query {answer.query[:8]} was answered before, and differently",
+            why="a query has one answer; a second one may be made to find out the secret key",
+            remedy="use the first answer, or make a new query",
+        )
+
+
+def _unusable(path: Path, error: OSError) -> AtlasError:
+    return AtlasError(
+        f"the ledger {path} cannot be written",
+        why=error.strerror or str(error),
+        remedy="make room on the disk, or let the keys lie where they can be written beside",
+    )

@@ -1,0 +1,208 @@
+"""``manifest.json``: the facts of a bundle, and the digest of every file that a role reads.
+
+The digest of the manifest itself is the identity of the bundle. Whatever changes an answer is in
+the manifest or in a file that it lists, so a bundle that was changed anywhere is another one, whose
+queries and answers are not mistaken for those of this one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, JsonValue, with_config
+from typing_extensions import NotRequired, TypedDict
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.files.json_text import Schema, Sha256, parse_json
+from atlasc.ir.files.plain import MIB, read_bytes, sha256_of
+from atlasc.targets.parameter_sets import ParameterSet, read_parameters
+from atlasc.targets.security import REQUIRED_BITS
+
+Role = Literal["client", "server"]
+ROLES: tuple[Role, ...] = ("client", "server")
+FORMAT = 2
+MANIFEST = "manifest.json"
+REQUIRED = (
+    "client/embed.air",
+    "client/embed.safetensors",
+    "client/interface.air",
+    "client/interface.safetensors",
+    "server/poly.air",
+    "server/program.air",
+    "server/weights.safetensors",
+)
+"""Files without which a bundle computes something else."""
+MAX_MANIFEST = 64 * MIB
+"""Bytes."""
+_PART = re.compile(r"(?!\.)[\w .+-]{1,200}", re.ASCII)
+
+
+def _file_name(name: str) -> str:
+    if not all(map(_PART.fullmatch, name.split("/"))):
+        raise ValueError(f"{name!r} is no name of a file in a bundle")
+    return name
+
+
+FileName = Annotated[str, Field(max_length=400), AfterValidator(_file_name)]
+Facts = dict[str, JsonValue]
+"""What is shown to a person; no result depends on it."""
+
+
+@with_config(extra="allow")
+class LayerCosts(TypedDict):
+    """What one layer costs; more is there for reports."""
+
+    layer: int | None
+    depth: NotRequired[int | None]
+
+
+@with_config(extra="allow")
+class CostFacts(TypedDict):
+    """What the program costs; more is there for reports."""
+
+    depth: NotRequired[int | None]
+    depth_outside: NotRequired[int | None]
+    per_layer: list[LayerCosts]
+
+
+class ModelFacts(Schema):
+    """Which model was compiled."""
+
+    name: str
+    kind: str
+
+
+class Manifest(Schema):
+    """The facts of a bundle.
+
+    Attributes:
+        format: of the bundle.
+        atlasc: version that compiled it.
+        model: name and family.
+        target: the backend.
+        parameters: as the backend writes them.
+        security_bits, insecure: of the parameters; insecure is fewer than 128 bits.
+        security: archived estimates for the secrets in use.
+        batch: inputs that one run answers.
+        sequence_length: tokens of a text; None for images.
+        settings, data, calibration, costs: for reports.
+        files: SHA-256 of every other file, by its path.
+    """
+
+    format: Literal[2]
+    atlasc: str
+    model: ModelFacts
+    target: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")]
+    parameters: Facts
+    security_bits: Annotated[int, Field(ge=0, le=1024)]
+    security: Facts
+    insecure: bool
+    batch: Annotated[int, Field(ge=1, le=2**20)]
+    sequence_length: Annotated[int, Field(ge=1, le=2**24)] | None
+    settings: Facts
+    data: Facts
+    calibration: Facts
+    costs: CostFacts
+    files: dict[FileName, Sha256]
+
+    def parameter_set(self) -> ParameterSet:
+        """The parameters; what the manifest says of their security must be true.
+
+        Raises:
+            AtlasError: they are damaged, or weaker than the manifest says.
+        """
+        found = read_parameters(self.target, self.parameters)
+        if found.to_dict() != self.parameters:
+            raise AtlasError(f"{MANIFEST} has parameters that are none of {self.target}")
+        said = self.security_bits, self.insecure
+        if said != (found.security_bits, found.security_bits < REQUIRED_BITS):
+            raise AtlasError(
+                f"{MANIFEST} says {self.security_bits} bits of security, its parameters have "
+                f"{found.security_bits}",
+                remedy="compile the model again, and do not use this bundle",
+            )
+        return found
+
+
+def read_manifest(folder: Path) -> tuple[Manifest, str]:
+    """The manifest of a bundle, and its SHA-256.
+
+    Raises:
+        AtlasError: it cannot be read, is of another format, or is damaged.
+    """
+    path = folder / MANIFEST
+    content = read_bytes(path, MAX_MANIFEST, links=False)
+    try:
+        version = parse_json(content, Facts).get("format")
+    except ValueError as error:
+        raise AtlasError(f"{path} cannot be read", why=str(error)) from None
+    if version != FORMAT:
+        raise AtlasError(
+            f"{folder} has bundle format {version!r}",
+            why=f"this atlasc reads format {FORMAT}",
+            remedy="compile the model again, or use the atlasc that made it",
+        )
+    try:
+        manifest = parse_json(content, Manifest)
+        manifest.parameter_set()
+    except ValueError as error:
+        raise AtlasError(
+            f"{path} is damaged", why=str(error), remedy="compile the model again"
+        ) from None
+    return manifest, hashlib.sha256(content).hexdigest()
+
+
+def check_files(folder: Path, manifest: Manifest, roles: tuple[Role, ...] = ROLES) -> None:
+    """Compare the files of a bundle with its manifest.
+
+    Args:
+        folder: the bundle.
+        manifest: its manifest.
+        roles: whose files; both roles: all files that the manifest lists.
+
+    Raises:
+        AtlasError: a file is missing, was changed, is a link, or is not in the manifest.
+    """
+    if unlisted := [name for name in REQUIRED if name not in manifest.files]:
+        raise AtlasError(
+            f"{folder / MANIFEST} is damaged",
+            why=f"it does not list {unlisted[0]}",
+            remedy="compile the model again",
+        )
+    places = tuple(f"{role}/" for role in roles)
+    for name, expected in manifest.files.items():
+        if name.startswith(places) or roles == ROLES:
+            _check_file(folder, name, expected)
+    for role in roles:
+        for name in _files(folder / role):
+            if f"{role}/{name}" not in manifest.files:
+                raise AtlasError(
+                    f"{folder / role / name} does not belong to the bundle",
+                    why="the manifest does not list it",
+                    remedy="remove it, or copy the bundle again",
+                )
+
+
+def _check_file(folder: Path, name: str, expected: str) -> None:
+    path = folder / name
+    if not os.path.lexists(path):
+        raise AtlasError(f"{folder} lacks {name}", remedy="copy it again, or compile again")
+    if sha256_of(path) != expected:
+        raise AtlasError(
+            f"{path} was changed after the bundle was compiled",
+            why="its SHA-256 is not the one in the manifest",
+            remedy="compile the model again, or restore the file",
+        )
+
+
+def _files(folder: Path) -> Iterator[str]:
+    """Paths of everything in a folder that is no folder, links among them."""
+    for parent, folders, names in os.walk(folder):
+        links = [name for name in folders if (Path(parent) / name).is_symlink()]
+        for name in (*names, *links):
+            yield (Path(parent) / name).relative_to(folder).as_posix()

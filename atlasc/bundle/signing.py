@@ -1,0 +1,124 @@
+"""Who compiled a bundle: signatures of its manifest, in the format of minisign.
+
+The manifest has the digests of all files, so that one signature stands for the whole bundle. The
+signature is ``manifest.json.minisig``, which ``minisign -V`` checks too.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import ModuleType
+
+from atlasc.bundle.folder import Bundle
+from atlasc.bundle.manifest import MANIFEST, MAX_MANIFEST
+from atlasc.files import new_private_file, require_new, write_text
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.files.plain import KIB, read_bytes, read_text, require_private
+
+SIGNATURE = f"{MANIFEST}.minisig"
+_LARGEST = 16 * KIB
+
+
+def make_key(path: Path, password: str) -> Path:
+    """Make a pair of keys.
+
+    Args:
+        path: of the secret key; the public one lies beside it, with the suffix ``.pub``.
+        password: encrypts the secret key; empty: it lies there as it is.
+
+    Returns:
+        The place of the public key.
+
+    Raises:
+        AtlasError: one of them exists, or cannot be written.
+    """
+    library, public = _library(), path.with_suffix(".pub")
+    require_new(path)
+    require_new(public)
+    pair = library.KeyPair.generate()
+    if password:
+        pair.secret_key.encrypt(password)
+    new_private_file(path, bytes(pair.secret_key))
+    write_text(public, bytes(pair.public_key).decode())
+    return public
+
+
+def sign(bundle: Bundle, key: Path, password: str) -> Path:
+    """Sign a bundle whose files are those of its manifest.
+
+    Args:
+        bundle: as :func:`atlasc.bundle.folder.load_bundle` opened it.
+        key: the secret key.
+        password: of the key.
+
+    Returns:
+        The place of the signature; one that is there is replaced.
+
+    Raises:
+        AtlasError: the key cannot be read, is open to others, or the password is wrong.
+    """
+    library = _library()
+    require_private(key)
+    content = read_bytes(key, _LARGEST)
+    try:
+        secret = library.SecretKey.from_bytes(content)
+        if secret.is_encrypted():
+            secret.decrypt(password)
+        signature = secret.sign(
+            _manifest(bundle), trusted_comment=f"atlasc bundle {bundle.identity}"
+        )
+    except (library.Error, ValueError) as error:
+        raise AtlasError(
+            f"{key} cannot sign",
+            why=str(error),
+            remedy="give the secret key that atlasc sign --make-key or minisign -G wrote, and its "
+            "password",
+        ) from None
+    write_text(bundle.folder / SIGNATURE, bytes(signature).decode())
+    return bundle.folder / SIGNATURE
+
+
+def verify(bundle: Bundle, key: Path) -> None:
+    """Check who signed a bundle.
+
+    Args:
+        bundle: as :func:`atlasc.bundle.folder.load_bundle` opened it.
+        key: the public key.
+
+    Raises:
+        AtlasError: there is no signature, it is damaged, or it is not of this key and manifest.
+    """
+    library, path = _library(), bundle.folder / SIGNATURE
+    if not os.path.lexists(path):
+        raise AtlasError(
+            f"{bundle.folder} is not signed",
+            why=f"it has no {SIGNATURE}",
+            remedy="ask whoever compiled it to sign it: atlasc sign",
+        )
+    try:
+        public = library.PublicKey.from_bytes(read_text(key, _LARGEST).encode())
+        signature = library.Signature.from_bytes(read_bytes(path, _LARGEST, links=False))
+        public.verify(_manifest(bundle), signature)
+    except (library.Error, ValueError) as error:
+        raise AtlasError(
+            f"{bundle.folder} does not have the signature of {key}",
+            why=str(error),
+            remedy="do not use it: get the bundle, or the public key, from its maker again",
+        ) from None
+
+
+def _manifest(bundle: Bundle) -> bytes:
+    return read_bytes(bundle.folder / MANIFEST, MAX_MANIFEST, links=False)
+
+
+def _library() -> ModuleType:
+    try:
+        import minisign
+    except ImportError:
+        raise AtlasError(
+            "the library py-minisign is not installed",
+            why="signatures are made and checked with it",
+            remedy="pip install 'atlasc[sign]'",
+        ) from None
+    return minisign

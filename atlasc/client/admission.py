@@ -1,0 +1,139 @@
+"""What may be encrypted: finite inputs that are not far larger than those of calibration.
+
+This needs the client's part of a bundle alone, and is no proof that an answer will be right: ranges
+lie all along the model (``atlasc check-input``, :mod:`atlasc.run.ranges`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from atlasc.client.answers import OUTSIDE
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.functions import encrypted_input
+from atlasc.ir.module import Module
+
+if TYPE_CHECKING:
+    from atlasc.client.program import ClientProgram
+
+_TINY = 1e-300
+LARGE = 1.05
+"""Times the calibrated magnitude: beyond it an input is warned of. Calibrated ranges have at least
+this margin."""
+REMEDY = (
+    "prepare it as the calibration data were, for example pixels / 255; --unchecked encrypts it "
+    "all the same"
+)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far an input reaches.
+
+    Attributes:
+        ratio: what is encrypted of it, in calibrated magnitudes; infinite where it is not finite.
+        why: in words; empty where there is nothing to say.
+    """
+
+    ratio: float
+    why: str = ""
+
+    @property
+    def finite(self) -> bool:
+        """Whether it can be encrypted at all."""
+        return bool(np.isfinite(self.ratio))
+
+    @property
+    def refused(self) -> bool:
+        """Whether it is not encrypted unless somebody insists."""
+        return not self.ratio <= OUTSIDE
+
+    @property
+    def large(self) -> bool:
+        """Whether it is worth a warning."""
+        return not self.ratio <= LARGE
+
+
+def finite_rows(arrays: Mapping[str, np.ndarray]) -> list[str]:
+    """For each row, what is not finite in it, in words; empty where all is."""
+    rows = [""] * len(next(iter(arrays.values())))
+    for name, array in arrays.items():
+        values = np.asarray(array)
+        if values.dtype.kind != "f":
+            continue
+        lost = (~np.isfinite(values)).reshape(len(values), -1).sum(axis=1)
+        for row in np.flatnonzero(lost[: len(rows)]):
+            many = "1 value" if lost[row] == 1 else f"{lost[row]} values"
+            rows[row] = f"{many} of its {name} {'is' if lost[row] == 1 else 'are'} not finite"
+    return rows
+
+
+def require_finite(arrays: Mapping[str, np.ndarray], what: str) -> None:
+    """Raise AtlasError unless all rows are finite.
+
+    Args:
+        arrays: by name, a row for each input.
+        what: they are, for the message.
+    """
+    for row, why in enumerate(finite_rows(arrays)):
+        if why:
+            raise AtlasError(
+                f"{what} {row} cannot be encrypted",
+                why=why,
+                remedy="leave it out, or repair it: NaN and infinite values spoil a whole batch",
+            )
+
+
+def reaches(interface: Module, prepared: Mapping[str, np.ndarray]) -> list[Reach]:
+    """How far each row of what is to be encrypted reaches.
+
+    Args:
+        interface: the client's ckks module; its inputs carry ``magnitude``, that of the slots.
+        prepared: tensors by input name, all finite or not.
+    """
+    found: list[Reach] = []
+    for op in interface.ops:
+        if op.name != "ckks.input":
+            continue
+        with np.errstate(over="ignore", invalid="ignore"):
+            tensor = np.asarray(prepared[op.attributes["name"]], dtype=np.float64)
+            stored = encrypted_input(op.site(interface.symbols), tensor)
+            greatest = np.abs(stored).reshape(len(stored), -1).max(axis=1)
+        ratios = greatest / max(op.attributes.get("magnitude", np.inf), _TINY)
+        ratios[~np.isfinite(greatest)] = np.inf
+        found = found or [Reach(0.0)] * len(ratios)
+        found = [max(old, _reach(ratio), key=_ratio) for old, ratio in zip(found, ratios)]
+    return found
+
+
+def _ratio(reach: Reach) -> float:
+    return reach.ratio
+
+
+def _reach(ratio: float) -> Reach:
+    if not np.isfinite(ratio):
+        return Reach(np.inf, "what is encrypted of it is not finite")
+    if ratio <= LARGE:
+        return Reach(float(ratio))
+    return Reach(float(ratio), f"it reaches {ratio:.3g} times what calibration saw")
+
+
+def examine(client: ClientProgram, arrays: Mapping[str, np.ndarray]) -> list[Reach]:
+    """How far each of any number of raw inputs reaches.
+
+    Args:
+        client: embeds them.
+        arrays: raw inputs by name.
+    """
+    found = [Reach(np.inf, why) if why else Reach(0.0) for why in finite_rows(arrays)]
+    finite = [row for row, reach in enumerate(found) if reach.finite]
+    for start in range(0, len(finite), client.batch):
+        rows = finite[start : start + client.batch]
+        prepared = client.embedded({name: array[rows] for name, array in arrays.items()})
+        for row, reach in zip(rows, reaches(client.interface, prepared)):
+            found[row] = reach
+    return found

@@ -1,0 +1,197 @@
+"""What a client does in the clear: from raw inputs to slots, and from slots to answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from atlasc.client.admission import REMEDY, reaches, require_finite
+from atlasc.client.answers import Answers, judge
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.functions import encrypted_input, output
+from atlasc.ir.interpreter import interpret
+from atlasc.ir.layout import Layout
+from atlasc.ir.module import Module, Op
+from atlasc.ir.opdef import Site
+from atlasc.ir.text.storage import load_module, save_module
+from atlasc.ir.types import CiphertextType
+from atlasc.passes.execution.kernels.context import ROWS, blocked
+from atlasc.passes.framework.rewriting import Rewriter
+
+KEPT = ("slots", "rotations", "relinearization_level", "conjugation_level")
+"""Facts of the program that the client needs too: it makes the keys."""
+
+
+@dataclass(frozen=True)
+class Packed:
+    """One query, ready to be encrypted.
+
+    Attributes:
+        vectors: slots ``[ciphertexts, slots]`` by input name.
+        levels: level at which each input is encrypted.
+        public: inputs that go to the server in the clear (attention masks).
+        count: inputs of the batch that are real; the rest of the batch copies the first.
+    """
+
+    vectors: dict[str, np.ndarray]
+    levels: dict[str, int]
+    public: dict[str, np.ndarray]
+    count: int
+
+
+@dataclass(frozen=True)
+class ClientProgram:
+    """The client's side of a compiled model.
+
+    Attributes:
+        embed: nn module from raw inputs to the tensors that are encrypted.
+        interface: ckks module of the program's inputs and outputs alone: layouts, levels, factors.
+    """
+
+    embed: Module
+    interface: Module
+
+    @property
+    def batch(self) -> int:
+        """Inputs that one run answers."""
+        return self.interface.inputs[0].attributes["shape"][0]
+
+    def check_count(self, count: int) -> None:
+        """Raise AtlasError unless one run answers that many inputs."""
+        if not 1 <= count <= self.batch:
+            raise AtlasError(
+                f"{count} inputs were given, the program answers 1 to {self.batch} at a time",
+                remedy="choose inputs with --count or --index, or compile with a larger --batch",
+            )
+
+    def prepare(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The inputs of the server's program in the clear, the batch filled with copies.
+
+        Raises:
+            AtlasError: an input is missing, of the wrong shape, not finite, or more than a batch.
+        """
+        count = len(next(iter(arrays.values())))
+        self.check_count(count)
+        require_finite(arrays, "input")
+        prepared = self.embedded(arrays)
+        require_finite(prepared, "what is encrypted of input")
+        return prepared
+
+    def embedded(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """What ``prepare`` returns, of at most a batch and without its checks."""
+        count = len(next(iter(arrays.values())))
+        order = np.where(np.arange(self.batch) < count, np.arange(self.batch), 0)
+        filled = {name: np.asarray(array)[order] for name, array in arrays.items()}
+        public = {
+            op.attributes["name"]: filled[op.attributes["name"]].astype(np.float64)
+            for op in self.interface.ops
+            if op.name == "ckks.public_input" and op.attributes["name"] in filled
+        }
+        with np.errstate(over="ignore", invalid="ignore"):
+            return {**interpret(self.embed, filled), **public}
+
+    def pack(self, prepared: Mapping[str, np.ndarray], count: int) -> Packed:
+        """Slots of what ``prepare`` returned."""
+        vectors, levels, public = {}, {}, {}
+        for op in self.interface.ops:
+            name = op.attributes["name"]
+            if op.name == "ckks.public_input":
+                public[name] = prepared[name]
+            elif op.name == "ckks.input":
+                tensor = np.asarray(prepared[name], dtype=np.float64)
+                vectors[name] = pack(encrypted_input(op.site({}), tensor), _layout(op))
+                levels[name] = op.attributes["level"]
+        return Packed(vectors, levels, public, count)
+
+    def query(self, arrays: Mapping[str, np.ndarray], *, unchecked: bool = False) -> Packed:
+        """Slots of raw inputs, at most a batch: ``prepare`` and ``pack`` in one step.
+
+        Args:
+            arrays: raw inputs by name.
+            unchecked: encrypt what is far larger than anything that calibration saw.
+
+        Raises:
+            AtlasError: as ``prepare``; an input is far too large.
+        """
+        count = len(next(iter(arrays.values())))
+        prepared = self.prepare(arrays)
+        for row, reach in enumerate(reaches(self.interface, prepared)[:count]):
+            if not reach.finite or (reach.refused and not unchecked):
+                raise AtlasError(f"input {row} is not encrypted", why=reach.why, remedy=REMEDY)
+        return self.pack(prepared, count)
+
+    def answers(self, slots: Mapping[str, np.ndarray], count: int) -> Answers:
+        """``unpack``, and which of the answers are none."""
+        return judge(self.interface, self.unpack(slots, count), slots)
+
+    def unpack(self, slots: Mapping[str, np.ndarray], count: int) -> dict[str, np.ndarray]:
+        """Answers ``[count, ...]`` by output name from decrypted slots ``[ciphertexts, slots]``."""
+        answers = {}
+        for op in self.interface.outputs:
+            assert isinstance(op.operands[0].type, CiphertextType)
+            layout, shape = op.operands[0].type.layout, op.attributes["shape"]
+            tensor = unpack(slots[op.attributes["name"]], layout, shape)
+            site = Site([], op.attributes, self.interface.symbols)
+            answers[op.attributes["name"]] = output(site, tensor)[:count]
+        return answers
+
+    def save(self, folder: Path) -> None:
+        """Write ``embed`` and ``interface`` into a folder."""
+        for name in ("embed", "interface"):
+            save_module(getattr(self, name), folder / f"{name}.air")
+
+    @classmethod
+    def load(cls, folder: Path) -> ClientProgram:
+        """Read what ``save`` wrote."""
+        embed, interface = (
+            load_module(folder / f"{name}.air", folder / f"{name}.safetensors")
+            for name in ("embed", "interface")
+        )
+        return cls(embed, interface)
+
+
+def client_program(embed: Module, program: Module) -> ClientProgram:
+    """The client's side of a lowered program."""
+    rewriter = Rewriter(program)
+    for op in program.ops:
+        if op.name in ("ckks.input", "ckks.public_input"):
+            rewriter.copy(op)
+    for op in program.outputs:
+        source = op.operands[0]
+        assert isinstance(source.type, CiphertextType)
+        shape = op.attributes["shape"]
+        stand_in = {
+            "name": f"result.{op.attributes['name']}",
+            "layout": str(source.type.layout),
+            "shape": shape,
+            "level": source.type.level or 0,
+        }
+        value = rewriter.module.add("ckks.result", [], stand_in)
+        rewriter.copy(op, [value])
+    module = rewriter.module
+    module.symbols = module.arrays_used()
+    module.attributes = {
+        name: program.attributes[name] for name in KEPT if name in program.attributes
+    }
+    return ClientProgram(embed, module)
+
+
+def pack(tensor: np.ndarray, layout: Layout) -> np.ndarray:
+    """Slots of a tensor [batch, tokens, features] or [batch, features]; padding rows copy row 0."""
+    rows = tensor.reshape(tensor.shape[0], layout.extent("t"), tensor.shape[-1])
+    return layout.pack(blocked(rows, layout), repeat=ROWS)
+
+
+def unpack(slots: np.ndarray, layout: Layout, shape: list[int]) -> np.ndarray:
+    """The tensor of ``shape`` that packed slots hold."""
+    tensor = layout.unpack(slots)
+    if "d" in dict(layout.extents):
+        tensor = tensor.reshape(*tensor.shape[:-2], -1)[..., : shape[-1]]
+    return tensor.reshape(shape)
+
+
+def _layout(op: Op) -> Layout:
+    return Layout.parse(op.attributes["layout"])

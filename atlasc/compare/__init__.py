@@ -1,0 +1,1 @@
+"""Two targets side by side, op by op."""

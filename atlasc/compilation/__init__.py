@@ -1,0 +1,1 @@
+"""From a model and data to a bundle, stage by stage."""

@@ -1,0 +1,248 @@
+"""``compile`` from a model and data to a bundle, with a report on every stage."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from atlasc.bundle.folder import Bundle
+from atlasc.compilation import stages
+from atlasc.compilation.evaluations import drop_journal, journal_place, kept_evaluations
+from atlasc.compilation.options import Options, check_options
+from atlasc.compilation.prepare import Prepared, prepare
+from atlasc.compilation.saved import load_saved
+from atlasc.compilation.search import SEARCH_INPUTS, pick_tried, search, search_inputs
+from atlasc.compilation.stages import Compiled
+from atlasc.compilation.steps import Steps, silent
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Module
+from atlasc.passes.approximation.assign import apply_recipe, apply_settings
+from atlasc.passes.approximation.depth import depth_of
+from atlasc.passes.calibration.measure import nonlinear_ops
+from atlasc.passes.search.front import Front, Point
+from atlasc.passes.search.objective import error_weights, output_error
+from atlasc.passes.search.pick import Target
+from atlasc.passes.search.strategies.named import strategy as find_strategy
+from atlasc.passes.simulation.simulate import PolynomialSimulator
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Approximations and how they were found.
+
+    Attributes:
+        module: nn module that carries them.
+        settings: for the manifest.
+        front: what a search found.
+    """
+
+    module: Module
+    settings: dict[str, Any]
+    front: Front | None = None
+
+
+def choose(
+    prepared: Prepared,
+    options: Options,
+    steps: Steps = silent,
+    front: Front | None = None,
+    **searching: Any,
+) -> Chosen:
+    """Approximations by the recipe, from a front, or by a search with a modest budget.
+
+    Args:
+        prepared: the model.
+        options: recipe, strategy, budget and target.
+        steps: shows progress.
+        front: to pick from; None for a search.
+        searching: attributes of `SearchProblem`: journal, workers, ...
+
+    Raises:
+        AtlasError: no setting meets the target, or the recipe leaves its ranges.
+    """
+    if options.recipe is not None:
+        return _by_recipe(prepared, options, options.recipe, steps)
+    if front is not None:
+        point = picked(front, options)
+    else:
+        modest = find_strategy(options.strategy).modest(options.budget)
+        budgeted = replace(options, budget=modest)
+        front = search(prepared, budgeted, steps, try_all=False, **searching)
+        if not front.complete:
+            journal = searching.get("journal")
+            raise KeyboardInterrupt(
+                f"the same command goes on with what is in {journal}"
+                if journal is not None
+                else "nothing was written; a smaller budget ends sooner"
+            )
+        front, point = pick_tried(
+            front, prepared, partial(picked, options=options), steps, searching.get("threads")
+        )
+    module = apply_settings(
+        prepared.module, point.settings, prepared.calibration, front.parametrisation
+    )
+    found = point.to_dict()
+    settings = {
+        "strategy": front.strategy,
+        "seed": front.facts.get("seed"),
+        "budget": front.facts.get("options"),
+        "cost": front.cost,
+        "parametrisation": front.parametrisation.to_dict(),
+        "layers": found.pop("settings"),
+        **found,
+        "held_back": front.held_back,
+    }
+    return Chosen(module, settings, front)
+
+
+def picked(front: Front, options: Options) -> Point:
+    """The point of a front that meets the target; raises AtlasError where there is none."""
+    return front.pick(options.wanted, int(options.out_of_range * front.held_back))
+
+
+def _by_recipe(prepared: Prepared, options: Options, recipe: str, steps: Steps) -> Chosen:
+    arrays, shares = search_inputs(prepared, options.seed, SEARCH_INPUTS)
+    module = apply_recipe(prepared.module, recipe, prepared.calibration)
+    with steps("simulating the polynomials"):
+        error = simulated_error(module, arrays, shares)
+    if not np.isfinite(error):
+        raise AtlasError(
+            f"under the recipe {recipe} the values explode on this model's own data",
+            why="its published settings do not suit the model's ranges",
+            remedy="search for settings (leave --recipe out), or try --recipe is",
+        )
+    depth = depth_of(module)
+    point = Point(depth.blocks, depth.levels or 0, error, ())
+    if options.named != Target() and not options.named.allows(point):
+        raise AtlasError(
+            f"the recipe {recipe} has {point}",
+            why=f"what is wanted: {options.named}",
+            remedy="leave --recipe out, to search for settings within it",
+        )
+    return Chosen(module, {"recipe": recipe, "error": error})
+
+
+def simulated_error(
+    module: Module, arrays: Mapping[str, np.ndarray], shares: Sequence[float] | None = None
+) -> float:
+    """Mean absolute error of a module's polynomials against its cleartext; see ``output_error``."""
+    simulator = PolynomialSimulator(module)
+    inputs = simulator.prepare(arrays)
+    simulated = simulator.run(inputs)
+    if not simulated.finite:
+        return float("inf")
+    reference = simulator.cleartext(inputs)
+    weights = {n: error_weights(module, arrays, array, shares) for n, array in reference.items()}
+    return output_error(simulated.outputs, reference, weights)
+
+
+def lower(
+    prepared: Prepared,
+    chosen: Chosen,
+    target: str,
+    steps: Steps = silent,
+    *,
+    fastest: bool = False,
+    key_memory: str | None = None,
+    device_memory: str | None = None,
+) -> Compiled:
+    """Lower the chosen module for a target; see ``lower_module``."""
+    with steps("lowering", 8) as step:
+        return stages.finish(
+            prepared.source,
+            chosen.module,
+            prepared.calibration,
+            target,
+            chosen.settings,
+            lambda kind, module, report: step(note=kind.name),
+            fastest=fastest,
+            key_memory=key_memory,
+            device_memory=device_memory,
+        )
+
+
+def compile_model(
+    model: str,
+    data: Path,
+    output: Path,
+    options: Options | None = None,
+    steps: Steps = silent,
+    **searching: Any,
+) -> tuple[Bundle, Compiled]:
+    """Compile a model into a bundle; it appears whole or not at all.
+
+    The evaluations of a search lie beside the output until it is written, and in it from then on.
+
+    Args:
+        model: see ``load_model``.
+        data: see ``load_inputs``.
+        output: a folder that does not exist.
+        options: see ``Options``.
+        steps: shows progress.
+        searching: attributes of `SearchProblem`: threads, workers, note.
+
+    Raises:
+        AtlasError: of any stage; the output, the target, the recipe, the strategy and a saved front
+            are checked before any work is done.
+    """
+    from atlasc.report.front_page import front_html
+    from atlasc.report.report import report_html
+
+    options = options or Options()
+    check_options(output, options)
+    saved = None if options.front is None else load_saved(options.front)
+    if saved is not None:
+        picked(saved.front, options)  # or say so before any work
+    searched = saved is None and options.recipe is None
+    journal = journal_place(output) if searched else None
+    prepared = prepare(model, data, options, steps, saved)
+    chosen = choose(
+        prepared, options, steps, None if saved is None else saved.front,
+        journal=journal, **searching,
+    )  # fmt: skip
+    fastest = "latency" in (options.cost, chosen.settings.get("cost"))
+    compiled = lower(
+        prepared, chosen, options.target, steps,
+        fastest=fastest, key_memory=options.key_memory, device_memory=options.device_memory,
+    )  # fmt: skip
+    front = chosen.front
+    extra = {"report.html": report_html(compiled.facts, front, polynomials(chosen.module))}
+    if front is not None:
+        extra["front.json"] = json.dumps(front.to_dict(), indent=1) + "\n"
+        extra["front.html"] = front_html(front)
+    extra.update(kept_evaluations(output, journal))
+    with steps("writing the bundle"):
+        bundle = stages.save(compiled, output, extra)
+    drop_journal(output, journal)
+    return bundle, compiled
+
+
+def polynomials(module: Module) -> list[dict[str, Any]]:
+    """A row for each nonlinear op: location, op, layer, depth, and its settings as a text."""
+    attributes = {
+        (op.name, op.location): op.attributes["approximation"] for op in nonlinear_ops(module)
+    }
+    return [
+        {
+            "location": op.location,
+            "op": op.op,
+            "layer": op.layer,
+            "depth": op.depth,
+            "settings": ", ".join(
+                f"{name} {_short(value)}" for name, value in attributes[op.op, op.location].items()
+            ),
+        }
+        for op in depth_of(module).ops
+    ]
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list):
+        return f"({', '.join(_short(item) for item in value)})"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

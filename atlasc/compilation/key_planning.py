@@ -1,0 +1,166 @@
+"""How many rotation keys a program gets: what the user says, or what fits the machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from atlasc.figures.summary import memory_parts
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Module
+from atlasc.passes.costs.counts import program_costs
+from atlasc.passes.execution.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
+from atlasc.passes.framework.pass_base import run_passes
+from atlasc.passes.framework.rewriting import Rewriter
+from atlasc.passes.lowering.keys.choose_rotations import KeyModel, choose_rotations
+from atlasc.passes.lowering.keys.sizes import parse_size, size_text
+from atlasc.passes.lowering.rotation_keys import RotationKeys
+from atlasc.targets.memory import machine_bytes
+from atlasc.targets.parameter_sets import PHANTOM, ParameterSet, relative_prices
+from atlasc.targets.phantom.parameters import PhantomParameters
+
+ALL = "all"
+"""A key memory without a limit."""
+SHARE = 0.95
+"""Of a machine's memory that a program may fill; the rest is the system's."""
+ROUNDS = 4
+"""How often a budget is corrected for what composed rotations hold in memory."""
+
+
+def key_model(parameters: ParameterSet) -> KeyModel:
+    """Sizes and prices of the rotation keys of a parameter set."""
+    sizes = tuple(parameters.key_bytes(level) for level in range(parameters.max_level + 1))
+    turned = parameters.bootstrap_rotations
+    # On phantom a key of the bootstrap is one as any other: it reaches all levels, and hoists.
+    free = turned if isinstance(parameters, PhantomParameters) else frozenset()
+    return KeyModel(sizes, relative_prices(parameters), turned, free)
+
+
+def check_key_memory(text: str | None) -> None:
+    """Raise AtlasError unless it is a size, ``all``, or None."""
+    if text is not None and text != ALL:
+        parse_size(text)
+
+
+def check_device_memory(text: str | None, key_memory: str | None, target: str) -> None:
+    """Raise AtlasError unless it is None, or a size for a target that computes on a device."""
+    if text is None:
+        return
+    parse_size(text)
+    if target != PHANTOM:
+        raise AtlasError(
+            f"--device-memory means nothing for the target {target}",
+            why="it computes in the machine's memory",
+            remedy="use --key-memory, or --target phantom",
+        )
+    if key_memory is not None:
+        raise AtlasError(
+            "--device-memory and --key-memory exclude each other",
+            why="the budget of the device decides how many keys there are",
+            remedy="leave one of them out",
+        )
+
+
+def plan_keys(
+    program: Module,
+    parameters: ParameterSet,
+    key_memory: str | None = None,
+    device_memory: str | None = None,
+) -> Module:
+    """The program with its rotations planned.
+
+    Args:
+        program: ckks module with levels.
+        parameters: what it runs with.
+        key_memory: memory of the rotation keys, such as 4G; ``all`` for as much as they take. None:
+            all of them where the program then fits this machine, else as many as fit; all of them
+            again where no choice makes it fit, because it is meant for another machine. A program
+            for a device gets all of them.
+        device_memory: of the device for keys and all else, such as 40G; None: as much as it takes.
+
+    Raises:
+        AtlasError: it is no size, or too small.
+    """
+    if isinstance(parameters, PhantomParameters):
+        if device_memory is not None:
+            return _within(program, parameters, parse_size(device_memory))
+        return _planned(program, parameters, None if key_memory == ALL else key_memory)
+    if key_memory is not None:
+        return _planned(program, parameters, None if key_memory == ALL else key_memory)
+    full, room = _planned(program, parameters, None), machine_bytes()
+    parts = _memory(full, parameters)
+    over = 0 if room is None else sum(parts.values()) - int(SHARE * room)
+    if over <= 0 or over > parts["rotation_keys"]:
+        return full
+    try:
+        return _planned(program, parameters, str(parts["rotation_keys"] - over))
+    except AtlasError:
+        return full
+
+
+def _planned(program: Module, parameters: ParameterSet, limit: str | None) -> Module:
+    planned = run_passes(program, [RotationKeys(limit, key_model(parameters))])
+    return _with_shared_keys(planned, parameters)
+
+
+def _with_shared_keys(program: Module, parameters: ParameterSet) -> Module:
+    """The bootstrap's keys among those of the program, where they can be."""
+    plan = RotationPlan.of(program)
+    if not isinstance(parameters, PhantomParameters) or plan is None or not plan.bootstrap:
+        return program
+    shared = dict.fromkeys(plan.bootstrap, parameters.max_level)
+    plan = replace(plan, keys={**plan.keys, **shared}, bootstrap=frozenset())
+    rewriter = Rewriter(program)
+    for op in program.ops:
+        rewriter.copy(op)
+    result = rewriter.module
+    for name in PLAN_ATTRIBUTES:
+        result.attributes.pop(name, None)
+    result.attributes |= plan.attributes()
+    return result
+
+
+def _memory(program: Module, parameters: ParameterSet) -> dict[str, int]:
+    costs = program_costs(program)
+    return memory_parts(costs.total, parameters, costs)
+
+
+def _within(program: Module, parameters: PhantomParameters, room: int) -> Module:
+    """The program with as many rotation keys as leave room for everything else.
+
+    Raises:
+        AtlasError: not even the smallest plan of keys does; names the least that does.
+    """
+    planned = _planned(program, parameters, None)
+    parts = _memory(planned, parameters)
+    for _ in range(ROUNDS):
+        over = sum(parts.values()) - room
+        if over <= 0:
+            return planned
+        budget = parts["rotation_keys"] - over
+        try:
+            planned = _planned(program, parameters, str(max(budget, 0)))
+        except AtlasError:
+            break
+        parts = _memory(planned, parameters)
+    planned = _smallest(program, parameters)
+    least = _memory(planned, parameters)
+    needed = sum(least.values())
+    if needed <= room:
+        return planned
+    listed = ", ".join(
+        f"{name.replace('_', ' ')} {size_text(size)}" for name, size in least.items() if size
+    )
+    raise AtlasError(
+        f"the program does not fit a device of {size_text(room)}",
+        why=f"with the fewest rotation keys it needs {size_text(needed)}: {listed}",
+        remedy=f"use --device-memory {-(-needed // 2**20)}M or more, or a shorter sequence",
+    )
+
+
+def _smallest(program: Module, parameters: PhantomParameters) -> Module:
+    """The program with the smallest plan of keys."""
+    facts = {k: v for k, v in program.attributes.items() if k not in PLAN_ATTRIBUTES}
+    uses = program_costs(replace(program, attributes=facts)).total.turns
+    model = key_model(parameters)
+    plan = choose_rotations(uses, model, parameters.slots, 0)
+    return _planned(program, parameters, str(model.size(plan.keys)))

@@ -1,0 +1,201 @@
+"""The search of a loaded model: what goes in, the front, and what held-back inputs say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+
+from atlasc import __version__
+from atlasc.compilation.options import Options
+from atlasc.compilation.prepare import Prepared
+from atlasc.compilation.saved import calibration_digest, model_digest
+from atlasc.compilation.steps import Steps, silent
+from atlasc.ir.errors import AtlasError
+from atlasc.passes.approximation.assign import layer_count, settings_approximations
+from atlasc.passes.approximation.description import Approximation
+from atlasc.passes.calibration.measure import nonlinear_ops
+from atlasc.passes.search.front import Front, Point
+from atlasc.passes.search.problem import SearchProblem, expert_layer
+from atlasc.passes.search.session import Progress
+from atlasc.passes.search.space import Settings
+from atlasc.passes.search.strategies.named import strategy as find_strategy
+from atlasc.passes.search.validate import Validator, tried_pick, validated
+from atlasc.targets.parameter_sets import latency_target
+
+SEARCH_INPUTS = 10
+"""Inputs on which settings are compared: the paper's surrogate."""
+EXTREME_INPUTS = 10
+"""Inputs at the ends of the calibrated ranges that are compared on as well: settings fail there
+first. In the error they count for what they are, few among all that calibration saw."""
+
+
+def search(
+    prepared: Prepared,
+    options: Options,
+    steps: Steps = silent,
+    *,
+    inputs: int | None = SEARCH_INPUTS,
+    try_all: bool = True,
+    **others: Any,
+) -> Front:
+    """The front of a model, its points tried on the held-back inputs.
+
+    Args:
+        prepared: the model.
+        options: strategy, budget and seed.
+        steps: shows progress.
+        inputs: on how many inputs settings are compared; None for all that calibration saw.
+        try_all: False for a front of which no point was tried; see `pick_tried`.
+        others: attributes of `SearchProblem`: threads, journal, ...
+
+    Raises:
+        AtlasError: there is nothing to search, or the budget is too small.
+    """
+    require_searchable(prepared)
+    chosen = find_strategy(options.strategy)
+    strategy_options = chosen.make_options({**options.budget, "seed": options.seed})
+    problem = search_problem(prepared, options, inputs, **others)
+    strategy_options = chosen.filled(strategy_options, problem)
+    resume = f"the same command goes on with what is in {problem.journal}"
+    with steps(
+        f"searching ({chosen.name})",
+        strategy_options.evaluations,
+        resume=resume if problem.journal else "",
+    ) as step:
+
+        def report(now: Progress) -> None:
+            best = f"best error {now.front[-1].error:.2g}" if now.front else "none finite yet"
+            step.report(best, now.done, now.total)
+
+        front = chosen.search(problem, strategy_options, report)
+    compared = len(next(iter(problem.arrays.values())))
+    front = replace(front, facts=_facts(prepared, compared, asdict(strategy_options)))
+    if not front.complete:
+        return front
+    objective = problem.objective()
+    layer = expert_layer(problem.parametrisation)
+    front = replace(front, expert=objective.evaluate((layer,) * objective.space.layers))
+    return _tried(front, prepared, steps, problem.threads) if try_all else front
+
+
+def pick_tried(
+    front: Front,
+    prepared: Prepared,
+    pick: Callable[[Front], Point],
+    steps: Steps = silent,
+    threads: int | None = None,
+) -> tuple[Front, Point]:
+    """The point that `pick` takes, tried on the held-back inputs, and the front with what was tried
+    for it: one point, where no input leaves a range under it.
+    """
+    held = prepared.source.held_back
+    if not len(held):
+        return front, pick(front)
+    with steps("trying settings on held-back inputs"):
+        validator = Validator(prepared.module, held.arrays, threads=threads)
+        return tried_pick(front, validator, _approximations(front, prepared), pick)
+
+
+def require_searchable(prepared: Prepared) -> None:
+    """Raise AtlasError where no setting makes a difference."""
+    if not nonlinear_ops(prepared.module):
+        raise AtlasError(
+            "the model has no nonlinear op on encrypted data: there is nothing to search",
+            why="only softmax, norms and activations become polynomials",
+            remedy="compile it with --recipe is, which then approximates nothing",
+        )
+    if layer_count(prepared.module) == 0:
+        raise AtlasError(
+            "the model has no blocks with nonlinear ops to search",
+            why="its nonlinear ops lie outside of repeated layers",
+            remedy="compile it with --recipe is",
+        )
+
+
+def search_problem(
+    prepared: Prepared,
+    options: Options,
+    inputs: int | None = SEARCH_INPUTS,
+    extremes: int = EXTREME_INPUTS,
+    **others: Any,
+) -> SearchProblem:
+    """What is searched, on the inputs of `search_inputs`; `others` are attributes of
+    `SearchProblem`.
+    """
+    arrays, shares = search_inputs(prepared, options.seed, inputs, extremes)
+    return SearchProblem(
+        prepared.module,
+        prepared.calibration,
+        arrays,
+        options.cost,
+        parametrisation=options.parametrisation,
+        shares=shares,
+        target=latency_target(options.target) if options.cost == "latency" else None,
+        **others,
+    )
+
+
+def search_inputs(
+    prepared: Prepared, seed: int, count: int | None, extremes: int = EXTREME_INPUTS
+) -> tuple[dict[str, np.ndarray], tuple[float, ...] | None]:
+    """Inputs by name, and their weights in the error: a stratified sample of those that calibration
+    saw. Those at the ends of ranges stand for themselves, a few random ones for all others.
+
+    Args:
+        count: of random ones; None for all inputs, of equal weights.
+        extremes: how many at the ends of ranges; 0 for random ones alone, of equal weights.
+    """
+    inputs = prepared.source.inputs
+    every = len(inputs)
+    order = np.random.default_rng([seed, 1]).permutation(every)
+    if count is None or not extremes or every <= count + extremes:
+        return inputs.take(np.sort(order[:count])).arrays, None
+    extreme = list(prepared.calibration.extremes[:extremes])
+    others = np.sort([i for i in order if i not in extreme][:count])
+    # The extreme ones come first, as a setting that explodes does so at once there.
+    arrays = inputs.take(np.array([*extreme, *others])).arrays
+    share = (every - len(extreme)) / count
+    return arrays, (1.0,) * len(extreme) + (share,) * count
+
+
+def _facts(prepared: Prepared, compared: int, options: Mapping[str, Any]) -> dict[str, Any]:
+    source = prepared.source
+    return {
+        "atlasc": __version__,
+        "model": source.model.source.name,
+        "model_digest": model_digest(prepared.traced),
+        "sequence_length": source.length,
+        "calibration_inputs": len(source.inputs),
+        "calibration_digest": calibration_digest(prepared.calibration),
+        "data_digest": source.inputs.digest(),
+        "search_inputs": compared,
+        "seed": options["seed"],
+        "options": dict(options),
+    }
+
+
+def _tried(front: Front, prepared: Prepared, steps: Steps, threads: int | None) -> Front:
+    """The front and the setting `is` on the inputs that were held back."""
+    held = prepared.source.held_back
+    if not len(held):
+        return front
+    with steps("trying the front on held-back inputs", len(front.points)) as step:
+        validator = Validator(prepared.module, held.arrays, threads=threads)
+        return validated(
+            front,
+            validator,
+            _approximations(front, prepared),
+            lambda done, total: step.report("settings", done, total),
+        )
+
+
+def _approximations(
+    front: Front, prepared: Prepared
+) -> Callable[[Settings], dict[str, Approximation]]:
+    """From the settings of a front to approximations by result name."""
+    return lambda settings: settings_approximations(
+        prepared.module, settings, prepared.calibration, front.parametrisation
+    )

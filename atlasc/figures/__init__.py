@@ -1,0 +1,1 @@
+"""Figures of a program: predicted costs and measured times."""

@@ -1,0 +1,233 @@
+"""How long the ops of a program took on ciphertexts, beside what was predicted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from atlasc.bundle.folder import Bundle
+from atlasc.emit.blocks import OUTSIDE
+from atlasc.emit.interface import identity_of
+from atlasc.figures.kinds import kind_of
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.files.json_text import STRICT, Amount, Count, Schema, read_json
+from atlasc.ir.files.plain import MIB
+from atlasc.ir.module import Module, Op
+from atlasc.passes.costs.counts import program_costs
+from atlasc.targets.parameter_sets import (
+    ParameterSet,
+    prices_of,
+    relative_prices,
+)
+
+FORMAT = 1
+MAX_TIMES = 64 * MIB
+"""Bytes of a file of times; that of 10,000 ops has 3 MiB."""
+
+
+def predicted_seconds(program: Module, parameters: ParameterSet) -> dict[Op, float]:
+    """Seconds of every op of a placed program, by the cost table in use; where there is none, their
+    shares of the whole in a unit of its own.
+    """
+    prices = relative_prices(parameters)
+    return {op: counts.seconds(prices) for op, counts in program_costs(program).per_op.items()}
+
+
+class _Op(Schema):
+    """One op in a file of times; only its name and what was measured are read."""
+
+    model_config = ConfigDict({**STRICT, "extra": "ignore"})
+    op: str
+    measured: Amount
+
+
+class _File(Schema):
+    """The JSON form of times, as far as they are read."""
+
+    model_config = ConfigDict({**STRICT, "extra": "ignore"})
+    format: Literal[1]
+    program: str
+    target: str
+    runs: Annotated[Count, Field(ge=1)]
+    ops: tuple[_Op, ...]
+
+
+@dataclass(frozen=True)
+class OpTime:
+    """One op of a program; seconds are of one run.
+
+    Attributes:
+        op: its name.
+        kind: see ``kind_of``.
+        location: its module in the model.
+        layer: index of its block, None outside of all.
+        predicted: seconds; None where no cost table is.
+        measured: seconds.
+    """
+
+    op: str
+    kind: str
+    location: str
+    layer: int | None
+    predicted: float | None
+    measured: float
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The times of all ops.
+
+    Attributes:
+        target: the backend that ran them.
+        runs: over which the measured seconds are the mean.
+        ops: in order of execution.
+    """
+
+    target: str
+    runs: int
+    ops: tuple[OpTime, ...]
+
+    @classmethod
+    def of(
+        cls,
+        program: Module,
+        parameters: ParameterSet,
+        target: str,
+        runs: int,
+        seconds: Iterable[float],
+    ) -> Timing:
+        """Put measured seconds of one run beside those that the cost table in use predicts.
+
+        Args:
+            program: ckks module.
+            parameters: what it ran with.
+            target: the backend.
+            runs: over how many runs the seconds are the mean.
+            seconds: of each op, in order.
+        """
+        known = prices_of(parameters) is not None
+        predicted = predicted_seconds(program, parameters) if known else {}
+        rows = (
+            OpTime(
+                op.name,
+                kind_of(op),
+                op.location,
+                op.layer,
+                predicted.get(op, 0.0) if known else None,
+                measured,
+            )
+            for op, measured in zip(program.ops, seconds, strict=True)
+        )
+        return cls(target, runs, tuple(rows))
+
+    @property
+    def predicted(self) -> float | None:
+        """Seconds of one run; None where no cost table is."""
+        return _total(op.predicted for op in self.ops)
+
+    @property
+    def measured(self) -> float:
+        """Seconds of one run."""
+        return sum(op.measured for op in self.ops)
+
+    def per_kind(self) -> list[dict[str, Any]]:
+        """A row for each kind of op, the longest first: predicted, measured and their ratio."""
+        groups: dict[str, list[OpTime]] = {}
+        for op in self.ops:
+            groups.setdefault(op.kind, []).append(op)
+        rows = [
+            {"kind": kind, "ops": len(ops)}
+            | _compared(_total(o.predicted for o in ops), sum(o.measured for o in ops))
+            for kind, ops in groups.items()
+        ]
+        return sorted(rows, key=lambda row: -row["measured"])
+
+    def summary(self) -> dict[str, Any]:
+        """The whole and the kinds of ops, for JSON."""
+        whole = _compared(self.predicted, self.measured)
+        return {"runs": self.runs, **whole, "per_kind": self.per_kind()}
+
+    def text(self, bundle: Bundle) -> str:
+        """The contents of a file that :meth:`load` reads."""
+        head = {"format": FORMAT, "program": bundle.identity, "target": self.target}
+        whole = {**head, **self.summary(), "ops": [asdict(op) for op in self.ops]}
+        return json.dumps(whole, indent=1) + "\n"
+
+    @classmethod
+    def load(cls, path: Path, bundle: Bundle) -> Timing:
+        """The measured seconds of a file, beside what the cost table in use predicts now.
+
+        A C++ server writes such files too (``--timing``), without the ops at the program's border.
+
+        Raises:
+            AtlasError: it cannot be read, or is of another program.
+        """
+        data = read_json(
+            path,
+            _File,
+            "the times",
+            MAX_TIMES,
+            remedy="give the .timing.json that atlasc run -o or atlasc execute wrote, or what the "
+            "project's server wrote with --timing",
+        )
+        program, target, runs = data.program, data.target, data.runs
+        entries = [(op.op, op.measured) for op in data.ops]
+        ops, identity = bundle.program.ops, bundle.identity
+        if program != identity:
+            ops = [op for op in ops if op.name not in OUTSIDE]
+            identity = identity_of(bundle.program)
+        if (program, [name for name, _ in entries]) != (identity, [op.name for op in ops]):
+            raise AtlasError(
+                f"the times {path} are of another program than {bundle.folder}",
+                remedy="give those of a run of this bundle",
+            )
+        parameters = bundle.parameters
+        times = dict(zip(ops, (seconds for _, seconds in entries), strict=True))
+        seconds = [times.get(op, 0.0) for op in bundle.program.ops]
+        return cls.of(bundle.program, parameters, target, runs, seconds)
+
+
+def _total(seconds: Iterable[float | None]) -> float | None:
+    known = [one for one in seconds if one is not None]
+    return sum(known) if known else None
+
+
+def _compared(predicted: float | None, measured: float) -> dict[str, Any]:
+    ratio = predicted / measured if predicted is not None and measured > 0 else None
+    return {"predicted": predicted, "measured": measured, "ratio": ratio}
+
+
+def timing_place(output: Path) -> Path:
+    """Where the times of a run lie: beside its output."""
+    stem = output.stem if output.suffix == ".npz" else output.name
+    return output.with_name(f"{stem}.timing.json")
+
+
+class Clock:
+    """Seconds of each op, over one or more runs of a program."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[Op, float] = {}
+        self._running: tuple[Op, float] | None = None
+
+    def start(self, op: Op, now: float) -> None:
+        """The op before ends, this one starts."""
+        self.stop(now)
+        self._running = op, now
+
+    def stop(self, now: float) -> None:
+        """The op that runs ends."""
+        if self._running is not None:
+            op, since = self._running
+            self.seconds[op] = self.seconds.get(op, 0.0) + now - since
+        self._running = None
+
+    def of(self, ops: Iterable[Op], runs: int) -> list[float]:
+        """Mean seconds of a run, by op."""
+        known: Mapping[Op, float] = self.seconds
+        return [known.get(op, 0.0) / runs for op in ops]

@@ -1,0 +1,116 @@
+"""Inputs tried in the clear before they are encrypted: who leaves the range of which polynomial?
+
+A Chebyshev sum explodes outside its range, and nothing in a ciphertext says so. Whoever has the
+program's polynomials can tell beforehand, at the price of one cleartext evaluation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from atlasc.client.program import ClientProgram
+from atlasc.ir.module import Module
+from atlasc.passes.simulation.excess import DomainWatch, Excess
+from atlasc.passes.simulation.fused import interpret_poly
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """The polynomial simulation of some inputs.
+
+    Attributes:
+        outputs: by name, ``[count, ...]``.
+        excesses: inputs outside a range, in the order of the program.
+    """
+
+    outputs: dict[str, np.ndarray]
+    excesses: list[Excess]
+
+    def verdicts(self, names: Sequence[str]) -> list[Verdict]:
+        """A verdict on each input, in the order of the names."""
+        left: dict[str, list[Excess]] = {name: [] for name in names}
+        for excess in self.excesses:
+            left[excess.input].append(excess)
+        return [Verdict(name, tuple(excesses)) for name, excesses in left.items()]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether an input stays inside all ranges.
+
+    Attributes:
+        input: what it is called.
+        excesses: where it does not, in the order of the program.
+        fault: why it is not encrypted at all (:mod:`atlasc.client.admission`); empty where it is.
+    """
+
+    input: str
+    excesses: tuple[Excess, ...] = ()
+    fault: str = ""
+
+    @property
+    def safe(self) -> bool:
+        """Whether it does, and is encrypted."""
+        return not self.excesses and not self.fault
+
+    @property
+    def first(self) -> Excess | None:
+        """Where it first leaves a range: what comes later may be a mere consequence."""
+        return self.excesses[0] if self.excesses else None
+
+    @property
+    def worst(self) -> Excess | None:
+        """Where it is furthest outside."""
+        return max(self.excesses, key=lambda excess: excess.share, default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "input": self.input,
+            "safe": self.safe,
+            "fault": self.fault or None,
+            "first": None if self.first is None else self.first.to_dict(),
+            "worst": None if self.worst is None else self.worst.to_dict(),
+            "ops": len(self.excesses),
+        }
+
+
+def simulate(
+    client: ClientProgram,
+    poly: Module,
+    arrays: Mapping[str, np.ndarray],
+    names: Sequence[str] | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Simulation:
+    """Evaluate the program in the clear and look at the argument of every polynomial.
+
+    Args:
+        client: prepares the raw inputs.
+        poly: the program's cleartext meaning.
+        arrays: raw inputs by name, any number of them.
+        names: what each input is called.
+        progress: called as progress(what, done, total) before each batch.
+    """
+    count = len(next(iter(arrays.values())))
+    names = names if names is not None else [f"input {row}" for row in range(count)]
+    outputs: dict[str, list[np.ndarray]] = {}
+    found: list[tuple[int, Excess]] = []
+    positions = {op: position for position, op in enumerate(poly.ops)}
+    for start in range(0, count, client.batch):
+        if progress is not None:
+            progress("", start, count)
+        part = {name: array[start : start + client.batch] for name, array in arrays.items()}
+        called = names[start : start + client.batch]
+        watch = DomainWatch(poly, called)
+        # Values outside a range may grow beyond float64; that is what is being looked for.
+        with np.errstate(all="ignore"):
+            results = interpret_poly(poly, client.prepare(part), observe=watch)
+        for name, array in results.items():
+            outputs.setdefault(name, []).append(array[: len(called)])
+        found += [(positions[op], excess) for op, excess in watch.found]
+    excesses = [excess for _, excess in sorted(found, key=lambda item: item[0])]
+    return Simulation({n: np.concatenate(parts) for n, parts in outputs.items()}, excesses)

@@ -1,0 +1,263 @@
+"""Running a compiled program, all roles in one process; :mod:`atlasc.run.roles` has each alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from atlasc.bundle.folder import Bundle
+from atlasc.client.program import Packed
+from atlasc.figures.timing import Clock, Timing, predicted_seconds
+from atlasc.ir.module import Module, Op
+from atlasc.passes.execution.engine import Engine
+from atlasc.passes.execution.execute import Execution
+from atlasc.passes.lowering.rotation_keys import key_plan, rotation_reach
+from atlasc.run.ranges import simulate
+from atlasc.targets import get_backend
+from atlasc.targets.parameter_sets import ParameterSet, noise_of
+
+Progress = Callable[[str, int, int], None]
+"""Called as progress(what, done, total)."""
+
+
+PHASES = ("keys", "encrypt", "execute", "decrypt")
+
+
+def no_progress(what: str, done: int, total: int) -> None:
+    """The callback that says nothing."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a run gave.
+
+    Attributes:
+        outputs: answers by output name, ``[count, ...]``.
+        expected: the same from the polynomial simulation.
+        seconds: time by phase: keys, encrypt, execute, decrypt.
+        target: the backend.
+        timing: seconds of each op; None where nothing was encrypted.
+        refused: inputs whose answer is none; see :class:`atlasc.client.answers.Answers`.
+    """
+
+    outputs: dict[str, np.ndarray]
+    expected: dict[str, np.ndarray]
+    seconds: dict[str, float]
+    target: str
+    timing: Timing | None = None
+    refused: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """Inputs."""
+        return len(next(iter(self.outputs.values())))
+
+    @property
+    def max_error(self) -> float:
+        """Greatest difference of an answer from the polynomial simulation; NaN without answers."""
+        return max(float(np.abs(d).max()) for d in self._differences())
+
+    @property
+    def mean_error(self) -> float:
+        """Mean absolute difference from the polynomial simulation."""
+        return float(np.mean([np.abs(d).mean() for d in self._differences()]))
+
+    def _differences(self) -> list[np.ndarray]:
+        answered = [row for row in range(self.count) if row not in self.refused]
+        if not answered:
+            return [np.array([np.nan])]
+        return [
+            self.outputs[name][answered] - self.expected[name][answered] for name in self.outputs
+        ]
+
+
+def make_engine(
+    target: str,
+    program: Module,
+    parameters: ParameterSet,
+    progress: Progress = no_progress,
+    *,
+    noise: bool = False,
+) -> Engine[Any]:
+    """An engine that plays client and server, with fresh keys where the target has keys.
+
+    Args:
+        target: name of a backend.
+        program: tells the keys.
+        parameters: the parameter set.
+        progress: called before each key.
+        noise: the simulator adds the errors of CKKS; real encryption always has its own.
+
+    Raises:
+        AtlasError: unknown target, library missing, or too little memory for the keys.
+    """
+    get_backend(target).check()
+    plan = key_plan(program)
+    if target == "sim":
+        from atlasc.targets.sim.engine import SimEngine
+
+        return SimEngine(
+            parameters.slots,
+            parameters.max_level,
+            parameters.bootstrap_level,
+            bootstrap_batch=parameters.bootstrap_batch,
+            rotation_keys=rotation_reach(program, parameters.max_level),
+            noise=noise_of(parameters) if noise else None,
+        )
+    from atlasc.targets.desilo.engine import DesiloEngine, KeySet
+    from atlasc.targets.desilo.parameters import require_desilo
+
+    keys = KeySet.generate(
+        require_desilo(parameters),
+        plan.rotations,
+        relinearization_level=plan.relinearization_level,
+        conjugation_level=plan.conjugation_level,
+        progress=progress,
+    )
+    return DesiloEngine.from_key_set(keys)
+
+
+def run(
+    bundle: Bundle,
+    arrays: Mapping[str, np.ndarray],
+    target: str | None = None,
+    progress: Progress = no_progress,
+    observe: Callable[[Op, list[Any]], None] | None = None,
+    engine: Engine[Any] | None = None,
+    expected: Mapping[str, np.ndarray] | None = None,
+    unchecked: bool = False,
+) -> Answer:
+    """Key generation, encryption, execution and decryption in one process, for a try-out.
+
+    Args:
+        bundle: a compiled model.
+        arrays: raw inputs by name; more than a batch are answered in several runs, with one set
+            of keys.
+        target: another backend than the one it was compiled for.
+        progress: called before each key, and for each op with predicted hundredths of all runs.
+        observe: called with every op and its ciphertexts.
+        engine: an engine made before, to answer several queries with one set of keys.
+        expected: the polynomial simulation of the inputs, where it was made before.
+        unchecked: encrypt inputs that are far larger than those of calibration.
+
+    Raises:
+        AtlasError: of the inputs, of the keys, or an op that the engine refuses.
+    """
+    target = target or bundle.target
+    count = len(next(iter(arrays.values())))
+    if expected is None:
+        expected = simulate(bundle.client, bundle.poly, arrays).outputs
+    seconds = dict.fromkeys(PHASES, 0.0)
+    clock = time.perf_counter()
+
+    def lap(phase: str) -> None:
+        nonlocal clock
+        now = time.perf_counter()
+        seconds[phase], clock = seconds[phase] + now - clock, now
+
+    if engine is None:
+        engine = make_engine(target, bundle.program, bundle.parameters, progress)
+    lap("keys")
+    runs = -(-count // bundle.client.batch)
+    steps = Pace.of(bundle, target, runs, progress)
+    parts: list[dict[str, np.ndarray]] = []
+    refused: dict[int, float] = {}
+    for start in range(0, count, bundle.client.batch):
+        rows = {name: array[start : start + bundle.client.batch] for name, array in arrays.items()}
+        packed = bundle.client.query(rows, unchecked=unchecked)
+        encrypted = encrypt_all(engine, packed)
+        lap("encrypt")
+        results = execute(engine, bundle.program, encrypted, packed.public, steps, observe)
+        steps.finish()
+        lap("execute")
+        slots = {name: decrypt_all(engine, values) for name, values in results.items()}
+        answers = bundle.client.answers(slots, packed.count)
+        parts.append(answers.outputs)
+        refused |= {start + row: share for row, share in answers.refused.items()}
+        lap("decrypt")
+    outputs = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    timing = steps.timing(bundle, target, runs)
+    return Answer(outputs, dict(expected), seconds, target, timing, refused)
+
+
+def encrypt_all(engine: Engine[Any], packed: Packed) -> dict[str, list[Any]]:
+    """Ciphertexts of a packed query."""
+    return {
+        name: [engine.encrypt(vector, packed.levels[name]) for vector in vectors]
+        for name, vectors in packed.vectors.items()
+    }
+
+
+def decrypt_all(engine: Engine[Any], ciphertexts: list[Any]) -> np.ndarray:
+    """Slots ``[ciphertexts, slots]``."""
+    return np.stack([engine.decrypt(ciphertext) for ciphertext in ciphertexts])
+
+
+def execute(
+    engine: Engine[Any],
+    program: Module,
+    encrypted: Mapping[str, list[Any]],
+    public: Mapping[str, np.ndarray],
+    before: Callable[[Op], None] | None = None,
+    observe: Callable[[Op, list[Any]], None] | None = None,
+) -> dict[str, list[Any]]:
+    """Run the server's program on ciphertexts.
+
+    Args:
+        engine: with evaluation keys.
+        program: ckks module.
+        encrypted: ciphertexts by input name.
+        public: inputs in the clear by name.
+        before: called before every op; a :class:`Pace` makes it progress.
+        observe: called with every op and its ciphertexts.
+    """
+    # On sim an input outside the ranges overflows; decryption then says so, in one message.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return Execution(program, engine, observe, before).run(encrypted, public)
+
+
+class Pace:
+    """Turns ops into progress: an op counts as much as it is predicted to last. It also keeps how
+    long each one lasted.
+
+    Args:
+        seconds: predicted time by op.
+        runs: how often the program is run.
+        progress: called as progress(op, done, 100) before each op.
+    """
+
+    def __init__(self, seconds: Mapping[Op, float], runs: int, progress: Progress) -> None:
+        self.seconds, self.progress = seconds, progress
+        self.total, self.done = max(sum(seconds.values()) * runs, 1e-9), 0.0
+        self.clock = Clock()
+
+    @classmethod
+    def of(cls, bundle: Bundle, target: str, runs: int, progress: Progress) -> Pace:
+        """By the cost model of the target; the simulator's ops all count the same."""
+        if get_backend(target).encrypted:
+            seconds = predicted_seconds(bundle.program, bundle.parameters)
+        else:
+            seconds = dict.fromkeys(bundle.program.ops, 1.0)
+        return cls(seconds, runs, progress)
+
+    def __call__(self, op: Op) -> None:
+        """Before an op."""
+        hundredths = min(int(100 * self.done / self.total), 100)
+        self.progress(f"{op.name.removeprefix('ckks.')} {op.location}".rstrip(), hundredths, 100)
+        self.done += self.seconds.get(op, 0.0)
+        self.clock.start(op, time.perf_counter())
+
+    def finish(self) -> None:
+        """After the last op of a run."""
+        self.clock.stop(time.perf_counter())
+
+    def timing(self, bundle: Bundle, target: str, runs: int) -> Timing | None:
+        """What was measured so far, in ``runs`` runs; None for a target that encrypts nothing."""
+        if not get_backend(target).encrypted:
+            return None
+        seconds = self.clock.of(bundle.program.ops, runs)
+        return Timing.of(bundle.program, bundle.parameters, target, runs, seconds)

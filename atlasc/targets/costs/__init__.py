@@ -1,0 +1,1 @@
+"""Cost tables: what the primitives of a target cost on a machine."""

@@ -1,0 +1,1 @@
+"""Real encryption with desilofhe."""

@@ -1,0 +1,395 @@
+"""Real encryption on the CPU, with desilofhe 1.17.0.
+
+This work uses the DESILO FHE library developed by DESILO Inc. (https://desilo.ai).
+
+What the library does, as measured, and what this module makes of it:
+
+* A product of ciphertexts, or with a plaintext or a float, is relinearised and rescaled by itself
+  and costs one level. A product with an ``int`` keeps the level: numbers are passed as float.
+* Ciphertexts stay at the squared scale until the next product, so a fresh one has an error of
+  1e-15; rescaling before a product adds 1e-8 (N = 2^14) to 6e-8 (N = 2^16), absolutely, times the
+  other factor. Rotations and additions are exact to 1e-15 at the squared scale, and to 1e-6 after
+  rescaling: both forms are kept.
+* A product rescales its operands each time, and transforms them (NTT) and the result back. With the
+  rescaled form at hand a product with a number takes a twentieth of the time; with the rescaled and
+  transformed form one with a plaintext takes a tenth. The result then stays transformed, which all
+  operations accept; a bootstrap is given the other form.
+* ``rotate`` turns to the right; the protocol turns to the left.
+* A *light* plaintext is encoded in milliseconds at any level, multiplies as fast and as precisely
+  as a full one, and is the only kind used. A number is faster still.
+* A key made at level l serves all levels up to l, and its size grows with the square of l.
+* At the library's top level a rotation loses a level; that level is not used (see
+  :mod:`atlasc.targets.desilo.parameters`).
+* ``merge_bootstrap`` refreshes two real ciphertexts at once. It adds 1.2e-5 to any
+  slots (standard deviation; 8e-5 at worst), from any level, and bends each *coefficient* c of the
+  encoded polynomial by 1.6e-3 c^3. The mean of the slots is one coefficient: a vector of ones comes
+  back as 0.9984. Scale values to 1/4 or subtract their mean before. The noise model of the
+  simulator has both.
+* Values at level 0 must stay below 2^19; beyond, they wrap around and nothing tells.
+* NaN and infinity are accepted by the library and spoil all slots; here they are refused.
+* It accepts a ciphertext of other parameters or other keys. Serialised ciphertexts therefore carry
+  the identity of their key set, which is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn, TypeAlias
+
+import numpy as np
+
+from atlasc.ir.errors import AtlasError
+from atlasc.passes.execution.engine import Plaintext, Vector
+from atlasc.targets.desilo.keys import ClientKeys, EvaluationKeys, KeySet, generate_to
+from atlasc.targets.desilo.library import library_engine
+from atlasc.targets.desilo.parameters import (
+    BOOTSTRAPPED,
+    DesiloParameters,
+    choose_parameters,
+)
+
+__all__ = [
+    "BOOTSTRAPPED",
+    "ClientKeys",
+    "DesiloCiphertext",
+    "DesiloEngine",
+    "DesiloParameters",
+    "EvaluationKeys",
+    "KeySet",
+    "choose_parameters",
+    "generate_to",
+]
+
+LibraryCiphertext: TypeAlias = Any
+"""``desilofhe.Ciphertext``; the library is imported lazily, so the type is not available here."""
+
+_MAGIC = b"atlasct1"
+
+
+class DesiloCiphertext:
+    """A ciphertext of the library, and the forms in which it is a factor, once it was one.
+
+    Attributes:
+        raw: at the squared scale: for sums, rotations and files.
+        rescaled: for products with numbers.
+        factor: rescaled and transformed: for products with vectors and ciphertexts.
+    """
+
+    __slots__ = ("factor", "raw", "rescaled")
+
+    def __init__(self, raw: LibraryCiphertext) -> None:
+        self.raw = raw
+        self.rescaled: LibraryCiphertext | None = None
+        self.factor: LibraryCiphertext | None = None
+
+    @property
+    def level(self) -> int:
+        """Multiplications that are left."""
+        return int(self.raw.level)
+
+
+class DesiloEngine:
+    """Implements :class:`~atlasc.passes.execution.engine.Engine` on real ciphertexts.
+
+    A server gives ``evaluation`` alone, a client ``client`` alone; whoever tries a program out in
+    one process gives both.
+
+    Args:
+        evaluation: keys for products, rotations and bootstraps.
+        client: the secret key, for :meth:`encrypt` and :meth:`decrypt`.
+
+    Raises:
+        AtlasError: neither is given, or they belong to different key sets; desilofhe is missing
+            or of the wrong version.
+    """
+
+    def __init__(
+        self, evaluation: EvaluationKeys | None = None, client: ClientKeys | None = None
+    ) -> None:
+        if evaluation and client and evaluation.identity != client.identity:
+            raise AtlasError(
+                "the keys of client and server do not belong together",
+                why=f"client {client.identity[:8]}, server {evaluation.identity[:8]}",
+                remedy="use the two folders that one key generation wrote",
+            )
+        keys = evaluation or client
+        if keys is None:
+            raise AtlasError("an engine needs keys", remedy="generate them with atlasc keygen")
+        self.parameters = keys.parameters
+        self.identity = keys.identity
+        self.slots = self.parameters.slots
+        self.max_level = self.parameters.max_level
+        self.bootstrap_level = self.parameters.bootstrap_level
+        self.bootstrap_batch = self.parameters.bootstrap_batch
+        self._evaluation = evaluation
+        self._client = client
+        self._library = library_engine(self.parameters)
+
+    @classmethod
+    def from_key_set(cls, keys: KeySet) -> DesiloEngine:
+        """An engine that plays both roles."""
+        return cls(keys.evaluation, keys.client)
+
+    # --- in and out
+
+    def encrypt(self, vector: Vector, level: int | None = None) -> DesiloCiphertext:
+        """Encrypt at ``level``, by default at the top."""
+        level = self.max_level if level is None else level
+        if not 0 <= level <= self.max_level:
+            self._fail("encrypt", f"level {level} is not in 0..{self.max_level}")
+        values = self._vector(vector, "encrypt")
+        raw = self._library.encrypt(values, self._secret("encrypt"), level=level)
+        return DesiloCiphertext(raw)
+
+    def decrypt(self, ciphertext: DesiloCiphertext) -> Vector:
+        """The slots; needs the secret key."""
+        slots = self._library.decrypt(ciphertext.raw, self._secret("decrypt"))
+        return np.asarray(slots).real.astype(np.float64)
+
+    def level(self, ciphertext: DesiloCiphertext) -> int:
+        """Multiplications that are left."""
+        return ciphertext.level
+
+    def serialize(self, ciphertext: DesiloCiphertext) -> bytes:
+        """For a file or the wire. Size: ``parameters.ciphertext_bytes(level)`` and a header."""
+        payload = bytes(self._library.serialize_ciphertext(ciphertext.raw))
+        return _MAGIC + bytes.fromhex(self.identity) + payload
+
+    def deserialize(self, data: bytes) -> DesiloCiphertext:
+        """The inverse of :meth:`serialize`.
+
+        Raises:
+            AtlasError: not a ciphertext, damaged, or made with other keys.
+        """
+        start = len(_MAGIC)
+        end = start + len(self.identity) // 2
+        if data[:start] != _MAGIC:
+            raise AtlasError("this is not a ciphertext of the target desilo")
+        if data[start:end].hex() != self.identity:
+            raise AtlasError(
+                "this ciphertext was made with other keys",
+                why=f"it belongs to {data[start:end].hex()[:8]}, the keys are {self.identity[:8]}",
+                remedy="encrypt the input again with the client keys of this key set",
+            )
+        try:
+            return DesiloCiphertext(self._library.deserialize_ciphertext(data[end:]))
+        except RuntimeError as error:
+            raise AtlasError("this ciphertext is damaged", why=str(error)) from error
+
+    # --- additions
+
+    def add(self, left: DesiloCiphertext, right: DesiloCiphertext) -> DesiloCiphertext:
+        """Sum, at the lower level."""
+        left, right = self._aligned(left, right)
+        return DesiloCiphertext(self._library.add(left.raw, right.raw))
+
+    def sub(self, left: DesiloCiphertext, right: DesiloCiphertext) -> DesiloCiphertext:
+        """Difference, at the lower level."""
+        left, right = self._aligned(left, right)
+        return DesiloCiphertext(self._library.subtract(left.raw, right.raw))
+
+    def negate(self, ciphertext: DesiloCiphertext) -> DesiloCiphertext:
+        """Negation, at the same level."""
+        return DesiloCiphertext(self._library.negate(ciphertext.raw))
+
+    def add_plain(self, ciphertext: DesiloCiphertext, value: Vector | float) -> DesiloCiphertext:
+        """Sum with a vector or a number, at the same level."""
+        plain = self._plain(value, "add_plain")
+        return DesiloCiphertext(self._library.add(ciphertext.raw, plain))
+
+    # --- products
+
+    def mul(self, left: DesiloCiphertext, right: DesiloCiphertext) -> DesiloCiphertext:
+        """Product, one below the lower level."""
+        return self.dot([left], [right])
+
+    def square(self, ciphertext: DesiloCiphertext) -> DesiloCiphertext:
+        """Square, one level lower."""
+        key = self._relinearization("square", ciphertext.level)
+        return DesiloCiphertext(self._library.square(self._factor(ciphertext), key))
+
+    def dot(
+        self, lefts: Sequence[DesiloCiphertext], rights: Sequence[DesiloCiphertext]
+    ) -> DesiloCiphertext:
+        """Sum of products, one below the lowest level; relinearised once."""
+        level = min(ciphertext.level for ciphertext in (*lefts, *rights))
+        key = self._relinearization("a product", level)
+        total = None
+        for pair in zip(lefts, rights, strict=True):
+            left, right = (self._factor(self.drop_to(factor, level)) for factor in pair)
+            product = self._library.multiply(left, right)
+            total = product if total is None else self._library.add(total, product)
+        return DesiloCiphertext(self._library.relinearize(total, key))
+
+    def mul_plain(self, ciphertext: DesiloCiphertext, value: Plaintext) -> DesiloCiphertext:
+        """Product with a vector or a number, one level lower."""
+        if ciphertext.level < 1:
+            self._underflow("mul_plain")
+        plain = self._plain(value, "mul_plain")
+        if not isinstance(plain, float):
+            return DesiloCiphertext(self._library.multiply(self._factor(ciphertext), plain))
+        if ciphertext.rescaled is None:
+            ciphertext.rescaled = self._library.rescale(ciphertext.raw)
+        return DesiloCiphertext(self._library.multiply(ciphertext.rescaled, plain))
+
+    # --- the imaginary part
+
+    def times_i(self, ciphertext: DesiloCiphertext) -> DesiloCiphertext:
+        """i · x, at the same level."""
+        transformed = self._library.ntt(ciphertext.raw)  # which halves the time
+        return DesiloCiphertext(self._library.multiply_imaginary_integer(transformed, 1))
+
+    def conjugate(self, ciphertext: DesiloCiphertext) -> DesiloCiphertext:
+        """The complex conjugate, at the same level."""
+        keys = self._keys("conjugate")
+        reach = keys.conjugation_level
+        if keys.conjugation is None or reach is None or reach < ciphertext.level:
+            self._fail(
+                "conjugate",
+                f"the operand is at level {ciphertext.level}, the conjugation key reaches {reach}",
+                "generate the keys for this program",
+            )
+        return DesiloCiphertext(self._library.conjugate(ciphertext.raw, keys.conjugation))
+
+    # --- rotations
+
+    def rotate(self, ciphertext: DesiloCiphertext, amount: int) -> DesiloCiphertext:
+        """Rotation to the left, at the same level."""
+        amount %= self.slots
+        if amount == 0:
+            return ciphertext
+        keys = self._keys("rotate")
+        if not keys.reaches(amount, ciphertext.level) and keys.bootstrap is not None:
+            right = self.slots - amount
+            if right & (right - 1) == 0:  # the bootstrap key holds the powers of two
+                return DesiloCiphertext(self._library.rotate(ciphertext.raw, keys.bootstrap, right))
+        key = self._rotation(amount, ciphertext.level)
+        return DesiloCiphertext(self._library.rotate(ciphertext.raw, key))
+
+    def rotate_many(
+        self, ciphertext: DesiloCiphertext, amounts: Sequence[int]
+    ) -> list[DesiloCiphertext]:
+        """One rotation to the left for each amount, hoisted."""
+        wanted = [amount % self.slots for amount in amounts]
+        keys = self._keys("rotate_many")
+        level = ciphertext.level
+        hoisted = sorted({amount for amount in wanted if keys.reaches(amount, level)})
+        done = {amount: self.rotate(ciphertext, amount) for amount in set(wanted) - set(hoisted)}
+        if len(hoisted) == 1:
+            done[hoisted[0]] = self.rotate(ciphertext, hoisted[0])
+        elif hoisted:
+            batch = [keys.rotations[amount] for amount in hoisted]
+            rotated = map(DesiloCiphertext, self._library.rotate_batch(ciphertext.raw, batch))
+            done.update(zip(hoisted, rotated, strict=True))
+        return [done[amount] for amount in wanted]
+
+    # --- levels
+
+    def drop_to(self, ciphertext: DesiloCiphertext, level: int) -> DesiloCiphertext:
+        """The same slots at a lower level."""
+        if not 0 <= level <= ciphertext.level:
+            self._fail("drop_to", f"a ciphertext at level {ciphertext.level} has no level {level}")
+        if level == ciphertext.level:
+            return ciphertext
+        return DesiloCiphertext(self._library.level_down(ciphertext.raw, level=level))
+
+    def bootstrap(self, ciphertext: DesiloCiphertext) -> DesiloCiphertext:
+        """The same slots at ``bootstrap_level``."""
+        return self.bootstrap_many([ciphertext])[0]
+
+    def bootstrap_many(self, ciphertexts: Sequence[DesiloCiphertext]) -> list[DesiloCiphertext]:
+        """Two at a time; the last one of an odd number goes with itself."""
+        if self.bootstrap_level is None:
+            self._fail("bootstrap", "these parameters do not allow a bootstrap")
+        keys = self._keys("bootstrap")
+        shared = keys.relinearization, keys.conjugation, keys.bootstrap
+        bottom = [self._library.intt(self.drop_to(c, 0).raw) for c in ciphertexts]
+        bottom += bottom[-1:] * (len(bottom) % 2)
+        refreshed: list[LibraryCiphertext] = []
+        for pair in zip(bottom[::2], bottom[1::2], strict=True):
+            refreshed += self._library.merge_bootstrap(*pair, *shared)
+        return [DesiloCiphertext(raw) for raw in refreshed[: len(ciphertexts)]]
+
+    # --- helpers
+
+    def _aligned(
+        self, left: DesiloCiphertext, right: DesiloCiphertext
+    ) -> tuple[DesiloCiphertext, DesiloCiphertext]:
+        level = min(left.level, right.level)
+        return self.drop_to(left, level), self.drop_to(right, level)
+
+    def _factor(self, ciphertext: DesiloCiphertext) -> LibraryCiphertext:
+        """The rescaled and transformed form."""
+        if ciphertext.factor is None:
+            rescaled = ciphertext.rescaled or self._library.rescale(ciphertext.raw)
+            ciphertext.factor = self._library.ntt(rescaled)
+        return ciphertext.factor
+
+    def _vector(self, value: Plaintext, primitive: str) -> Any:
+        dtype = np.complex128 if np.iscomplexobj(value) else np.float64
+        vector = np.ascontiguousarray(value, dtype=dtype)
+        if vector.shape != (self.slots,):
+            self._fail(
+                primitive, f"a vector has {self.slots} slots, this one has shape {vector.shape}"
+            )
+        if not np.isfinite(vector).all():
+            self._fail(primitive, "the vector holds NaN or infinity")
+        return vector
+
+    def _plain(self, value: Plaintext, primitive: str) -> Any:
+        if not isinstance(value, float | int):
+            return self._library.encode_to_light_plaintext(self._vector(value, primitive))
+        number = float(value)
+        if not np.isfinite(number):
+            self._fail(primitive, f"the number is {number}")
+        return number
+
+    def _secret(self, primitive: str) -> Any:
+        if self._client is None:
+            self._fail(
+                primitive,
+                "this engine has evaluation keys only: the secret key never leaves the client",
+                "use the client's folder",
+            )
+        return self._client.secret
+
+    def _keys(self, primitive: str) -> EvaluationKeys:
+        if self._evaluation is None:
+            self._fail(primitive, "this engine has the client's keys only", "use the server's")
+        return self._evaluation
+
+    def _relinearization(self, primitive: str, level: int) -> Any:
+        if level < 1:
+            self._underflow(primitive)
+        keys = self._keys(primitive)
+        reach = keys.relinearization_level
+        if keys.relinearization is None or reach is None or reach < level:
+            self._fail(
+                primitive,
+                f"the operands are at level {level}, the relinearisation key reaches {reach}",
+                "generate the keys for this program",
+            )
+        return keys.relinearization
+
+    def _rotation(self, amount: int, level: int) -> Any:
+        keys = self._keys("rotate")
+        reach = keys.rotation_levels.get(amount)
+        if reach is None or reach < level:
+            have = "there is no key" if reach is None else f"its key reaches only level {reach}"
+            self._fail(
+                "rotate",
+                f"amount {amount} at level {level}: {have}",
+                "generate the keys for this program",
+            )
+        return keys.rotations[amount]
+
+    def _underflow(self, primitive: str) -> NoReturn:
+        self._fail(
+            primitive,
+            "the operand is at level 0: no multiplication is left",
+            "place a bootstrap before it, or choose parameters with more levels",
+        )
+
+    @staticmethod
+    def _fail(primitive: str, why: str, remedy: str = "") -> NoReturn:
+        raise AtlasError(f"{primitive} is impossible", why=why, remedy=remedy)

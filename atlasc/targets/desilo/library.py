@@ -1,0 +1,105 @@
+"""The one place that imports desilofhe: present, of the right version, one engine per parameters.
+
+This work uses the DESILO FHE library developed by DESILO Inc. (https://desilo.ai). Its licence
+allows non-commercial use only, so it is an optional extra and is imported only when asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+from functools import lru_cache
+from typing import Any
+
+from atlasc.ir.errors import AtlasError
+from atlasc.targets.desilo.parameters import DesiloParameters
+from atlasc.targets.machine import available_threads
+
+REQUIRED_VERSION = "1.17.0"
+CPU_BUILD, CUDA_BUILD = "desilofhe", "desilofhe-cu130"
+_REMEDY = 'pip install "atlasc[desilo]"'
+
+
+def installed_build() -> tuple[str, str] | None:
+    """Distribution and version of the desilofhe that is installed; None without one.
+
+    Both builds are one module of one name. Where both are installed, pip let the second one
+    overwrite the first, and the one for CUDA is reported: whoever installed it wants a GPU.
+    """
+    for name in (CUDA_BUILD, CPU_BUILD):
+        try:
+            return name, importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return None
+
+
+def installed_version() -> str | None:
+    """The version of the desilofhe that is installed; None without one."""
+    build = installed_build()
+    return None if build is None else build[1]
+
+
+def load_library() -> Any:
+    """The module ``desilofhe``.
+
+    Raises:
+        AtlasError: it is not installed, of another version, or does not load on this machine.
+    """
+    version = installed_version()
+    if version is None:
+        raise AtlasError(
+            "the target desilo needs the library desilofhe, which is not installed",
+            why=f"version {REQUIRED_VERSION} is required",
+            remedy=_REMEDY,
+        )
+    if version != REQUIRED_VERSION:
+        raise AtlasError(
+            f"desilofhe {version} is installed, but version {REQUIRED_VERSION} is required",
+            why="other versions have other parameters, and 2.0.0 evaluates polynomials wrongly",
+            remedy=_REMEDY,
+        )
+    try:
+        return importlib.import_module("desilofhe")
+    except ImportError as error:
+        raise AtlasError(
+            "desilofhe is installed but does not load", why=str(error), remedy=_REMEDY
+        ) from error
+
+
+@lru_cache(maxsize=4)
+def library_engine(parameters: DesiloParameters) -> Any:
+    """The library's engine for ``parameters``; made once.
+
+    It computes on all cores, or, with the build for CUDA, on the first GPU. It holds tables only,
+    no keys: sharing it is safe.
+
+    Raises:
+        AtlasError: see :func:`load_library`; or the build for CUDA finds no GPU; or the library's
+            levels or slots are not the assumed ones.
+    """
+    library = load_library()
+    build = installed_build()
+    if build is not None and build[0] == CUDA_BUILD:
+        mode: dict[str, Any] = {"mode": "gpu"}
+    else:
+        mode = {"mode": "parallel", "thread_count": available_threads()}
+    try:
+        engine = library.Engine(**mode, **parameters.library_arguments())
+    except RuntimeError as error:
+        if mode["mode"] != "gpu":
+            raise
+        raise AtlasError(
+            f"{CUDA_BUILD} is installed, but computes on no GPU here",
+            why=str(error),
+            remedy=f"pip uninstall {CUDA_BUILD}, then {_REMEDY}, for this machine's processor",
+        ) from error
+    unused = 0 if parameters.bootstrap else 1
+    if (engine.slot_count, engine.max_level - unused) != (parameters.slots, parameters.max_level):
+        raise AtlasError(
+            "desilofhe does not have the parameters that were assumed",
+            why=f"{engine.slot_count} slots and {engine.max_level} levels instead of "
+            f"{parameters.slots} and {parameters.max_level + unused}",
+            remedy=_REMEDY,
+        )
+    return engine

@@ -1,0 +1,1 @@
+"""The C++ runtime on Phantom-FHE."""

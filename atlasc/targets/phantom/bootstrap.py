@@ -1,0 +1,194 @@
+"""The bootstrap of the C++ runtime as it looks from outside: moduli, rotation keys, memory.
+
+``runtime_cuda/bootstrap`` computes it; here it is run dry, step by step as
+``Bootstrap::operator()`` does it, and what it asks of an engine is counted. A test holds the two
+together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from atlasc.passes.execution.counting_engine import Counted, Primitive
+from atlasc.passes.execution.dry_runs import LiveEngine
+from atlasc.passes.execution.paterson_stockmeyer import evaluate_plan, plan_chebyshev
+
+
+@dataclass(frozen=True)
+class BootstrapSet:
+    """A set of ``runtime_cuda/bootstrap/parameters.hpp``; sizes of primes in bits.
+
+    Attributes:
+        base_bits: what is left at level 0.
+        scale_bits: the program's scale and its primes.
+        levels_left: products after a bootstrap.
+        stc_stages, stc_bits: SlotsToCoeffs, one prime a stage.
+        degree: of the modular reduction's Chebyshev sum, which is odd.
+        eval_bits: its primes, and the special ones.
+        cts_stages, cts_bits: CoeffsToSlots.
+        special_primes: of ``eval_bits`` each.
+        secret_weight: of the sparse secret around the raising of the modulus.
+    """
+
+    base_bits: int
+    scale_bits: int
+    levels_left: int
+    stc_stages: int
+    stc_bits: int
+    degree: int
+    eval_bits: int
+    cts_stages: int
+    cts_bits: int
+    special_primes: int
+    secret_weight: int
+
+    @property
+    def eval_levels(self) -> int:
+        """Levels of the modular reduction."""
+        return self.degree.bit_length()
+
+    @property
+    def prime_bits(self) -> tuple[int, ...]:
+        """Of Q, from what is left at level 0 up."""
+        return (
+            self.base_bits,
+            *[self.scale_bits] * self.levels_left,
+            *[self.stc_bits] * self.stc_stages,
+            *[self.eval_bits] * self.eval_levels,
+            *[self.cts_bits] * self.cts_stages,
+        )
+
+
+SETS = {"fourteen_levels": BootstrapSet(57, 46, 14, 3, 42, 127, 60, 3, 57, 5, 32)}
+"""By the name that the runtime knows them by."""
+
+
+@dataclass(frozen=True)
+class BootstrapNeeds:
+    """What one bootstrap asks of an engine.
+
+    Attributes:
+        rotations: amount to the left -> highest level of its use.
+        relinearization_level, conjugation_level: the same of the two other keys.
+        live: ciphertexts by level at the moment that needs most memory.
+        diagonals: plaintext vectors of CtS and StC by the level of the product.
+        primitives: calls by (primitive, level).
+    """
+
+    rotations: Mapping[int, int]
+    relinearization_level: int
+    conjugation_level: int
+    live: Mapping[int, int]
+    diagonals: Mapping[int, int]
+    primitives: Mapping[tuple[Primitive, int], int]
+
+
+@lru_cache(maxsize=8)
+def bootstrap_needs(name: str, slots: int) -> BootstrapNeeds:
+    """The needs of a set of ``SETS`` in a ring of twice as many coefficients as slots.
+
+    Args:
+        name: of the set.
+        slots: a power of two, from 8 on.
+    """
+    chosen = SETS[name]
+    engine = LiveEngine(slots, len(chosen.prime_bits) - 1)
+    engine.scope = ""
+    x = engine.encrypt(None)
+    diagonals: Counter[int] = Counter()
+    for offsets in _cts_offsets(slots, chosen.cts_stages):
+        diagonals[x.level] += len(offsets)
+        x = _stage(engine, x, offsets)
+    conjugate = engine.conjugate(x)
+    real, imaginary = engine.add(x, conjugate), engine.times_i(engine.sub(conjugate, x))
+    del x, conjugate
+    # The plan depends on which coefficients are zero, and none of these cancel.
+    odd = np.where(np.arange(chosen.degree + 1) % 2, 1 / (1 + np.arange(chosen.degree + 1.0)), 0)
+    plan = plan_chebyshev(odd)
+    real = evaluate_plan(engine, real, plan)
+    imaginary = evaluate_plan(engine, imaginary, plan)
+    x = engine.add(real, engine.times_i(imaginary))
+    del real, imaginary
+    for offsets in reversed(_cts_offsets(slots, chosen.stc_stages)):
+        diagonals[x.level] += len(offsets)
+        x = _stage(engine, x, offsets)
+    total = engine.total()
+    products = [level for primitive, level in total.primitives if primitive in ("mul", "square")]
+    return BootstrapNeeds(
+        dict(sorted(total.rotation_levels.items())),
+        max(products),
+        total.conjugation_level,
+        {level: count for level, count in engine.at_peak.items() if count},
+        dict(diagonals),
+        dict(total.primitives),
+    )
+
+
+def _cts_offsets(slots: int, stages: int) -> list[list[int]]:
+    """Offsets of the diagonals of CoeffsToSlots by stage, the nearest way round, ascending.
+
+    A stage multiplies neighbouring butterflies, whose blocks halve from all slots on. SlotsToCoeffs
+    has the same stages in reverse.
+    """
+    butterflies = int(math.log2(slots))
+    result, half = [], slots // 2
+    for stage in range(stages):
+        offsets = {0}
+        for _ in range(butterflies // stages + (stage < butterflies % stages)):
+            offsets = {_nearest(o + d, slots) for o in offsets for d in (0, half, -half)}
+            half //= 2
+        result.append(sorted(offsets))
+    return result
+
+
+def _nearest(offset: int, slots: int) -> int:
+    residue = offset % slots
+    return residue if residue < slots // 2 else residue - slots
+
+
+def _stage(engine: LiveEngine, x: Counted, offsets: list[int]) -> Counted:
+    """One stage by baby and giant steps, as ``apply`` of the runtime."""
+    steps: dict[int, list[int]] = {}
+    for baby, giant in _baby_giant(offsets, engine.slots):
+        steps.setdefault(giant, []).append(baby % engine.slots)
+    amounts = sorted({baby for babies in steps.values() for baby in babies} - {0})
+    turned = {0: x, **dict(zip(amounts, engine.rotate_many(x, amounts), strict=True))}
+    total: Counted | None = None
+    for giant, babies in sorted(steps.items()):
+        inner: Counted | None = None
+        for baby in babies:
+            term = engine.mul_plain(turned[baby], _DIAGONAL)
+            inner = term if inner is None else engine.add(inner, term)
+        assert inner is not None
+        part = engine.rotate(inner, giant)
+        total = part if total is None else engine.add(total, part)
+    assert total is not None
+    return total
+
+
+_DIAGONAL: Any = ()
+"""Stands for a vector; a number would be counted as another primitive."""
+
+
+def _baby_giant(offsets: list[int], slots: int) -> list[tuple[int, int]]:
+    """(baby, giant) of each offset, for the power of two of babies that has the fewest rotations,
+    of two such the larger."""
+    step = math.gcd(*offsets) or 1
+
+    def split(count: int) -> list[tuple[int, int]]:
+        babies = [(offset // step & (count - 1)) * step for offset in offsets]
+        return [(baby, offset - baby) for baby, offset in zip(babies, offsets, strict=True)]
+
+    def rotations(count: int) -> int:
+        babies, giants = (set(parts) - {0} for parts in zip(*split(count), strict=True))
+        return len(babies) + len(giants)
+
+    counts = [1 << power for power in range(int(math.log2(slots)) + 1)]
+    return split(min(reversed(counts), key=rotations))

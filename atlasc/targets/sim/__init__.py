@@ -1,0 +1,1 @@
+"""The simulator: cleartext slots that behave like ciphertexts."""

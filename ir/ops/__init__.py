@@ -1,0 +1,1 @@
+"""The ops of each IR level, declared once: nn, poly and ckks."""

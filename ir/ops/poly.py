@@ -1,0 +1,86 @@
+"""Ops that only the poly level has: what nonlinear functions become."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from atlasc.ir import functions, rules
+from atlasc.ir.bounds import MAX_COEFFICIENTS
+from atlasc.ir.opdef import REGISTRY, RuleError, Site, one_level
+from atlasc.ir.opdef import AttributeDef as A
+from atlasc.ir.ops.nn import CAUSAL, QUERY
+from atlasc.ir.types import TensorType
+
+declare = REGISTRY.declare
+
+
+def chebyshev_levels(site: Site) -> int:
+    """Levels of a Chebyshev sum of degree n whose argument lies in (−1, 1): ⌈log₂(n+1)⌉."""
+    degree = coefficient_count(site) - 1
+    return degree.bit_length()
+
+
+def coefficient_count(site: Site) -> int:
+    """Coefficients of a sum: the length of the vector, or of each row where channels differ."""
+    shape = site.constant_shape("coefficients")
+    if len(shape) not in (1, 2) or shape[-1] < 1:
+        raise RuleError(f"coefficients must be one vector, or one a channel, not of shape {shape}")
+    if shape[-1] > MAX_COEFFICIENTS:
+        raise RuleError(f"{shape[-1]} coefficients are more than {MAX_COEFFICIENTS}")
+    return shape[-1]
+
+
+def _chebyshev(site: Site) -> TensorType:
+    domain = site.attributes["domain"]
+    if len(domain) != 2 or not domain[0] < domain[1]:
+        raise RuleError(f"domain {domain} is not [low, high] with low < high")
+    valid = site.attributes.get("valid", [-1.0, 1.0])
+    if len(valid) != 2 or not (valid[0] <= -1.0 and valid[1] >= 1.0):
+        raise RuleError(f"valid {valid} is not [low, high] around [-1, 1]")
+    coefficient_count(site)
+    channels = site.constant_shape("coefficients")[:-1]
+    if channels and channels != site.shape()[-1:]:
+        raise RuleError(f"coefficients for {channels[0]} channels, the operand has {site.shape()}")
+    return rules.same_as_first(site)
+
+
+def _affine(site: Site) -> TensorType:
+    rules.constant_broadcast("shift")(site)
+    return rules.constant_broadcast("scale")(site)
+
+
+def _double(site: Site) -> TensorType:
+    rules.check_times(site)
+    return rules.same_as_first(site)
+
+
+def _row_sum(site: Site) -> TensorType:
+    rules.last_extent(site)
+    return rules.tensor(site, (*site.shape()[:-1], 1))
+
+
+declare("poly.square", "Elementwise square.", "x", rules.same_as_first,
+        evaluate=lambda site, x: np.square(x), levels=one_level)  # fmt: skip
+declare("poly.sub", "Elementwise difference.", "a b", rules.broadcast,
+        evaluate=lambda site, a, b: a - b)  # fmt: skip
+declare("poly.affine", "x · scale + shift.", "x", _affine,
+        A("scale", "scalar or symbol", "broadcast to x"),
+        A("shift", "scalar or symbol", "broadcast to x"),
+        evaluate=functions.affine, levels=one_level)  # fmt: skip
+declare("poly.double", "x · 2^times by additions, which cost no level.", "x", _double,
+        A("times", "int", "doublings"),
+        evaluate=lambda site, x: x * x.dtype.type(2 ** site.attributes["times"]))  # fmt: skip
+declare("poly.row_sum", "Sum over the last axis, which stays with extent 1.", "x", _row_sum,
+        evaluate=lambda site, x: x.sum(axis=-1, keepdims=True))  # fmt: skip
+declare("poly.mask_fill", "Scores of keys that may be seen, ``fill`` elsewhere.", "scores mask?",
+        rules.keys_mask, CAUSAL, QUERY, A("fill", "float", "value of a masked score"),
+        evaluate=functions.mask_fill)  # fmt: skip
+declare("poly.mask_zero", "Weights of keys that may be seen, 0 elsewhere: an addition, no level.",
+        "weights mask?", rules.keys_mask, CAUSAL, QUERY,
+        A("value", "float", "what every masked weight holds"),
+        evaluate=functions.mask_zero)  # fmt: skip
+declare("poly.chebyshev", "Chebyshev sum over a domain.", "x", _chebyshev,
+        A("coefficients", "floats or symbol", "[degree + 1] or [channels, degree + 1], T₀ first"),
+        A("domain", "floats", "[low, high], mapped to (−1, 1)"),
+        A("valid", "floats", "where the sum is right, the domain being (−1, 1)", optional=True),
+        evaluate=functions.chebyshev, levels=chebyshev_levels)  # fmt: skip

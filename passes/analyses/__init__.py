@@ -1,0 +1,1 @@
+"""Facts about the values of a module: magnitudes, noise gains, depths."""

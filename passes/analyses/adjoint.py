@@ -1,0 +1,163 @@
+"""Derivatives of a poly module backwards: of a weighted sum of its outputs by all its values.
+
+One run forwards and one back give what a finite difference for each value would take a run each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.polynomial import chebyshev as sums
+
+from atlasc.ir.functions import keep_mask
+from atlasc.ir.module import Module, Op, Value
+from atlasc.ir.opdef import Site
+from atlasc.passes.approximation.fits.chebyshev import evaluate
+from atlasc.passes.simulation.fused import interpret_poly
+
+Array = np.ndarray
+Cotangents = tuple[Array | None, ...]
+"""Derivatives by each operand, None for one that takes none (a mask)."""
+Rule = Callable[[Site, Array, tuple[Array, ...]], Cotangents]
+"""(site, derivative by the result, operands) to the derivatives by the operands."""
+
+
+class Tape:
+    """One run forwards, whose values are kept.
+
+    Args:
+        module: poly module.
+        inputs: arrays by name, as its inputs declare them.
+        dtype: float type of all values.
+
+    Attributes:
+        outputs: by name.
+    """
+
+    def __init__(self, module: Module, inputs: Mapping[str, Array], dtype: type) -> None:
+        self.module = module
+        self._values: dict[Op, Array] = {}
+        self.outputs = interpret_poly(module, inputs, dtype, observe=self._values.__setitem__)
+
+    def greatest_mean(self, op: Op) -> float:
+        """Of the absolute means of the inputs' values of an op's result ``[inputs, ...]``."""
+        values = self._values[op]
+        return float(np.abs(values.reshape(len(values), -1).mean(axis=1)).max())
+
+    def pull_back(self, weights: Mapping[str, Array]) -> dict[Op, Array]:
+        """Derivatives of Σ weight · output by the result of each op that an output depends on."""
+        found: dict[Value, Array] = {}
+        for op in reversed(self.module.ops):
+            if op.name == "poly.output":
+                site = op.site(self.module.symbols)
+                weight = weights[op.attributes["name"]]
+                if "factor" in op.attributes:
+                    weight = weight * site.constant("factor", weight.dtype)
+                _add(found, op.operands[0], weight)
+            elif op.result in found and op.name in RULES:
+                arrays = tuple(self._values[operand.op] for operand in op.operands)
+                parts = RULES[op.name](op.site(self.module.symbols), found[op.result], arrays)
+                for operand, part in zip(op.operands, parts, strict=False):
+                    if part is not None:
+                        _add(found, operand, part)
+        return {value.op: derivative for value, derivative in found.items()}
+
+
+def _add(found: dict[Value, Array], value: Value, part: Array) -> None:
+    found[value] = found[value] + part if value in found else part
+
+
+def _unbroadcast(derivative: Array, like: Array) -> Array:
+    """Summed over the axes along which an operand was broadcast."""
+    extra = derivative.ndim - like.ndim
+    axes = tuple(range(extra)) + tuple(
+        axis + extra
+        for axis, extent in enumerate(like.shape)
+        if extent == 1 and derivative.shape[axis + extra] != 1
+    )
+    return derivative.sum(axis=axes).reshape(like.shape) if axes else derivative
+
+
+def _linear(site: Site, d: Array, operands: tuple[Array, ...]) -> Cotangents:
+    return (d @ site.constant("weight", d.dtype),)
+
+
+def _mul(site: Site, d: Array, operands: tuple[Array, ...]) -> Cotangents:
+    a, b = operands
+    return _unbroadcast(d * b, a), _unbroadcast(d * a, b)
+
+
+def _matmul(site: Site, d: Array, operands: tuple[Array, ...]) -> Cotangents:
+    a, b = operands
+    if site.attributes["transpose_b"]:
+        return d @ b, np.swapaxes(d, -1, -2) @ a
+    return d @ np.swapaxes(b, -1, -2), np.swapaxes(a, -1, -2) @ d
+
+
+def _transpose(site: Site, d: Array, operands: tuple[Array, ...]) -> Cotangents:
+    return (d.transpose(np.argsort(site.attributes["permutation"])),)
+
+
+def _select(site: Site, d: Array, operands: tuple[Array, ...]) -> Cotangents:
+    result = np.zeros_like(operands[0])
+    axis, index = site.attributes["axis"], site.attributes["index"]
+    result[(slice(None),) * axis + (index,)] = d
+    return (result,)
+
+
+def _mean(site: Site, d: Array, operands: tuple[Array, ...]) -> Cotangents:
+    axis = site.attributes["axis"]
+    share = site.attributes.get("factor", 1.0) / operands[0].shape[axis]
+    spread = np.expand_dims(d * d.dtype.type(share), axis)
+    return (np.broadcast_to(spread, operands[0].shape),)
+
+
+def _repeat(site: Site, d: Array, operands: tuple[Array, ...]) -> Cotangents:
+    axis, shape = site.attributes["axis"], operands[0].shape
+    apart = d.reshape(*shape[: axis + 1], -1, *shape[axis + 1 :])
+    return (apart.sum(axis=axis + 1),)
+
+
+def _rotary(site: Site, d: Array, operands: tuple[Array, ...]) -> Cotangents:
+    turned = d * site.constant("sin", d.dtype)
+    half = d.shape[-1] // 2
+    back = np.concatenate([turned[..., half:], -turned[..., :half]], axis=-1)
+    return (d * site.constant("cos", d.dtype) + back,)
+
+
+def _masked(site: Site, d: Array, operands: tuple[Array, ...]) -> Cotangents:
+    keep = keep_mask(site, operands[0], operands[1] if len(operands) > 1 else None)
+    return (d if keep is None else np.where(keep, d, np.zeros((), d.dtype)),)
+
+
+def _chebyshev(site: Site, d: Array, operands: tuple[Array, ...]) -> Cotangents:
+    low, high = site.attributes["domain"]
+    coefficients = np.asarray(site.constant("coefficients"), dtype=np.float64)
+    slopes = sums.chebder(coefficients, axis=-1) * (2.0 / (high - low))
+    return (d * evaluate(operands[0], slopes, (low, high)),)
+
+
+RULES: dict[str, Rule] = {
+    "poly.linear": _linear,
+    "poly.add": lambda site, d, x: (_unbroadcast(d, x[0]), _unbroadcast(d, x[1])),
+    "poly.sub": lambda site, d, x: (_unbroadcast(d, x[0]), -_unbroadcast(d, x[1])),
+    "poly.mul": _mul,
+    "poly.square": lambda site, d, x: (2 * d * x[0],),
+    "poly.double": lambda site, d, x: (d * d.dtype.type(2 ** site.attributes["times"]),),
+    "poly.add_constant": lambda site, d, x: (d,),
+    "poly.scale": lambda site, d, x: (d * site.constant("factor", d.dtype),),
+    "poly.affine": lambda site, d, x: (d * site.constant("scale", d.dtype),),
+    "poly.row_sum": lambda site, d, x: (np.broadcast_to(d, x[0].shape),),
+    "poly.center": lambda site, d, x: (d - d.mean(axis=-1, keepdims=True),),
+    "poly.matmul": _matmul,
+    "poly.transpose": _transpose,
+    "poly.reshape": lambda site, d, x: (d.reshape(x[0].shape),),
+    "poly.select": _select,
+    "poly.mean": _mean,
+    "poly.repeat": _repeat,
+    "poly.rotary": _rotary,
+    "poly.mask_fill": _masked,
+    "poly.mask_zero": _masked,
+    "poly.chebyshev": _chebyshev,
+}

@@ -1,0 +1,33 @@
+"""Magnitudes of the values of a program, from real inputs in the clear."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from atlasc.ir.module import Module, Op
+from atlasc.passes.framework.rewriting import Rewriter
+from atlasc.passes.simulation.fused import interpret_poly
+
+
+def with_magnitudes(module: Module, inputs: Mapping[str, np.ndarray]) -> Module:
+    """A copy whose ops carry the greatest magnitude of their result on these inputs; an output that
+    of the answer, in its own units.
+    """
+    greatest: dict[Op, float] = {}
+
+    def observe(op: Op, result: np.ndarray) -> None:
+        # Rounded: the last digits depend on the order of sums, and a bundle should not.
+        greatest[op] = float(f"{np.abs(result).max():.9g}")
+
+    answers = interpret_poly(module, inputs, observe=observe)
+    for op in module.outputs:
+        observe(op, answers[op.attributes["name"]])
+    rewriter = Rewriter(module)
+    for op in module.ops:
+        attributes = dict(op.attributes)
+        if op in greatest and np.isfinite(greatest[op]):
+            attributes["magnitude"] = greatest[op]
+        rewriter.copy(op, None, attributes)
+    return rewriter.module

@@ -1,0 +1,1 @@
+"""The approximation algorithms, each written once against an abstract arithmetic."""

@@ -1,0 +1,174 @@
+"""The approximations of NEXUS (Zhang et al., NDSS 2025), which MOAI shares in part.
+
+Iteration counts are those of the authors' code (zju-abclab/NEXUS): exponential (1 + x/128)^128;
+inverse as a product with 4 steps on 0.01 times the sum; 1/sqrt from a line, 4 Newton and 2
+Goldschmidt steps; GELU from two signs, each two g_4 and two f_4 polynomials of Cheon et al. 2020.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from atlasc.ir.errors import AtlasError
+from atlasc.passes.approximation.algorithms.iterations import (
+    goldschmidt_inverse_sqrt,
+    newton_inverse_sqrt,
+    product_inverse,
+)
+from atlasc.passes.approximation.arithmetic import Arithmetic, Interval
+from atlasc.passes.approximation.description import Activation, Norm, Softmax, interval
+from atlasc.passes.approximation.fits.chebyshev import fit
+
+T = TypeVar("T")
+
+#: The first guess of 1/sqrt is intercept - slope x; with 4 + 2 steps it converges on LINE_RANGE.
+LINE_SLOPE = -1.29054537e-4
+LINE_INTERCEPT = 1.29054537e-1
+LINE_RANGE: Interval = (4.0, 800.0)
+NEWTON_STEPS, GOLDSCHMIDT_STEPS = 4, 2
+#: Where the published GELU changes between 0, its polynomial and x; SiLU, which NEXUS has not,
+#: decays slower.
+PIECES = {"gelu": 3.5, "gelu_tanh": 3.5, "silu": 7.0}
+
+
+@dataclass(frozen=True)
+class PowerSoftmax(Softmax):
+    """exp as (1 + x/2^r)^(2^r), the inverse of its sum as a product. Depth 17 with r = 7, 4 steps
+    and a divisor.
+
+    The inverse has a relative error of |1 - s|^(2^(steps+1)), where s is the row sum over
+    `divisor`: 8e-4 on row sums in (20, 180) for the published settings, and useless below 5.
+
+    Attributes:
+        squarings: r.
+        steps: of the inverse.
+        divisor: of the row sum, so that it comes into (0, 2); 1 for none.
+        shift: subtracted from the scores.
+    """
+
+    algorithm = "power_exp"
+
+    squarings: int = 7
+    steps: int = 4
+    divisor: float = 100.0
+    shift: float = 0.0
+
+    @property
+    def mask_fill(self) -> float:
+        """The score of a masked key."""
+        return self.shift - 2.0**self.squarings  # the exponential is exactly zero there
+
+    def apply(self, arithmetic: Arithmetic[T], scores: T) -> T:
+        """Probabilities of the scores."""
+        scale = 2.0**-self.squarings
+        y = arithmetic.add_const(arithmetic.scale(scores, scale), 1.0 - self.shift * scale)
+        for _ in range(self.squarings):
+            y = arithmetic.square(y)
+        total = arithmetic.row_sum(y)
+        if self.divisor == 1.0:
+            return arithmetic.mul(y, product_inverse(arithmetic, total, self.steps))
+        inverse = product_inverse(arithmetic, arithmetic.scale(total, 1 / self.divisor), self.steps)
+        return arithmetic.mul(y, arithmetic.scale(inverse, 1 / self.divisor))
+
+
+@dataclass(frozen=True)
+class LineNewtonNorm(Norm):
+    """1/sqrt from a line, Newton and Goldschmidt steps. Depth 22 for a LayerNorm, 20 for an
+    RMSNorm.
+
+    The relative error is at most 4e-4 where the scaled argument is in (4, 800). A measured range is
+    scaled to lie there; the factor goes into 1/n and costs nothing. Ranges wider than 200 to 1 lose
+    their low end.
+
+    Attributes:
+        range: of the variance (or mean square) plus epsilon; None leaves the argument as it is.
+    """
+
+    algorithm = "newton_goldschmidt"
+
+    range: Interval | None = None
+
+    def __post_init__(self) -> None:
+        if self.range is not None:
+            object.__setattr__(self, "range", interval(self.range, "the range of a norm"))
+
+    @property
+    def unit(self) -> float:
+        """The factor that `inverse_sqrt` wants on its argument."""
+        if self.range is None:
+            return 1.0
+        centre = math.sqrt(LINE_RANGE[0] * LINE_RANGE[1] / (self.range[0] * self.range[1]))
+        return min(centre, LINE_RANGE[1] / self.range[1])
+
+    def inverse_sqrt(self, arithmetic: Arithmetic[T], v: T) -> T:
+        """1/sqrt(v / unit)."""
+        guess = arithmetic.add_const(arithmetic.scale(v, LINE_SLOPE), LINE_INTERCEPT)
+        guess = newton_inverse_sqrt(arithmetic, v, guess, NEWTON_STEPS)
+        return goldschmidt_inverse_sqrt(arithmetic, v, guess, GOLDSCHMIDT_STEPS)
+
+
+@dataclass(frozen=True)
+class SignPiecewiseActivation(Activation):
+    """0 below -3.5, an even polynomial of degree 12 plus x/2 between, x above 3.5. Depth 18.
+
+    The pieces are chosen by signs of (x + 3.5) / m and (x - 3.5) / m with m = max |x| + 3.5; the
+    published m is 8.5, for |x| <= 5. Beyond |x| = 12 the polynomial grows faster than its sign
+    vanishes.
+
+    Attributes:
+        range: of the argument.
+    """
+
+    algorithm = "sign_piecewise"
+
+    range: Interval = (-5.0, 5.0)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "range", interval(self.range, "the range of an activation"))
+
+    def apply(self, arithmetic: Arithmetic[T], x: T, function: str) -> T:
+        """The function of x."""
+        if function not in PIECES:
+            raise AtlasError(
+                f"the piecewise approximation does not cover {function}",
+                why="it needs a function that is 0 on one side and x on the other",
+                remedy="use a Chebyshev approximation for this op",
+            )
+        piece = PIECES[function]
+        reach = max(abs(end) for end in self.range) + piece
+        below = _half_sign(arithmetic, arithmetic.add_const(x, piece), reach)
+        above = _half_sign(arithmetic, arithmetic.add_const(x, -piece), reach)
+        domain = (-piece - SIGN_WIDTH * reach, piece + SIGN_WIDTH * reach)
+        middle = arithmetic.chebyshev(x, fit(function, 12, domain), domain)
+        inner = arithmetic.mul(middle, arithmetic.sub(below, above))
+        return arithmetic.add(inner, arithmetic.mul(x, arithmetic.add_const(above, 0.5)))
+
+
+def _half_sign(arithmetic: Arithmetic[T], x: T, reach: float) -> T:
+    """sign(x)/2 for |x| <= reach, within 5e-5 where |x| >= 0.0157 reach."""
+    z = arithmetic.scale(x, 1 / reach)
+    coarse, fine = _sign_polynomial(_G4), _sign_polynomial(_F4)
+    for coefficients in (coarse, coarse, fine, fine / 2):
+        z = arithmetic.chebyshev(z, coefficients, (-1.0, 1.0))
+    return z
+
+
+#: The share of the reach in which the composite sign is not yet +-1.
+SIGN_WIDTH = 0.016
+#: Odd coefficients of x, x^3, ..: Cheon, Kim and Kim 2020 (eprint 2019/1234), g_4 over 2^10 and f_4
+#: over 2^7.
+_G4 = (5850 / 1024, -34974 / 1024, 97015 / 1024, -113492 / 1024, 46623 / 1024)
+_F4 = (315 / 128, -420 / 128, 378 / 128, -180 / 128, 35 / 128)
+
+
+@lru_cache(maxsize=2)
+def _sign_polynomial(odd: tuple[float, ...]) -> NDArray[np.float64]:
+    power_basis = np.zeros(2 * len(odd))
+    power_basis[1::2] = odd
+    return np.asarray(np.polynomial.chebyshev.poly2cheb(power_basis), dtype=np.float64)

@@ -1,0 +1,218 @@
+"""The approximations of THOR (Moon et al., eprint 2024/1881; code: crypto-starlab/THOR).
+
+The exponential is a polynomial of degree 15 and squarings; 1/x and 1/sqrt(x) are Goldschmidt
+iterations whose relaxation factors follow the interval that is still left; the activation is a
+composite of degrees 31 and 27.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from atlasc.ir.errors import AtlasError
+from atlasc.passes.approximation.algorithms.iterations import (
+    adaptive_inverse,
+    adaptive_inverse_factors,
+    adaptive_inverse_sqrt,
+    adaptive_inverse_sqrt_factors,
+)
+from atlasc.passes.approximation.arithmetic import Arithmetic, Interval
+from atlasc.passes.approximation.description import (
+    _NORM_LEVELS,
+    Activation,
+    Norm,
+    Softmax,
+    interval,
+)
+from atlasc.passes.approximation.fits.chebyshev import fit
+
+T = TypeVar("T")
+
+NORM_PRECISION = 0.001
+SOFTMAX_PRECISION = 0.01
+FINAL_PRECISION = 0.001
+
+
+@dataclass(frozen=True)
+class AdaptiveSoftmax(Softmax):
+    """softmax(x / 2^r), then r times squared and normalised again. Depth 41 with the published
+    settings.
+
+    Attributes:
+        score_range: of the scores; the published (-27.2493, 21.72692) is that of all BERT layers
+            but one.
+        rounds: r, the halvings of the exponent that are undone by squaring probabilities.
+        squarings: of the exponential itself.
+        epsilon: least row sum of exp(x / 2^r), as a share of `width` times its greatest value.
+        width: keys in a row; the sums lie in (0, width].
+    """
+
+    algorithm = "adaptive_goldschmidt"
+
+    score_range: Interval = (-27.2493, 21.72692)
+    rounds: int = 1
+    squarings: int = 1
+    epsilon: float = 2.0**-11
+    width: int = 128
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "score_range", interval(self.score_range, "the range of scores"))
+        if not 0 < self.epsilon < 1 or self.rounds < 1 or self.squarings < 0 or self.width < 1:
+            raise AtlasError("an adaptive softmax has an entry out of range", why=repr(self))
+
+    @property
+    def mask_fill(self) -> float:
+        """The score of a masked key."""
+        return self.score_range[0]
+
+    def apply(self, arithmetic: Arithmetic[T], scores: T) -> T:
+        """Probabilities of the scores."""
+        low, high = self.score_range
+        powers = 2.0**self.squarings
+        reach = (high - low) / (2.0**self.rounds * powers)
+        # 1 / width goes into the polynomial, so that the first row sums lie in (0, 1].
+        coefficients = fit("exp", 15, (-reach, 0.0)) * self.width ** (-1 / powers)
+        y = arithmetic.chebyshev(scores, coefficients, (low, high))
+        for _ in range(self.squarings):
+            y = arithmetic.square(y)
+        lowest = float(np.polynomial.chebyshev.chebval(-1.0, coefficients))
+        y = arithmetic.masked(y, lowest**powers)
+        epsilon = self.epsilon
+        for round_ in range(self.rounds + 1):
+            total = arithmetic.row_sum(y)
+            alpha = FINAL_PRECISION if round_ == self.rounds else SOFTMAX_PRECISION
+            factors = adaptive_inverse_factors(epsilon, alpha)
+            y = arithmetic.mul(y, adaptive_inverse(arithmetic, total, factors))
+            if round_ < self.rounds:
+                y = arithmetic.square(y)
+                # Probabilities of sum p have squares of sum p^2 / width or more; the code halves
+                # that for safety.
+                epsilon = (1 - alpha) / self.width / 2
+        return y
+
+
+@dataclass(frozen=True)
+class AdaptiveNorm(Norm):
+    """Adaptive Goldschmidt 1/sqrt. Depth 7 + 2 d for d steps: 5 for a range of (0.15, 10), 6 for
+    (0.2, 150).
+
+    The depth is counted as in THOR's code, which starts from an encryption of ones; that product is
+    not evaluated here, so one level less is consumed. The square of the result times the argument
+    is in [1 - 0.001, 1].
+
+    Attributes:
+        range: of the variance (or mean square) plus epsilon.
+    """
+
+    algorithm = "adaptive_goldschmidt"
+
+    range: Interval
+
+    def __post_init__(self) -> None:
+        low, high = interval(self.range, "the range of a norm")
+        if low <= 0:
+            raise AtlasError(
+                "the range of a norm must be positive", why=f"it is ({low:g}, {high:g})"
+            )
+        object.__setattr__(self, "range", (low, high))
+
+    @property
+    def unit(self) -> float:
+        """The factor that `inverse_sqrt` wants on its argument."""
+        return 1 / self.range[1]
+
+    @property
+    def factors(self) -> list[float]:
+        """The relaxation factor of each step."""
+        return adaptive_inverse_sqrt_factors(self.range[0] / self.range[1], NORM_PRECISION)
+
+    def inverse_sqrt(self, arithmetic: Arithmetic[T], v: T) -> T:
+        """1/sqrt(v / unit)."""
+        return adaptive_inverse_sqrt(arithmetic, v, self.factors)
+
+    def depth_of(self, op_name: str) -> int:
+        """Depth of that op in the paper's convention."""
+        return _NORM_LEVELS[op_name] + 2 * len(self.factors)
+
+
+@dataclass(frozen=True)
+class CompositeActivation(Activation):
+    """x (1 + s(x)) / 2 with s an odd composite of degrees 31 and 27. Depth 12.
+
+    s stands for erf (GELU) or tanh (SiLU, GELU's tanh form). The coefficients are our own
+    least-squares fit on the measured range, the published ones being for |x| <= 32.
+
+    Attributes:
+        range: of the argument.
+    """
+
+    algorithm = "composite"
+
+    range: Interval = (-32.0, 32.0)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "range", interval(self.range, "the range of an activation"))
+
+    def apply(self, arithmetic: Arithmetic[T], x: T, function: str) -> T:
+        """The function of x."""
+        if function not in _SIGMOIDS:
+            raise AtlasError(
+                f"the composite approximation does not cover {function}",
+                remedy="use a Chebyshev approximation for this op",
+            )
+        reach = max(abs(end) for end in self.range)
+        inner, outer = composite(function, reach)
+        inside = arithmetic.chebyshev(x, inner, (-reach, reach))
+        return arithmetic.mul(x, arithmetic.chebyshev(inside, outer, (-1.0, 1.0)))
+
+
+def _erf(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    from scipy.special import erf
+
+    return erf(x / math.sqrt(2))
+
+
+_SIGMOIDS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
+    "gelu": _erf,
+    "gelu_tanh": lambda x: np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)),
+    "silu": lambda x: np.tanh(x / 2),
+}
+
+
+@lru_cache(maxsize=256)
+def composite(
+    function: str, reach: float, inner_degree: int = 31, outer_degree: int = 27
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Coefficients (inner, outer) with (1 + s(x)) / 2 = outer(inner(x / reach)) for |x| <= reach.
+
+    The inner polynomial is a least-squares fit of tanh(c x), scaled into [-1, 1]; the outer one
+    fits s over the values of the inner, weighted by |x|. The slope c is the one of 16 with the
+    least error of x s(x).
+    """
+    basis = np.polynomial.chebyshev.chebvander
+    near_zero = np.linspace(0, min(1, 8 / reach), 600)
+    t = np.concatenate([np.cos(np.linspace(0, np.pi / 2, 900)), near_zero])
+    x = reach * t
+    target, weight = _SIGMOIDS[function](x), x + 0.05
+    inner_basis = basis(t, inner_degree)[:, 1::2]
+    best: tuple[float, NDArray[Any], NDArray[Any]] | None = None
+    for slope in np.geomspace(1.0, 0.6 * reach + 2.0, 16):
+        inner = np.linalg.lstsq(inner_basis, np.tanh(slope * t), rcond=None)[0]
+        inner /= np.abs(inner_basis @ inner).max()
+        outer_basis = basis(inner_basis @ inner, outer_degree)[:, 1::2]
+        outer = np.linalg.lstsq(outer_basis * weight[:, None], target * weight, rcond=1e-13)[0]
+        error = float(np.abs(x * (outer_basis @ outer - target)).max())
+        if best is None or error < best[0]:
+            best = error, inner, outer
+    assert best is not None
+    first, second = np.zeros(inner_degree + 1), np.zeros(outer_degree + 1)
+    first[1::2], second[1::2] = best[1], best[2] / 2
+    second[0] = 0.5
+    return first, second

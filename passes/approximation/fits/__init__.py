@@ -1,0 +1,1 @@
+"""Chebyshev fits of scalar functions."""

@@ -1,0 +1,1 @@
+"""Named settings of published systems, and settings on calibrated ranges."""

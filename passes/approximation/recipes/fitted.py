@@ -1,0 +1,211 @@
+"""Approximations on calibrated ranges, under a parametrisation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from atlasc.ir.errors import AtlasError
+from atlasc.passes.approximation.algorithms.activation import ActivationApproximation
+from atlasc.passes.approximation.algorithms.channel_activation import ChannelActivation
+from atlasc.passes.approximation.algorithms.direct_softmax import DirectSoftmax
+from atlasc.passes.approximation.algorithms.exponential import exponential, least_exponential
+from atlasc.passes.approximation.algorithms.norm import NormApproximation
+from atlasc.passes.approximation.algorithms.softmax import SoftmaxApproximation
+from atlasc.passes.approximation.arithmetic import Interval
+from atlasc.passes.approximation.description import Activation
+from atlasc.passes.approximation.fits.channel_fits import HIGHEST_CHANNEL_DEGREE, channel_fits
+from atlasc.passes.approximation.fits.weighted import (
+    FOLLOWED,
+    HIGHEST_WEIGHTED_DEGREE,
+    RELATIVE,
+    interpolated_fit,
+    weighted_fit,
+)
+from atlasc.passes.approximation.parametrisation import Parametrisation
+from atlasc.passes.calibration.channels import ChannelRanges
+from atlasc.passes.calibration.ranges import Range
+
+EXP_DEGREES = (3, 7, 15, 31, 63, 127)
+"""Of the exponential of an iterative softmax on measured ranges."""
+EXP_SHARE = 0.1
+"""Of the last iteration's error: what the exponential may add to probabilities ..."""
+LEAST_TOLERANCE, GREATEST_TOLERANCE = 1e-6, 1e-3
+"""... within these."""
+SUM_SHARE = 0.1
+"""By which errors of the exponential may move the first sum of a row."""
+SUM_ROOM = 1.5
+"""Least factor at both ends, for the errors of earlier iterations in the sums of later ones."""
+LEAST_FACTOR, GREATEST_FACTOR = 0.1, 3.0
+"""Of the polynomial over 1/sqrt, for that room: with one beyond these all is lost anyway."""
+EXTENSION = 1.3
+"""Factor beyond what was seen within which a weighted fit of 1/sqrt or 1/x is bounded, at least:
+such a fit is coarse where nothing was seen, so the room costs little."""
+FINEST_SPREAD, GREATEST_SPREAD = 1 / 64, 1 / 2
+"""Errors of an iteration below this do not move the sums of the next; more than that is not
+followed."""
+
+
+def fitted_norm(degree: int, known: Range, space: Parametrisation) -> NormApproximation:
+    """A norm's approximation."""
+    interval = known.low, known.high
+    if space.fits == "weighted" and known.quantiles is not None:
+        interval = _wider(interval, known.quantiles)
+    return NormApproximation(
+        degree, interval, _weighted("invsqrt", degree, interval, known.quantiles, space)
+    )
+
+
+def fitted_activation(
+    function: str, degree: int, known: Range, space: Parametrisation
+) -> Activation:
+    """An activation's approximation."""
+    if space.channels == "each" and known.channels and degree <= HIGHEST_CHANNEL_DEGREE:
+        return _by_channel(function, degree, known.channels, space.fits == "weighted")
+    interval = known.low, known.high
+    return ActivationApproximation(
+        degree, interval, _weighted(function, degree, interval, known.quantiles, space)
+    )
+
+
+@lru_cache(maxsize=256)
+def _by_channel(
+    function: str, degree: int, known: ChannelRanges, weighted: bool
+) -> ChannelActivation:
+    ranges = np.column_stack([known.low, known.high])
+    return ChannelActivation(degree, ranges, channel_fits(function, degree, known, weighted))
+
+
+def measured_softmax(
+    degrees: Sequence[int],
+    known: Range,
+    space: Parametrisation,
+    renormalisations: int | None = None,
+) -> SoftmaxApproximation:
+    """An iterative softmax on the ranges that calibration measured, not on the paper's.
+
+    The exponential gets the least degree whose errors do not show in the probabilities beside those
+    of the last 1/sqrt, which nothing corrects. Where the polynomial of an iteration is f times
+    1/sqrt, the next sum is f^4 times what was measured, so its range gets room for all f that the
+    polynomial has.
+    """
+    count = len(degrees)
+    log_sums = _log_sums(known)
+    weighted = space.fits == "weighted"
+    ranges: list[Interval] = []
+    fits: list[tuple[float, ...]] = []
+    below = above = 1.0
+    error = 0.0
+    measured = zip(degrees, known.sum_ranges(count), known.sum_quantiles_of(count), strict=True)
+    for degree, (low, high), seen in measured:
+        interval = low / below, high * above
+        if weighted:
+            interval = _wider(interval, seen)
+            seen = _spread(seen, error)
+        if weighted:
+            bound = FOLLOWED if len(ranges) < count - 1 else RELATIVE
+            chosen = weighted_fit("invsqrt", degree, interval, seen, bound)
+        else:
+            chosen = interpolated_fit("invsqrt", degree, interval, seen)
+        ranges.append(interval)
+        fits.append(tuple(chosen.coefficients))
+        error = chosen.seen_error
+        below = _room(1 / max(1 + chosen.least, LEAST_FACTOR) ** 4)
+        above = _room(min(1 + chosen.greatest, GREATEST_FACTOR) ** 4)
+    exp_range = ((known.low - known.shift) / 2**count, 0.0)
+    remaining = error**2 ** (renormalisations or 0)
+    tolerance = min(max(EXP_SHARE * remaining, LEAST_TOLERANCE), GREATEST_TOLERANCE)
+    # By the inequality of Cauchy and Schwarz the sum of squares moves by at most this share.
+    first = known.sum_quantiles_of(count)[0][0]
+    allowed = SUM_SHARE / 2 * math.sqrt(first / (known.width or 1))
+    facts = (exp_range, count, log_sums, allowed, weighted)
+    exp_degree = least_exponential(EXP_DEGREES, *facts, tolerance)
+    found = exponential(exp_degree, *facts)
+    return SoftmaxApproximation.of_degrees(
+        degrees,
+        shift=known.shift,
+        exp_range=exp_range,
+        exp_degree=exp_degree,
+        sum_ranges=tuple(ranges),
+        coefficients=tuple(fits) if weighted else None,
+        exp_coefficients=tuple(found.coefficients) if weighted else None,
+        renormalisations=renormalisations,
+    )
+
+
+def _room(factor: float) -> float:
+    """A power of `SUM_ROOM` that is no less: few different ranges, so few different fits."""
+    return SUM_ROOM ** max(1, math.ceil(math.log(factor, SUM_ROOM)))
+
+
+def _spread(seen: tuple[float, ...], error: float) -> tuple[float, ...]:
+    """Quantiles of what a sum becomes when 1/sqrt was wrong by -error, 0 or error before.
+
+    The error is rounded up to a power of two: few different quantiles, so few different fits.
+    """
+    if error < FINEST_SPREAD:
+        return seen
+    error = min(2.0 ** math.ceil(math.log2(error)), GREATEST_SPREAD)
+    moved = np.outer([(1 - error) ** 4, 1.0, (1 + error) ** 4], seen)
+    return tuple(np.quantile(moved, np.linspace(0, 1, len(seen))).tolist())
+
+
+def fitted_direct(
+    degree: int, exp_degree: int, known: Range, space: Parametrisation
+) -> DirectSoftmax:
+    """A direct softmax; its ranges are always the measured ones."""
+    assert known.log_sums is not None
+    exp_range = (known.low - known.shift, 0.0)
+    log_sums = _log_sums(known)
+    low, high = (math.exp(end - known.shift) for end in known.log_sums[0])
+    weighted = space.fits == "weighted"
+    allowed = SUM_SHARE * math.exp(log_sums[0]) / (known.width or 1)
+    found = exponential(exp_degree, exp_range, 0, log_sums, allowed, weighted)
+    coefficients = None
+    if weighted:
+        seen = tuple(math.exp(s) for s in log_sums)
+        low, high = _wider((low, high), seen)
+        coefficients = tuple(weighted_fit("inverse", degree, (low, high), seen).coefficients)
+    return DirectSoftmax(
+        degree,
+        (low, high),
+        shift=known.shift,
+        exp_degree=exp_degree,
+        exp_range=exp_range,
+        coefficients=coefficients,
+        exp_coefficients=tuple(found.coefficients) if weighted else None,
+    )
+
+
+def _log_sums(known: Range) -> tuple[float, ...]:
+    """Quantiles of the logarithm of a row's sum of exp(score - shift)."""
+    if known.sum_quantiles is None:
+        raise AtlasError(
+            f"the calibration does not say how the row sums of {known.op} were distributed",
+            where=known.location,
+            remedy="calibrate on inputs",
+        )
+    return tuple(s - known.shift for s in known.sum_quantiles[0])
+
+
+def _weighted(
+    function: str,
+    degree: int,
+    interval: Interval,
+    quantiles: tuple[float, ...] | None,
+    space: Parametrisation,
+) -> tuple[float, ...] | None:
+    """Coefficients of the weighted fit; None for an interpolant."""
+    if space.fits != "weighted" or quantiles is None or degree > HIGHEST_WEIGHTED_DEGREE:
+        return None
+    found = weighted_fit(function, degree, interval, quantiles)
+    return None if found.floor is None else tuple(found.coefficients)
+
+
+def _wider(interval: Interval, seen: Sequence[float]) -> Interval:
+    """An interval of positive arguments that reaches `EXTENSION` beyond what was seen."""
+    low, high = interval
+    return min(low, seen[0] / EXTENSION), max(high, seen[-1] * EXTENSION)

@@ -1,0 +1,291 @@
+"""``centre-keys``: a vector is added to all keys of a head, so that sums of rows vary less.
+
+A softmax over keys does not change when a function of the query is added to its row. A vector w
+that is added to all keys of a head adds q·w to the row of the query q, and costs nothing, because
+it goes into the bias of the keys' linear layer. It is chosen so that it cancels what can be
+predicted linearly of the logarithm of the row's sum. Outputs stay the same to rounding; the ranges
+on which exp and 1/sqrt have to be approximated become smaller.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.functions import keep_mask
+from atlasc.ir.interpreter import Interpreter
+from atlasc.ir.module import Module, Op
+from atlasc.ir.opdef import Site, Symbol
+from atlasc.passes.approximation.algorithms.softmax import EXP_RANGE
+from atlasc.passes.calibration.calibrate import read_calibration
+from atlasc.passes.calibration.key_paths import KeyPath, key_paths
+from atlasc.passes.calibration.measure import (
+    HALVINGS,
+    chunk_size,
+    input_count,
+    nonlinear_ops,
+    row_log_sums,
+)
+from atlasc.passes.calibration.ranges import LEAST_MARGIN
+from atlasc.passes.framework.pass_base import Pass, Report
+from atlasc.passes.framework.rewriting import Rewriter
+
+RIDGE = 1e-4
+"""Added to the queries' second moments, as a share of their mean: directions in which queries
+hardly vary stay as they are."""
+FEWEST_INPUTS = 30
+"""Fewer inputs do not tell what holds for new ones."""
+MOST_INPUTS = 128
+"""More do not make ranges smaller: on MiniLM 32 do nearly as well."""
+SAMPLE = 32
+"""Inputs whose rows are kept, to see by how much their range shrinks."""
+LEAST_RANGE = 1.0
+"""Log-sums of rows that vary less need no centring."""
+LEAST_GAIN = 0.1
+"""Share by which their range must shrink; keys that gain less stay as they are."""
+
+
+SUFFIX = "_centred"
+"""Behind the names of softmaxes whose keys are centred: a calibration of the one module refuses the
+other, which has other scores."""
+
+Shifts = Mapping[str, Sequence[float] | np.ndarray]
+"""What is added to the keys of a softmax, by the name of its result: [outputs] of the linear layer
+that makes them."""
+
+
+@dataclass(frozen=True)
+class CentreKeys(Pass):
+    """Add to all keys of a head the vector that a calibration chose for it; outputs stay the same.
+
+    Attributes:
+        ranges: JSON file of a calibration; without it nothing is done.
+    """
+
+    name: ClassVar[str] = "centre-keys"
+    ranges: str = ""
+
+    def run(self, module: Module, report: Report) -> Module:
+        """Nn module to nn module.
+
+        Raises:
+            AtlasError: ranges that cannot be read or are of another module.
+        """
+        if not self.ranges:
+            report.say("no calibration is given")
+            return module
+        shifts = read_calibration(Path(self.ranges)).keys
+        for op in nonlinear_ops(module):
+            if op.name == "nn.softmax" and op.value.name not in shifts:
+                report.say(f"{op.location}: the calibration leaves the keys as they are")
+        return with_centred_keys(module, shifts)
+
+
+def with_centred_keys(module: Module, shifts: Shifts) -> Module:
+    """A new module of the same meaning with these vectors added to its keys.
+
+    What is centred already stays as it is.
+
+    Raises:
+        AtlasError: the vectors belong to another module.
+    """
+    done = {op.value.name for op in nonlinear_ops(module)}
+    shifts = {name: shift for name, shift in shifts.items() if f"{name}{SUFFIX}" not in done}
+    paths = {path.softmax.value.name: path for path in key_paths(module, Report())}
+    for name, shift in shifts.items():
+        if name not in paths or len(shift) != _outputs(paths[name].linear):
+            raise AtlasError(
+                f"the keys of %{name} cannot be centred",
+                why="the calibration belongs to another model or to another trace of it",
+                remedy="calibrate this module",
+            )
+    biases = {paths[name].linear: np.asarray(shift) for name, shift in shifts.items()}
+    rewriter = Rewriter(module)
+    for op in module.ops:
+        attributes = op.attributes
+        if op in biases:
+            attributes = {**attributes, "bias": _shifted_bias(rewriter.module, op, biases[op])}
+        if op.result is not None and op.result.name in shifts:
+            centred = rewriter.module.append(
+                op.name, rewriter.operands(op), attributes, op.location, f"{op.result.name}{SUFFIX}"
+            )
+            rewriter.values[op.result] = centred.value
+        else:
+            rewriter.copy(op, attributes=attributes)
+    rewriter.module.symbols = rewriter.module.arrays_used()
+    return rewriter.module
+
+
+def _shifted_bias(module: Module, linear: Op, shift: np.ndarray) -> Symbol:
+    weight = linear.attributes["weight"].name
+    name = f"{weight}.bias"
+    if "bias" in linear.attributes:
+        name = linear.attributes["bias"].name
+        shift = shift + module.symbols[name]
+    return module.constant(f"{name}.centred", shift.astype(module.symbols[weight].dtype))
+
+
+def key_shifts(
+    module: Module,
+    arrays: Mapping[str, np.ndarray],
+    *,
+    report: Report | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, np.ndarray]:
+    """What to add to the keys of each softmax, so that the sums of its rows vary less.
+
+    For every head the vector w minimises the squares of T_i - q_i·w - c over all rows i of all
+    inputs, with one constant c for all heads (the softmax's shift), where T_i = 2^h log sum_j
+    exp(score_ij / 2^h). The temperature 2^h is that of the first row sum of an iterative softmax
+    with as few iterations, h + 1, as the widest row allows.
+
+    Args:
+        arrays: inputs by name, [N, ...] each; fewer than 30 leave all keys as they are, of more
+            than 128 some are taken.
+        report: gets what was done for each softmax, or why not.
+        progress: called with (inputs done, all inputs that are looked at).
+
+    Raises:
+        AtlasError: no inputs.
+    """
+    report = report or Report()
+    count = input_count(module, arrays)
+    if count < FEWEST_INPUTS:
+        report.say(f"keys stay as they are, {count} inputs are fewer than {FEWEST_INPUTS}")
+        return {}
+    some = np.linspace(0, count - 1, min(count, MOST_INPUTS)).astype(int)
+    arrays = {name: array[some] for name, array in arrays.items()}
+    shifts: dict[str, np.ndarray] = {}
+    paths = key_paths(module, report)
+    for path, moments in zip(paths, _observe(module, paths, arrays, progress), strict=True):
+        w = moments.solve(moments.halvings)
+        before, after = moments.ranges(w, moments.halvings)
+        done = before >= LEAST_RANGE and after <= (1 - LEAST_GAIN) * before
+        if done:
+            shift = np.zeros(_outputs(path.linear))
+            shift[path.features] = -w
+            shifts[path.softmax.value.name] = shift
+        report.say(
+            f"{path.softmax.location}: keys {'centred' if done else 'stay as they are'}, at "
+            f"temperature {2**moments.halvings} the rows' log-sums have a range of {after:.3g} "
+            f"instead of {before:.3g}"
+        )
+    return shifts
+
+
+class Moments:
+    """Sums over rows, from which the least squares of one softmax follow at every temperature.
+
+    Memory does not depend on the number of inputs.
+    """
+
+    def __init__(self, path: KeyPath) -> None:
+        groups, width = path.features.shape
+        self.path, self.rows, self.width = path, np.zeros(groups), 0.0
+        self.second = np.zeros((groups, width, width))
+        self.first = np.zeros((groups, width))
+        self.products = np.zeros((HALVINGS + 1, groups, width))
+        self.sums = np.zeros((HALVINGS + 1, groups))
+        self.sample: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def add(self, queries: np.ndarray, scores: np.ndarray, keep: np.ndarray | None) -> None:
+        """Take in some inputs.
+
+        Args:
+            queries: [N, H, n, d].
+            scores: [N, H, n, n].
+            keep: which of the scores no mask hides, broadcastable to them; None for all.
+        """
+        seen = scores if keep is None else np.where(keep, scores, -np.inf)
+        least = scores if keep is None else np.where(keep, scores, np.inf)
+        top = seen.max(axis=-1)
+        some = np.isfinite(top)  # a query that sees no key has no row
+        top = np.where(some, top, 0)
+        self.width = max(self.width, float((top - least.min(axis=-1))[some].max(initial=0.0)))
+        temperatures = 2.0 ** np.arange(HALVINGS + 1)
+        logs = row_log_sums(seen, top[..., None]) * temperatures
+        for head, group in enumerate(self.path.groups):
+            rows = some[:, head]
+            q = queries[:, head][rows] * self.path.gains[head]
+            targets = logs[:, head][rows].astype(np.float64)
+            self.rows[group] += len(q)
+            self.second[group] += q.T @ q
+            self.first[group] += q.sum(axis=0)
+            self.products[:, group] += targets.T @ q
+            self.sums[:, group] += targets.sum(axis=0)
+        if sum(len(logs) for _, logs in self.sample) < SAMPLE:
+            logs[~some] = np.nan
+            kept = queries[:SAMPLE].astype(np.float32), logs[:SAMPLE].astype(np.float32)
+            self.sample.append(kept)
+
+    @property
+    def halvings(self) -> int:
+        """h = k - 1 for the least number k of iterations whose exponential holds the widest row."""
+        width = self.width * (1 + 2 * LEAST_MARGIN)
+        least = math.ceil(math.log2(max(width / (EXP_RANGE[1] - EXP_RANGE[0]), 2.0)))
+        return min(least - 1, HALVINGS)
+
+    def solve(self, halvings: int) -> np.ndarray:
+        """The vectors w [G, d] that fit the log-sums at temperature 2^halvings."""
+        width = self.first.shape[1]
+        ridge = RIDGE * np.trace(self.second, axis1=1, axis2=2) / width
+        normal = self.second + ridge[:, None, None] * np.eye(width)
+        right = np.stack([self.products[halvings], self.first], axis=-1)
+        ahead, back = np.moveaxis(np.linalg.solve(normal, right), -1, 0)
+        # w = ahead - c back; the constant c, common to all heads, makes the residuals' mean 0.
+        total, rows = self.sums[halvings].sum(), self.rows.sum()
+        free = max(rows - np.sum(self.first * back), 1e-12 * rows)
+        c = (total - np.sum(self.first * ahead)) / free
+        return np.asarray(ahead - c * back)
+
+    def ranges(self, w: np.ndarray, halvings: int) -> tuple[float, float]:
+        """Ranges of the sample's log-sums at temperature 2^halvings without and with w."""
+        parts = []
+        for queries, logs in self.sample:
+            factors = w[self.path.groups] * self.path.gains
+            predicted = np.einsum("nhid,hd->nhi", queries, factors)
+            parts.append(np.stack([logs[..., halvings], logs[..., halvings] - predicted]))
+        rows = np.concatenate(parts, axis=1).reshape(2, -1) / 2**halvings
+        before, after = np.nanmax(rows, axis=1) - np.nanmin(rows, axis=1)
+        return float(before), float(after)
+
+
+def _observe(
+    module: Module,
+    paths: list[KeyPath],
+    arrays: Mapping[str, np.ndarray],
+    progress: Callable[[int, int], None] | None,
+) -> list[Moments]:
+    """Evaluate the cleartext model in float32, in chunks, and sum up what the paths need."""
+    if not paths:
+        return []
+    products = {path.scores: path for path in paths}
+    moments = {path.softmax: Moments(path) for path in paths}
+    queries: dict[KeyPath, np.ndarray] = {}
+
+    def record(op: Op, site: Site, operands: list[np.ndarray]) -> None:
+        if op in products:
+            queries[products[op]] = operands[0]
+        if op in moments:
+            keep = keep_mask(site, operands[0], operands[1] if len(operands) > 1 else None)
+            known = moments[op]
+            known.add(queries.pop(known.path).astype(np.float64), operands[0], keep)
+
+    interpreter = Interpreter(module, np.float32, override=record)
+    count, size = input_count(module, arrays), chunk_size(module)
+    for start in range(0, count, size):
+        with np.errstate(all="ignore"):
+            interpreter.run({name: array[start : start + size] for name, array in arrays.items()})
+        if progress is not None:
+            progress(min(start + size, count), count)
+    return list(moments.values())
+
+
+def _outputs(linear: Op) -> int:
+    return int(linear.value.type.shape[-1])  # type: ignore[union-attr]

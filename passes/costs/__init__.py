@@ -1,0 +1,1 @@
+"""What a lowered program costs, read off the program."""

@@ -1,0 +1,1 @@
+"""Running a lowered program on an engine: protocol, kernels, dry runs."""

@@ -1,0 +1,156 @@
+"""The protocol between the lowering and everything that evaluates CKKS ciphertexts.
+
+One small set of primitives is enough for every macro op: linear transforms, Chebyshev sums,
+products of ciphertexts and rotate-and-sum are written once against :class:`Engine`, and run
+unchanged on a simulator, on a counter (:mod:`atlasc.passes.execution.counting_engine`) and on a
+real library.
+
+Conventions that every implementation keeps, and that the conformance suite in
+``tests/atlasc/targets`` checks:
+
+* A ciphertext holds ``slots`` numbers; cleartext vectors are float64 arrays of exactly that length.
+  Between the ops of a program they are real. Inside an op a kernel may use the imaginary part for a
+  second vector (:meth:`Engine.times_i`, :meth:`Engine.conjugate`, complex plaintexts); it leaves
+  none behind, because the product of two imaginary parts would come back as a real error.
+* A **level** is the number of multiplications that are left: an integer from 0 to ``max_level``.
+  Every product, with a ciphertext, a vector or a number, costs one level: its result is
+  relinearised and rescaled. Additions and rotations cost none.
+* Operands at different levels are aligned to the lower one; dropping levels is free.
+* The scale is the engine's own affair. It is such that any two ciphertexts may be added, whatever
+  their history.
+* Every operation is a pure function: operands are never changed, so a ciphertext may be used any
+  number of times.
+* A product of a ciphertext at level 0, or a request for more levels than a ciphertext has, raises
+  :class:`atlasc.ir.errors.AtlasError`. So does a rotation by an amount for which an engine has no
+  key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector: TypeAlias = NDArray[np.float64]
+"""Cleartext slots: float64 of shape ``(slots,)``."""
+
+Plaintext: TypeAlias = NDArray[np.float64] | NDArray[np.complex128] | float
+"""The other factor of a plaintext product: slots, complex or not, or one number for all."""
+
+Ct = TypeVar("Ct")
+"""A ciphertext of an engine: opaque to everything but that engine."""
+
+
+@runtime_checkable
+class Engine(Protocol[Ct]):
+    """Arithmetic on packed ciphertexts, as the lowering needs it.
+
+    Attributes:
+        slots: real numbers in a ciphertext; a power of two.
+        max_level: multiplications that a fresh ciphertext allows.
+        bootstrap_level: multiplications that a ciphertext allows after :meth:`bootstrap`; None
+            when the engine cannot bootstrap.
+        bootstrap_batch: ciphertexts that one bootstrap of :meth:`bootstrap_many` refreshes: 2
+            where it takes two real ones as the parts of a complex one, else 1.
+    """
+
+    slots: int
+    max_level: int
+    bootstrap_level: int | None
+    bootstrap_batch: int
+
+    def encrypt(self, vector: Vector, level: int | None = None) -> Ct:
+        """Encrypt ``slots`` numbers at ``level`` (default ``max_level``). Lower levels are
+        smaller and cheaper.
+        """
+        ...
+
+    def decrypt(self, ciphertext: Ct) -> Vector:
+        """The real parts of the slots as float64 of shape ``(slots,)``; needs the secret key
+        where there is one.
+        """
+        ...
+
+    def level(self, ciphertext: Ct) -> int:
+        """The multiplications that ``ciphertext`` still allows."""
+        ...
+
+    def add(self, left: Ct, right: Ct) -> Ct:
+        """Slot-wise ``left + right``, at the lower of the two levels."""
+        ...
+
+    def sub(self, left: Ct, right: Ct) -> Ct:
+        """Slot-wise ``left - right``, at the lower of the two levels."""
+        ...
+
+    def negate(self, ciphertext: Ct) -> Ct:
+        """Slot-wise ``-x``, at the same level."""
+        ...
+
+    def add_plain(self, ciphertext: Ct, value: Vector | float) -> Ct:
+        """Add a vector slot by slot, or one number to every slot, at the same level."""
+        ...
+
+    def mul(self, left: Ct, right: Ct) -> Ct:
+        """Slot-wise product, relinearised and rescaled: one below the lower of the two levels.
+        One key switch.
+        """
+        ...
+
+    def square(self, ciphertext: Ct) -> Ct:
+        """Slot-wise square, relinearised and rescaled: one level lower. One key switch."""
+        ...
+
+    def dot(self, lefts: Sequence[Ct], rights: Sequence[Ct]) -> Ct:
+        """Slot-wise ``Σ left · right`` over one pair or more, relinearised once."""
+        ...
+
+    def mul_plain(self, ciphertext: Ct, value: Plaintext) -> Ct:
+        """Slot-wise product with a vector, or of every slot with one number: one level lower, no
+        key switch.
+        """
+        ...
+
+    def times_i(self, ciphertext: Ct) -> Ct:
+        """Slot-wise ``i · x``, exactly, at the same level; no key switch."""
+        ...
+
+    def conjugate(self, ciphertext: Ct) -> Ct:
+        """Slot-wise complex conjugate, at the same level: a key switch, like a rotation."""
+        ...
+
+    def rotate(self, ciphertext: Ct, amount: int) -> Ct:
+        """Rotate to the left: ``result[i] = x[(i + amount) mod slots]``, that is ``numpy.roll(x,
+        -amount)``.
+
+        Any integer is allowed; an amount that is 0 modulo ``slots`` returns the operand and costs
+        nothing, any other one costs a key switch. The level stays.
+        """
+        ...
+
+    def rotate_many(self, ciphertext: Ct, amounts: Sequence[int]) -> list[Ct]:
+        """``[rotate(ciphertext, k) for k in amounts]``, with the decomposition shared (hoisted)
+        where possible.
+        """
+        ...
+
+    def drop_to(self, ciphertext: Ct, level: int) -> Ct:
+        """The same slots at ``level``, which is at most the level of ``ciphertext``."""
+        ...
+
+    def bootstrap(self, ciphertext: Ct) -> Ct:
+        """The same slots, refreshed to ``bootstrap_level``, from any level.
+
+        Slots must lie within the engine's bootstrap range, usually [-1, 1]: outside it the result
+        is garbage and nothing in the ciphertext tells.
+        """
+        ...
+
+    def bootstrap_many(self, ciphertexts: Sequence[Ct]) -> list[Ct]:
+        """``[bootstrap(c) for c in ciphertexts]`` by ``ceil(n / bootstrap_batch)`` bootstraps.
+
+        The levels are those of :meth:`bootstrap`: sharing one costs none.
+        """
+        ...

@@ -1,0 +1,120 @@
+"""Runs a ckks module on an engine, op by op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic
+
+import numpy as np
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Module, Op, Value
+from atlasc.passes.execution.counting_engine import CountingEngine
+from atlasc.passes.execution.engine import Engine
+from atlasc.passes.execution.kernels import KERNELS
+from atlasc.passes.execution.kernels.context import Context, Ct
+from atlasc.passes.execution.rotation_plan import planned
+
+Observer = Callable[[Op, list[Any]], None]
+
+
+@dataclass
+class Execution(Generic[Ct]):
+    """Runs a module on an engine; rotations follow the module's plan.
+
+    Attributes:
+        module: a ckks module.
+        engine: evaluates the primitives.
+        observe: called after every op with its ciphertexts (progress, comparison, timing).
+        before: called before every op (scopes, timing).
+    """
+
+    module: Module
+    engine: Engine[Ct]
+    observe: Observer | None = None
+    before: Callable[[Op], None] | None = None
+
+    def run(
+        self,
+        encrypted: Mapping[str, list[Ct]],
+        public: Mapping[str, np.ndarray] | None = None,
+    ) -> dict[str, list[Ct]]:
+        """Encrypted outputs by name.
+
+        Args:
+            encrypted: ciphertexts by input name.
+            public: arrays of public inputs by name.
+
+        Raises:
+            AtlasError: an input is missing, or the engine refused an op (level, key, memory).
+        """
+        public = public or {}
+        ctx = Context(
+            planned(self.engine, self.module),
+            self.module.symbols,
+            public,
+            isinstance(self.engine, CountingEngine),
+        )
+        last_use = {v: n for n, op in enumerate(self.module.ops) for v in op.operands}
+        values: dict[Value, Any] = {}
+        outputs: dict[str, list[Ct]] = {}
+        for position, op in enumerate(self.module.ops):
+            if self.before is not None:
+                self.before(op)
+            if op.result is None:
+                outputs[op.attributes["name"]] = values[op.operands[0]]
+            else:
+                values[op.result] = self._result(ctx, op, values, encrypted)
+                if self.observe is not None:
+                    self.observe(op, values[op.result])
+            for operand in op.operands:
+                if last_use[operand] == position:
+                    values.pop(operand, None)
+        return outputs
+
+    def _result(
+        self,
+        ctx: Context[Ct],
+        op: Op,
+        values: Mapping[Value, Any],
+        encrypted: Mapping[str, list[Ct]],
+    ) -> Any:
+        if op.name in ("ckks.input", "ckks.public_input"):
+            given: Mapping[str, Any] = encrypted if op.name == "ckks.input" else ctx.public
+            name = op.attributes["name"]
+            if name in given:
+                return given[name]
+            if ctx.dry:
+                return ctx.blank
+            raise AtlasError(f"input {name!r} is missing", where=op.location)
+        return apply(ctx, op, [values[operand] for operand in op.operands])
+
+
+def apply(ctx: Context[Ct], op: Op, operands: list[Any]) -> list[Ct]:
+    """The result of an op that has a kernel.
+
+    Args:
+        ctx: engine, constants and public inputs.
+        op: of a ckks module.
+        operands: ciphertexts, or an array for a public operand.
+
+    Raises:
+        AtlasError: the engine refused it; says which op of which module.
+    """
+    if op.name not in KERNELS:
+        raise AtlasError(
+            f"{op.name} cannot be run",
+            where=op.location,
+            why="it stands for what a server returns, in the client's view of a program",
+            remedy="give the server's program",
+        )
+    try:
+        return KERNELS[op.name](ctx, op, operands)
+    except AtlasError as error:
+        raise AtlasError(
+            f"{op.name} %{op.value.name}: {error.what}",
+            where=op.location or error.where,
+            why=error.why,
+            remedy=error.remedy,
+        ) from None

@@ -1,0 +1,228 @@
+"""Products of two ciphertexts in attention, with scores packed by diagonals.
+
+The score of query i and key j lies on diagonal s = (j − i) mod n, in the slot of token i; the
+diagonal takes the place of the feature d (its high bits number ciphertexts). A row sum of the
+softmax is then a sum over the top slot bits, which wraps around and needs no mask.
+
+With turn(x, r)[t] = x[t + r], cyclic within the n tokens, diagonal s of the scores is
+Σ_d q[d, t] · k[d, t + s], and the context is Σ_s p[s, t] · v[d, t + s]. Three things make them
+cheap:
+
+* *Skewed copies.* s = start + baby, with ``baby`` in the place of the low bits of d. A copy of k
+  whose feature d is turned by (d − r) mod B, times q, holds one feature of each of B diagonals; the
+  B copies r = 0 … B − 1, rotated by r along d, add up to B diagonals at once. They are B products
+  and one relinearisation, where a diagonal at a time would take B of both and B sums over d.
+* *Two halves of the diagonals in one ciphertext*: s in the real and s + n/2 in the imaginary part.
+* Only ``start`` turns q (and p), so n/2B turns are enough.
+
+A turn is two rotations of the ciphertext, each masked to the tokens that did not cross a border.
+The turn back shares its masks with the packing of the diagonals.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import numpy as np
+
+from atlasc.ir.module import Op
+from atlasc.passes.execution.kernels.context import Context, Ct, layout_of
+from atlasc.passes.execution.kernels.elementwise import double_and_add
+from atlasc.passes.execution.kernels.scores import Scores
+
+
+def _skewed(ctx: Context[Ct], scores: Scores, x: Ct, direction: int, unit: complex) -> list[Ct]:
+    """B copies of x, halved: in the real part of copy r, token t of feature d is token t + j of x
+    with j = (d + direction · r) mod B, and in the imaginary part ``unit`` times token t + j + n/2.
+    """
+    moves = [
+        (j, unit if part else 1.0, rotation)
+        for part, offset in enumerate(scores.halves)
+        for j in range(scores.baby)
+        for rotation in scores.turns(j + offset)
+    ]
+    rotated = ctx.engine.rotate_many(x, [move[2] * scores.stride for move in moves])
+    copies = []
+    for r in range(scores.baby):
+        terms = []
+        for (j, factor, rotation), moved in zip(moves, rotated, strict=True):
+            vector = ctx.blank
+            if not ctx.dry:
+                shift = (scores.feature + direction * r) % scores.baby
+                key = (scores.token + rotation) % scores.tokens
+                inside = scores.served(rotation) & (key < scores.layout.extent("t"))
+                vector = (inside & (shift == j)) * (factor / len(scores.halves))
+            terms.append(ctx.engine.mul_plain(moved, vector))
+        copies.append(_total(ctx, terms))
+    return copies
+
+
+def _total(ctx: Context[Ct], terms: list[Ct]) -> Ct:
+    return reduce(ctx.engine.add, terms)
+
+
+def _turn(
+    ctx: Context[Ct], scores: Scores, x: Ct, amount: int, chosen: np.ndarray | None = None
+) -> Ct:
+    """turn(x, amount) in the chosen slots, 0 elsewhere; in all slots and by 0 it costs nothing."""
+    if amount == 0 and chosen is None:
+        return x
+    turns = scores.turns(amount)
+    rotated = ctx.engine.rotate_many(x, [rotation * scores.stride for rotation in turns])
+    terms = []
+    for rotation, moved in zip(turns, rotated, strict=True):
+        vector = ctx.blank
+        if not ctx.dry:
+            inside = scores.served(rotation)
+            vector = (inside if chosen is None else inside & chosen).astype(np.float64)
+        terms.append(ctx.engine.mul_plain(moved, vector))
+    return _total(ctx, terms)
+
+
+def _by_feature(ctx: Context[Ct], scores: Scores, x: Ct) -> list[Ct]:
+    """x rotated by 0 … B − 1 features."""
+    return ctx.engine.rotate_many(x, [r * scores.top_stride for r in range(scores.baby)])
+
+
+def _sum_over_groups(ctx: Context[Ct], scores: Scores, x: Ct) -> Ct:
+    """Σ over the features that are equal modulo B, in all of them."""
+    bits = scores.feature_bits - (scores.baby.bit_length() - 1)
+    return double_and_add(ctx, x, scores.top_stride * scores.baby, bits)
+
+
+def ct_matmul_qk(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
+    """Kernel of ``ckks.ct_matmul_qk``."""
+    q, k = operands[:2]
+    mask = np.asarray(operands[2]) if len(op.operands) > 2 else None
+    assert op.result is not None
+    scores = Scores(layout_of(op.result))
+    result: list[Ct | None] = [None] * scores.layout.ciphertexts
+    for column, index in enumerate(layout_of(op.operands[0]).ciphertext_index):
+        copies = [
+            ctx.engine.rotate(copy, r * scores.top_stride)
+            for r, copy in enumerate(_skewed(ctx, scores, k[column], -1, 1j))
+        ]
+        packed: dict[int, Ct] = {}
+        for start in scores.starts:
+            query = _turn(ctx, scores, q[column], -start)
+            product = ctx.engine.dot(_by_feature(ctx, scores, query), copies)
+            total = _sum_over_groups(ctx, scores, product)
+            placed = _placed(ctx, scores, op, total, start, mask)
+            first = start - start % scores.inner
+            packed[first] = ctx.engine.add(packed[first], placed) if first in packed else placed
+        for first, both in packed.items():
+            for diagonal, part in _apart(ctx, scores, first, both):
+                result[scores.number(index, diagonal)] = part
+    return [
+        ctx.engine.add_plain(ciphertext, _offsets(ctx, scores, op, outer, mask))
+        for ciphertext, outer in zip(result, scores.layout.ciphertext_index, strict=True)
+        if ciphertext is not None
+    ]
+
+
+def _placed(
+    ctx: Context[Ct], scores: Scores, op: Op, total: Ct, start: int, mask: np.ndarray | None
+) -> Ct:
+    """The diagonals from ``start`` on, turned back; zero in other places and for masked keys.
+
+    Where the two halves have different masks a and b: x ⊙ (a + b)/2 + conj(x) ⊙ (a − b)/2.
+    """
+    causal, layout = op.attributes.get("causal", False), scores.layout
+    alike = mask is None and not causal and layout.extent("t") == scores.tokens
+    sources = [total] if alike else [total, ctx.engine.conjugate(total)]
+    factors = [ctx.blank] * 2
+    if not ctx.dry:
+        first = start - start % scores.inner
+        masks = [
+            scores.block(start) & scores.kept(first, mask, causal, half) for half in scores.halves
+        ]
+        one, other = masks[0].astype(np.float64), masks[-1].astype(np.float64)
+        factors = [(one + other) / 2, (one - other) / 2]
+    terms = []
+    for rotation in scores.turns(start):
+        turned = []
+        for source, factor in zip(sources, factors, strict=False):
+            vector = ctx.blank
+            if not ctx.dry:
+                vector = np.roll(scores.served(rotation) * factor, rotation * scores.stride)
+            turned.append(ctx.engine.mul_plain(source, vector))
+        terms.append(ctx.engine.rotate(_total(ctx, turned), rotation * scores.stride))
+    return _total(ctx, terms)
+
+
+def _apart(ctx: Context[Ct], scores: Scores, first: int, both: Ct) -> list[tuple[int, Ct]]:
+    """(first diagonal, ciphertext) of what lies in the two parts of a ciphertext."""
+    if len(scores.halves) == 1:
+        return [(first, both)]
+    engine = ctx.engine
+    other = engine.conjugate(both)
+    low, high = engine.add(both, other), engine.times_i(engine.sub(other, both))
+    if scores.inner == scores.tokens:  # both halves share a ciphertext
+        moved = engine.rotate(high, -scores.halves[1] * scores.top_stride)
+        return [(first, engine.add(low, moved))]
+    return [(first, low), (first + scores.halves[1], high)]
+
+
+def _together(
+    ctx: Context[Ct], scores: Scores, weights: list[Ct], index: dict[str, int], first: int
+) -> Ct:
+    """The inverse of ``_apart``: weights of two halves of the diagonals in one ciphertext."""
+    low = weights[scores.number(index, first)]
+    if len(scores.halves) == 1:
+        return low
+    half = scores.halves[1]
+    if scores.inner == scores.tokens:
+        high = ctx.engine.rotate(low, half * scores.top_stride)
+    else:
+        high = weights[scores.number(index, first + half)]
+    return ctx.engine.add(low, ctx.engine.times_i(high))
+
+
+def _offsets(
+    ctx: Context[Ct], scores: Scores, op: Op, outer: dict[str, int], mask: np.ndarray | None
+) -> np.ndarray:
+    """What is added to the packed scores: the fill of masked keys."""
+    if ctx.dry:
+        return ctx.blank
+    kept = scores.kept(outer.get("s", 0), mask, op.attributes.get("causal", False))
+    return np.where(kept, 0.0, op.attributes["fill"])
+
+
+def mask_zero(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
+    """Kernel of ``ckks.mask_zero``: subtract what masked and padding keys are known to hold."""
+    assert op.result is not None
+    scores = Scores(layout_of(op.result))
+    mask = np.asarray(operands[1]) if len(op.operands) > 1 else None
+    result = []
+    for ciphertext, outer in zip(operands[0], scores.layout.ciphertext_index, strict=True):
+        vector = ctx.blank
+        if not ctx.dry:
+            causal, query = (op.attributes.get(name, 0) for name in ("causal", "query"))
+            kept = scores.kept(outer.get("s", 0), mask, causal, query=query)
+            vector = np.where(kept, 0.0, -op.attributes["value"])
+        result.append(ctx.engine.add_plain(ciphertext, vector))
+    return result
+
+
+def ct_matmul_pv(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
+    """Kernel of ``ckks.ct_matmul_pv``."""
+    p, v = operands
+    scores = Scores(layout_of(op.operands[0]))
+    result = []
+    for column, index in enumerate(layout_of(op.operands[1]).ciphertext_index):
+        copies = _skewed(ctx, scores, v[column], 1, -1j)
+        both: dict[int, Ct] = {}
+        terms = []
+        for start in scores.starts:
+            first = start - start % scores.inner
+            if first not in both:
+                both[first] = _together(ctx, scores, p, index, first)
+            chosen = ctx.blank if ctx.dry else scores.block(start) & scores.first_copy
+            group = _sum_over_groups(ctx, scores, _turn(ctx, scores, both[first], -start, chosen))
+            product = ctx.engine.dot(_by_feature(ctx, scores, group), copies)
+            terms.append(_turn(ctx, scores, product, start))
+        total = _total(ctx, terms)
+        if len(scores.halves) > 1:
+            total = ctx.engine.add(total, ctx.engine.conjugate(total))
+        result.append(total)
+    return result

@@ -1,0 +1,258 @@
+"""Predicted seconds of a model under any approximations, without lowering it for each."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Module
+from atlasc.passes.approximation.assign import with_approximations
+from atlasc.passes.approximation.description import Approximation
+from atlasc.passes.calibration.measure import nonlinear_ops
+from atlasc.passes.costs.counts import critical_path
+from atlasc.passes.framework.pass_base import Pass, run_passes
+from atlasc.passes.latency.outline import Outline, Polynomial, outline
+from atlasc.passes.latency.segments import Cut, Segment, Segments, cut, places_of
+from atlasc.passes.latency.tables import Tables
+from atlasc.passes.lowering.gather_sums import GatherSums
+from atlasc.passes.lowering.pack import Pack
+from atlasc.passes.lowering.packing.geometry import least_slots
+from atlasc.passes.lowering.place_bootstraps import level_chain
+from atlasc.passes.lowering.select_early import SelectEarly
+from atlasc.passes.pipeline import ChooseParameters, Parameters, PricesOf, to_poly
+
+Seconds = NDArray[np.float64]
+Approximations = Mapping[str, Approximation]
+"""By result name of the nonlinear op."""
+_Key = tuple[int, tuple[int, ...]]
+"""Number of a segment, and the numbers of its ops' steps."""
+
+
+class Packing(NamedTuple):
+    """How a program is packed.
+
+    Attributes:
+        slots: of a ciphertext.
+        gathered: whether sums are brought into one ciphertext, as in a program with bootstraps.
+    """
+
+    slots: int
+    gathered: bool
+
+    @staticmethod
+    def of(parameters: Parameters) -> Packing:
+        """The packing for a parameter set."""
+        return Packing(parameters.slots, parameters.bootstrap_level is not None)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What latencies depend on.
+
+    Attributes:
+        choose: the target's choice of parameters.
+        prices: seconds of the primitives of a parameter set.
+    """
+
+    choose: ChooseParameters
+    prices: PricesOf
+
+
+class LatencyModel:
+    """Predicts the seconds that the lowered program takes, its bootstraps placed for the least.
+
+    A program is lowered once for each kind of steps that its approximations have (of an iterative
+    softmax: one for each number of iterations and of renormalisations), with weights of which only
+    the shapes are known.
+    Values are taken to be in a bootstrap's range.
+
+    Args:
+        module: nn module.
+        target: parameters and prices.
+        reference: approximations of all nonlinear ops, for the first lowering.
+
+    Raises:
+        AtlasError: of the lowering; a program with several encrypted inputs.
+    """
+
+    def __init__(self, module: Module, target: Target, reference: Approximations) -> None:
+        self._ops = {op.value.name: op for op in nonlinear_ops(module)}
+        self._target, self._reference = target, dict(reference)
+        self._module = copy.copy(module)
+        self._module.symbols = {name: _shape(array) for name, array in module.symbols.items()}
+        self._places = places_of(module)
+        self._outlines: dict[tuple[str, Approximation], tuple[int, Outline]] = {}
+        self._steps: dict[tuple[Any, ...], int] = {}
+        self._segments: dict[Packing, dict[_Key, Segment]] = {}
+        self._programs: dict[Packing, Segments] = {}
+        self._same: dict[tuple[Any, ...], Segment] = {}
+        self._depths: dict[tuple[Segment, tuple[Polynomial, ...]], int] = {}
+        self._chains: dict[Any, PricedChain] = {}
+        self._first = self._poly(self._reference)
+        self._least_slots = least_slots(self._first)
+        levels = critical_path(run_passes(self._first, [Pack(self._least_slots)])).total
+        self._without_bootstraps = Packing(target.choose(levels, self._least_slots).slots, False)
+
+    def seconds(self, approximations: Approximations) -> float:
+        """Predicted seconds; infinite where the program cannot be placed.
+
+        Raises:
+            AtlasError: an op has no approximation.
+        """
+        return self.chain(self.parameters(approximations)).seconds(approximations)
+
+    def levels(self, approximations: Approximations) -> int:
+        """Levels of the whole program on its longest path."""
+        total = 0
+        for number in range(len(self.program(self._without_bootstraps).cuts)):
+            key = self.segment(self._without_bootstraps, number, approximations)
+            if key not in self._depths:
+                self._depths[key] = key[0].depth(key[1])
+            total += self._depths[key]
+        return total
+
+    def parameters(self, approximations: Approximations) -> Parameters:
+        """The parameter set that the target chooses."""
+        return self._target.choose(self.levels(approximations), self._least_slots)
+
+    def parameters_from(self, levels: int) -> list[Parameters]:
+        """All sets that the target chooses for programs of `levels` levels or more."""
+        found: list[Parameters] = []
+        while not found or found[-1].bootstrap_level is None:
+            try:
+                parameters = self._target.choose(levels, self._least_slots)
+            except AtlasError:  # a target without bootstraps has a last set
+                break
+            if parameters not in found:
+                found.append(parameters)
+            levels += 1
+        return found
+
+    def digest(self) -> str:
+        """SHA-256 (hex) of the prices of the reference program's parameter set."""
+        parameters = self.parameters(self._reference)
+        prices = sorted(self._target.prices(parameters).items())
+        return hashlib.sha256(f"{parameters} {prices}".encode()).hexdigest()
+
+    def chain(self, parameters: Parameters) -> PricedChain:
+        """The program under one parameter set."""
+        if parameters not in self._chains:
+            self._chains[parameters] = PricedChain(self, parameters, self._target)
+        return self._chains[parameters]
+
+    def program(self, packing: Packing) -> Segments:
+        """The reference program in a packing."""
+        if packing not in self._programs:
+            self._programs[packing] = self._cut(self._first, packing)
+            self._register(packing, self._programs[packing], self._reference)
+        return self._programs[packing]
+
+    def segment(
+        self, packing: Packing, number: int, approximations: Approximations
+    ) -> tuple[Segment, tuple[Polynomial, ...]]:
+        """A segment under approximations, and the polynomials in place of its open sums."""
+        names = self.program(packing).cuts[number].names
+        outlines = [self._outline(name, approximations) for name in names]
+        key = (number, tuple(steps for steps, _ in outlines))
+        known = self._segments[packing]
+        if key not in known:
+            self._learn(packing, names, approximations)
+        if key not in known:
+            raise AtlasError(
+                "the latency of these approximations cannot be predicted",
+                why="they change how the program falls into segments",
+                remedy="use --cost levels",
+            )
+        return known[key], tuple(p for _, one in outlines for p in one.polynomials)
+
+    def _outline(self, name: str, approximations: Approximations) -> tuple[int, Outline]:
+        op = self._ops[name]
+        if name not in approximations:
+            raise AtlasError(
+                f"{op.name} has no approximation, so its latency is not known", where=op.location
+            )
+        key = (op.name, approximations[name])
+        if key not in self._outlines:
+            found = outline(op, approximations[name])
+            steps = self._steps.setdefault(found.steps, len(self._steps))
+            self._outlines[key] = (steps, found)
+        return self._outlines[key]
+
+    def _learn(
+        self, packing: Packing, names: Sequence[str], approximations: Approximations
+    ) -> None:
+        """Lower a program in which all ops of a kind have the steps of these ones."""
+        like = {self._ops[name].name: approximations[name] for name in names}
+        chosen = {name: like.get(op.name, self._reference[name]) for name, op in self._ops.items()}
+        chosen |= {name: approximations[name] for name in names}
+        self._register(packing, self._cut(self._poly(chosen), packing), chosen)
+
+    def _register(self, packing: Packing, found: Segments, approximations: Approximations) -> None:
+        known = self._segments.setdefault(packing, {})
+        cuts: Sequence[Cut] = self._programs[packing].cuts
+        if [one.names for one in found.cuts] != [one.names for one in cuts]:
+            return
+        for number, one in enumerate(found.cuts):
+            outlines = [self._outline(name, approximations) for name in one.names]
+            key = (number, tuple(steps for steps, _ in outlines))
+            content = (one.segment.pieces, one.segment.last)
+            known.setdefault(key, self._same.setdefault(content, one.segment))
+
+    def _poly(self, approximations: Approximations) -> Module:
+        poly = to_poly(with_approximations(self._module, dict(approximations)))[1]
+        return run_passes(poly, [SelectEarly()])
+
+    def _cut(self, poly: Module, packing: Packing) -> Segments:
+        steps: list[Pass] = [Pack(packing.slots)]
+        if packing.gathered:
+            steps.append(GatherSums())
+        return cut(run_passes(poly, steps), self._places)
+
+
+class PricedChain:
+    """A program under one parameter set: seconds from the fresh input through all segments.
+
+    Attributes:
+        parameters: the set.
+        names: result names of the nonlinear ops of each segment.
+        start: seconds by level of the input, [L].
+    """
+
+    def __init__(self, model: LatencyModel, parameters: Parameters, target: Target) -> None:
+        self.parameters, self._model = parameters, model
+        top = parameters.bootstrap_level
+        levels, prices = parameters.max_level if top is None else top, target.prices(parameters)
+        chain = level_chain(levels, top is not None, parameters.bootstrap_batch, prices)
+        self._tables = Tables(chain, prices)
+        self._packing = Packing.of(parameters)
+        program = model.program(self._packing)
+        self.names = tuple(one.names for one in program.cuts)
+        self.start = self._tables.start(program.width)
+
+    def table(self, number: int, approximations: Approximations) -> Seconds:
+        """Seconds of a segment, [level before, level after]; of the last one [level before]."""
+        return self._tables.of(*self._model.segment(self._packing, number, approximations))
+
+    def seconds(self, approximations: Approximations) -> float:
+        """Least seconds of the program; infinite where it cannot be placed."""
+        reached = self.start
+        for number in range(len(self.names) - 1):
+            reached = (reached[:, None] + self.table(number, approximations)).min(axis=0)
+        return float((reached + self.table(len(self.names) - 1, approximations)).min())
+
+
+def _shape(array: np.ndarray) -> np.ndarray:
+    """An array of that shape which stores one number."""
+    if not array.ndim or not np.issubdtype(array.dtype, np.floating):
+        return array
+    return np.broadcast_to(array.dtype.type(_ANY), array.shape)
+
+
+_ANY = 0.01

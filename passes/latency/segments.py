@@ -1,0 +1,192 @@
+"""A packed program in segments: it is cut where a single value crosses from before to after.
+
+The residual stream of a Transformer crosses alone between attention and MLP, so a segment holds one
+nonlinear op or two. In a segment the Chebyshev sums are left open: their degrees are parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Module, Op
+from atlasc.ir.types import CiphertextType
+from atlasc.passes.analyses.depths import levels_of
+from atlasc.passes.calibration.measure import nonlinear_ops
+from atlasc.passes.costs.op_prices import OpProfiles, Profile
+from atlasc.passes.latency.outline import Polynomial
+
+Place = tuple[str, str]
+"""Location and kind of nonlinear ops: what the ops of a packed program remember of their origin."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """An op of a segment.
+
+    Attributes:
+        operands: positions in the segment; 0 is the value that enters it.
+        depth, profile: levels and primitives; of an open Chebyshev sum 0 and none.
+        ciphertexts: of the result.
+        open: which of the segment's open Chebyshev sums it is; None for any other op.
+    """
+
+    operands: tuple[int, ...]
+    depth: int
+    profile: Profile
+    ciphertexts: int
+    open: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """The ops between two crossing values; compared by identity, so that tables are found fast.
+
+    Attributes:
+        pieces: in topological order, from position 1 on; the last one is the value that leaves.
+        last: whether it ends the program, so that no value leaves.
+    """
+
+    pieces: tuple[Piece, ...]
+    last: bool
+
+    def depth(self, polynomials: Sequence[Polynomial]) -> int:
+        """Levels on the longest path, with these polynomials in place of the open sums."""
+        reached = [0]
+        for piece in self.pieces:
+            depth = piece.depth if piece.open is None else polynomials[piece.open].depth
+            reached.append(max(reached[operand] for operand in piece.operands) + depth)
+        return max(reached) if self.last else reached[-1]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A segment and the nonlinear ops that are in it.
+
+    Attributes:
+        names: result names of these ops in the nn module.
+        segment: its open sums are those of the ops, in the same order.
+    """
+
+    names: tuple[str, ...]
+    segment: Segment
+
+
+@dataclass(frozen=True)
+class Segments:
+    """A program.
+
+    Attributes:
+        width: ciphertexts of its input.
+        cuts: in order.
+    """
+
+    width: int
+    cuts: tuple[Cut, ...]
+
+
+def places_of(module: Module) -> dict[Place, list[str]]:
+    """Result names of the nonlinear ops of an nn module by place."""
+    found: dict[Place, list[str]] = {}
+    for op in nonlinear_ops(module):
+        found.setdefault((op.location, op.name.removeprefix("nn.")), []).append(op.value.name)
+    return found
+
+
+def cut(packed: Module, places: Mapping[Place, Sequence[str]]) -> Segments:
+    """The segments of a packed program.
+
+    Args:
+        packed: ckks module without levels.
+        places: see `places_of`.
+
+    Raises:
+        AtlasError: the program has several encrypted inputs.
+    """
+    ops = [op for op in packed.ops if _is_encrypted(op)]
+    if [op.name for op in ops].count("ckks.input") != 1 or ops[0].name != "ckks.input":
+        raise AtlasError(
+            "latencies are predicted for programs with one encrypted input",
+            remedy="use --cost levels",
+        )
+    number = {op: position for position, op in enumerate(ops)}
+    profiles, segments = OpProfiles(packed), []
+    start = 0
+    for end in _ends(ops, number):
+        inside = ops[start + 1 : end + 1]
+        keys = list(dict.fromkeys(place for op in inside if (place := _place(op)) is not None))
+        opened = [op for op in inside if op.name == "ckks.chebyshev" and _place(op) is not None]
+        ordered = sorted(opened, key=lambda op: (keys.index(_place(op) or ("", "")), number[op]))
+        which = {op: position for position, op in enumerate(ordered)}
+        pieces = tuple(_piece(packed, profiles, op, start, number, which) for op in inside)
+        names = tuple(name for key in keys for name in places.get(key, ()))
+        segments.append(Cut(names, Segment(pieces, end == len(ops) - 1)))
+        start = end
+    return Segments(_width(ops[0]), tuple(segments))
+
+
+def _ends(ops: Sequence[Op], number: Mapping[Op, int]) -> list[int]:
+    """Positions of the values that leave the segments, and of the last op.
+
+    A segment ends with the first crossing value after all products of the nonlinear ops in it.
+    """
+    last_use = list(range(len(ops)))
+    last_product: dict[Place, int] = {}
+    for op, position in number.items():
+        for operand in op.operands:
+            if operand.op in number:
+                last_use[number[operand.op]] = position
+        place = _place(op)
+        if place is not None:
+            last_product[place] = position
+    ends, needed, until, nonlinear = [], 0, 0, False
+    for position, op in enumerate(ops[:-1]):
+        place = _place(op)
+        if place is not None:
+            nonlinear, until = True, max(until, last_product[place])
+        if nonlinear and until <= position and needed <= position < last_use[position]:
+            ends.append(position)
+            nonlinear = False
+        needed = max(needed, last_use[position])
+    return [*ends, len(ops) - 1]
+
+
+def _piece(
+    packed: Module,
+    profiles: OpProfiles,
+    op: Op,
+    start: int,
+    number: Mapping[Op, int],
+    which: Mapping[Op, int],
+) -> Piece:
+    operands = tuple(number[v.op] - start for v in op.operands if v.op in number)
+    if op in which:
+        return Piece(operands, 0, frozenset(), _width(op), which[op])
+    if op.result is None:
+        return Piece(operands, 0, frozenset(), 0)
+    return Piece(operands, levels_of(op, packed), profiles.of(op), _width(op))
+
+
+_PRODUCTS = ("ckks.chebyshev", "ckks.mul", "ckks.square")
+
+
+def _is_encrypted(op: Op) -> bool:
+    return op.name == "ckks.output" or (
+        op.result is not None and isinstance(op.result.type, CiphertextType)
+    )
+
+
+def _place(op: Op) -> Place | None:
+    """Where a product or a polynomial of a nonlinear op comes from; None for any other op.
+
+    Its linear ops do not count: folding moves a centring or a shift to other segments.
+    """
+    if op.name not in _PRODUCTS or "part" not in op.attributes:
+        return None
+    return op.location, op.attributes["part"]
+
+
+def _width(op: Op) -> int:
+    assert isinstance(op.value.type, CiphertextType)
+    return op.value.type.ciphertexts

@@ -1,0 +1,256 @@
+"""Which amounts get a rotation key of their own, and at which level, under a budget of memory.
+
+Every amount starts with a key at the highest level of its use. Then keys are given up, or lowered
+to a level that serves only part of the uses, always where that costs the fewest seconds for a byte,
+until the budget holds. What a key no longer serves is turned with the bootstrap key where that has
+the amount, or composed of two rotations, the first of which may be composed itself.
+
+A composed rotation is no longer hoisted. But among rotations of one ciphertext (baby steps) its
+first part is often wanted anyway, and then it still is one key switch.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from atlasc.passes.costs.op_prices import Prices
+from atlasc.passes.execution.rotation_plan import RotationPlan, Tree, path_tree
+
+MAX_SWITCHES = 3
+"""Key switches of a composed rotation at most."""
+
+Uses = Mapping[tuple[int, tuple[int, ...]], int]
+"""(level, amounts of one ciphertext) -> calls. Amounts are to the left, 0 < amount < slots."""
+
+
+Served = dict[int, tuple[float, tuple[int, int] | None]]
+"""Amount -> (seconds beyond those of an own key, the parts if it is composed)."""
+
+
+@dataclass(frozen=True)
+class KeyModel:
+    """What keys cost on a backend.
+
+    Attributes:
+        key_bytes: size of a rotation key by the level that it serves, from 0 on.
+        prices: seconds of ``rotate``, ``rotate_hoisted`` and ``hoist`` by level.
+        bootstrap: amounts that the bootstrap key turns by, without a key of their own.
+        free: amounts whose keys are there anyway and reach every level.
+    """
+
+    key_bytes: tuple[int, ...]
+    prices: Prices
+    bootstrap: frozenset[int] = frozenset()
+    free: frozenset[int] = frozenset()
+
+    def size(self, keys: Mapping[int, int]) -> int:
+        """Bytes of keys, amount -> level, without those that are free."""
+        return sum(self.key_bytes[at] for amount, at in keys.items() if amount not in self.free)
+
+
+def rotation_seconds(uses: Uses, plan: RotationPlan, prices: Prices) -> float:
+    """Seconds of all rotations under a plan, as `PlannedEngine` makes them."""
+
+    def of(tree: Tree, level: int) -> float:
+        hoisted = sum(plan.hoists(amount, level) for amount in tree)
+        alone = len(tree) - hoisted
+        seconds = alone * prices["rotate", level]
+        if hoisted == 1:
+            seconds += prices["rotate", level]
+        elif hoisted:
+            seconds += prices["hoist", level] + hoisted * prices["rotate_hoisted", level]
+        return seconds + sum(of(following, level) for following in tree.values())
+
+    return sum(
+        calls * of(path_tree([plan.path(amount, level) for amount in amounts]), level)
+        for (level, amounts), calls in uses.items()
+    )
+
+
+def choose_rotations(
+    uses: Uses, model: KeyModel, slots: int, budget: int | None = None
+) -> RotationPlan:
+    """The plan of least predicted time whose keys fit the budget, or else the smallest one.
+
+    Greedy: not always the best plan, see the test against all plans. Without a budget only those
+    keys are left out that save no time.
+
+    Args:
+        uses: what the program turns.
+        model: sizes and prices.
+        slots: of a ciphertext.
+        budget: bytes of all rotation keys.
+    """
+    planner = _Planner(uses, model, slots)
+    planner.run(budget)
+    if budget is not None:
+        planner.refill(budget)
+    return planner.chosen()
+
+
+class _Planner:
+    """The state of the greedy choice.
+
+    Attributes:
+        reach: amount -> level that its key serves, −1 without one.
+        plan: the plan so far; it sees every change of ``reach`` and ``composed``.
+        size: bytes of the keys.
+    """
+
+    def __init__(self, uses: Uses, model: KeyModel, slots: int) -> None:
+        self.model, self.slots, prices = model, slots, model.prices
+        self.plain: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+        self.own: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+        self.shared: dict[tuple[int, int], dict[int, float]] = defaultdict(dict)
+        for (level, amounts), calls in uses.items():
+            alone = hoisted = prices["rotate", level]
+            if len(amounts) > 1:
+                hoisted = prices["rotate_hoisted", level] + prices["hoist", level] / len(amounts)
+            for amount in amounts:
+                self.plain[amount][level] += calls * alone
+                self.own[amount][level] += calls * hoisted
+                for other in amounts:
+                    both = self.shared[amount, other]
+                    both[level] = both.get(level, 0.0) + calls * alone
+        self.top = {amount: max(levels) for amount, levels in self.plain.items()}
+        self.reach = dict(self.top)
+        self.size = model.size(self.reach)
+        # Sums of two of the bootstrap key's amounts are ways to others, whether used or not.
+        turns = sorted(model.bootstrap)
+        pairs = ((first, last) for first in turns for last in turns if first <= last)
+        self.composed = {
+            (first + last) % slots: (first, last)
+            for first, last in pairs
+            if (first + last) % slots not in self.top.keys() | model.bootstrap | {0}
+        }
+        self.plan = RotationPlan(self.reach, model.bootstrap, self.composed)
+        self.extra = dict.fromkeys(self.top, 0.0)
+
+    def run(self, budget: int | None) -> None:
+        """Give up keys until the budget holds and no key is kept for nothing."""
+        moves = [
+            (move[0], amount, level)
+            for amount in self.top.keys() - self.model.free
+            for level in {-1, *self.plain[amount]}
+            if self._bytes(level) < self._bytes(self.top[amount])
+            and (move := self._move(amount, level)) is not None
+        ]
+        heapq.heapify(moves)
+        while moves and (moves[0][0] <= 0 or (budget is not None and self.size > budget)):
+            _, amount, level = heapq.heappop(moves)
+            if level >= self.reach[amount] or (move := self._move(amount, level)) is None:
+                continue
+            if moves and move[0] > moves[0][0]:  # made dearer by other moves
+                heapq.heappush(moves, (move[0], amount, level))
+            else:
+                self._apply(amount, level, move[1])
+
+    def refill(self, budget: int) -> None:
+        """Spend what the last key left over on keys that save most for a byte."""
+        while True:
+            best: tuple[float, int, int, Served] | None = None
+            for amount, reach in self.reach.items():
+                for level in self.plain[amount]:
+                    grown = self._bytes(level) - self._bytes(reach)
+                    if grown <= 0 or self.size + grown > budget:
+                        continue
+                    move = self._move(amount, level)
+                    if move is not None and move[0] > (0.0 if best is None else best[0]):
+                        best = (move[0], amount, level, move[1])
+            if best is None:
+                return
+            self._apply(*best[1:])
+
+    def chosen(self) -> RotationPlan:
+        """The plan without what nobody needs."""
+        keys = {amount: level for amount, level in self.reach.items() if level >= 0}
+        turned: set[int] = set()
+        composed: dict[int, tuple[int, int]] = {}
+        waiting = [(amount, level) for amount in self.top for level in self.plain[amount]]
+        while waiting:
+            amount, level = waiting.pop()
+            if self.plan.hoists(amount, level):
+                continue
+            if amount in self.model.bootstrap:
+                turned.add(amount)
+            else:
+                composed[amount] = self.composed[amount]
+                waiting += [(part, level) for part in composed[amount]]
+        return RotationPlan(keys, frozenset(turned), composed)
+
+    def _bytes(self, level: int) -> int:
+        return self.model.key_bytes[level] if level >= 0 else 0
+
+    def _apply(self, amount: int, level: int, served: Served) -> None:
+        self.size += self._bytes(level) - self._bytes(self.reach[amount])
+        self.reach[amount] = level
+        for user, (seconds, parts) in served.items():
+            self.extra[user] = seconds
+            if parts is not None:
+                self.composed[user] = parts
+
+    def _move(self, amount: int, level: int) -> tuple[float, Served] | None:
+        """What another level of a key changes: seconds a byte, and how its users are then served;
+        None where some cannot be."""
+        before = self.reach[amount]
+        users = [
+            (len(path), user)
+            for user, top in self.top.items()
+            if user != amount and amount in (path := self.plan.path(user, top))
+        ]
+        affected = [amount, *(user for _, user in sorted(users))]  # parts before what they compose
+        kept = {user: self.composed.pop(user) for user in affected if user in self.composed}
+        self.reach[amount] = level
+        served: Served = {}
+        for user in affected:
+            found = self._serve(user)
+            if found is None:
+                break
+            served[user] = found
+            if found[1] is not None:
+                self.composed[user] = found[1]
+        for user in served:
+            self.composed.pop(user, None)
+        self.composed.update(kept)
+        self.reach[amount] = before
+        if len(served) < len(affected):
+            return None
+        seconds = sum(found[0] - self.extra[user] for user, found in served.items())
+        return seconds / (self._bytes(before) - self._bytes(level)), served
+
+    def _serve(self, amount: int) -> tuple[float, tuple[int, int] | None] | None:
+        """The best way to turn where the own key does not reach: seconds beyond an own key's, and
+        the parts of a composition."""
+        reach, top = self.reach[amount], self.top[amount]
+        above = [level for level in self.plain[amount] if level > reach]
+        plain = sum(self.plain[amount][level] for level in above)
+        lost = plain - sum(self.own[amount][level] for level in above)
+        if not above or amount in self.model.bootstrap:
+            return lost, None
+        best: tuple[float, tuple[int, int]] | None = None
+        for last in (*self.reach, *self.model.bootstrap):
+            first = (amount - last) % self.slots
+            steps = self._steps(first, top) if self._switches(last, top) else MAX_SWITCHES
+            if steps >= MAX_SWITCHES:
+                continue
+            both = self.shared.get((amount, first), {})
+            anyway = sum(both.get(level, 0.0) for level in above)
+            found = lost + steps * (plain - anyway), (first, last)
+            best = found if best is None or found < best else best
+        return best
+
+    def _switches(self, amount: int, level: int) -> bool:
+        """Whether one key switch turns by an amount."""
+        return self.reach.get(amount, -1) >= level or amount in self.model.bootstrap
+
+    def _steps(self, amount: int, level: int) -> int:
+        """Key switches of a rotation; ``MAX_SWITCHES`` where there is no way."""
+        if self._switches(amount, level):
+            return 1
+        if amount not in self.composed:
+            return MAX_SWITCHES
+        first, last = self.composed[amount]
+        return self._steps(first, level) + 1 if self._switches(last, level) else MAX_SWITCHES

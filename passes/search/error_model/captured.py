@@ -1,0 +1,189 @@
+"""Rows of the arguments of nonlinear ops, taken from the cleartext model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from atlasc.ir.functions import keep_mask
+from atlasc.ir.interpreter import Interpreter
+from atlasc.ir.module import Module, Op, Value
+from atlasc.ir.opdef import Site
+from atlasc.passes.calibration.calibrate import Calibration
+from atlasc.passes.calibration.measure import row_log_sums
+from atlasc.passes.calibration.ranges import Range
+
+SAMPLE = 1 << 16
+"""Elements of an op's argument that are kept."""
+QUERIES, ENDS = 20, 2
+"""Rows of scores that are kept for each input and head, and how many at each end of a quantity."""
+STRETCHES = 4
+"""Steps in which scores are stretched towards the ends of their ranges."""
+
+
+@dataclass(frozen=True)
+class Captured:
+    """Arguments and the result of one op.
+
+    Attributes:
+        op, site: the op.
+        x: rows of the argument [R, features]; for a softmax scores [B, heads, queries, keys].
+        y: the exact result on these rows, times `values` where there are any.
+        weights: how many rows of the calibration inputs each row stands for, broadcast to `y`.
+        keep: of a softmax, which keys a query may see, as `x`; None for all.
+        values: of a softmax, what its probabilities are multiplied with, [B, heads, keys, width].
+        beyond: of a softmax, the scores stretched to the ends of the calibrated ranges, as `x`.
+    """
+
+    op: Op
+    site: Site
+    x: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray
+    keep: np.ndarray | None = None
+    values: np.ndarray | None = None
+    beyond: np.ndarray | None = None
+
+    def error(self, y: np.ndarray) -> float:
+        """Weighted mean absolute error of a result; infinite where it is not finite."""
+        total = np.broadcast_to(self.weights, y.shape[:-1] + (1,)).sum(dtype=np.float64)
+        error = float(np.sum(np.abs(y - self.y) * self.weights, dtype=np.float64))
+        error /= float(total) * y.shape[-1]
+        return error if np.isfinite(error) else float("inf")
+
+
+def capture(
+    module: Module,
+    calibration: Calibration,
+    arrays: Mapping[str, np.ndarray],
+    shares: Sequence[float] | None = None,
+    dtype: Any = np.float32,
+    seed: int = 0,
+) -> dict[str, Captured]:
+    """Evaluate the cleartext model and keep rows of the arguments of its nonlinear ops.
+
+    Args:
+        module: an nn module.
+        calibration: its ranges.
+        arrays: a few inputs by name.
+        shares: weight of each input; None for equal ones.
+        dtype: float32 or float64.
+        seed: of the choice of rows.
+
+    Returns:
+        by result name of the op.
+    """
+    generator = np.random.default_rng([seed, 2])
+    found: dict[str, Captured] = {}
+    pending: dict[Value, Captured] = {}
+
+    def look(op: Op, site: Site, operands: list[np.ndarray]) -> None:
+        if op.name == "nn.matmul" and op.operands[0] in pending:
+            waiting = pending.pop(op.operands[0])
+            values = operands[1]
+            found[waiting.op.value.name] = replace(waiting, values=values, y=waiting.y @ values)
+        if not op.definition.nonlinear or getattr(op.value.type, "side", "") != "server":
+            return
+        inputs = np.ones(len(operands[0])) if shares is None else np.asarray(shares)
+        inputs = inputs.astype(dtype)
+        if op.name == "nn.softmax":
+            captured = _softmax_rows(op, site, operands, inputs, generator, calibration.of(op))
+            pending[op.value] = captured
+        else:
+            captured = _rows(op, site, operands[0], inputs, generator)
+        found[op.value.name] = captured
+
+    with np.errstate(all="ignore"):
+        Interpreter(module, dtype, override=look).run(arrays)
+    return found
+
+
+def _rows(
+    op: Op, site: Site, x: np.ndarray, inputs: np.ndarray, generator: np.random.Generator
+) -> Captured:
+    rows = x.reshape(-1, x.shape[-1])
+    weights = np.repeat(inputs, len(rows) // len(inputs))
+    count = max(1, SAMPLE // rows.shape[1])
+    if len(rows) > count:
+        # A row of the greatest and one of the least spread belong in: ranges end there.
+        spread = rows.var(axis=-1)
+        chosen = generator.choice(len(rows), count, replace=False)
+        chosen = np.unique([*chosen, spread.argmax(), spread.argmin()])
+        rows, weights = rows[chosen], weights[chosen]
+    assert op.definition.evaluate is not None
+    return Captured(op, site, rows, op.definition.evaluate(site, rows), weights[:, None])
+
+
+def _softmax_rows(
+    op: Op,
+    site: Site,
+    operands: list[np.ndarray],
+    inputs: np.ndarray,
+    generator: np.random.Generator,
+    known: Range,
+) -> Captured:
+    scores = operands[0]
+    keep = keep_mask(site, scores, operands[1] if len(operands) > 1 else None)
+    keep = None if keep is None or keep.all() else np.broadcast_to(keep, scores.shape)
+    seen = scores if keep is None else np.where(keep, scores, -np.inf)
+    rows, weights = _telling_rows(seen, generator)
+    x = np.take_along_axis(scores, rows[..., None], axis=-2)
+    kept = None if keep is None else np.take_along_axis(keep, rows[..., None], axis=-2)
+    visible = x if kept is None else np.where(kept, x, -np.inf)
+    powers = np.exp(visible - visible.max(axis=-1, keepdims=True))
+    exact = powers / powers.sum(axis=-1, keepdims=True)
+    weights = inputs[:, None, None, None] * weights.astype(inputs.dtype)[:, None]
+    return Captured(op, site, x, exact, weights, kept, beyond=_stretched(x, kept, known))
+
+
+def _telling_rows(
+    seen: np.ndarray, generator: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Queries of each input and head: those with the greatest and the least top, lowest score and
+    sum of exp(score / 4), and others by chance.
+
+    Args:
+        seen: scores [B, heads, queries, keys], -inf where a mask hides a key.
+
+    Returns:
+        queries [B, heads, Q], and how many each of the Q stands for, [Q].
+    """
+    count = seen.shape[-2]
+    if count <= QUERIES:
+        return np.broadcast_to(np.arange(count), seen.shape[:-1]), np.ones(count)
+    top = seen.max(axis=-1)
+    least = np.where(np.isfinite(seen), seen, np.inf).min(axis=-1)
+    warm = top / 4 + np.log(np.exp((seen - top[..., None]) / 4).sum(axis=-1))
+    ends = [np.argsort(values, axis=-1)[..., -ENDS:] for values in (top, -top, -least, warm, -warm)]
+    extreme = ENDS * len(ends)
+    chance = np.argsort(generator.random(top.shape), axis=-1)[..., : QUERIES - extreme]
+    weights = np.ones(QUERIES)
+    weights[extreme:] = (count - extreme) / (QUERIES - extreme)
+    return np.concatenate([*ends, chance], axis=-1), weights
+
+
+def _stretched(x: np.ndarray, keep: np.ndarray | None, known: Range) -> np.ndarray:
+    """Rows of scores as far out as the calibrated ranges allow, where inputs may be that nobody has
+    seen.
+
+    A row is stretched by a factor, at most by that from what was seen to the range, for which its
+    scores and sums stay in their ranges.
+    """
+    assert known.log_sums is not None and known.log_squares is not None
+    stretch = (known.high - known.low) / max(known.seen_high - known.seen_low, 1e-6)
+    bounds = np.array([*known.log_sums, *known.log_squares])
+    found = x
+    for factor in np.linspace(1, stretch, STRETCHES + 1)[1:]:
+        further = x * x.dtype.type(factor)
+        seen = further if keep is None else np.where(keep, further, -np.inf)
+        least = further if keep is None else np.where(keep, further, np.inf)
+        top = seen.max(axis=-1, keepdims=True)
+        sums = row_log_sums(seen, top)
+        both = np.concatenate([sums, sums[..., :-1] - 2 * sums[..., 1:]], axis=-1)
+        inside = ((bounds[:, 0] <= both) & (both <= bounds[:, 1])).all(axis=-1)
+        inside &= (known.low <= least.min(axis=-1)) & (top[..., 0] <= known.high)
+        found = np.where(inside[..., None], further, found)
+    return found

@@ -1,0 +1,1 @@
+"""Degrees and bootstraps chosen together, by predicted seconds."""

@@ -1,0 +1,1 @@
+"""Search strategies; all have one interface."""

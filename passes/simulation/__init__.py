@@ -1,0 +1,1 @@
+"""The polynomial simulator: a model with its polynomials, in the clear."""

@@ -1,0 +1,243 @@
+"""Nonlinear ops under their approximations, on NumPy arrays, in blocks that stay in the cache.
+
+An approximation runs as a row program where one can be recorded. Otherwise, and without the native
+library, it is evaluated against NumPy's arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from atlasc.ir.functions import keep_mask
+from atlasc.ir.module import Op
+from atlasc.ir.opdef import Site
+from atlasc.passes.approximation.arithmetic import Arithmetic, Interval, NumpyArithmetic, T
+from atlasc.passes.approximation.description import Activation, Approximation, Norm, Softmax
+from atlasc.passes.approximation.expand import activation_function
+from atlasc.passes.approximation.fits.validity import Meaning, valid_range, widened
+from atlasc.passes.simulation.row_programs import (
+    FRACTION_OF_PRECISION,
+    LEAST_TRUNCATED,
+    Cell,
+    NotRecordable,
+    Recorder,
+    RowProgram,
+    significant,
+)
+
+BLOCK = 1 << 16
+"""Elements of a block: its temporaries fit into a core's second-level cache."""
+PROGRAMS = 1 << 12
+"""Row programs that are kept: all ops of a model, under all approximations that a search tries."""
+
+BlockFunction = Callable[[np.ndarray, slice, np.ndarray], bool]
+"""From rows of a tensor, and which ones they are, to the rows of the result, which it writes into
+the third argument; False where they explode.
+"""
+
+
+@dataclass(frozen=True)
+class BlockArithmetic(NumpyArithmetic):
+    """Evaluation in the clear that leaves out what cannot be seen.
+
+    Inside its domain a Chebyshev sum changes by at most the sum of the coefficients left out, so
+    trailing ones below the precision of the dtype are skipped: a GELU of degree 511 has about 100
+    that matter. Outside the domain the sum is evaluated in full, as it explodes there.
+
+    Attributes:
+        left: True is written for rows of which an argument of a Chebyshev sum lies where the sum is
+            not right; None where nobody asks.
+    """
+
+    left: NDArray[np.bool_] | None = None
+
+    def row_sum(self, a: NDArray[Any]) -> NDArray[Any]:
+        """Sum over the last axis. Nothing cancels here (norms get centred rows): no wider type."""
+        return np.einsum("...i->...", a)[..., None]
+
+    def chebyshev(
+        self,
+        a: NDArray[Any],
+        coefficients: NDArray[np.float64],
+        domain: Interval,
+        meaning: Meaning | None = None,
+    ) -> NDArray[Any]:
+        """The sum, without the terms that do not count.
+
+        Each element alone decides which terms count for it, so that results do not depend on how
+        inputs are divided among threads or workers.
+        """
+        if self.left is not None:
+            valid = (-1.0, 1.0) if meaning is None else meaning.valid(coefficients)
+            low, high = widened(*valid_range(domain, valid), self.dtype)
+            self.left[...] |= ~((low <= a) & (a <= high)).all(axis=-1)
+        if coefficients.ndim > 1 or len(coefficients) <= LEAST_TRUNCATED:
+            return super().chebyshev(a, coefficients, domain)
+        kept = significant(coefficients, np.finfo(self.dtype).eps / FRACTION_OF_PRECISION)
+        result = super().chebyshev(a, coefficients[:kept], domain)
+        if kept < len(coefficients) and not (domain[0] <= a.min() and a.max() <= domain[1]):
+            outside = ~((domain[0] <= a) & (a <= domain[1]))
+            result[outside] = super().chebyshev(a[outside], coefficients, domain)
+        return result
+
+
+class Blockwise:
+    """Evaluates nonlinear ops row by row on several threads.
+
+    Args:
+        dtype: float32 or float64.
+        threads: how many work on the blocks of one tensor.
+        limit: magnitude from which a result counts as exploded.
+    """
+
+    def __init__(self, dtype: Any, threads: int, limit: float) -> None:
+        self.arithmetic = BlockArithmetic(np.dtype(dtype).type, 1)
+        self.limit = limit
+        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+        self._programs: dict[tuple[Op, Approximation, bool], RowProgram | None] = {}
+
+    def evaluate(
+        self,
+        op: Op,
+        site: Site,
+        arrays: list[np.ndarray],
+        approximation: Approximation,
+        left: np.ndarray | None = None,
+    ) -> np.ndarray | None:
+        """The op's result, or None if it explodes or is not finite.
+
+        Args:
+            arrays: the op's operands.
+            left: [N] for arguments of N inputs; True is written for those that leave the range of a
+                polynomial. None where nobody asks.
+        """
+        x, keep = arrays[0], None
+        if isinstance(approximation, Softmax):
+            keep = keep_mask(site, x, arrays[1] if len(arrays) > 1 else None)
+        return self.on_rows(op, site, x, approximation, keep, left)
+
+    def on_rows(
+        self,
+        op: Op,
+        site: Site,
+        x: np.ndarray,
+        approximation: Approximation,
+        keep: np.ndarray | None = None,
+        left: np.ndarray | None = None,
+    ) -> np.ndarray | None:
+        """The same of any rows of the op's argument.
+
+        Args:
+            x: [..., n].
+            keep: of a softmax, which keys a query may see, broadcast to x; None for all.
+            left: as in `evaluate`.
+        """
+        x, kept = np.ascontiguousarray(x), None
+        if keep is not None and not keep.all():
+            kept = np.broadcast_to(keep, x.shape).reshape(-1, x.shape[-1])
+        rows_left = None if left is None else np.zeros(x.size // x.shape[-1], dtype=np.bool_)
+        program = self._program(op, site, approximation, left is not None)
+        if program is None:
+            result = self._map(self._with_numpy(op, site, approximation, kept, rows_left), x)
+        else:
+            result = self._map(
+                lambda rows, block, result: program.run(
+                    rows, _part(kept, block), result, self.limit, _part(rows_left, block)
+                ),
+                x,
+            )
+        if left is not None and rows_left is not None:
+            left |= rows_left.reshape(len(left), -1).any(axis=1)
+        return result
+
+    def _program(
+        self, op: Op, site: Site, approximation: Approximation, watched: bool
+    ) -> RowProgram | None:
+        key = (op, approximation, watched)
+        if key not in self._programs:
+            if len(self._programs) >= PROGRAMS:
+                self._programs.clear()
+            try:
+                dtype = self.arithmetic.dtype
+                self._programs[key] = recorded(op, site, approximation, dtype, watched)
+            except NotRecordable:
+                self._programs[key] = None
+        return self._programs[key]
+
+    def _with_numpy(
+        self,
+        op: Op,
+        site: Site,
+        approximation: Approximation,
+        kept: np.ndarray | None,
+        left: np.ndarray | None,
+    ) -> BlockFunction:
+        def apply(rows: np.ndarray, block: slice, result: np.ndarray) -> bool:
+            keep = _part(kept, block)
+            arithmetic = replace(self.arithmetic, keep=keep, left=_part(left, block))
+            if keep is not None:
+                assert isinstance(approximation, Softmax)
+                rows = np.where(keep, rows, rows.dtype.type(approximation.mask_fill))
+            with np.errstate(all="ignore"):
+                y = applied(op, site, approximation, arithmetic, rows)
+                result[...] = y
+                # A comparison with a value that is not a number is false.
+                return bool(y.max() <= self.limit and -self.limit <= y.min())
+
+        return apply
+
+    def _map(self, function: BlockFunction, x: np.ndarray) -> np.ndarray | None:
+        rows = x.reshape(-1, x.shape[-1])
+        size = max(1, BLOCK // rows.shape[1])
+        result = np.empty_like(rows)
+
+        def work(start: int) -> bool:
+            block = slice(start, start + size)
+            return function(rows[block], block, result[block])
+
+        starts = range(0, len(rows), size)
+        done = map(work, starts) if self._pool is None else self._pool.map(work, starts)
+        return result.reshape(x.shape) if all(done) else None
+
+
+def applied(op: Op, site: Site, approximation: Approximation, arithmetic: Arithmetic[T], x: T) -> T:
+    """The op under its approximation, as `expand` emits it, against any arithmetic."""
+    if isinstance(approximation, Softmax):
+        return approximation.apply(arithmetic, x)
+    if isinstance(approximation, Activation):
+        return approximation.apply(arithmetic, x, activation_function(op))
+    assert isinstance(approximation, Norm)
+    gamma = site.constant("gamma")
+    beta = site.constant("beta") if "beta" in site.attributes else None
+    if op.name == "nn.layer_norm":
+        mean = arithmetic.scale(arithmetic.row_sum(x), -1 / len(gamma))
+        x = arithmetic.add(x, mean)
+    epsilon = site.attributes["epsilon"]
+    return approximation.apply(arithmetic, x, "nn.rms_norm", len(gamma), epsilon, gamma, beta)
+
+
+def _part(rows: np.ndarray | None, block: slice) -> np.ndarray | None:
+    return None if rows is None else rows[block]
+
+
+def recorded(
+    op: Op, site: Site, approximation: Approximation, dtype: Any, watched: bool = False
+) -> RowProgram:
+    """The op under its approximation as a row program; see `RowProgram`.
+
+    Raises:
+        NotRecordable: it cannot be one, or there is no native library.
+    """
+
+    def algorithm(recorder: Recorder, x: Cell) -> Cell:
+        if isinstance(approximation, Softmax):
+            x = recorder.filled(x, approximation.mask_fill)
+        return applied(op, site, approximation, recorder, x)
+
+    return RowProgram(dtype, algorithm, watched)

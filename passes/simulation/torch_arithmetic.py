@@ -1,0 +1,185 @@
+"""Arithmetic and cleartext ops on torch tensors: what the simulator needs to run on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from atlasc.ir.module import Op
+from atlasc.passes.approximation.arithmetic import Constant, Interval
+from atlasc.passes.approximation.fits.validity import Meaning
+
+Constants = Callable[[str], Any]
+"""The constant in an op's attribute, as a tensor."""
+
+
+@dataclass(frozen=True)
+class TorchArithmetic:
+    """Evaluation on tensors of one dtype and device.
+
+    Attributes:
+        like: a tensor of that dtype and device.
+        keep: of a softmax, which keys a query may see, broadcast to the scores; None for all.
+    """
+
+    like: Any
+    keep: Any = None
+
+    def add(self, a: Any, b: Any) -> Any:
+        """a + b."""
+        return a + b
+
+    def sub(self, a: Any, b: Any) -> Any:
+        """a - b."""
+        return a - b
+
+    def add_const(self, a: Any, c: Constant) -> Any:
+        """a + c."""
+        return a + self._constant(c)
+
+    def mul(self, a: Any, b: Any) -> Any:
+        """a b."""
+        return a * b
+
+    def square(self, a: Any) -> Any:
+        """a a."""
+        return a * a
+
+    def scale(self, a: Any, c: Constant) -> Any:
+        """c a."""
+        return a * self._constant(c)
+
+    def row_sum(self, a: Any) -> Any:
+        """The sum over the last axis, kept."""
+        return a.sum(-1, keepdim=True, dtype=_double()).to(a.dtype)
+
+    def chebyshev(
+        self,
+        a: Any,
+        coefficients: NDArray[np.float64],
+        domain: Interval,
+        meaning: Meaning | None = None,
+    ) -> Any:
+        """The Chebyshev sum, in float64 as the native kernel does it.
+
+        Regrouped as sum_i T_im q_i with deg q_i < m (see `native/chebyshev.hpp`): all q_i are one
+        matrix product of the first m Chebyshev polynomials, and m is about the root of the degree.
+        """
+        low, high = domain
+        t = a.to(_double()) * (2 / (high - low)) - (low + high) / (high - low)
+        if coefficients.ndim > 1:
+            return _clenshaw(t, t.new_tensor(coefficients.T)).to(a.dtype)
+        size = 1 << (len(coefficients).bit_length() + 1) // 2
+        basis = [t * 0 + 1, t]
+        while len(basis) <= size:
+            basis.append(2 * t * basis[-1] - basis[-2])
+        table = t.new_tensor(grouped(tuple(coefficients.tolist()), size))
+        groups = _stacked(basis[:size]) @ table.T
+        return _clenshaw(basis[size], groups.movedim(-1, 0)).to(a.dtype)
+
+    def masked(self, a: Any, value: float) -> Any:
+        """a with 0 for masked keys."""
+        return a if self.keep is None else a.masked_fill(~self.keep, 0)
+
+    def _constant(self, c: Constant) -> Any:
+        return self.like.new_tensor(c) if np.ndim(c) else float(c)
+
+
+def _clenshaw(t: Any, terms: Any) -> Any:
+    """sum_i terms[i] T_i(t)."""
+    later, latest = t * 0, t * 0 + terms[-1]
+    for index in range(len(terms) - 2, 0, -1):
+        later, latest = latest, terms[index] + 2 * t * latest - later
+    return terms[0] + t * latest - later if len(terms) > 1 else latest
+
+
+def _double() -> Any:
+    import torch
+
+    return torch.float64
+
+
+def _stacked(tensors: list[Any]) -> Any:
+    import torch
+
+    return torch.stack(tensors, dim=-1)
+
+
+@lru_cache(maxsize=1024)
+def grouped(coefficients: tuple[float, ...], size: int) -> NDArray[np.float64]:
+    """Rows q_i with sum_k c_k T_k = sum_i T_(i size) q_i, each in the Chebyshev basis."""
+    count = -(-len(coefficients) // size)
+    c = np.zeros(count * size)
+    c[: len(coefficients)] = coefficients
+    for start in range((count - 1) * size, 0, -size):
+        # 2 T_im T_j = T_(im + j) + T_(im - j)
+        for j in range(1, size):
+            c[start - j] -= c[start + j]
+            c[start + j] *= 2
+    return c.reshape(count, size)
+
+
+def exact(op: Op, arrays: list[Any], constant: Constants, keep: Any = None) -> Any:
+    """The cleartext meaning of an op on the server, as `ir.functions` has it on NumPy arrays.
+
+    Args:
+        arrays: operands; a mask is not among them.
+        constant: gives the constants.
+        keep: of a softmax, which keys a query may see, broadcast to the scores; None for all.
+    """
+    import torch
+
+    given, x = op.attributes, arrays[0]
+    match op.name.removeprefix("nn."):
+        case "linear":
+            bias = constant("bias") if "bias" in given else None
+            return torch.nn.functional.linear(x, constant("weight"), bias)
+        case "matmul":
+            return x @ (arrays[1].transpose(-1, -2) if given["transpose_b"] else arrays[1])
+        case "add":
+            return x + arrays[1]
+        case "mul":
+            return x * arrays[1]
+        case "add_constant":
+            return x + constant("value")
+        case "scale":
+            return x * constant("factor")
+        case "transpose":
+            return x.permute(*given["permutation"])
+        case "reshape":
+            return x.reshape(len(x), *given["shape"][1:])
+        case "select":
+            return x.select(given["axis"], given["index"])
+        case "mean":
+            return x.mean(given["axis"]) * given.get("factor", 1.0)
+        case "center":
+            return x - x.mean(-1, keepdim=True)
+        case "repeat":
+            return x.repeat_interleave(given["repeats"], dim=given["axis"])
+        case "rotary":
+            first, second = x.chunk(2, dim=-1)
+            turned = torch.cat([-second, first], dim=-1)
+            return x * constant("cos") + turned * constant("sin")
+        case "softmax":
+            scores = x if keep is None else x.masked_fill(~keep, -torch.inf)
+            return torch.softmax(scores, -1).nan_to_num(0.0)
+        case "layer_norm" | "rms_norm" as name:
+            centred = x - x.mean(-1, keepdim=True) if name == "layer_norm" else x
+            square = (centred * centred).mean(-1, keepdim=True) + given["epsilon"]
+            y = centred * torch.rsqrt(square) * constant("gamma")
+            return y + constant("beta") if "beta" in given else y
+        case "gelu":
+            form = "tanh" if given.get("tanh_form", False) else "none"
+            return torch.nn.functional.gelu(x, approximate=form)
+        case "silu":
+            return torch.nn.functional.silu(x)
+        case "tanh":
+            return torch.tanh(x)
+        case "relu":
+            return torch.relu(x)
+    raise NotImplementedError(op.name)

@@ -1,0 +1,129 @@
+"""Cost tables as files: nothing is lost, damage is named, and the right one is found."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cost_tables import MACHINE, table_of
+
+from atlasc.ir.errors import AtlasError
+from atlasc.targets.costs import files as cost_files
+from atlasc.targets.costs.files import VARIABLE, active_table, doubts, own_place, shipped_place
+from atlasc.targets.costs.table import CostTable
+from atlasc.targets.desilo.costs import active_costs
+from atlasc.targets.desilo.parameters import DesiloParameters
+from atlasc.targets.machine import Machine
+
+SMALL = DesiloParameters(14, 1)
+
+
+def written(path: Path, **facts: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(table_of([SMALL], **facts).text())
+    return path
+
+
+def test_a_table_survives_its_file(tmp_path: Path) -> None:
+    table = table_of([SMALL, DesiloParameters(15, 2)], other_work=0.25, note="a note")
+    path = tmp_path / "t.json"
+    path.write_text(table.text())
+    read = CostTable.load(path)
+    assert (read.backend, read.library, read.date) == ("desilo", "1.17.0", "2026-01-01")
+    assert (read.machine, read.bootstrap) == (table.machine, table.bootstrap)
+    assert (read.other_work, read.note, read.path) == (0.25, "a note", path)
+    for one, other in zip(read.sets, table.sets, strict=True):
+        assert one.parameters == other.parameters
+        for name, seconds in other.seconds.items():
+            assert one.seconds[name] == pytest.approx(seconds, rel=1e-3)
+
+
+def test_the_table_that_ships_is_whole() -> None:
+    table = CostTable.load(shipped_place("desilo"))
+    assert table.bootstrap is not None
+    assert {one.parameters["log_ring_degree"] for one in table.sets} == {14, 15, 16}
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda d: d.update(format=99), "format: "),
+        (lambda d: d.pop("machine"), "machine: Field required"),
+        (lambda d: d.update(sets=[]), "sets: "),
+        (lambda d: d["sets"][0]["seconds"]["mul"].update({"1": -1}), "mul.1: "),
+        (lambda d: d["sets"][0]["seconds"]["mul"].update({"1": "fast"}), "mul.1: "),
+        (lambda d: d["sets"][0]["seconds"].update(mul={}), "seconds.mul: "),
+        (lambda d: d.update(more=1), "more: "),
+        (lambda d: d["sets"][0]["seconds"]["mul"].update({"9999": 1.0}), "mul.9999"),
+        (lambda d: d["bootstrap"].update(seconds=float("inf")), "bootstrap.seconds: "),
+        (lambda d: d["sets"][0]["parameters"].update(special_primes=99), "no usable parameters"),
+    ],
+)
+def test_damage_is_named(
+    tmp_path: Path, change: Any, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = json.loads(table_of([SMALL]).text())
+    change(data)
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps(data))
+    monkeypatch.setenv(VARIABLE, str(path))
+    with pytest.raises(AtlasError, match="is damaged") as caught:
+        active_costs()
+    assert why in caught.value.why
+    assert "calibrate-backend" in caught.value.remedy
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "\x00"])
+def test_what_is_no_table(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(text)
+    with pytest.raises(AtlasError, match="is damaged"):
+        CostTable.load(path)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(AtlasError, match="cannot be read"):
+        CostTable.load(tmp_path / "t.json")
+
+
+def test_named_before_own_before_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert active_table("desilo").path == shipped_place("desilo")
+    own = written(own_place("desilo"))
+    assert own.is_relative_to(tmp_path)
+    assert active_table("desilo").path == own
+    monkeypatch.setenv(VARIABLE, str(written(tmp_path / "named.json")))
+    assert active_table("desilo").path == tmp_path / "named.json"
+
+
+def test_a_file_that_changes_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, str(written(tmp_path / "t.json", note="one")))
+    assert active_table("desilo").note == "one"
+    written(tmp_path / "t.json", note="another")
+    assert active_table("desilo").note == "another"
+
+
+def test_doubts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost_files, "this_machine", lambda: MACHINE)
+    monkeypatch.setenv(VARIABLE, str(written(tmp_path / "t.json")))
+    assert doubts("desilo", "1.17.0") == doubts("desilo", None) == []
+    assert "version 1.17.0, 1.18.0 is installed" in doubts("desilo", "1.18.0")[0]
+    for other in (Machine("Test 9001", 2, 16.0), Machine("Test 9000", 4, 16.0)):
+        monkeypatch.setattr(cost_files, "this_machine", lambda other=other: other)
+        assert str(MACHINE) in doubts("desilo", "1.17.0")[0]
+    memory = Machine("Test 9000", 2, 64.0)
+    monkeypatch.setattr(cost_files, "this_machine", lambda: memory)
+    assert doubts("desilo", "1.17.0") == []
+
+
+def test_a_table_of_another_backend_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(table_of([SMALL]).text().replace('"desilo"', '"other"'))
+    monkeypatch.setenv(VARIABLE, str(path))
+    assert active_table("desilo").path == shipped_place("desilo")
+    assert "of the target other" in doubts("desilo", None)[0]

@@ -1,0 +1,55 @@
+"""The bootstrapped engine at full size: real keys, real bootstraps. 16 GB and several minutes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from conformance import EngineConformance, rotations
+
+from atlasc.passes.execution.engine import Engine, Vector
+
+pytest.importorskip("desilofhe", reason="the extra 'desilo' is not installed")
+
+from atlasc.targets.desilo.engine import BOOTSTRAPPED, DesiloEngine, KeySet
+
+PLAN = rotations(BOOTSTRAPPED.slots)
+
+
+@pytest.mark.encrypted
+@pytest.mark.bootstrap
+class TestBootstrapped(EngineConformance):
+    # The error of a slot is noise times the secret's value there, so its tail is exponential, not
+    # Gaussian: over 32,768 slots the worst is 9 to 12 standard deviations (1.15e-8 for a square),
+    # and beyond 22 of them in one check of a billion.
+    tolerance = 2.5e-7
+    exact = 2e-12
+    refreshed = 2e-4
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def engine(cls, bootstrap_keys: KeySet) -> Engine[Any]:
+        assert set(PLAN) <= set(bootstrap_keys.evaluation.rotations)
+        return DesiloEngine.from_key_set(bootstrap_keys)
+
+    def test_bootstrap_then_all_levels(self, engine: Engine[Any], x: Vector, y: Vector) -> None:
+        """A mean of 1/4 in the slots: the error must stay below what noise and sine explain."""
+        slots = 0.75 * x + 0.25
+        fresh = engine.bootstrap(engine.encrypt(slots, 2))
+        self.check(engine, fresh, slots, 14, self.refreshed)
+        ct, expected = fresh, slots
+        for _ in range(14):
+            ct = engine.mul_plain(ct, np.ones(engine.slots))
+        self.check(engine, ct, expected, 0, self.refreshed + 14 * self.tolerance)
+        product = engine.mul(fresh, engine.encrypt(y))
+        self.check(engine, product, slots * y, 13, self.refreshed)
+
+    def test_the_bootstrap_key_rotates_by_powers_of_two(
+        self, engine: Engine[Any], x: Vector
+    ) -> None:
+        amount = engine.slots - 2
+        assert amount not in PLAN
+        rotated = engine.rotate_many(engine.encrypt(x, 2), [amount, 1])
+        self.check(engine, rotated[0], np.roll(x, 2), 2, self.exact)
+        self.check(engine, rotated[1], np.roll(x, -1), 2, self.exact)

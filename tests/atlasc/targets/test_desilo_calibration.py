@@ -1,0 +1,63 @@
+"""Measuring a backend: every primitive, positive, with honest progress and remarks."""
+
+from __future__ import annotations
+
+import pytest
+from cost_tables import MACHINE, table_of
+
+from atlasc.passes.execution.counting_engine import PRIMITIVES
+from atlasc.targets.desilo import calibration as desilo_calibration
+from atlasc.targets.desilo.calibration import FEW, MANY, Plan, calibrate, plans, ratio
+from atlasc.targets.desilo.costs import KEY, DesiloCosts
+from atlasc.targets.desilo.parameters import BOOTSTRAPPED, DesiloParameters
+
+SMALL = DesiloParameters(14, 3)
+
+
+def test_plans_cover_every_ring_degree_from_top_to_bottom() -> None:
+    for quick in (False, True):
+        chosen = plans(quick)
+        assert {plan.parameters.log_ring_degree for plan in chosen} == {14, 15, 16}
+        for plan in chosen:
+            assert 1 <= min(plan.levels) <= 2
+            assert max(plan.levels) <= plan.parameters.max_level
+    assert BOOTSTRAPPED in [plan.parameters for plan in plans()]
+
+
+def test_the_shared_part_of_hoisted_rotations() -> None:
+    each, shared = desilo_calibration._hoisted(0.3 + FEW * 0.1, 0.3 + MANY * 0.1)
+    assert (each, shared) == (pytest.approx(0.1), pytest.approx(0.3))
+    for few, many in ((2.0, 1.0), (0.0, 1.0)):  # noise
+        each, shared = desilo_calibration._hoisted(few, many)
+        assert each > 0 and shared > 0
+        assert MANY * each + shared == pytest.approx(many)
+
+
+def test_the_ratio_of_two_tables() -> None:
+    sets = [DesiloParameters(16, 4), SMALL]
+    slow = table_of(sets, lambda p, n, level: 3.0 * (level + 1))
+    fast = table_of(sets, lambda p, n, level: 1.5 * (level + 1))
+    assert ratio(slow, fast) == pytest.approx(2.0)
+    assert ratio(fast, fast) == pytest.approx(1.0)
+
+
+@pytest.mark.encrypted
+def test_a_small_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = table_of([SMALL])
+    monkeypatch.setattr(desilo_calibration, "plans", lambda quick: [Plan(SMALL, (3, 1))])
+    monkeypatch.setattr(desilo_calibration, "load", lambda path: known)
+    seen: list[tuple[str, int, int]] = []
+    table = calibrate(lambda *step: seen.append(step), quick=True, note="by a test")
+    (one,) = table.sets
+    assert DesiloParameters.from_dict(one.parameters) == SMALL
+    assert set(one.seconds) == {*PRIMITIVES, KEY} - {"bootstrap"}
+    assert all(set(s) == {1, 3} for name, s in one.seconds.items() if name != KEY)
+    assert all(s > 0 for seconds in one.seconds.values() for s in seconds.values())
+    price = DesiloCosts(table).price(SMALL, "rotate", 3)
+    assert price == pytest.approx(one.seconds["rotate"][3])
+    assert table.bootstrap is not None and not table.bootstrap.measured
+    assert table.bootstrap.seconds == pytest.approx(30.0 * ratio(table, known))
+    assert table.note.startswith("by a test")
+    assert f"times that of {MACHINE}" in table.note
+    assert [done for _, done, _ in seen] == sorted(done for _, done, _ in seen)
+    assert {total for _, _, total in seen} == {100}

@@ -1,0 +1,123 @@
+"""Parameter sets for Phantom-FHE: security, memory, prices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from atlasc.ir.errors import AtlasError
+from atlasc.passes.execution.counting_engine import PRIMITIVES
+from atlasc.targets.costs.table import Bootstrap, CostTable, Measured
+from atlasc.targets.machine import Machine
+from atlasc.targets.parameter_sets import costs_of, read_parameters, relative_prices
+from atlasc.targets.phantom.bootstrap import bootstrap_needs
+from atlasc.targets.phantom.parameters import PhantomParameters, choose_parameters
+from atlasc.targets.security import max_log_qp
+
+BOOTSTRAPPED = PhantomParameters.bootstrapped("fourteen_levels")
+
+
+@pytest.mark.parametrize("levels", [0, 1, 3, 7, 14, 17, 25, 35, 38])
+@pytest.mark.parametrize("slots", [1, 2**13, 2**15])
+def test_every_choice_is_secure(levels: int, slots: int) -> None:
+    found = choose_parameters(levels, min_slots=slots)
+    assert found.security_bits >= 128
+    assert found.log_qp <= max_log_qp(found.ring_degree)
+    assert found.slots >= slots
+    assert found.bootstrap or found.max_level >= levels
+    # A digit is no larger than the special primes: else the noise of a key switch grows.
+    size, bits = found.special_primes, found.prime_bits
+    digits = [sum(bits[start : start + size]) for start in range(0, len(bits), size)]
+    assert max(digits) <= sum(found.special_bits)
+
+
+def test_small_programs_get_small_rings_and_deep_ones_bootstrap() -> None:
+    assert choose_parameters(2).log_ring_degree == 13
+    assert choose_parameters(15).log_ring_degree == 15
+    assert choose_parameters(60) == BOOTSTRAPPED
+    assert (BOOTSTRAPPED.max_level, BOOTSTRAPPED.bootstrap_level) == (14, 14)
+    assert (BOOTSTRAPPED.dnum, BOOTSTRAPPED.log_qp) == (6, 1718)
+
+
+def test_fewer_than_128_bits_are_for_tests_alone() -> None:
+    tempting = choose_parameters(7, insecure_for_tests=True)
+    assert tempting.security_bits < 128
+    assert choose_parameters(7).security_bits >= 128
+    with pytest.raises(AtlasError, match="no parameters with 65536 slots"):
+        choose_parameters(3, min_slots=2**16)
+
+
+def test_what_the_engine_does_not_take_is_refused() -> None:
+    with pytest.raises(AtlasError, match="no parameters with 9 levels and 9 special primes"):
+        PhantomParameters(15, 9, 9)
+    with pytest.raises(AtlasError, match="no bootstrap parameters 'many'"):
+        PhantomParameters(16, 14, 4, "many")
+    with pytest.raises(AtlasError, match="cannot be read"):
+        PhantomParameters.from_dict({"levels": 3})
+
+
+@pytest.mark.parametrize("parameters", [BOOTSTRAPPED, choose_parameters(9)])
+def test_manifests_read_back(parameters: PhantomParameters) -> None:
+    assert read_parameters("phantom", parameters.to_dict()) == parameters
+
+
+def test_needs_of_a_bootstrap() -> None:
+    needs = bootstrap_needs("fourteen_levels", 2**15)
+    assert len(needs.rotations) == 38
+    assert (needs.relinearization_level, needs.conjugation_level) == (24, 24)
+    assert sum(needs.diagonals.values()) == 2 * (32 + 63 + 63)
+    # docs/bootstrapping.md: 19 relinearisations for each of the two parts.
+    products = sum(n for (name, _), n in needs.primitives.items() if name in ("mul", "square"))
+    assert products == 2 * 19
+    assert 50 < sum(needs.live.values()) < 150
+
+
+def test_memory_parts() -> None:
+    key = BOOTSTRAPPED.key_bytes
+    assert key(27) == 2 * 6 * 33 * 2**16 * 8  # docs/bootstrapping.md: 208 MB
+    assert key(14) == 2 * 3 * 20 * 2**16 * 8  # docs/backend-phantom.md: 63 MB
+    assert key(0) < key(3) < key(14)
+    shared = min(BOOTSTRAPPED.bootstrap_rotations)
+    parts = BOOTSTRAPPED.memory_parts({shared: 14, 12345: 3}, 14, None, {14: 2}, 10**9)
+    assert parts["rotation_keys"] == key(3)  # the other one is the bootstrap's
+    needs = bootstrap_needs("fourteen_levels", 2**15)
+    assert min(needs.rotations.values()) >= BOOTSTRAPPED.max_level
+    rotations = sum(map(key, needs.rotations.values()))
+    assert parts["bootstrap_keys"] == rotations + key(27) + key(0)
+    assert parts["other_keys"] == 2 * key(24)
+    assert parts["ciphertexts"] == 2 * BOOTSTRAPPED.ciphertext_bytes(14)
+    leveled = choose_parameters(9)
+    parts = leveled.memory_parts({1: 9}, 9, None, {9: 1})
+    assert parts["other_keys"] == leveled.key_bytes(9)
+    assert "bootstrap_keys" not in parts
+
+
+def test_relative_prices_grow_with_the_level() -> None:
+    prices = relative_prices(BOOTSTRAPPED)
+    assert prices["rotate", 14] == 1.0
+    for primitive in PRIMITIVES:
+        assert prices[primitive, 0] < prices[primitive, 14]
+    hoisted = prices["hoist", 14] + 7 * prices["rotate_hoisted", 14]
+    assert hoisted < 7 * prices["rotate", 14]
+
+
+def test_a_table_from_the_gpu_prices_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert costs_of(BOOTSTRAPPED) is None  # the table in use is of desilo
+    names = [name for name in (*PRIMITIVES, "key") if name != "bootstrap"]
+    work = BOOTSTRAPPED.work()
+    seconds = {
+        name: {level: 0.01 * work.get((name, level), 1.0) for level in (1, 7, 14)}  # type: ignore[call-overload]
+        for name in names
+    }
+    table = CostTable(
+        "phantom", "test", Machine("GPU", 1, 40.0), "2026-01-01",
+        (Measured(BOOTSTRAPPED.to_dict(), seconds),), Bootstrap(0.5, 20.0, True),
+    )  # fmt: skip
+    (tmp_path / "phantom.json").write_text(table.text())
+    monkeypatch.setenv("ATLASC_COSTS", str(tmp_path / "phantom.json"))
+    costs = costs_of(BOOTSTRAPPED)
+    assert costs is not None
+    assert costs.price(BOOTSTRAPPED, "rotate", 14) == pytest.approx(0.01)
+    assert costs.prices(BOOTSTRAPPED)["bootstrap", 14] == 0.5
+    assert costs.key_seconds(BOOTSTRAPPED, {5: 14}) == pytest.approx(20.01)
