@@ -50,7 +50,8 @@ def load_inputs(path: str | Path, model: LoadedModel, sequence_length: int | Non
     main = model.input_names[0]
     suffix = source.suffix.lower()
     if suffix == ".npz":
-        inputs = _from_arrays(source, model, sequence_length)
+        content = read_npz(source, MAX_ARRAYS, what="data")
+        inputs = inputs_from_arrays(content, model, sequence_length, str(source))
     elif source.is_dir() or suffix in images.SUFFIXES:
         _require(source, "images", main, "pixel_values")
         arrays, names, labels = images.load_images(source, model)
@@ -68,31 +69,42 @@ def load_inputs(path: str | Path, model: LoadedModel, sequence_length: int | Non
     return inputs
 
 
-def _from_arrays(source: Path, model: LoadedModel, length: int | None) -> Inputs:
-    content = read_npz(source, MAX_ARRAYS, what="data")
+def inputs_from_arrays(
+    content: dict[str, np.ndarray], model: LoadedModel, length: int | None, source: str
+) -> Inputs:
+    """Inputs from arrays by the names of the model's inputs, ``labels`` among them or not.
+
+    Args:
+        content: the arrays.
+        model, length: see :func:`load_inputs`.
+        source: what the data are called in messages.
+
+    Raises:
+        AtlasError: as :func:`load_inputs`.
+    """
     labels = next((content.pop(key) for key in LABEL_KEYS if key in content), None)
     main = model.input_names[0]
     unknown = sorted(set(content) - set(model.input_names))
     if main not in content or unknown:
         raise AtlasError(
-            f"data {source} does not have the model's inputs",
+            f"{source} does not have the model's inputs",
             why=f"it has {sorted(content) or 'nothing'}; the model reads "
             f"{', '.join(model.input_names)}",
             remedy=f"name the arrays like the inputs; only {main} must be there",
         )
     count = len(content[main]) if content[main].ndim else 0
     if count == 0:
-        raise AtlasError(f"data {source} is empty", why=f"{main} has shape {content[main].shape}")
+        raise AtlasError(f"{source} is empty", why=f"{main} has shape {content[main].shape}")
     for name, array in [*content.items(), ("labels", labels)]:
         if array is not None and array.shape[:1] != (count,):
             raise AtlasError(
-                f"{name} has shape {array.shape}, but {main} has {count} rows", where=str(source)
+                f"{name} has shape {array.shape}, but {main} has {count} rows", where=source
             )
     if labels is not None and labels.dtype.kind not in "biuU":
-        raise AtlasError(f"labels must be integers or names, not {labels.dtype}", where=str(source))
-    names = tuple(f"{source.name}[{row}]" for row in range(count))
+        raise AtlasError(f"labels must be integers or names, not {labels.dtype}", where=source)
+    names = tuple(f"{Path(source).name}[{row}]" for row in range(count))
     if main == "input_ids":
-        content = _pad_arrays(content, model, length, names, str(source))
+        content = _pad_arrays(content, model, length, names, source)
     return Inputs(checked(content, names, model), names, labels=labels)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.files.arrays import arrays_digest
 from atlasc.loading.configs import image_size, size
 
 if TYPE_CHECKING:
@@ -88,12 +88,7 @@ class Inputs:
 
     def digest(self) -> str:
         """SHA-256 (hex) of what the model is given: names, types, shapes and values."""
-        digest = hashlib.sha256()
-        for name in sorted(self.arrays):
-            array = np.ascontiguousarray(self.arrays[name])
-            digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
-            digest.update(array.tobytes())
-        return digest.hexdigest()
+        return arrays_digest(self.arrays)
 
 
 def checked(

@@ -6,12 +6,15 @@ with only a `config.json`, a `.pt2` archive of `torch.export`, or a `.pt` file.
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.files.arrays import arrays_digest
 from atlasc.loading.configs import SAVE_REMEDY, read_config
 from atlasc.loading.exported import load_exported_program
 from atlasc.loading.huggingface import (
@@ -44,11 +47,12 @@ class LoadedModel:
     Attributes:
         module: the torch module; on the `meta` device when `has_weights` is false.
         kind: "bert", "vit" or "llama" for these families, else the config's model type, or
-            "exported" for an archive and "module" for a trusted pickle without a config.
+            "exported" for an archive and "module" for a module without a config.
         config: the HuggingFace config, if there is one.
         source: the directory or file that it was read from.
         has_weights: false for a bare config.
         exported: the program of a `.pt2` archive.
+        kept: keeps the temporary directory of a model that was not read from files.
     """
 
     module: torch.nn.Module
@@ -57,6 +61,7 @@ class LoadedModel:
     source: Path
     has_weights: bool = True
     exported: ExportedProgram | None = None
+    kept: TemporaryDirectory[str] | None = None
 
     @property
     def directory(self) -> Path:
@@ -69,8 +74,16 @@ class LoadedModel:
         if self.exported is not None:
             inputs = self.exported.graph_signature.user_inputs  # constants are not strings
             return tuple(name for name in inputs if isinstance(name, str))
-        main = getattr(self.module, "main_input_name", "input_ids")
-        return (main, "attention_mask") if main == "input_ids" else (main,)
+        main = getattr(self.module, "main_input_name", None)
+        if main is not None:
+            return (main, "attention_mask") if main == "input_ids" else (main,)
+        parameters = inspect.signature(self.module.forward).parameters
+        return tuple(
+            name
+            for name, one in parameters.items()
+            if (one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD))
+            or name == "attention_mask"
+        )
 
     def exported_shape(self, name: str) -> tuple[int | None, ...] | None:
         """Shape that an archive was exported for, None at free axes; None without an archive."""
@@ -79,6 +92,13 @@ class LoadedModel:
         nodes = self.exported.graph.find_nodes(op="placeholder")
         shapes = [node.meta["val"].shape for node in nodes if node.name == name]
         return tuple(n if isinstance(n, int) else None for n in shapes[0]) if shapes else None
+
+    def weights_digest(self) -> str:
+        """SHA-256 (hex) of the parameters and buffers: names, types, shapes and values."""
+        state = {
+            name: tensor.numpy(force=True) for name, tensor in self.module.state_dict().items()
+        }
+        return arrays_digest(state)
 
     @property
     def has_tokenizer(self) -> bool:
@@ -134,7 +154,9 @@ def load_model(
             module = load_weights(directory, config, model_class, attention)
         else:
             module = build(config, model_class, attention, meta=True)
-    return LoadedModel(module.eval(), _kind(config), module.config, directory, has_weights=weights)
+    return LoadedModel(
+        module.eval(), model_kind(config), module.config, directory, has_weights=weights
+    )
 
 
 def _existing(path: Path) -> Path:
@@ -192,7 +214,7 @@ def _load_torch_file(path: Path, trust_pickle: bool, attention: str) -> LoadedMo
     content = load_pt(path, trust_pickle=trust_pickle)
     if isinstance(content, torch.nn.Module):
         config = getattr(content, "config", None)
-        return LoadedModel(content.float().eval(), _kind(config), config, path)
+        return LoadedModel(content.float().eval(), model_kind(config), config, path)
     if not (path.parent / "config.json").is_file():
         raise AtlasError(
             f"{path.name} holds tensors but no architecture",
@@ -219,10 +241,11 @@ def _load_torch_file(path: Path, trust_pickle: bool, attention: str) -> LoadedMo
         raise AtlasError(
             f"{path.name} has tensors of another kind", where=str(path), why=first_line(error)
         ) from error
-    return LoadedModel(module.eval(), _kind(config), module.config, path)
+    return LoadedModel(module.eval(), model_kind(config), module.config, path)
 
 
-def _kind(config: Any) -> str:
+def model_kind(config: Any) -> str:
+    """The family of a model, see `LoadedModel`."""
     if config is None:
         return "module"
     kind = str(config.model_type)

@@ -96,10 +96,13 @@ def pad(
     for row, tokens in enumerate(ids):
         if len(tokens) > length:
             start = "" if texts is None else f": {' '.join(texts[row].split()[:6])} ..."
+            beyond = positions is not None and len(tokens) > positions
             raise AtlasError(
                 f"a text of {len(tokens)} tokens is longer than the compiled length {length}",
                 where=names[row] + start,
-                remedy=f"shorten it, or compile with --sequence-length {len(tokens)} or more",
+                why=f"the model itself takes at most {positions} tokens" if beyond else "",
+                remedy="shorten it"
+                + ("" if beyond else f", or compile with --sequence-length {len(tokens)} or more"),
             )
         padded[row, : len(tokens)] = tokens
         mask[row, : len(tokens)] = 1

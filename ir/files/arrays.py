@@ -6,9 +6,11 @@ checked before memory is taken for it.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -122,3 +124,12 @@ def read_safetensors(path: Path, *, links: bool = True) -> dict[str, np.ndarray]
     if not all(map(printable_name, arrays)):
         raise AtlasError(f"{path} is not a valid safetensors file", why="a name has control codes")
     return arrays
+
+
+def arrays_digest(arrays: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 (hex) of arrays: names, types, shapes and values."""
+    digest = hashlib.sha256()
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

@@ -372,3 +372,13 @@ def test_archive_fixes_the_shapes(bert: LoadedModel, vit: LoadedModel, tmp_path:
     assert len(load_inputs(savez(tmp_path / "p.npz", pixel_values=PIXELS), model)) == 2
     with pytest.raises(AtlasError, match="images of shape"):
         load_inputs(savez(tmp_path / "q.npz", pixel_values=PIXELS[:, :2]), model)
+
+
+def test_a_text_beyond_the_positions_cannot_be_compiled_for(
+    bert: LoadedModel, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "t.txt", "a cat\n" + "the cat " * 40)
+    with pytest.raises(AtlasError) as caught:
+        load_inputs(path, bert, 8)
+    assert "82 tokens" in caught.value.what and "at most 16 tokens" in caught.value.why
+    assert caught.value.remedy == "shorten it"

@@ -1,0 +1,127 @@
+"""A module and data in memory are as good as a directory and files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from small_files import TINY, tiny_bert
+from transformers import BertTokenizerFast, ViTConfig, ViTForImageClassification
+from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
+
+from atlasc.ir.errors import AtlasError
+from atlasc.loading.data import load_inputs
+from atlasc.loading.in_memory import inputs_of, model_of
+from atlasc.loading.models import load_model
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "cat", "sat", "on", "the", "mat"]
+TEXTS = ["the cat sat", "a mat"]
+
+
+def tokenizer() -> Any:
+    return BertTokenizerFast(vocab={word: i for i, word in enumerate(WORDS)})
+
+
+def test_a_module_is_what_its_directory_is(tmp_path: Path) -> None:
+    module = tiny_bert()
+    module.save_pretrained(tmp_path / "bert")
+    tokenizer().save_pretrained(tmp_path / "bert")
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
+    loaded, given = load_model(tmp_path / "bert"), model_of(module, tokenizer(), name="bert")
+    assert given.module is module
+    assert (given.kind, given.input_names, given.source.name) == (
+        loaded.kind, loaded.input_names, "bert",
+    )  # fmt: skip
+    assert given.weights_digest() == loaded.weights_digest()
+    from_file = load_inputs(tmp_path / "texts.txt", loaded, 8)
+    assert inputs_of(TEXTS, given, 8).digest() == from_file.digest()
+    ids = [[2, 9, 6, 7, 3], [2, 5, 10, 3]]
+    assert inputs_of(ids, given, 8).digest() == from_file.digest()
+    tensors = {name: torch.tensor(array) for name, array in from_file.arrays.items()}
+    assert inputs_of(tensors, given, 8).digest() == from_file.digest()
+    assert inputs_of(tmp_path / "texts.txt", given, 8).digest() == from_file.digest()
+    assert inputs_of(from_file, given) is from_file
+
+
+def test_the_files_of_a_module_go_with_it() -> None:
+    given = model_of(tiny_bert(), tokenizer())
+    folder = given.directory
+    assert {"config.json", "tokenizer.json"} <= {path.name for path in folder.iterdir()}
+    del given
+    assert not folder.exists()
+
+
+def test_the_callers_module_stays_as_it_is() -> None:
+    module = tiny_bert().half().train()
+    given = model_of(module)
+    assert next(given.module.parameters()).dtype == torch.float32
+    assert next(module.parameters()).dtype == torch.float16 and module.training
+
+
+def test_an_image_processor_reads_the_images_of_a_module(tmp_path: Path) -> None:
+    from PIL import Image
+
+    module = ViTForImageClassification(ViTConfig(**TINY, image_size=8, patch_size=4))
+    processor = ViTImageProcessorPil(size={"height": 8, "width": 8})
+    noise = np.random.default_rng(0).integers(0, 256, size=(11, 7, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(tmp_path / "n.png")
+    given = model_of(module, image_processor=processor)
+    expected = processor(Image.open(tmp_path / "n.png"), return_tensors="pt")["pixel_values"]
+    found = inputs_of(tmp_path / "n.png", given).arrays["pixel_values"]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    again = inputs_of(expected, given, labels=[1])
+    assert again.names == ("data[0]",) and again.labels is not None and again.labels.tolist() == [1]
+
+
+class Plain(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 2)
+
+    def forward(self, features: torch.Tensor, *, scale: float = 1.0) -> torch.Tensor:
+        return self.linear(features) * scale
+
+
+def test_any_module_is_taken_with_its_own_inputs() -> None:
+    given = model_of(Plain())
+    assert (given.kind, given.input_names, given.source.name) == ("module", ("features",), "Plain")
+    inputs = inputs_of(torch.zeros(4, 5, 3), given)
+    assert inputs.arrays["features"].shape == (4, 5, 3)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (["a", " "], "blank text"),
+        ([], "is empty"),
+        ({"ids": np.ones((1, 2), int)}, "does not have the model's inputs"),
+        ([[1, 99]], "id 99 is not in the model's vocabulary"),
+        ([["a"]], "from which no inputs can be made"),
+        ([[1], [2.5, 3]], "cannot be made an array"),
+        (object(), "from which no inputs can be made"),
+    ],
+)
+def test_data_that_are_no_inputs(data: object, message: str) -> None:
+    with pytest.raises(AtlasError, match=message):
+        inputs_of(data, model_of(tiny_bert(), tokenizer()))
+
+
+def test_labels_that_are_too_few() -> None:
+    with pytest.raises(AtlasError, match=r"labels has shape \(1,\), but there are 2 inputs"):
+        inputs_of(TEXTS, model_of(tiny_bert(), tokenizer()), labels=[1])
+
+
+@pytest.mark.parametrize(
+    ("model", "tokens", "message"),
+    [
+        (3, None, "a int is not a model"),
+        ("some/where", object(), "for a module in memory only"),
+        (Plain(), object(), "the tokenizer cannot be saved"),
+    ],
+)
+def test_what_is_no_model(model: Any, tokens: object, message: str) -> None:
+    with pytest.raises(AtlasError, match=message):
+        model_of(model, tokens)
