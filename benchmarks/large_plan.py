@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from atlasc.ir.module import Module
+from atlasc.ir.module import Module, Value
 from atlasc.passes.approximation.parametrisation import PRESETS
 from atlasc.passes.search.error_model.groups import groups_of
 from atlasc.passes.search.strategies.hybrid import AFTER_PROBES, PROBED_ERRORS
@@ -96,8 +96,8 @@ class Work:
         parts = segments(module)
         last, products = last_uses(parts), []
 
-        def size(value: object) -> int:
-            return 4 * inputs * int(np.prod(value.type.shape[1:]))  # type: ignore[attr-defined]
+        def size(value: Value) -> int:
+            return 4 * inputs * int(np.prod(value.tensor.shape[1:]))
 
         made = {op.result for part in parts for op in part.ops}
         alive = peak = sum(size(value) for value in last if value not in made)
@@ -107,7 +107,7 @@ class Work:
                 if op.result is None:
                     continue
                 if op.name in ("nn.linear", "nn.matmul"):
-                    inner = op.operands[0].type.shape[-1]  # type: ignore[union-attr]
+                    inner = op.operands[0].tensor.shape[-1]
                     done += 2 * inner * size(op.result) // 4
                 alive += size(op.result)
                 peak = max(peak, alive)
@@ -132,6 +132,6 @@ def captured(module: Module, inputs: int) -> int:
     Rows of arguments come to a few MB for each op beside them.
     """
     softmaxes = {op.value for op in module.ops if op.name == "nn.softmax"}
-    values = [op.operands[1].type for op in module.ops if op.name == "nn.matmul"
+    types = [op.operands[1].tensor for op in module.ops if op.name == "nn.matmul"
               and op.operands[0] in softmaxes]  # fmt: skip
-    return sum(4 * inputs * int(np.prod(type.shape[1:])) for type in values)  # type: ignore[union-attr]
+    return sum(4 * inputs * int(np.prod(type.shape[1:])) for type in types)

@@ -13,7 +13,7 @@ from atlasc.ir.bounds import MAX_PATH, is_location, is_symbol
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.opdef import REGISTRY, OpDef, RuleError, Site, Symbol, symbols_in
 from atlasc.ir.ops import ckks, ckks_attention, nn, poly  # noqa: F401  (the registry)
-from atlasc.ir.types import Type, is_bounded
+from atlasc.ir.types import CiphertextType, TensorType, Type, is_bounded
 
 IRLevel = Literal["nn", "poly", "ckks"]
 _LAYER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
@@ -26,6 +26,20 @@ class Value:
     name: str
     type: Type
     op: Op
+
+    @property
+    def tensor(self) -> TensorType:
+        """The type of a tensor in the clear; raises AtlasError where the value is a ciphertext."""
+        if isinstance(self.type, TensorType):
+            return self.type
+        raise AtlasError(f"{self} is a ciphertext, not a tensor", where=self.op.location)
+
+    @property
+    def ciphertext(self) -> CiphertextType:
+        """The type of a packed ciphertext; raises AtlasError where the value is a tensor."""
+        if isinstance(self.type, CiphertextType):
+            return self.type
+        raise AtlasError(f"{self} is a tensor, not a ciphertext", where=self.op.location)
 
     def __repr__(self) -> str:
         return f"%{self.name}: {self.type}"

@@ -17,7 +17,6 @@ from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module, Op
 from atlasc.ir.opdef import Site
 from atlasc.ir.text.storage import load_module, save_module
-from atlasc.ir.types import CiphertextType
 from atlasc.passes.execution.kernels.context import ROWS, blocked
 from atlasc.passes.framework.rewriting import Rewriter
 
@@ -131,8 +130,7 @@ class ClientProgram:
         """Answers ``[count, ...]`` by output name from decrypted slots ``[ciphertexts, slots]``."""
         answers = {}
         for op in self.interface.outputs:
-            assert isinstance(op.operands[0].type, CiphertextType)
-            layout, shape = op.operands[0].type.layout, op.attributes["shape"]
+            layout, shape = op.operands[0].ciphertext.layout, op.attributes["shape"]
             tensor = unpack(slots[op.attributes["name"]], layout, shape)
             site = Site([], op.attributes, self.interface.symbols)
             answers[op.attributes["name"]] = output(site, tensor)[:count]
@@ -161,13 +159,12 @@ def client_program(embed: Module, program: Module) -> ClientProgram:
             rewriter.copy(op)
     for op in program.outputs:
         source = op.operands[0]
-        assert isinstance(source.type, CiphertextType)
         shape = op.attributes["shape"]
         stand_in = {
             "name": f"result.{op.attributes['name']}",
-            "layout": str(source.type.layout),
+            "layout": str(source.ciphertext.layout),
             "shape": shape,
-            "level": source.type.level or 0,
+            "level": source.ciphertext.level or 0,
         }
         value = rewriter.module.add("ckks.result", [], stand_in)
         rewriter.copy(op, [value])

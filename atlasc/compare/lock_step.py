@@ -163,7 +163,7 @@ class LockStep:
             raise _unsuitable("it has other values than this program")
         shape = (self.target.engine.slots,)
         for name, (ours, theirs) in live.items():
-            count = by_name[name].type.ciphertexts  # type: ignore[union-attr]
+            count = by_name[name].ciphertext.ciphertexts
             if len(ours) != count or len(theirs) != count:
                 raise _unsuitable(f"%{name} has {count} ciphertexts in this program")
             for slots, level in (*ours, *theirs):

@@ -80,7 +80,7 @@ def model_digest(module: Module) -> str:
     """SHA-256 (hex) of the weights, and of the nonlinear ops and their shapes but for the batch."""
     digest = hashlib.sha256()
     for op in nonlinear_ops(module):
-        shape = op.operands[0].type.shape[1:]  # type: ignore[union-attr]
+        shape = op.operands[0].tensor.shape[1:]
         digest.update(f"{op.name} {op.value.name} {op.location} {shape}\n".encode())
     for name, array in sorted(module.arrays_used().items()):
         digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())

@@ -55,7 +55,7 @@ def geometry(module: Module, slots: int) -> Rows:
     if len(shapes) != 1 or len(shapes[0]) != 3 or shapes[0][0] != 1:
         raise AtlasError("the naive program takes one input [1, tokens, features]", why=f"{shapes}")
     forms = forms_of(module)
-    heads = [v.type.shape[1] for v, form in forms.items() if form is Form.HEADS]
+    heads = [v.tensor.shape[1] for v, form in forms.items() if form is Form.HEADS]
     return Rows(slots, shapes[0][1], shapes[0][2], max(heads, default=1))
 
 
@@ -165,7 +165,7 @@ class Naive(Generic[Ct]):
     ) -> Blocks:
         """``apply(ct, block, c, occupied)`` on every ciphertext."""
         operand = op.operands[0]
-        form, columns = self.forms[operand], operand.type.shape[-1]  # type: ignore[union-attr]
+        form, columns = self.forms[operand], operand.tensor.shape[-1]
         return [
             [apply(ct, b, c, self.rows.occupied(form, columns, b, c)) for c, ct in enumerate(block)]
             for b, block in enumerate(blocks)
@@ -175,7 +175,7 @@ class Naive(Generic[Ct]):
         """A constant in the slots that hold something: one number, or one for each feature."""
         value = op.attributes[name]
         if isinstance(value, Symbol):
-            columns = op.operands[0].type.shape[-1]  # type: ignore[union-attr]
+            columns = op.operands[0].tensor.shape[-1]
             row = np.broadcast_to(self._array(op, name).reshape(-1), (columns,))
             return self.vector(lambda: self.rows.spread(row, block, c))
         return self.vector(lambda: np.where(occupied, float(value), 0.0))
@@ -243,7 +243,7 @@ def _row_sum(program: Naive[Ct], op: Op, x: Blocks) -> Blocks:
 
 
 def _center(program: Naive[Ct], op: Op, x: Blocks) -> Blocks:
-    columns = op.operands[0].type.shape[-1]  # type: ignore[union-attr]
+    columns = op.operands[0].tensor.shape[-1]
     (totals,) = _row_sum(program, op, x)
     mean = np.full(columns, 1 / columns)
 

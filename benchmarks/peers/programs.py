@@ -160,4 +160,4 @@ class NaiveProgram(Program):
         program = Naive(self.module, engine, before, self.lazy)
         (blocks,) = program.run(self.layer.encrypted()).values()
         (output,) = self.module.outputs
-        return program.decrypt(blocks, output.operands[0].type.shape[-1])  # type: ignore[union-attr]
+        return program.decrypt(blocks, output.operands[0].tensor.shape[-1])

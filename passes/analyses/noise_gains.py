@@ -110,7 +110,7 @@ def _read(module: Module, inputs: Mapping[str, np.ndarray], output: np.ndarray) 
 def _few(module: Module, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The first inputs, as many as fit into ``MEMORY``."""
     elements = sum(
-        int(np.prod(op.value.type.shape))  # type: ignore[union-attr, misc]
+        int(np.prod(op.value.tensor.shape))
         for op in module.ops
         if op.result is not None and not op.name.startswith("poly.input")
     )

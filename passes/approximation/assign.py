@@ -166,7 +166,7 @@ def recipe_approximations(
         interval = None if known is None else (known.low, known.high)
         family = family_of(op.name)
         if family == "softmax":
-            width = int(op.operands[0].type.shape[-1])  # type: ignore[union-attr]
+            width = int(op.operands[0].tensor.shape[-1])
             found[op.value.name] = chosen.softmax(
                 op.layer,
                 shift=None if known is None else known.shift,

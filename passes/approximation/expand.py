@@ -119,12 +119,10 @@ class Expand(Pass):
         shared: dict[str, Symbol] = {}
         for op in module.ops:
             if op.name == "nn.encrypt":
-                assert op.result is not None and isinstance(op.result.type, TensorType)
-                _input(rewriter, op, op.value.name, op.result.type)
+                _input(rewriter, op, op.value.name, op.value.tensor)
             elif op.name == "nn.input" and op.attributes["side"] == "public":
-                assert op.result is not None and isinstance(op.result.type, TensorType)
-                _input(rewriter, op, op.attributes["name"], op.result.type)
-            elif op.result is not None and getattr(op.result.type, "side", "") == "client":
+                _input(rewriter, op, op.attributes["name"], op.value.tensor)
+            elif op.result is not None and op.result.tensor.side == "client":
                 continue
             elif op.definition.nonlinear:
                 rewriter.values[op.value] = _expanded(rewriter, op, shared)
@@ -179,7 +177,7 @@ def _expanded(rewriter: Rewriter, op: Op, shared: dict[str, Symbol]) -> Value:
         gamma = op.attributes["gamma"]
         if op.name == "nn.layer_norm":
             x = arithmetic._emit("center", [x], {})
-        features = op.operands[0].type.shape[-1]  # type: ignore[union-attr]
+        features = op.operands[0].tensor.shape[-1]
         y = approximation.apply(
             arithmetic, x, "nn.rms_norm", features, op.attributes["epsilon"], gamma
         )

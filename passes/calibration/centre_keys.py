@@ -288,4 +288,4 @@ def _observe(
 
 
 def _outputs(linear: Op) -> int:
-    return int(linear.value.type.shape[-1])  # type: ignore[union-attr]
+    return int(linear.value.tensor.shape[-1])

@@ -118,4 +118,4 @@ def _moved(
 
 
 def _shape(value: Value) -> tuple[int, ...]:
-    return value.type.shape  # type: ignore[union-attr]
+    return value.tensor.shape

@@ -76,11 +76,7 @@ class Measurement:
 
 def nonlinear_ops(module: Module) -> list[Op]:
     """The nonlinear ops that run on encrypted data, in order of execution."""
-    return [
-        op
-        for op in module.ops
-        if op.definition.nonlinear and getattr(op.value.type, "side", "") == "server"
-    ]
+    return [op for op in module.ops if op.definition.nonlinear and op.value.tensor.side == "server"]
 
 
 def input_count(module: Module, arrays: Mapping[str, np.ndarray]) -> int:
@@ -99,7 +95,7 @@ def input_count(module: Module, arrays: Mapping[str, np.ndarray]) -> int:
 def chunk_size(module: Module) -> int:
     """Inputs that are evaluated at once, so that memory stays small."""
     largest = max(
-        (int(np.prod(op.result.type.shape[1:])) for op in module.ops
+        (int(np.prod(op.result.tensor.shape[1:])) for op in module.ops
          if op.result is not None and isinstance(op.result.type, TensorType)),
         default=1,
     )  # fmt: skip

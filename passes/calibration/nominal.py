@@ -26,7 +26,7 @@ def nominal_calibration(module: Module) -> Calibration:
         low, high = {"softmax": SCORES, "norm": VARIANCES, "activation": ARGUMENTS}[family]
         width = sums = None
         if family == "softmax":
-            width = int(op.operands[0].type.shape[-1])  # type: ignore[union-attr]
+            width = int(op.operands[0].tensor.shape[-1])
             sums = (width * 1e-2, float(width))
         name = op.value.name
         ranges[name] = Range(name, op.name, op.location, low, high, low, high, sums, width)

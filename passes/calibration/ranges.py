@@ -156,7 +156,7 @@ def measured_range(measured: Measurement, margin: float | None, ends: int) -> Ra
         return replace(known, channels=channels)
     bottom, top = _widened(measured.low, measured.high, margin, ends)
     assert measured.log_sums is not None and measured.log_squares is not None
-    width = int(op.operands[0].type.shape[-1])  # type: ignore[union-attr]
+    width = int(op.operands[0].tensor.shape[-1])
     log_width = float(np.log(width))
     log_sums = tuple(
         _widened(low, high, margin, ends, log=True)

@@ -52,7 +52,7 @@ class OpProfiles:
         engine, counts = self._engine, Counter[tuple[Primitive, int]]()
         engine.scope = f"profile {len(self._known)}"
         operands = [
-            [Counted(_TOP) for _ in range(value.type.ciphertexts)]
+            [Counted(_TOP) for _ in range(value.ciphertext.ciphertexts)]
             if isinstance(value.type, CiphertextType)
             else self._context.blank
             for value in op.operands

@@ -274,7 +274,7 @@ def _changed_weight(module: Module, op: Op, change: _Times | _Repeat) -> dict[st
 
 
 def _shape(value: Value) -> tuple[int, ...]:
-    return value.type.shape  # type: ignore[union-attr]
+    return value.tensor.shape
 
 
 def _array(symbols: dict[str, np.ndarray], value: Symbol | float) -> np.ndarray:

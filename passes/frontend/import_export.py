@@ -170,7 +170,7 @@ class Importer:
         """Emit an op that comes from a node; client values that enter the server are encrypted."""
         location = fx.module_path(node)
         values = [self.value(operand) for operand in operands]
-        server = any(value.type.side == "server" for value in values)  # type: ignore[union-attr]
+        server = any(value.tensor.side == "server" for value in values)
         if self.layered:
             server = server or bool(_LAYER.search(location))
         else:
@@ -183,7 +183,7 @@ class Importer:
             raise AtlasError(error.what, where=fx.place(node), why=error.why) from None
 
     def _on_server(self, value: Value) -> Value:
-        if value.type.side != "client":  # type: ignore[union-attr]
+        if value.tensor.side != "client":
             return value
         if value not in self._encrypted:
             location = value.op.location

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from atlasc.ir.module import Value
-from atlasc.ir.types import TensorType
 from atlasc.passes.frontend import masks
 from atlasc.passes.frontend.graph import Node, is_node, place, shape, target
 
@@ -80,10 +79,9 @@ def emit_softmax(
         AtlasError: the expression does something else; see ``masks.meaning``.
     """
     value = importer.value(scores)
-    assert isinstance(value.type, TensorType)
     by_mask = False
     if mask is not None:
-        found = _meaning(importer, mask, value.type.shape, place(node))
+        found = _meaning(importer, mask, value.tensor.shape, place(node))
         by_mask, causal = found.by_mask, causal or found.causal
     operands = [value, importer.public_mask()] if by_mask else [value]
     return importer.add(node, "nn.softmax", operands, {"causal": True} if causal else {})

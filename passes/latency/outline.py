@@ -94,7 +94,7 @@ def outline(op: Op, approximation: Approximation) -> Outline:
     if isinstance(approximation, Softmax):
         approximation.apply(record, 0)
     elif isinstance(approximation, Norm):
-        features = op.operands[0].type.shape[-1]  # type: ignore[union-attr]
+        features = op.operands[0].tensor.shape[-1]
         approximation.apply(record, 0, "nn.rms_norm", features, op.attributes["epsilon"])
     else:
         assert isinstance(approximation, Activation)

@@ -188,5 +188,4 @@ def _place(op: Op) -> Place | None:
 
 
 def _width(op: Op) -> int:
-    assert isinstance(op.value.type, CiphertextType)
-    return op.value.type.ciphertexts
+    return op.value.ciphertext.ciphertexts

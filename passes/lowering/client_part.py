@@ -17,6 +17,6 @@ def client_part(module: Module) -> Module:
             rewriter.module.add(
                 "nn.output", rewriter.operands(op), {"name": op.value.name}, op.location
             )
-        elif op.result is not None and getattr(op.result.type, "side", "") == "client":
+        elif op.result is not None and op.result.tensor.side == "client":
             rewriter.copy(op)
     return without_dead_ops(rewriter.module)

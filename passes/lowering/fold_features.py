@@ -107,7 +107,7 @@ def _centre(
         return rewriter.add(producer, "poly.add", [a, b], {})
     if producer.name == "poly.add_constant" and isinstance(producer.attributes["value"], Symbol):
         value = _array(rewriter.source, producer, "value")
-        if value.ndim and value.shape[-1] == x.type.shape[-1]:  # type: ignore[union-attr]
+        if value.ndim and value.shape[-1] == x.tensor.shape[-1]:
             inner = _centred(rewriter, center, producer.operands[0], done, report)
             name = producer.attributes["value"].name
             centred = rewriter.module.constant(name, value - value.mean(axis=-1, keepdims=True))
@@ -187,7 +187,7 @@ def _extend(
     source = op.operands[0]
     before = pending.get(source)
     if op.name in ("poly.select", "poly.mean") and before is not None:
-        if op.attributes["axis"] == len(source.type.shape) - 1:  # type: ignore[union-attr]
+        if op.attributes["axis"] == len(source.tensor.shape) - 1:
             return None
         moved = rewriter.add(op, op.name, [before.x], op.attributes)
         return _Pending(moved, before.scale, before.shift * op.attributes.get("factor", 1.0))

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
-from atlasc.ir.types import CiphertextType
 from atlasc.passes.analyses.noise_gains import SEEN
 from atlasc.passes.framework.pass_base import Pass, Report
 from atlasc.passes.framework.rewriting import Rewriter
@@ -103,5 +102,4 @@ def _takes_a_number(op: Op) -> bool:
 
 
 def _layout(value: Value) -> Layout:
-    assert isinstance(value.type, CiphertextType)
-    return value.type.layout
+    return value.ciphertext.layout

@@ -86,7 +86,7 @@ def _input(packer: Packer, op: Op) -> Value:
 
 
 def _output(packer: Packer, op: Op) -> None:
-    shape = list(op.operands[0].type.shape)  # type: ignore[union-attr]
+    shape = list(op.operands[0].tensor.shape)
     packer.module.add(
         "ckks.output", [packer.operand(op)], {**op.attributes, "shape": shape}, op.location
     )
@@ -186,7 +186,7 @@ def _feature_sum(packer: Packer, op: Op, x: Value) -> Value:
 def _clean(packer: Packer, op: Op) -> Value:
     """The operand with 0 in the padding of the features; a polynomial before it costs a product."""
     x = packer.operand(op)
-    features = op.operands[0].type.shape[-1]  # type: ignore[union-attr]
+    features = op.operands[0].tensor.shape[-1]
     if full(packer.layout(op), features) or packer.has_clean_padding(x):
         return x
     packer.report.say(f"{op.name} at {op.location} masks the padding of {features} features")
@@ -196,7 +196,7 @@ def _clean(packer: Packer, op: Op) -> Value:
 def _center(packer: Packer, op: Op) -> Value:
     """x − Σx/n; the mean is spread over the features only, so that their padding stays zero."""
     x, layout = _clean(packer, op), packer.layout(op)
-    features = op.operands[0].type.shape[-1]  # type: ignore[union-attr]
+    features = op.operands[0].tensor.shape[-1]
     total = _feature_sum(packer, op, x)
     attributes = {"value": packer.spread(op, 1.0 / features), "layout": str(layout)}
     mean = packer.emit(op, "mul_plain", [total], attributes)
@@ -219,7 +219,7 @@ def _select(packer: Packer, op: Op) -> Value:
 
 def _same_slots(packer: Packer, op: Op) -> Value:
     """Splitting features into heads and merging them moves nothing in this packing."""
-    shape, width = op.value.type.shape, packer.packing.width  # type: ignore[union-attr]
+    shape, width = op.value.tensor.shape, packer.packing.width
     if packer.forms[op.value] is Form.SPLIT and shape[-1] != width:
         raise AtlasError(
             f"{op.name} to {shape} would move data between slots",
@@ -249,7 +249,7 @@ def _mask_fill(packer: Packer, op: Op) -> Value:
         )
     queries, keys = packer.operand(matmul, 0), packer.operand(matmul, 1)
     hidden, alone = packer.layout(matmul, 1), packer.layout(matmul, 0).field("t") is None
-    heads = op.value.type.shape[1]  # type: ignore[union-attr]
+    heads = op.value.tensor.shape[1]
     attributes = {
         **_visible(op),
         "fill": op.attributes["fill"],

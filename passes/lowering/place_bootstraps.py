@@ -156,7 +156,7 @@ def level_graph(
                 source = nodes[op.operands[0].op]
                 nodes[op] = graph.add_node(f"output {op.attributes['name']}", [source])
             continue
-        count = result.type.ciphertexts
+        count = result.ciphertext.ciphertexts
         name = f"{op.name} %{result.name} ({op.location or 'no location'})"
         if op.name == "ckks.input":
             nodes[op] = graph.add_input(name, levels, count, refreshable=can[op])
@@ -260,8 +260,7 @@ class _Placer:
                 target = self.placement.bootstraps[self.nodes[operand.op]]
                 self.refreshed[operand] = self._emit(operand.op, "ckks.bootstrap", value, target)
             value = self.refreshed[operand]
-        assert isinstance(value.type, CiphertextType)
-        if value.type.level == level:
+        if value.ciphertext.level == level:
             return value
         if (value, level) not in self.dropped:
             self.dropped[value, level] = self._emit(operand.op, "ckks.drop", value, level)

@@ -191,7 +191,7 @@ def _selected(op: Op) -> _Row | None:
 
 
 def _shape(value: Value) -> tuple[int, ...]:
-    return value.type.shape  # type: ignore[union-attr]
+    return value.tensor.shape
 
 
 def _row_shape(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:

@@ -37,7 +37,7 @@ def _is_server(op: Op) -> bool:
     if op.name in ("nn.encrypt", "nn.input"):
         return False
     value = op.result if op.result is not None else op.operands[0]
-    return getattr(value.type, "side", "") == "server"
+    return value.tensor.side == "server"
 
 
 def client_part(module: Module) -> Module:
@@ -117,4 +117,4 @@ def last_uses(parts: Sequence[Segment]) -> dict[Value, Op]:
 def largest_tensor(parts: Sequence[Segment]) -> int:
     """Elements of the largest result, for one input."""
     results = (op.result for part in parts for op in part.ops if op.result is not None)
-    return max(int(np.prod(value.type.shape[1:])) for value in results)  # type: ignore[union-attr]
+    return max(int(np.prod(value.tensor.shape[1:])) for value in results)

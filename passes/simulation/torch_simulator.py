@@ -92,7 +92,7 @@ class TorchSimulator:
     def prepare(self, inputs: Mapping[str, np.ndarray]) -> Uploaded:
         """Compute the client's part once and bring it to the device."""
         values = server_inputs(self._client, self.segments, inputs)
-        public = {v: array for v, array in values.items() if v.type.side == "public"}  # type: ignore[union-attr]
+        public = {v: array for v, array in values.items() if v.tensor.side == "public"}
         encrypted = {v: self._tensor(values[v]) for v in values if v not in public}
         return Uploaded(encrypted, public, len(next(iter(values.values()))))
 

@@ -43,7 +43,7 @@ def test_the_client_knows_the_magnitude_of_answers_in_their_own_units(
 def test_every_copy_of_a_number_is_found_and_agrees(tiny: Tiny, bundle: Bundle, count: int) -> None:
     slots = decrypted(tiny, bundle, count)
     (output,) = bundle.client.interface.outputs
-    layout = output.operands[0].type.layout  # type: ignore[union-attr]
+    layout = output.operands[0].ciphertext.layout
     owner = owners(layout, [2, 3], count)
     # 16,384 slots: 4 features, of which 3 are classes, times 1 of 4 blocks, 256 rows, 4 copies.
     assert (owner >= 0).sum() == 3 * 256 * 4
@@ -57,7 +57,7 @@ def test_an_answer_far_outside_is_refused_and_the_other_is_shown(
     slots = decrypted(tiny, bundle, 2)
     (output,) = bundle.client.interface.outputs
     limit = OUTSIDE * output.attributes["magnitude"] / output.attributes["factor"]
-    owner = owners(output.operands[0].type.layout, [2, 3], 2)  # type: ignore[union-attr]
+    owner = owners(output.operands[0].ciphertext.layout, [2, 3], 2)
     for value, refused in ((0.9 * limit, {}), (-1.1 * limit, {1: 1 / 3}), (np.nan, {1: 1 / 3})):
         wild = slots["output"].copy()
         wild[owner == 4] = value
@@ -79,7 +79,7 @@ def test_copies_that_differ_are_no_answer_though_each_is_in_range(
     slots = decrypted(tiny, bundle, 2)["output"]
     (output,) = bundle.client.interface.outputs
     magnitude = output.attributes["magnitude"] / output.attributes["factor"]
-    owner = owners(output.operands[0].type.layout, [2, 3], 2)  # type: ignore[union-attr]
+    owner = owners(output.operands[0].ciphertext.layout, [2, 3], 2)
     last = tuple(np.argwhere(owner == 5)[-1])
     for part, refused in ((0.9 * COPIES, {}), (1.1 * COPIES, {1: 1 / 12})):
         changed = slots.copy()

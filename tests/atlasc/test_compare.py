@@ -229,7 +229,7 @@ def test_a_checkpoint_must_suit_the_program(bundle: Bundle, query: Packed, tmp_p
     values = [
         op.value for op in bundle.program.ops[:5] if isinstance(op.value.type, CiphertextType)
     ]
-    good = {v.name: ([(np.ones(SLOTS), 1)] * v.type.ciphertexts,) * 2 for v in values}  # type: ignore[union-attr]
+    good = {v.name: ([(np.ones(SLOTS), 1)] * v.ciphertext.ciphertexts,) * 2 for v in values}
     first = values[0].name
     for live in (
         {},

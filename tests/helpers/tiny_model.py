@@ -65,7 +65,7 @@ def approximate(module: Module, calibration: Calibration, *, deep: bool = False)
 def approximate_all(module: Module, calibration: Calibration) -> None:
     """Generous approximations of all nonlinear ops on their calibrated ranges (in place)."""
     for op in module.ops:
-        if not op.definition.nonlinear or op.value.type.side == "client":  # type: ignore[union-attr]
+        if not op.definition.nonlinear or op.value.tensor.side == "client":
             continue
         known = calibration.of(op)
         if op.name == "nn.softmax":

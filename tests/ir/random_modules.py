@@ -90,7 +90,7 @@ def _tensors(draw: st.DrawFn, module: Module) -> None:
     for kind in draw(st.lists(st.sampled_from(kinds), max_size=5)):
         attributes, location = _common(draw, module)
         operands: list[Value] = [x]
-        last = x.type.shape[-1]  # type: ignore[union-attr]
+        last = x.tensor.shape[-1]
         if kind == "linear":
             weight = _array(draw, (draw(st.integers(1, 4)), last))
             attributes["weight"] = module.constant(draw(SYMBOL_NAMES), weight)
@@ -100,7 +100,7 @@ def _tensors(draw: st.DrawFn, module: Module) -> None:
         elif kind == "add_constant":
             attributes["value"] = draw(NUMBERS)
         elif kind == "select":
-            if len(x.type.shape) < 3:  # type: ignore[union-attr]
+            if len(x.tensor.shape) < 3:
                 continue
             attributes |= {"axis": 1, "index": 0}
         elif kind == "gelu":

@@ -126,7 +126,7 @@ def evaluate(op: str, operands: str, attributes: dict[str, Any], dtype: Any) -> 
     y = module.add(op, [values[name] for name in operands.split()], attributes)
     module.add(f"{module.level}.output", [y], {"name": "y"})
     result = interpret(module, INPUTS, dtype)["y"]
-    assert result.shape == y.type.shape  # type: ignore[union-attr]
+    assert result.shape == y.tensor.shape
     return result
 
 

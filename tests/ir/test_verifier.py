@@ -113,3 +113,16 @@ def test_layer_index_of_a_location() -> None:
                          ("embeddings.norm", None), ("", None), ("conv2d.w", None)]:  # fmt: skip
         op = module.append("nn.add", [x, x], {}, place)
         assert op.layer == layer
+
+
+def test_accessors_give_the_type_that_is_meant() -> None:
+    x = build()[1]
+    assert x.tensor.shape == (1, 2)
+    with pytest.raises(AtlasError, match="%0: tensor<1x2xf64, server> is a tensor, not a cipher"):
+        _ = x.ciphertext
+    layout = "[d:2 g:0 b:0 t:1 | | b=1 t=2 g=1 d=4]"
+    attributes = {"name": "x", "shape": [1, 2, 4], "layout": layout}
+    packed = Module("m", "ckks").add("ckks.input", (), attributes, "layer.0")
+    assert packed.ciphertext.ciphertexts == 1
+    with pytest.raises(AtlasError, match=r"is a ciphertext, not a tensor\n  where: layer.0"):
+        _ = packed.tensor

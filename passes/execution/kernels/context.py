@@ -11,7 +11,6 @@ import numpy as np
 
 from atlasc.ir.layout import UNUSED, Layout
 from atlasc.ir.module import Op, Value
-from atlasc.ir.types import CiphertextType
 from atlasc.passes.execution.engine import Engine
 
 Ct = TypeVar("Ct")
@@ -54,8 +53,7 @@ class Context(Generic[Ct]):
 
 def layout_of(value: Value) -> Layout:
     """Layout of a ciphertext value."""
-    assert isinstance(value.type, CiphertextType)
-    return value.type.layout
+    return value.ciphertext.layout
 
 
 def first_rows(layout: Layout) -> np.ndarray:

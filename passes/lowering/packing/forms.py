@@ -66,7 +66,7 @@ def forms_of(module: Module) -> Forms:
 
 
 def _shape(value: Value) -> tuple[int, ...]:
-    return value.type.shape  # type: ignore[union-attr]
+    return value.tensor.shape
 
 
 def _input(op: Op, forms: list[Form]) -> Form | None:

@@ -99,7 +99,7 @@ def _extents(module: Module) -> tuple[int, int, int, int]:
     linear = [n for op in module.ops if op.name == "poly.linear" for n in _features(op, module)]
     features = max([shape[-1] for shape in shapes] + linear)
     heads = {
-        op.operands[0].type.shape[-1]  # type: ignore[union-attr]
+        op.operands[0].tensor.shape[-1]
         for op in module.ops
         if op.name == "poly.matmul" and op.attributes["transpose_b"]
     }

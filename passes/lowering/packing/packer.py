@@ -51,7 +51,7 @@ class Packer:
         A polynomial is evaluated in every slot. Padding that stays at 0 lies in the middle of its
         range, whatever the range is, and adds nothing to a sum over the features.
         """
-        layout, features = self.layout(op), op.operands[0].type.shape[-1]  # type: ignore[union-attr]
+        layout, features = self.layout(op), op.operands[0].tensor.shape[-1]
         if is_alone(self.operand(op)):  # it may come to have places without a block
             layout = layout.one_row
         if self.forms[op.operands[0]] not in (Form.HIDDEN, Form.VECTOR) or full(layout, features):
@@ -67,8 +67,8 @@ class Packer:
         """Note the packed form of a poly value; one without padding of its features is clean."""
         self.rewriter.values[value] = packed
         if self.forms[value] in (Form.HIDDEN, Form.VECTOR):
-            features = value.type.shape[-1]  # type: ignore[union-attr]
-            if full(packed.type.layout, features):  # type: ignore[union-attr]
+            features = value.tensor.shape[-1]
+            if full(packed.ciphertext.layout, features):
                 self._clean[packed] = True
 
     def has_clean_padding(self, value: Value) -> bool:

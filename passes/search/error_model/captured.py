@@ -85,7 +85,7 @@ def capture(
             waiting = pending.pop(op.operands[0])
             values = operands[1]
             found[waiting.op.value.name] = replace(waiting, values=values, y=waiting.y @ values)
-        if not op.definition.nonlinear or getattr(op.value.type, "side", "") != "server":
+        if not op.definition.nonlinear or op.value.tensor.side != "server":
             return
         inputs = np.ones(len(operands[0])) if shares is None else np.asarray(shares)
         inputs = inputs.astype(dtype)

@@ -187,7 +187,7 @@ class Bench:
         return self.module.constant("constant", array)
 
     def level(self, value: Value) -> int:
-        return value.type.level  # type: ignore[union-attr, return-value]
+        return value.ciphertext.level
 
     def add(self, op: str, *operands: Value, **attributes: Any) -> Value:
         """An op on operands, brought to one level."""

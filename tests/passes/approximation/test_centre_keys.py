@@ -106,7 +106,7 @@ def test_no_vector_changes_an_output(name: str, grouped: bool, width: int, seed:
     module = (Grouped if grouped else Builder)(shape, seed).build()
     rng = np.random.default_rng(seed)
     shifts = {
-        path.softmax.value.name: rng.normal(size=path.linear.value.type.shape[-1])
+        path.softmax.value.name: rng.normal(size=path.linear.value.tensor.shape[-1])
         for path in key_paths(module, Report())
     }
     assert len(shifts) == shape.layers

@@ -53,9 +53,9 @@ def test_embeddings_alone_are_on_the_client(family, tiny_trace):
     assert len(encrypted) == 1
     for op in module:
         if op.layer is not None:
-            assert op.value.type.side == "server", op
-            assert all(v.type.side != "client" for v in op.operands), op
-        if op.result is not None and op.value.type.side == "client":
+            assert op.value.tensor.side == "server", op
+            assert all(v.tensor.side != "client" for v in op.operands), op
+        if op.result is not None and op.value.tensor.side == "client":
             assert op.name in (
                 "nn.input", "nn.embedding", "nn.patchify", "nn.linear", "nn.add_constant",
                 "nn.add", "nn.layer_norm",
@@ -145,7 +145,7 @@ def test_masks_are_recognised(tiny_trace):
         for op in softmaxes:
             assert op.attributes.get("causal", False) is causal
             assert op.operands[1].op.attributes["name"] == "attention_mask"
-            assert op.operands[1].type.side == "public"
+            assert op.operands[1].tensor.side == "public"
 
 
 def test_weights_are_views_named_by_their_parameter(tiny_model, tiny_trace):

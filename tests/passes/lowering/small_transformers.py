@@ -94,7 +94,7 @@ class Builder:
         return self.module.add("nn.add", [a, b], {}, place)
 
     def _linear(self, x: Value, outputs: int, place: str) -> Value:
-        inputs = x.type.shape[-1]
+        inputs = x.tensor.shape[-1]
         weight = self.rng.normal(size=(outputs, inputs)) / np.sqrt(inputs)
         bias = 0.1 * self.rng.normal(size=outputs)
         attributes = {

@@ -41,7 +41,7 @@ def test_a_sum_over_ciphertexts_is_an_addition() -> None:
     module = packed(body, 16)
     (total,) = [op for op in module.ops if op.name == "ckks.rotate_sum"]
     assert module.attributes["slots"] == 16
-    blocks = total.operands[0].type.ciphertexts  # type: ignore[union-attr]
+    blocks = total.operands[0].ciphertext.ciphertexts
     made = program_costs(module).per_op[total]
     assert made.count("rotate") == 2  # blocks of 2 features, 2 of them in a ciphertext
     assert made.count("add") == blocks - 1 + 2

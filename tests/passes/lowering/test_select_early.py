@@ -170,7 +170,7 @@ def test_one_row_is_one_ciphertext(slots: int) -> None:
     packed = run_passes(after, [Pack(slots)])
     result = run_packed(packed, X, SimEngine(slots, critical_path(packed).total))
     np.testing.assert_allclose(result["y"], interpret(after, X)["y"], atol=1e-9)
-    widths = [op.value.type.ciphertexts for op in packed.ops if op.name == "ckks.chebyshev"]  # type: ignore[union-attr]
+    widths = [op.value.ciphertext.ciphertexts for op in packed.ops if op.name == "ckks.chebyshev"]
     assert widths == [max(1, 10 // (slots // 2) + (10 % (slots // 2) > 0))]
 
 
