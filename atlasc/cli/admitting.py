@@ -39,9 +39,9 @@ def admit(bundle: Bundle, inputs: Inputs, strict: bool = False, unchecked: bool 
         AtlasError: none is left, or ``strict``.
     """
     from atlasc.cli.errors import warn
-    from atlasc.client.admission import REMEDY, examine
+    from atlasc.client.admission import REMEDY
 
-    found = examine(bundle.client, inputs.arrays)
+    found = bundle.client.examine(inputs.arrays)
     kept = [
         row for row, reach in enumerate(found) if not _left_out(reach, unchecked and reach.finite)
     ]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from atlasc.bundle.folder import Bundle
     from atlasc.loading.inputs import Inputs
-    from atlasc.run.ranges import Simulation, Verdict
+    from atlasc.run.ranges import CleartextRun, Verdict
 
 IndexOption = Annotated[
     str, typer.Option("--index", help="Take these inputs of the file: 0,1,5 or 3-7.")
@@ -78,7 +78,7 @@ def polynomials_at_hand(bundle: Bundle) -> Bundle:
     return load_bundle(bundle.folder)
 
 
-def try_in_the_clear(bundle: Bundle, inputs: Inputs) -> Simulation:
+def try_in_the_clear(bundle: Bundle, inputs: Inputs) -> CleartextRun:
     """The polynomials' answers to inputs, and who leaves which range; shows progress."""
     from atlasc.cli.progress import progress
     from atlasc.run.ranges import simulate

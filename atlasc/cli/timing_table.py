@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from atlasc.cli.output import print_table
 
 if TYPE_CHECKING:
-    from atlasc.figures.timing import Timing
+    from atlasc.run.timing import Timing
 
 
 def show_timing(timing: Timing) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,9 +15,6 @@ from atlasc.client.answers import OUTSIDE
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.functions import encrypted_input
 from atlasc.ir.module import Module
-
-if TYPE_CHECKING:
-    from atlasc.client.program import ClientProgram
 
 _TINY = 1e-300
 LARGE = 1.05
@@ -120,20 +116,3 @@ def _reach(ratio: float) -> Reach:
     if ratio <= LARGE:
         return Reach(float(ratio))
     return Reach(float(ratio), f"it reaches {ratio:.3g} times what calibration saw")
-
-
-def examine(client: ClientProgram, arrays: Mapping[str, np.ndarray]) -> list[Reach]:
-    """How far each of any number of raw inputs reaches.
-
-    Args:
-        client: embeds them.
-        arrays: raw inputs by name.
-    """
-    found = [Reach(np.inf, why) if why else Reach(0.0) for why in finite_rows(arrays)]
-    finite = [row for row, reach in enumerate(found) if reach.finite]
-    for start in range(0, len(finite), client.batch):
-        rows = finite[start : start + client.batch]
-        prepared = client.embedded({name: array[rows] for name, array in arrays.items()})
-        for row, reach in zip(rows, reaches(client.interface, prepared)):
-            found[row] = reach
-    return found

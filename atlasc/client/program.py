@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from atlasc.client.admission import REMEDY, reaches, require_finite
+from atlasc.client.admission import REMEDY, Reach, finite_rows, reaches, require_finite
 from atlasc.client.answers import Answers, judge
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.functions import encrypted_input, output
@@ -121,6 +121,17 @@ class ClientProgram:
             if not reach.finite or (reach.refused and not unchecked):
                 raise AtlasError(f"input {row} is not encrypted", why=reach.why, remedy=REMEDY)
         return self.pack(prepared, count)
+
+    def examine(self, arrays: Mapping[str, np.ndarray]) -> list[Reach]:
+        """How far each of any number of raw inputs reaches."""
+        found = [Reach(np.inf, why) if why else Reach(0.0) for why in finite_rows(arrays)]
+        finite = [row for row, reach in enumerate(found) if reach.finite]
+        for start in range(0, len(finite), self.batch):
+            rows = finite[start : start + self.batch]
+            prepared = self.embedded({name: array[rows] for name, array in arrays.items()})
+            for row, reach in zip(rows, reaches(self.interface, prepared)):
+                found[row] = reach
+        return found
 
     def answers(self, slots: Mapping[str, np.ndarray], count: int) -> Answers:
         """``unpack``, and which of the answers are none."""

@@ -19,7 +19,7 @@ from atlasc.passes.simulation.fused import interpret_poly
 
 
 @dataclass(frozen=True)
-class Simulation:
+class CleartextRun:
     """The polynomial simulation of some inputs.
 
     Attributes:
@@ -85,7 +85,7 @@ def simulate(
     arrays: Mapping[str, np.ndarray],
     names: Sequence[str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
-) -> Simulation:
+) -> CleartextRun:
     """Evaluate the program in the clear and look at the argument of every polynomial.
 
     Args:
@@ -113,4 +113,4 @@ def simulate(
             outputs.setdefault(name, []).append(array[: len(called)])
         found += [(positions[op], excess) for op, excess in watch.found]
     excesses = [excess for _, excess in sorted(found, key=lambda item: item[0])]
-    return Simulation({n: np.concatenate(parts) for n, parts in outputs.items()}, excesses)
+    return CleartextRun({n: np.concatenate(parts) for n, parts in outputs.items()}, excesses)

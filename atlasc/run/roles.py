@@ -17,7 +17,6 @@ from atlasc.bundle.ciphertext_files import Ciphertexts
 from atlasc.bundle.folder import Bundle, Role
 from atlasc.bundle.ledger import Ledger
 from atlasc.client.answers import Answers
-from atlasc.figures.timing import Timing, timing_place
 from atlasc.files import new_folder, write_text
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
@@ -30,6 +29,7 @@ from atlasc.run.session import (
     no_progress,
 )
 from atlasc.run.session import execute as execute_program
+from atlasc.run.timing import Timing, timing_place
 from atlasc.targets import get_backend
 
 

@@ -11,12 +11,12 @@ import numpy as np
 
 from atlasc.bundle.folder import Bundle
 from atlasc.client.program import Packed
-from atlasc.figures.timing import Clock, Timing, predicted_seconds
 from atlasc.ir.module import Module, Op
 from atlasc.passes.execution.engine import Engine
 from atlasc.passes.execution.execute import Execution
 from atlasc.passes.lowering.rotation_keys import key_plan, rotation_reach
 from atlasc.run.ranges import simulate
+from atlasc.run.timing import Clock, Timing, predicted_seconds
 from atlasc.targets import get_backend
 from atlasc.targets.parameter_sets import ParameterSet, noise_of
 
@@ -32,7 +32,7 @@ def no_progress(what: str, done: int, total: int) -> None:
 
 
 @dataclass(frozen=True)
-class Answer:
+class RunResult:
     """What a run gave.
 
     Attributes:
@@ -130,7 +130,7 @@ def run(
     engine: Engine[Any] | None = None,
     expected: Mapping[str, np.ndarray] | None = None,
     unchecked: bool = False,
-) -> Answer:
+) -> RunResult:
     """Key generation, encryption, execution and decryption in one process, for a try-out.
 
     Args:
@@ -181,7 +181,7 @@ def run(
         lap("decrypt")
     outputs = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     timing = steps.timing(bundle, target, runs)
-    return Answer(outputs, dict(expected), seconds, target, timing, refused)
+    return RunResult(outputs, dict(expected), seconds, target, timing, refused)
 
 
 def encrypt_all(engine: Engine[Any], packed: Packed) -> dict[str, list[Any]]:

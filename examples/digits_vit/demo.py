@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from atlasc.bundle.folder import Bundle
     from atlasc.loading.inputs import Inputs
-    from atlasc.run.session import Answer
+    from atlasc.run.session import RunResult
 
 HERE = Path(__file__).parent
 LARGEST_DIFFERENCE = 1e-2
@@ -78,7 +78,7 @@ def compile_model(folder: Path, target: str, images: int) -> tuple[Bundle, Input
     return bundle, inputs, logits.argmax(dim=1).numpy()
 
 
-def recognise(bundle: Bundle, inputs: Inputs, target: str) -> Answer:
+def recognise(bundle: Bundle, inputs: Inputs, target: str) -> RunResult:
     """Encrypt the images, run the program on the ciphertexts, and decrypt the answers."""
     from atlasc.run import session
 
@@ -94,7 +94,7 @@ def recognise(bundle: Bundle, inputs: Inputs, target: str) -> Answer:
 
 
 def show(
-    bundle: Bundle, inputs: Inputs, labels: np.ndarray, answer: Answer, seconds: float
+    bundle: Bundle, inputs: Inputs, labels: np.ndarray, answer: RunResult, seconds: float
 ) -> bool:
     """Print the table and what the run cost; whether all answers are right."""
     assert inputs.labels is not None

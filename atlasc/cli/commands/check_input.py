@@ -55,10 +55,9 @@ def check_input(
 
 def _verdicts(loaded: Bundle, inputs: Inputs) -> list[Verdict]:
     """On each input; what is not finite is not evaluated."""
-    from atlasc.client.admission import examine
     from atlasc.run.ranges import Verdict
 
-    found = examine(loaded.client, inputs.arrays)
+    found = loaded.client.examine(inputs.arrays)
     finite = inputs.take([row for row, reach in enumerate(found) if reach.finite])
     ranges: dict[str, Verdict] = {}
     if len(finite):

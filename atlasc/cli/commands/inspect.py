@@ -15,8 +15,8 @@ from atlasc.cli.progress import progress
 from atlasc.cli.timing_table import show_timing
 
 if TYPE_CHECKING:
-    from atlasc.figures.timing import Timing
     from atlasc.report.inspection import Inspection
+    from atlasc.run.timing import Timing
 
 COLUMNS = (
     ("layer", "layer"),
@@ -122,7 +122,7 @@ def inspect(
 
 def _measured(path: str, timing: Path) -> Timing:
     from atlasc.bundle.folder import load_bundle
-    from atlasc.figures.timing import Timing
+    from atlasc.run.timing import Timing
 
     return Timing.load(timing, load_bundle(Path(path)))
 

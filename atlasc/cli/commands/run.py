@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from atlasc.bundle.folder import Bundle
-    from atlasc.emit.built import BuiltProgram
     from atlasc.loading.inputs import Inputs
-    from atlasc.run.session import Answer
+    from atlasc.run.built import BuiltProgram
+    from atlasc.run.session import RunResult
 
 
 def run(
@@ -72,8 +72,8 @@ def run(
     """
     from atlasc.bundle.folder import load_bundle
     from atlasc.client.answers import Answers, judge
-    from atlasc.figures.timing import timing_place
     from atlasc.files import require_array_file, save_arrays, write_text
+    from atlasc.run.timing import timing_place
     from atlasc.targets import get_backend
 
     if output is not None:
@@ -113,8 +113,8 @@ def run(
 def _built(bundle: Bundle, project: Path | None, target: str) -> BuiltProgram | None:
     """The Python module to run by: of the project that was named, or of the bundle's own."""
     from atlasc.compilation.stages import PROJECT
-    from atlasc.emit.built import BuiltProgram, module_place
     from atlasc.ir.errors import AtlasError
+    from atlasc.run.built import BuiltProgram, module_place
 
     if project is not None and target:
         raise AtlasError(
@@ -134,7 +134,7 @@ def _run(
     chosen: str,
     expected: Mapping[str, np.ndarray],
     unchecked: bool,
-) -> Answer:
+) -> RunResult:
     """On a backend of Python, with keys of its own."""
     from atlasc.run import session
 
@@ -157,7 +157,7 @@ def _run(
     return answer
 
 
-def _record(answer: Answer, inputs: Inputs, excesses: list[Any]) -> dict[str, Any]:
+def _record(answer: RunResult, inputs: Inputs, excesses: list[Any]) -> dict[str, Any]:
     return {
         "outputs": answer.outputs,
         "max_error": answer.max_error,
@@ -172,7 +172,7 @@ def _record(answer: Answer, inputs: Inputs, excesses: list[Any]) -> dict[str, An
     }
 
 
-def _show(answer: Answer, shown: Mapping[str, np.ndarray], inputs: Inputs) -> None:
+def _show(answer: RunResult, shown: Mapping[str, np.ndarray], inputs: Inputs) -> None:
     import numpy as np
 
     for name, values in shown.items():

@@ -10,8 +10,8 @@ import pytest
 from tiny_model import Tiny
 
 from atlasc.bundle.folder import load_bundle
-from atlasc.emit.built import BuiltProgram, module_place
 from atlasc.ir.errors import AtlasError
+from atlasc.run.built import BuiltProgram, module_place
 from tests.atlasc.cli.command import refused, run
 from tests.atlasc.emit.cpp import BATCH, DIGITS, Project
 

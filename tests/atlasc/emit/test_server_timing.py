@@ -9,8 +9,8 @@ import pytest
 
 from atlasc.bundle.folder import load_bundle
 from atlasc.emit.blocks import OUTSIDE
-from atlasc.figures.timing import Timing
 from atlasc.ir.errors import AtlasError
+from atlasc.run.timing import Timing
 from tests.atlasc.emit.cpp import Project, command_line, digit_answers, refused, run
 
 TIMES = "times.json"

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from atlasc.bundle.folder import Bundle, load_bundle
-from atlasc.figures.timing import Timing
+from atlasc.run.timing import Timing
 from atlasc.targets.costs.table import CostTable
 from tests.fuzz.reader import Reader
 from tests.fuzz.seeds import ROOT, compiled, files

@@ -10,10 +10,10 @@ from tiny_model import Tiny
 
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.cli.timing_table import show_timing
-from atlasc.figures.timing import Clock, Timing, predicted_seconds, timing_place
 from atlasc.ir.errors import AtlasError
 from atlasc.run import session
 from atlasc.run.session import Pace
+from atlasc.run.timing import Clock, Timing, predicted_seconds, timing_place
 from atlasc.targets.phantom.parameters import PhantomParameters
 from tests.atlasc.cli.command import refused, run
 

@@ -17,7 +17,7 @@ from atlasc.bundle.folder import Bundle
 from atlasc.emit.interface import identity_of
 from atlasc.emit.project import WEIGHTS
 from atlasc.ir.errors import AtlasError
-from atlasc.run.session import PHASES, Answer
+from atlasc.run.session import PHASES, RunResult
 
 Result = TypeVar("Result")
 _PATTERN = "atlasc_*.so"
@@ -87,7 +87,7 @@ class BuiltProgram:
         bundle: Bundle,
         arrays: Mapping[str, np.ndarray],
         expected: Mapping[str, np.ndarray],
-    ) -> Answer:
+    ) -> RunResult:
         """Key generation, encryption, execution and decryption, for a try-out.
 
         Args:
@@ -130,4 +130,4 @@ class BuiltProgram:
             answer = timed("execute", server.execute, query)
             parts.append(timed("decrypt", client.decrypt, answer))
         outputs = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        return Answer(outputs, dict(expected), seconds, f"{self.engine}, C++")
+        return RunResult(outputs, dict(expected), seconds, f"{self.engine}, C++")

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.cli import app
-from atlasc.client.admission import examine, reaches
+from atlasc.client.admission import reaches
 from atlasc.ir.errors import AtlasError
 
 
@@ -55,7 +55,7 @@ def test_no_way_of_the_client_takes_what_is_not_finite(
 
 
 def test_the_factor_is_that_of_what_is_encrypted(tiny: Tiny, bundle: Bundle) -> None:
-    found = examine(bundle.client, {"pixel_values": pixels(tiny, 1, 60, 1.7, 3e38)})
+    found = bundle.client.examine({"pixel_values": pixels(tiny, 1, 60, 1.7, 3e38)})
     assert [reach.refused for reach in found] == [False, True, False, True]
     assert [reach.large for reach in found] == [False, True, True, True]
     assert found[1].ratio == pytest.approx(60, rel=0.05)
