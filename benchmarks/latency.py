@@ -27,7 +27,7 @@ from atlasc.passes.calibration.nominal import nominal_calibration
 from atlasc.passes.costs.counts import program_costs
 from atlasc.passes.frontend.trace import trace
 from atlasc.passes.latency import LatencyModel
-from atlasc.passes.pipeline import lower
+from atlasc.passes.pipeline import lower_nn
 from atlasc.passes.search.error_model.groups import groups_of
 from atlasc.passes.search.joint.latency_front import Candidate, latency_front
 from atlasc.passes.search.problem import expert
@@ -53,13 +53,13 @@ def main() -> None:
     model = LatencyModel(module, LATENCY_TARGET, reference)
     predicted = model.seconds(reference)
     print(f"first prediction {time.perf_counter() - started:.1f} s")
-    for prices in (None, LATENCY_TARGET.prices):
+    for costs in (None, LATENCY_TARGET.costs):
         approximated = with_approximations(module, reference)
-        lowered = lower(approximated, LATENCY_TARGET.choose, prices=prices)
+        lowered = lower_nn(approximated, LATENCY_TARGET.choose, costs=costs)
         total = program_costs(lowered.program).total
-        seconds = total.seconds(LATENCY_TARGET.prices(lowered.parameters))
+        seconds = total.seconds(LATENCY_TARGET.costs(lowered.parameters))
         print(
-            f"`is`, placed for {'the fewest bootstraps' if prices is None else 'the least seconds'}"
+            f"`is`, placed for {'the fewest bootstraps' if costs is None else 'the least seconds'}"
             f": {total.bootstraps} bootstraps, {seconds:.0f} s; predicted {predicted:.0f} s"
         )
     agreement(module, model, [approximations(space.decode(v)) for v in space.random(200, rng)],
@@ -100,9 +100,9 @@ def agreement(
     deviations = []
     for chosen in settings[:count]:
         approximated = with_approximations(module, chosen)
-        lowered = lower(approximated, LATENCY_TARGET.choose, prices=LATENCY_TARGET.prices)
-        prices = LATENCY_TARGET.prices(lowered.parameters)
-        counted = program_costs(lowered.program).total.seconds(prices)
+        lowered = lower_nn(approximated, LATENCY_TARGET.choose, costs=LATENCY_TARGET.costs)
+        costs = LATENCY_TARGET.costs(lowered.parameters)
+        counted = program_costs(lowered.program).total.seconds(costs)
         deviations.append(abs(model.seconds(chosen) / counted - 1))
     print(f"{count} lowered settings: greatest relative deviation {max(deviations):.1e}")
 

@@ -29,7 +29,7 @@ from atlasc.passes.approximation.depth import depth_of
 from atlasc.passes.calibration.nominal import nominal_calibration
 from atlasc.passes.costs.counts import program_costs
 from atlasc.passes.frontend.trace import trace
-from atlasc.passes.pipeline import Lowered, lower
+from atlasc.passes.pipeline import Lowered, lower_nn
 
 SEARCHED = {
     "five softmax iterations, low degrees": ((2, 2, 2, 2, 2, 5, 5, 4), (2, 2, 2, 2, 2, 5, 5, 3)),
@@ -73,7 +73,7 @@ def main() -> None:
         depth = depth_of(row)
         for fewest in (True, False):
             total = program_costs(place(row, fewest).program).total
-            hours = total.seconds(LATENCY_TARGET.prices(lowered.parameters)) / 3600
+            hours = total.seconds(LATENCY_TARGET.costs(lowered.parameters)) / 3600
             wanted = "fewest bootstraps" if fewest else "least time"
             print(
                 f"{name:36s}  {sum(depth.per_layer.values()):5}  {depth.levels:6}  {wanted:17s}  "
@@ -143,7 +143,7 @@ def bert(layers: int, tokens: int) -> Module:
 def place(module: Module, fewest: bool, lap: Laps | None = None) -> Lowered:
     """The module lowered, its bootstraps placed for the fewest or for the least time."""
     after_each = None if lap is None else lambda step, result, report: lap(step.name)
-    return lower(module, choose, None, after_each, LATENCY_TARGET.prices, fewest)
+    return lower_nn(module, choose, None, after_each, LATENCY_TARGET.costs, fewest)
 
 
 if __name__ == "__main__":

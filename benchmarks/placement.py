@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from atlasc.passes.lowering.placement import Chain, LevelGraph, place
+from atlasc.passes.lowering.placement import LevelChain, LevelGraph, place
 
 STREAM, HIDDEN, SCORES, NARROW = 3, 12, 6, 1
 """Ciphertexts of the residual stream, the feed-forward layer, the scores, a sum."""
@@ -82,7 +82,7 @@ def transformer(layers: int, *, entangled: bool) -> LevelGraph:
 
 def main() -> None:
     """Print the time of a placement for several numbers of layers."""
-    chain = Chain(29, {14: 33.0})
+    chain = LevelChain(29, {14: 33.0})
     place(transformer(1, entangled=True), chain)
     print("layers  nodes  bootstraps   milliseconds  method")
     for entangled in (False, True):

@@ -49,14 +49,14 @@ class Both(NamedTuple):
 
 
 class TimedEngine:
-    """An engine that times each of its calls and prices it as the counting engine counts it.
+    """An engine that times each of its calls and costs it as the counting engine counts it.
 
     Attributes:
         calls: by name of the call: how often, predicted seconds, measured seconds.
     """
 
-    def __init__(self, engine: Any, prices: Mapping[Any, float]) -> None:
-        self._engine, self._prices = engine, prices
+    def __init__(self, engine: Any, costs: Mapping[Any, float]) -> None:
+        self._engine, self._costs = engine, costs
         self.slots, self.max_level = engine.slots, engine.max_level
         self.bootstrap_level = engine.bootstrap_level
         self.bootstrap_batch = engine.bootstrap_batch
@@ -82,7 +82,7 @@ class TimedEngine:
         self._counter.counts.pop(name, None)
         self._counter.scope = name
         counted = getattr(self._counter, name)(*(_side(a, 1) for a in arguments))
-        predicted = self._counter.counts[name].seconds(self._prices)
+        predicted = self._counter.counts[name].seconds(self._costs)
         inputs = [_side(a, 0) for a in arguments]
         started = time.perf_counter()
         real = getattr(self._engine, name)(*inputs)

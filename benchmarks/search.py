@@ -148,10 +148,10 @@ def one(name: str, options: dict[str, int], arguments: argparse.Namespace) -> No
         raise SystemExit("interrupted: the same command goes on")
     history = tuple(continued(before, now))
     front = replace(front, history=history, seconds=history[-1].seconds)
-    priced(front, problem).save(place / "front.json")
+    timed(front, problem).save(place / "front.json")
 
 
-def priced(front: Front, problem: SearchProblem) -> Front:
+def timed(front: Front, problem: SearchProblem) -> Front:
     """The front with the predicted seconds of its points, whatever cost it was searched for."""
     from atlasc.compilation.stages import LATENCY_TARGET
 

@@ -17,7 +17,7 @@ from atlasc.passes.analyses.magnitudes import with_magnitudes
 from atlasc.passes.analyses.noise_gains import with_noise_gains
 from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.costs.counts import critical_path
-from atlasc.passes.costs.op_prices import Prices
+from atlasc.passes.costs.op_costs import PrimitiveCosts
 from atlasc.passes.framework.pass_base import Pass, Report, run_passes
 from atlasc.passes.frontend.canonicalise import Canonicalise
 from atlasc.passes.lowering.assign_scales import AssignScales
@@ -65,7 +65,7 @@ class Parameters(Protocol):
 
 ChooseParameters = Callable[[int, int], Parameters]
 """(levels of the whole program, least number of slots) to the cheapest parameter set."""
-PricesOf = Callable[[Any], Prices]
+CostsOf = Callable[[Any], PrimitiveCosts]
 """A parameter set to the seconds of its primitives."""
 
 
@@ -110,12 +110,12 @@ def to_poly(
     return client, with_noise_gains(poly, given)
 
 
-def lower(
+def lower_nn(
     module: Module,
     choose: ChooseParameters,
     inputs: Mapping[str, np.ndarray] | None = None,
     after_each: AfterEach | None = None,
-    prices: PricesOf | None = None,
+    costs: CostsOf | None = None,
     fewest: bool = False,
 ) -> Lowered:
     """Lower a model and choose its parameters: without bootstraps when the whole program fits.
@@ -125,14 +125,14 @@ def lower(
         choose: the backend's choice of parameters.
         inputs: raw calibration inputs (see ``to_poly``).
         after_each: called after every pass with the pass, its result and its report.
-        prices: of a parameter set; with them bootstraps are placed for the least predicted time.
-        fewest: with prices: the fewest bootstraps are wanted, and only then the least time.
+        costs: of a parameter set; with them bootstraps are placed for the least predicted time.
+        fewest: with costs: the fewest bootstraps are wanted, and only then the least time.
 
     Raises:
         AtlasError: of any pass; no parameter set fits.
     """
     client, poly = to_poly(module, inputs, after_each)
-    plan = _best_plan(poly, choose, prices, fewest)
+    plan = _best_plan(poly, choose, costs, fewest)
     poly = run_passes(poly, plan.first, after_each=after_each)
     program = run_passes(poly, plan.passes, after_each=after_each)
     return Lowered(client, poly, program, plan.parameters)
@@ -142,11 +142,11 @@ def lower_poly(
     poly: Module,
     choose: ChooseParameters,
     after_each: AfterEach | None = None,
-    prices: PricesOf | None = None,
+    costs: CostsOf | None = None,
     fewest: bool = False,
 ) -> tuple[Module, Parameters]:
-    """The packed program of a folded poly module, and its parameters; see ``lower``."""
-    plan = _best_plan(poly, choose, prices, fewest)
+    """The packed program of a folded poly module, and its parameters; see ``lower_nn``."""
+    plan = _best_plan(poly, choose, costs, fewest)
     return run_passes(poly, [*plan.first, *plan.passes], after_each=after_each), plan.parameters
 
 
@@ -171,7 +171,7 @@ class _Plan:
         poly: Module,
         first: list[Pass],
         choose: ChooseParameters,
-        prices: PricesOf | None,
+        costs: CostsOf | None,
         fewest: bool,
     ) -> _Plan:
         """The plan with some passes before packing; AtlasError where there is none."""
@@ -182,7 +182,7 @@ class _Plan:
             parameters.bootstrap_level or parameters.max_level,
             parameters.bootstrap_level is not None,
             parameters.bootstrap_batch,
-            None if prices is None else prices(parameters),
+            None if costs is None else costs(parameters),
             fewest,
             *parameters.bootstrap_errors,
         )
@@ -193,13 +193,13 @@ class _Plan:
 
 
 def _best_plan(
-    poly: Module, choose: ChooseParameters, prices: PricesOf | None, fewest: bool
+    poly: Module, choose: ChooseParameters, costs: CostsOf | None, fewest: bool
 ) -> _Plan:
     """Tokens are selected early where that costs no more: fewer seconds, or fewer bootstraps."""
-    plans = [_Plan.of(poly, [], choose, prices, fewest)]
+    plans = [_Plan.of(poly, [], choose, costs, fewest)]
     if any(op.name == "poly.select" for op in poly.ops):
         with suppress(AtlasError):  # a token that cannot be packed alone, or a level too many
-            plans.append(_Plan.of(poly, [SelectEarly()], choose, prices, fewest))
+            plans.append(_Plan.of(poly, [SelectEarly()], choose, costs, fewest))
     return min(reversed(plans), key=lambda plan: plan.cost)
 
 
@@ -214,7 +214,7 @@ def _placed_cost(packed: Module, place: PlaceBootstraps) -> tuple[float, bool]:
     if place.bootstrap and any(op.name == "ckks.gather" for op in gathered.ops):
         with suppress(AtlasError):  # two levels more are too many around an op
             found = place.solve(gathered)[0].cost
-    if found < math.inf and place.prices is not None and not place.fewest:
+    if found < math.inf and place.costs is not None and not place.fewest:
         return found, True
     plain = place.solve(packed)[0].cost
     return min(found, plain), found < plain

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import IRLevel, Module
 from atlasc.passes.approximation.approximate import Approximate
 from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.calibration.centre_keys import CentreKeys
-from atlasc.passes.framework.pass_base import Pass
+from atlasc.passes.framework.pass_base import Pass, option_text
 from atlasc.passes.frontend.canonicalise import Canonicalise
 from atlasc.passes.lowering.assign_scales import AssignScales
 from atlasc.passes.lowering.fold_features import FoldFeatures
@@ -91,11 +90,8 @@ def require_slots(module: Module) -> None:
 def describe(kind: type[Pass]) -> tuple[str, str]:
     """A pass's options with their defaults (``levels=14,bootstrap=true``), and what it does."""
     options = ",".join(
-        f"{field.name.replace('_', '-')}={_text(field.default)}"
+        f"{field.name.replace('_', '-')}={option_text(field.default)}"
         for field in dataclasses.fields(kind)  # type: ignore[arg-type]
+        if field.metadata.get("option", True)
     )
     return options, " ".join((kind.__doc__ or "").strip().split("\n\n")[0].split())
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) or value is None else str(value)

@@ -15,7 +15,7 @@ from atlasc.passes.lowering.keys.choose_rotations import KeyModel, choose_rotati
 from atlasc.passes.lowering.keys.sizes import parse_size, size_text
 from atlasc.passes.lowering.rotation_keys import RotationKeys
 from atlasc.targets.memory import machine_bytes
-from atlasc.targets.parameter_sets import PHANTOM, ParameterSet, relative_prices
+from atlasc.targets.parameter_sets import PHANTOM, ParameterSet, relative_costs
 from atlasc.targets.phantom.parameters import PhantomParameters
 
 ALL = "all"
@@ -27,12 +27,12 @@ ROUNDS = 4
 
 
 def key_model(parameters: ParameterSet) -> KeyModel:
-    """Sizes and prices of the rotation keys of a parameter set."""
+    """Sizes and costs of the rotation keys of a parameter set."""
     sizes = tuple(parameters.key_bytes(level) for level in range(parameters.max_level + 1))
     turned = parameters.bootstrap_rotations
     # On phantom a key of the bootstrap is one as any other: it reaches all levels, and hoists.
     free = turned if isinstance(parameters, PhantomParameters) else frozenset()
-    return KeyModel(sizes, relative_prices(parameters), turned, free)
+    return KeyModel(sizes, relative_costs(parameters), turned, free)
 
 
 def check_key_memory(text: str | None) -> None:
@@ -83,21 +83,25 @@ def plan_keys(
     if isinstance(parameters, PhantomParameters):
         if device_memory is not None:
             return _within(program, parameters, parse_size(device_memory))
-        return _planned(program, parameters, None if key_memory == ALL else key_memory)
+        return _planned(program, parameters, _limit(key_memory))
     if key_memory is not None:
-        return _planned(program, parameters, None if key_memory == ALL else key_memory)
+        return _planned(program, parameters, _limit(key_memory))
     full, room = _planned(program, parameters, None), machine_bytes()
     parts = _memory(full, parameters)
     over = 0 if room is None else sum(parts.values()) - int(SHARE * room)
     if over <= 0 or over > parts["rotation_keys"]:
         return full
     try:
-        return _planned(program, parameters, str(parts["rotation_keys"] - over))
+        return _planned(program, parameters, parts["rotation_keys"] - over)
     except AtlasError:
         return full
 
 
-def _planned(program: Module, parameters: ParameterSet, limit: str | None) -> Module:
+def _limit(key_memory: str | None) -> int | None:
+    return None if key_memory in (None, ALL) else parse_size(str(key_memory))
+
+
+def _planned(program: Module, parameters: ParameterSet, limit: int | None) -> Module:
     planned = run_passes(program, [RotationKeys(limit, key_model(parameters))])
     return _with_shared_keys(planned, parameters)
 
@@ -138,7 +142,7 @@ def _within(program: Module, parameters: PhantomParameters, room: int) -> Module
             return planned
         budget = parts["rotation_keys"] - over
         try:
-            planned = _planned(program, parameters, str(max(budget, 0)))
+            planned = _planned(program, parameters, max(budget, 0))
         except AtlasError:
             break
         parts = _memory(planned, parameters)
@@ -163,4 +167,4 @@ def _smallest(program: Module, parameters: PhantomParameters) -> Module:
     uses = program_costs(replace(program, attributes=facts)).total.turns
     model = key_model(parameters)
     plan = choose_rotations(uses, model, parameters.slots, 0)
-    return _planned(program, parameters, str(model.size(plan.keys)))
+    return _planned(program, parameters, model.size(plan.keys))

@@ -100,7 +100,7 @@ def check_options(output: Path | None, options: Options) -> None:
         raise AtlasError(
             f"cost cannot be {options.cost!r}", remedy=f"use one of {', '.join(get_args(Cost))}"
         )
-    if options.cost == "latency" and not (backend.priced or known_table(backend.name)):
+    if options.cost == "latency" and not (backend.has_costs or known_table(backend.name)):
         raise AtlasError(
             f"latencies cannot be predicted for the target {backend.name}",
             why="there is no table of what its primitives cost",

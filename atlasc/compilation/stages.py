@@ -27,8 +27,8 @@ from atlasc.passes.approximation.depth import depth_of
 from atlasc.passes.calibration.calibrate import Calibration, calibrate
 from atlasc.passes.costs.counts import program_costs
 from atlasc.passes.frontend.trace import ShapeSpec, trace
-from atlasc.passes.latency import Target
-from atlasc.passes.pipeline import AfterEach, Lowered, lower
+from atlasc.passes.latency import LatencyTarget
+from atlasc.passes.pipeline import AfterEach, Lowered, lower_nn
 from atlasc.targets.desilo.costs import cost_table
 from atlasc.targets.desilo.parameters import DesiloParameters, choose_parameters
 from atlasc.targets.parameter_sets import PHANTOM, ParameterSet, latency_target, noise_of
@@ -173,7 +173,7 @@ def choose(levels: int, slots: int) -> DesiloParameters:
     return choose_parameters(levels, min_slots=slots)
 
 
-LATENCY_TARGET = Target(choose, cost_table)
+LATENCY_TARGET = LatencyTarget(choose, cost_table)
 """What latencies are predicted for; ``sim`` shares the parameter sets of ``desilo``."""
 
 
@@ -194,17 +194,17 @@ def lower_module(
     Args:
         module: nn module with approximations.
         inputs: raw calibration inputs, for the magnitudes that bootstraps need.
-        after_each: see ``lower``.
+        after_each: see ``lower_nn``.
         fastest: place bootstraps for the least predicted time; else for the fewest bootstraps, and
             of such placements the fastest.
         key_memory, device_memory: see ``plan_keys``.
-        target: whose parameter sets and prices.
+        target: whose parameter sets and costs.
     """
     measured = None
     if inputs is not None:
         measured = {name: array[:MAGNITUDE_INPUTS] for name, array in inputs.items()}
     whose = latency_target(target)
-    lowered = lower(module, whose.choose, measured, after_each, whose.prices, not fastest)
+    lowered = lower_nn(module, whose.choose, measured, after_each, whose.costs, not fastest)
     parameters = cast(ParameterSet, lowered.parameters)
     program = plan_keys(lowered.program, parameters, key_memory, device_memory)
     return replace(lowered, program=with_noise(program, noise_of(parameters)))

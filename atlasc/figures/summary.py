@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from atlasc.client.sharing import safe_digits
@@ -11,13 +10,12 @@ from atlasc.ir.module import Module, Op
 from atlasc.passes.analyses.noise_gains import program_change
 from atlasc.passes.approximation.depth import Depth
 from atlasc.passes.costs.counts import ProgramCosts, merged
-from atlasc.passes.execution.counting_engine import Counts, Primitive
+from atlasc.passes.costs.op_costs import PrimitiveCosts
+from atlasc.passes.execution.counting_engine import Counts
 from atlasc.passes.execution.rotation_plan import RotationPlan
 from atlasc.targets.costs.fitted import FittedCosts
 from atlasc.targets.desilo.parameters import DesiloParameters, choose_parameters
-from atlasc.targets.parameter_sets import ParameterSet, costs_of, prices_of
-
-Prices = Mapping[tuple[Primitive, int], float]
+from atlasc.targets.parameter_sets import ParameterSet, costs_of, primitive_costs_of
 
 
 def costs_summary(
@@ -39,11 +37,11 @@ def costs_summary(
     """
     total = costs.total
     known = None if parameters is None else costs_of(parameters)
-    prices = None if known is None or parameters is None else known.prices(parameters)
+    primitive_costs = None if known is None or parameters is None else known.costs(parameters)
     layers = costs.per_layer()
     deep = {} if depth is None else dict(depth_per_layer(depth))
     rows = [
-        _layer(layer, layers.get(layer, Counts()), costs, prices, parameters)
+        _layer(layer, layers.get(layer, Counts()), costs, primitive_costs, parameters)
         | {"depth": None if depth is None else deep.get(layer, 0)}
         for layer in sorted(
             layers.keys() | deep.keys(), key=lambda layer: (layer is None, layer or 0)
@@ -58,7 +56,7 @@ def costs_summary(
         "levels": blocks,
         "levels_outside": costs.levels - blocks,
         "levels_total": costs.levels_total,
-        **_counts(total, prices, parameters, costs),
+        **_counts(total, primitive_costs, parameters, costs),
         **_rotations(costs),
         "memory": None if parameters is None else memory_parts(total, parameters, costs),
         "security_bits": None if parameters is None else parameters.security_bits,
@@ -72,7 +70,7 @@ def costs_summary(
         "safe_digits": safe_digits(costs.module),
         "machine": None if known is None else str(known.table.machine),
         "key_seconds": None if known is None else _key_seconds(known, parameters, costs),
-        "per_kind": _kinds(costs, prices, parameters),
+        "per_kind": _kinds(costs, primitive_costs, parameters),
         "per_layer": rows,
     }
 
@@ -112,7 +110,7 @@ def _layer(
     layer: int | None,
     counts: Counts,
     costs: ProgramCosts,
-    prices: Prices | None,
+    primitive_costs: PrimitiveCosts | None,
     parameters: ParameterSet | None,
 ) -> dict[str, Any]:
     levels, levels_total = costs.levels_per_layer.get(layer, (0, 0))
@@ -120,27 +118,27 @@ def _layer(
         "layer": layer,
         "levels": levels,
         "levels_total": levels_total,
-        **_counts(counts, prices, parameters, costs),
+        **_counts(counts, primitive_costs, parameters, costs),
         "security_bits": None if parameters is None else parameters.security_bits,
-        "kinds": _seconds_by_kind(costs, prices, layer),
+        "kinds": _seconds_by_kind(costs, primitive_costs, layer),
     }
 
 
 def _seconds_by_kind(
-    costs: ProgramCosts, prices: Prices | None, layer: int | None
+    costs: ProgramCosts, primitive_costs: PrimitiveCosts | None, layer: int | None
 ) -> dict[str, float] | None:
     """Seconds of a layer by kind of op, the longest first."""
-    if prices is None:
+    if primitive_costs is None:
         return None
     seconds: dict[str, float] = {}
     for op, counts in costs.per_op.items():
         if op.layer == layer:
-            seconds[kind_of(op)] = seconds.get(kind_of(op), 0.0) + counts.seconds(prices)
+            seconds[kind_of(op)] = seconds.get(kind_of(op), 0.0) + counts.seconds(primitive_costs)
     return dict(sorted(seconds.items(), key=lambda item: -item[1]))
 
 
 def _kinds(
-    costs: ProgramCosts, prices: Prices | None, parameters: ParameterSet | None
+    costs: ProgramCosts, primitive_costs: PrimitiveCosts | None, parameters: ParameterSet | None
 ) -> list[dict[str, Any]]:
     """A row for each kind of op, the longest first: number of ops, share of the time, counts."""
     groups: dict[str, list[Op]] = {}
@@ -148,7 +146,7 @@ def _kinds(
         groups.setdefault(kind_of(op), []).append(op)
     rows: list[dict[str, Any]] = [
         {"kind": kind, "ops": len(ops)}
-        | _counts(merged(costs.per_op[op] for op in ops), prices, parameters, costs)
+        | _counts(merged(costs.per_op[op] for op in ops), primitive_costs, parameters, costs)
         for kind, ops in groups.items()
     ]
     total = sum(row["seconds"] or 0.0 for row in rows)
@@ -158,7 +156,10 @@ def _kinds(
 
 
 def _counts(
-    counts: Counts, prices: Prices | None, parameters: ParameterSet | None, costs: ProgramCosts
+    counts: Counts,
+    primitive_costs: PrimitiveCosts | None,
+    parameters: ParameterSet | None,
+    costs: ProgramCosts,
 ) -> dict[str, Any]:
     parts = None if parameters is None else memory_parts(counts, parameters, costs)
     return {
@@ -167,7 +168,7 @@ def _counts(
         "plaintext_products": counts.plaintext_products,
         "ciphertext_products": counts.ciphertext_products,
         "rotation_keys": len(costs.rotation_keys(counts)),
-        "seconds": None if prices is None else counts.seconds(prices),
+        "seconds": None if primitive_costs is None else counts.seconds(primitive_costs),
         "memory_bytes": None if parts is None else sum(parts.values()),
     }
 
@@ -196,7 +197,7 @@ def _rotations(costs: ProgramCosts) -> dict[str, int]:
 
 def module_costs(costs: ProgramCosts, parameters: ParameterSet | None) -> list[dict[str, Any]]:
     """A row for each module of the model, in order of execution: location, ops and counts."""
-    prices = None if parameters is None else prices_of(parameters)
+    primitive_costs = None if parameters is None else primitive_costs_of(parameters)
     groups: dict[str, list[Counts]] = {}
     names: dict[str, dict[str, None]] = {}
     for op, counts in costs.per_op.items():
@@ -205,7 +206,7 @@ def module_costs(costs: ProgramCosts, parameters: ParameterSet | None) -> list[d
         names.setdefault(op.location, {})[part] = None
     return [
         {"location": location, "parts": list(names[location])}
-        | _counts(merged(parts), prices, parameters, costs)
+        | _counts(merged(parts), primitive_costs, parameters, costs)
         for location, parts in groups.items()
     ]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from atlasc.ir.module import Module, Op, Value
 from atlasc.passes.costs.counts import ProgramCosts, merged
-from atlasc.passes.costs.op_prices import Prices
+from atlasc.passes.costs.op_costs import PrimitiveCosts
 from atlasc.passes.execution.counting_engine import Counts
 from atlasc.report.svg import BLUE, INK, ORANGE, Drawing, shares, shares_height
 
@@ -44,7 +44,7 @@ def draw_program(
     program: Module,
     costs: ProgramCosts,
     summary: Mapping[str, Any] | None = None,
-    prices: Prices | None = None,
+    primitive_costs: PrimitiveCosts | None = None,
 ) -> str:
     """SVG of a ckks module with its costs.
 
@@ -52,7 +52,7 @@ def draw_program(
         program: ckks module.
         costs: read off it.
         summary: of ``costs_summary``: below the program, where its predicted time goes.
-        prices: seconds of primitives, for predicted seconds in each box.
+        primitive_costs: seconds of primitives, for predicted seconds in each box.
     """
     whole = _boxes(program, {op: _layer_key(op) for op in program.ops})
     first = min((op.layer for op in program.ops if op.layer is not None), default=None)
@@ -77,10 +77,10 @@ def draw_program(
     )
     drawing.rect(0, 0, total, drawing.height, "white")
     drawing.text(MARGIN, 24, f"@{program.name}: layers", more='font-weight="bold"')
-    _draw(drawing, whole, costs, prices, MARGIN)
+    _draw(drawing, whole, costs, primitive_costs, MARGIN)
     if inside:
         drawing.text(left, 24, f"layer {first}: modules", more='font-weight="bold"')
-        _draw(drawing, inside, costs, prices, left)
+        _draw(drawing, inside, costs, primitive_costs, left)
     if times and summary is not None:
         title = f"predicted seconds on {summary['machine']}"
         drawing.text(MARGIN, end + 8, title, more='font-weight="bold"')
@@ -165,7 +165,7 @@ def _draw(
     drawing: Drawing,
     boxes: Mapping[Hashable, Box],
     costs: ProgramCosts,
-    prices: Prices | None,
+    primitive_costs: PrimitiveCosts | None,
     left: float,
 ) -> None:
     corner = {
@@ -186,11 +186,16 @@ def _draw(
                 f'fill="none" stroke="{INK}" stroke-width="0.8" marker-end="url(#tip)"/>'
             )
     for key, box in boxes.items():
-        _draw_box(drawing, box, costs, prices, *corner[key])
+        _draw_box(drawing, box, costs, primitive_costs, *corner[key])
 
 
 def _draw_box(
-    drawing: Drawing, box: Box, costs: ProgramCosts, prices: Prices | None, x: float, y: float
+    drawing: Drawing,
+    box: Box,
+    costs: ProgramCosts,
+    primitive_costs: PrimitiveCosts | None,
+    x: float,
+    y: float,
 ) -> None:
     counts: Counts = merged(costs.per_op[op] for op in box.ops if op in costs.per_op)
     edge = ORANGE if counts.bootstraps else BLUE
@@ -203,8 +208,8 @@ def _draw_box(
     if counts.bootstraps:
         facts.append(_count(counts.bootstraps, "bootstrap"))
     drawing.text(x + 10, y + 35, ", ".join(facts), fill="#667")
-    if prices is not None and counts.primitives:
-        seconds = f"{counts.seconds(prices):.2g} s"
+    if primitive_costs is not None and counts.primitives:
+        seconds = f"{counts.seconds(primitive_costs):.2g} s"
         drawing.text(x + BOX - 8, y + 35, seconds, "end", "#667")
     levels = [
         level

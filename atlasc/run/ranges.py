@@ -1,7 +1,7 @@
 """Inputs tried in the clear before they are encrypted: who leaves the range of which polynomial?
 
 A Chebyshev sum explodes outside its range, and nothing in a ciphertext says so. Whoever has the
-program's polynomials can tell beforehand, at the price of one cleartext evaluation.
+program's polynomials can tell beforehand, at the cost of one cleartext evaluation.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from atlasc.ir.module import Module, Op
 from atlasc.passes.costs.counts import program_costs
 from atlasc.targets.parameter_sets import (
     ParameterSet,
-    prices_of,
-    relative_prices,
+    primitive_costs_of,
+    relative_costs,
 )
 
 FORMAT = 1
@@ -34,8 +34,8 @@ def predicted_seconds(program: Module, parameters: ParameterSet) -> dict[Op, flo
     """Seconds of every op of a placed program, by the cost table in use; where there is none, their
     shares of the whole in a unit of its own.
     """
-    prices = relative_prices(parameters)
-    return {op: counts.seconds(prices) for op, counts in program_costs(program).per_op.items()}
+    costs = relative_costs(parameters)
+    return {op: counts.seconds(costs) for op, counts in program_costs(program).per_op.items()}
 
 
 class _Op(Schema):
@@ -110,7 +110,7 @@ class Timing:
             runs: over how many runs the seconds are the mean.
             seconds: of each op, in order.
         """
-        known = prices_of(parameters) is not None
+        known = primitive_costs_of(parameters) is not None
         predicted = predicted_seconds(program, parameters) if known else {}
         rows = (
             OpTime(

@@ -19,7 +19,7 @@ class Backend:
         summary: one line for the help text.
         module: import path of the implementation.
         encrypted: whether it needs keys and works on real ciphertexts.
-        priced: whether a table of what its primitives cost comes with atlasc. The simulator's is
+        has_costs: whether a table of what its primitives cost comes with atlasc. The simulator's is
             that of ``desilo``, whose parameter sets it shows.
     """
 
@@ -27,7 +27,7 @@ class Backend:
     summary: str
     module: str
     encrypted: bool
-    priced: bool = True
+    has_costs: bool = True
 
     def load(self) -> ModuleType:
         """Import the implementation, after :meth:`check`."""
@@ -69,7 +69,7 @@ BACKENDS: dict[str, Backend] = {
             "the C++ runtime on Phantom-FHE, on a GPU",
             "atlasc.targets.phantom.parameters",
             True,
-            priced=False,
+            has_costs=False,
         ),
     )
 }

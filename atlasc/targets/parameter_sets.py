@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Protocol
 
-from atlasc.passes.costs.op_prices import Prices
-from atlasc.passes.latency import Target
+from atlasc.passes.costs.op_costs import PrimitiveCosts
+from atlasc.passes.latency import LatencyTarget
 from atlasc.targets.costs.fitted import Chain, FittedCosts
 from atlasc.targets.desilo.costs import active_costs as desilo_costs
 from atlasc.targets.desilo.parameters import DesiloParameters
@@ -111,28 +111,28 @@ def choose(target: str, levels: int, slots: int) -> ParameterSet:
 
 
 def costs_of(parameters: ParameterSet) -> FittedCosts[Any] | None:
-    """Prices by the table in use; None where nobody measured them."""
+    """Costs by the table in use; None where nobody measured them."""
     return phantom_costs() if isinstance(parameters, PhantomParameters) else desilo_costs()
 
 
-def prices_of(parameters: ParameterSet) -> Prices | None:
+def primitive_costs_of(parameters: ParameterSet) -> PrimitiveCosts | None:
     """Seconds of all primitives at all levels; None where nobody measured them."""
     costs = costs_of(parameters)
-    return None if costs is None else costs.prices(parameters)
+    return None if costs is None else costs.costs(parameters)
 
 
-def relative_prices(parameters: ParameterSet) -> Prices:
-    """The same, or where nobody measured them prices that can only be compared."""
-    found = prices_of(parameters)
+def relative_costs(parameters: ParameterSet) -> PrimitiveCosts:
+    """The same, or where nobody measured them costs that can only be compared."""
+    found = primitive_costs_of(parameters)
     if found is None:
         assert isinstance(parameters, PhantomParameters)
         return parameters.work()
     return found
 
 
-def latency_target(target: str) -> Target:
+def latency_target(target: str) -> LatencyTarget:
     """What the placement of bootstraps for a target looks at."""
-    return Target(partial(choose, target), relative_prices)
+    return LatencyTarget(partial(choose, target), relative_costs)
 
 
 def noise_of(parameters: ParameterSet) -> NoiseModel:

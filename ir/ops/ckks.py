@@ -1,7 +1,7 @@
 """Ops of the ckks level: macro ops on packed ciphertexts.
 
 A backend's engine has only products, sums, rotations and bootstraps; the kernels of the lowering
-expand a macro op into those when it is executed, counted or priced.
+expand a macro op into those when it is executed or counted, or its cost is predicted.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ GRAMMAR = """
 | comment | `//` to the end of the line |
 
 Weights never stand in the text. A symbol whose array is not at hand counts as zeros, so that a text
-can be checked, transformed and priced without its weights. Symbols whose name is no plain path are
+can be checked, transformed and costed without its weights. Symbols whose name is no plain path are
 written in quotes: `@"0.weight"`. The type of a result is written out and must be the one that the
 op's rule gives. Floats are printed in the shortest form that reads back exactly; NaN and infinity
 are refused. Printing and parsing again gives an equal module. Errors name the line and the column.

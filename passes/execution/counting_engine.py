@@ -3,7 +3,7 @@ would cost.
 
 A ciphertext is its level, and whether it was rescaled. The counts are kept per *scope*, a label
 that the caller sets (an op, a layer), so that one run yields the table of a whole model; each
-primitive is counted together with the level at which it runs, because that decides its price.
+primitive is counted together with the level at which it runs, because that decides its cost.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ Primitive = Literal[
 result.
 
 Products are left at the squared scale, so that sums of them are rescaled once: the ``rescale`` of
-a ciphertext is counted where it first becomes a factor, and the prices of products are those of
+a ciphertext is counted where it first becomes a factor, and the costs of products are those of
 rescaled factors. ``mul`` and ``square`` are relinearised, ``mul_lazy`` is not: a term of a ``dot``
 but for its last one. A conjugation is counted as a ``rotate``.
 
 ``rotate_hoisted`` is one rotation of a ``rotate_many`` of at least two, ``hoist`` its shared
-decomposition, counted once for such a call: a cost table gives the price of the two apart, and 0
+decomposition, counted once for such a call: a cost table gives the cost of the two apart, and 0
 for ``hoist`` where it does not.
 """
 
@@ -105,18 +105,18 @@ class Counts:
         """Predicted time under a cost table (primitive, level) -> seconds of one call.
 
         Raises:
-            AtlasError: the table has no price for a primitive that occurs.
+            AtlasError: the table has no cost for a primitive that occurs.
         """
         total = 0.0
         for key, times in self.primitives.items():
-            price = costs.get(key)
-            if price is None:
+            cost = costs.get(key)
+            if cost is None:
                 raise AtlasError(
                     f"the cost table has no entry for {key[0]} at level {key[1]}",
                     why=f"the program uses it {times} times",
                     remedy="measure the table again with this backend and these parameters",
                 )
-            total += times * price
+            total += times * cost
         return total
 
     def merge(self, other: Counts) -> None:

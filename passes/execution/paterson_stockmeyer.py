@@ -58,7 +58,7 @@ class Sum:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ChebyshevPlan:
     """How to evaluate one Chebyshev sum: powers in order of computation, then sums; the last sum is
     the result.
     """
@@ -92,7 +92,7 @@ def depth_of_power(index: int) -> int:
     return (index - 1).bit_length() if index > 1 else 0
 
 
-def plan_chebyshev(coefficients: Sequence[float] | NDArray[np.float64]) -> Plan:
+def plan_chebyshev(coefficients: Sequence[float] | NDArray[np.float64]) -> ChebyshevPlan:
     """The cheapest plan over all baby-step counts: the one with the fewest relinearisations, each
     worth about three products, and products.
 
@@ -129,9 +129,9 @@ class _Builder:
         self.sums: list[Sum] = []
         self.needed: set[int] = set()
 
-    def build(self, levels: int) -> Plan:
+    def build(self, levels: int) -> ChebyshevPlan:
         self._sum(self.coefficients, levels)
-        return Plan(tuple(_powers(self.needed)), tuple(self.sums))
+        return ChebyshevPlan(tuple(_powers(self.needed)), tuple(self.sums))
 
     def _sum(self, coefficients: NDArray[np.float64], depth: int) -> int:
         """Appends the sums for these coefficients, available at `depth`; returns the position of
@@ -219,7 +219,7 @@ def _powers(needed: set[int]) -> list[Power]:
 def evaluate_plan(
     engine: Engine[Ct],
     ct: Ct,
-    plan: Plan | Sequence[float] | NDArray[np.float64],
+    plan: ChebyshevPlan | Sequence[float] | NDArray[np.float64],
     plaintext: Callable[[Coefficient], Coefficient] | None = None,
 ) -> Ct:
     """The Chebyshev sum of a ciphertext whose slots are in [-1, 1].
@@ -236,7 +236,7 @@ def evaluate_plan(
     Raises:
         AtlasError: the ciphertext has fewer levels than the plan takes (from the engine).
     """
-    steps = plan if isinstance(plan, Plan) else plan_chebyshev(plan)
+    steps = plan if isinstance(plan, ChebyshevPlan) else plan_chebyshev(plan)
     return _Evaluation(engine, ct, plaintext or (lambda coefficient: coefficient)).run(steps)
 
 
@@ -253,7 +253,7 @@ class _Evaluation(Generic[Ct]):
         self.powers: dict[int, Ct] = {1: ct}
         self.dropped: dict[tuple[int, int], Ct] = {}
 
-    def run(self, plan: Plan) -> Ct:
+    def run(self, plan: ChebyshevPlan) -> Ct:
         for power in plan.powers:
             self.powers[power.index] = self._power(power)
         sums: list[Ct] = []

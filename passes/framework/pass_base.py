@@ -1,6 +1,7 @@
 """What a pass is: a frozen dataclass with a name; its fields are its command-line options.
 
-A field with the metadata ``option=False`` is data that a text cannot give: it is no option.
+Metadata of a field: ``option=False`` for data that a text cannot give, which is no option;
+``parse=function`` to read the option's text otherwise than by the field's type.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def parse_pipeline(text: str, available: dict[str, type[Pass]]) -> list[Pass]:
 def _make(kind: type[Pass], options: str) -> Pass:
     hints = get_type_hints(kind)
     declared = dataclasses.fields(kind)  # type: ignore[arg-type]
-    fields = {f.name for f in declared if f.metadata.get("option", True)}
+    fields = {f.name: f.metadata for f in declared if f.metadata.get("option", True)}
     values: dict[str, Any] = {}
     for part in filter(None, (piece.strip() for piece in options.split(","))):
         key, _, raw = part.partition("=")
@@ -129,15 +130,19 @@ def _make(kind: type[Pass], options: str) -> Pass:
             )
         if name in values:
             raise AtlasError(f"option {name} of pass {kind.name} is given twice")
-        values[name] = _convert(kind, name, raw.strip(), hints[name])
+        values[name] = _convert(kind, name, raw.strip(), hints[name], fields[name].get("parse"))
     return kind(**values)
 
 
-def _convert(kind: type[Pass], name: str, raw: str, hint: Any) -> Any:
+def _convert(
+    kind: type[Pass], name: str, raw: str, hint: Any, parse: Callable[[str], Any] | None
+) -> Any:
     kinds = get_args(hint) or (hint,)
     try:
         if raw == "none" and type(None) in kinds:
             return None
+        if parse is not None:
+            return parse(raw)
         if bool in kinds:
             return {"true": True, "false": False}[raw.lower()]
         if int in kinds:

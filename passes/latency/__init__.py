@@ -5,6 +5,6 @@ where a single value crosses, `tables` turns a segment into a (min,+) table of a
 `model` chains them.
 """
 
-from atlasc.passes.latency.model import LatencyModel, PricedChain, Target
+from atlasc.passes.latency.model import LatencyModel, LatencyTarget, TimedChain
 
-__all__ = ["LatencyModel", "PricedChain", "Target"]
+__all__ = ["LatencyModel", "LatencyTarget", "TimedChain"]

@@ -19,14 +19,14 @@ from atlasc.passes.calibration.measure import nonlinear_ops
 from atlasc.passes.costs.counts import critical_path
 from atlasc.passes.framework.pass_base import Pass, run_passes
 from atlasc.passes.latency.outline import Outline, Polynomial, outline
-from atlasc.passes.latency.segments import Cut, Segment, Segments, cut, places_of
+from atlasc.passes.latency.segments import Cut, ProgramSegment, SegmentedProgram, cut, places_of
 from atlasc.passes.latency.tables import Tables
 from atlasc.passes.lowering.gather_sums import GatherSums
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.packing.geometry import least_slots
 from atlasc.passes.lowering.place_bootstraps import level_chain
 from atlasc.passes.lowering.select_early import SelectEarly
-from atlasc.passes.pipeline import ChooseParameters, Parameters, PricesOf, to_poly
+from atlasc.passes.pipeline import ChooseParameters, CostsOf, Parameters, to_poly
 
 Seconds = NDArray[np.float64]
 Approximations = Mapping[str, Approximation]
@@ -53,16 +53,16 @@ class Packing(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Target:
+class LatencyTarget:
     """What latencies depend on.
 
     Attributes:
         choose: the target's choice of parameters.
-        prices: seconds of the primitives of a parameter set.
+        costs: seconds of the primitives of a parameter set.
     """
 
     choose: ChooseParameters
-    prices: PricesOf
+    costs: CostsOf
 
 
 class LatencyModel:
@@ -75,14 +75,14 @@ class LatencyModel:
 
     Args:
         module: nn module.
-        target: parameters and prices.
+        target: parameters and costs.
         reference: approximations of all nonlinear ops, for the first lowering.
 
     Raises:
         AtlasError: of the lowering; a program with several encrypted inputs.
     """
 
-    def __init__(self, module: Module, target: Target, reference: Approximations) -> None:
+    def __init__(self, module: Module, target: LatencyTarget, reference: Approximations) -> None:
         self._ops = {op.value.name: op for op in nonlinear_ops(module)}
         self._target, self._reference = target, dict(reference)
         self._module = copy.copy(module)
@@ -90,11 +90,11 @@ class LatencyModel:
         self._places = places_of(module)
         self._outlines: dict[tuple[str, Approximation], tuple[int, Outline]] = {}
         self._steps: dict[tuple[Any, ...], int] = {}
-        self._segments: dict[Packing, dict[_Key, Segment]] = {}
-        self._programs: dict[Packing, Segments] = {}
-        self._same: dict[tuple[Any, ...], Segment] = {}
-        self._depths: dict[tuple[Segment, tuple[Polynomial, ...]], int] = {}
-        self._chains: dict[Any, PricedChain] = {}
+        self._segments: dict[Packing, dict[_Key, ProgramSegment]] = {}
+        self._programs: dict[Packing, SegmentedProgram] = {}
+        self._same: dict[tuple[Any, ...], ProgramSegment] = {}
+        self._depths: dict[tuple[ProgramSegment, tuple[Polynomial, ...]], int] = {}
+        self._chains: dict[Any, TimedChain] = {}
         self._first = self._poly(self._reference)
         self._least_slots = least_slots(self._first)
         levels = critical_path(run_passes(self._first, [Pack(self._least_slots)])).total
@@ -136,18 +136,18 @@ class LatencyModel:
         return found
 
     def digest(self) -> str:
-        """SHA-256 (hex) of the prices of the reference program's parameter set."""
+        """SHA-256 (hex) of the costs of the reference program's parameter set."""
         parameters = self.parameters(self._reference)
-        prices = sorted(self._target.prices(parameters).items())
-        return hashlib.sha256(f"{parameters} {prices}".encode()).hexdigest()
+        costs = sorted(self._target.costs(parameters).items())
+        return hashlib.sha256(f"{parameters} {costs}".encode()).hexdigest()
 
-    def chain(self, parameters: Parameters) -> PricedChain:
+    def chain(self, parameters: Parameters) -> TimedChain:
         """The program under one parameter set."""
         if parameters not in self._chains:
-            self._chains[parameters] = PricedChain(self, parameters, self._target)
+            self._chains[parameters] = TimedChain(self, parameters, self._target)
         return self._chains[parameters]
 
-    def program(self, packing: Packing) -> Segments:
+    def program(self, packing: Packing) -> SegmentedProgram:
         """The reference program in a packing."""
         if packing not in self._programs:
             self._programs[packing] = self._cut(self._first, packing)
@@ -156,7 +156,7 @@ class LatencyModel:
 
     def segment(
         self, packing: Packing, number: int, approximations: Approximations
-    ) -> tuple[Segment, tuple[Polynomial, ...]]:
+    ) -> tuple[ProgramSegment, tuple[Polynomial, ...]]:
         """A segment under approximations, and the polynomials in place of its open sums."""
         names = self.program(packing).cuts[number].names
         outlines = [self._outline(name, approximations) for name in names]
@@ -194,7 +194,9 @@ class LatencyModel:
         chosen |= {name: approximations[name] for name in names}
         self._register(packing, self._cut(self._poly(chosen), packing), chosen)
 
-    def _register(self, packing: Packing, found: Segments, approximations: Approximations) -> None:
+    def _register(
+        self, packing: Packing, found: SegmentedProgram, approximations: Approximations
+    ) -> None:
         known = self._segments.setdefault(packing, {})
         cuts: Sequence[Cut] = self._programs[packing].cuts
         if [one.names for one in found.cuts] != [one.names for one in cuts]:
@@ -209,14 +211,14 @@ class LatencyModel:
         poly = to_poly(with_approximations(self._module, dict(approximations)))[1]
         return run_passes(poly, [SelectEarly()])
 
-    def _cut(self, poly: Module, packing: Packing) -> Segments:
+    def _cut(self, poly: Module, packing: Packing) -> SegmentedProgram:
         steps: list[Pass] = [Pack(packing.slots)]
         if packing.gathered:
             steps.append(GatherSums())
         return cut(run_passes(poly, steps), self._places)
 
 
-class PricedChain:
+class TimedChain:
     """A program under one parameter set: seconds from the fresh input through all segments.
 
     Attributes:
@@ -225,12 +227,12 @@ class PricedChain:
         start: seconds by level of the input, [L].
     """
 
-    def __init__(self, model: LatencyModel, parameters: Parameters, target: Target) -> None:
+    def __init__(self, model: LatencyModel, parameters: Parameters, target: LatencyTarget) -> None:
         self.parameters, self._model = parameters, model
         top = parameters.bootstrap_level
-        levels, prices = parameters.max_level if top is None else top, target.prices(parameters)
-        chain = level_chain(levels, top is not None, parameters.bootstrap_batch, prices)
-        self._tables = Tables(chain, prices)
+        levels, costs = parameters.max_level if top is None else top, target.costs(parameters)
+        chain = level_chain(levels, top is not None, parameters.bootstrap_batch, costs)
+        self._tables = Tables(chain, costs)
         self._packing = Packing.of(parameters)
         program = model.program(self._packing)
         self.names = tuple(one.names for one in program.cuts)

@@ -19,7 +19,7 @@ from atlasc.passes.approximation.description import Activation, Approximation, N
 from atlasc.passes.approximation.expand import activation_function
 from atlasc.passes.approximation.fits.chebyshev import levels_of_degree
 from atlasc.passes.approximation.fits.validity import Meaning
-from atlasc.passes.costs.op_prices import Profile
+from atlasc.passes.costs.op_costs import Profile
 from atlasc.passes.execution.counting_engine import Counted, CountingEngine
 from atlasc.passes.execution.paterson_stockmeyer import evaluate_plan, plan_chebyshev
 

@@ -14,7 +14,7 @@ from atlasc.ir.module import Module, Op
 from atlasc.ir.types import CiphertextType
 from atlasc.passes.analyses.depths import levels_of
 from atlasc.passes.calibration.measure import nonlinear_ops
-from atlasc.passes.costs.op_prices import OpProfiles, Profile
+from atlasc.passes.costs.op_costs import OpProfiles, Profile
 from atlasc.passes.latency.outline import Polynomial
 
 Place = tuple[str, str]
@@ -40,7 +40,7 @@ class Piece:
 
 
 @dataclass(frozen=True, eq=False)
-class Segment:
+class ProgramSegment:
     """The ops between two crossing values; compared by identity, so that tables are found fast.
 
     Attributes:
@@ -70,11 +70,11 @@ class Cut:
     """
 
     names: tuple[str, ...]
-    segment: Segment
+    segment: ProgramSegment
 
 
 @dataclass(frozen=True)
-class Segments:
+class SegmentedProgram:
     """A program.
 
     Attributes:
@@ -94,7 +94,7 @@ def places_of(module: Module) -> dict[Place, list[str]]:
     return found
 
 
-def cut(packed: Module, places: Mapping[Place, Sequence[str]]) -> Segments:
+def cut(packed: Module, places: Mapping[Place, Sequence[str]]) -> SegmentedProgram:
     """The segments of a packed program.
 
     Args:
@@ -121,9 +121,9 @@ def cut(packed: Module, places: Mapping[Place, Sequence[str]]) -> Segments:
         which = {op: position for position, op in enumerate(ordered)}
         pieces = tuple(_piece(packed, profiles, op, start, number, which) for op in inside)
         names = tuple(name for key in keys for name in places.get(key, ()))
-        segments.append(Cut(names, Segment(pieces, end == len(ops) - 1)))
+        segments.append(Cut(names, ProgramSegment(pieces, end == len(ops) - 1)))
         start = end
-    return Segments(_width(ops[0]), tuple(segments))
+    return SegmentedProgram(_width(ops[0]), tuple(segments))
 
 
 def _ends(ops: Sequence[Op], number: Mapping[Op, int]) -> list[int]:

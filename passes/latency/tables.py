@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from atlasc.passes.costs.op_prices import Prices, Profile, seconds_by_level
+from atlasc.passes.costs.op_costs import PrimitiveCosts, Profile, seconds_by_level
 from atlasc.passes.latency.outline import Polynomial
-from atlasc.passes.latency.segments import Segment
-from atlasc.passes.lowering.placement import Chain
+from atlasc.passes.latency.segments import ProgramSegment
+from atlasc.passes.lowering.placement import LevelChain
 from atlasc.passes.lowering.placement.elimination import reduce_factors
 from atlasc.passes.lowering.placement.factors import Factors
 from atlasc.passes.lowering.placement.min_plus import INFINITY, Table, clip, eliminate
@@ -35,7 +35,7 @@ class Expression(Factors):
         ends: the variables that stay: the levels before and after (the last segment: before).
     """
 
-    def __init__(self, segment: Segment, levels: int) -> None:
+    def __init__(self, segment: ProgramSegment, levels: int) -> None:
         super().__init__(levels)
         self.keys: list[tuple[Any, ...]] = []
         self.ends = self._build(segment)
@@ -51,7 +51,7 @@ class Expression(Factors):
             self.keys.append(key)
         return self._numbers[key]
 
-    def _build(self, segment: Segment) -> tuple[int, ...]:
+    def _build(self, segment: ProgramSegment) -> tuple[int, ...]:
         """Variables and tables, as in `build_factors`; returns the variables that stay."""
         users: list[list[int]] = [[] for _ in range(len(segment.pieces) + 1)]
         for position, piece in enumerate(segment.pieces, 1):
@@ -80,25 +80,27 @@ class Expression(Factors):
 
 
 class Tables:
-    """Tables of segments on one chain under one price list.
+    """Tables of segments on one chain under one cost table.
 
     Args:
         chain: levels, and bootstraps by their seconds, all to the top level.
-        prices: seconds of primitives.
+        costs: seconds of primitives.
     """
 
-    def __init__(self, chain: Chain, prices: Prices) -> None:
-        self.levels, self._chain, self._prices = chain.max_level, chain, prices
+    def __init__(self, chain: LevelChain, costs: PrimitiveCosts) -> None:
+        self.levels, self._chain, self._costs = chain.max_level, chain, costs
         self._tables: list[Table] = []
         self._numbers: dict[Hashable, int] = {}
-        self._expressions: dict[Segment, Expression] = {}
-        self._known: dict[tuple[Segment, tuple[Polynomial, ...]], NDArray[np.float64]] = {}
+        self._expressions: dict[ProgramSegment, Expression] = {}
+        self._known: dict[tuple[ProgramSegment, tuple[Polynomial, ...]], NDArray[np.float64]] = {}
 
     def start(self, ciphertexts: int) -> NDArray[np.float64]:
         """Seconds by level of the fresh input, [levels + 1]."""
         return _seconds(self._edge(ciphertexts)[self.levels])
 
-    def of(self, segment: Segment, polynomials: tuple[Polynomial, ...]) -> NDArray[np.float64]:
+    def of(
+        self, segment: ProgramSegment, polynomials: tuple[Polynomial, ...]
+    ) -> NDArray[np.float64]:
         """Seconds [level before, level after]; of the last segment [level before].
 
         The level before is that of the entering value after its bootstrap, if it has one; the
@@ -172,7 +174,7 @@ class Tables:
         calls = 1
         if polynomial is not None:
             depth, profile, calls = polynomial.depth, polynomial.profile, ciphertexts
-        own = calls * np.array(seconds_by_level(profile, depth, self._prices, self.levels))
+        own = calls * np.array(seconds_by_level(profile, depth, self._costs, self.levels))
         table = np.full((self.levels + 1,) * 2, INFINITY, np.int64)
         if depth <= self.levels:
             table[depth:] = self._edge(ciphertexts)[: self.levels + 1 - depth]

@@ -13,10 +13,10 @@ from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.types import CiphertextType
 from atlasc.passes.analyses.depths import levels_of
 from atlasc.passes.analyses.noise_gains import bootstrap_change
-from atlasc.passes.costs.op_prices import OpPrices, Prices
+from atlasc.passes.costs.op_costs import OpCosts, PrimitiveCosts
 from atlasc.passes.framework.pass_base import Pass, Report
 from atlasc.passes.framework.rewriting import Rewriter
-from atlasc.passes.lowering.placement import Chain, LevelGraph, Placement, place
+from atlasc.passes.lowering.placement import LevelChain, LevelGraph, Placement, place
 
 RANGE = 1.0
 """A bootstrap is right for slots in [−1, 1]."""
@@ -37,9 +37,9 @@ class PlaceBootstraps(Pass):
         levels: levels that a bootstrap leaves, or all levels of a chain without bootstraps.
         bootstrap: whether the backend can bootstrap.
         batch: ciphertexts of one value that one bootstrap refreshes.
-        prices: seconds of each primitive at each level. With them the least predicted time is
+        costs: seconds of each primitive at each level. With them the least predicted time is
             wanted, without them the fewest bootstraps: the table in which nothing else costs.
-        fewest: with prices: of all placements with the fewest bootstraps the one of least time.
+        fewest: with costs: of all placements with the fewest bootstraps the one of least time.
         error: standard deviation of what a bootstrap adds to each slot. With it, and where values
             carry a ``noise_gain``, no value is bootstrapped whose error the outputs would show
             too much of.
@@ -50,7 +50,7 @@ class PlaceBootstraps(Pass):
     levels: int = 14
     bootstrap: bool = True
     batch: int = 1
-    prices: Prices | None = field(default=None, metadata={"option": False})
+    costs: PrimitiveCosts | None = field(default=None, metadata={"option": False})
     fewest: bool = field(default=False, metadata={"option": False})
     error: float = 0.0
     cubic: float = 0.0
@@ -62,7 +62,7 @@ class PlaceBootstraps(Pass):
         noise = self._noise(placement, nodes)
         if noise > 0:
             report.say(f"errors of bootstraps change the outputs by {noise:.1e} of their size")
-        if self.prices is not None:
+        if self.costs is not None:
             seconds = placement.cost - (FEWEST * bootstraps if self.fewest else 0.0)
             cost = f"{seconds:.1f} s predicted, "
         report.say(f"{cost}{bootstraps} bootstraps; {placement.method}")
@@ -78,8 +78,8 @@ class PlaceBootstraps(Pass):
             raise AtlasError(f"a chain cannot have {self.levels} levels")
         if self.batch < 1:
             raise AtlasError(f"a bootstrap cannot refresh {self.batch} ciphertexts")
-        graph, nodes = level_graph(module, self.levels, self.prices)
-        chain = level_chain(self.levels, self.bootstrap, self.batch, self.prices, self.fewest)
+        graph, nodes = level_graph(module, self.levels, self.costs)
+        chain = level_chain(self.levels, self.bootstrap, self.batch, self.costs, self.fewest)
         try:
             cheapest = place(graph, chain)
         except AtlasError:
@@ -88,7 +88,7 @@ class PlaceBootstraps(Pass):
         return self._precise(graph, chain, nodes, cheapest), nodes
 
     def _precise(
-        self, graph: LevelGraph, chain: Chain, nodes: dict[Op, int], cheapest: Placement
+        self, graph: LevelGraph, chain: LevelChain, nodes: dict[Op, int], cheapest: Placement
     ) -> Placement:
         """The cheapest placement whose error is tolerated, or that of least error within reach.
 
@@ -124,26 +124,26 @@ def level_chain(
     levels: int,
     bootstrap: bool,
     batch: int = 1,
-    prices: Prices | None = None,
+    costs: PrimitiveCosts | None = None,
     fewest: bool = False,
-) -> Chain:
-    """The chain of a parameter set; see `PlaceBootstraps`. A bootstrap costs 1 without prices."""
-    cost = 1.0 if prices is None else prices.get(("bootstrap", levels), 0.0) + FEWEST * fewest
-    return Chain(levels, {levels: cost} if bootstrap else {}, batch)
+) -> LevelChain:
+    """The chain of a parameter set; see `PlaceBootstraps`. A bootstrap costs 1 without costs."""
+    cost = 1.0 if costs is None else costs.get(("bootstrap", levels), 0.0) + FEWEST * fewest
+    return LevelChain(levels, {levels: cost} if bootstrap else {}, batch)
 
 
 def level_graph(
-    module: Module, levels: int, prices: Prices | None = None
+    module: Module, levels: int, costs: PrimitiveCosts | None = None
 ) -> tuple[LevelGraph, dict[Op, int]]:
     """The abstract graph of a packed module, and the node of each op that has one.
 
     Args:
         module: ckks module without levels.
         levels: of a fresh ciphertext.
-        prices: of the ops; without them they cost nothing.
+        costs: of the ops; without them they cost nothing.
     """
     graph, can = LevelGraph(), _refreshable(module)
-    price = None if prices is None else OpPrices(module, prices, levels)
+    cost = None if costs is None else OpCosts(module, costs, levels)
     nodes: dict[Op, int] = {}
     for op in module.ops:
         if op.name in ("ckks.drop", "ckks.bootstrap"):
@@ -165,7 +165,7 @@ def level_graph(
                 name,
                 [nodes[v.op] for v in op.operands if isinstance(v.type, CiphertextType)],
                 depth=levels_of(op, module),
-                cost=0.0 if price is None else price.by_level(op),
+                cost=0.0 if cost is None else cost.by_level(op),
                 ciphertexts=count,
                 refreshable=can[op],
             )
@@ -180,7 +180,7 @@ def _refreshable(module: Module) -> dict[Op, bool]:
 
 
 def _placed_below(
-    graph: LevelGraph, chain: Chain, errors: dict[int, float], limit: float
+    graph: LevelGraph, chain: LevelChain, errors: dict[int, float], limit: float
 ) -> Placement | None:
     """The cheapest placement without bootstraps of a larger error; None if there is none."""
     limited = LevelGraph()
@@ -194,7 +194,9 @@ def _placed_below(
         return None
 
 
-def _blame_range(module: Module, graph: LevelGraph, chain: Chain, nodes: dict[Op, int]) -> None:
+def _blame_range(
+    module: Module, graph: LevelGraph, chain: LevelChain, nodes: dict[Op, int]
+) -> None:
     """Raise AtlasError if bootstraps of values outside the range would make a placement possible;
     it names one where there are fewest.
     """
@@ -203,7 +205,9 @@ def _blame_range(module: Module, graph: LevelGraph, chain: Chain, nodes: dict[Op
         replace(node, refreshable=True, cost=0.0, ciphertexts=0 if node.refreshable else 1)
         for node in graph.nodes
     ]
-    placement = place(opened, Chain(chain.max_level, dict.fromkeys(chain.bootstrap_costs, 1.0)))
+    placement = place(
+        opened, LevelChain(chain.max_level, dict.fromkeys(chain.bootstrap_costs, 1.0))
+    )
     for op, node in nodes.items():
         if node in placement.bootstraps and not graph.nodes[node].refreshable:
             raise AtlasError(

@@ -31,19 +31,19 @@ class RotationKeys(Pass):
     they are not needed: ``relinearization_level`` (products) and ``conjugation_level``.
 
     Attributes:
-        key_memory: memory of all rotation keys, such as 4G; the least predicted time within it is
-            wanted. Without it every amount has a key at the highest level of its use, unless that
-            saves no time.
-        model: sizes and prices of keys.
+        key_memory: bytes of all rotation keys (a pipeline writes 4G); the plan of least predicted
+            time within them is chosen. Without it every amount has a key at the highest level of
+            its use, unless that saves no time.
+        model: sizes and costs of keys.
     """
 
     name: ClassVar[str] = "rotation-keys"
-    key_memory: str | None = None
+    key_memory: int | None = field(default=None, metadata={"parse": parse_size})
     model: KeyModel | None = field(default=None, metadata={"option": False})
 
     def run(self, module: Module, report: Report) -> Module:
         """Ckks module with levels to the same with its keys planned; an earlier plan is dropped."""
-        budget = None if self.key_memory is None else parse_size(self.key_memory)
+        budget = self.key_memory
         if budget is not None and self.model is None:
             raise AtlasError(
                 f"{self.name}: the sizes of keys are not known",
@@ -86,7 +86,7 @@ def _require_size(plan: RotationPlan, model: KeyModel, budget: int | None) -> No
 
 def _account(uses: Uses, plan: RotationPlan, full: RotationPlan, model: KeyModel) -> str:
     sizes = [size_text(model.size(one.keys)) for one in (plan, full)]
-    seconds = [rotation_seconds(uses, one, model.prices) for one in (plan, full)]
+    seconds = [rotation_seconds(uses, one, model.costs) for one in (plan, full)]
     return (
         f"{len(full.keys)} amounts: {len(plan.keys)} keys of {sizes[0]}, {len(plan.bootstrap)} "
         f"turned with the bootstrap key, {len(plan.composed)} composed; all keys: {sizes[1]}, "

@@ -18,7 +18,7 @@ from atlasc.passes.approximation.assign import layer_count, settings_approximati
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.approximation.parametrisation import PAPER, Parametrisation
 from atlasc.passes.calibration.calibrate import Calibration
-from atlasc.passes.latency import LatencyModel, Target
+from atlasc.passes.latency import LatencyModel, LatencyTarget
 from atlasc.passes.search.front import REFERENCE_ERROR, Cost
 from atlasc.passes.search.journal import Note
 from atlasc.passes.search.objective import SNAPSHOT_MEMORY, Objective
@@ -63,7 +63,7 @@ class SearchProblem:
             it stopped; None keeps nothing.
         workers: what evaluates; None for this process alone.
         device: on which this process evaluates: "cpu", "cuda", or "auto" for a GPU if there is one.
-        target: whose parameters and prices predict latencies; wanted where they are the cost.
+        target: whose parameters and costs predict latencies; wanted where they are the cost.
         note: told in a sentence what a user should know of the journal and the workers.
         shares: weight of each input in the error; None for equal ones.
     """
@@ -79,7 +79,7 @@ class SearchProblem:
     journal: Path | None = None
     workers: RayWorkers | None = None
     device: str = AUTO
-    target: Target | None = None
+    target: LatencyTarget | None = None
     note: Note = lambda text: None
     shares: tuple[float, ...] | None = None
 
@@ -131,7 +131,7 @@ class SearchProblem:
             "parametrisation": self.parametrisation.to_dict(),
             "dtype": np.dtype(self.dtype).name,
             "cost": self.cost,
-            **({} if self.latency_model is None else {"prices": self.latency_model.digest()}),
+            **({} if self.latency_model is None else {"costs": self.latency_model.digest()}),
         }
 
 

@@ -44,7 +44,7 @@ def test_a_bootstrapped_program_equals_its_polynomials(
     from atlasc.client.program import client_program
     from atlasc.compilation import stages
     from atlasc.passes.lowering.rotation_keys import key_plan
-    from atlasc.passes.pipeline import lower
+    from atlasc.passes.pipeline import lower_nn
     from atlasc.run import session
     from atlasc.run.ranges import simulate
     from atlasc.targets.desilo.engine import BOOTSTRAPPED
@@ -56,7 +56,7 @@ def test_a_bootstrapped_program_equals_its_polynomials(
     source = stages.load_source(str(archive), data)
     module = stages.trace_model(source.model, BATCH)
     approximate(module, stages.calibrate_source(module, source, margin=0.3), deep=True)
-    lowered = lower(module, lambda levels, slots: BOOTSTRAPPED, source.inputs.arrays)
+    lowered = lower_nn(module, lambda levels, slots: BOOTSTRAPPED, source.inputs.arrays)
     program = lowered.program
     placed = [op for op in program.ops if op.name == "ckks.bootstrap"]
     assert 1 <= len(placed) <= 2

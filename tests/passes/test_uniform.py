@@ -13,7 +13,7 @@ from atlasc.passes.costs.counts import program_costs
 from atlasc.passes.execution.counting_engine import CountingEngine
 from atlasc.passes.execution.execute import Execution
 from atlasc.passes.framework.uniform import elementwise, is_uniform
-from atlasc.passes.pipeline import Lowered, lower
+from atlasc.passes.pipeline import Lowered, lower_nn
 
 
 class Set:
@@ -52,7 +52,7 @@ def encoder(layers: int, uniform: bool) -> Module:
 def lowered(layers: int, uniform: bool) -> Lowered:
     module = encoder(layers, uniform)
     module = apply_recipe(module, "is", nominal_calibration(module))
-    return lower(module, lambda levels, slots: Set())
+    return lower_nn(module, lambda levels, slots: Set())
 
 
 def test_elementwise() -> None:

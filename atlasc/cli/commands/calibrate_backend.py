@@ -56,7 +56,7 @@ def calibrate_backend(
             why="it encrypts nothing; its predicted times are those of desilo",
             remedy="use --target desilo",
         )
-    if not backend.priced:
+    if not backend.has_costs:
         raise AtlasError(
             f"the primitives of {target} cannot be measured from Python",
             why="they run in C++, on a GPU",

@@ -102,10 +102,10 @@ def inspect(
     if graph is not None:
         from atlasc.files import write_text
         from atlasc.report.drawing import draw_program
-        from atlasc.targets.parameter_sets import prices_of
+        from atlasc.targets.parameter_sets import primitive_costs_of
 
-        prices = None if found.parameters is None else prices_of(found.parameters)
-        write_text(graph, draw_program(found.program, found.costs, found.summary, prices))
+        primitive_costs = None if found.parameters is None else primitive_costs_of(found.parameters)
+        write_text(graph, draw_program(found.program, found.costs, found.summary, primitive_costs))
     modules = module_costs(found.costs, found.parameters) if ops else []
     if as_json:
         extra: dict[str, Any] = {"per_module": modules} if ops else {}

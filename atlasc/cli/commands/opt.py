@@ -85,7 +85,7 @@ def opt(
 
 
 def _equipped(step: Pass, module: Module) -> Pass:
-    """A pass with what it has to know of the backend: prices of ops, sizes and prices of keys."""
+    """A pass with what it has to know of the backend: costs of ops, sizes and costs of keys."""
     from atlasc.compilation.key_planning import key_model
     from atlasc.compilation.stages import LATENCY_TARGET
     from atlasc.figures.summary import parameters_of_program, parameters_with
@@ -94,8 +94,8 @@ def _equipped(step: Pass, module: Module) -> Pass:
 
     if isinstance(step, PlaceBootstraps):
         found = parameters_with(module.attributes["slots"], step.levels, step.bootstrap)
-        prices = None if found is None else LATENCY_TARGET.prices(found)
-        return replace(step, prices=prices, fewest=prices is not None)
+        costs = None if found is None else LATENCY_TARGET.costs(found)
+        return replace(step, costs=costs, fewest=costs is not None)
     if isinstance(step, RotationKeys):
         found = parameters_of_program(module)
         return step if found is None else replace(step, model=key_model(found))

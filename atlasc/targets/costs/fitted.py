@@ -1,8 +1,8 @@
-"""Prices of a backend whose key switches work on digits: measured seconds, and what lies between.
+"""Costs of a backend whose key switches work on digits: measured seconds, and what lies between.
 
 A key switch at level l works with d digits on p = r + k primes (r of the ciphertext, k special
 ones): d p products with the key, and about p transforms before and after. Everything else is linear
-in the primes of the ciphertext. That is the shape of a price in the level; its few constants are
+in the primes of the ciphertext. That is the shape of a cost in the level; its few constants are
 fitted to the table for each ring degree, and at measured parameter sets the fit is bent through the
 measured seconds.
 """
@@ -22,13 +22,13 @@ from atlasc.targets.costs.table import Bootstrap, CostTable, damaged
 KEY = "key"
 """Makes one evaluation key; in a table beside the primitives."""
 KEY_SWITCHES = ("rotate", "rotate_hoisted", "hoist", "mul", "square", KEY)
-"""Primitives whose price is of the digits of a key switch; all others are linear in the primes."""
+"""Primitives whose cost is of the digits of a key switch; all others are linear in the primes."""
 
 MeasuredSeconds = Mapping[str, Mapping[int, float]]
 
 
 class Chain(Protocol):
-    """What a price depends on."""
+    """What a cost depends on."""
 
     @property
     def log_ring_degree(self) -> int:
@@ -63,7 +63,7 @@ Set = TypeVar("Set", bound=Chain)
 
 
 class FittedCosts(Generic[Set]):
-    """Prices by a cost table.
+    """Costs by a cost table.
 
     Args:
         table: measured on some machine.
@@ -83,7 +83,7 @@ class FittedCosts(Generic[Set]):
             raise damaged(table.path, error.what) from None
         self._fits: dict[tuple[int, str], NDArray[np.float64]] = {}
 
-    def price(self, parameters: Set, primitive: str, level: int) -> float:
+    def cost(self, parameters: Set, primitive: str, level: int) -> float:
         """Seconds of one call.
 
         Args:
@@ -104,10 +104,10 @@ class FittedCosts(Generic[Set]):
         levels = sorted(known)
         return fitted * float(np.interp(level, levels, [known[at] for at in levels]))
 
-    def prices(self, parameters: Set) -> dict[tuple[Primitive, int], float]:
-        """Prices of all primitives at all levels, for ``Counts.seconds``."""
+    def costs(self, parameters: Set) -> dict[tuple[Primitive, int], float]:
+        """Costs of all primitives at all levels, for ``Counts.seconds``."""
         table: dict[tuple[Primitive, int], float] = {
-            (primitive, level): self.price(parameters, primitive, level)
+            (primitive, level): self.cost(parameters, primitive, level)
             for primitive in PRIMITIVES
             if primitive != "bootstrap"
             for level in range(parameters.max_level + 1)
@@ -129,7 +129,7 @@ class FittedCosts(Generic[Set]):
             total = self._bootstrap().key_seconds
         elif relinearization_level is not None:
             levels.append(relinearization_level)
-        return total + sum(self.price(parameters, KEY, level) for level in levels)
+        return total + sum(self.cost(parameters, KEY, level) for level in levels)
 
     def _bootstrap(self) -> Bootstrap:
         if self.table.bootstrap is None:

@@ -1,7 +1,7 @@
 """Measures what the primitives of desilofhe cost on this machine.
 
 Each parameter set is measured at a few levels, in rounds over all primitives, of which the shortest
-time counts: what else the machine does then falls on all of them alike. The prices between are
+time counts: what else the machine does then falls on all of them alike. The costs between are
 those of :mod:`atlasc.targets.desilo.costs`.
 """
 
@@ -123,8 +123,8 @@ def ratio(table: CostTable, other: CostTable) -> float:
         if parameters.log_ring_degree == largest:
             for primitive in REFERENCE:
                 for level in one.seconds[primitive]:
-                    prices = (c.price(parameters, primitive, level) for c in (mine, theirs))
-                    logs.append(np.subtract(*np.log(list(prices))))
+                    costs = (c.cost(parameters, primitive, level) for c in (mine, theirs))
+                    logs.append(np.subtract(*np.log(list(costs))))
     return float(np.exp(np.mean(logs)))
 
 
@@ -156,13 +156,13 @@ class _Pace:
 def _predicted(known: DesiloCosts, plan: Plan, rounds: int) -> float:
     """Seconds that a plan takes by another table."""
     p = plan.parameters
-    keys = (MANY + 1) * known.price(p, KEY, p.max_level)
+    keys = (MANY + 1) * known.cost(p, KEY, p.max_level)
     return keys + rounds * sum(_round(known, p, level) for level in plan.levels)
 
 
 def _round(known: DesiloCosts, parameters: DesiloParameters, level: int) -> float:
     return sum(
-        known.price(parameters, primitive, level) * (MANY + FEW if "hoisted" in primitive else 1)
+        known.cost(parameters, primitive, level) * (MANY + FEW if "hoisted" in primitive else 1)
         for primitive in (*_SIMPLE, "rotate_hoisted", "hoist", "hoist")
     )
 
@@ -218,7 +218,7 @@ def _measure(
     p = plan.parameters
     name = f"2^{p.log_ring_degree}, {p.special_primes} special primes"
     name += ", bootstrapping" if p.bootstrap else ""
-    pace(f"keys, {name}", (MANY + 1) * known.price(p, KEY, p.max_level))
+    pace(f"keys, {name}", (MANY + 1) * known.cost(p, KEY, p.max_level))
     keys, key_seconds = _keys(p)
     engine = DesiloEngine.from_key_set(keys)
     vector = np.random.default_rng(1).uniform(-1, 1, engine.slots)

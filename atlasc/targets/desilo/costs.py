@@ -1,4 +1,4 @@
-"""What a primitive of desilofhe costs; the shape of a price is that of `fitted_costs`."""
+"""What a primitive of desilofhe costs; the shape of a cost is that of `fitted_costs`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BACKEND = "desilo"
 
 
 class DesiloCosts(FittedCosts[DesiloParameters]):
-    """Prices by a cost table.
+    """Costs by a cost table.
 
     Args:
         table: measured on some machine.
@@ -36,13 +36,13 @@ class DesiloCosts(FittedCosts[DesiloParameters]):
 
 
 def active_costs() -> DesiloCosts:
-    """Prices by the table in use (see :mod:`atlasc.targets.costs.files`)."""
+    """Costs by the table in use (see :mod:`atlasc.targets.costs.files`)."""
     return DesiloCosts(active_table(BACKEND))
 
 
 def cost_table(parameters: DesiloParameters) -> dict[tuple[Primitive, int], float]:
-    """Prices of all primitives at all levels by the table in use."""
-    return active_costs().prices(parameters)
+    """Costs of all primitives at all levels by the table in use."""
+    return active_costs().costs(parameters)
 
 
 def cost_doubts() -> list[str]:

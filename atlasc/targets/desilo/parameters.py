@@ -298,7 +298,7 @@ def choose_parameters(
 ) -> DesiloParameters:
     """The cheapest parameter set for a program of ``levels`` levels without bootstraps.
 
-    The price is that of one key switch at each level of the program, which decides both the time
+    The cost is that of one key switch at each level of the program, which decides both the time
     and, with the level, the memory of the keys.
 
     Args:
@@ -329,12 +329,12 @@ def choose_parameters(
             + " slots",
             remedy="use a shorter sequence or a smaller batch",
         )
-    best = min(fits, key=lambda p: _price(p, levels))
+    best = min(fits, key=lambda p: _cost(p, levels))
     check_set(best)
     return best
 
 
-def _price(parameters: DesiloParameters, levels: int) -> float:
+def _cost(parameters: DesiloParameters, levels: int) -> float:
     levels = min(levels, parameters.max_level)
     work = sum(
         (parameters.digits(level) + 8) * (level + 2 + parameters.special_primes)

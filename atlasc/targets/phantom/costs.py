@@ -14,7 +14,7 @@ BACKEND = "phantom"
 
 
 def active_costs() -> FittedCosts[PhantomParameters] | None:
-    """Prices by the table in use; None where nobody measured.
+    """Costs by the table in use; None where nobody measured.
 
     Raises:
         AtlasError: the table is damaged.

@@ -225,7 +225,7 @@ class PhantomParameters(Ring):
         return sum(self.ciphertext_bytes(level) * count for level, count in counts.items())
 
     def work(self) -> dict[tuple[Primitive, int], float]:
-        """Prices by the residues that a primitive touches, to compare placements and plans of keys
+        """Costs by the residues that a primitive touches, to compare placements and plans of keys
         where nobody measured seconds; 1 is a rotation at the top of the chain. A transform of a
         residue (number-theoretic) counts as ten products.
         """
@@ -236,7 +236,7 @@ class PhantomParameters(Ring):
             wide = residues + self.special_primes
             hoist = digits * wide * transform
             switch = 2 * digits * wide + 2 * (wide + residues) * transform
-            prices: dict[str, float] = {
+            costs: dict[str, float] = {
                 "rotate": hoist + switch,
                 "rotate_hoisted": switch,
                 "hoist": hoist,
@@ -248,9 +248,9 @@ class PhantomParameters(Ring):
                 "times_i": 2 * residues,
             }
             for primitive in PRIMITIVES:
-                table[primitive, level] = prices.get(primitive, 2.0 * residues)
-        top = max(price for (name, _), price in table.items() if name == "rotate")
-        return {key: price / top for key, price in table.items()}
+                table[primitive, level] = costs.get(primitive, 2.0 * residues)
+        top = max(cost for (name, _), cost in table.items() if name == "rotate")
+        return {key: cost / top for key, cost in table.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """For a manifest; :meth:`from_dict` reads it back."""
@@ -277,7 +277,7 @@ def choose_parameters(
 ) -> PhantomParameters:
     """The cheapest parameter set for a program of ``levels`` levels without bootstraps.
 
-    The price is that of one key switch at each level of the program.
+    The cost is that of one key switch at each level of the program.
 
     Args:
         levels: multiplicative depth of the whole program.
@@ -305,12 +305,12 @@ def choose_parameters(
             why=f"ciphertexts have up to {largest.slots} slots",
             remedy="use a shorter sequence or a smaller batch",
         )
-    best = min(fits, key=lambda p: _price(p, levels), default=largest)
+    best = min(fits, key=lambda p: _cost(p, levels), default=largest)
     check_set(best, insecure_for_tests=insecure_for_tests)
     return best
 
 
-def _price(parameters: PhantomParameters, levels: int) -> float:
+def _cost(parameters: PhantomParameters, levels: int) -> float:
     work = sum(
         (parameters.digits(level) + 8) * (parameters.residues(level) + parameters.special_primes)
         for level in range(levels + 1)

@@ -15,7 +15,7 @@ from atlasc.passes.execution.engine import Engine
 
 Ct = TypeVar("Ct")
 KEY_SWITCH = 20
-"""Price of a key switch in products with a plaintext, its encoding included, roughly: what plans of
+"""Cost of a key switch in products with a plaintext, its encoding included, roughly: what plans of
 linear transforms and of attention are chosen by."""
 ROWS = ("b", "t")
 """Axes whose padding copies index 0: a padding row is then as harmless as a real one (a row of

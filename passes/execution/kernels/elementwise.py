@@ -16,8 +16,8 @@ from atlasc.passes.execution.kernels.context import (
     layout_of,
 )
 from atlasc.passes.execution.paterson_stockmeyer import (
+    ChebyshevPlan,
     Coefficient,
-    Plan,
     evaluate_plan,
     plan_chebyshev,
 )
@@ -132,7 +132,7 @@ def _by_feature(ctx: Context[Ct], op: Op, operand: list[Ct], coefficients: np.nd
 
 
 @lru_cache(maxsize=512)
-def _plan(coefficients: tuple[float, ...]) -> Plan:
+def _plan(coefficients: tuple[float, ...]) -> ChebyshevPlan:
     return plan_chebyshev(coefficients)
 
 

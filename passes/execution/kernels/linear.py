@@ -101,7 +101,7 @@ def _diagonals(source: FeatureMap, target: FeatureMap) -> tuple[tuple[tuple[int,
 
 
 @dataclass(frozen=True)
-class Plan:
+class DiagonalPlan:
     """How the diagonals are shared out.
 
     Attributes:
@@ -114,18 +114,18 @@ class Plan:
 
 
 @lru_cache(maxsize=256)
-def choose_plan(source: Layout, target: Layout, inputs: int, outputs: int) -> Plan:
+def choose_plan(source: Layout, target: Layout, inputs: int, outputs: int) -> DiagonalPlan:
     """The cheapest plan for a weight ``[outputs, inputs]``; B is a power of two."""
     one, other = FeatureMap(source, inputs), FeatureMap(target, outputs)
     candidates = [
-        Plan(1 << bit, paired)
+        DiagonalPlan(1 << bit, paired)
         for paired in (False, True)[: one.positions]
         for bit in range(one.positions.bit_length())
     ]
-    return min(candidates, key=lambda plan: _price(one, other, plan))
+    return min(candidates, key=lambda plan: _cost(one, other, plan))
 
 
-def _price(source: FeatureMap, target: FeatureMap, plan: Plan) -> int:
+def _cost(source: FeatureMap, target: FeatureMap, plan: DiagonalPlan) -> int:
     table = _shared_diagonals(source, target, plan.paired)
     steps = plan.baby_steps
     baby = sum(

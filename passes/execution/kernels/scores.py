@@ -172,10 +172,10 @@ def baby_steps(tokens: int, inner: int, width: int) -> int:
     """
     candidates = [1 << bit for bit in range(max(min(tokens // 2, inner), 1).bit_length())]
 
-    def price(baby: int) -> int:
+    def cost(baby: int) -> int:
         starts = max(tokens // 2, 1) // baby
         sums = (width // baby).bit_length() - 1
         key_switches = 5 * baby + starts * (2 + baby - 1 + 1 + sums + 2)
         return KEY_SWITCH * key_switches + 4 * baby * baby
 
-    return min(candidates, key=price)
+    return min(candidates, key=cost)

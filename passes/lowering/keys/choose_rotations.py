@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from atlasc.passes.costs.op_prices import Prices
+from atlasc.passes.costs.op_costs import PrimitiveCosts
 from atlasc.passes.execution.rotation_plan import RotationPlan, Tree, path_tree
 
 MAX_SWITCHES = 3
@@ -36,13 +36,13 @@ class KeyModel:
 
     Attributes:
         key_bytes: size of a rotation key by the level that it serves, from 0 on.
-        prices: seconds of ``rotate``, ``rotate_hoisted`` and ``hoist`` by level.
+        costs: seconds of ``rotate``, ``rotate_hoisted`` and ``hoist`` by level.
         bootstrap: amounts that the bootstrap key turns by, without a key of their own.
         free: amounts whose keys are there anyway and reach every level.
     """
 
     key_bytes: tuple[int, ...]
-    prices: Prices
+    costs: PrimitiveCosts
     bootstrap: frozenset[int] = frozenset()
     free: frozenset[int] = frozenset()
 
@@ -51,17 +51,17 @@ class KeyModel:
         return sum(self.key_bytes[at] for amount, at in keys.items() if amount not in self.free)
 
 
-def rotation_seconds(uses: Uses, plan: RotationPlan, prices: Prices) -> float:
+def rotation_seconds(uses: Uses, plan: RotationPlan, costs: PrimitiveCosts) -> float:
     """Seconds of all rotations under a plan, as `PlannedEngine` makes them."""
 
     def of(tree: Tree, level: int) -> float:
         hoisted = sum(plan.hoists(amount, level) for amount in tree)
         alone = len(tree) - hoisted
-        seconds = alone * prices["rotate", level]
+        seconds = alone * costs["rotate", level]
         if hoisted == 1:
-            seconds += prices["rotate", level]
+            seconds += costs["rotate", level]
         elif hoisted:
-            seconds += prices["hoist", level] + hoisted * prices["rotate_hoisted", level]
+            seconds += costs["hoist", level] + hoisted * costs["rotate_hoisted", level]
         return seconds + sum(of(following, level) for following in tree.values())
 
     return sum(
@@ -80,7 +80,7 @@ def choose_rotations(
 
     Args:
         uses: what the program turns.
-        model: sizes and prices.
+        model: sizes and costs.
         slots: of a ciphertext.
         budget: bytes of all rotation keys.
     """
@@ -101,14 +101,14 @@ class _Planner:
     """
 
     def __init__(self, uses: Uses, model: KeyModel, slots: int) -> None:
-        self.model, self.slots, prices = model, slots, model.prices
+        self.model, self.slots, costs = model, slots, model.costs
         self.plain: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
         self.own: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
         self.shared: dict[tuple[int, int], dict[int, float]] = defaultdict(dict)
         for (level, amounts), calls in uses.items():
-            alone = hoisted = prices["rotate", level]
+            alone = hoisted = costs["rotate", level]
             if len(amounts) > 1:
-                hoisted = prices["rotate_hoisted", level] + prices["hoist", level] / len(amounts)
+                hoisted = costs["rotate_hoisted", level] + costs["hoist", level] / len(amounts)
             for amount in amounts:
                 self.plain[amount][level] += calls * alone
                 self.own[amount][level] += calls * hoisted

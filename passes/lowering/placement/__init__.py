@@ -4,7 +4,7 @@
 elimination where a graph is not series-parallel, and a program over the live values beyond that.
 """
 
-from atlasc.passes.lowering.placement.graph import Chain, Cost, LevelGraph, Node
+from atlasc.passes.lowering.placement.graph import Cost, LevelChain, LevelGraph, Node
 from atlasc.passes.lowering.placement.placement import Method, Placement, place
 
-__all__ = ["Chain", "Cost", "LevelGraph", "Method", "Node", "Placement", "place"]
+__all__ = ["Cost", "LevelChain", "LevelGraph", "Method", "Node", "Placement", "place"]

@@ -26,7 +26,7 @@ The unit is the caller's (seconds, say), the same as that of the bootstraps. A f
 
 
 @dataclass(frozen=True)
-class Chain:
+class LevelChain:
     """The levels that a backend offers.
 
     Attributes:
@@ -115,8 +115,8 @@ class Node:
 class LevelGraph:
     """A DAG of nodes in topological order; a node is spoken of by its index.
 
-    A node whose result nobody reads is an output and has to keep `Chain.output_level`. A value that
-    is read and put out as well gets a node of depth 0 and cost 0 for the output.
+    A node whose result is never read is an output and has to keep `LevelChain.output_level`. A
+    value that is both read and an output gets a node of depth 0 and cost 0 for the output.
     """
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from atlasc.passes.lowering.placement.graph import Chain, LevelGraph, Node
+from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, Node
 
 Table = NDArray[np.int64]
 
@@ -29,7 +29,7 @@ class Pieces:
         ValueError: a node's cost is negative, not a number, or missing for a level.
     """
 
-    def __init__(self, graph: LevelGraph, chain: Chain) -> None:
+    def __init__(self, graph: LevelGraph, chain: LevelChain) -> None:
         self.chain = chain
         self.levels = chain.max_level + 1
         self._refresh = np.array([chain.refresh(j)[0] for j in range(self.levels)])

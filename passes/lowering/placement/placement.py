@@ -16,7 +16,7 @@ from atlasc.passes.lowering.placement.elimination import (
     reduce_factors,
 )
 from atlasc.passes.lowering.placement.factors import build_factors
-from atlasc.passes.lowering.placement.graph import Chain, LevelGraph
+from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph
 from atlasc.passes.lowering.placement.live_values import solve_live_values
 from atlasc.passes.lowering.placement.min_plus import Pieces
 
@@ -84,7 +84,7 @@ class Placement:
 
 def place(
     graph: LevelGraph,
-    chain: Chain,
+    chain: LevelChain,
     *,
     table_limit: int = TABLE_LIMIT,
     state_limit: int = STATE_LIMIT,
@@ -165,7 +165,7 @@ def _highest_entry(costs: NDArray[np.float64], available: int) -> int | None:
     return int(possible[-1]) if len(possible) else None
 
 
-def _too_deep(name: str, depth: int, available: int, chain: Chain) -> AtlasError:
+def _too_deep(name: str, depth: int, available: int, chain: LevelChain) -> AtlasError:
     bootstrap = chain.bootstrap_level
     if bootstrap is None:
         source = "there are no bootstraps"
@@ -185,7 +185,7 @@ def _too_deep(name: str, depth: int, available: int, chain: Chain) -> AtlasError
 
 
 def _placement(
-    graph: LevelGraph, chain: Chain, entries: tuple[int, ...], method: Method
+    graph: LevelGraph, chain: LevelChain, entries: tuple[int, ...], method: Method
 ) -> Placement:
     """Read the bootstraps off the entry levels and sum the costs as they were given."""
     uses = graph.uses()

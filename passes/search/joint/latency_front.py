@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from atlasc.passes.approximation.description import Approximation
-from atlasc.passes.latency import LatencyModel, PricedChain
+from atlasc.passes.latency import LatencyModel, TimedChain
 from atlasc.passes.search.joint.joint import RESOLUTION, Option, Path, non_dominated, prune, solve
 
 
@@ -81,7 +81,7 @@ class _Problem:
 
     def __init__(
         self,
-        chain: PricedChain,
+        chain: TimedChain,
         groups: Sequence[Sequence[Candidate]],
         fixed: dict[str, Approximation],
     ) -> None:

@@ -62,11 +62,9 @@ def test_points_of_a_search_have_their_seconds() -> None:
     assert seconds == sorted(seconds) and seconds
 
 
-def test_a_target_without_prices_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    unpriced = replace(backends.BACKENDS["sim"], priced=False)
-    monkeypatch.setitem(backends.BACKENDS, "sim", unpriced)
+def test_a_target_without_costs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_costs = replace(backends.BACKENDS["sim"], has_costs=False)
+    monkeypatch.setitem(backends.BACKENDS, "sim", without_costs)
     arguments = ("--target", "sim", "--cost", "latency", "-o", tmp_path / "out")
     message = refused("compile", MODEL, "--data", DATA, *arguments)
     assert "latencies cannot be predicted for the target sim" in message

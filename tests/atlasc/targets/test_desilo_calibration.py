@@ -53,8 +53,8 @@ def test_a_small_table(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(one.seconds) == {*PRIMITIVES, KEY} - {"bootstrap"}
     assert all(set(s) == {1, 3} for name, s in one.seconds.items() if name != KEY)
     assert all(s > 0 for seconds in one.seconds.values() for s in seconds.values())
-    price = DesiloCosts(table).price(SMALL, "rotate", 3)
-    assert price == pytest.approx(one.seconds["rotate"][3])
+    cost = DesiloCosts(table).cost(SMALL, "rotate", 3)
+    assert cost == pytest.approx(one.seconds["rotate"][3])
     assert table.bootstrap is not None and not table.bootstrap.measured
     assert table.bootstrap.seconds == pytest.approx(30.0 * ratio(table, known))
     assert table.note.startswith("by a test")

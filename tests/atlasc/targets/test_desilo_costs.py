@@ -1,4 +1,4 @@
-"""Prices: complete, true to what was measured, of the right shape between."""
+"""Costs: complete, true to what was measured, of the right shape between."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SWITCHES = [name for name in PRIMITIVES if name != "bootstrap"]
 
 
 @pytest.mark.parametrize("parameters", [DesiloParameters(14, 1), DEEP, BOOTSTRAPPED])
-def test_the_table_prices_every_primitive_at_every_level(parameters: DesiloParameters) -> None:
+def test_the_table_has_every_primitive_at_every_level(parameters: DesiloParameters) -> None:
     table = cost_table(parameters)
     expected = {
         (primitive, level)
@@ -30,7 +30,7 @@ def test_the_table_prices_every_primitive_at_every_level(parameters: DesiloParam
     assert min(table.values()) > 0
 
 
-def test_prices_a_counted_program() -> None:
+def test_costs_of_a_counted_program() -> None:
     engine = CountingEngine(DEEP.slots, DEEP.max_level)
     ct = engine.encrypt(None, 20)
     engine.rotate(engine.mul(ct, ct), 1)
@@ -41,14 +41,14 @@ def test_prices_a_counted_program() -> None:
     assert engine.total().seconds(table) == pytest.approx(parts)
 
 
-def test_measured_seconds_are_prices() -> None:
+def test_measured_seconds_are_costs() -> None:
     def odd(parameters: DesiloParameters, primitive: str, level: int) -> float:
         return law(parameters, primitive, level) * (1 + 0.3 * ((level * 7 + len(primitive)) % 3))
 
     costs = DesiloCosts(table_of([DEEP, DesiloParameters(16, 8)], odd))
     for primitive in (*SWITCHES, KEY):
         for level in (1, DEEP.max_level // 2, DEEP.max_level):
-            assert costs.price(DEEP, primitive, level) == pytest.approx(odd(DEEP, primitive, level))
+            assert costs.cost(DEEP, primitive, level) == pytest.approx(odd(DEEP, primitive, level))
 
 
 def test_the_shape_is_found_between_levels_and_at_other_parameters() -> None:
@@ -58,17 +58,17 @@ def test_the_shape_is_found_between_levels_and_at_other_parameters() -> None:
         for primitive in ("rotate", "mul", "mul_plain", "encrypt", KEY):
             for level in range(parameters.max_level + 1):
                 expected = law(parameters, primitive, level)
-                assert costs.price(parameters, primitive, level) == pytest.approx(expected, rel=0.2)
+                assert costs.cost(parameters, primitive, level) == pytest.approx(expected, rel=0.2)
     for level in range(DEEP.max_level + 1):  # two sets of a ring degree tell its constants
         expected = law(DesiloParameters(16, 5), "rotate", min(level, 33))
-        found = costs.price(DesiloParameters(16, 5), "rotate", min(level, 33))
+        found = costs.cost(DesiloParameters(16, 5), "rotate", min(level, 33))
         assert found == pytest.approx(expected, rel=1e-6)
 
 
 def test_the_set_with_bootstraps_is_as_fast_as_the_leveled_one() -> None:
     costs = DesiloCosts(table_of([DEEP], lambda p, n, at: 2.0 + at))
-    assert costs.price(BOOTSTRAPPED, "rotate", 1) == costs.price(DEEP, "rotate", 1)
-    assert costs.prices(BOOTSTRAPPED)["bootstrap", 14] == 30.0
+    assert costs.cost(BOOTSTRAPPED, "rotate", 1) == costs.cost(DEEP, "rotate", 1)
+    assert costs.costs(BOOTSTRAPPED)["bootstrap", 14] == 30.0
 
 
 def test_a_table_without_a_primitive() -> None:
@@ -76,26 +76,26 @@ def test_a_table_without_a_primitive() -> None:
     for one in table.sets:
         one.seconds.pop("mul")  # type: ignore[attr-defined]
     with pytest.raises(AtlasError, match="no seconds of mul"):
-        DesiloCosts(table).prices(DEEP)
+        DesiloCosts(table).costs(DEEP)
 
 
 def test_a_table_without_a_bootstrap() -> None:
     table: CostTable = table_of([DEEP], bootstrap=None)
     with pytest.raises(AtlasError, match="does not tell what a bootstrap costs"):
-        DesiloCosts(table).prices(BOOTSTRAPPED)
+        DesiloCosts(table).costs(BOOTSTRAPPED)
 
 
 def test_higher_levels_cost_more_and_hoisting_less() -> None:
-    price = active_costs().price
+    cost = active_costs().cost
     for primitive in SWITCHES:
-        assert price(DEEP, primitive, 30) > price(DEEP, primitive, 5)
+        assert cost(DEEP, primitive, 30) > cost(DEEP, primitive, 5)
     for level in (5, 14, 35):
-        hoisted = price(DEEP, "hoist", level) + 8 * price(DEEP, "rotate_hoisted", level)
-        assert hoisted < 8 * price(DEEP, "rotate", level)
+        hoisted = cost(DEEP, "hoist", level) + 8 * cost(DEEP, "rotate_hoisted", level)
+        assert hoisted < 8 * cost(DEEP, "rotate", level)
 
 
 def test_keys() -> None:
     costs = active_costs()
-    assert costs.key_seconds(BOOTSTRAPPED, {}) > costs.price(BOOTSTRAPPED, "bootstrap", 14)
+    assert costs.key_seconds(BOOTSTRAPPED, {}) > costs.cost(BOOTSTRAPPED, "bootstrap", 14)
     shallow = costs.key_seconds(DEEP, {1: 5, 2: 5}, 5)
     assert 0 < shallow < costs.key_seconds(DEEP, {1: 35}, 35)

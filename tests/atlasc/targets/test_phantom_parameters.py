@@ -1,4 +1,4 @@
-"""Parameter sets for Phantom-FHE: security, memory, prices."""
+"""Parameter sets for Phantom-FHE: security, memory, costs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.counting_engine import PRIMITIVES
 from atlasc.targets.costs.table import Bootstrap, CostTable, Measured
 from atlasc.targets.machine import Machine
-from atlasc.targets.parameter_sets import costs_of, read_parameters, relative_prices
+from atlasc.targets.parameter_sets import costs_of, read_parameters, relative_costs
 from atlasc.targets.phantom.bootstrap import bootstrap_needs
 from atlasc.targets.phantom.parameters import PhantomParameters, choose_parameters
 from atlasc.targets.security import max_log_qp
@@ -93,16 +93,18 @@ def test_memory_parts() -> None:
     assert "bootstrap_keys" not in parts
 
 
-def test_relative_prices_grow_with_the_level() -> None:
-    prices = relative_prices(BOOTSTRAPPED)
-    assert prices["rotate", 14] == 1.0
+def test_relative_costs_grow_with_the_level() -> None:
+    costs = relative_costs(BOOTSTRAPPED)
+    assert costs["rotate", 14] == 1.0
     for primitive in PRIMITIVES:
-        assert prices[primitive, 0] < prices[primitive, 14]
-    hoisted = prices["hoist", 14] + 7 * prices["rotate_hoisted", 14]
-    assert hoisted < 7 * prices["rotate", 14]
+        assert costs[primitive, 0] < costs[primitive, 14]
+    hoisted = costs["hoist", 14] + 7 * costs["rotate_hoisted", 14]
+    assert hoisted < 7 * costs["rotate", 14]
 
 
-def test_a_table_from_the_gpu_prices_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_from_the_gpu_gives_its_costs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert costs_of(BOOTSTRAPPED) is None  # the table in use is of desilo
     names = [name for name in (*PRIMITIVES, "key") if name != "bootstrap"]
     work = BOOTSTRAPPED.work()
@@ -118,6 +120,6 @@ def test_a_table_from_the_gpu_prices_it(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("ATLASC_COSTS", str(tmp_path / "phantom.json"))
     costs = costs_of(BOOTSTRAPPED)
     assert costs is not None
-    assert costs.price(BOOTSTRAPPED, "rotate", 14) == pytest.approx(0.01)
-    assert costs.prices(BOOTSTRAPPED)["bootstrap", 14] == 0.5
+    assert costs.cost(BOOTSTRAPPED, "rotate", 14) == pytest.approx(0.01)
+    assert costs.costs(BOOTSTRAPPED)["bootstrap", 14] == 0.5
     assert costs.key_seconds(BOOTSTRAPPED, {5: 14}) == pytest.approx(20.01)

@@ -20,11 +20,11 @@ from atlasc.passes.lowering.keys.choose_rotations import (
 
 SLOTS, LEVELS = 32, 4
 SIZES = tuple((level + 1) * (level + 2) * 10 for level in range(LEVELS))
-PRICES: dict[tuple[Primitive, int], float] = {}
+COSTS: dict[tuple[Primitive, int], float] = {}
 for _level in range(LEVELS):
-    PRICES["rotate", _level] = 1.0 * (_level + 1)
-    PRICES["rotate_hoisted", _level] = 0.4 * (_level + 1)
-    PRICES["hoist", _level] = 0.5 * (_level + 1)
+    COSTS["rotate", _level] = 1.0 * (_level + 1)
+    COSTS["rotate_hoisted", _level] = 0.4 * (_level + 1)
+    COSTS["hoist", _level] = 0.5 * (_level + 1)
 TURNS = frozenset({31, 30, 28})
 
 
@@ -73,7 +73,7 @@ def least_seconds(uses: Uses, model: KeyModel, budget: int) -> float | None:
             composed = {**ways, **dict(zip(needed, chosen, strict=True))}
             plan = RotationPlan(keys, model.bootstrap, composed)
             if works(plan, uses):
-                seconds = rotation_seconds(uses, plan, PRICES)
+                seconds = rotation_seconds(uses, plan, COSTS)
                 best = seconds if best is None else min(best, seconds)
     return best
 
@@ -92,14 +92,14 @@ def test_close_to_the_best_of_all_plans() -> None:
     rng, ratios = random.Random(0), []
     for _ in range(80):
         uses = random_uses(rng)
-        model = KeyModel(SIZES, PRICES, rng.choice([frozenset(), TURNS]))
+        model = KeyModel(SIZES, COSTS, rng.choice([frozenset(), TURNS]))
         budget = int(model.size(highest(uses)) * rng.choice([0.3, 0.5, 0.7, 0.9]))
         plan = choose_rotations(uses, model, SLOTS, budget)
         assert works(plan, uses)
         best = least_seconds(uses, model, budget)
         if model.size(plan.keys) <= budget:
             assert best is not None
-            ratios.append(rotation_seconds(uses, plan, PRICES) / best)
+            ratios.append(rotation_seconds(uses, plan, COSTS) / best)
     assert len(ratios) >= 20
     assert sum(ratio < 1 + 1e-9 for ratio in ratios) >= 0.8 * len(ratios)
     assert sum(ratios) / len(ratios) < 1.03
@@ -110,7 +110,7 @@ def test_close_to_the_best_of_all_plans() -> None:
 def test_the_smallest_plan_is_what_a_larger_budget_may_ask_for() -> None:
     rng = random.Random(1)
     for _ in range(40):
-        uses, model = random_uses(rng), KeyModel(SIZES, PRICES, rng.choice([frozenset(), TURNS]))
+        uses, model = random_uses(rng), KeyModel(SIZES, COSTS, rng.choice([frozenset(), TURNS]))
         least = choose_rotations(uses, model, SLOTS, 0)
         size = model.size(least.keys)
         assert model.size(choose_rotations(uses, model, SLOTS, size).keys) <= size
@@ -122,28 +122,28 @@ def test_more_memory_costs_hardly_ever_more_time() -> None:
     uses = {(3, baby): 4, (2, baby): 2} | {
         (level, (1 << k,)): 30 for level in (0, 1) for k in (3, 4)
     }
-    model = KeyModel(SIZES, PRICES)
+    model = KeyModel(SIZES, COSTS)
     full = model.size(highest(uses))
     plans = [choose_rotations(uses, model, SLOTS, full * part // 10) for part in range(3, 11)]
-    seconds = [rotation_seconds(uses, plan, PRICES) for plan in plans]
+    seconds = [rotation_seconds(uses, plan, COSTS) for plan in plans]
     assert all(works(plan, uses) for plan in plans)
     assert all(more < 1.03 * less for less, more in itertools.pairwise(seconds))
     assert seconds[0] > 1.2 * seconds[-1]
-    assert seconds[-1] == rotation_seconds(uses, RotationPlan(highest(uses)), PRICES)
+    assert seconds[-1] == rotation_seconds(uses, RotationPlan(highest(uses)), COSTS)
 
 
 def test_without_a_budget_only_keys_that_save_nothing_are_left_out() -> None:
     uses = {(2, (31,)): 5, (2, (1, 2, 30)): 5}
-    plan = choose_rotations(uses, KeyModel(SIZES, PRICES, TURNS), SLOTS)
+    plan = choose_rotations(uses, KeyModel(SIZES, COSTS, TURNS), SLOTS)
     assert plan == RotationPlan({1: 2, 2: 2, 30: 2}, frozenset({31}))  # 30 is hoisted with a key
-    every = choose_rotations(uses, KeyModel(SIZES, PRICES), SLOTS)
+    every = choose_rotations(uses, KeyModel(SIZES, COSTS), SLOTS)
     assert every == RotationPlan({1: 2, 2: 2, 30: 2, 31: 2})
 
 
 def test_a_key_may_serve_the_low_levels_only() -> None:
     """Once at level 3, a hundred times at level 0: a small key is nearly as good."""
     uses = {(3, (3,)): 1, (0, (3,)): 100, (3, (1,)): 50, (3, (2,)): 50}
-    plan = choose_rotations(uses, KeyModel(SIZES, PRICES), SLOTS, 2 * SIZES[3] + SIZES[0])
+    plan = choose_rotations(uses, KeyModel(SIZES, COSTS), SLOTS, 2 * SIZES[3] + SIZES[0])
     assert plan.keys == {1: 3, 2: 3, 3: 0}
     assert sorted(plan.composed[3]) == [1, 2]
 
@@ -152,7 +152,7 @@ def test_a_key_may_serve_the_low_levels_only() -> None:
 def test_predicted_seconds_are_those_of_the_engine_that_runs_the_plan(budget: int | None) -> None:
     rng = random.Random(2)
     for _ in range(20):
-        uses, model = random_uses(rng), KeyModel(SIZES, PRICES, TURNS)
+        uses, model = random_uses(rng), KeyModel(SIZES, COSTS, TURNS)
         plan = choose_rotations(uses, model, SLOTS, budget)
         counting = CountingEngine(SLOTS, LEVELS)
         engine = PlannedEngine(counting, plan)
@@ -160,6 +160,6 @@ def test_predicted_seconds_are_those_of_the_engine_that_runs_the_plan(budget: in
             for _ in range(calls):
                 engine.rotate_many(engine.encrypt(None, level), list(amounts))
         free = {("encrypt", level): 0.0 for level in range(LEVELS)}
-        assert counting.total().seconds({**PRICES, **free}) == pytest.approx(  # type: ignore[dict-item]
-            rotation_seconds(uses, plan, PRICES)
+        assert counting.total().seconds({**COSTS, **free}) == pytest.approx(  # type: ignore[dict-item]
+            rotation_seconds(uses, plan, COSTS)
         )

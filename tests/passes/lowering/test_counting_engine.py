@@ -1,4 +1,4 @@
-"""Counts per scope, levels, keys and prices, without data."""
+"""Counts per scope, levels, keys and costs, without data."""
 
 from __future__ import annotations
 
@@ -84,12 +84,12 @@ def test_conjugations_need_a_key_of_their_own() -> None:
     assert not engine.total().rotation_levels
 
 
-def test_prices() -> None:
+def test_seconds() -> None:
     engine = CountingEngine(16, 5)
     ct = engine.encrypt(None, 2)
     engine.rotate(engine.mul(ct, ct), 1)
-    prices = {("encrypt", 2): 1.0, ("rescale", 2): 2.0, ("mul", 2): 0.5, ("rotate", 1): 0.25}
-    assert engine.total().seconds(prices) == 3.75
+    costs = {("encrypt", 2): 1.0, ("rescale", 2): 2.0, ("mul", 2): 0.5, ("rotate", 1): 0.25}
+    assert engine.total().seconds(costs) == 3.75
     with pytest.raises(AtlasError, match="no entry for rotate at level 1"):
         engine.total().seconds({("encrypt", 2): 1.0, ("rescale", 2): 2.0, ("mul", 2): 0.5})
 

@@ -16,7 +16,7 @@ from atlasc.ir.module import Module, Value
 from atlasc.passes.execution.counting_engine import Counted, CountingEngine
 from atlasc.passes.execution.execute import Execution
 from atlasc.passes.execution.kernels.context import KEY_SWITCH, ROWS, blocked, layout_of
-from atlasc.passes.execution.kernels.linear import Plan, choose_plan
+from atlasc.passes.execution.kernels.linear import DiagonalPlan, choose_plan
 from atlasc.passes.execution.kernels.scores import row_score_layout, score_layout
 from atlasc.passes.lowering.packing.geometry import Packing, bits_for
 from atlasc.targets.sim.engine import SimEngine
@@ -73,7 +73,9 @@ def packings(draw: st.DrawFn, features: int, tokens: int, batch: int) -> Packing
 
 
 @st.composite
-def linears(draw: st.DrawFn) -> tuple[Packing, np.ndarray, np.ndarray, np.ndarray, Plan | None]:
+def linears(
+    draw: st.DrawFn,
+) -> tuple[Packing, np.ndarray, np.ndarray, np.ndarray, DiagonalPlan | None]:
     extent = st.integers(1, 11)
     inputs, outputs, tokens = draw(extent), draw(extent), draw(st.integers(1, 5))
     batch = draw(st.integers(1, 3))
@@ -81,14 +83,14 @@ def linears(draw: st.DrawFn) -> tuple[Packing, np.ndarray, np.ndarray, np.ndarra
     random = np.random.default_rng(draw(st.integers(0, 99)))
     steps = draw(st.sampled_from([None, 1, 2, 3, 8]))
     paired = packing.d + packing.g > 0 and draw(st.booleans())
-    plan = None if steps is None else Plan(steps, paired)
+    plan = None if steps is None else DiagonalPlan(steps, paired)
     x, weight = random.normal(size=(batch, tokens, inputs)), random.normal(size=(outputs, inputs))
     return packing, x, weight, random.normal(size=outputs), plan
 
 
 @given(linears())
 def test_linear_transform(
-    case: tuple[Packing, np.ndarray, np.ndarray, np.ndarray, Plan | None],
+    case: tuple[Packing, np.ndarray, np.ndarray, np.ndarray, DiagonalPlan | None],
 ) -> None:
     packing, x, weight, bias, plan = case
     bench = Bench(packing)
@@ -101,21 +103,23 @@ def test_linear_transform(
 
 
 @given(linears(), st.integers(1, 9), st.booleans())
-def test_the_price_of_a_plan_is_what_is_done(
-    case: tuple[Packing, np.ndarray, np.ndarray, np.ndarray, Plan | None], other: int, paired: bool
+def test_the_cost_of_a_plan_is_what_is_done(
+    case: tuple[Packing, np.ndarray, np.ndarray, np.ndarray, DiagonalPlan | None],
+    other: int,
+    paired: bool,
 ) -> None:
     """No other plan is cheaper than the chosen one."""
     packing, x, weight, _, _ = case
     features = packing.d + packing.g
-    prices = []
-    for plan in (None, Plan(1 << other % (features + 1), paired and features > 0)):
+    costs = []
+    for plan in (None, DiagonalPlan(1 << other % (features + 1), paired and features > 0)):
         bench = Bench(packing)
         bench.linear(bench.input("x", x), weight, plan=plan)
         engine = CountingEngine(packing.slots, LEVEL)
         Execution(bench.module, engine).run({"x": [Counted(LEVEL) for _ in bench.inputs["x"]]})
         counts = engine.total()
-        prices.append(KEY_SWITCH * counts.key_switches + counts.plaintext_products)
-    assert prices[0] <= prices[1]
+        costs.append(KEY_SWITCH * counts.key_switches + counts.plaintext_products)
+    assert costs[0] <= costs[1]
 
 
 def test_linear_transform_after_a_selection_zeroes_the_other_tokens() -> None:
@@ -134,7 +138,7 @@ def test_linear_transform_after_a_selection_zeroes_the_other_tokens() -> None:
 
 @given(linears(), st.integers(0, 4))
 def test_linear_transforms_of_one_row(
-    case: tuple[Packing, np.ndarray, np.ndarray, np.ndarray, Plan | None], token: int
+    case: tuple[Packing, np.ndarray, np.ndarray, np.ndarray, DiagonalPlan | None], token: int
 ) -> None:
     """Back and forth between numbers of features, which take places of different sizes."""
     packing, x, weight, bias, _ = case

@@ -88,9 +88,9 @@ def test_the_fewest_bootstraps_come_before_seconds(
     fewest: bool, bootstraps: int, seconds: float
 ) -> None:
     """Bootstraps that cost nothing let every square run at level 1; one is enough."""
-    prices: dict[Any, float] = defaultdict(float, {("square", n): float(n) for n in range(3)})
+    costs: dict[Any, float] = defaultdict(float, {("square", n): float(n) for n in range(3)})
     report = Report()
-    step = PlaceBootstraps(levels=2, prices=prices, fewest=fewest)
+    step = PlaceBootstraps(levels=2, costs=costs, fewest=fewest)
     after = step.run(packed(RESIDUAL), report)
     assert [op.name for op in after.ops].count("ckks.bootstrap") == bootstraps
     assert report.lines[0].startswith(f"{seconds:.1f} s predicted, {bootstraps} bootstraps")

@@ -18,6 +18,7 @@ from atlasc.passes.execution.execute import Execution
 from atlasc.passes.execution.rotation_plan import RotationPlan
 from atlasc.passes.framework.pass_base import Report, run_passes
 from atlasc.passes.lowering.keys.choose_rotations import KeyModel
+from atlasc.passes.lowering.keys.sizes import parse_size
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.lowering.rotation_keys import RotationKeys, key_plan, rotation_reach
@@ -59,7 +60,7 @@ def test_under_a_budget_the_answers_are_the_same_with_the_planned_keys_alone() -
     module = placed()
     full = run_passes(module, [RotationKeys(model=MODEL)])
     size = MODEL.size(key_plan(full).rotations)
-    small = run_passes(module, [RotationKeys(str(size // 2), MODEL)])
+    small = run_passes(module, [RotationKeys(size // 2, MODEL)])
     assert MODEL.size(key_plan(small).rotations) <= size // 2
     assert small.attributes["key_memory"] == size // 2
     assert len(RotationPlan.of(small).composed) > 0  # type: ignore[union-attr]
@@ -70,21 +71,21 @@ def test_under_a_budget_the_answers_are_the_same_with_the_planned_keys_alone() -
 
 def test_costs_follow_the_plan() -> None:
     full = run_passes(placed(), [RotationKeys(model=MODEL)])
-    small = run_passes(full, [RotationKeys("20M", MODEL)])
+    small = run_passes(full, [RotationKeys(20 << 20, MODEL)])
     counts = [program_costs(module).total for module in (full, small)]
     assert counts[0].key_switches < counts[1].key_switches
     assert set(counts[1].rotations) == set(key_plan(small).rotations)
     report = Report()
-    RotationKeys("20M", MODEL).run(full, report)
+    RotationKeys(20 << 20, MODEL).run(full, report)
     seconds = [
-        sum(n * MODEL.prices.get(key, 0.0) for key, n in total.primitives.items())
+        sum(n * MODEL.costs.get(key, 0.0) for key, n in total.primitives.items())
         for total in counts
     ]
     assert f"{seconds[1] - seconds[0]:.1f} s less" in report.lines[0]
 
 
 def test_a_plan_replaces_an_earlier_one_and_survives_the_text() -> None:
-    small = run_passes(placed(), [RotationKeys("20M", MODEL)])
+    small = run_passes(placed(), [RotationKeys(20 << 20, MODEL)])
     assert RotationPlan.of(parse(print_module(small), small.symbols, "x")) == RotationPlan.of(small)
     again = run_passes(small, [RotationKeys(model=MODEL)])
     assert again.attributes == run_passes(placed(), [RotationKeys(model=MODEL)]).attributes
@@ -101,15 +102,15 @@ def test_keys_of_the_bootstrap_key_are_left_out() -> None:
 
 def test_a_budget_too_small_says_the_least_that_works() -> None:
     with pytest.raises(AtlasError, match="do not fit into 0K") as caught:
-        run_passes(placed(), [RotationKeys("0", MODEL)])
+        run_passes(placed(), [RotationKeys(0, MODEL)])
     least = caught.value.remedy.removeprefix("use --key-memory ").removesuffix(" or more")
-    fits = run_passes(placed(), [RotationKeys(least, MODEL)])
+    fits = run_passes(placed(), [RotationKeys(parse_size(least), MODEL)])
     assert MODEL.size(key_plan(fits).rotations) > 0
 
 
 def test_a_budget_needs_the_sizes_of_keys() -> None:
     with pytest.raises(AtlasError, match="sizes of keys are not known"):
-        run_passes(placed(), [RotationKeys("1G")])
+        run_passes(placed(), [RotationKeys(1 << 30)])
 
 
 def test_uses_and_live_values_of_a_program() -> None:

@@ -21,39 +21,39 @@ SMALL = HybridOptions(seed=1, evaluations=150, population=8)
 
 
 @pytest.fixture(scope="module")
-def priced(problem):
+def timed(problem):
     return replace(problem, cost="latency", target=LATENCY_TARGET)
 
 
 @pytest.fixture(scope="module")
-def found(priced):
-    return search(priced, SMALL)
+def found(timed):
+    return search(timed, SMALL)
 
 
 def area(points, reference) -> float:
     return hypervolume([(p.seconds, p.error) for p in points], reference)
 
 
-def test_the_front_is_real(found, priced) -> None:
+def test_the_front_is_real(found, timed) -> None:
     assert non_dominated(found.points, "latency") == list(found.points)
     assert len(found.points) >= 5
     assert found.rank_correlation > 0.9
-    objective = priced.objective()
+    objective = timed.objective()
     for point in found.points:
         again = objective.evaluate(point.settings)
         assert (again.error, again.seconds) == (point.error, point.seconds)
 
 
-def test_it_is_no_worse_than_a_search_by_levels(found, priced) -> None:
-    by_levels = search(replace(priced, cost="levels"), SMALL)
-    repriced = area(non_dominated(by_levels.points, "latency"), found.reference)
-    assert found.hypervolume >= repriced > 0.05
+def test_it_is_no_worse_than_a_search_by_levels(found, timed) -> None:
+    by_levels = search(replace(timed, cost="levels"), SMALL)
+    timed_again = area(non_dominated(by_levels.points, "latency"), found.reference)
+    assert found.hypervolume >= timed_again > 0.05
 
 
 def test_a_seed_fixes_the_front_and_a_journal_goes_on(
-    found, priced, tmp_path, interrupt, evaluated
+    found, timed, tmp_path, interrupt, evaluated
 ) -> None:
-    journaled = replace(priced, journal=tmp_path / "journal.jsonl")
+    journaled = replace(timed, journal=tmp_path / "journal.jsonl")
     assert not search(journaled, SMALL, interrupt).complete
     evaluated.clear()
     resumed = search(journaled, SMALL)
@@ -62,8 +62,8 @@ def test_a_seed_fixes_the_front_and_a_journal_goes_on(
     assert 0 < len(evaluated) < found.distinct
 
 
-def test_degrees_between_powers(priced) -> None:
-    any_degree = replace(priced, parametrisation=replace(WIDE, degrees="any"))
+def test_degrees_between_powers(timed) -> None:
+    any_degree = replace(timed, parametrisation=replace(WIDE, degrees="any"))
     front = search(any_degree, SMALL)
     assert non_dominated(front.points, "latency") == list(front.points)
     assert front.hypervolume > 0.05
@@ -76,8 +76,8 @@ def test_degrees_between_powers(priced) -> None:
     assert not all((degree + 1) & degree == 0 for degree in degrees)
 
 
-def test_predicted_seconds_and_errors_are_those_of_the_settings(priced) -> None:
-    objective, groups = priced.objective(), groups_of(priced.module, priced.parametrisation)
+def test_predicted_seconds_and_errors_are_those_of_the_settings(timed) -> None:
+    objective, groups = timed.objective(), groups_of(timed.module, timed.parametrisation)
     template = ((6, 5, 0, 0, 0, 6, 6, 6), (5, 5, 5, 0, 0, 5, 6, 7))
 
     def approximations(group, choice):
@@ -93,7 +93,7 @@ def test_predicted_seconds_and_errors_are_those_of_the_settings(priced) -> None:
         for candidate, scale in zip(two, (1.0, 0.1), strict=True)
     }
     model = ErrorModel(groups, lambda index, choice: errors[index, choice])
-    solver = SecondsSolver(priced.latency_model, approximations, objective.approximations(template))
+    solver = SecondsSolver(timed.latency_model, approximations, objective.approximations(template))
     front = solver(model, options, template)
     assert len(front) > 5
     for point in front:

@@ -10,7 +10,7 @@ from atlasc.compilation.stages import LATENCY_TARGET
 from atlasc.passes.approximation.assign import apply_settings
 from atlasc.passes.approximation.setting import EXACT
 from atlasc.passes.costs.counts import program_costs
-from atlasc.passes.pipeline import lower
+from atlasc.passes.pipeline import lower_nn
 from atlasc.passes.search.front import Front, Point
 from atlasc.passes.search.problem import expert
 from atlasc.passes.search.strategies.random_search import RandomOptions, search
@@ -19,47 +19,47 @@ GOOD = ((7, 6, 0, 0, 0, 7, 7, 7), (6, 6, 6, 0, 0, 6, 7, 8))
 
 
 @pytest.fixture(scope="module")
-def priced(problem):
+def timed(problem):
     return replace(problem, cost="latency", target=LATENCY_TARGET)
 
 
 def counted_seconds(problem, settings) -> float:
     """Of the lowered program, its bootstraps placed for the least time."""
     module = apply_settings(problem.module, settings, problem.calibration)
-    lowered = lower(module, LATENCY_TARGET.choose, prices=LATENCY_TARGET.prices)
-    prices = LATENCY_TARGET.prices(lowered.parameters)
-    return program_costs(lowered.program).total.seconds(prices)
+    lowered = lower_nn(module, LATENCY_TARGET.choose, costs=LATENCY_TARGET.costs)
+    costs = LATENCY_TARGET.costs(lowered.parameters)
+    return program_costs(lowered.program).total.seconds(costs)
 
 
-def test_points_have_the_seconds_of_the_lowered_program(priced, problem) -> None:
-    point = priced.objective().evaluate(GOOD)
-    assert point.seconds == pytest.approx(counted_seconds(priced, GOOD), rel=1e-3)
+def test_points_have_the_seconds_of_the_lowered_program(timed, problem) -> None:
+    point = timed.objective().evaluate(GOOD)
+    assert point.seconds == pytest.approx(counted_seconds(timed, GOOD), rel=1e-3)
     assert point.cost("latency") == point.seconds
     assert problem.objective().evaluate(GOOD).seconds is None
 
 
-def test_a_setting_that_leaves_ops_exact_has_no_seconds(priced) -> None:
+def test_a_setting_that_leaves_ops_exact_has_no_seconds(timed) -> None:
     partial = ((EXACT,) * 8, GOOD[1])
-    point = priced.objective().evaluate(partial)
+    point = timed.objective().evaluate(partial)
     assert point.seconds is None and point.cost("latency") == float("inf")
 
 
-def test_the_reference_is_the_expert_setting(priced) -> None:
-    seconds, _ = priced.reference(priced.objective())
-    assert seconds == pytest.approx(counted_seconds(priced, expert(2)), rel=1e-3)
+def test_the_reference_is_the_expert_setting(timed) -> None:
+    seconds, _ = timed.reference(timed.objective())
+    assert seconds == pytest.approx(counted_seconds(timed, expert(2)), rel=1e-3)
 
 
-def test_a_journal_is_of_one_price_list(priced, problem) -> None:
+def test_a_journal_is_of_one_cost_table(timed, problem) -> None:
     dear = replace(
-        priced.target,
-        prices=lambda p: {k: 2 * v for k, v in LATENCY_TARGET.prices(p).items()},
+        timed.target,
+        costs=lambda p: {k: 2 * v for k, v in LATENCY_TARGET.costs(p).items()},
     )
-    assert "prices" not in problem.identity()
-    assert priced.identity() != replace(priced, target=dear).identity()
+    assert "costs" not in problem.identity()
+    assert timed.identity() != replace(timed, target=dear).identity()
 
 
-def test_a_front_by_seconds(priced, tmp_path) -> None:
-    front = search(priced, RandomOptions(evaluations=60))
+def test_a_front_by_seconds(timed, tmp_path) -> None:
+    front = search(timed, RandomOptions(evaluations=60))
     costs = [point.seconds for point in front.points]
     assert costs == sorted(costs) and None not in costs
     front.save(tmp_path / "front.json")

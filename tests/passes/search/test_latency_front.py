@@ -13,7 +13,7 @@ from small_transformers import Builder, Shape, approximate, inputs_for
 
 from atlasc.passes.approximation.algorithms.softmax import SoftmaxApproximation
 from atlasc.passes.approximation.description import Approximation, from_attribute
-from atlasc.passes.latency import LatencyModel, Target
+from atlasc.passes.latency import LatencyModel, LatencyTarget
 from atlasc.passes.search.joint.latency_front import Candidate, latency_front
 from atlasc.targets.desilo.costs import cost_table
 from atlasc.targets.desilo.parameters import choose_parameters
@@ -31,7 +31,7 @@ def problem(shape: Shape, seed: int) -> tuple[LatencyModel, dict[str, Approximat
         for op in module.ops
         if op.definition.nonlinear
     }
-    return LatencyModel(module, Target(choose, cost_table), reference), reference
+    return LatencyModel(module, LatencyTarget(choose, cost_table), reference), reference
 
 
 def ways(one: Approximation, exponent: int) -> Approximation:

@@ -25,12 +25,12 @@ from atlasc.passes.approximation.assign import recipe_approximations, with_appro
 from atlasc.passes.approximation.description import Approximation, from_attribute
 from atlasc.passes.calibration.nominal import nominal_calibration
 from atlasc.passes.costs.counts import program_costs
-from atlasc.passes.costs.op_prices import OpProfiles
+from atlasc.passes.costs.op_costs import OpProfiles
 from atlasc.passes.framework.pass_base import run_passes
-from atlasc.passes.latency import LatencyModel, Target
+from atlasc.passes.latency import LatencyModel, LatencyTarget
 from atlasc.passes.latency.outline import Polynomial
 from atlasc.passes.lowering.pack import Pack
-from atlasc.passes.pipeline import lower, to_poly
+from atlasc.passes.pipeline import lower_nn, to_poly
 from atlasc.targets.desilo.costs import cost_table
 from atlasc.targets.desilo.parameters import BOOTSTRAPPED, choose_parameters
 
@@ -43,7 +43,7 @@ def always_bootstrapped(levels: int, slots: int) -> Any:
     return BOOTSTRAPPED
 
 
-TARGET = Target(choose, cost_table)
+TARGET = LatencyTarget(choose, cost_table)
 POST_NORM = Shape(layers=2, batch=3, mask=True, pre_norm=False, classes=0)
 
 
@@ -73,14 +73,14 @@ def varied(chosen: dict[str, Approximation], rng: np.random.Generator) -> dict[s
 
 
 def lowered_seconds(
-    module: Module, chosen: dict[str, Approximation], target: Target = TARGET
+    module: Module, chosen: dict[str, Approximation], target: LatencyTarget = TARGET
 ) -> tuple[float, int, Any]:
     """Seconds and levels counted from the lowered program, and its parameters."""
     module = with_approximations(module, chosen)
-    lowered = lower(module, target.choose, prices=target.prices)
+    lowered = lower_nn(module, target.choose, costs=target.costs)
     costs = program_costs(lowered.program)
-    prices = target.prices(lowered.parameters)
-    return costs.total.seconds(prices), costs.levels_total, lowered.parameters
+    primitive_costs = target.costs(lowered.parameters)
+    return costs.total.seconds(primitive_costs), costs.levels_total, lowered.parameters
 
 
 @st.composite
@@ -144,7 +144,7 @@ def test_any_algorithm_is_predicted(recipe: str) -> None:
     assert model.seconds(chosen) == pytest.approx(seconds, rel=1e-2)
 
 
-def test_programs_with_and_without_bootstraps_have_their_own_prices() -> None:
+def test_programs_with_and_without_bootstraps_have_their_own_costs() -> None:
     module, reference = model_of(replace(POST_NORM, layers=1), 0)
     cheap = {name: _with_degree(one, 3) for name, one in reference.items()}
     dear = {name: _with_degree(one, 255) for name, one in reference.items()}
@@ -171,7 +171,7 @@ def test_equal_layers_share_their_tables() -> None:
     found = []
     for layers in (3, 6):
         module, reference = model_of(replace(POST_NORM, layers=layers), 0)
-        model = LatencyModel(module, Target(always_bootstrapped, cost_table), reference)
+        model = LatencyModel(module, LatencyTarget(always_bootstrapped, cost_table), reference)
         model.seconds(reference)
         chain = model.chain(BOOTSTRAPPED)
         tables = [chain.table(n, reference) for n in range(len(chain.names))]
@@ -193,7 +193,7 @@ def test_what_a_kernel_does_does_not_depend_on_the_level(monkeypatch: pytest.Mon
     packed = run_passes(poly, [Pack(1 << 10)])
     profiles = []
     for top in (64, 41):
-        monkeypatch.setattr("atlasc.passes.costs.op_prices._TOP", top)
+        monkeypatch.setattr("atlasc.passes.costs.op_costs._TOP", top)
         known = OpProfiles(packed)
         ops = [op for op in packed.ops if op.operands and op.result is not None]
         profiles.append([known.of(op) for op in ops])

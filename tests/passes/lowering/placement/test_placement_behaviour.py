@@ -7,9 +7,9 @@ import math
 import pytest
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.lowering.placement import Chain, LevelGraph, place
+from atlasc.passes.lowering.placement import LevelChain, LevelGraph, place
 
-CHAIN = Chain(6, {4: 10.0})
+CHAIN = LevelChain(6, {4: 10.0})
 
 
 def chain_of(depths: list[int], level: int = 6) -> LevelGraph:
@@ -52,7 +52,7 @@ def test_equally_cheap_bootstraps_come_late() -> None:
 
 
 def test_free_bootstraps_are_not_wasted() -> None:
-    found = place(chain_of([2, 2, 2, 2, 2]), Chain(6, {4: 0.0, 6: 0.0}))
+    found = place(chain_of([2, 2, 2, 2, 2]), LevelChain(6, {4: 0.0, 6: 0.0}))
     assert found.bootstrap_count == 1
 
 
@@ -86,26 +86,26 @@ def test_costs_by_level_decide_between_targets() -> None:
     x = graph.add_input("x", 0)
     y = graph.add_node("deep", [x], depth=2, cost=lambda level: 2.0 * level)
     graph.add_node("last", [y], depth=2, cost=[0, 0, 1, 2, 3, 4, 5])
-    once = place(graph, Chain(6, {2: 10.0, 4: 12.0}))
+    once = place(graph, LevelChain(6, {2: 10.0, 4: 12.0}))
     assert once.bootstraps == {x: 4} and once.cost == 12 + 8 + 1
-    twice = place(graph, Chain(6, {2: 10.0, 4: 40.0}))
+    twice = place(graph, LevelChain(6, {2: 10.0, 4: 40.0}))
     assert twice.bootstraps == {x: 2, y: 2} and twice.cost == 20 + 4 + 1
 
 
 def test_outputs_keep_their_level() -> None:
     graph = chain_of([3])
-    assert place(graph, Chain(6, {4: 10.0}, output_level=3)).bootstraps == {}
-    raised = place(graph, Chain(6, {5: 10.0}, output_level=4))
+    assert place(graph, LevelChain(6, {4: 10.0}, output_level=3)).bootstraps == {}
+    raised = place(graph, LevelChain(6, {5: 10.0}, output_level=4))
     assert raised.bootstraps == {1: 5} and raised.refreshed_uses[1] == (False,)
     with pytest.raises(AtlasError, match="output op0 needs 4 levels and at most 3"):
-        place(graph, Chain(6, output_level=4))
+        place(graph, LevelChain(6, output_level=4))
 
 
 def test_a_bootstrap_needs_its_lowest_level() -> None:
-    found = place(chain_of([5, 1, 3]), Chain(6, {4: 10.0}, bootstrap_from=1))
+    found = place(chain_of([5, 1, 3]), LevelChain(6, {4: 10.0}, bootstrap_from=1))
     assert found.bootstraps == {1: 4}
     with pytest.raises(AtlasError, match="op1 needs 1 levels and at most 0"):
-        place(chain_of([6, 1]), Chain(6, {4: 10.0}, bootstrap_from=1))
+        place(chain_of([6, 1]), LevelChain(6, {4: 10.0}, bootstrap_from=1))
 
 
 def test_equal_layers_share_their_tables() -> None:
@@ -133,7 +133,7 @@ def test_too_deep_a_node_is_named_with_its_depth_and_the_levels() -> None:
     assert "op1 needs 5 levels and at most 4 are available" in text
     assert "levels 0 to 6" in text and "returns to 4" in text
     with pytest.raises(AtlasError, match="there are no bootstraps"):
-        place(chain_of([4, 3]), Chain(6, {4: math.inf}))
+        place(chain_of([4, 3]), LevelChain(6, {4: math.inf}))
 
 
 def test_an_input_above_the_chain_is_named() -> None:
@@ -145,7 +145,7 @@ def test_a_node_that_runs_at_no_level_is_named() -> None:
     graph = LevelGraph()
     graph.add_node("op", [graph.add_input("x", 2)], depth=1, cost=[math.inf] * 3 + [1.0] * 4)
     with pytest.raises(AtlasError, match="op cannot run at any level from 1 to 2"):
-        place(graph, Chain(6))
+        place(graph, LevelChain(6))
 
 
 def test_an_entangled_graph_beyond_the_limits_is_named() -> None:
@@ -177,8 +177,8 @@ def test_wrong_graphs_and_chains_are_refused() -> None:
     with pytest.raises(ValueError, match="not there yet"):
         graph.add_node("op", [0])
     with pytest.raises(ValueError, match="bootstrap target 9"):
-        Chain(6, {9: 1.0})
+        LevelChain(6, {9: 1.0})
     with pytest.raises(ValueError, match="cost nan"):
-        Chain(6, {4: math.nan})
+        LevelChain(6, {4: math.nan})
     with pytest.raises(ValueError, match="output_level"):
-        Chain(6, output_level=7)
+        LevelChain(6, output_level=7)

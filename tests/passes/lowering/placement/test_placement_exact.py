@@ -11,14 +11,14 @@ from functools import cache
 import pytest
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.lowering.placement import Chain, LevelGraph, Placement, place
+from atlasc.passes.lowering.placement import LevelChain, LevelGraph, Placement, place
 
 NO_TABLES = 0
 Value = tuple[int, bool]
 """Ciphertexts of a value, and whether it may be bootstrapped."""
 
 
-def brute_force(graph: LevelGraph, chain: Chain) -> tuple[float, int]:
+def brute_force(graph: LevelGraph, chain: LevelChain) -> tuple[float, int]:
     """Least (cost, bootstraps); cost is inf where nothing is possible.
 
     Tries all combinations of entry levels; for each value then every level of the trunk, reached by
@@ -77,7 +77,7 @@ def brute_force(graph: LevelGraph, chain: Chain) -> tuple[float, int]:
     return best
 
 
-def replay(graph: LevelGraph, chain: Chain, found: Placement) -> tuple[float, int]:
+def replay(graph: LevelGraph, chain: LevelChain, found: Placement) -> tuple[float, int]:
     """Check that a placement is legal, and what it costs: (cost, bootstraps)."""
     cost, count = 0.0, 0
     used = set()
@@ -106,9 +106,9 @@ def replay(graph: LevelGraph, chain: Chain, found: Placement) -> tuple[float, in
     return cost, count
 
 
-def random_chain(rng: random.Random, max_level: int) -> Chain:
+def random_chain(rng: random.Random, max_level: int) -> LevelChain:
     targets = rng.sample(range(1, max_level + 1), rng.randint(0, min(3, max_level)))
-    return Chain(
+    return LevelChain(
         max_level,
         {j: rng.choice([math.inf, 0, 1, 4, 9, 20, 50]) for j in targets},
         bootstrap_batch=rng.choice([1, 2, 2, 3]),
@@ -187,7 +187,9 @@ class RandomGraph:
         return self.graph
 
 
-def check_against_brute_force(graph: LevelGraph, chain: Chain, **limits: int) -> Placement | None:
+def check_against_brute_force(
+    graph: LevelGraph, chain: LevelChain, **limits: int
+) -> Placement | None:
     """The placement, after comparison; None where both find that there is none."""
     cost, count = brute_force(graph, chain)
     if cost == math.inf:
@@ -245,7 +247,7 @@ def test_values_that_may_not_be_bootstrapped_equal_brute_force(kind: str) -> Non
         rng = random.Random(seed)
         max_level = rng.randint(2, 4)
         graph = getattr(RandomGraph(rng, max_level, rng.randint(3, 5), 0.4), kind)()
-        chain = Chain(max_level, {max_level - 1: rng.randint(1, 9)})
+        chain = LevelChain(max_level, {max_level - 1: rng.randint(1, 9)})
         found = check_against_brute_force(graph, chain)
         if found is not None and found.bootstraps:
             opened = LevelGraph()
@@ -261,7 +263,7 @@ def test_elimination_equals_live_values_on_larger_graphs(kind: str) -> None:
     for seed in range(40):
         rng = random.Random(seed)
         graph = getattr(RandomGraph(rng, 7, 24), kind)()
-        chain = Chain(7, {3: rng.randint(1, 9), 5: rng.randint(5, 20)}, output_level=1)
+        chain = LevelChain(7, {3: rng.randint(1, 9), 5: rng.randint(5, 20)}, output_level=1)
         try:
             found = place(graph, chain)
         except AtlasError:
@@ -281,7 +283,7 @@ def test_measured_costs_agree_to_rounding() -> None:
         rng = random.Random(seed)
         grown = RandomGraph(rng, 4, 5)
         graph = grown.series_parallel()
-        chain = Chain(4, {3: rng.uniform(20, 40)})
+        chain = LevelChain(4, {3: rng.uniform(20, 40)})
         scaled = LevelGraph()
         for node in graph.nodes:
             if node.level is not None:

@@ -2,7 +2,7 @@
 
 All operands of an op arrive at one level, and a kernel never looks at which one it is: what runs d
 levels below the entry does so wherever the entry is. One dry run of the kernel therefore tells the
-primitives by (primitive, d), and prices turn them into seconds at every level.
+primitives by (primitive, d), and costs turn them into seconds at every level.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from atlasc.passes.execution.counting_engine import Counted, CountingEngine, Pri
 from atlasc.passes.execution.kernels import KERNELS
 from atlasc.passes.execution.kernels.context import Context
 
-Prices = Mapping[tuple[Primitive, int], float]
+PrimitiveCosts = Mapping[tuple[Primitive, int], float]
 """Seconds of one call by (primitive, level); see `CountingEngine` for what the level is of."""
 Profile = frozenset[tuple[tuple[Primitive, int], int]]
 """((primitive, levels below the entry), calls) of an op."""
@@ -68,28 +68,31 @@ _TOP = 64
 
 
 def seconds_by_level(
-    profile: Iterable[tuple[tuple[Primitive, int], int]], depth: int, prices: Prices, levels: int
+    profile: Iterable[tuple[tuple[Primitive, int], int]],
+    depth: int,
+    costs: PrimitiveCosts,
+    levels: int,
 ) -> tuple[float, ...]:
     """Seconds of an op by entry level 0..levels; infinite below its depth."""
     total = np.zeros(levels + 1)
     total[:depth] = np.inf
     for (primitive, below), calls in profile:
         for level in range(max(depth, below), levels + 1):
-            total[level] += calls * prices[primitive, level - below]
+            total[level] += calls * costs[primitive, level - below]
     return tuple(total.tolist())
 
 
-class OpPrices:
+class OpCosts:
     """Seconds of the ops of a module at every level.
 
     Args:
         module: ckks module without levels.
-        prices: seconds of the primitives.
+        costs: seconds of the primitives.
         levels: the highest entry level.
     """
 
-    def __init__(self, module: Module, prices: Prices, levels: int) -> None:
-        self._module, self._prices, self._levels = module, prices, levels
+    def __init__(self, module: Module, costs: PrimitiveCosts, levels: int) -> None:
+        self._module, self._costs, self._levels = module, costs, levels
         self._profiles = OpProfiles(module)
         self._known: dict[tuple[Profile, int], tuple[float, ...]] = {}
 
@@ -97,5 +100,5 @@ class OpPrices:
         """Seconds of an op by entry level 0..levels."""
         key = (self._profiles.of(op), levels_of(op, self._module))
         if key not in self._known:
-            self._known[key] = seconds_by_level(*key, self._prices, self._levels)
+            self._known[key] = seconds_by_level(*key, self._costs, self._levels)
         return self._known[key]
