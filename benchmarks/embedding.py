@@ -31,6 +31,7 @@ from atlasc.figures.summary import costs_summary
 from atlasc.passes.costs.counts import program_costs
 from atlasc.run import session
 from atlasc.run.ranges import simulate
+from atlasc.targets import find_target
 from atlasc.targets.desilo.costs import cost_doubts
 from atlasc.targets.machine import OtherWork
 from benchmarks.peers.measure import peak_memory, reset_peak_memory
@@ -79,9 +80,8 @@ def measure(
     others = OtherWork()
     reset_peak_memory()
     with progress("generating keys") as step:
-        engine = session.make_engine(
-            target or bundle.target, bundle.program, parameters, step.report
-        )
+        chosen = find_target(target or bundle.target)
+        engine = chosen.make_engine(bundle.program, parameters, step.report)
     with progress("running", total=100) as step:
         answer = session.run(bundle, arrays, target, step.report, engine=engine, expected=expected)
     peak = peak_memory()

@@ -30,6 +30,7 @@ from atlasc.compilation.options import Options
 from atlasc.passes.approximation.parametrisation import Parametrisation
 from atlasc.passes.execution.counting_engine import Counted, CountingEngine
 from atlasc.run import session
+from atlasc.targets import find_target
 from atlasc.targets.costs import files as cost_files
 from atlasc.targets.desilo.costs import cost_doubts, cost_table
 from atlasc.targets.machine import OtherWork
@@ -143,7 +144,7 @@ def compare(bundle: Bundle, data: Path, runs: int) -> dict[str, Any]:
     parameters = bundle.parameters
     inputs = bundle.load_inputs(data).take(range(bundle.client.batch))
     with progress("generating keys") as step:
-        engine = session.make_engine("desilo", bundle.program, parameters, step.report)
+        engine = find_target("desilo").make_engine(bundle.program, parameters, step.report)
     timed = TimedEngine(engine, cost_table(parameters))
     packed = bundle.client.query(inputs.arrays)
     others = OtherWork()

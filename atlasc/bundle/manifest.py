@@ -20,7 +20,8 @@ from typing_extensions import NotRequired, TypedDict
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.json_text import Schema, Sha256, parse_json
 from atlasc.ir.files.plain import MIB, read_bytes, sha256_of
-from atlasc.targets.parameter_sets import ParameterSet, read_parameters
+from atlasc.targets import find_target
+from atlasc.targets.parameter_sets import ParameterSet
 from atlasc.targets.security import REQUIRED_BITS
 
 Role = Literal["client", "server"]
@@ -116,7 +117,7 @@ class Manifest(Schema):
         Raises:
             AtlasError: they are damaged, or weaker than the manifest says.
         """
-        found = read_parameters(self.target, self.parameters)
+        found = find_target(self.target).read_parameters(self.parameters)
         if found.to_dict() != self.parameters:
             raise AtlasError(f"{MANIFEST} has parameters that are none of {self.target}")
         said = self.security_bits, self.insecure

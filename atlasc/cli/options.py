@@ -146,17 +146,13 @@ Costs = Annotated[
 def warn_of_costs(target: str = "desilo") -> None:
     """Warn where predicted times were measured with another library or on another machine.
 
-    Nothing is said for ``phantom``: nobody knows the machine that its programs are meant for.
-
     Raises:
         AtlasError: the table is not there, or damaged.
     """
     from atlasc.cli.errors import warn
-    from atlasc.targets.desilo.costs import cost_doubts
+    from atlasc.targets import find_target
 
-    if target == "phantom":
-        return
-    for doubt in cost_doubts():
+    for doubt in find_target(target).cost_doubts():
         warn(
             "predicted times may be wrong here",
             f"  why: the cost table: {doubt}\n"

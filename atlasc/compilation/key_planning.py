@@ -14,8 +14,9 @@ from atlasc.passes.framework.rewriting import Rewriter
 from atlasc.passes.lowering.keys.choose_rotations import KeyModel, choose_rotations
 from atlasc.passes.lowering.keys.sizes import parse_size, size_text
 from atlasc.passes.lowering.rotation_keys import RotationKeys
+from atlasc.targets.base import Target
 from atlasc.targets.memory import machine_bytes
-from atlasc.targets.parameter_sets import PHANTOM, ParameterSet, relative_costs
+from atlasc.targets.parameter_sets import ParameterSet, relative_costs
 from atlasc.targets.phantom.parameters import PhantomParameters
 
 ALL = "all"
@@ -41,14 +42,14 @@ def check_key_memory(text: str | None) -> None:
         parse_size(text)
 
 
-def check_device_memory(text: str | None, key_memory: str | None, target: str) -> None:
+def check_device_memory(text: str | None, key_memory: str | None, target: Target) -> None:
     """Raise AtlasError unless it is None, or a size for a target that computes on a device."""
     if text is None:
         return
     parse_size(text)
-    if target != PHANTOM:
+    if not target.device:
         raise AtlasError(
-            f"--device-memory means nothing for the target {target}",
+            f"--device-memory means nothing for the target {target.name}",
             why="it computes in the machine's memory",
             remedy="use --key-memory, or --target phantom",
         )

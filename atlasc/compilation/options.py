@@ -16,8 +16,7 @@ from atlasc.passes.search.front import Cost
 from atlasc.passes.search.pick import Target
 from atlasc.passes.search.strategies.named import DEFAULT
 from atlasc.passes.search.strategies.named import strategy as find_strategy
-from atlasc.targets import get_backend
-from atlasc.targets.costs.files import known_table
+from atlasc.targets import find_target
 
 MAX_ERROR = 1e-2
 """Greatest mean absolute error of the outputs, where the user names no target."""
@@ -92,7 +91,7 @@ def check_options(output: Path | None, options: Options) -> None:
     """
     if output is not None:
         require_new(output)
-    backend = get_backend(options.target)
+    target = find_target(options.target)
     if options.recipe is not None:
         find_recipe(options.recipe)
     find_strategy(options.strategy).make_options(dict(options.budget))
@@ -100,16 +99,16 @@ def check_options(output: Path | None, options: Options) -> None:
         raise AtlasError(
             f"cost cannot be {options.cost!r}", remedy=f"use one of {', '.join(get_args(Cost))}"
         )
-    if options.cost == "latency" and not (backend.has_costs or known_table(backend.name)):
+    if options.cost == "latency" and not target.has_costs():
         raise AtlasError(
-            f"latencies cannot be predicted for the target {backend.name}",
+            f"latencies cannot be predicted for the target {target.name}",
             why="there is no table of what its primitives cost",
             remedy="use --cost levels, or give a table with --costs",
         )
     if options.max_seconds is not None:
         _check_seconds(options)
     check_key_memory(options.key_memory)
-    check_device_memory(options.device_memory, options.key_memory, options.target)
+    check_device_memory(options.device_memory, options.key_memory, target)
     if options.batch < 1:
         raise AtlasError(f"a batch of {options.batch} is impossible", remedy="use 1 or more")
     if options.sequence_length is not None and options.sequence_length < 1:

@@ -29,9 +29,10 @@ from atlasc.passes.costs.counts import program_costs
 from atlasc.passes.frontend.trace import ShapeSpec, trace
 from atlasc.passes.latency import LatencyTarget
 from atlasc.passes.pipeline import AfterEach, Lowered, lower_nn
+from atlasc.targets import find_target
 from atlasc.targets.desilo.costs import cost_table
 from atlasc.targets.desilo.parameters import DesiloParameters, choose_parameters
-from atlasc.targets.parameter_sets import PHANTOM, ParameterSet, latency_target, noise_of
+from atlasc.targets.parameter_sets import ParameterSet, latency_target, noise_of
 from atlasc.targets.security_estimates import estimate_of
 
 MAGNITUDE_INPUTS = 64
@@ -268,7 +269,9 @@ def save(compiled: Compiled, output: Path, extra: Mapping[str, str] | None = Non
         client = client_program(lowered.client, lowered.program)
         directory = compiled.source.model.directory
         write_bundle(draft, client, lowered.program, lowered.poly, directory, compiled.facts)
-        if compiled.facts["target"] == PHANTOM:
+        target = find_target(compiled.facts["target"])
+        if target.writes_project:
             # It is to be built there, and may be changed: no digest in the manifest.
-            write_project(draft / PROJECT, lowered.program, compiled.parameters, PHANTOM)
+            engine = target.runtime_engine
+            write_project(draft / PROJECT, lowered.program, compiled.parameters, engine)
     return load_bundle(output)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,6 @@ from atlasc.bundle.ledger import Ledger
 from atlasc.client.answers import Answers
 from atlasc.files import new_folder, write_text
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.module import Module
 from atlasc.passes.lowering.rotation_keys import key_plan
 from atlasc.run.session import (
     Pace,
@@ -30,32 +28,29 @@ from atlasc.run.session import (
 )
 from atlasc.run.session import execute as execute_program
 from atlasc.run.timing import Timing, timing_place
-from atlasc.targets import get_backend
+from atlasc.targets import find_target
+from atlasc.targets.base import RoleEngine, Target
+from atlasc.targets.key_folders import INDEX
 
 
-def check_target(bundle: Bundle, target: str | None = None) -> str:
-    """The encrypted target that the roles work on.
+def check_target(bundle: Bundle, target: str | None = None) -> Target:
+    """The target that the roles work on.
 
     Args:
         bundle: the compiled model.
-        target: another one than the bundle's own.
+        target: name of another one than the bundle's own.
 
     Raises:
-        AtlasError: it has no keys, is unknown, or its library is missing.
+        AtlasError: it is unknown, or its library is missing.
     """
-    target = target or bundle.target
-    backend = get_backend(target)
-    if not backend.encrypted:
-        raise AtlasError(
-            f"the target {target} has no keys: it encrypts nothing",
-            where=str(bundle.folder),
-            remedy="use atlasc run, which needs none; or encrypt for real, with --target desilo",
-        )
-    backend.check()
-    return target
+    found = find_target(target or bundle.target)
+    found.check()
+    return found
 
 
-def generate_keys(bundle: Bundle, folder: Path, progress: Progress = no_progress) -> None:
+def generate_keys(
+    bundle: Bundle, target: Target, folder: Path, progress: Progress = no_progress
+) -> None:
     """Make the keys of a program: ``folder/client`` and ``folder/server``, both or none.
 
     Needs the client's part of the bundle alone.
@@ -63,25 +58,15 @@ def generate_keys(bundle: Bundle, folder: Path, progress: Progress = no_progress
     Raises:
         AtlasError: the folder exists; too little memory or disk space, said before starting.
     """
-    from atlasc.targets.desilo.engine import generate_to
-    from atlasc.targets.desilo.parameters import require_desilo
-
     plan = key_plan(bundle.client.interface)
     with new_folder(folder, private=True) as draft:
-        generate_to(
-            require_desilo(bundle.parameters),
-            plan.rotations,
-            draft / "client",
-            draft / "server",
-            relinearization_level=plan.relinearization_level,
-            conjugation_level=plan.conjugation_level,
-            progress=progress,
-        )
+        places = draft / "client", draft / "server"
+        target.generate_keys(bundle.parameters, plan, *places, progress)
 
 
 def encrypt(
     bundle: Bundle,
-    engine: Any,
+    engine: RoleEngine,
     ledger: Ledger,
     arrays: Mapping[str, np.ndarray],
     query: Path,
@@ -109,12 +94,18 @@ def encrypt(
 
 
 def execute(
-    bundle: Bundle, engine: Any, query: Path, answer: Path, progress: Progress = no_progress
-) -> Timing:
+    bundle: Bundle,
+    target: Target,
+    engine: RoleEngine,
+    query: Path,
+    answer: Path,
+    progress: Progress = no_progress,
+) -> Timing | None:
     """Run the program on a query; tells how long each op took, also in a file beside the answer.
 
     Args:
         bundle: the server's part is enough.
+        target: of the engine; one that encrypts nothing is not timed.
         engine: a server's.
         query: what :func:`encrypt` wrote.
         answer: the new folder; ``timing_place`` names the file.
@@ -124,18 +115,18 @@ def execute(
         AtlasError: a query of another program or of other keys; the answer exists.
     """
     content = ciphertext_files.load(query, "query", bundle, engine)
-    pace = Pace.of(bundle, "desilo", 1, progress)
+    pace = Pace.of(bundle, target.name, 1, progress)
     results = execute_program(engine, bundle.program, content.values, content.public, pace)
     pace.finish()
     found = Ciphertexts(results, content.count, content.query, {})
     ciphertext_files.save(answer, "answer", bundle, engine, found)
-    timing = pace.timing(bundle, "desilo", 1)
-    assert timing is not None
-    write_text(timing_place(answer), timing.text(bundle))
+    timing = pace.timing(bundle, target.name, 1)
+    if timing is not None:
+        write_text(timing_place(answer), timing.text(bundle))
     return timing
 
 
-def decrypt(bundle: Bundle, engine: Any, ledger: Ledger, answer: Path) -> Answers:
+def decrypt(bundle: Bundle, engine: RoleEngine, ledger: Ledger, answer: Path) -> Answers:
     """Answers, and which of them are none; the client's part and engine are enough.
 
     Raises:
@@ -150,13 +141,9 @@ def decrypt(bundle: Bundle, engine: Any, ledger: Ledger, answer: Path) -> Answer
     return bundle.client.answers(slots, content.count)
 
 
-def client_engine(bundle: Bundle, keys: Path) -> Any:
+def client_engine(bundle: Bundle, target: Target, keys: Path) -> RoleEngine:
     """An engine that encrypts and decrypts."""
-    from atlasc.targets.desilo.engine import ClientKeys, DesiloEngine
-
-    folder = key_folder(keys, "client")
-    _check_keys(bundle, folder, "client", None)
-    return DesiloEngine(client=ClientKeys.load(folder))
+    return target.client_engine(key_folder(keys, "client"), bundle.parameters)
 
 
 def ledger_of(keys: Path) -> Ledger:
@@ -164,53 +151,15 @@ def ledger_of(keys: Path) -> Ledger:
     return Ledger(key_folder(keys, "client"))
 
 
-def server_engine(bundle: Bundle, keys: Path) -> Any:
+def server_engine(bundle: Bundle, target: Target, keys: Path) -> RoleEngine:
     """An engine that executes the program; it has no secret key."""
-    from atlasc.targets.desilo.engine import DesiloEngine, EvaluationKeys
-
-    folder = key_folder(keys, "server")
-    _check_keys(bundle, folder, "server", bundle.program)
-    return DesiloEngine(EvaluationKeys.load(folder))
+    plan = key_plan(bundle.program)
+    return target.server_engine(key_folder(keys, "server"), bundle.parameters, plan)
 
 
 def key_folder(keys: Path, role: Role) -> Path:
     """The folder of a role: the one given, or the one of that name in it."""
     if not keys.is_dir():
         raise AtlasError(f"keys {keys} not found", remedy="make them with atlasc keygen")
-    whole = not (keys / "keys.json").exists() and (keys / role).is_dir()
+    whole = not (keys / INDEX).exists() and (keys / role).is_dir()
     return keys / role if whole else keys
-
-
-def _check_keys(bundle: Bundle, folder: Path, role: Role, program: Module | None) -> None:
-    """Refuse the keys of another program before gigabytes of them are loaded."""
-    from atlasc.targets.desilo.key_files import read_index
-
-    parameters, _, index = read_index(folder, role)
-    wanted = bundle.parameters
-    why = ""
-    if parameters != wanted:
-        why = f"they have the parameters {parameters.to_dict()}, the program {wanted.to_dict()}"
-    elif program is not None:
-        plan = key_plan(program)
-        have = {int(amount): level for amount, level in index["rotations"].items()}
-        lacking = [
-            f"rotation {amount} to level {level}"
-            for amount, level in plan.rotations.items()
-            if have.get(amount % parameters.slots, -1) < level
-        ]
-        for kind, needed in (
-            ("relinearization", plan.relinearization_level),
-            ("conjugation", plan.conjugation_level),
-        ):
-            reach = index[f"{kind}_level"]
-            if needed is not None and (reach is None or reach < needed):
-                lacking.append(f"{kind} to level {needed}")
-        if lacking:
-            why = f"{len(lacking)} keys are missing, the first is that of {lacking[0]}"
-    if why:
-        raise AtlasError(
-            "these keys were made for another program",
-            where=str(folder),
-            why=why,
-            remedy="generate keys for this bundle with atlasc keygen",
-        )

@@ -14,21 +14,12 @@ from atlasc.client.program import Packed
 from atlasc.ir.module import Module, Op
 from atlasc.passes.execution.engine import Engine
 from atlasc.passes.execution.execute import Execution
-from atlasc.passes.lowering.rotation_keys import key_plan, rotation_reach
 from atlasc.run.ranges import simulate
 from atlasc.run.timing import Clock, Timing, predicted_seconds
-from atlasc.targets import get_backend
-from atlasc.targets.parameter_sets import ParameterSet, noise_of
-
-Progress = Callable[[str, int, int], None]
-"""Called as progress(what, done, total)."""
-
+from atlasc.targets import find_target
+from atlasc.targets.base import Progress, no_progress
 
 PHASES = ("keys", "encrypt", "execute", "decrypt")
-
-
-def no_progress(what: str, done: int, total: int) -> None:
-    """The callback that says nothing."""
 
 
 @dataclass(frozen=True)
@@ -75,52 +66,6 @@ class RunResult:
         ]
 
 
-def make_engine(
-    target: str,
-    program: Module,
-    parameters: ParameterSet,
-    progress: Progress = no_progress,
-    *,
-    noise: bool = False,
-) -> Engine[Any]:
-    """An engine that plays client and server, with fresh keys where the target has keys.
-
-    Args:
-        target: name of a backend.
-        program: tells the keys.
-        parameters: the parameter set.
-        progress: called before each key.
-        noise: the simulator adds the errors of CKKS; real encryption always has its own.
-
-    Raises:
-        AtlasError: unknown target, library missing, or too little memory for the keys.
-    """
-    get_backend(target).check()
-    plan = key_plan(program)
-    if target == "sim":
-        from atlasc.targets.sim.engine import SimEngine
-
-        return SimEngine(
-            parameters.slots,
-            parameters.max_level,
-            parameters.bootstrap_level,
-            bootstrap_batch=parameters.bootstrap_batch,
-            rotation_keys=rotation_reach(program, parameters.max_level),
-            noise=noise_of(parameters) if noise else None,
-        )
-    from atlasc.targets.desilo.engine import DesiloEngine, KeySet
-    from atlasc.targets.desilo.parameters import require_desilo
-
-    keys = KeySet.generate(
-        require_desilo(parameters),
-        plan.rotations,
-        relinearization_level=plan.relinearization_level,
-        conjugation_level=plan.conjugation_level,
-        progress=progress,
-    )
-    return DesiloEngine.from_key_set(keys)
-
-
 def run(
     bundle: Bundle,
     arrays: Mapping[str, np.ndarray],
@@ -160,7 +105,7 @@ def run(
         seconds[phase], clock = seconds[phase] + now - clock, now
 
     if engine is None:
-        engine = make_engine(target, bundle.program, bundle.parameters, progress)
+        engine = find_target(target).make_engine(bundle.program, bundle.parameters, progress)
     lap("keys")
     runs = -(-count // bundle.client.batch)
     steps = Pace.of(bundle, target, runs, progress)
@@ -238,7 +183,7 @@ class Pace:
     @classmethod
     def of(cls, bundle: Bundle, target: str, runs: int, progress: Progress) -> Pace:
         """By the cost model of the target; the simulator's ops all count the same."""
-        if get_backend(target).encrypted:
+        if find_target(target).encrypted:
             seconds = predicted_seconds(bundle.program, bundle.parameters)
         else:
             seconds = dict.fromkeys(bundle.program.ops, 1.0)
@@ -257,7 +202,7 @@ class Pace:
 
     def timing(self, bundle: Bundle, target: str, runs: int) -> Timing | None:
         """What was measured so far, in ``runs`` runs; None for a target that encrypts nothing."""
-        if not get_backend(target).encrypted:
+        if not find_target(target).encrypted:
             return None
         seconds = self.clock.of(bundle.program.ops, runs)
         return Timing.of(bundle.program, bundle.parameters, target, runs, seconds)

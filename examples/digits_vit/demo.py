@@ -42,10 +42,10 @@ def demo(
     images: Annotated[int, typer.Option(min=1, max=64, help="How many test images.")] = 16,
 ) -> None:
     """Compile a Vision Transformer and recognise encrypted digits."""
-    from atlasc.targets import get_backend
+    from atlasc.targets import find_target
 
     with reported():
-        get_backend(target).check()  # a missing library is said at once, not after a minute
+        find_target(target).check()  # a missing library is said at once, not after a minute
         started = time.monotonic()
         with tempfile.TemporaryDirectory() as scratch:
             bundle, inputs, labels = compile_model(Path(scratch) / "digits", target, images)
@@ -81,11 +81,12 @@ def compile_model(folder: Path, target: str, images: int) -> tuple[Bundle, Input
 def recognise(bundle: Bundle, inputs: Inputs, target: str) -> RunResult:
     """Encrypt the images, run the program on the ciphertexts, and decrypt the answers."""
     from atlasc.run import session
+    from atlasc.targets import find_target
 
     started = time.perf_counter()
     with progress("generating keys") as step:
         parameters = bundle.parameters
-        engine = session.make_engine(target, bundle.program, parameters, step.report)
+        engine = find_target(target).make_engine(bundle.program, parameters, step.report)
     keys = time.perf_counter() - started
     with progress("running on ciphertexts", total=100) as step:
         answer = session.run(bundle, inputs.arrays, target, progress=step.report, engine=engine)

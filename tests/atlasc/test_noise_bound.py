@@ -12,6 +12,7 @@ from tiny_text import LENGTH, make_text_bundle, write_ids
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.compilation.noise_bound import MARGIN, program_change, with_noise
 from atlasc.run import session
+from atlasc.targets import find_target
 from atlasc.targets.parameter_sets import noise_of
 from atlasc.targets.sim.noise import NoiseModel
 
@@ -19,7 +20,7 @@ from atlasc.targets.sim.noise import NoiseModel
 def errors(bundle: Bundle, data: Path, count: int) -> np.ndarray:
     """Root mean square errors of the inputs' answers."""
     parameters = bundle.parameters
-    engine = session.make_engine("sim", bundle.program, parameters, noise=True)
+    engine = find_target("sim").make_engine(bundle.program, parameters, noise=True)
     arrays = bundle.load_inputs(data).take(range(count)).arrays
     answer = session.run(bundle, arrays, engine=engine)
     (name,) = answer.outputs

@@ -45,36 +45,22 @@ def calibrate_backend(
     where the environment variable ATLASC_COSTS names it.
     """
     from atlasc.files import require_file_place, write_text
-    from atlasc.ir.errors import AtlasError
-    from atlasc.targets import get_backend
+    from atlasc.targets import find_target
     from atlasc.targets.costs.files import load, own_place, shipped_place
 
-    backend = get_backend(target)
-    if not backend.encrypted:
-        raise AtlasError(
-            f"the target {target} has no primitives to measure",
-            why="it encrypts nothing; its predicted times are those of desilo",
-            remedy="use --target desilo",
-        )
-    if not backend.has_costs:
-        raise AtlasError(
-            f"the primitives of {target} cannot be measured from Python",
-            why="they run in C++, on a GPU",
-            remedy="measure them there, and give the table with --costs (docs/costs.md)",
-        )
-    backend.check()
+    chosen = find_target(target)
+    chosen.check_calibration()
     place = own_place(target) if output is None else output
     if output is None:
         place.parent.mkdir(parents=True, exist_ok=True)
     require_file_place(place, ".json")
-    from atlasc.targets.desilo.calibration import calibrate, ratio
-
     with progress("measuring", total=100) as step:
-        table = calibrate(step.report, quick=quick, bootstrap=bootstrap, note=note)
+        table = chosen.calibrate(step.report, quick=quick, bootstrap=bootstrap, note=note)
     write_text(place, table.text())
     _show(table)
     shipped = load(shipped_place(target))
-    print(f"{ratio(table, shipped):.3g} times the table that comes with atlasc ({shipped.machine})")
+    ratio = chosen.cost_ratio(table, shipped)
+    print(f"{ratio:.3g} times the table that comes with atlasc ({shipped.machine})")
     if table.note:
         warn(table.note)
     print(f"written to {place}")

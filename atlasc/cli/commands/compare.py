@@ -56,7 +56,8 @@ def compare(
     from atlasc.compare.compare import compare as compare_engines
     from atlasc.compare.state import Checkpoint, comparison_identity
     from atlasc.files import require_file_place
-    from atlasc.run.session import Pace, make_engine
+    from atlasc.run.session import Pace
+    from atlasc.targets import find_target
 
     if checkpoint is not None:
         require_file_place(checkpoint, ".npz")
@@ -74,8 +75,8 @@ def compare(
         start = 0 if found is None else found[0]
     parameters, program = loaded.parameters, loaded.program
     with progress("generating keys") as step:
-        reference = make_engine(against, program, parameters, step.report)
-        examined = make_engine(chosen, program, parameters, step.report, noise=True)
+        reference = find_target(against).make_engine(program, parameters, step.report)
+        examined = find_target(chosen).make_engine(program, parameters, step.report, noise=True)
     resume = "" if state is None else f"the same command goes on from {checkpoint}"
     with progress(f"comparing {chosen} with {against}", total=100, resume=resume) as step:
         seconds = Pace.of(loaded, chosen, 1, step.report).seconds

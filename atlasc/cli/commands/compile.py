@@ -151,7 +151,7 @@ def _show(bundle: Bundle, compiled: Compiled, data: Path) -> None:
     from atlasc.cli.commands.calibrate import report_held_back
     from atlasc.cli.commands.inspect import summary_lines
     from atlasc.compilation.stages import PROJECT
-    from atlasc.targets.parameter_sets import PHANTOM
+    from atlasc.targets import find_target
 
     report_held_back(compiled.calibration)
     for violation in compiled.calibration.violations[:1]:
@@ -167,7 +167,7 @@ def _show(bundle: Bundle, compiled: Compiled, data: Path) -> None:
         say(line)
     place = shlex.quote(str(bundle.folder))
     say(f"written to {bundle.folder} for {bundle.target}; {bundle.folder / 'report.html'}")
-    if bundle.target == PHANTOM:
+    if find_target(bundle.target).writes_project:
         project = shlex.quote(str(bundle.folder / PROJECT))
         say(f"next, where CUDA and Phantom are: see {bundle.folder / PROJECT / 'README.md'};")
         say(f"  cmake -S {project} -B {project}/build && cmake --build {project}/build")
@@ -195,14 +195,14 @@ def _show_held_back(settings: dict[str, Any]) -> None:
 def _warn_of_machine(target: str, needed: int) -> None:
     """Say now what would stop a run here; the program may be meant for another machine."""
     from atlasc.ir.errors import AtlasError
-    from atlasc.targets import get_backend
+    from atlasc.targets import find_target
     from atlasc.targets.memory import available_bytes
 
-    backend = get_backend(target)
-    if not backend.encrypted:
+    found = find_target(target)
+    if not found.encrypted:
         return
     try:
-        backend.check()
+        found.check()
     except AtlasError as error:
         warn(error.what, f"  what to do: {error.remedy}" if error.remedy else "")
     free = available_bytes()

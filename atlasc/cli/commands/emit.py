@@ -46,7 +46,7 @@ def emit(
     from atlasc.emit.build import build_project, python_definitions, require_tools
     from atlasc.emit.project import write_project
     from atlasc.files import require_new
-    from atlasc.targets.parameter_sets import PHANTOM
+    from atlasc.targets import find_target
 
     require_new(output)
     definitions: list[str] = []
@@ -55,10 +55,11 @@ def emit(
         definitions = python_definitions() if python else []
     loaded = load_bundle(bundle, "server")
     program, parameters = loaded.program, loaded.parameters
-    check_device_memory(device_memory, None, loaded.target)
+    target = find_target(loaded.target)
+    check_device_memory(device_memory, None, target)
     if device_memory is not None:
         program = plan_keys(program, parameters, device_memory=device_memory)
-    chosen = engine or ("phantom" if loaded.target == PHANTOM else "sim")
+    chosen = engine or target.runtime_engine
     with progress("writing the project"):
         write_project(output, program, parameters, chosen)
     built = None

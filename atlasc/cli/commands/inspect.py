@@ -87,11 +87,10 @@ def inspect(
     from atlasc.figures.summary import module_costs
     from atlasc.passes.approximation.recipes.named import recipe as find_recipe
     from atlasc.report.inspection import inspect as look
-    from atlasc.targets import get_backend
+    from atlasc.targets import find_target
 
     find_recipe(recipe)
-    get_backend(target)
-    check_device_memory(device_memory, None, target)
+    check_device_memory(device_memory, None, find_target(target))
     measured = None if timing is None else _measured(path, timing)
     found = look(
         path, recipe=recipe, sequence_length=sequence_length, batch=batch, steps=progress,

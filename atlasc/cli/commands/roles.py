@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from atlasc.cli.admitting import UncheckedOption, admit
+from atlasc.cli.errors import warn
 from atlasc.cli.output import JsonFlag, print_json
 from atlasc.cli.progress import progress
 from atlasc.cli.selection import (
@@ -23,6 +24,9 @@ from atlasc.cli.sharing import note_exact, require_shareable, shared
 from atlasc.cli.showing import end_with, outputs_record, print_outputs
 from atlasc.cli.timing_table import show_timing
 
+if TYPE_CHECKING:
+    from atlasc.targets.base import Target
+
 ClientPart = Annotated[
     Path, typer.Argument(help="Bundle; its client folder and manifest.json are enough.")
 ]
@@ -35,6 +39,16 @@ ClientKeysOption = Annotated[
 ServerKeysOption = Annotated[
     Path, typer.Option("--keys", help="The server's keys: the folder server of keygen.")
 ]
+
+
+def warn_of_simulation(target: Target) -> None:
+    """Warn where nothing that is written is encrypted."""
+    if not target.encrypted:
+        warn(
+            f"the target {target.name} is a simulation: nothing is encrypted",
+            "  what to do: rehearse with it; for real data use keys of an encrypted target, such as"
+            " desilo",
+        )
 
 
 def keygen(
@@ -53,9 +67,13 @@ def keygen(
 
     require_new(keys)
     loaded = load_bundle(bundle, "client")
-    roles.check_target(loaded, target)
+    chosen = roles.check_target(loaded, target)
     with progress("generating keys") as step:
-        roles.generate_keys(loaded, keys, step.report)
+        roles.generate_keys(loaded, chosen, keys, step.report)
+    if not chosen.encrypted:
+        warn_of_simulation(chosen)
+        print(f"{keys / 'client'} and {keys / 'server'}: a simulation of keys, for a rehearsal")
+        return
     print(f"{keys / 'client'}: the secret key; keep it")
     print(f"{keys / 'server'}: evaluation keys; for the server")
 
@@ -87,17 +105,19 @@ def encrypt(
 
     require_new(query)
     loaded = load_bundle(bundle, "client")
-    roles.check_target(loaded, target)
+    chosen = roles.check_target(loaded, target)
+    warn_of_simulation(chosen)
     inputs = admit(loaded, select(loaded.load_inputs(data), index, count), strict, unchecked)
     loaded.client.check_count(len(inputs))
     if loaded.has_server or strict:
         found = try_in_the_clear(polynomials_at_hand(loaded), inputs)
         judge_ranges(found.verdicts(inputs.names), strict)
     with progress("encrypting"):
-        engine = roles.client_engine(loaded, keys)
+        engine = roles.client_engine(loaded, chosen, keys)
         ledger = roles.ledger_of(keys)
         roles.encrypt(loaded, engine, ledger, inputs.arrays, query, unchecked=unchecked)
-    print(f"{query}: {len(inputs)} inputs, encrypted: {', '.join(inputs.names)}")
+    how = "encrypted" if chosen.encrypted else "NOT encrypted"
+    print(f"{query}: {len(inputs)} inputs, {how}: {', '.join(inputs.names)}")
 
 
 def execute(
@@ -121,11 +141,12 @@ def execute(
     chosen = roles.check_target(loaded, target)
     ciphertext_files.check(query, "query", loaded)
     with progress("loading keys"):
-        engine = roles.server_engine(loaded, keys)
-    with progress(f"executing on {chosen}", total=100) as step:
-        timing = roles.execute(loaded, engine, query, answer, step.report)
-    show_timing(timing)
-    print(f"{answer}: the encrypted answer")
+        engine = roles.server_engine(loaded, chosen, keys)
+    with progress(f"executing on {chosen.name}", total=100) as step:
+        timing = roles.execute(loaded, chosen, engine, query, answer, step.report)
+    if timing is not None:
+        show_timing(timing)
+    print(f"{answer}: the {'encrypted' if chosen.encrypted else 'simulated'} answer")
 
 
 def decrypt(
@@ -171,13 +192,13 @@ def decrypt(
     if output is not None:
         require_array_file(output)
     loaded = load_bundle(bundle, "client")
-    roles.check_target(loaded, target)
+    chosen = roles.check_target(loaded, target)
     named = ciphertext_files.check(answer, "answer", loaded).named()
     ledger = roles.ledger_of(keys)
     if share:
         require_shareable(loaded, bits, shares, unchecked)
     with progress("decrypting"):
-        engine = roles.client_engine(loaded, keys)
+        engine = roles.client_engine(loaded, chosen, keys)
         answers = roles.decrypt(loaded, engine, ledger, answer)
     if share:
         end_with(answers.refused)

@@ -74,7 +74,7 @@ def run(
     from atlasc.client.answers import Answers, judge
     from atlasc.files import require_array_file, save_arrays, write_text
     from atlasc.run.timing import timing_place
-    from atlasc.targets import get_backend
+    from atlasc.targets import find_target
 
     if output is not None:
         require_array_file(output)
@@ -82,7 +82,7 @@ def run(
     built = _built(loaded, project, target)
     chosen = target or loaded.target
     if built is None:
-        get_backend(chosen).check()
+        find_target(chosen).check()
     inputs = admit(loaded, select(loaded.load_inputs(data), index, count), strict, unchecked)
     simulation = try_in_the_clear(loaded, inputs)
     judge_ranges(simulation.verdicts(inputs.names), strict)
@@ -137,11 +137,12 @@ def _run(
 ) -> RunResult:
     """On a backend of Python, with keys of its own."""
     from atlasc.run import session
+    from atlasc.targets import find_target
 
     started = time.perf_counter()
     with progress("generating keys") as step:
         parameters = loaded.parameters
-        engine = session.make_engine(chosen, loaded.program, parameters, step.report)
+        engine = find_target(chosen).make_engine(loaded.program, parameters, step.report)
     keys = time.perf_counter() - started
     with progress(f"running on {chosen}", total=100) as step:
         answer = session.run(

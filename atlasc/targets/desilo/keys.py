@@ -27,7 +27,9 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.plain import sha256_of
-from atlasc.targets.desilo.key_files import (
+from atlasc.targets.desilo.library import library_engine
+from atlasc.targets.desilo.parameters import BOOTSTRAP_LEVELS, DesiloParameters
+from atlasc.targets.key_folders import (
     create,
     new_folder,
     read_index,
@@ -37,8 +39,6 @@ from atlasc.targets.desilo.key_files import (
     write_bytes,
     write_index,
 )
-from atlasc.targets.desilo.library import library_engine
-from atlasc.targets.desilo.parameters import BOOTSTRAP_LEVELS, DesiloParameters
 from atlasc.targets.memory import require_disk, require_memory
 
 Progress = Callable[[str, int, int], None]
@@ -64,14 +64,15 @@ class ClientKeys:
         new_folder(folder)
         engine = library_engine(self.parameters)
         write_bytes(folder / "secret.key", bytes(engine.serialize_secret_key(self.secret)))
-        write_index(folder, "client", self.parameters, self.identity, {})
+        write_index(folder, "client", "desilo", self.parameters, self.identity)
 
     @classmethod
     def load(cls, folder: Path) -> ClientKeys:
         """Raises AtlasError when the folder is incomplete, damaged, or not a client's."""
-        parameters, identity, _ = read_index(folder, "client")
-        engine = library_engine(parameters)
-        return cls(parameters, identity, read_secret(engine.read_secret_key, folder / "secret.key"))
+        index = read_index(folder, "client", "desilo")
+        parameters = DesiloParameters.from_dict(index.parameters)
+        secret = read_secret(library_engine(parameters).read_secret_key, folder / "secret.key")
+        return cls(parameters, index.identity, secret)
 
 
 @dataclass
@@ -110,17 +111,18 @@ class EvaluationKeys:
             AtlasError: the folder is incomplete, damaged or not a server's; or the keys would not
                 fit into memory.
         """
-        parameters, identity, plan = read_index(folder, "server")
-        rotations = {int(amount): int(level) for amount, level in plan["rotations"].items()}
-        levels = plan["relinearization_level"], plan["conjugation_level"]
+        index = read_index(folder, "server", "desilo")
+        parameters = DesiloParameters.from_dict(index.parameters)
+        rotations = {int(amount): level for amount, level in index.rotations.items()}
+        levels = index.relinearization_level, index.conjugation_level
         require_memory(parameters.memory_bytes(rotations, *levels), "the evaluation keys")
         engine = library_engine(parameters)
-        keys = cls(parameters, identity, rotations, *levels)
+        keys = cls(parameters, index.identity, rotations, *levels)
 
         def read(name: str) -> Any:
             reader = getattr(engine, f"read_{_kind(name)}_key")
             file = f"{name}.key"
-            return read_key(reader, folder / file, plan["files"].get(file, ""))
+            return read_key(reader, folder / file, index.files.get(file, ""))
 
         if keys.relinearization_level is not None:
             keys.relinearization = read("relinearization")
@@ -214,17 +216,16 @@ def generate_to(
     write_index(
         server_folder,
         "server",
+        "desilo",
         parameters,
         client.identity,
-        {
-            "rotations": {str(amount): level for amount, level in plan.items()},
-            "relinearization_level": relinearization,
-            "conjugation_level": conjugation,
-            "files": digests,
-        },
+        rotations={str(amount): level for amount, level in plan.items()},
+        relinearization_level=relinearization,
+        conjugation_level=conjugation,
+        files=digests,
     )
     write_bytes(client_folder / "secret.key", bytes(engine.serialize_secret_key(client.secret)))
-    write_index(client_folder, "client", parameters, client.identity, {})
+    write_index(client_folder, "client", "desilo", parameters, client.identity)
 
 
 def ternary_secret(degree: int) -> np.ndarray:

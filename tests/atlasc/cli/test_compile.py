@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from html_page import HtmlPage
 
-from atlasc import targets as backends
+from atlasc.targets import find_target
 from tests.atlasc.cli.command import DATA, MODEL, Outcome, refused, run
 
 BUDGET = (
@@ -178,7 +178,7 @@ def test_compile_warns_of_a_machine_that_cannot_run_it(
     def missing() -> None:
         raise AtlasError("desilofhe is not installed", remedy="install it")
 
-    monkeypatch.setitem(backends._CHECKS, "desilo", missing)
+    monkeypatch.setattr(find_target("desilo"), "check", missing)
     monkeypatch.setattr("atlasc.targets.memory.available_bytes", lambda: 2**30)
     arguments = ("compile", MODEL, "--data", DATA, "--recipe", "is", "--target", "desilo")
     outcome = run(*arguments, "-o", tmp_path / "out")

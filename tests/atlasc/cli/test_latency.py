@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from atlasc import targets as backends
+from atlasc.targets import find_target
 from tests.atlasc.cli.command import DATA, MODEL, refused, run
 
 
@@ -62,9 +61,10 @@ def test_points_of_a_search_have_their_seconds() -> None:
     assert seconds == sorted(seconds) and seconds
 
 
-def test_a_target_without_costs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    without_costs = replace(backends.BACKENDS["sim"], has_costs=False)
-    monkeypatch.setitem(backends.BACKENDS, "sim", without_costs)
+def test_a_target_without_prices_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(find_target("sim"), "has_costs", lambda: False)
     arguments = ("--target", "sim", "--cost", "latency", "-o", tmp_path / "out")
     message = refused("compile", MODEL, "--data", DATA, *arguments)
     assert "latencies cannot be predicted for the target sim" in message

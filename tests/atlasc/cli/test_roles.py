@@ -1,19 +1,30 @@
-"""``keygen``, ``encrypt``, ``execute``, ``decrypt``: what is refused, without real keys.
+"""``keygen``, ``encrypt``, ``execute``, ``decrypt``: on the simulator, and what is refused.
 
 tests/end_to_end has the four commands at work.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
+import stat
 from pathlib import Path
 
+import numpy as np
 import pytest
-from tiny_model import Tiny
+from click.testing import Result
+from tiny_model import Tiny, simulated
 from typer.testing import CliRunner
 
+from atlasc.bundle.folder import load_bundle
 from atlasc.cli import app
 from atlasc.targets import memory
+
+
+def accepted(*arguments: str | Path) -> Result:
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    assert result.exit_code == 0, result.output
+    return result
 
 
 def refused(*arguments: str | Path) -> str:
@@ -24,21 +35,43 @@ def refused(*arguments: str | Path) -> str:
     return result.stderr
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("keygen", "BUNDLE", "--keys", "OUT"),
-        ("encrypt", "BUNDLE", "--keys", "KEYS", "--input", "DATA", "-o", "OUT"),
-        ("execute", "BUNDLE", "--keys", "KEYS", "--query", "QUERY", "-o", "OUT"),
-        ("decrypt", "BUNDLE", "--keys", "KEYS", "--answer", "ANSWER"),
-    ],
-)
-def test_the_simulator_has_no_keys(tiny: Tiny, tmp_path: Path, command: tuple[str, ...]) -> None:
-    names = {"BUNDLE": tiny.bundle, "DATA": tiny.data, "OUT": tmp_path / "out"}
-    message = refused(*(names.get(word, word) for word in command))
-    assert "the target sim has no keys" in message
-    assert "use atlasc run" in message
-    assert list(tmp_path.iterdir()) == []
+def test_the_roles_on_the_simulator(tiny: Tiny, tmp_path: Path) -> None:
+    """A rehearsal: the folders of a real exchange, and the answer of the polynomials."""
+    keys, query, answer = (tmp_path / name for name in ("keys", "query", "answer"))
+    made = accepted("keygen", tiny.bundle, "--keys", keys)
+    assert "the target sim is a simulation: nothing is encrypted" in made.stderr
+    assert "secret key" not in made.stdout
+    for role in ("client", "server"):
+        assert "SIMULATION" in (keys / role / "keys.json").read_text()
+        assert stat.S_IMODE((keys / role).stat().st_mode) == 0o700
+    assert "SIMULATION" in (keys / "client" / "secret.key").read_text()
+    given = ("--input", tiny.data, "--index", "3,8", "-o", query)
+    encrypted = accepted("encrypt", tiny.bundle, "--keys", keys, *given)
+    assert "NOT encrypted" in encrypted.stdout and "nothing is encrypted" in encrypted.stderr
+    assert b"SIMULATION" in (query / "0.0.ct").read_bytes()
+    accepted("execute", tiny.bundle, "--keys", keys, "--query", query, "-o", answer)
+    decrypted = accepted("decrypt", tiny.bundle, "--keys", keys, "--answer", answer, "--json")
+    found = json.loads(decrypted.stdout)["outputs"]
+    expected = simulated(load_bundle(tiny.bundle), tiny.data, [3, 8])
+    for name, values in expected.items():
+        assert np.abs(np.array(found[name]) - values).max() <= 1e-9
+    other = tmp_path / "other"
+    accepted("keygen", tiny.bundle, "--keys", other)
+    more = ("--query", query, "-o", tmp_path / "x")
+    message = refused("execute", tiny.bundle, "--keys", other, *more)
+    assert "this ciphertext was made with other keys" in message
+    message = refused("execute", tiny.bundle, "--keys", keys / "client", *more)
+    assert "these are not the keys of a server" in message
+
+
+@pytest.mark.encrypted
+def test_keys_of_the_simulator_are_not_taken_for_real_ones(tiny: Tiny, tmp_path: Path) -> None:
+    accepted("keygen", tiny.bundle, "--keys", tmp_path / "keys")
+    message = refused(
+        "encrypt", tiny.bundle, "--target", "desilo", "--keys", tmp_path / "keys",
+        "--input", tiny.data, "--count", "1", "-o", tmp_path / "query",
+    )  # fmt: skip
+    assert "these are not the keys of the target desilo" in message
 
 
 def test_each_role_says_which_part_it_lacks(tiny: Tiny, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.client.answers import COPIES, OUTSIDE, owners
 from atlasc.ir.layout import Layout
 from atlasc.run import session
+from atlasc.targets import find_target
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +21,7 @@ def bundle(tiny: Tiny) -> Bundle:
 def decrypted(tiny: Tiny, bundle: Bundle, count: int) -> dict[str, np.ndarray]:
     """Slots of the answer to the first inputs, with the noise of CKKS."""
     arrays = bundle.load_inputs(tiny.data).take(range(count)).arrays
-    engine = session.make_engine("sim", bundle.program, bundle.parameters, noise=True)
+    engine = find_target("sim").make_engine(bundle.program, bundle.parameters, noise=True)
     packed = bundle.client.query(arrays)
     encrypted = session.encrypt_all(engine, packed)
     results = session.execute(engine, bundle.program, encrypted, packed.public)

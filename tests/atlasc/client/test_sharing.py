@@ -18,6 +18,7 @@ from atlasc.client.answers import Answers
 from atlasc.client.sharing import floods, require_digits, safe_digits, secure_normal, share
 from atlasc.ir.errors import AtlasError
 from atlasc.run import roles
+from atlasc.targets import find_target
 
 
 @pytest.fixture
@@ -94,7 +95,7 @@ def decrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Answ
     from atlasc.bundle import ciphertext_files
 
     there = {"answers": Answers({"output": np.array([[0.1234567, 0.3, -0.2]])}, {})}
-    monkeypatch.setattr(roles, "check_target", lambda *_: "desilo")
+    monkeypatch.setattr(roles, "check_target", lambda *_: find_target("desilo"))
     index = SimpleNamespace(named=lambda: ANSWER)
     monkeypatch.setattr(ciphertext_files, "check", lambda *_: index)
     monkeypatch.setattr(roles, "client_engine", lambda *_: None)

@@ -18,7 +18,7 @@ from conformance import EngineConformance, rotations
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.engine import Engine
-from atlasc.targets import get_backend, memory
+from atlasc.targets import find_target, memory
 from atlasc.targets.desilo import keys as desilo_keys
 from atlasc.targets.desilo import library as desilo_library
 
@@ -295,7 +295,7 @@ def test_a_wrong_or_missing_library_is_reported(
 
     monkeypatch.setattr(desilo_library.importlib.metadata, "version", fake)
     with pytest.raises(AtlasError, match=message) as caught:
-        get_backend("desilo").load()
+        find_target("desilo").check()
     assert 'pip install "atlasc[desilo]"' in caught.value.remedy
 
 

@@ -10,7 +10,7 @@ from conformance import EngineConformance
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.engine import Engine
-from atlasc.targets import BACKENDS, get_backend
+from atlasc.targets import TARGETS, find_target
 from atlasc.targets.sim.engine import SimEngine
 from atlasc.targets.sim.noise import NoiseModel, coefficients, from_coefficients
 
@@ -145,7 +145,8 @@ def test_bootstrap_bends_coefficients_as_the_library_does() -> None:
 
 
 def test_registry() -> None:
-    assert set(BACKENDS) == {"sim", "desilo", "phantom"}
-    assert get_backend("sim").load().SimEngine is SimEngine
+    for name in TARGETS:
+        assert find_target(name).name == name and find_target(name).summary
+    assert {"sim", "desilo", "phantom"} <= set(TARGETS)
     with pytest.raises(AtlasError, match="no target 'gpu'"):
-        get_backend("gpu")
+        find_target("gpu")

@@ -13,8 +13,10 @@ from pydantic import Field, JsonValue
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.json_text import Schema, Sha256, read_json
 from atlasc.ir.files.plain import GIB, MIB, open_plain, require_private, sha256_of
-from atlasc.targets.desilo.parameters import DesiloParameters
+from atlasc.passes.lowering.rotation_keys import KeyPlan
+from atlasc.targets.parameter_sets import ParameterSet
 
+Role = Literal["client", "server"]
 INDEX = "keys.json"
 FORMAT = 1
 LARGEST = 64 * GIB
@@ -71,11 +73,20 @@ def require_size(path: Path, expected: int) -> None:
 
 
 def write_index(
-    folder: Path, role: str, parameters: DesiloParameters, identity: str, plan: dict[str, Any]
+    folder: Path,
+    role: Role,
+    target: str,
+    parameters: ParameterSet,
+    identity: str,
+    *,
+    note: str = "",
+    **plan: Any,
 ) -> None:
     """Write ``keys.json``; the last step, because it makes the folder count as complete."""
     index = {
         "format": FORMAT,
+        "target": target,
+        "note": note,
         "role": role,
         "identity": identity,
         "parameters": parameters.to_dict(),
@@ -85,11 +96,21 @@ def write_index(
     write_bytes(folder / INDEX, (json.dumps(index, indent=1) + "\n").encode())
 
 
-class _Index(Schema):
-    """``keys.json``; a client's has no plan of keys."""
+class KeyIndex(Schema):
+    """``keys.json``; a client's has no plan of keys.
+
+    Attributes:
+        target: whose keys these are; folders from before there were several have none.
+        note: what a person must know of these keys.
+        rotations: amount to the left -> level of its key.
+        relinearization_level, conjugation_level: of the two other keys; None: no key.
+        files: SHA-256 of each key.
+    """
 
     format: Literal[1]
-    role: Literal["client", "server"]
+    target: str = "desilo"
+    note: str = ""
+    role: Role
     identity: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
     parameters: dict[str, JsonValue]
     security_bits: Annotated[int, Field(ge=0, le=1024)]
@@ -99,12 +120,12 @@ class _Index(Schema):
     files: dict[_KeyName, Sha256] = Field(default_factory=dict)
 
 
-def read_index(folder: Path, role: str) -> tuple[DesiloParameters, str, dict[str, Any]]:
-    """Parameters, identity and the whole index of a folder of keys of the given role.
+def read_index(folder: Path, role: Role, target: str) -> KeyIndex:
+    """The index of a folder of keys.
 
     Raises:
-        AtlasError: the folder is incomplete, damaged, or holds the keys of the other role; a
-            client's is open to other users.
+        AtlasError: the folder is incomplete, damaged, or holds the keys of the other role or of
+            another target.
     """
     remedy = "generate the keys again"
     path = folder / INDEX
@@ -115,14 +136,58 @@ def read_index(folder: Path, role: str) -> tuple[DesiloParameters, str, dict[str
             why=f"{INDEX} is missing; it is the last file that key generation writes",
             remedy=remedy,
         )
-    index = read_json(path, _Index, "the index of the keys", MIB, remedy=remedy, links=False)
-    if index.role != role:
-        raise AtlasError(
-            f"these are not the keys of a {role}",
-            where=str(folder),
-            why=f"{INDEX} says role {index.role!r}; expected {role!r}",
-        )
-    return DesiloParameters.from_dict(index.parameters), index.identity, index.model_dump()
+    index = read_json(path, KeyIndex, "the index of the keys", MIB, remedy=remedy, links=False)
+    for what, found, wanted in (("role", index.role, role), ("target", index.target, target)):
+        if found != wanted:
+            raise AtlasError(
+                f"these are not the keys of {'the target' if what == 'target' else 'a'} {wanted}",
+                where=str(folder),
+                why=f"{INDEX} says {what} {found!r}; expected {wanted!r}",
+            )
+    return index
+
+
+def check_keys(
+    folder: Path, role: Role, target: str, parameters: ParameterSet, plan: KeyPlan | None = None
+) -> KeyIndex:
+    """The index of a folder, before gigabytes of keys are loaded.
+
+    Args:
+        folder: of the keys.
+        role, target: whose they must be.
+        parameters: of the program.
+        plan: keys that the program needs; None: any will do.
+
+    Raises:
+        AtlasError: as :func:`read_index`; the keys were made for another program.
+    """
+    index = read_index(folder, role, target)
+    if (wanted := parameters.to_dict()) != index.parameters:
+        why = f"they have the parameters {index.parameters}, the program {wanted}"
+    elif lacking := [] if plan is None else _lacking(index, plan, parameters.slots):
+        why = f"{len(lacking)} keys are missing, the first is that of {lacking[0]}"
+    else:
+        return index
+    raise AtlasError(
+        "these keys were made for another program",
+        where=str(folder),
+        why=why,
+        remedy="generate keys for this bundle with atlasc keygen",
+    )
+
+
+def _lacking(index: KeyIndex, plan: KeyPlan, slots: int) -> list[str]:
+    """The keys of a plan that a folder does not have."""
+    lacking = [
+        f"rotation {amount} to level {level}"
+        for amount, level in plan.rotations.items()
+        if index.rotations.get(str(amount % slots), -1) < level
+    ]
+    for kind in ("relinearization", "conjugation"):
+        needed, reach = (getattr(one, f"{kind}_level") for one in (plan, index))
+        if needed is not None and (reach is None or reach < needed):
+            lacking.append(f"{kind} to level {needed}")
+    return lacking
 
 
 def read_secret(reader: Callable[[str], Any], path: Path) -> Any:

@@ -1,0 +1,199 @@
+"""What the rest of atlasc knows of a target: one object, :class:`Target`, and what it makes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Module
+from atlasc.passes.execution.engine import Engine
+from atlasc.passes.lowering.rotation_keys import KeyPlan
+from atlasc.targets.costs.table import CostTable
+from atlasc.targets.parameter_sets import ParameterSet
+
+Progress = Callable[[str, int, int], None]
+"""Called as progress(what, done, total)."""
+
+
+def no_progress(what: str, done: int, total: int) -> None:
+    """The callback that says nothing."""
+
+
+class RoleEngine(Engine[Any], Protocol):
+    """An engine of a client or a server alone, whose ciphertexts travel as bytes.
+
+    Attributes:
+        identity: of the key set, 32 hexadecimal digits; every ciphertext carries it.
+    """
+
+    identity: str
+
+    def serialize(self, ciphertext: Any) -> bytes:
+        """A ciphertext for a file or the wire."""
+        ...
+
+    def deserialize(self, data: bytes) -> Any:
+        """The inverse of :meth:`serialize`.
+
+        Raises:
+            AtlasError: not a ciphertext of this target, damaged, or made with other keys.
+        """
+        ...
+
+
+class Target(ABC):
+    """What a compiled program runs on. Each folder beside this file has one instance.
+
+    Attributes:
+        name: as in ``--target``.
+        summary: one line for the help text.
+        encrypted: whether its ciphertexts hide anything.
+        runtime_engine: the engine of ``runtime_cuda`` that an emitted project links by default.
+        writes_project: whether ``compile`` puts a C++ project into the bundle, because Python
+            cannot execute the program.
+        device: whether it computes in the memory of a device rather than in the machine's.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    encrypted: ClassVar[bool] = True
+    runtime_engine: ClassVar[str] = "sim"
+    writes_project: ClassVar[bool] = False
+    device: ClassVar[bool] = False
+
+    # --- parameters and costs
+
+    @abstractmethod
+    def choose_parameters(self, levels: int, slots: int = 1) -> ParameterSet:
+        """The cheapest parameter set for a program.
+
+        Args:
+            levels: multiplicative depth of the whole program.
+            slots: real numbers that a ciphertext must hold at least.
+
+        Returns:
+            A leveled set when one is large enough, else one that bootstraps.
+
+        Raises:
+            AtlasError: no set has that many slots, or none is secure.
+        """
+
+    @abstractmethod
+    def read_parameters(self, data: Mapping[str, Any]) -> ParameterSet:
+        """The set that a manifest describes.
+
+        Raises:
+            AtlasError: the data are damaged.
+        """
+
+    @abstractmethod
+    def has_costs(self) -> bool:
+        """Whether seconds of its primitives are known."""
+
+    def cost_doubts(self) -> list[str]:
+        """Why times that are predicted for this machine may be wrong."""
+        return []
+
+    def check_calibration(self) -> None:
+        """Raise AtlasError unless :meth:`calibrate` can measure this target on this machine."""
+        raise AtlasError(
+            f"the target {self.name} has no primitives to measure",
+            why="it encrypts nothing; its predicted times are those of desilo",
+            remedy="use --target desilo",
+        )
+
+    def calibrate(
+        self, progress: Progress, *, quick: bool = False, bootstrap: bool = False, note: str = ""
+    ) -> CostTable:
+        """Measure the costs of the primitives on this machine.
+
+        Args:
+            progress: called in hundredths of the predicted time.
+            quick: fewer parameter sets, levels and rounds.
+            bootstrap: measure a bootstrap too.
+            note: a remark to keep in the table.
+
+        Raises:
+            AtlasError: as :meth:`check_calibration`; too little memory.
+        """
+        self.check_calibration()
+        raise NotImplementedError
+
+    def cost_ratio(self, table: CostTable, other: CostTable) -> float:
+        """How many times as long the primitives of one table take as those of another."""
+        raise NotImplementedError
+
+    # --- execution
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise AtlasError, with the remedy, unless its programs can be executed here."""
+
+    def make_engine(
+        self,
+        program: Module,
+        parameters: ParameterSet,
+        progress: Progress = no_progress,
+        *,
+        noise: bool = False,
+    ) -> Engine[Any]:
+        """An engine that plays client and server, with fresh keys where the target has keys.
+
+        Args:
+            program: ckks module with a plan of its keys.
+            parameters: what it was compiled for.
+            progress: called before each key.
+            noise: a simulator adds the errors of CKKS; real encryption always has its own.
+
+        Raises:
+            AtlasError: as :meth:`check`; parameters of another target; too little memory.
+        """
+        raise self._not_in_python()
+
+    def generate_keys(
+        self,
+        parameters: ParameterSet,
+        plan: KeyPlan,
+        client: Path,
+        server: Path,
+        progress: Progress = no_progress,
+    ) -> None:
+        """Make the keys of a program and write each role's to a folder of its own.
+
+        Raises:
+            AtlasError: as :meth:`make_engine`; too little space; a folder holds keys already.
+        """
+        raise self._not_in_python()
+
+    def client_engine(self, folder: Path, parameters: ParameterSet) -> RoleEngine:
+        """An engine that encrypts and decrypts.
+
+        Args:
+            folder: the client's keys.
+            parameters: of the program.
+
+        Raises:
+            AtlasError: the keys are incomplete, damaged, open to other users, the server's, of
+                another target or of other parameters.
+        """
+        raise self._not_in_python()
+
+    def server_engine(self, folder: Path, parameters: ParameterSet, plan: KeyPlan) -> RoleEngine:
+        """An engine that executes programs; it has no secret key.
+
+        Args:
+            folder: the server's keys.
+            parameters: of the program.
+            plan: the keys that the program needs.
+
+        Raises:
+            AtlasError: as :meth:`client_engine`; keys are missing; too little memory.
+        """
+        raise self._not_in_python()
+
+    def _not_in_python(self) -> AtlasError:
+        self.check()
+        return AtlasError(f"programs for the target {self.name} are not executed by Python")

@@ -1,0 +1,116 @@
+"""The target ``desilo``: real encryption with desilofhe on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from atlasc.ir.module import Module
+from atlasc.passes.lowering.rotation_keys import KeyPlan, key_plan
+from atlasc.targets.base import Progress, Target, no_progress
+from atlasc.targets.costs.table import CostTable
+from atlasc.targets.desilo.costs import cost_doubts
+from atlasc.targets.desilo.engine import DesiloEngine
+from atlasc.targets.desilo.keys import ClientKeys, EvaluationKeys, KeySet, generate_to
+from atlasc.targets.desilo.library import load_library
+from atlasc.targets.desilo.parameters import DesiloParameters, choose_parameters, require_desilo
+from atlasc.targets.key_folders import check_keys
+from atlasc.targets.parameter_sets import ParameterSet
+
+
+class DesiloTarget(Target):
+    """Real ciphertexts in this process; the keys lie in folders of client and server."""
+
+    name = "desilo"
+    summary = "desilofhe on the CPU"
+
+    def choose_parameters(self, levels: int, slots: int = 1) -> DesiloParameters:
+        """See the base class."""
+        return choose_parameters(levels, min_slots=slots)
+
+    def read_parameters(self, data: Mapping[str, Any]) -> DesiloParameters:
+        """See the base class."""
+        return DesiloParameters.from_dict(data)
+
+    def has_costs(self) -> bool:
+        """A table comes with atlasc."""
+        return True
+
+    def cost_doubts(self) -> list[str]:
+        """See the base class."""
+        return cost_doubts()
+
+    def check_calibration(self) -> None:
+        """It needs the library."""
+        self.check()
+
+    def calibrate(
+        self, progress: Progress, *, quick: bool = False, bootstrap: bool = False, note: str = ""
+    ) -> CostTable:
+        """See the base class; ``bootstrap`` takes 16 GB and minutes."""
+        from atlasc.targets.desilo.calibration import calibrate
+
+        return calibrate(progress, quick=quick, bootstrap=bootstrap, note=note)
+
+    def cost_ratio(self, table: CostTable, other: CostTable) -> float:
+        """See the base class."""
+        from atlasc.targets.desilo.calibration import ratio
+
+        return ratio(table, other)
+
+    def check(self) -> None:
+        """Raise AtlasError unless desilofhe is here, in the required version."""
+        load_library()
+
+    def make_engine(
+        self,
+        program: Module,
+        parameters: ParameterSet,
+        progress: Progress = no_progress,
+        *,
+        noise: bool = False,
+    ) -> DesiloEngine:
+        """See the base class."""
+        self.check()
+        plan = key_plan(program)
+        keys = KeySet.generate(
+            require_desilo(parameters),
+            plan.rotations,
+            relinearization_level=plan.relinearization_level,
+            conjugation_level=plan.conjugation_level,
+            progress=progress,
+        )
+        return DesiloEngine.from_key_set(keys)
+
+    def generate_keys(
+        self,
+        parameters: ParameterSet,
+        plan: KeyPlan,
+        client: Path,
+        server: Path,
+        progress: Progress = no_progress,
+    ) -> None:
+        """See the base class; keys are made one after another, in little memory."""
+        generate_to(
+            require_desilo(parameters),
+            plan.rotations,
+            client,
+            server,
+            relinearization_level=plan.relinearization_level,
+            conjugation_level=plan.conjugation_level,
+            progress=progress,
+        )
+
+    def client_engine(self, folder: Path, parameters: ParameterSet) -> DesiloEngine:
+        """See the base class."""
+        check_keys(folder, "client", self.name, parameters)
+        return DesiloEngine(client=ClientKeys.load(folder))
+
+    def server_engine(self, folder: Path, parameters: ParameterSet, plan: KeyPlan) -> DesiloEngine:
+        """See the base class."""
+        check_keys(folder, "server", self.name, parameters, plan)
+        return DesiloEngine(EvaluationKeys.load(folder))
+
+
+TARGET = DesiloTarget()
