@@ -16,7 +16,7 @@ from atlasc.compare.state import Checkpoint
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
 from atlasc.passes.execution.engine import Engine
-from atlasc.targets.sim.noise import NoiseModel
+from atlasc.targets.noise import NoiseModel
 
 
 @dataclass

@@ -28,8 +28,8 @@ from atlasc.passes.execution.engine import Engine
 from atlasc.passes.execution.execute import apply
 from atlasc.passes.execution.kernels.context import Context
 from atlasc.passes.execution.rotation_plan import planned
+from atlasc.targets.noise import NoiseModel
 from atlasc.targets.sim.engine import SimEngine
-from atlasc.targets.sim.noise import NoiseModel
 
 SAFETY = 10.0
 """The noise model is Gaussian; a real slot's error has an exponential tail, up to 12 standard

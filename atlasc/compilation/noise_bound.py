@@ -1,6 +1,6 @@
 """How much error encryption adds to the answers of a program, bounded when it is compiled.
 
-Each source of error enters where the noise model (:mod:`atlasc.targets.sim.noise`) has it, and
+Each source of error enters where the noise model (:mod:`atlasc.targets.noise`) has it, and
 reaches the outputs by the ``noise_gain`` of its value, which comes from derivatives on calibration
 inputs (:mod:`atlasc.passes.analyses.noise_gains`). Sources are independent: their squares add up.
 
@@ -28,8 +28,8 @@ from atlasc.passes.analyses.depths import levels_of
 from atlasc.passes.analyses.noise_gains import bootstrap_change
 from atlasc.passes.execution.paterson_stockmeyer import evaluate_plan, plan_chebyshev
 from atlasc.passes.framework.rewriting import Rewriter
+from atlasc.targets.noise import NoiseModel
 from atlasc.targets.sim.engine import SimEngine
-from atlasc.targets.sim.noise import NoiseModel
 
 MARGIN = 3.0
 """By which the bound exceeds what the sources add up to."""

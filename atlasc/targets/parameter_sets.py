@@ -12,11 +12,11 @@ from atlasc.targets.costs.fitted import Chain, FittedCosts
 from atlasc.targets.desilo.costs import active_costs as desilo_costs
 from atlasc.targets.desilo.parameters import DesiloParameters
 from atlasc.targets.desilo.parameters import choose_parameters as choose_desilo
+from atlasc.targets.noise import NoiseModel
 from atlasc.targets.phantom.costs import active_costs as phantom_costs
 from atlasc.targets.phantom.parameters import PhantomParameters
 from atlasc.targets.phantom.parameters import choose_parameters as choose_phantom
 from atlasc.targets.ring import Secret
-from atlasc.targets.sim.noise import NoiseModel
 
 PHANTOM = "phantom"
 

@@ -13,8 +13,8 @@ from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.compilation.noise_bound import MARGIN, program_change, with_noise
 from atlasc.run import session
 from atlasc.targets import find_target
+from atlasc.targets.noise import NoiseModel
 from atlasc.targets.parameter_sets import noise_of
-from atlasc.targets.sim.noise import NoiseModel
 
 
 def errors(bundle: Bundle, data: Path, count: int) -> np.ndarray:

@@ -22,9 +22,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from atlasc.ir.errors import AtlasError
+from atlasc.targets.noise import NoiseModel
 from atlasc.targets.ring import Ring
 from atlasc.targets.security_estimates import check_set, set_bits
-from atlasc.targets.sim.noise import NoiseModel
 
 PRIME_BITS = 40
 """Of the prime of one level, and so of the scale."""

@@ -15,11 +15,11 @@ from typing import Any
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.counting_engine import PRIMITIVES, Primitive
+from atlasc.targets.noise import NoiseModel
 from atlasc.targets.phantom.bootstrap import SETS, BootstrapNeeds, bootstrap_needs
 from atlasc.targets.ring import Ring
 from atlasc.targets.security import max_log_qp
 from atlasc.targets.security_estimates import check_set, set_bits
-from atlasc.targets.sim.noise import NoiseModel
 
 BASE_BITS = 60
 """What a leveled set has left at level 0."""

@@ -5,7 +5,7 @@ refuses what a real backend could not do, or would do silently wrong: a product 
 outside the range of a bootstrap, values that no longer fit the last modulus, a rotation for which
 the plan has no key.
 
-With a :class:`~atlasc.targets.sim.noise.NoiseModel` each primitive adds the error that CKKS adds,
+With a :class:`~atlasc.targets.noise.NoiseModel` each primitive adds the error that CKKS adds,
 so that a program's precision can be judged in milliseconds.
 """
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.engine import Plaintext, Vector
-from atlasc.targets.sim.noise import NoiseModel, coefficients, from_coefficients
+from atlasc.targets.noise import NoiseModel, coefficients, from_coefficients
 
 Slots: TypeAlias = NDArray[Any]
 """float64, or complex128 within an op."""

@@ -19,8 +19,8 @@ from atlasc.compare.lock_step import OpError
 from atlasc.compare.state import Checkpoint, comparison_identity
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.types import CiphertextType
+from atlasc.targets.noise import NoiseModel
 from atlasc.targets.sim.engine import SimCiphertext, SimEngine
-from atlasc.targets.sim.noise import NoiseModel
 
 SLOTS, TOP = 16384, 16
 NOISE = NoiseModel.ckks(2 * SLOTS)

@@ -14,7 +14,7 @@ from atlasc.emit.blocks import OUTSIDE
 from atlasc.emit.project import write_project
 from atlasc.emit.text import identifier
 from atlasc.passes.costs.counts import program_costs
-from atlasc.targets.sim.noise import NoiseModel
+from atlasc.targets.noise import NoiseModel
 from tests.atlasc.emit.cpp import (
     DIGITS,
     ROOT,
