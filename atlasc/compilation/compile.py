@@ -118,7 +118,7 @@ def _by_recipe(prepared: Prepared, options: Options, recipe: str, steps: Steps) 
             remedy="search for settings (leave --recipe out), or try --recipe is",
         )
     depth = depth_of(module)
-    point = Point(depth.blocks, depth.levels or 0, error, ())
+    point = Point(depth.blocks, depth.levels, error, ())
     if options.named != Target() and not options.named.allows(point):
         raise AtlasError(
             f"the recipe {recipe} has {point}",

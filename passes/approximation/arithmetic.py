@@ -1,83 +1,106 @@
-"""The arithmetic that approximation algorithms are written against, once.
+"""The arithmetic that approximation algorithms are written against.
 
-An algorithm in this package only ever adds, multiplies, sums rows and evaluates Chebyshev sums.
-Interpreting it over numpy arrays gives the polynomial simulation, over IR values the expansion into
-poly ops, over depths the count of levels in the paper's convention.
+An algorithm only adds, multiplies, sums rows and evaluates Chebyshev sums, so one text serves many
+interpretations: over NumPy arrays it gives the polynomial simulation, over IR values the expansion
+into poly ops, over depths the paper's count, and recorded it gives row programs and levels.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from atlasc.passes.approximation.fits import chebyshev as _chebyshev
-from atlasc.passes.approximation.fits.validity import Meaning
+from atlasc.passes.approximation.fits.chebyshev import evaluate, levels_of_degree
+from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
 
 T = TypeVar("T")
 
-#: A scalar, or whatever the interpretation takes for a plaintext tensor (an array, an IR symbol).
 Constant = Any
-Interval = tuple[float, float]
+"""A number, or whatever the interpretation takes for a plaintext tensor (an array, a symbol)."""
 
 
-class Arithmetic(Protocol[T]):
-    """What CKKS offers on a tensor. Operands broadcast as in numpy; all methods are pure."""
+class Arithmetic(ABC, Generic[T]):
+    """What CKKS offers on a tensor. Operands broadcast as in NumPy; nothing is changed in place."""
+
+    @abstractmethod
+    def step(self, name: str, *operands: T, constant: Any = None) -> T:
+        """The result of one operation; `name` is that of a method below."""
 
     def add(self, a: T, b: T) -> T:
         """a + b."""
-        ...
+        return self.step("add", a, b)
 
     def sub(self, a: T, b: T) -> T:
         """a - b."""
-        ...
-
-    def add_const(self, a: T, c: Constant) -> T:
-        """a + c, with a plaintext c."""
-        ...
+        return self.step("sub", a, b)
 
     def mul(self, a: T, b: T) -> T:
         """a * b, elementwise."""
-        ...
+        return self.step("mul", a, b)
 
     def square(self, a: T) -> T:
         """a * a."""
-        ...
+        return self.step("square", a)
+
+    def add_const(self, a: T, c: Constant) -> T:
+        """a + c, with a plaintext c."""
+        return self.step("add_const", a, constant=c)
 
     def scale(self, a: T, c: Constant) -> T:
         """a * c, with a plaintext c."""
-        ...
+        return self.step("scale", a, constant=c)
 
     def row_sum(self, a: T) -> T:
         """The sum over the last axis, which is kept with length 1."""
-        ...
+        return self.step("row_sum", a)
 
-    def chebyshev(
-        self,
-        a: T,
-        coefficients: NDArray[np.float64],
-        domain: Interval,
-        meaning: Meaning | None = None,
-    ) -> T:
-        """sum_k coefficients[..., k] T_k(t) with t the affine map of `domain` onto [-1, 1].
-
-        The coefficients are [degree + 1], or [C, degree + 1] for the C places of the last axis.
-        `meaning` says which function that is, for who wants to know where the sum is right; None
-        where it is none.
-        """
-        ...
+    def chebyshev(self, a: T, total: ChebyshevSum) -> T:
+        """The value of a Chebyshev sum at a."""
+        return self.step("chebyshev", a, constant=total)
 
     def masked(self, a: T, value: float) -> T:
-        """a [..., queries, keys] with 0 for masked keys, which all hold `value` before: an
-        addition, so it costs no level. Without a mask, a itself.
+        """a [..., queries, keys] with 0 for masked keys, all of which hold `value` before.
+
+        This is an addition, so it costs no level. Without a mask the result is a itself.
         """
-        ...
+        return self.step("masked", a, constant=value)
+
+
+class ArrayArithmetic(Arithmetic[Any]):
+    """Evaluation on arrays with Python's operators, as NumPy and torch share it."""
+
+    OPERATORS: ClassVar[dict[str, Callable[..., Any]]] = {
+        "add": operator.add,
+        "sub": operator.sub,
+        "mul": operator.mul,
+        "square": lambda a: a * a,
+    }
+
+    @abstractmethod
+    def constant(self, c: Constant) -> Any:
+        """A plaintext of the arrays' dtype."""
+
+    def step(self, name: str, *operands: Any, constant: Any = None) -> Any:
+        """The result of an elementwise operation; the others have methods of their own."""
+        return self.OPERATORS[name](*operands)
+
+    def add_const(self, a: Any, c: Constant) -> Any:
+        """a + c."""
+        return a + self.constant(c)
+
+    def scale(self, a: Any, c: Constant) -> Any:
+        """c a."""
+        return a * self.constant(c)
 
 
 @dataclass(frozen=True)
-class NumpyArithmetic:
+class NumpyArithmetic(ArrayArithmetic):
     """Evaluation in the clear.
 
     Attributes:
@@ -90,99 +113,68 @@ class NumpyArithmetic:
     threads: int | None = None
     keep: NDArray[np.bool_] | None = None
 
-    def add(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-        """a + b."""
-        return a + b
-
-    def sub(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-        """a - b."""
-        return a - b
-
-    def add_const(self, a: NDArray[Any], c: Constant) -> NDArray[Any]:
-        """a + c."""
-        return a + np.asarray(c, dtype=self.dtype)
-
-    def mul(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-        """a b."""
-        return a * b
-
-    def square(self, a: NDArray[Any]) -> NDArray[Any]:
-        """a a."""
-        return a * a
-
-    def scale(self, a: NDArray[Any], c: Constant) -> NDArray[Any]:
-        """c a."""
-        return a * np.asarray(c, dtype=self.dtype)
+    def constant(self, c: Constant) -> Any:
+        """The constant in the dtype."""
+        return np.asarray(c, dtype=self.dtype)
 
     def row_sum(self, a: NDArray[Any]) -> NDArray[Any]:
-        """The sum over the last axis, kept."""
-        # float32 rows are summed in float64: n sum(x^2) - sum(x)^2 cancels.
+        """The sum over the last axis, kept; float32 rows are summed in float64."""
         return a.sum(axis=-1, keepdims=True, dtype=np.float64).astype(self.dtype)
 
-    def chebyshev(
-        self,
-        a: NDArray[Any],
-        coefficients: NDArray[np.float64],
-        domain: Interval,
-        meaning: Meaning | None = None,
-    ) -> NDArray[Any]:
+    def chebyshev(self, a: NDArray[Any], total: ChebyshevSum) -> NDArray[Any]:
         """The Chebyshev sum."""
-        return _chebyshev.evaluate(np.asarray(a, self.dtype), coefficients, domain, self.threads)
+        x = np.asarray(a, self.dtype)
+        return evaluate(x, total.coefficients, total.domain, self.threads)
 
     def masked(self, a: NDArray[Any], value: float) -> NDArray[Any]:
         """a with 0 for masked keys."""
         return a if self.keep is None else np.where(self.keep, a, np.asarray(0, self.dtype))
 
 
-@dataclass(frozen=True)
-class DepthArithmetic:
-    """Multiplicative depth in the paper's convention; a value is the depth at which it is
-    available.
+class DepthArithmetic(Arithmetic[int]):
+    """Multiplicative depth in the paper's convention; a value is the depth at which it is known.
 
-    Every product costs one level, by a plaintext too, and nothing is folded: a row sum costs one
-    (its mask), a Chebyshev sum of degree d costs ceil(log2(d + 1)) and one more for its domain map,
-    unless the domain is [-1, 1].
+    Every product costs one level, also one by a plaintext, and nothing is folded. A row sum costs
+    one (its mask). A Chebyshev sum of degree d costs ceil(log2(d + 1)), and one more for the map of
+    its domain unless the algorithm itself brings the argument into [-1, 1].
     """
 
-    def add(self, a: int, b: int) -> int:
-        """The later of the two."""
-        return max(a, b)
+    COSTS: ClassVar[dict[str, int]] = {"mul": 1, "square": 1, "scale": 1, "row_sum": 1}
 
-    def sub(self, a: int, b: int) -> int:
-        """The later of the two."""
-        return max(a, b)
+    def step(self, name: str, *operands: int, constant: Any = None) -> int:
+        """The depth after an operation."""
+        cost = self.COSTS.get(name, 0)
+        if name == "chebyshev":
+            cost = levels_of_degree(constant.degree) + (not constant.normalised)
+        return max(operands) + cost
 
-    def add_const(self, a: int, c: Constant) -> int:
-        """No level."""
-        return a
 
-    def mul(self, a: int, b: int) -> int:
-        """One level below the later."""
-        return max(a, b) + 1
+@dataclass(frozen=True)
+class Step:
+    """One recorded operation.
 
-    def square(self, a: int) -> int:
-        """One level."""
-        return a + 1
+    Attributes:
+        name: of the method of `Arithmetic`.
+        operands: numbers of earlier steps; 0 is the argument, the first step has number 1.
+        constant: the plaintext or the Chebyshev sum, if it has one.
+    """
 
-    def scale(self, a: int, c: Constant) -> int:
-        """One level."""
-        return a + 1
+    name: str
+    operands: tuple[int, ...]
+    constant: Any = None
 
-    def row_sum(self, a: int) -> int:
-        """One level, for the mask."""
-        return a + 1
 
-    def chebyshev(
-        self,
-        a: int,
-        coefficients: NDArray[np.float64],
-        domain: Interval,
-        meaning: Meaning | None = None,
-    ) -> int:
-        """The levels of the degree, and one for the domain map."""
-        domain_map = 0 if tuple(domain) == (-1.0, 1.0) else 1
-        return a + domain_map + _chebyshev.levels_of_degree(np.shape(coefficients)[-1] - 1)
+@dataclass
+class Recorder(Arithmetic[int]):
+    """Writes down what an algorithm does to its argument, which is value 0.
 
-    def masked(self, a: int, value: float) -> int:
-        """No level."""
-        return a
+    Attributes:
+        steps: in order.
+    """
+
+    steps: list[Step] = field(default_factory=list)
+
+    def step(self, name: str, *operands: int, constant: Any = None) -> int:
+        """The number of the new step."""
+        self.steps.append(Step(name, operands, constant))
+        return len(self.steps)

@@ -11,12 +11,15 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
 from atlasc.passes.approximation.algorithms.activation import ActivationApproximation
 from atlasc.passes.approximation.algorithms.direct_softmax import DirectSoftmax
+from atlasc.passes.approximation.algorithms.iterative_softmax import SoftmaxApproximation
 from atlasc.passes.approximation.algorithms.norm import NormApproximation
-from atlasc.passes.approximation.algorithms.softmax import SoftmaxApproximation
-from atlasc.passes.approximation.arithmetic import Interval
-from atlasc.passes.approximation.description import Approximation, family_of
-from atlasc.passes.approximation.expand import activation_function
+from atlasc.passes.approximation.description import (
+    Approximation,
+    activation_function,
+    family_of,
+)
 from atlasc.passes.approximation.fits.chebyshev import evaluate, fit
+from atlasc.passes.approximation.fits.chebyshev_sum import Interval
 from atlasc.passes.approximation.fits.functions import function
 from atlasc.passes.approximation.parametrisation import PAPER, Parametrisation
 from atlasc.passes.approximation.recipes.fitted import (

@@ -1,4 +1,4 @@
-"""Depth of a module's nonlinear ops in the paper's convention, and the levels once folded.
+"""Depth of a module's nonlinear ops in the paper's convention, and levels as compiled.
 
 Source: the paper's section on depth. ``exp`` 5, a softmax iteration p + 5, LayerNorm p + 8, RMSNorm
 p + 6, activation p + 1. The paper counts the blocks; what stands outside them is kept apart.
@@ -8,15 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
-from atlasc.passes.approximation.algorithms.activation import ActivationApproximation
-from atlasc.passes.approximation.algorithms.channel_activation import ChannelActivation
-from atlasc.passes.approximation.algorithms.direct_softmax import DirectSoftmax
-from atlasc.passes.approximation.algorithms.norm import NormApproximation
-from atlasc.passes.approximation.algorithms.softmax import SoftmaxApproximation
-from atlasc.passes.approximation.description import Approximation, carried_by
-from atlasc.passes.approximation.fits.chebyshev import levels_of_degree
+from atlasc.passes.approximation.attribute import carried_by
+from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.calibration.measure import nonlinear_ops
 
 
@@ -28,15 +22,14 @@ class OpDepth:
         op, location: which op.
         layer: index of its block, None outside the blocks.
         depth: in the paper's convention.
-        levels: that it consumes once affine maps are folded, None for an algorithm whose count is
-            only known after lowering.
+        levels: that it consumes in a lowered program.
     """
 
     op: str
     location: str
     layer: int | None
     depth: int
-    levels: int | None
+    levels: int
 
 
 @dataclass(frozen=True)
@@ -69,11 +62,9 @@ class Depth:
         return layers
 
     @property
-    def levels(self) -> int | None:
-        """Levels of the blocks once folded; None if some op's count is not known."""
-        counts = [entry.levels for entry in self.ops if entry.layer is not None]
-        known = [count for count in counts if count is not None]
-        return sum(known) if len(known) == len(counts) else None
+    def levels(self) -> int:
+        """Levels that the blocks consume in a lowered program."""
+        return sum(entry.levels for entry in self.ops if entry.layer is not None)
 
 
 def depth_of(module: Module) -> Depth:
@@ -83,39 +74,9 @@ def depth_of(module: Module) -> Depth:
         AtlasError: an op has no approximation.
     """
     ops = nonlinear_ops(module)
-    for op in ops:
-        if "approximation" not in op.attributes:
-            raise AtlasError(
-                f"{op.name} has no approximation, so its depth is not known",
-                where=op.location,
-                remedy="apply a recipe or a search result first",
-            )
-    carried = {op: carried_by(op, module.symbols) for op in ops}
-    return Depth(tuple(op_depth(op, carried[op]) for op in ops))
+    return Depth(tuple(op_depth(op, carried_by(op, module.symbols)) for op in ops))
 
 
 def op_depth(op: Op, chosen: Approximation) -> OpDepth:
     """Depth and levels of one op under an approximation."""
-    depth = chosen.depth_of(op.name)
-    return OpDepth(op.name, op.location, op.layer, depth, folded_levels(chosen))
-
-
-def folded_levels(approximation: Approximation) -> int | None:
-    """Levels of an op once domain maps, 1/n, gamma and beta are folded into their neighbours.
-
-    exp e = ceil(log2(degree + 1)), a softmax iteration p + 3, a renormalisation 1, a direct softmax
-    e + p + 1, a norm p + 2, an activation p. A formula, for the search; the count of a compiled
-    program is read off that program.
-    """
-    if isinstance(approximation, SoftmaxApproximation):
-        iterations = sum(p + 3 for p in approximation.iterations)
-        iterations += approximation.renormalisations or 0
-        return levels_of_degree(approximation.exp_degree) + iterations
-    if isinstance(approximation, DirectSoftmax):
-        exponential = levels_of_degree(approximation.exp_degree)
-        return exponential + levels_of_degree(approximation.degree) + 1
-    if isinstance(approximation, NormApproximation):
-        return levels_of_degree(approximation.degree) + 2
-    if isinstance(approximation, ActivationApproximation | ChannelActivation):
-        return levels_of_degree(approximation.degree)
-    return None
+    return OpDepth(op.name, op.location, op.layer, chosen.depth_of(op.name), chosen.levels)

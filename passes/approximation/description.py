@@ -1,8 +1,8 @@
-"""What an approximation is: a frozen description that an op carries as an attribute, and that can
-evaluate itself.
+"""Approximations: frozen descriptions that an op carries as an attribute and that evaluate
+themselves against any arithmetic.
 
-`from_attribute` turns the attribute of an nn op back into its description, whatever the algorithm,
-so that the simulator, the expansion into poly ops and the count of depth treat all of them alike.
+The simulator, the expansion into poly ops and the counts of depth and levels use the three families
+below and know no single algorithm.
 """
 
 from __future__ import annotations
@@ -10,20 +10,19 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar, get_type_hints
+from functools import cached_property
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from atlasc.ir.bounds import MAX_COEFFICIENTS
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Op
-from atlasc.ir.opdef import Symbol
-from atlasc.passes.approximation.arithmetic import Arithmetic, Constant, DepthArithmetic, Interval
+from atlasc.passes.approximation.arithmetic import Arithmetic, Constant, DepthArithmetic, Recorder
+from atlasc.passes.approximation.fits.chebyshev_sum import Interval, checked
+from atlasc.passes.approximation.levels import levels_of_steps
 
 T = TypeVar("T")
 
-#: Which family of approximations an nn op takes.
 FAMILY_OF_OP: dict[str, str] = {
     "nn.softmax": "softmax",
     "nn.layer_norm": "norm",
@@ -33,27 +32,43 @@ FAMILY_OF_OP: dict[str, str] = {
     "nn.tanh": "activation",
     "nn.relu": "activation",
 }
+"""Which family of approximations an nn op takes."""
 
-#: Textbook norm around 1/sqrt, in the paper's convention. A mean costs two (mask, 1/n), the square
-#: one, the product one and gamma one; a LayerNorm has two means, an RMSNorm one.
-_NORM_LEVELS = {"nn.layer_norm": 7, "nn.rms_norm": 5}
-
-_REGISTRY: dict[tuple[str, str], type[Approximation]] = {}
+NORM_DEPTH = {"nn.layer_norm": 7, "nn.rms_norm": 5}
+"""Depth of a textbook norm around 1/sqrt, in the paper's convention. A mean costs two (mask, 1/n),
+the square one, the product one and gamma one; a LayerNorm has two means, an RMSNorm one."""
 
 
 class Approximation(ABC):
     """One way to replace a nonlinear op by additions, products and Chebyshev sums.
 
-    Subclasses are frozen dataclasses; their fields are the entries of the attribute.
+    Subclasses are frozen dataclasses; their fields are the entries of the attribute. Fields that
+    are called `..degree`, `..range` or `..coefficients` are checked here.
+
+    Attributes:
+        family: "softmax", "norm" or "activation".
+        algorithm: name in the attribute, unique in its family.
+        positive: names of ranges that hold positive numbers only.
     """
 
     family: ClassVar[str]
     algorithm: ClassVar[str]
+    positive: ClassVar[tuple[str, ...]] = ()
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if "algorithm" in cls.__dict__:
-            _REGISTRY[(cls.family, cls.algorithm)] = cls
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            name, value = field.name, getattr(self, field.name)
+            if value is None:
+                continue
+            if name.endswith("degree") and value < 1:
+                raise AtlasError(f"{self.family}: a polynomial cannot have degree {value}")
+            degree = getattr(self, name.replace("coefficients", "degree"), None)
+            if name.endswith("coefficients") and degree is not None:
+                value = checked(value, degree)
+            if name.endswith("range"):
+                what = f"{self.family}: the {name.replace('_', ' ')}"
+                value = interval(value, what, name in self.positive)
+            object.__setattr__(self, name, value)
 
     def to_attribute(self) -> dict[str, Any]:
         """The description as an attribute value: the algorithm, then the fields that are set.
@@ -68,8 +83,24 @@ class Approximation(ABC):
         }
 
     @abstractmethod
+    def body(self, arithmetic: Arithmetic[T], x: T) -> T:
+        """What depth and levels are counted of: the algorithm on its argument."""
+
+    @cached_property
+    def depth(self) -> int:
+        """Depth of the body in the paper's convention."""
+        return self.body(DepthArithmetic(), 0)
+
     def depth_of(self, op_name: str) -> int:
-        """Depth of that nn op under this approximation, in the paper's convention (`depth`)."""
+        """Depth of that nn op under this approximation, in the paper's convention."""
+        return self.depth
+
+    @cached_property
+    def levels(self) -> int:
+        """Levels that an op consumes in a lowered program; see `levels_of_steps`."""
+        recorder = Recorder()
+        self.body(recorder, 0)
+        return levels_of_steps(recorder.steps)
 
 
 class Softmax(Approximation):
@@ -86,14 +117,9 @@ class Softmax(Approximation):
     def apply(self, arithmetic: Arithmetic[T], scores: T) -> T:
         """Probabilities of scores [..., n], masked scores having been filled with `mask_fill`."""
 
-    @property
-    def depth(self) -> int:
-        """Depth in the paper's convention."""
-        return self.apply(DepthArithmetic(), 0)
-
-    def depth_of(self, op_name: str = "nn.softmax") -> int:
-        """Depth of that op in the paper's convention."""
-        return self.depth
+    def body(self, arithmetic: Arithmetic[T], x: T) -> T:
+        """The whole softmax."""
+        return self.apply(arithmetic, x)
 
 
 class Activation(Approximation):
@@ -105,14 +131,9 @@ class Activation(Approximation):
     def apply(self, arithmetic: Arithmetic[T], x: T, function: str) -> T:
         """The function ("gelu", "gelu_tanh", "silu", "tanh", "relu") of x."""
 
-    @property
-    def depth(self) -> int:
-        """Depth in the paper's convention."""
-        return self.apply(DepthArithmetic(), 0, "gelu")
-
-    def depth_of(self, op_name: str = "nn.gelu") -> int:
-        """Depth of that op in the paper's convention."""
-        return self.depth
+    def body(self, arithmetic: Arithmetic[T], x: T) -> T:
+        """A GELU: depth and levels are those of all functions."""
+        return self.apply(arithmetic, x, "gelu")
 
 
 class Norm(Approximation):
@@ -120,67 +141,49 @@ class Norm(Approximation):
 
     family = "norm"
 
-    @abstractmethod
-    def inverse_sqrt(self, arithmetic: Arithmetic[T], v: T) -> T:
-        """1/sqrt(v / `unit`) up to the approximation, elementwise."""
-
     @property
     def unit(self) -> float:
         """The factor by which `inverse_sqrt` wants its argument scaled; it is folded into 1/n."""
         return 1.0
 
+    @abstractmethod
+    def inverse_sqrt(self, arithmetic: Arithmetic[T], v: T) -> T:
+        """1/sqrt(v / `unit`) up to the approximation, elementwise."""
+
     def apply(
         self,
         arithmetic: Arithmetic[T],
         x: T,
-        op_name: str,
         features: int,
         epsilon: float,
         gamma: Constant | None = None,
         beta: Constant | None = None,
     ) -> T:
-        """The norm of x [..., features].
-
-        The variance is n sum(x^2) - (sum x)^2, so both sums are taken at once (a scale by the
-        integer n costs a lowering additions and no level).
+        """x / sqrt(mean(x^2) + epsilon) for x [..., features]; a LayerNorm gets a centred x.
 
         Args:
-            op_name: "nn.layer_norm" or "nn.rms_norm".
-            features: length of the last axis.
-            epsilon: added to the variance or mean square.
             gamma, beta: plaintext vectors of length `features`, or whatever the arithmetic takes
                 for them.
         """
-        n = features
-        spread = arithmetic.row_sum(arithmetic.square(x))
-        if op_name == "nn.layer_norm":
-            total = arithmetic.row_sum(x)
-            spread = arithmetic.sub(arithmetic.scale(spread, float(n)), arithmetic.square(total))
-            centred = arithmetic.sub(arithmetic.scale(x, float(n)), total)
-            y = self._normalise(arithmetic, centred, spread, 1 / n**2, 1 / n, epsilon)
-        else:
-            y = self._normalise(arithmetic, x, spread, 1 / n, 1.0, epsilon)
+        y = self.normalised(arithmetic, x, 1 / features, epsilon)
         y = y if gamma is None else arithmetic.scale(y, gamma)
         return y if beta is None else arithmetic.add_const(y, beta)
 
-    def _normalise(
-        self,
-        arithmetic: Arithmetic[T],
-        centred: T,
-        spread: T,
-        spread_unit: float,
-        centred_unit: float,
-        epsilon: float,
-    ) -> T:
-        """(centred * centred_unit) / sqrt(spread * spread_unit + epsilon)."""
-        variance = arithmetic.scale(spread, spread_unit * self.unit)
+    def normalised(self, arithmetic: Arithmetic[T], x: T, share: float, epsilon: float) -> T:
+        """x / sqrt(share * sum(x^2) + epsilon)."""
+        variance = arithmetic.row_sum(arithmetic.square(x))
+        variance = arithmetic.scale(variance, share * self.unit)
         variance = arithmetic.add_const(variance, epsilon * self.unit)
-        numerator = arithmetic.scale(centred, centred_unit * math.sqrt(self.unit))
+        numerator = arithmetic.scale(x, math.sqrt(self.unit))
         return arithmetic.mul(numerator, self.inverse_sqrt(arithmetic, variance))
 
+    def body(self, arithmetic: Arithmetic[T], x: T) -> T:
+        """A norm of some length; depth and levels are those of all."""
+        return self.apply(arithmetic, x, 768, 1e-5)
+
     def depth_of(self, op_name: str) -> int:
-        """Depth of that op in the paper's convention."""
-        return _NORM_LEVELS[op_name] + self.inverse_sqrt(DepthArithmetic(), 0)
+        """Depth of that nn op under this approximation, in the paper's convention."""
+        return NORM_DEPTH[op_name] + self.inverse_sqrt(DepthArithmetic(), 0)
 
 
 def family_of(op_name: str) -> str:
@@ -191,65 +194,36 @@ def family_of(op_name: str) -> str:
         raise AtlasError(f"{op_name} takes no approximation") from None
 
 
-def carried_by(op: Op, symbols: Mapping[str, np.ndarray]) -> Approximation:
-    """The description in an op's `approximation` attribute; see `from_attribute`."""
-    return from_attribute(op.name, op.attributes["approximation"], symbols)
+def activation_function(op: Op) -> str:
+    """Name of the scalar function of an activation op."""
+    tanh_form = op.attributes.get("tanh_form", False)
+    return "gelu_tanh" if op.name == "nn.gelu" and tanh_form else op.name.removeprefix("nn.")
 
 
-def from_attribute(
-    op_name: str, attribute: dict[str, Any], symbols: Mapping[str, np.ndarray] | None = None
-) -> Approximation:
-    """The description that an `approximation` attribute stands for.
+def applied(
+    op: Op,
+    approximation: Approximation,
+    arithmetic: Arithmetic[T],
+    x: T,
+    gamma: Constant | None = None,
+    beta: Constant | None = None,
+) -> T:
+    """An op under its approximation.
 
     Args:
-        symbols: arrays of the module, for descriptions that hold some.
-
-    Raises:
-        AtlasError: an unknown algorithm, an unknown or missing entry, or a value out of range.
+        x: masked scores are filled, the argument of a LayerNorm is centred.
+        gamma, beta: of a norm, as the arithmetic takes them.
     """
-    from atlasc.passes.approximation.algorithms import known as presets  # noqa: F401  registers all algorithms
-
-    family = family_of(op_name)
-    entries = dict(attribute)
-    algorithm = entries.pop("algorithm", None)
-    cls = _REGISTRY.get((family, algorithm)) if isinstance(algorithm, str) else None
-    if cls is None:
-        known = sorted(name for f, name in _REGISTRY if f == family)
-        raise AtlasError(
-            f"{op_name} knows no approximation algorithm {algorithm!r}",
-            remedy=f"use one of {', '.join(known)}",
-        )
-    names = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
-    unknown = sorted(set(entries) - set(names))
-    if unknown:
-        raise AtlasError(
-            f"the approximation {algorithm!r} of {op_name} has no entry {unknown[0]!r}",
-            remedy=f"its entries are {', '.join(names)}",
-        )
-    try:
-        hints = get_type_hints(cls)
-        for name, value in entries.items():
-            _check_integers(value, name, hints[name] is int)
-        return cls(**{name: _frozen(value, symbols or {}) for name, value in entries.items()})
-    except (TypeError, ValueError) as error:
-        raise AtlasError(
-            f"the approximation {algorithm!r} of {op_name} is not complete, or not right",
-            why=str(error),
-        ) from None
+    if isinstance(approximation, Softmax):
+        return approximation.apply(arithmetic, x)
+    if isinstance(approximation, Activation):
+        return approximation.apply(arithmetic, x, activation_function(op))
+    assert isinstance(approximation, Norm)
+    features = int(op.operands[0].tensor.shape[-1])
+    return approximation.apply(arithmetic, x, features, op.attributes["epsilon"], gamma, beta)
 
 
-def _check_integers(value: Any, name: str, wanted: bool) -> None:
-    """Integers are degrees and counts: a large one would be fitted for days."""
-    if wanted and type(value) is not int:
-        raise ValueError(f"{name} is not an integer")
-    if isinstance(value, int) and abs(value) >= MAX_COEFFICIENTS:
-        raise ValueError(f"{name} is {value}, more than {MAX_COEFFICIENTS - 1}")
-    if isinstance(value, list):
-        for item in value:
-            _check_integers(item, name, False)
-
-
-def interval(value: Any, what: str) -> Interval:
+def interval(value: Any, what: str, positive: bool = False) -> Interval:
     """`value` as (low, high); raises AtlasError where it is not a proper interval."""
     try:
         low, high = (float(end) for end in value)
@@ -257,6 +231,8 @@ def interval(value: Any, what: str) -> Interval:
         raise AtlasError(f"{what} must be a pair of numbers", why=f"it is {value!r}") from None
     if not low < high:
         raise AtlasError(f"{what} must have low < high", why=f"it is ({low:g}, {high:g})")
+    if positive and low <= 0:
+        raise AtlasError(f"{what} must be positive", why=f"it is ({low:g}, {high:g})")
     return low, high
 
 
@@ -264,11 +240,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _frozen(value: Any, symbols: Mapping[str, np.ndarray]) -> Any:
-    if isinstance(value, Symbol):
-        return symbols[value.name]
-    if isinstance(value, list | tuple):
-        return tuple(_frozen(item, symbols) for item in value)
-    return value

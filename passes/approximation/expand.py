@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -12,15 +13,17 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import REGISTRY, Symbol
 from atlasc.ir.types import TensorType
-from atlasc.passes.approximation.description import Activation, Norm, Softmax, carried_by
-from atlasc.passes.approximation.fits.validity import Meaning
+from atlasc.passes.approximation.arithmetic import Arithmetic
+from atlasc.passes.approximation.attribute import carried_by
+from atlasc.passes.approximation.description import Softmax, applied
+from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
 from atlasc.passes.framework.pass_base import Pass, Report
 from atlasc.passes.framework.rewriting import Rewriter
 
 
 @dataclass
-class PolyArithmetic:
-    """Emits poly ops; an algorithm written against ``Arithmetic`` so expands itself.
+class PolyArithmetic(Arithmetic[Value]):
+    """Emits a poly op for every step of an algorithm.
 
     Attributes:
         rewriter: the poly module under construction.
@@ -31,62 +34,33 @@ class PolyArithmetic:
     op: Op
     _symbols: dict[str, Symbol] = field(default_factory=dict)
 
-    def _emit(self, name: str, operands: list[Value], attributes: dict[str, Any]) -> Value:
-        part = self.op.name.removeprefix("nn.")
-        return self.rewriter.module.add(
-            f"poly.{name}", operands, {**attributes, "part": part}, self.op.location
-        )
+    def emit(self, name: str, operands: Sequence[Value], attributes: dict[str, Any]) -> Value:
+        """A poly op in place of the nn op."""
+        attributes = {**attributes, "part": self.op.name.removeprefix("nn.")}
+        return self.rewriter.module.add(f"poly.{name}", operands, attributes, self.op.location)
 
-    def add(self, a: Value, b: Value) -> Value:
-        """``poly.add``."""
-        return self._emit("add", [a, b], {})
+    def step(self, name: str, *operands: Value, constant: Any = None) -> Value:
+        """The op with the constants of the step as its attributes; equal arrays share a symbol."""
+        match name:
+            case "add_const":
+                return self.emit("add_constant", operands, {"value": self._constant(constant)})
+            case "scale":
+                return self.emit("scale", operands, {"factor": self._constant(constant)})
+            case "chebyshev":
+                return self.emit("chebyshev", operands, self._sum(constant))
+            case "masked":
+                mask = [self.rewriter.values[operand] for operand in self.op.operands[1:]]
+                attributes = {"causal": self.op.attributes.get("causal", False), "value": constant}
+                return self.emit("mask_zero", [*operands, *mask], attributes)
+        return self.emit(name, operands, {})
 
-    def sub(self, a: Value, b: Value) -> Value:
-        """``poly.sub``."""
-        return self._emit("sub", [a, b], {})
-
-    def add_const(self, a: Value, c: Any) -> Value:
-        """``poly.add_constant``."""
-        return self._emit("add_constant", [a], {"value": self._constant(c)})
-
-    def mul(self, a: Value, b: Value) -> Value:
-        """``poly.mul``."""
-        return self._emit("mul", [a, b], {})
-
-    def square(self, a: Value) -> Value:
-        """``poly.square``."""
-        return self._emit("square", [a], {})
-
-    def scale(self, a: Value, c: Any) -> Value:
-        """``poly.scale``."""
-        return self._emit("scale", [a], {"factor": self._constant(c)})
-
-    def row_sum(self, a: Value) -> Value:
-        """``poly.row_sum``."""
-        return self._emit("row_sum", [a], {})
-
-    def chebyshev(
-        self,
-        a: Value,
-        coefficients: np.ndarray,
-        domain: tuple[float, float],
-        meaning: Meaning | None = None,
-    ) -> Value:
-        """``poly.chebyshev``; equal coefficients share a symbol."""
-        values = np.asarray(coefficients, dtype=np.float64)
+    def _sum(self, total: ChebyshevSum) -> dict[str, Any]:
+        values = np.asarray(total.coefficients, dtype=np.float64)
         attributes: dict[str, Any] = {
-            "coefficients": self._shared("chebyshev", f".{values.shape[-1] - 1}", values),
-            "domain": [float(end) for end in domain],
+            "coefficients": self._shared("chebyshev", f".{total.degree}", values),
+            "domain": [float(end) for end in total.domain],
         }
-        if meaning is not None:
-            attributes["valid"] = list(meaning.valid(coefficients))
-        return self._emit("chebyshev", [a], attributes)
-
-    def masked(self, a: Value, value: float) -> Value:
-        """``poly.mask_zero``, with the mask of the softmax that is expanded."""
-        mask = [self.rewriter.values[operand] for operand in self.op.operands[1:]]
-        attributes = {"causal": self.op.attributes.get("causal", False), "value": value}
-        return self._emit("mask_zero", [a, *mask], attributes)
+        return attributes if total.meaning is None else {**attributes, "valid": list(total.valid)}
 
     def _constant(self, c: Any) -> float | Symbol:
         if isinstance(c, Symbol):
@@ -156,38 +130,14 @@ def _copy(rewriter: Rewriter, op: Op) -> None:
 
 
 def _expanded(rewriter: Rewriter, op: Op, shared: dict[str, Symbol]) -> Value:
-    if "approximation" not in op.attributes:
-        raise AtlasError(
-            f"{op.name} has no approximation",
-            where=op.location,
-            why="under CKKS only polynomials can be evaluated",
-            remedy="apply a recipe or a search result before expanding",
-        )
     arithmetic = PolyArithmetic(rewriter, op, shared)
     approximation = carried_by(op, rewriter.source.symbols)
     x, *mask = rewriter.operands(op)
     if isinstance(approximation, Softmax):
-        attributes = {
-            "causal": op.attributes.get("causal", False),
-            "fill": float(approximation.mask_fill),
-        }
-        filled = arithmetic._emit("mask_fill", [x, *mask], attributes)
-        return approximation.apply(arithmetic, filled)
-    if isinstance(approximation, Norm):
-        gamma = op.attributes["gamma"]
-        if op.name == "nn.layer_norm":
-            x = arithmetic._emit("center", [x], {})
-        features = op.operands[0].tensor.shape[-1]
-        y = approximation.apply(
-            arithmetic, x, "nn.rms_norm", features, op.attributes["epsilon"], gamma
-        )
-        beta = op.attributes.get("beta")
-        return y if beta is None else arithmetic.add_const(y, beta)
-    assert isinstance(approximation, Activation)
-    return approximation.apply(arithmetic, x, activation_function(op))
-
-
-def activation_function(op: Op) -> str:
-    """Name of the scalar function of an activation op."""
-    tanh_form = op.attributes.get("tanh_form", False)
-    return "gelu_tanh" if op.name == "nn.gelu" and tanh_form else op.name.removeprefix("nn.")
+        fill = float(approximation.mask_fill)
+        causal = op.attributes.get("causal", False)
+        x = arithmetic.emit("mask_fill", [x, *mask], {"causal": causal, "fill": fill})
+    if op.name == "nn.layer_norm":
+        x = arithmetic.emit("center", [x], {})
+    gamma, beta = (op.attributes.get(name) for name in ("gamma", "beta"))
+    return applied(op, approximation, arithmetic, x, gamma, beta)

@@ -22,7 +22,6 @@ from atlasc.ir.functions import keep_mask
 from atlasc.ir.interpreter import Interpreter
 from atlasc.ir.module import Module, Op
 from atlasc.ir.opdef import Site, Symbol
-from atlasc.passes.approximation.algorithms.softmax import EXP_RANGE
 from atlasc.passes.calibration.calibrate import read_calibration
 from atlasc.passes.calibration.key_paths import KeyPath, key_paths
 from atlasc.passes.calibration.measure import (
@@ -32,7 +31,7 @@ from atlasc.passes.calibration.measure import (
     nonlinear_ops,
     row_log_sums,
 )
-from atlasc.passes.calibration.ranges import LEAST_MARGIN
+from atlasc.passes.calibration.ranges import EXP_RANGE, LEAST_MARGIN
 from atlasc.passes.framework.pass_base import Pass, Report
 from atlasc.passes.framework.rewriting import Rewriter
 

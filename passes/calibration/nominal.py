@@ -6,10 +6,8 @@ from atlasc.ir.module import Module
 from atlasc.passes.approximation.description import family_of
 from atlasc.passes.calibration.calibrate import Calibration
 from atlasc.passes.calibration.measure import nonlinear_ops
-from atlasc.passes.calibration.ranges import Range
+from atlasc.passes.calibration.ranges import EXP_RANGE, Range
 
-SCORES = (-8.0, 0.0)
-"""The exponential's published range (Cho et al. 2024)."""
 VARIANCES = (1e-2, 1e1)
 ARGUMENTS = (-8.0, 8.0)
 
@@ -23,7 +21,7 @@ def nominal_calibration(module: Module) -> Calibration:
     ranges = {}
     for op in nonlinear_ops(module):
         family = family_of(op.name)
-        low, high = {"softmax": SCORES, "norm": VARIANCES, "activation": ARGUMENTS}[family]
+        low, high = {"softmax": EXP_RANGE, "norm": VARIANCES, "activation": ARGUMENTS}[family]
         width = sums = None
         if family == "softmax":
             width = int(op.operands[0].tensor.shape[-1])

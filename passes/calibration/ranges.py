@@ -17,6 +17,8 @@ from atlasc.passes.calibration.tails import tail_bound
 
 Kind = Literal["scores", "variance", "mean square", "argument"]
 
+EXP_RANGE = (-8.0, 0.0)
+"""Of the exponential in the paper (Cho et al. 2024)."""
 MARGIN_OF_FEW = 0.3
 LEAST_MARGIN = 0.05
 QUANTILES = 129

@@ -120,7 +120,7 @@ class Objective(Evaluator):
         """Depth and levels of the blocks; ops that are exact cost nothing."""
         ops = {place.op.value.name: place.op for place in self._places if place.block is not None}
         entries = [op_depth(ops[n], chosen) for n, chosen in approximations.items() if n in ops]
-        return sum(e.depth for e in entries), sum(e.levels or 0 for e in entries)
+        return sum(e.depth for e in entries), sum(e.levels for e in entries)
 
     def approximations(self, settings: Settings) -> dict[str, Approximation]:
         """The approximations of a setting, by result name; an op that is left exact has none."""

@@ -17,18 +17,16 @@ from numpy.typing import NDArray
 from atlasc.ir.functions import keep_mask
 from atlasc.ir.module import Op
 from atlasc.ir.opdef import Site
-from atlasc.passes.approximation.arithmetic import Arithmetic, Interval, NumpyArithmetic, T
-from atlasc.passes.approximation.description import Activation, Approximation, Norm, Softmax
-from atlasc.passes.approximation.expand import activation_function
-from atlasc.passes.approximation.fits.validity import Meaning, valid_range, widened
+from atlasc.passes.approximation.arithmetic import Arithmetic, NumpyArithmetic, T
+from atlasc.passes.approximation.description import Approximation, Softmax, applied
+from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
+from atlasc.passes.approximation.fits.validity import valid_range, widened
 from atlasc.passes.simulation.row_programs import (
-    FRACTION_OF_PRECISION,
-    LEAST_TRUNCATED,
     Cell,
     NotRecordable,
-    Recorder,
     RowProgram,
-    significant,
+    RowRecorder,
+    kept_terms,
 )
 
 BLOCK = 1 << 16
@@ -61,29 +59,23 @@ class BlockArithmetic(NumpyArithmetic):
         """Sum over the last axis. Nothing cancels here (norms get centred rows): no wider type."""
         return np.einsum("...i->...", a)[..., None]
 
-    def chebyshev(
-        self,
-        a: NDArray[Any],
-        coefficients: NDArray[np.float64],
-        domain: Interval,
-        meaning: Meaning | None = None,
-    ) -> NDArray[Any]:
+    def chebyshev(self, a: NDArray[Any], total: ChebyshevSum) -> NDArray[Any]:
         """The sum, without the terms that do not count.
 
         Each element alone decides which terms count for it, so that results do not depend on how
         inputs are divided among threads or workers.
         """
+        domain, coefficients = total.domain, total.coefficients
         if self.left is not None:
-            valid = (-1.0, 1.0) if meaning is None else meaning.valid(coefficients)
-            low, high = widened(*valid_range(domain, valid), self.dtype)
+            low, high = widened(*valid_range(domain, total.valid), self.dtype)
             self.left[...] |= ~((low <= a) & (a <= high)).all(axis=-1)
-        if coefficients.ndim > 1 or len(coefficients) <= LEAST_TRUNCATED:
-            return super().chebyshev(a, coefficients, domain)
-        kept = significant(coefficients, np.finfo(self.dtype).eps / FRACTION_OF_PRECISION)
-        result = super().chebyshev(a, coefficients[:kept], domain)
-        if kept < len(coefficients) and not (domain[0] <= a.min() and a.max() <= domain[1]):
+        kept = coefficients.shape[-1]
+        if coefficients.ndim == 1:
+            kept = kept_terms(coefficients, self.dtype)
+        result = super().chebyshev(a, ChebyshevSum.of(coefficients[..., :kept], domain))
+        if kept < total.degree + 1 and not (domain[0] <= a.min() and a.max() <= domain[1]):
             outside = ~((domain[0] <= a) & (a <= domain[1]))
-            result[outside] = super().chebyshev(a[outside], coefficients, domain)
+            result[outside] = super().chebyshev(a[outside], total)
         return result
 
 
@@ -185,7 +177,7 @@ class Blockwise:
                 assert isinstance(approximation, Softmax)
                 rows = np.where(keep, rows, rows.dtype.type(approximation.mask_fill))
             with np.errstate(all="ignore"):
-                y = applied(op, site, approximation, arithmetic, rows)
+                y = on_argument(op, site, approximation, arithmetic, rows)
                 result[...] = y
                 # A comparison with a value that is not a number is false.
                 return bool(y.max() <= self.limit and -self.limit <= y.min())
@@ -206,20 +198,18 @@ class Blockwise:
         return result.reshape(x.shape) if all(done) else None
 
 
-def applied(op: Op, site: Site, approximation: Approximation, arithmetic: Arithmetic[T], x: T) -> T:
-    """The op under its approximation, as `expand` emits it, against any arithmetic."""
-    if isinstance(approximation, Softmax):
-        return approximation.apply(arithmetic, x)
-    if isinstance(approximation, Activation):
-        return approximation.apply(arithmetic, x, activation_function(op))
-    assert isinstance(approximation, Norm)
-    gamma = site.constant("gamma")
-    beta = site.constant("beta") if "beta" in site.attributes else None
+def on_argument(
+    op: Op, site: Site, approximation: Approximation, arithmetic: Arithmetic[T], x: T
+) -> T:
+    """The op under its approximation with the constants of its site, as `expand` emits it."""
+    gamma, beta = (
+        site.constant(name) if name in site.attributes else None for name in ("gamma", "beta")
+    )
     if op.name == "nn.layer_norm":
+        assert gamma is not None
         mean = arithmetic.scale(arithmetic.row_sum(x), -1 / len(gamma))
         x = arithmetic.add(x, mean)
-    epsilon = site.attributes["epsilon"]
-    return approximation.apply(arithmetic, x, "nn.rms_norm", len(gamma), epsilon, gamma, beta)
+    return applied(op, approximation, arithmetic, x, gamma, beta)
 
 
 def _part(rows: np.ndarray | None, block: slice) -> np.ndarray | None:
@@ -235,9 +225,9 @@ def recorded(
         NotRecordable: it cannot be one, or there is no native library.
     """
 
-    def algorithm(recorder: Recorder, x: Cell) -> Cell:
+    def algorithm(recorder: RowRecorder, x: Cell) -> Cell:
         if isinstance(approximation, Softmax):
             x = recorder.filled(x, approximation.mask_fill)
-        return applied(op, site, approximation, recorder, x)
+        return on_argument(op, site, approximation, recorder, x)
 
     return RowProgram(dtype, algorithm, watched)

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from atlasc.passes.approximation.arithmetic import Constant, Interval
+from atlasc.passes.approximation.arithmetic import Arithmetic, Constant
 from atlasc.passes.approximation.fits.chebyshev import native_library
-from atlasc.passes.approximation.fits.validity import Meaning, valid_range, widened
+from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
+from atlasc.passes.approximation.fits.validity import valid_range, widened
 
 LEAST_TRUNCATED = 32
 FRACTION_OF_PRECISION = 128
@@ -40,7 +41,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Step:
+class Instruction:
     """One operation on values; see `native/row_programs.cpp`."""
 
     code: str
@@ -51,8 +52,8 @@ class Step:
 
 
 @dataclass
-class Recorder:
-    """An arithmetic that writes down what an algorithm does to its argument, `Cell(0)`.
+class RowRecorder(Arithmetic[Cell]):
+    """Writes down the instructions for what an algorithm does to its argument, `Cell(0)`.
 
     Attributes:
         dtype: float32 or float64.
@@ -61,97 +62,76 @@ class Recorder:
 
     dtype: Any
     watched: bool = False
-    steps: list[Step] = field(default_factory=list)
+    instructions: list[Instruction] = field(default_factory=list)
     vectors: list[NDArray[np.float64]] = field(default_factory=list)
     tables: list[tuple[NDArray[np.float64], int, float, float, float, float]] = field(
         default_factory=list
     )
     by_column: list[tuple[NDArray[np.float64], float, float]] = field(default_factory=list)
 
-    def _step(
+    def _emit(
         self, code: str, *operands: Cell, scalar: float = 0.0, table: int = 0, wide: bool = True
     ) -> Cell:
-        target = Cell(len(self.steps) + 1, wide)
-        self.steps.append(Step(code, target, operands, scalar, table))
+        target = Cell(len(self.instructions) + 1, wide)
+        self.instructions.append(Instruction(code, target, operands, scalar, table))
         return target
 
-    def add(self, a: Cell, b: Cell) -> Cell:
-        """a + b."""
-        a, b = (a, b) if a.wide else (b, a)
-        return self._step("add", a, b, wide=a.wide)
+    def step(self, name: str, *operands: Cell, constant: Any = None) -> Cell:
+        """The target of the operation's instruction."""
+        a = operands[0]
+        match name:
+            case "add" | "mul":
+                operands = tuple(sorted(operands, key=lambda cell: not cell.wide))
+            case "sub" if operands[1].wide and not a.wide:
+                return self.add(self.scale(operands[1], -1.0), a)
+            case "add_const" | "scale":
+                return self._constant(name.removesuffix("_const"), a, constant)
+            case "row_sum":
+                if not a.wide:
+                    raise NotRecordable
+                return self._emit("row_sum", a, wide=False)
+            case "chebyshev":
+                return self._chebyshev(a, constant)
+            case "masked":
+                return self._emit("mask", a)
+        return self._emit(name, *operands, wide=operands[0].wide)
 
-    def sub(self, a: Cell, b: Cell) -> Cell:
-        """a - b."""
-        if b.wide and not a.wide:
-            return self.add(self.scale(b, -1.0), a)
-        return self._step("sub", a, b, wide=a.wide)
-
-    def mul(self, a: Cell, b: Cell) -> Cell:
-        """a b."""
-        a, b = (a, b) if a.wide else (b, a)
-        return self._step("mul", a, b, wide=a.wide)
-
-    def square(self, a: Cell) -> Cell:
-        """a a."""
-        return self._step("square", a, wide=a.wide)
-
-    def add_const(self, a: Cell, c: Constant) -> Cell:
-        """a + c."""
-        return self._constant("add", a, c)
-
-    def scale(self, a: Cell, c: Constant) -> Cell:
-        """c a."""
-        return self._constant("scale", a, c)
+    def filled(self, a: Cell, value: float) -> Cell:
+        """a with a value for masked keys, which an approximation of softmax starts from."""
+        return self._emit("fill", a, scalar=value)
 
     def _constant(self, kind: str, a: Cell, c: Constant) -> Cell:
         c = np.asarray(c, dtype=np.float64)
         if c.ndim == 0:
             code = "scale" if kind == "scale" else "add_scalar"
-            return self._step(code, a, scalar=float(c), wide=a.wide)
+            return self._emit(code, a, scalar=float(c), wide=a.wide)
         if c.ndim > 1 or not a.wide:
             raise NotRecordable
         self.vectors.append(c)
-        return self._step(f"{kind}_vector", a, table=len(self.vectors) - 1)
+        return self._emit(f"{kind}_vector", a, table=len(self.vectors) - 1)
 
-    def row_sum(self, a: Cell) -> Cell:
-        """The sum over the last axis."""
-        if not a.wide:
-            raise NotRecordable
-        return self._step("row_sum", a, wide=False)
-
-    def chebyshev(
-        self,
-        a: Cell,
-        coefficients: NDArray[np.float64],
-        domain: Interval,
-        meaning: Meaning | None = None,
-    ) -> Cell:
+    def _chebyshev(self, a: Cell, total: ChebyshevSum) -> Cell:
         """The sum; inside the domain without the terms that do not count."""
+        coefficients, (low, high) = total.coefficients, total.domain
         if coefficients.ndim > 1:
-            return self._by_column(a, coefficients, domain)
-        count = len(coefficients)
-        if count > LEAST_TRUNCATED:
-            count = significant(coefficients, np.finfo(self.dtype).eps / FRACTION_OF_PRECISION)
-        low, high = float(domain[0]), float(domain[1])
-        valid = (low, high)
-        if self.watched and meaning is not None:
-            valid = valid_range(domain, meaning.valid(coefficients))
-        self.tables.append((coefficients, count, low, high, *widened(*valid, self.dtype)))
-        return self._step("chebyshev", a, table=len(self.tables) - 1, wide=a.wide)
+            if not total.normalised or not a.wide:
+                raise NotRecordable
+            self.by_column.append((coefficients.T.ravel(), *widened(-1.0, 1.0, self.dtype)))
+            return self._emit("chebyshev_columns", a, table=len(self.by_column) - 1)
+        count = kept_terms(coefficients, self.dtype)
+        valid = total.domain
+        if self.watched and total.meaning is not None:
+            valid = valid_range(total.domain, total.valid)
+        ends = widened(*valid, self.dtype)
+        self.tables.append((coefficients, count, float(low), float(high), *ends))
+        return self._emit("chebyshev", a, table=len(self.tables) - 1, wide=a.wide)
 
-    def _by_column(self, a: Cell, coefficients: NDArray[np.float64], domain: Interval) -> Cell:
-        if tuple(domain) != (-1.0, 1.0) or not a.wide:
-            raise NotRecordable
-        self.by_column.append((coefficients.T.ravel(), *widened(-1.0, 1.0, self.dtype)))
-        return self._step("chebyshev_columns", a, table=len(self.by_column) - 1)
 
-    def masked(self, a: Cell, value: float) -> Cell:
-        """a with 0 for masked keys."""
-        return self._step("mask", a)
-
-    def filled(self, a: Cell, value: float) -> Cell:
-        """a with a value for masked keys, which an approximation of softmax starts from."""
-        return self._step("fill", a, scalar=value)
+def kept_terms(coefficients: NDArray[np.float64], dtype: Any) -> int:
+    """How many leading terms of a sum count in a dtype; all where there are few."""
+    if len(coefficients) <= LEAST_TRUNCATED:
+        return len(coefficients)
+    return significant(coefficients, np.finfo(dtype).eps / FRACTION_OF_PRECISION)
 
 
 def significant(coefficients: NDArray[np.float64], tolerance: float) -> int:
@@ -174,14 +154,14 @@ class RowProgram:
     """
 
     def __init__(
-        self, dtype: Any, algorithm: Callable[[Recorder, Cell], Cell], watched: bool = False
+        self, dtype: Any, algorithm: Callable[[RowRecorder, Cell], Cell], watched: bool = False
     ) -> None:
         library = native_library()
-        recorder = Recorder(dtype, watched)
+        recorder = RowRecorder(dtype, watched)
         result = algorithm(recorder, Cell(0))
         if library is None or not result.wide or result.index == 0:
             raise NotRecordable
-        registers, wide = _registers(recorder.steps, result)
+        registers, wide = _registers(recorder.instructions, result)
         codes = library.ROW_CODES
         instructions = [
             (
@@ -192,7 +172,7 @@ class RowProgram:
                 step.scalar,
                 step.table,
             )
-            for step in recorder.steps
+            for step in recorder.instructions
         ]
         program = library.RowProgram(
             instructions,
@@ -229,7 +209,7 @@ class RowProgram:
         return bool(self._run(rows, kept, result, limit, outside))
 
 
-def _registers(steps: list[Step], result: Cell) -> tuple[dict[int, int], list[bool]]:
+def _registers(steps: list[Instruction], result: Cell) -> tuple[dict[int, int], list[bool]]:
     """A register for each value, used again once the value is not needed; which ones are wide.
 
     The argument has register 0 for itself, and so has the result the last one: they lie in the

@@ -20,7 +20,8 @@ from threadpoolctl import ThreadpoolController
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import Interpreter
 from atlasc.ir.module import Module, Value
-from atlasc.passes.approximation.description import Approximation, carried_by
+from atlasc.passes.approximation.attribute import carried_by
+from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.calibration.measure import nonlinear_ops
 from atlasc.passes.simulation.blockwise import Blockwise
 from atlasc.passes.simulation.excess import EXPLODED
@@ -131,16 +132,8 @@ class PolynomialSimulator:
         Raises:
             AtlasError: an op carries none.
         """
-        found = {}
-        for op in nonlinear_ops(self.module):
-            if "approximation" not in op.attributes:
-                raise AtlasError(
-                    f"{op.name} has no approximation",
-                    where=op.location,
-                    remedy="apply a recipe or a search result first",
-                )
-            found[op.value.name] = carried_by(op, self.module.symbols)
-        return found
+        ops = nonlinear_ops(self.module)
+        return {op.value.name: carried_by(op, self.module.symbols) for op in ops}
 
     def run(
         self,

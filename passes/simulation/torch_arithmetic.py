@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlasc.ir.module import Op
-from atlasc.passes.approximation.arithmetic import Constant, Interval
-from atlasc.passes.approximation.fits.validity import Meaning
+from atlasc.passes.approximation.arithmetic import ArrayArithmetic, Constant
+from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
 
 Constants = Callable[[str], Any]
 """The constant in an op's attribute, as a tensor."""
 
 
 @dataclass(frozen=True)
-class TorchArithmetic:
+class TorchArithmetic(ArrayArithmetic):
     """Evaluation on tensors of one dtype and device.
 
     Attributes:
@@ -30,47 +30,21 @@ class TorchArithmetic:
     like: Any
     keep: Any = None
 
-    def add(self, a: Any, b: Any) -> Any:
-        """a + b."""
-        return a + b
-
-    def sub(self, a: Any, b: Any) -> Any:
-        """a - b."""
-        return a - b
-
-    def add_const(self, a: Any, c: Constant) -> Any:
-        """a + c."""
-        return a + self._constant(c)
-
-    def mul(self, a: Any, b: Any) -> Any:
-        """a b."""
-        return a * b
-
-    def square(self, a: Any) -> Any:
-        """a a."""
-        return a * a
-
-    def scale(self, a: Any, c: Constant) -> Any:
-        """c a."""
-        return a * self._constant(c)
+    def constant(self, c: Constant) -> Any:
+        """The constant as a tensor, or as a number."""
+        return self.like.new_tensor(c) if np.ndim(c) else float(c)
 
     def row_sum(self, a: Any) -> Any:
         """The sum over the last axis, kept."""
         return a.sum(-1, keepdim=True, dtype=_double()).to(a.dtype)
 
-    def chebyshev(
-        self,
-        a: Any,
-        coefficients: NDArray[np.float64],
-        domain: Interval,
-        meaning: Meaning | None = None,
-    ) -> Any:
+    def chebyshev(self, a: Any, total: ChebyshevSum) -> Any:
         """The Chebyshev sum, in float64 as the native kernel does it.
 
         Regrouped as sum_i T_im q_i with deg q_i < m (see `native/chebyshev.hpp`): all q_i are one
         matrix product of the first m Chebyshev polynomials, and m is about the root of the degree.
         """
-        low, high = domain
+        coefficients, (low, high) = total.coefficients, total.domain
         t = a.to(_double()) * (2 / (high - low)) - (low + high) / (high - low)
         if coefficients.ndim > 1:
             return _clenshaw(t, t.new_tensor(coefficients.T)).to(a.dtype)
@@ -85,9 +59,6 @@ class TorchArithmetic:
     def masked(self, a: Any, value: float) -> Any:
         """a with 0 for masked keys."""
         return a if self.keep is None else a.masked_fill(~self.keep, 0)
-
-    def _constant(self, c: Constant) -> Any:
-        return self.like.new_tensor(c) if np.ndim(c) else float(c)
 
 
 def _clenshaw(t: Any, terms: Any) -> Any:

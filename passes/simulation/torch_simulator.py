@@ -17,7 +17,7 @@ from atlasc.ir.functions import keep_mask
 from atlasc.ir.interpreter import Interpreter
 from atlasc.ir.module import Module, Op, Value
 from atlasc.passes.approximation.description import Approximation, Softmax
-from atlasc.passes.simulation.blockwise import applied
+from atlasc.passes.simulation.blockwise import on_argument
 from atlasc.passes.simulation.excess import EXPLODED
 from atlasc.passes.simulation.parts import server_inputs
 from atlasc.passes.simulation.segments import (
@@ -211,7 +211,7 @@ class TorchSimulator:
             return exact(op, [x], self._constant(op), kept)
         if isinstance(approximation, Softmax) and kept is not None:
             x = x.masked_fill(~kept, approximation.mask_fill)
-        return applied(op, site, approximation, TorchArithmetic(x, kept), x)
+        return on_argument(op, site, approximation, TorchArithmetic(x, kept), x)
 
     def _constant(self, op: Op) -> Constants:
         def constant(name: str) -> Any:

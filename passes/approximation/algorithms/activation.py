@@ -1,16 +1,19 @@
-"""Activations as one Chebyshev sum."""
+"""Activations as one Chebyshev sum, or as one for every channel."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.approximation.arithmetic import Arithmetic, Interval
-from atlasc.passes.approximation.description import Activation, interval
-from atlasc.passes.approximation.fits.chebyshev import levels_of_degree
-from atlasc.passes.approximation.fits.coefficients import checked, chosen
-from atlasc.passes.approximation.fits.validity import Meaning
+from atlasc.passes.approximation.arithmetic import Arithmetic
+from atlasc.passes.approximation.description import Activation
+from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum, Interval
 
 T = TypeVar("T")
 
@@ -31,26 +34,60 @@ class ActivationApproximation(Activation):
     range: Interval | None = None
     coefficients: tuple[float, ...] | None = None
 
-    def __post_init__(self) -> None:
-        if self.degree < 1:
-            raise AtlasError(f"an activation cannot have a polynomial of degree {self.degree}")
-        if self.range is not None:
-            object.__setattr__(self, "range", interval(self.range, "the range of an activation"))
-        object.__setattr__(self, "coefficients", checked(self.coefficients, self.degree))
-
-    @property
-    def depth(self) -> int:
-        """Depth in the paper's convention."""
-        return 1 + levels_of_degree(self.degree)
-
     def apply(self, arithmetic: Arithmetic[T], x: T, function: str) -> T:
         """The function of x."""
-        if self.range is None:
-            raise AtlasError(
-                "an activation has no range yet",
-                why="its polynomial needs the range of its argument",
-                remedy="calibrate first",
-            )
-        coefficients = chosen(self.coefficients, function, self.degree, self.range)
-        meaning = Meaning(function, self.range)
-        return arithmetic.chebyshev(x, coefficients, self.range, meaning)
+        total = ChebyshevSum.fitted(function, self.degree, self.range, self.coefficients)
+        return arithmetic.chebyshev(x, total)
+
+
+@dataclass(frozen=True, eq=False)
+class ChannelActivation(Activation):
+    """One Chebyshev sum of one degree with other coefficients, on another range, for every channel.
+
+    The map of the ranges to [-1, 1] goes into the linear layer before; the coefficients become
+    vectors over the slots. Depth and levels are those of one polynomial for all channels.
+
+    Attributes:
+        degree: of the Chebyshev sums.
+        ranges: [C, 2] of the argument in each channel.
+        coefficients: [C, degree + 1].
+    """
+
+    algorithm = "chebyshev by channel"
+
+    degree: int
+    ranges: NDArray[np.float64]
+    coefficients: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        channels, terms = len(self.coefficients), self.degree + 1
+        for name, shape in (("ranges", (channels, 2)), ("coefficients", (channels, terms))):
+            array = np.array(getattr(self, name), dtype=np.float64)
+            if array.shape != shape or not np.isfinite(array).all():
+                raise AtlasError(
+                    f"{name} of a polynomial of degree {self.degree} for each of {channels} "
+                    f"channels must be finite numbers, {shape}",
+                    why=f"they are {array.shape}" if array.shape != shape else "some are not",
+                )
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+        if self.degree < 1 or not (self.ranges[:, 0] < self.ranges[:, 1]).all():
+            raise AtlasError("an activation needs a degree of 1 at least, and ranges low < high")
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Of the arrays: approximations are looked up thousands of times."""
+        return hashlib.sha256(self.ranges.tobytes() + self.coefficients.tobytes()).digest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ChannelActivation) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def apply(self, arithmetic: Arithmetic[T], x: T, function: str) -> T:
+        """The function of x, whose last axis holds the channels."""
+        low, high = self.ranges.T
+        t = arithmetic.scale(x, 2 / (high - low))
+        t = arithmetic.add_const(t, -(high + low) / (high - low))
+        return arithmetic.chebyshev(t, ChebyshevSum.of(self.coefficients))

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
-from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.algorithms.direct_softmax import direct_softmax
 from atlasc.passes.approximation.algorithms.iterations import newton_inverse_sqrt
-from atlasc.passes.approximation.arithmetic import Arithmetic, Interval
-from atlasc.passes.approximation.description import Norm, Softmax, interval
-from atlasc.passes.approximation.fits.chebyshev import fit
-from atlasc.passes.approximation.fits.validity import Meaning
+from atlasc.passes.approximation.arithmetic import Arithmetic
+from atlasc.passes.approximation.description import Norm, Softmax
+from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum, Interval
 
 T = TypeVar("T")
 
@@ -28,6 +26,7 @@ class ChebyshevSoftmax(Softmax):
     """
 
     algorithm = "chebyshev"
+    positive = ("inverse_range",)
 
     shift: float
     exp_degree: int
@@ -35,13 +34,6 @@ class ChebyshevSoftmax(Softmax):
     inverse_degree: int
     inverse_range: Interval
     newton_steps: int = 0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "exp_range", interval(self.exp_range, "the range of exp"))
-        inverse_range = interval(self.inverse_range, "the range of softmax sums")
-        if inverse_range[0] <= 0:
-            raise AtlasError("softmax sums are positive", why=f"their range is {inverse_range}")
-        object.__setattr__(self, "inverse_range", inverse_range)
 
     @property
     def mask_fill(self) -> float:
@@ -51,16 +43,10 @@ class ChebyshevSoftmax(Softmax):
     def apply(self, arithmetic: Arithmetic[T], scores: T) -> T:
         """Probabilities of the scores."""
         low, high = self.exp_range
-        return direct_softmax(
-            arithmetic,
-            scores,
-            exponential=fit("exp", self.exp_degree, self.exp_range),
-            domain=(low + self.shift, high + self.shift),
-            exp_range=self.exp_range,
-            inverse=fit("inverse", self.inverse_degree, self.inverse_range),
-            sum_range=self.inverse_range,
-            newton_steps=self.newton_steps,
-        )
+        domain = low + self.shift, high + self.shift
+        exponential = ChebyshevSum.fitted("exp", self.exp_degree, self.exp_range, domain=domain)
+        inverse = ChebyshevSum.fitted("inverse", self.inverse_degree, self.inverse_range)
+        return direct_softmax(arithmetic, scores, exponential, inverse, self.newton_steps)
 
 
 @dataclass(frozen=True)
@@ -79,12 +65,8 @@ class ChebyshevNewtonNorm(Norm):
     newton_steps: int
     range: Interval
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "range", interval(self.range, "the range of a norm"))
-
     def inverse_sqrt(self, arithmetic: Arithmetic[T], v: T) -> T:
-        """1/sqrt(v / unit)."""
-        coefficients = fit("invsqrt", self.degree, self.range)
-        meaning = Meaning("invsqrt", self.range)
-        guess = arithmetic.chebyshev(v, coefficients, self.range, meaning)
+        """1/sqrt(v)."""
+        total = ChebyshevSum.fitted("invsqrt", self.degree, self.range)
+        guess = arithmetic.chebyshev(v, total)
         return newton_inverse_sqrt(arithmetic, v, guess, self.newton_steps)

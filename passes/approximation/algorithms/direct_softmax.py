@@ -5,17 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.algorithms.iterations import newton_inverse
-from atlasc.passes.approximation.algorithms.softmax import EXP_DEGREE, EXP_RANGE
-from atlasc.passes.approximation.arithmetic import Arithmetic, Interval
-from atlasc.passes.approximation.description import Softmax, interval
-from atlasc.passes.approximation.fits.chebyshev import levels_of_degree
-from atlasc.passes.approximation.fits.coefficients import checked, chosen
-from atlasc.passes.approximation.fits.validity import Meaning
+from atlasc.passes.approximation.algorithms.iterative_softmax import EXP_DEGREE
+from atlasc.passes.approximation.arithmetic import Arithmetic
+from atlasc.passes.approximation.description import Softmax
+from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum, Interval
+from atlasc.passes.calibration.ranges import EXP_RANGE
 
 T = TypeVar("T")
 
@@ -23,27 +18,22 @@ T = TypeVar("T")
 def direct_softmax(
     arithmetic: Arithmetic[T],
     scores: T,
-    *,
-    exponential: NDArray[np.float64],
-    domain: Interval,
-    exp_range: Interval,
-    inverse: NDArray[np.float64],
-    sum_range: Interval,
+    exponential: ChebyshevSum,
+    inverse: ChebyshevSum,
     newton_steps: int = 0,
 ) -> T:
-    """Softmax over the last axis, masked scores holding the low end of `domain`.
+    """Softmax over the last axis, masked scores holding the low end of the exponential's domain.
 
     Args:
-        scores: [..., n], in `domain`.
-        exponential: coefficients of exp(score - shift) on `domain`.
-        exp_range: the domain of the shifted scores.
-        inverse: coefficients of 1/x on `sum_range`, where the row sums lie.
+        scores: [..., n], in the domain of the exponential.
+        exponential: exp(score - shift).
+        inverse: 1/x where the row sums lie.
         newton_steps: each squares the relative error of the inverse.
     """
-    y = arithmetic.chebyshev(scores, exponential, domain, Meaning("exp", exp_range))
-    y = arithmetic.masked(y, float(np.polynomial.chebyshev.chebval(-1.0, exponential)))
+    y = arithmetic.chebyshev(scores, exponential)
+    y = arithmetic.masked(y, exponential.lowest)
     total = arithmetic.row_sum(y)
-    guess = arithmetic.chebyshev(total, inverse, sum_range, Meaning("inverse", sum_range))
+    guess = arithmetic.chebyshev(total, inverse)
     return arithmetic.mul(y, newton_inverse(arithmetic, total, guess, newton_steps))
 
 
@@ -61,6 +51,7 @@ class DirectSoftmax(Softmax):
     """
 
     algorithm = "direct"
+    positive = ("sum_range",)
 
     degree: int
     sum_range: Interval | None = None
@@ -69,21 +60,6 @@ class DirectSoftmax(Softmax):
     exp_range: Interval = EXP_RANGE
     coefficients: tuple[float, ...] | None = None
     exp_coefficients: tuple[float, ...] | None = None
-
-    def __post_init__(self) -> None:
-        if min(self.degree, self.exp_degree) < 1:
-            raise AtlasError(
-                f"a softmax cannot have polynomials of degrees {self.exp_degree}, {self.degree}"
-            )
-        object.__setattr__(self, "exp_range", interval(self.exp_range, "the range of exp"))
-        object.__setattr__(self, "coefficients", checked(self.coefficients, self.degree))
-        exponential = checked(self.exp_coefficients, self.exp_degree)
-        object.__setattr__(self, "exp_coefficients", exponential)
-        if self.sum_range is not None:
-            known = interval(self.sum_range, "the range of softmax sums")
-            if known[0] <= 0:
-                raise AtlasError("softmax sums are positive", why=f"their range is {known}")
-            object.__setattr__(self, "sum_range", known)
 
     @property
     def score_range(self) -> Interval:
@@ -95,25 +71,9 @@ class DirectSoftmax(Softmax):
         """The score of a masked key."""
         return self.score_range[0]
 
-    @property
-    def depth(self) -> int:
-        """Depth in the paper's convention."""
-        return levels_of_degree(self.exp_degree) + levels_of_degree(self.degree) + 4
-
     def apply(self, arithmetic: Arithmetic[T], scores: T) -> T:
         """Probabilities of the scores."""
-        if self.sum_range is None:
-            raise AtlasError(
-                "a softmax has no range of its sums yet",
-                why="the polynomial for their inverse needs it",
-                remedy="calibrate first",
-            )
-        return direct_softmax(
-            arithmetic,
-            scores,
-            exponential=chosen(self.exp_coefficients, "exp", self.exp_degree, self.exp_range),
-            domain=self.score_range,
-            exp_range=self.exp_range,
-            inverse=chosen(self.coefficients, "inverse", self.degree, self.sum_range),
-            sum_range=self.sum_range,
-        )
+        fitted, given = ChebyshevSum.fitted, self.exp_coefficients
+        exponential = fitted("exp", self.exp_degree, self.exp_range, given, self.score_range)
+        inverse = fitted("inverse", self.degree, self.sum_range, self.coefficients)
+        return direct_softmax(arithmetic, scores, exponential, inverse)

@@ -21,9 +21,10 @@ from atlasc.passes.approximation.algorithms.iterations import (
     newton_inverse_sqrt,
     product_inverse,
 )
-from atlasc.passes.approximation.arithmetic import Arithmetic, Interval
-from atlasc.passes.approximation.description import Activation, Norm, Softmax, interval
+from atlasc.passes.approximation.arithmetic import Arithmetic
+from atlasc.passes.approximation.description import Activation, Norm, Softmax
 from atlasc.passes.approximation.fits.chebyshev import fit
+from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum, Interval
 
 T = TypeVar("T")
 
@@ -94,10 +95,6 @@ class LineNewtonNorm(Norm):
 
     range: Interval | None = None
 
-    def __post_init__(self) -> None:
-        if self.range is not None:
-            object.__setattr__(self, "range", interval(self.range, "the range of a norm"))
-
     @property
     def unit(self) -> float:
         """The factor that `inverse_sqrt` wants on its argument."""
@@ -129,9 +126,6 @@ class SignPiecewiseActivation(Activation):
 
     range: Interval = (-5.0, 5.0)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "range", interval(self.range, "the range of an activation"))
-
     def apply(self, arithmetic: Arithmetic[T], x: T, function: str) -> T:
         """The function of x."""
         if function not in PIECES:
@@ -145,7 +139,8 @@ class SignPiecewiseActivation(Activation):
         below = _half_sign(arithmetic, arithmetic.add_const(x, piece), reach)
         above = _half_sign(arithmetic, arithmetic.add_const(x, -piece), reach)
         domain = (-piece - SIGN_WIDTH * reach, piece + SIGN_WIDTH * reach)
-        middle = arithmetic.chebyshev(x, fit(function, 12, domain), domain)
+        total = ChebyshevSum(12, lambda: fit(function, 12, domain), domain)
+        middle = arithmetic.chebyshev(x, total)
         inner = arithmetic.mul(middle, arithmetic.sub(below, above))
         return arithmetic.add(inner, arithmetic.mul(x, arithmetic.add_const(above, 0.5)))
 
@@ -155,7 +150,7 @@ def _half_sign(arithmetic: Arithmetic[T], x: T, reach: float) -> T:
     z = arithmetic.scale(x, 1 / reach)
     coarse, fine = _sign_polynomial(_G4), _sign_polynomial(_F4)
     for coefficients in (coarse, coarse, fine, fine / 2):
-        z = arithmetic.chebyshev(z, coefficients, (-1.0, 1.0))
+        z = arithmetic.chebyshev(z, ChebyshevSum.of(coefficients))
     return z
 
 

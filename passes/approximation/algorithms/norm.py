@@ -5,15 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from atlasc.ir.errors import AtlasError
-from atlasc.passes.approximation.arithmetic import Arithmetic, Interval
-from atlasc.passes.approximation.description import _NORM_LEVELS, Norm, interval
-from atlasc.passes.approximation.fits.chebyshev import levels_of_degree
-from atlasc.passes.approximation.fits.coefficients import checked, chosen
-from atlasc.passes.approximation.fits.validity import Meaning
+from atlasc.passes.approximation.arithmetic import Arithmetic
+from atlasc.passes.approximation.description import Norm
+from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum, Interval
 
 T = TypeVar("T")
 
@@ -34,46 +28,18 @@ class NormApproximation(Norm):
     range: Interval | None = None
     coefficients: tuple[float, ...] | None = None
 
-    def __post_init__(self) -> None:
-        if self.degree < 1:
-            raise AtlasError(f"a norm cannot have a polynomial of degree {self.degree}")
-        if self.range is not None:
-            object.__setattr__(self, "range", interval(self.range, "the range of a norm"))
-        object.__setattr__(self, "coefficients", checked(self.coefficients, self.degree))
-
     def inverse_sqrt(self, arithmetic: Arithmetic[T], v: T) -> T:
-        """1/sqrt(v / unit)."""
-        known = self._range()
-        return arithmetic.chebyshev(v, self._fit(known), known, Meaning("invsqrt", known))
+        """1/sqrt(v)."""
+        return arithmetic.chebyshev(v, self._sum(None))
 
-    def _normalise(
-        self,
-        arithmetic: Arithmetic[T],
-        centred: T,
-        spread: T,
-        spread_unit: float,
-        centred_unit: float,
-        epsilon: float,
-    ) -> T:
-        # Both units and epsilon disappear into the domain map and the coefficients.
-        low, high = self._range()
-        domain = ((low - epsilon) / spread_unit, (high - epsilon) / spread_unit)
-        coefficients = self._fit((low, high)) * centred_unit
-        meaning = Meaning("invsqrt", (low, high), centred_unit)
-        return arithmetic.mul(centred, arithmetic.chebyshev(spread, coefficients, domain, meaning))
+    def normalised(self, arithmetic: Arithmetic[T], x: T, share: float, epsilon: float) -> T:
+        """x / sqrt(share * sum(x^2) + epsilon); share and epsilon go into the domain map."""
+        domain = None
+        if self.range is not None:
+            domain = (self.range[0] - epsilon) / share, (self.range[1] - epsilon) / share
+        squares = arithmetic.row_sum(arithmetic.square(x))
+        return arithmetic.mul(x, arithmetic.chebyshev(squares, self._sum(domain)))
 
-    def _fit(self, known: Interval) -> NDArray[np.float64]:
-        return chosen(self.coefficients, "invsqrt", self.degree, known)
-
-    def _range(self) -> Interval:
-        if self.range is None:
-            raise AtlasError(
-                "a norm has no range yet",
-                why="the polynomial for 1/sqrt needs the range of its argument",
-                remedy="calibrate first",
-            )
-        return self.range
-
-    def depth_of(self, op_name: str) -> int:
-        """Depth of that op in the paper's convention."""
-        return _NORM_LEVELS[op_name] + 1 + levels_of_degree(self.degree)
+    def _sum(self, domain: Interval | None) -> ChebyshevSum:
+        known, given = self.range, self.coefficients
+        return ChebyshevSum.fitted("invsqrt", self.degree, known, given, domain)

@@ -23,15 +23,10 @@ from atlasc.passes.approximation.algorithms.iterations import (
     adaptive_inverse_sqrt,
     adaptive_inverse_sqrt_factors,
 )
-from atlasc.passes.approximation.arithmetic import Arithmetic, Interval
-from atlasc.passes.approximation.description import (
-    _NORM_LEVELS,
-    Activation,
-    Norm,
-    Softmax,
-    interval,
-)
+from atlasc.passes.approximation.arithmetic import Arithmetic
+from atlasc.passes.approximation.description import NORM_DEPTH, Activation, Norm, Softmax
 from atlasc.passes.approximation.fits.chebyshev import fit
+from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum, Interval
 
 T = TypeVar("T")
 
@@ -63,7 +58,7 @@ class AdaptiveSoftmax(Softmax):
     width: int = 128
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "score_range", interval(self.score_range, "the range of scores"))
+        super().__post_init__()
         if not 0 < self.epsilon < 1 or self.rounds < 1 or self.squarings < 0 or self.width < 1:
             raise AtlasError("an adaptive softmax has an entry out of range", why=repr(self))
 
@@ -78,18 +73,18 @@ class AdaptiveSoftmax(Softmax):
         powers = 2.0**self.squarings
         reach = (high - low) / (2.0**self.rounds * powers)
         # 1 / width goes into the polynomial, so that the first row sums lie in (0, 1].
-        coefficients = fit("exp", 15, (-reach, 0.0)) * self.width ** (-1 / powers)
-        y = arithmetic.chebyshev(scores, coefficients, (low, high))
+        share = self.width ** (-1 / powers)
+        total = ChebyshevSum(15, lambda: fit("exp", 15, (-reach, 0.0)) * share, (low, high))
+        y = arithmetic.chebyshev(scores, total)
         for _ in range(self.squarings):
             y = arithmetic.square(y)
-        lowest = float(np.polynomial.chebyshev.chebval(-1.0, coefficients))
-        y = arithmetic.masked(y, lowest**powers)
+        y = arithmetic.masked(y, total.lowest**powers)
         epsilon = self.epsilon
         for round_ in range(self.rounds + 1):
-            total = arithmetic.row_sum(y)
+            sums = arithmetic.row_sum(y)
             alpha = FINAL_PRECISION if round_ == self.rounds else SOFTMAX_PRECISION
             factors = adaptive_inverse_factors(epsilon, alpha)
-            y = arithmetic.mul(y, adaptive_inverse(arithmetic, total, factors))
+            y = arithmetic.mul(y, adaptive_inverse(arithmetic, sums, factors))
             if round_ < self.rounds:
                 y = arithmetic.square(y)
                 # Probabilities of sum p have squares of sum p^2 / width or more; the code halves
@@ -112,16 +107,9 @@ class AdaptiveNorm(Norm):
     """
 
     algorithm = "adaptive_goldschmidt"
+    positive = ("range",)
 
     range: Interval
-
-    def __post_init__(self) -> None:
-        low, high = interval(self.range, "the range of a norm")
-        if low <= 0:
-            raise AtlasError(
-                "the range of a norm must be positive", why=f"it is ({low:g}, {high:g})"
-            )
-        object.__setattr__(self, "range", (low, high))
 
     @property
     def unit(self) -> float:
@@ -139,7 +127,7 @@ class AdaptiveNorm(Norm):
 
     def depth_of(self, op_name: str) -> int:
         """Depth of that op in the paper's convention."""
-        return _NORM_LEVELS[op_name] + 2 * len(self.factors)
+        return NORM_DEPTH[op_name] + 2 * len(self.factors)
 
 
 @dataclass(frozen=True)
@@ -157,9 +145,6 @@ class CompositeActivation(Activation):
 
     range: Interval = (-32.0, 32.0)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "range", interval(self.range, "the range of an activation"))
-
     def apply(self, arithmetic: Arithmetic[T], x: T, function: str) -> T:
         """The function of x."""
         if function not in _SIGMOIDS:
@@ -169,8 +154,8 @@ class CompositeActivation(Activation):
             )
         reach = max(abs(end) for end in self.range)
         inner, outer = composite(function, reach)
-        inside = arithmetic.chebyshev(x, inner, (-reach, reach))
-        return arithmetic.mul(x, arithmetic.chebyshev(inside, outer, (-1.0, 1.0)))
+        inside = arithmetic.chebyshev(x, ChebyshevSum.of(inner, (-reach, reach)))
+        return arithmetic.mul(x, arithmetic.chebyshev(inside, ChebyshevSum.of(outer)))
 
 
 def _erf(x: NDArray[np.float64]) -> NDArray[np.float64]:

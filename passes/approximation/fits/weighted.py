@@ -20,8 +20,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from atlasc.passes.approximation.arithmetic import Interval
 from atlasc.passes.approximation.fits.chebyshev import check_domain, fit
+from atlasc.passes.approximation.fits.chebyshev_sum import Interval
 from atlasc.passes.approximation.fits.functions import function
 from atlasc.passes.approximation.fits.validity import ABSOLUTE_ERROR, RELATIVE_ERROR
 

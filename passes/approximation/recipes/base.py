@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from atlasc.passes.approximation.algorithms.activation import ActivationApproximation
-from atlasc.passes.approximation.arithmetic import Interval
 from atlasc.passes.approximation.description import (
     Activation,
     Approximation,
@@ -14,6 +13,7 @@ from atlasc.passes.approximation.description import (
     Softmax,
     family_of,
 )
+from atlasc.passes.approximation.fits.chebyshev_sum import Interval
 
 
 class Recipe(ABC):

@@ -9,15 +9,17 @@ from functools import lru_cache
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.approximation.algorithms.activation import ActivationApproximation
-from atlasc.passes.approximation.algorithms.channel_activation import ChannelActivation
+from atlasc.passes.approximation.algorithms.activation import (
+    ActivationApproximation,
+    ChannelActivation,
+)
 from atlasc.passes.approximation.algorithms.direct_softmax import DirectSoftmax
-from atlasc.passes.approximation.algorithms.exponential import exponential, least_exponential
+from atlasc.passes.approximation.algorithms.iterative_softmax import SoftmaxApproximation
 from atlasc.passes.approximation.algorithms.norm import NormApproximation
-from atlasc.passes.approximation.algorithms.softmax import SoftmaxApproximation
-from atlasc.passes.approximation.arithmetic import Interval
 from atlasc.passes.approximation.description import Activation
 from atlasc.passes.approximation.fits.channel_fits import HIGHEST_CHANNEL_DEGREE, channel_fits
+from atlasc.passes.approximation.fits.chebyshev_sum import Interval
+from atlasc.passes.approximation.fits.exponential import exponential, least_exponential
 from atlasc.passes.approximation.fits.weighted import (
     FOLLOWED,
     HIGHEST_WEIGHTED_DEGREE,

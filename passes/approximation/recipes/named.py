@@ -21,10 +21,10 @@ polaris   18 + 2*14 + 7 = 53      none known to us; settings assumed
 from __future__ import annotations
 
 from atlasc.ir.errors import AtlasError
+from atlasc.passes.approximation.algorithms.iterative_softmax import SoftmaxApproximation
 from atlasc.passes.approximation.algorithms.norm import NormApproximation
-from atlasc.passes.approximation.algorithms.softmax import SoftmaxApproximation
-from atlasc.passes.approximation.arithmetic import Interval
 from atlasc.passes.approximation.description import Norm, Softmax
+from atlasc.passes.approximation.fits.chebyshev_sum import Interval
 from atlasc.passes.approximation.recipes.base import Recipe, default_shift
 from atlasc.passes.approximation.recipes.published import Arion, Moai, Nexus, Polaris, Thor
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from atlasc.passes.approximation.algorithms.softmax import SUM_RANGES
+from atlasc.passes.approximation.algorithms.iterative_softmax import SUM_RANGES
 from atlasc.passes.calibration.ranges import Range
 
 BEYOND = 1.5

@@ -21,8 +21,8 @@ from atlasc.passes.approximation.algorithms.thor import (
     AdaptiveSoftmax,
     CompositeActivation,
 )
-from atlasc.passes.approximation.arithmetic import Interval
 from atlasc.passes.approximation.description import Activation, Norm, Softmax
+from atlasc.passes.approximation.fits.chebyshev_sum import Interval
 from atlasc.passes.approximation.recipes.base import Recipe, default_shift
 
 

@@ -17,8 +17,8 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.verifier import verify
 from atlasc.passes.approximation.assign import apply_recipe, apply_settings, layer_count
+from atlasc.passes.approximation.attribute import from_attribute
 from atlasc.passes.approximation.depth import depth_of
-from atlasc.passes.approximation.description import from_attribute
 from atlasc.passes.approximation.fits.functions import function
 from atlasc.passes.approximation.parametrisation import Parametrisation
 from atlasc.passes.approximation.recipes.paper_shift import paper_shift
@@ -148,7 +148,7 @@ def test_mistakes() -> None:
         apply_settings(module, [FIRST, (0, 2, 3, 4, 5, 1, 1, 1)])
     with pytest.raises(AtlasError, match="no recipe 'best'"):
         apply_recipe(module, "best")
-    with pytest.raises(AtlasError, match="has no approximation, so its depth"):
+    with pytest.raises(AtlasError, match="has no approximation"):
         depth_of(module)
     calibration = calibrate(module, arrays)
     some = dict(list(calibration.ranges.items())[1:])

@@ -19,11 +19,13 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.text.parser import parse
 from atlasc.ir.text.printer import print_module
-from atlasc.passes.approximation.algorithms.activation import ActivationApproximation
-from atlasc.passes.approximation.algorithms.channel_activation import ChannelActivation
+from atlasc.passes.approximation.algorithms.activation import (
+    ActivationApproximation,
+    ChannelActivation,
+)
 from atlasc.passes.approximation.assign import apply_settings, settings_approximations
+from atlasc.passes.approximation.attribute import carried_by
 from atlasc.passes.approximation.depth import depth_of
-from atlasc.passes.approximation.description import carried_by
 from atlasc.passes.approximation.fits.channel_fits import BOUND, channel_fits
 from atlasc.passes.approximation.fits.functions import function
 from atlasc.passes.approximation.fits.weighted import weighted_fit

@@ -18,13 +18,12 @@ from atlasc.ir.text.parser import parse
 from atlasc.ir.text.printer import print_module
 from atlasc.passes.approximation.algorithms.activation import ActivationApproximation
 from atlasc.passes.approximation.algorithms.direct_softmax import DirectSoftmax
-from atlasc.passes.approximation.algorithms.exponential import exponential, least_exponential
+from atlasc.passes.approximation.algorithms.iterative_softmax import SoftmaxApproximation
 from atlasc.passes.approximation.algorithms.norm import NormApproximation
-from atlasc.passes.approximation.algorithms.softmax import SoftmaxApproximation
 from atlasc.passes.approximation.arithmetic import DepthArithmetic, NumpyArithmetic
 from atlasc.passes.approximation.assign import apply_settings, settings_approximations
-from atlasc.passes.approximation.depth import folded_levels
-from atlasc.passes.approximation.description import from_attribute
+from atlasc.passes.approximation.attribute import from_attribute
+from atlasc.passes.approximation.fits.exponential import exponential, least_exponential
 from atlasc.passes.approximation.parametrisation import Parametrisation
 from atlasc.passes.calibration.calibrate import calibrate
 
@@ -67,16 +66,16 @@ def test_masked_keys_weigh_nothing() -> None:
 def test_depth_and_levels(degree: int, exp_degree: int, levels: int) -> None:
     direct = DirectSoftmax(degree, (0.5, 2.0), exp_degree=exp_degree)
     assert direct.depth == levels + 3 == direct.apply(DepthArithmetic(), 0)
-    assert folded_levels(direct) == levels
+    assert direct.levels == levels
     assert DirectSoftmax(degree, exp_degree=exp_degree).depth == direct.depth
 
 
 def test_mistakes() -> None:
-    with pytest.raises(AtlasError, match="no range of its sums"):
+    with pytest.raises(AtlasError, match="no range yet"):
         DirectSoftmax(7).apply(NUMPY, np.zeros((1, 2)))
-    with pytest.raises(AtlasError, match="sums are positive"):
+    with pytest.raises(AtlasError, match="sum range must be positive"):
         DirectSoftmax(7, (0.0, 1.0))
-    with pytest.raises(AtlasError, match="degrees 15, 0"):
+    with pytest.raises(AtlasError, match="cannot have degree 0"):
         DirectSoftmax(0)
     with pytest.raises(AtlasError, match="degree 7 has 8 finite coefficients"):
         DirectSoftmax(7, (0.5, 1.0), coefficients=(1.0,) * 7)

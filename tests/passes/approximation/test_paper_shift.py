@@ -13,7 +13,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from small_models import SHAPES, Builder, inputs_for
 
-from atlasc.passes.approximation.algorithms.softmax import EXP_DEGREE, EXP_RANGE, SUM_RANGES
+from atlasc.passes.approximation.algorithms.iterative_softmax import (
+    EXP_DEGREE,
+    EXP_RANGE,
+    SUM_RANGES,
+)
 from atlasc.passes.approximation.fits.chebyshev import evaluate, fit
 from atlasc.passes.approximation.recipes.paper_shift import BEYOND, paper_shift
 from atlasc.passes.calibration.calibrate import calibrate

@@ -24,7 +24,8 @@ from atlasc.passes.approximation.algorithms.thor import (
     CompositeActivation,
 )
 from atlasc.passes.approximation.arithmetic import DepthArithmetic, NumpyArithmetic
-from atlasc.passes.approximation.description import Norm, from_attribute
+from atlasc.passes.approximation.attribute import from_attribute
+from atlasc.passes.approximation.description import Norm
 from atlasc.passes.approximation.fits.functions import FUNCTIONS
 from atlasc.passes.approximation.recipes.named import RECIPES, recipe
 
@@ -176,7 +177,7 @@ def test_whole_norms(name, op_name):
     measured = float(variance.min()) * 0.9, float(variance.max()) * 1.1
     approximation = recipe(name).norm(op_name, measured)
     assert isinstance(approximation, Norm)
-    y = approximation.apply(NUMPY, x, op_name, 96, epsilon, gamma, beta)
+    y = approximation.apply(NUMPY, centred, 96, epsilon, gamma, beta)
     assert np.abs(y - exact).max() < 5e-3
 
 

@@ -15,19 +15,22 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from small_models import SHAPES, Builder, inputs_for
 
-from atlasc.passes.approximation.algorithms.activation import ActivationApproximation
-from atlasc.passes.approximation.algorithms.channel_activation import ChannelActivation
+from atlasc.passes.approximation.algorithms.activation import (
+    ActivationApproximation,
+    ChannelActivation,
+)
+from atlasc.passes.approximation.algorithms.iterative_softmax import SoftmaxApproximation
 from atlasc.passes.approximation.algorithms.norm import NormApproximation
-from atlasc.passes.approximation.algorithms.softmax import SoftmaxApproximation
 from atlasc.passes.approximation.arithmetic import Arithmetic, NumpyArithmetic, T
 from atlasc.passes.approximation.assign import apply_settings
 from atlasc.passes.approximation.description import Activation, Norm, Softmax
 from atlasc.passes.approximation.fits.chebyshev import fit
+from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
 from atlasc.passes.approximation.recipes.named import recipe
 from atlasc.passes.calibration.calibrate import calibrate
 from atlasc.passes.simulation import row_programs
 from atlasc.passes.simulation.blockwise import BlockArithmetic
-from atlasc.passes.simulation.row_programs import Cell, NotRecordable, Recorder, RowProgram
+from atlasc.passes.simulation.row_programs import Cell, NotRecordable, RowProgram, RowRecorder
 from atlasc.passes.simulation.simulate import PolynomialSimulator
 
 PRECISION = {np.float32: 2e-6, np.float64: 1e-13}
@@ -36,7 +39,7 @@ PRECISION = {np.float32: 2e-6, np.float64: 1e-13}
 def centred_norm(norm: Norm, gamma: np.ndarray, beta: np.ndarray) -> Any:
     def algorithm(arithmetic: Arithmetic[T], x: T) -> T:
         x = arithmetic.add(x, arithmetic.scale(arithmetic.row_sum(x), -1 / len(gamma)))
-        return norm.apply(arithmetic, x, "nn.rms_norm", len(gamma), 1e-5, gamma, beta)
+        return norm.apply(arithmetic, x, len(gamma), 1e-5, gamma, beta)
 
     return algorithm
 
@@ -48,7 +51,7 @@ def compare(
     fill: float = 0.0,
     dtype: Any = np.float64,
 ) -> None:
-    def filled(recorder: Recorder, cell: Cell) -> Cell:
+    def filled(recorder: RowRecorder, cell: Cell) -> Cell:
         return algorithm(recorder, recorder.filled(cell, fill))
 
     x = x.astype(dtype)
@@ -194,7 +197,7 @@ def test_rows_that_leave_a_range_are_named(dtype: Any) -> None:
     exponential = np.zeros(len(x), dtype=np.bool_)
     RowProgram(
         dtype,
-        lambda a, c: a.chebyshev(c, fit("gelu", 15, (-4.0, 5.0)), (-4.0, 5.0)),
+        lambda a, c: a.chebyshev(c, ChebyshevSum.of(fit("gelu", 15, (-4.0, 5.0)), (-4.0, 5.0))),
         watched=True,
     ).run(x, None, np.empty_like(x), np.inf, exponential)
     assert exponential.sum() == ((x < -4) | ~(x <= 5)).any(axis=1).sum()

@@ -24,14 +24,12 @@ from atlasc.passes.approximation.assign import (
 )
 from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.approximation.fits.chebyshev import fit
+from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
 from atlasc.passes.calibration.calibrate import calibrate
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.simulation import simulate
-from atlasc.passes.simulation.blockwise import (
-    BlockArithmetic,
-    Blockwise,
-    significant,
-)
+from atlasc.passes.simulation.blockwise import BlockArithmetic, Blockwise
+from atlasc.passes.simulation.row_programs import significant
 from atlasc.passes.simulation.simulate import PolynomialSimulator
 
 LAYER = (7, 7, 0, 0, 0, 7, 7, 7)
@@ -234,23 +232,24 @@ def test_blocks_of_a_large_tensor_give_the_same(monkeypatch) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_skipped_terms_cannot_be_seen_and_explosions_are_kept(dtype: type) -> None:
     coefficients, domain = fit("gelu", 511, (-12.0, 15.0)), (-12.0, 15.0)
+    total = ChebyshevSum.of(coefficients, domain)
     tolerance = np.finfo(dtype).eps / 128
     kept = significant(coefficients, tolerance)
     assert kept < 256
     assert np.abs(coefficients[kept:]).sum() <= tolerance * np.abs(coefficients).sum()
     inside = np.linspace(*domain, 5001).astype(dtype)
     block, full = BlockArithmetic(dtype, 1), NumpyArithmetic(dtype, 1)
-    skipped = block.chebyshev(inside, coefficients, domain)
-    exact = full.chebyshev(inside, coefficients, domain)
+    skipped = block.chebyshev(inside, total)
+    exact = full.chebyshev(inside, total)
     assert np.abs(skipped - exact).max() <= 4 * np.finfo(dtype).eps * 15
     outside = np.array([0.0, 20.0, np.nan], dtype)
-    exploded = block.chebyshev(outside, coefficients, domain)
-    np.testing.assert_array_equal(exploded[1:], full.chebyshev(outside[1:], coefficients, domain))
+    exploded = block.chebyshev(outside, total)
+    np.testing.assert_array_equal(exploded[1:], full.chebyshev(outside[1:], total))
     assert abs(exploded[1]) > 1e6
     # Whatever else is in its block, an element has the same result.
     mixed = np.concatenate([inside, outside])
     np.testing.assert_array_equal(
-        block.chebyshev(mixed, coefficients, domain), np.concatenate([skipped, exploded])
+        block.chebyshev(mixed, total), np.concatenate([skipped, exploded])
     )
 
 

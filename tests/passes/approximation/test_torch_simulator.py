@@ -15,6 +15,7 @@ from small_models import SHAPES, Builder, inputs_for
 from atlasc.passes.approximation.arithmetic import NumpyArithmetic
 from atlasc.passes.approximation.assign import recipe_approximations, settings_approximations
 from atlasc.passes.approximation.fits.chebyshev import fit
+from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
 from atlasc.passes.calibration.calibrate import calibrate
 from atlasc.passes.simulation.simulate import PolynomialSimulator
 from atlasc.passes.simulation.torch_arithmetic import TorchArithmetic
@@ -100,9 +101,9 @@ def test_chebyshev_sums(degree: int) -> None:
     import torch
 
     x, domain = np.linspace(-9.0, 9.0, 301), (-8.0, 8.0)
-    coefficients = fit("gelu", degree, domain)
+    total = ChebyshevSum.of(fit("gelu", degree, domain), domain)
     inside = np.abs(x) <= 8
-    found = TorchArithmetic(torch.zeros(1)).chebyshev(torch.tensor(x), coefficients, domain)
-    expected = NumpyArithmetic(np.float64, 1).chebyshev(x, coefficients, domain)
+    found = TorchArithmetic(torch.zeros(1)).chebyshev(torch.tensor(x), total)
+    expected = NumpyArithmetic(np.float64, 1).chebyshev(x, total)
     np.testing.assert_allclose(found.numpy()[inside], expected[inside], rtol=0, atol=1e-11)
     np.testing.assert_allclose(found.numpy()[~inside], expected[~inside], rtol=1e-9, atol=1e-11)

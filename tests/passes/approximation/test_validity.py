@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from atlasc.passes.approximation.algorithms.softmax import EXP_DEGREE, EXP_RANGE
+from atlasc.passes.approximation.algorithms.iterative_softmax import EXP_DEGREE, EXP_RANGE
 from atlasc.passes.approximation.fits.chebyshev import fit
 from atlasc.passes.approximation.fits.functions import function
 from atlasc.passes.approximation.fits.validity import (

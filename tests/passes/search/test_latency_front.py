@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from small_transformers import Builder, Shape, approximate, inputs_for
 
-from atlasc.passes.approximation.algorithms.softmax import SoftmaxApproximation
-from atlasc.passes.approximation.description import Approximation, from_attribute
+from atlasc.passes.approximation.algorithms.iterative_softmax import SoftmaxApproximation
+from atlasc.passes.approximation.attribute import from_attribute
+from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.latency import LatencyModel, LatencyTarget
 from atlasc.passes.search.joint.latency_front import Candidate, latency_front
 from atlasc.targets.desilo.costs import cost_table

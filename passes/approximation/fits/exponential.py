@@ -18,8 +18,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from atlasc.passes.approximation.arithmetic import Interval
 from atlasc.passes.approximation.fits.chebyshev import fit
+from atlasc.passes.approximation.fits.chebyshev_sum import Interval
 
 NEGLIGIBLE = 1e-4
 """Error of a probability that a y so small that it does not count may make."""
