@@ -5,8 +5,6 @@ They work in the dtype of their operands, so one declaration serves float32 and 
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
@@ -146,24 +144,6 @@ def rms_norm(site: Site, x: np.ndarray) -> np.ndarray:
     return (x / np.sqrt(square + site.attributes["epsilon"]) * _like(site, "gamma", x)).astype(
         x.dtype
     )
-
-
-def gelu(site: Site, x: np.ndarray) -> np.ndarray:
-    """GELU, exact (erf) or in the tanh form."""
-    if site.attributes.get("tanh_form", False):
-        # Python's floats keep the dtype of x; NumPy's would widen float32.
-        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)
-        return 0.5 * x * (1 + np.tanh(inner))
-    from scipy.special import erf
-
-    return 0.5 * x * (1 + erf(x * math.sqrt(0.5)))
-
-
-def silu(site: Site, x: np.ndarray) -> np.ndarray:
-    """x · sigmoid(x)."""
-    from scipy.special import expit
-
-    return x * expit(x)
 
 
 def patchify(site: Site, image: np.ndarray) -> np.ndarray:

@@ -176,7 +176,7 @@ class OpDef:
         infer: result type from a Site, or None for an op without result. Raises RuleError.
         evaluate: cleartext meaning; called with the Site and the operand arrays.
         levels: levels consumed when compiled.
-        nonlinear: True for a function that has to become polynomials.
+        family: of the approximations that replace a nonlinear op (softmax, norm, activation).
     """
 
     name: str
@@ -186,7 +186,12 @@ class OpDef:
     infer: Callable[[Site], Type | None]
     evaluate: Callable[..., np.ndarray] | None = None
     levels: Callable[[Site], int] = no_levels
-    nonlinear: bool = False
+    family: str = ""
+
+    @property
+    def nonlinear(self) -> bool:
+        """Whether the op has to become polynomials."""
+        return bool(self.family)
 
     @property
     def level(self) -> str:
@@ -232,7 +237,7 @@ class Registry:
         *attributes: AttributeDef,
         evaluate: Callable[..., np.ndarray] | None = None,
         levels: Callable[[Site], int] = no_levels,
-        nonlinear: bool = False,
+        family: str = "",
     ) -> None:
         """Declare one op, or the same op at several IR levels (``"nn.add poly.add"``)."""
         for name in names.split():
@@ -246,7 +251,7 @@ class Registry:
                 infer,
                 evaluate,
                 levels,
-                nonlinear,
+                family,
             )
 
 

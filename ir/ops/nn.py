@@ -8,6 +8,7 @@ from atlasc.ir import functions, rules
 from atlasc.ir.bounds import is_shape
 from atlasc.ir.opdef import REGISTRY, RuleError, Site, one_level
 from atlasc.ir.opdef import AttributeDef as A
+from atlasc.ir.scalar_functions import ACTIVATIONS
 from atlasc.ir.types import DTYPES, SIDES, TensorType
 
 declare = REGISTRY.declare
@@ -114,20 +115,15 @@ declare("nn.rotary poly.rotary", "Rotary position embedding.", "x", rules.rotary
         evaluate=functions.rotary, levels=one_level)  # fmt: skip
 declare("nn.softmax", "Softmax over the last axis, with a public mask of keys.", "scores mask?",
         rules.keys_mask, CAUSAL, APPROXIMATION, evaluate=functions.softmax,
-        nonlinear=True)  # fmt: skip
+        family="softmax")  # fmt: skip
 declare("nn.layer_norm", "Normalisation by mean and variance of the last axis.", "x",
         rules.last_axis_vector("gamma", "beta"), A("gamma", "symbol", "[features]"),
         A("beta", "symbol", "[features]"), EPSILON, APPROXIMATION,
-        evaluate=functions.layer_norm, nonlinear=True)  # fmt: skip
+        evaluate=functions.layer_norm, family="norm")  # fmt: skip
 declare("nn.rms_norm", "Normalisation by the mean square of the last axis.", "x",
         rules.last_axis_vector("gamma"), A("gamma", "symbol", "[features]"), EPSILON, APPROXIMATION,
-        evaluate=functions.rms_norm, nonlinear=True)  # fmt: skip
-declare("nn.gelu", "Gaussian error linear unit.", "x", rules.same_as_first,
-        A("tanh_form", "bool", "the tanh form instead of erf", optional=True), APPROXIMATION,
-        evaluate=functions.gelu, nonlinear=True)  # fmt: skip
-declare("nn.silu", "x · sigmoid(x).", "x", rules.same_as_first, APPROXIMATION,
-        evaluate=functions.silu, nonlinear=True)  # fmt: skip
-declare("nn.tanh", "Hyperbolic tangent.", "x", rules.same_as_first, APPROXIMATION,
-        evaluate=lambda site, x: np.tanh(x), nonlinear=True)  # fmt: skip
-declare("nn.relu", "max(x, 0).", "x", rules.same_as_first, APPROXIMATION,
-        evaluate=lambda site, x: np.maximum(x, 0), nonlinear=True)  # fmt: skip
+        evaluate=functions.rms_norm, family="norm")  # fmt: skip
+for function in ACTIVATIONS.values():
+    declare(f"nn.{function.name}", function.summary, "x", rules.same_as_first, APPROXIMATION,
+            evaluate=lambda site, x, meaning=function.numpy: meaning(x),
+            family="activation")  # fmt: skip

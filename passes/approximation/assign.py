@@ -9,18 +9,17 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
+from atlasc.ir.scalar_functions import function
 from atlasc.passes.approximation.algorithms.activation import ActivationApproximation
 from atlasc.passes.approximation.algorithms.direct_softmax import DirectSoftmax
 from atlasc.passes.approximation.algorithms.iterative_softmax import SoftmaxApproximation
 from atlasc.passes.approximation.algorithms.norm import NormApproximation
 from atlasc.passes.approximation.description import (
     Approximation,
-    activation_function,
     family_of,
 )
 from atlasc.passes.approximation.fits.chebyshev import evaluate, fit
 from atlasc.passes.approximation.fits.chebyshev_sum import Interval
-from atlasc.passes.approximation.fits.functions import function
 from atlasc.passes.approximation.parametrisation import PAPER, Parametrisation
 from atlasc.passes.approximation.recipes.fitted import (
     fitted_activation,
@@ -108,7 +107,7 @@ def approximation_for(
         return NormApproximation(degree) if norm else ActivationApproximation(degree)
     if norm:
         return fitted_norm(degree, known, parametrisation)
-    return fitted_activation(activation_function(op), degree, known, parametrisation)
+    return fitted_activation(op.name.removeprefix("nn."), degree, known, parametrisation)
 
 
 def _softmax(
@@ -144,13 +143,13 @@ def outside(op: Op, calibration: Calibration | None) -> Approximation:
     if calibration is None:
         return kind(2**HIGHEST_EXPONENT - 1)
     known = calibration.of(op)
-    name = "invsqrt" if is_norm else activation_function(op)
+    name = "invsqrt" if is_norm else op.name.removeprefix("nn.")
     return kind(2 ** _least_exponent(name, (known.low, known.high)) - 1, (known.low, known.high))
 
 
 def _least_exponent(name: str, interval: Interval, tolerance: float = OUTSIDE_TOLERANCE) -> int:
     x = np.linspace(*interval, 4097)
-    exact = function(name).double(x)
+    exact = function(name).numpy(x)
     for exponent in range(1, HIGHEST_EXPONENT):
         error = np.abs(evaluate(x, fit(name, 2**exponent - 1, interval), interval) - exact).max()
         if error <= tolerance * np.abs(exact).max():

@@ -17,22 +17,12 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Op
+from atlasc.ir.opdef import REGISTRY
 from atlasc.passes.approximation.arithmetic import Arithmetic, Constant, DepthArithmetic, Recorder
 from atlasc.passes.approximation.fits.chebyshev_sum import Interval, checked
 from atlasc.passes.approximation.levels import levels_of_steps
 
 T = TypeVar("T")
-
-FAMILY_OF_OP: dict[str, str] = {
-    "nn.softmax": "softmax",
-    "nn.layer_norm": "norm",
-    "nn.rms_norm": "norm",
-    "nn.gelu": "activation",
-    "nn.silu": "activation",
-    "nn.tanh": "activation",
-    "nn.relu": "activation",
-}
-"""Which family of approximations an nn op takes."""
 
 NORM_DEPTH = {"nn.layer_norm": 7, "nn.rms_norm": 5}
 """Depth of a textbook norm around 1/sqrt, in the paper's convention. A mean costs two (mask, 1/n),
@@ -129,7 +119,7 @@ class Activation(Approximation):
 
     @abstractmethod
     def apply(self, arithmetic: Arithmetic[T], x: T, function: str) -> T:
-        """The function ("gelu", "gelu_tanh", "silu", "tanh", "relu") of x."""
+        """The function of x; its name is in `scalar_functions.ACTIVATIONS`."""
 
     def body(self, arithmetic: Arithmetic[T], x: T) -> T:
         """A GELU: depth and levels are those of all functions."""
@@ -188,16 +178,10 @@ class Norm(Approximation):
 
 def family_of(op_name: str) -> str:
     """The family of approximations that an nn op takes; raises AtlasError for any other op."""
-    try:
-        return FAMILY_OF_OP[op_name]
-    except KeyError:
-        raise AtlasError(f"{op_name} takes no approximation") from None
-
-
-def activation_function(op: Op) -> str:
-    """Name of the scalar function of an activation op."""
-    tanh_form = op.attributes.get("tanh_form", False)
-    return "gelu_tanh" if op.name == "nn.gelu" and tanh_form else op.name.removeprefix("nn.")
+    definition = REGISTRY.table.get(op_name)
+    if definition is None or not definition.family:
+        raise AtlasError(f"{op_name} takes no approximation")
+    return definition.family
 
 
 def applied(
@@ -217,7 +201,7 @@ def applied(
     if isinstance(approximation, Softmax):
         return approximation.apply(arithmetic, x)
     if isinstance(approximation, Activation):
-        return approximation.apply(arithmetic, x, activation_function(op))
+        return approximation.apply(arithmetic, x, op.name.removeprefix("nn."))
     assert isinstance(approximation, Norm)
     features = int(op.operands[0].tensor.shape[-1])
     return approximation.apply(arithmetic, x, features, op.attributes["epsilon"], gamma, beta)

@@ -171,21 +171,6 @@ def rms_norm(importer: Importer, node: Node) -> Value:
     return importer.add(node, "nn.rms_norm", [x], attributes)
 
 
-def gelu(importer: Importer, node: Node) -> Value:
-    """GELU, exact or in the tanh form."""
-    tanh_form = argument(node, 1, "approximate", "none") == "tanh"
-    return importer.add(node, "nn.gelu", [node.args[0]], {"tanh_form": True} if tanh_form else {})
-
-
-def unary(op_name: str) -> Rule:
-    """Rule of a function of one tensor without attributes."""
-
-    def rule(importer: Importer, node: Node) -> Value:
-        return importer.add(node, op_name, [node.args[0]])
-
-    return rule
-
-
 def attention(importer: Importer, node: Node) -> Value:
     """Scaled dot-product attention, as products, a scale and a softmax."""
     query, key, value = node.args[:3]
@@ -229,10 +214,6 @@ ATEN_RULES: dict[str, Rule] = {
     "aten.embedding.default": embedding,
     "aten.layer_norm.default": layer_norm,
     "aten.rms_norm.default": rms_norm,
-    "aten.gelu.default": gelu,
-    "aten.silu.default": unary("nn.silu"),
-    "aten.tanh.default": unary("nn.tanh"),
-    "aten.relu.default": unary("nn.relu"),
     "aten.scaled_dot_product_attention.default": attention,
 }
 

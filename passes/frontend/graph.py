@@ -77,6 +77,24 @@ def shape(node: Node) -> tuple[int, ...]:
     return tuple(int(extent) for extent in node.meta["val"].shape)
 
 
+def packet(node: Any) -> str:
+    """Name of the aten op that a node calls without its overload, such as ``add``; else ``""``."""
+    parts = target(node).split(".")
+    return parts[1] if len(parts) == 3 and parts[0] == "aten" else ""
+
+
+def arguments(node: Node) -> dict[str, Any]:
+    """All arguments of an aten call by name, in the order of its schema, defaults included."""
+    names = [argument.name for argument in node.target._schema.arguments]
+    return {**dict.fromkeys(names), **defaults(node), **dict(zip(names, node.args)), **node.kwargs}
+
+
+def defaults(node: Node) -> dict[str, Any]:
+    """The arguments of an aten op that have a default."""
+    every = node.target._schema.arguments
+    return {one.name: one.default_value for one in every if one.has_default_value()}
+
+
 def argument(node: Node, position: int, name: str, default: Any = None) -> Any:
     """An argument of an aten call by position or keyword."""
     if len(node.args) > position:

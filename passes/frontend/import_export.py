@@ -17,12 +17,13 @@ from atlasc.ir.bounds import as_symbol
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Value
 from atlasc.ir.opdef import Symbol
+from atlasc.ir.scalar_functions import ACTIVATIONS
 from atlasc.passes.frontend import graph as fx
 from atlasc.passes.frontend.aten_rules import rule_of
 from atlasc.passes.frontend.constants import Folder, fixed_index, to_numpy
+from atlasc.passes.frontend.forms import Match
 from atlasc.passes.frontend.graph import Node
 from atlasc.passes.frontend.masks import Meaning
-from atlasc.passes.frontend.match import Match
 from atlasc.passes.frontend.patterns import find
 from atlasc.passes.frontend.report import Refusal, Unsupported, unsupported_error
 
@@ -245,7 +246,8 @@ class Importer:
         if rule is None and "getitem" in str(node.target):
             raise Missing  # part of the result of an op that has been reported
         if rule is None:
-            raise Refusal("")
+            known = fx.packet(node) in ACTIVATIONS
+            raise Refusal("only its default arguments are understood" if known else "")
         return rule(self, node)
 
 

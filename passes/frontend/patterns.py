@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from atlasc.ir.module import Value
-from atlasc.passes.frontend.activations import silu, tanh_gelu
+from atlasc.passes.frontend.activations import activation
+from atlasc.passes.frontend.forms import Match, pairs
 from atlasc.passes.frontend.graph import Node, shape, target
-from atlasc.passes.frontend.match import Match, pairs
 from atlasc.passes.frontend.softmax import emit_softmax, masked_scores
 
 if TYPE_CHECKING:
@@ -259,6 +259,5 @@ PATTERNS: tuple[Pattern, ...] = (
     repeat_heads,
     product_with_transpose,
     patch_embedding,
-    tanh_gelu,
-    silu,
+    activation,
 )

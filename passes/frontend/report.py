@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.scalar_functions import ACTIVATIONS
 from atlasc.passes.frontend.graph import Node, module_path, source_line, target
 
 REMEDY = (
     "replace these ops in the model by supported ones (linear, matmul, add, mul, reshape, "
-    "transpose, softmax, layer norm, RMS norm, GELU, SiLU, tanh, ReLU), or add a rule to "
+    f"transpose, softmax, layer norm, RMS norm, {', '.join(ACTIVATIONS)}), or add a rule to "
     "passes/frontend/aten_rules.py"
 )
 

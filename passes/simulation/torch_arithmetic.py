@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlasc.ir.module import Op
+from atlasc.ir.scalar_functions import ACTIVATIONS
 from atlasc.passes.approximation.arithmetic import ArrayArithmetic, Constant
 from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
 
@@ -144,13 +145,6 @@ def exact(op: Op, arrays: list[Any], constant: Constants, keep: Any = None) -> A
             square = (centred * centred).mean(-1, keepdim=True) + given["epsilon"]
             y = centred * torch.rsqrt(square) * constant("gamma")
             return y + constant("beta") if "beta" in given else y
-        case "gelu":
-            form = "tanh" if given.get("tanh_form", False) else "none"
-            return torch.nn.functional.gelu(x, approximate=form)
-        case "silu":
-            return torch.nn.functional.silu(x)
-        case "tanh":
-            return torch.tanh(x)
-        case "relu":
-            return torch.relu(x)
+        case name if name in ACTIVATIONS:
+            return ACTIVATIONS[name].torch(x)
     raise NotImplementedError(op.name)

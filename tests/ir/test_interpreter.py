@@ -85,7 +85,7 @@ NN: list[tuple[str, str, dict[str, Any], Reference]] = [
     ("rms_norm", "x", {"gamma": "@gamma", "epsilon": 1e-3},
      lambda v: v["x"] / np.sqrt((v["x"] ** 2).sum(-1, keepdims=True) / 4 + 1e-3) * v["gamma"]),
     ("gelu", "x", {}, torch_of(F.gelu, "x")),
-    ("gelu", "x", {"tanh_form": True}, torch_of(F.gelu, "x", approximate="tanh")),
+    ("gelu_tanh", "x", {}, torch_of(F.gelu, "x", approximate="tanh")),
     ("silu", "x", {}, torch_of(F.silu, "x")),
     ("tanh", "x", {}, torch_of(torch.tanh, "x")),
     ("relu", "x", {}, torch_of(torch.relu, "x")),

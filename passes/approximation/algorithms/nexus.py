@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.scalar_functions import function as scalar_function
 from atlasc.passes.approximation.algorithms.iterations import (
     goldschmidt_inverse_sqrt,
     newton_inverse_sqrt,
@@ -33,9 +34,6 @@ LINE_SLOPE = -1.29054537e-4
 LINE_INTERCEPT = 1.29054537e-1
 LINE_RANGE: Interval = (4.0, 800.0)
 NEWTON_STEPS, GOLDSCHMIDT_STEPS = 4, 2
-#: Where the published GELU changes between 0, its polynomial and x; SiLU, which NEXUS has not,
-#: decays slower.
-PIECES = {"gelu": 3.5, "gelu_tanh": 3.5, "silu": 7.0}
 
 
 @dataclass(frozen=True)
@@ -128,13 +126,13 @@ class SignPiecewiseActivation(Activation):
 
     def apply(self, arithmetic: Arithmetic[T], x: T, function: str) -> T:
         """The function of x."""
-        if function not in PIECES:
+        piece = scalar_function(function).linear_beyond
+        if piece is None:
             raise AtlasError(
                 f"the piecewise approximation does not cover {function}",
                 why="it needs a function that is 0 on one side and x on the other",
                 remedy="use a Chebyshev approximation for this op",
             )
-        piece = PIECES[function]
         reach = max(abs(end) for end in self.range) + piece
         below = _half_sign(arithmetic, arithmetic.add_const(x, piece), reach)
         above = _half_sign(arithmetic, arithmetic.add_const(x, -piece), reach)

@@ -7,8 +7,6 @@ composite of degrees 31 and 27.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -17,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.scalar_functions import function as scalar_function
 from atlasc.passes.approximation.algorithms.iterations import (
     adaptive_inverse,
     adaptive_inverse_factors,
@@ -134,7 +133,7 @@ class AdaptiveNorm(Norm):
 class CompositeActivation(Activation):
     """x (1 + s(x)) / 2 with s an odd composite of degrees 31 and 27. Depth 12.
 
-    s stands for erf (GELU) or tanh (SiLU, GELU's tanh form). The coefficients are our own
+    s is the gate of the function: erf for GELU, tanh for SiLU. The coefficients are our own
     least-squares fit on the measured range, the published ones being for |x| <= 32.
 
     Attributes:
@@ -147,7 +146,7 @@ class CompositeActivation(Activation):
 
     def apply(self, arithmetic: Arithmetic[T], x: T, function: str) -> T:
         """The function of x."""
-        if function not in _SIGMOIDS:
+        if scalar_function(function).gate is None:
             raise AtlasError(
                 f"the composite approximation does not cover {function}",
                 remedy="use a Chebyshev approximation for this op",
@@ -156,19 +155,6 @@ class CompositeActivation(Activation):
         inner, outer = composite(function, reach)
         inside = arithmetic.chebyshev(x, ChebyshevSum.of(inner, (-reach, reach)))
         return arithmetic.mul(x, arithmetic.chebyshev(inside, ChebyshevSum.of(outer)))
-
-
-def _erf(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    from scipy.special import erf
-
-    return erf(x / math.sqrt(2))
-
-
-_SIGMOIDS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
-    "gelu": _erf,
-    "gelu_tanh": lambda x: np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)),
-    "silu": lambda x: np.tanh(x / 2),
-}
 
 
 @lru_cache(maxsize=256)
@@ -185,7 +171,7 @@ def composite(
     near_zero = np.linspace(0, min(1, 8 / reach), 600)
     t = np.concatenate([np.cos(np.linspace(0, np.pi / 2, 900)), near_zero])
     x = reach * t
-    target, weight = _SIGMOIDS[function](x), x + 0.05
+    target, weight = scalar_function(function).gate_numpy(x), x + 0.05
     inner_basis = basis(t, inner_degree)[:, 1::2]
     best: tuple[float, NDArray[Any], NDArray[Any]] | None = None
     for slope in np.geomspace(1.0, 0.6 * reach + 2.0, 16):

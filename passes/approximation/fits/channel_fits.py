@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from atlasc.passes.approximation.fits.functions import function
+from atlasc.ir.scalar_functions import function
 from atlasc.passes.approximation.fits.weighted import FLOORS, POINTS_OF_CELL, Bound
 from atlasc.passes.calibration.channels import ChannelRanges
 
@@ -32,7 +32,7 @@ def channel_fits(name: str, degree: int, ranges: ChannelRanges, weighted: bool =
     """Coefficients [C, degree + 1] of each channel's Chebyshev sum on its own range.
 
     Args:
-        name: of the function, in `functions.FUNCTIONS`.
+        name: of the function, in `scalar_functions.FUNCTIONS`.
         degree: `HIGHEST_CHANNEL_DEGREE` at most.
         weighted: False for the interpolants.
     """
@@ -66,7 +66,7 @@ class _Problem:
         return found
 
     def _values(self, t: Array) -> Array:
-        return self.function.double(self.middle + self.half * t)
+        return self.function.numpy(self.middle + self.half * t)
 
     def weighted(self, quantiles: Array) -> Array:
         """[C, degree + 1] the fits."""

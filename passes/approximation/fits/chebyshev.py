@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.scalar_functions import function as named_function
 from atlasc.passes.approximation.fits import coefficient_cache
-from atlasc.passes.approximation.fits.functions import function as named_function
 
 #: Binary digits carried while fitting: 120 of the samples and cosines survive the products.
 _BITS = 160
@@ -43,8 +43,8 @@ def fit(
     Source: Trefethen, Approximation Theory and Approximation Practice, chapter 4.
 
     Args:
-        function: a name in `functions.FUNCTIONS` (cached in memory and on disk), or a function of
-            an mpmath number.
+        function: a name in `scalar_functions.FUNCTIONS` (cached in memory and on disk), or a
+            function of an mpmath number.
         degree: of the polynomial.
         interval: (low, high) of the argument.
 

@@ -54,7 +54,7 @@ class ChebyshevSum:
         """The sum for `factor` times a function.
 
         Args:
-            function: a name in `functions.FUNCTIONS`.
+            function: a name in `scalar_functions.FUNCTIONS`.
             interval: (low, high) in the function's own units; None before calibration.
             given: coefficients of the function in place of the interpolant's.
             domain: what the argument has in place of the interval, where they differ.

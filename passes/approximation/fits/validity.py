@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from atlasc.passes.approximation.fits.functions import function
+from atlasc.ir.scalar_functions import function
 
 RELATIVE_ERROR = 0.5
 """Of 1/sqrt and 1/x: they stay positive, and at most half as large again."""
@@ -36,7 +36,7 @@ class Meaning:
     """What a Chebyshev sum stands for.
 
     Attributes:
-        function: a name in `functions.FUNCTIONS`.
+        function: a name in `scalar_functions.FUNCTIONS`.
         interval: in the function's own units, what the domain is mapped to.
         factor: of the function.
     """
@@ -73,12 +73,12 @@ def _valid(meaning: Meaning, coefficients: bytes) -> tuple[float, float]:
     known = function(meaning.function)
     low, high = meaning.interval
     grid = -np.cos(np.pi * np.linspace(0, 1, max(POINTS, 4 * len(series))))
-    top = np.abs(known.double(_mapped(grid, low, high))).max()
+    top = np.abs(known.numpy(_mapped(grid, low, high))).max()
 
     def errors(t: NDArray[np.float64]) -> NDArray[np.float64]:
         x = _mapped(t, low, high)
         with np.errstate(all="ignore"):
-            exact = known.double(x)
+            exact = known.numpy(x)
             size = np.abs(exact) if known.positive_domain else np.maximum(np.abs(exact), top)
             found = np.abs(np.polynomial.chebyshev.chebval(t, series) - exact) / size
         return np.where(np.isfinite(found), found, np.inf)

@@ -20,9 +20,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from atlasc.ir.scalar_functions import function
 from atlasc.passes.approximation.fits.chebyshev import check_domain, fit
 from atlasc.passes.approximation.fits.chebyshev_sum import Interval
-from atlasc.passes.approximation.fits.functions import function
 from atlasc.passes.approximation.fits.validity import ABSOLUTE_ERROR, RELATIVE_ERROR
 
 HIGHEST_WEIGHTED_DEGREE = 127
@@ -90,7 +90,7 @@ def weighted_fit(
     """The weighted fit of a function; the interpolant where that is better on what was seen.
 
     Args:
-        name: in `functions.FUNCTIONS`.
+        name: in `scalar_functions.FUNCTIONS`.
         degree: above `HIGHEST_WEIGHTED_DEGREE` the interpolant is returned.
         interval: on which the fit is bounded.
         quantiles: evenly spaced ones of the arguments that were seen, rising, at least two.
@@ -130,7 +130,7 @@ def _interpolant(name: str, degree: int, interval: Interval) -> NDArray[np.float
     """The interpolant in double precision, which is enough to compare with."""
     low, high = interval
     angles = np.pi * (np.arange(degree + 1) + 0.5) / (degree + 1)
-    values = function(name).double((low + high) / 2 + (high - low) / 2 * np.cos(angles))
+    values = function(name).numpy((low + high) / 2 + (high - low) / 2 * np.cos(angles))
     coefficients = 2 / (degree + 1) * np.cos(np.outer(np.arange(degree + 1), angles)) @ values
     coefficients[0] /= 2
     return coefficients
@@ -177,10 +177,10 @@ class _Problem:
         chosen = function(name)
         seen = np.clip(np.asarray(quantiles, dtype=np.float64), low, high)
         grid = _grid(interval, degree + 1)
-        greatest = np.abs(chosen.double(grid)).max()
+        greatest = np.abs(chosen.numpy(grid)).max()
 
         def points(x: NDArray[np.float64]) -> _Points:
-            values = chosen.double(x)
+            values = chosen.numpy(x)
             scale = values if chosen.positive_domain else np.full_like(values, greatest)
             rows = np.polynomial.chebyshev.chebvander(_unit(x, interval), degree)
             return _Points(rows / scale[:, None], values / scale)

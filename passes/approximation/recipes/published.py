@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
+from atlasc.ir.scalar_functions import ACTIVATIONS
 from atlasc.passes.approximation.algorithms.activation import ActivationApproximation
 from atlasc.passes.approximation.algorithms.chebyshev_newton import (
     ChebyshevNewtonNorm,
@@ -62,7 +63,7 @@ class Nexus(Recipe):
 
     def activation(self, op_name: str, value_range: Interval | None = None) -> Activation:
         """See `Recipe.activation`."""
-        if op_name in ("nn.tanh", "nn.relu"):
+        if ACTIVATIONS[op_name.removeprefix("nn.")].linear_beyond is None:
             return ActivationApproximation(511, value_range)
         return SignPiecewiseActivation(value_range or (-5.0, 5.0))
 
@@ -112,7 +113,7 @@ class Thor(Recipe):
 
     def activation(self, op_name: str, value_range: Interval | None = None) -> Activation:
         """See `Recipe.activation`."""
-        if op_name in ("nn.tanh", "nn.relu"):
+        if ACTIVATIONS[op_name.removeprefix("nn.")].gate is None:
             return ActivationApproximation(511, value_range)
         return CompositeActivation(value_range or (-32.0, 32.0))
 

@@ -15,11 +15,11 @@ from small_models import SHAPES, Builder, inputs_for
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
+from atlasc.ir.scalar_functions import function
 from atlasc.ir.verifier import verify
 from atlasc.passes.approximation.assign import apply_recipe, apply_settings, layer_count
 from atlasc.passes.approximation.attribute import from_attribute
 from atlasc.passes.approximation.depth import depth_of
-from atlasc.passes.approximation.fits.functions import function
 from atlasc.passes.approximation.parametrisation import Parametrisation
 from atlasc.passes.approximation.recipes.paper_shift import paper_shift
 from atlasc.passes.approximation.setting import LayerSetting
@@ -114,7 +114,7 @@ def test_what_is_outside_the_blocks_gets_a_fit_that_does_not_show() -> None:
     norm = from_attribute("nn.layer_norm", entry)
     from atlasc.passes.approximation.arithmetic import NumpyArithmetic
 
-    exact = function("invsqrt").double(x)
+    exact = function("invsqrt").numpy(x)
     error = np.abs(norm.inverse_sqrt(NumpyArithmetic(), x) - exact).max()
     assert error <= 1.01e-4 * exact.max()
     assert entry["degree"] < 511

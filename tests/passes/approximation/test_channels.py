@@ -17,6 +17,7 @@ from small_models import SHAPES, Builder, inputs_for
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
+from atlasc.ir.scalar_functions import function
 from atlasc.ir.text.parser import parse
 from atlasc.ir.text.printer import print_module
 from atlasc.passes.approximation.algorithms.activation import (
@@ -27,7 +28,6 @@ from atlasc.passes.approximation.assign import apply_settings, settings_approxim
 from atlasc.passes.approximation.attribute import carried_by
 from atlasc.passes.approximation.depth import depth_of
 from atlasc.passes.approximation.fits.channel_fits import BOUND, channel_fits
-from atlasc.passes.approximation.fits.functions import function
 from atlasc.passes.approximation.fits.weighted import weighted_fit
 from atlasc.passes.approximation.parametrisation import Parametrisation
 from atlasc.passes.approximation.recipes.fitted import fitted_activation
@@ -79,7 +79,7 @@ def test_a_fit_is_no_worse_than_the_interpolant_where_it_counts_and_bounded_else
     seen = low[:, None] + (high - low)[:, None] * inner
     known = ChannelRanges(tuple(low), tuple(high), tuple(map(tuple, seen.tolist())))
     fits, plain = (channel_fits(name, degree, known, weighted) for weighted in (True, False))
-    exact = function(name).double
+    exact = function(name).numpy
     for a, b, points, fit, interpolant in zip(low, high, seen, fits, plain, strict=True):
         grid = np.cos(np.pi * np.linspace(0, 1, 257))
 

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.scalar_functions import FUNCTIONS
 from atlasc.passes.approximation.algorithms.activation import ActivationApproximation
 from atlasc.passes.approximation.algorithms.iterative_softmax import SoftmaxApproximation
 from atlasc.passes.approximation.algorithms.norm import NormApproximation
 from atlasc.passes.approximation.arithmetic import DepthArithmetic, NumpyArithmetic
 from atlasc.passes.approximation.attribute import from_attribute
-from atlasc.passes.approximation.fits.functions import FUNCTIONS
 
 NUMPY = NumpyArithmetic(threads=1)
 FULL = SoftmaxApproximation((5, 5, 5, 5, 7))
@@ -127,7 +127,7 @@ def test_depth_of_norms_and_activations(p):
 def test_activations_of_degree_511(function):
     x = np.linspace(-30, 20, 4001)
     y = ActivationApproximation(511, (-31.0, 21.0)).apply(NUMPY, x, function)
-    assert np.abs(y - FUNCTIONS[function].double(x)).max() < 1e-13
+    assert np.abs(y - FUNCTIONS[function].numpy(x)).max() < 1e-13
 
 
 def test_relu_converges_like_one_over_the_degree():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.scalar_functions import FUNCTIONS
 from atlasc.passes.approximation.algorithms.chebyshev_newton import (
     ChebyshevNewtonNorm,
     ChebyshevSoftmax,
@@ -26,7 +27,6 @@ from atlasc.passes.approximation.algorithms.thor import (
 from atlasc.passes.approximation.arithmetic import DepthArithmetic, NumpyArithmetic
 from atlasc.passes.approximation.attribute import from_attribute
 from atlasc.passes.approximation.description import Norm
-from atlasc.passes.approximation.fits.functions import FUNCTIONS
 from atlasc.passes.approximation.recipes.named import RECIPES, recipe
 
 NUMPY = NumpyArithmetic(threads=1)

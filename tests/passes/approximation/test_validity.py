@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from atlasc.ir.scalar_functions import function
 from atlasc.passes.approximation.algorithms.iterative_softmax import EXP_DEGREE, EXP_RANGE
 from atlasc.passes.approximation.fits.chebyshev import fit
-from atlasc.passes.approximation.fits.functions import function
 from atlasc.passes.approximation.fits.validity import (
     ABSOLUTE_ERROR,
     FARTHEST,
@@ -32,8 +32,8 @@ def error(name: str, interval: tuple[float, float], degree: int, t: np.ndarray) 
     """As the module measures it, of an interpolant."""
     low, high = interval
     known, x = function(name), (low + high) / 2 + (high - low) / 2 * t
-    exact = known.double(x)
-    top = np.abs(known.double(np.linspace(low, high, 2001))).max()
+    exact = known.numpy(x)
+    top = np.abs(known.numpy(np.linspace(low, high, 2001))).max()
     size = np.abs(exact) if known.positive_domain else np.maximum(np.abs(exact), top)
     found = np.polynomial.chebyshev.chebval(t, fit(name, degree, interval))
     return np.abs(found - exact) / size

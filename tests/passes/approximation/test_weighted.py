@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.scalar_functions import function
 from atlasc.passes.approximation.fits.chebyshev import evaluate, fit
-from atlasc.passes.approximation.fits.functions import function
 from atlasc.passes.approximation.fits.weighted import ABSOLUTE, RELATIVE, weighted_fit
 
 ACTIVATION = ("gelu", (-20.0, 28.0))
@@ -34,8 +34,8 @@ def two_clusters(seed: int) -> tuple[float, ...]:
 
 
 def errors(name: str, interval: tuple[float, float], x: np.ndarray, c: np.ndarray) -> np.ndarray:
-    exact = function(name).double(x)
-    scale = exact if function(name).positive_domain else np.abs(function(name).double(
+    exact = function(name).numpy(x)
+    scale = exact if function(name).positive_domain else np.abs(function(name).numpy(
         np.linspace(*interval, 10_001))).max()  # fmt: skip
     return np.abs((evaluate(x, c, interval) - exact) / scale)
 

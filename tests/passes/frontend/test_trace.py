@@ -89,7 +89,17 @@ def test_single_precision_stays_single(family, tiny_inputs, tiny_trace):
 
 @pytest.mark.parametrize(
     ("written", "op_name"),
-    [("gelu_new", "nn.gelu"), ("gelu_pytorch_tanh", "nn.gelu"), ("silu", "nn.silu")],
+    [
+        ("gelu_new", "nn.gelu_tanh"),
+        ("gelu_pytorch_tanh", "nn.gelu_tanh"),
+        ("silu", "nn.silu"),
+        ("gelu_python", "nn.gelu"),
+        ("quick_gelu", "nn.quick_gelu"),
+        ("mish", "nn.mish"),
+        ("sigmoid", "nn.sigmoid"),
+        ("relu", "nn.relu"),
+        ("tanh", "nn.tanh"),
+    ],
 )
 def test_activations_of_huggingface(written, op_name):
     import torch
@@ -129,7 +139,7 @@ def test_a_model_without_blocks_is_encrypted_at_once():
 
     net, x = Net(), np.random.default_rng(0).normal(size=(2, 4)).astype(np.float32)
     module = trace(net, {"x": x}, name="net")
-    names = ["nn.input", "nn.encrypt", "nn.linear", "nn.gelu", "nn.linear", "nn.output"]
+    names = ["nn.input", "nn.encrypt", "nn.linear", "nn.gelu_tanh", "nn.linear", "nn.output"]
     assert [op.name for op in module] == names
     with torch.no_grad():
         assert_equal(module, {"x": x}, {"output": net(torch.from_numpy(x)).numpy()})
