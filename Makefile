@@ -28,7 +28,7 @@ help:
 	@echo "make install  set up $(VENV) with everything; the two above do it when needed"
 	@echo "make lint     ruff and mypy"
 	@echo "make docs     write docs/ir-reference.md from the op declarations"
-	@echo "make bench-search   compare the search strategies (hours; BENCH_ARGS=--quick: minutes)"
+	@echo "make bench-search   compare search strategies and surrogates (hours; BENCH_ARGS=--quick: minutes)"
 	@echo "make bench-large    search on BERT-base's shape with random weights (BENCH_ARGS='--plan llama3-8b': a plan)"
 	@echo "make bench-peers    beside a naive program and Orion (BENCH_ARGS=--run: an hour, 20 GB)"
 	@echo "make wheel    build a wheel and a source archive in dist/"
@@ -71,7 +71,7 @@ docs: $(STAMP)
 	$(BIN)/python -m atlasc.ir.text.reference docs/ir-reference.md
 
 bench-search: $(STAMP)
-	$(BIN)/python benchmarks/search.py $(BENCH_ARGS)
+	$(BIN)/python -m benchmarks.search $(BENCH_ARGS)
 
 bench-large: $(STAMP)
 	$(BIN)/python benchmarks/large.py $(BENCH_ARGS)

@@ -31,17 +31,16 @@ import numpy as np
 from atlasc.passes.approximation.parametrisation import PRESETS
 from atlasc.passes.calibration.calibrate import calibrate
 from atlasc.passes.frontend.trace import ShapeSpec, trace
-from atlasc.passes.search.front import COSTS
-from atlasc.passes.search.objective import SNAPSHOT_MEMORY, Objective
-from atlasc.passes.search.problem import SearchProblem
+from atlasc.passes.search.point import COSTS
+from atlasc.passes.search.search_problem import SNAPSHOT_MEMORY, Objective, SearchProblem
 from atlasc.passes.search.space import is_partial
-from atlasc.passes.search.strategies.hybrid import HybridOptions, search
+from atlasc.passes.search.strategies.hybrid import Hybrid
 
 if TYPE_CHECKING:
     import torch
 
-    from atlasc.passes.search.front import Point
-    from atlasc.passes.search.session import Progress
+    from atlasc.passes.search.point import Point
+    from atlasc.passes.search.search_run import Progress
     from atlasc.passes.search.space import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -138,7 +137,7 @@ def run(arguments: argparse.Namespace) -> None:
         spent.note()
         report(now)
 
-    front = search(timed, HybridOptions(SEED, arguments.evaluations), progress)
+    front = Hybrid(SEED, arguments.evaluations).search(timed, progress)
     spent.note()
     print(file=sys.stderr)
     lap(f"search, {front.evaluations} evaluations")

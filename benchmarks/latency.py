@@ -28,10 +28,9 @@ from atlasc.passes.costs.counts import program_costs
 from atlasc.passes.frontend.trace import trace
 from atlasc.passes.latency import LatencyModel
 from atlasc.passes.pipeline import lower_nn
+from atlasc.passes.search.dynamic_programs.latency_front import Candidate, latency_front
 from atlasc.passes.search.error_model.groups import groups_of
-from atlasc.passes.search.joint.latency_front import Candidate, latency_front
-from atlasc.passes.search.problem import expert
-from atlasc.passes.search.space import SearchSpace, Settings
+from atlasc.passes.search.space import SearchSpace, Settings, expert
 
 
 def main() -> None:

@@ -100,11 +100,11 @@ def search_speed(
 ) -> None:
     """Print evaluations a second of settings that are finite and of those that are not."""
     from atlasc.passes.approximation.assign import layer_count
-    from atlasc.passes.search.objective import SNAPSHOT_MEMORY, Objective
+    from atlasc.passes.search.search_problem import SNAPSHOT_MEMORY, SearchProblem
     from atlasc.passes.search.space import SearchSpace
     from atlasc.passes.simulation.simulate import PolynomialSimulator
 
-    objective = Objective(module, calibration, arrays, memory=0)
+    objective = SearchProblem(module, calibration, arrays, memory=0).objective()
     space, generator = SearchSpace(layer_count(module)), np.random.default_rng(0)
     for name, vectors in (
         ("random settings", space.random(count, generator)),

@@ -26,7 +26,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "examples" / "minilm")]
 if TYPE_CHECKING:
     from atlasc.compilation.options import Options
     from atlasc.compilation.prepare import Prepared
-    from atlasc.passes.search.front import Front, Point
+    from atlasc.passes.search.front import Front
+    from atlasc.passes.search.point import Point
 
 TOKENS = 64
 TARGET, LARGEST_RATIO = 1e-3, 1.5
@@ -38,8 +39,8 @@ def main() -> None:
     """Search, try the front on unseen windows, print, and say what was met."""
     from atlasc.cli.output import print_table
     from atlasc.passes.approximation.parametrisation import PRESETS
-    from atlasc.passes.search.front import COSTS
-    from atlasc.passes.search.strategies.named import DEFAULT, STRATEGIES
+    from atlasc.passes.search.point import COSTS
+    from atlasc.passes.search.strategies import DEFAULT, STRATEGIES
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--space", choices=PRESETS, default="paper")
@@ -89,7 +90,7 @@ def searched(arguments: argparse.Namespace) -> tuple[Prepared, Front, Options]:
     from atlasc.compilation.prepare import prepare
     from atlasc.compilation.search import search
     from atlasc.passes.approximation.parametrisation import PRESETS
-    from atlasc.passes.search.ray_workers import RayWorkers
+    from atlasc.passes.search.evaluator import RayWorkers
 
     given = arguments.calibrate + arguments.held_back
     budget = {} if arguments.evaluations is None else {"evaluations": arguments.evaluations}
@@ -125,14 +126,14 @@ def searched(arguments: argparse.Namespace) -> tuple[Prepared, Front, Options]:
 def chosen(front: Front, targets: str) -> list[Point]:
     """The points that a user gets for some errors, cheapest first; equal ones once."""
     from atlasc.ir.errors import AtlasError
-    from atlasc.passes.search.pick import Target
+    from atlasc.passes.search.pick import Wanted
 
     if targets == "all":
         return list(front.points)
     points = []
     for target in sorted(map(float, targets.split(",")), reverse=True):
         try:
-            points.append(front.pick(Target(target)))
+            points.append(front.pick(Wanted(target)))
         except AtlasError as error:
             print(f"{error.what}: {error.why}", file=sys.stderr)
     return list(dict.fromkeys(points))

@@ -30,8 +30,6 @@ MAX_MODULES = 15
 KNOWN_CYCLES = {
     ("atlasc.ir.module", "atlasc.ir.text.parser"),
     ("atlasc.passes.frontend.import_export", "atlasc.passes.frontend.patterns"),
-    ("atlasc.passes.search.front", "atlasc.passes.search.pick"),
-    ("atlasc.passes.search.problem", "atlasc.passes.search.ray_workers"),
 }
 """Two modules of each cycle of modules."""
 KNOWN_FOLDER_CYCLES = {
@@ -39,7 +37,7 @@ KNOWN_FOLDER_CYCLES = {
     ("passes/approximation", "passes/calibration"),
 }
 """Two folders of each cycle of folders that lie in one folder."""
-KNOWN_LARGE_FOLDERS = {"atlasc/cli/commands", "passes/search"}
+KNOWN_LARGE_FOLDERS = {"atlasc/cli/commands"}
 
 
 def sources(folder: str) -> list[Path]:

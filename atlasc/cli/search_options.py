@@ -11,22 +11,21 @@ from atlasc.cli.options import given
 
 if TYPE_CHECKING:
     from atlasc.passes.approximation.parametrisation import Parametrisation
-    from atlasc.passes.search.ray_workers import RayWorkers
+    from atlasc.passes.search.evaluator import RayWorkers
 
-SEARCH, BUDGET, WORKERS = "Search", "Budget of single strategies", "Workers"
+SEARCH, BUDGET, WORKERS = "Search", "Budget of the strategy atlas", "Workers"
 """Sections of a command's help."""
 BUDGET_NAMES = (
     "evaluations", "population", "generations", "layer_population", "layer_generations",
     "early_layers",
 )  # fmt: skip
-"""Parameters of a command that are options of single strategies."""
+"""Parameters of a command that are options of a strategy."""
 
 Strategy = Annotated[
     str | None,
     typer.Option(
         "--strategy",
-        help="hybrid, or one to compare with: atlas (the paper's), nsga2, sequential, grid, random "
-        "[default: hybrid].",
+        help="hybrid, or atlas, the paper's [default: hybrid].",
         show_default=False,
         rich_help_panel=SEARCH,
     ),
@@ -218,7 +217,7 @@ def workers(
         AtlasError: an unknown kind, or options of another kind.
     """
     from atlasc.ir.errors import AtlasError
-    from atlasc.passes.search.ray_workers import RayWorkers
+    from atlasc.passes.search.evaluator import RayWorkers
 
     if kind == "ray":
         return RayWorkers(count, threads or 1, address=address)

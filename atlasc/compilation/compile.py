@@ -25,10 +25,11 @@ from atlasc.ir.module import Module
 from atlasc.passes.approximation.assign import apply_recipe, apply_settings
 from atlasc.passes.approximation.depth import depth_of
 from atlasc.passes.calibration.measure import nonlinear_ops
-from atlasc.passes.search.front import Front, Point
-from atlasc.passes.search.objective import error_weights, output_error
-from atlasc.passes.search.pick import Target
-from atlasc.passes.search.strategies.named import strategy as find_strategy
+from atlasc.passes.search.front import Front
+from atlasc.passes.search.output_error import error_weights, output_error
+from atlasc.passes.search.pick import Wanted
+from atlasc.passes.search.point import Point
+from atlasc.passes.search.strategies import find_strategy
 from atlasc.passes.simulation.simulate import PolynomialSimulator
 
 
@@ -119,7 +120,7 @@ def _by_recipe(prepared: Prepared, options: Options, recipe: str, steps: Steps) 
         )
     depth = depth_of(module)
     point = Point(depth.blocks, depth.levels, error, ())
-    if options.named != Target() and not options.named.allows(point):
+    if options.named != Wanted() and not options.named.allows(point):
         raise AtlasError(
             f"the recipe {recipe} has {point}",
             why=f"what is wanted: {options.named}",

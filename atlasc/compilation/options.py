@@ -12,10 +12,9 @@ from atlasc.files import require_new
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.parametrisation import PAPER, Parametrisation
 from atlasc.passes.approximation.recipes.named import recipe as find_recipe
-from atlasc.passes.search.front import Cost
-from atlasc.passes.search.pick import Target
-from atlasc.passes.search.strategies.named import DEFAULT
-from atlasc.passes.search.strategies.named import strategy as find_strategy
+from atlasc.passes.search.pick import Wanted
+from atlasc.passes.search.point import Cost
+from atlasc.passes.search.strategies import DEFAULT, find_strategy
 from atlasc.targets import find_target
 
 MAX_ERROR = 1e-2
@@ -73,14 +72,14 @@ class Options:
     device_memory: str | None = None
 
     @property
-    def named(self) -> Target:
+    def named(self) -> Wanted:
         """The error and the costs that were named."""
-        return Target(self.max_error, self.max_depth, self.max_levels, self.max_seconds)
+        return Wanted(self.max_error, self.max_depth, self.max_levels, self.max_seconds)
 
     @property
-    def wanted(self) -> Target:
+    def wanted(self) -> Wanted:
         """The same; an error of at most ``MAX_ERROR`` where none was named."""
-        return Target(MAX_ERROR) if self.named == Target() else self.named
+        return Wanted(MAX_ERROR) if self.named == Wanted() else self.named
 
 
 def check_options(output: Path | None, options: Options) -> None:
@@ -94,7 +93,7 @@ def check_options(output: Path | None, options: Options) -> None:
     target = find_target(options.target)
     if options.recipe is not None:
         find_recipe(options.recipe)
-    find_strategy(options.strategy).make_options(dict(options.budget))
+    find_strategy(options.strategy).of(options.budget)
     if options.cost not in get_args(Cost):
         raise AtlasError(
             f"cost cannot be {options.cost!r}", remedy=f"use one of {', '.join(get_args(Cost))}"

@@ -17,11 +17,12 @@ from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.assign import layer_count, settings_approximations
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.calibration.measure import nonlinear_ops
-from atlasc.passes.search.front import Front, Point
-from atlasc.passes.search.problem import SearchProblem, expert_layer
-from atlasc.passes.search.session import Progress
-from atlasc.passes.search.space import Settings
-from atlasc.passes.search.strategies.named import strategy as find_strategy
+from atlasc.passes.search.front import Front
+from atlasc.passes.search.point import Point
+from atlasc.passes.search.search_problem import SearchProblem
+from atlasc.passes.search.search_run import Progress
+from atlasc.passes.search.space import Settings, expert_layer
+from atlasc.passes.search.strategies import find_strategy
 from atlasc.passes.search.validate import Validator, tried_pick, validated
 from atlasc.targets.parameter_sets import latency_target
 
@@ -55,14 +56,13 @@ def search(
         AtlasError: there is nothing to search, or the budget is too small.
     """
     require_searchable(prepared)
-    chosen = find_strategy(options.strategy)
-    strategy_options = chosen.make_options({**options.budget, "seed": options.seed})
+    chosen = find_strategy(options.strategy).of({**options.budget, "seed": options.seed})
     problem = search_problem(prepared, options, inputs, **others)
-    strategy_options = chosen.filled(strategy_options, problem)
+    strategy = chosen.filled(problem)
     resume = f"the same command goes on with what is in {problem.journal}"
     with steps(
-        f"searching ({chosen.name})",
-        strategy_options.evaluations,
+        f"searching ({strategy.name})",
+        strategy.evaluations,
         resume=resume if problem.journal else "",
     ) as step:
 
@@ -70,9 +70,9 @@ def search(
             best = f"best error {now.front[-1].error:.2g}" if now.front else "none finite yet"
             step.report(best, now.done, now.total)
 
-        front = chosen.search(problem, strategy_options, report)
+        front = strategy.search(problem, report)
     compared = len(next(iter(problem.arrays.values())))
-    front = replace(front, facts=_facts(prepared, compared, asdict(strategy_options)))
+    front = replace(front, facts=_facts(prepared, compared, asdict(strategy)))
     if not front.complete:
         return front
     objective = problem.objective()

@@ -8,7 +8,8 @@ from string import Template
 
 from atlasc.compilation.options import MAX_ERROR
 from atlasc.passes.approximation.parametrisation import Parametrisation
-from atlasc.passes.search.front import Front, Point
+from atlasc.passes.search.front import Front
+from atlasc.passes.search.point import Point
 from atlasc.passes.search.space import Settings
 from atlasc.report import svg
 from atlasc.report.html import STYLE, cards, cell, duration, escaped, heads, table

@@ -1,21 +1,20 @@
-"""What evaluates settings: in this process, or on workers."""
+"""What evaluates settings: this process, or workers."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
-from atlasc.passes.search.front import Point
+from atlasc.ir.errors import AtlasError
+from atlasc.passes.search.point import Point
 from atlasc.passes.search.space import Settings
-
-Found = Callable[[Point], None]
-"""Called with each point as soon as it is known."""
 
 
 class Evaluator(ABC):
     """Evaluates settings of one module; equal settings are evaluated once.
 
-    What a setting costs does not depend on who evaluates it, nor on what was evaluated before.
+    What a setting costs does not depend on what evaluates it, nor on what was evaluated before.
 
     Attributes:
         known: all evaluated points by settings; points of an earlier run may be put there.
@@ -26,15 +25,17 @@ class Evaluator(ABC):
         self.layers = layers
         self.known: dict[Settings, Point] = {}
 
-    def evaluate_all(self, batch: Sequence[Settings], found: Found | None = None) -> list[Point]:
+    def evaluate_all(
+        self, batch: Sequence[Settings], found: Callable[[Point], None] | None = None
+    ) -> list[Point]:
         """Points of settings in canonical form, in their order.
 
         Args:
             batch: the settings.
-            found: called with each point that was not known before, in any order.
+            found: called with each point that was not known before, in any order, as soon as it is
+                known.
         """
-        missing = sorted(set(batch) - set(self.known))
-        for point in self.points(missing):
+        for point in self.points(sorted(set(batch) - set(self.known))):
             self.known[point.settings] = point
             if found is not None:
                 found(point)
@@ -43,3 +44,24 @@ class Evaluator(ABC):
     @abstractmethod
     def points(self, settings: Sequence[Settings]) -> Iterator[Point]:
         """Evaluate different settings, in any order."""
+
+
+@dataclass(frozen=True)
+class RayWorkers:
+    """Processes of Ray that evaluate: on the GPUs of a cluster if it has some, or else on its
+    processors.
+
+    Attributes:
+        count: workers; None for one on each GPU, or for as many as there are processors for.
+        threads: of each worker.
+        address: of a running cluster, on all of whose machines this atlasc is installed; None for
+            the environment variable RAY_ADDRESS, and without it for processes on this machine.
+    """
+
+    count: int | None = None
+    threads: int = 1
+    address: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.count is not None and self.count < 1) or self.threads < 1:
+            raise AtlasError("a search needs at least 1 worker with 1 thread")

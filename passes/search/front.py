@@ -3,111 +3,37 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from pydantic import BeforeValidator, ConfigDict, Field, JsonValue, model_validator
+from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from atlasc.ir.files.json_text import STRICT, Amount, Count, Schema, read_json
 from atlasc.ir.files.plain import MIB
 from atlasc.passes.approximation.parametrisation import ALGORITHM, PAPER, Parametrisation
-from atlasc.passes.search.history import Moment
-from atlasc.passes.search.pick import Target, pick
+from atlasc.passes.search.pick import Wanted, pick
 from atlasc.passes.search.plots import chart
+from atlasc.passes.search.point import Cost, Point, hypervolume
 
-Cost = Literal["depth", "levels", "latency"]
-COSTS: tuple[Cost, ...] = ("depth", "levels", "latency")
-REFERENCE_ERROR = 0.2
 MAX_FRONT = 64 * MIB
 """Bytes of a front; one of 200 points has 100 KiB."""
-Rung = Annotated[int, Field(ge=-1, le=63)]
-"""An integer of a setting; below 1 where there is no polynomial."""
-Error = Annotated[
-    float,
-    Field(ge=0, allow_inf_nan=True),
-    BeforeValidator(lambda value: math.inf if value == "inf" else value),
-]
-"""Infinite where values explode."""
 
 
-@dataclass(frozen=True)
-class Point:
-    """A setting and what it was found to cost, and the schema of its JSON form.
+class Moment(NamedTuple):
+    """The state of a search after a batch.
 
     Attributes:
-        depth: of the blocks, in the paper's convention.
-        levels: of the blocks once folded, by formula.
-        error: mean absolute error against the cleartext model; infinite where values explode.
-        settings: the integers of each layer; see `Front.parametrisation`.
-        seconds: predicted latency of one encrypted run; None where it was not predicted.
-        held_back_error: as `error`, on the inputs that calibration held back; None where it was not
-            measured.
-        out_of_range: how many of these leave the range of a polynomial; None likewise.
-        exploded_at: where values explode, as "module path: op"; None where they stay finite.
+        evaluations: asked for so far, equal ones counted each time.
+        seconds: since the start.
+        hypervolume: of the front so far; see `Front.hypervolume`.
     """
 
-    __pydantic_config__ = STRICT
-
-    depth: Count
-    levels: Count
-    error: Error
-    settings: tuple[tuple[Rung, ...], ...]
-    seconds: Amount | None = None
-    held_back_error: Error | None = None
-    out_of_range: Count | None = None
-    exploded_at: str | None = None
-
-    def cost(self, kind: Cost) -> float:
-        """Depth, levels, or predicted seconds: infinite where they are not known."""
-        if kind == "latency":
-            return math.inf if self.seconds is None else self.seconds
-        return self.depth if kind == "depth" else self.levels
-
-    @property
-    def valid(self) -> bool:
-        """Whether all values stayed finite."""
-        return bool(np.isfinite(self.error))
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values, without what was not measured; an infinite error is the text "inf"."""
-        return {
-            "depth": self.depth,
-            "levels": self.levels,
-            "error": _number(self.error),
-            "settings": [list(layer) for layer in self.settings],
-            **{
-                name: _number(value)
-                for name in OPTIONAL
-                if (value := getattr(self, name)) is not None
-            },
-        }
-
-    def __str__(self) -> str:
-        seconds = "" if self.seconds is None else f", {self.seconds:.4g} predicted seconds"
-        return f"depth {self.depth}, levels {self.levels}, error {self.error:.3g}{seconds}"
-
-
-OPTIONAL = ("seconds", "held_back_error", "out_of_range", "exploded_at")
-"""Attributes of a `Point` that may be None."""
-
-
-def _number(value: Any) -> Any:
-    """JSON knows no infinity."""
-    return str(value) if isinstance(value, float) and not np.isfinite(value) else value
-
-
-def non_dominated(points: Iterable[Point], cost: Cost = "depth") -> list[Point]:
-    """The valid points that no other one dominates, from cheap to accurate; equals appear once."""
-    front: list[Point] = []
-    ordered = sorted(points, key=lambda p: (p.cost(cost), p.error, p.settings))
-    for point in ordered:
-        if point.valid and (not front or point.error < front[-1].error):
-            front.append(point)
-    return front
+    evaluations: int
+    seconds: float
+    hypervolume: float
 
 
 @dataclass(frozen=True)
@@ -154,9 +80,9 @@ class Front:
         """
         return hypervolume([(p.cost(self.cost), p.error) for p in self.points], self.reference)
 
-    def pick(self, target: Target, tolerated: int = 0) -> Point:
-        """The point that suits a target best; see `pick`."""
-        return pick(self.points, self.cost, target, tolerated)
+    def pick(self, wanted: Wanted, tolerated: int = 0) -> Point:
+        """The point that suits what is wanted best; see `pick`."""
+        return pick(self.points, self.cost, wanted, tolerated)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
@@ -254,15 +180,3 @@ class _File(Schema):
             self.held_back, self.expert, self.facts.model_dump(exclude_unset=True),
             self.rank_correlation,
         )  # fmt: skip
-
-
-def hypervolume(points: Sequence[tuple[float, float]], reference: tuple[float, float]) -> float:
-    """Area that points of (cost, error) dominate below a reference point, over its cost."""
-    at_cost, at_error = reference
-    inside = sorted((c, e) for c, e in points if c < at_cost and e < at_error)
-    area, best = 0.0, at_error
-    for cost, error in inside:
-        if error < best:
-            area += (at_cost - cost) * (best - error)
-            best = error
-    return area / at_cost

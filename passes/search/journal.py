@@ -18,31 +18,16 @@ from pydantic import JsonValue
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.json_text import Count, parse_json
 from atlasc.ir.files.plain import MIB, too_large
-from atlasc.passes.search.front import Point
+from atlasc.passes.search.point import Point
 from atlasc.passes.search.space import Settings
 
 FORMAT = "atlasc evaluations 2"
 SYNC_SECONDS = 1.0
 MAX_JOURNAL = 512 * MIB
 """Bytes of a journal: about a million evaluations."""
-EXTENDS = {"extends": True}
-"""Metadata of an option that makes a search longer: a search may go on with another value of it,
-and finds what it has in common with the shorter one."""
-
 Key = tuple[int | None, Settings]
 """Blocks of the early-layer proxy (None for the whole model), and the settings."""
 Note = Callable[[str], None]
-
-
-def trajectory(options: Any) -> dict[str, Any]:
-    """The strategy and those of its options that decide which settings it asks for, in order.
-
-    Args:
-        options: a strategy's options, a dataclass.
-    """
-    name = type(options).__name__.removesuffix("Options").lower()
-    fixed = [f.name for f in fields(options) if not f.metadata.get("extends")]
-    return {"strategy": name, **{option: getattr(options, option) for option in fixed}}
 
 
 def journal_beside(output: Path) -> Path:

@@ -20,6 +20,14 @@ Evaluate = Callable[[np.ndarray], np.ndarray]
 """From vectors [n, variables] to objectives [n, 2] that are minimised; infinite where invalid."""
 
 
+def check_population(population: int, generations: int = 0) -> None:
+    """Raise AtlasError for sizes that no search can have."""
+    if population < LEAST_POPULATION:
+        raise AtlasError(f"a population needs at least {LEAST_POPULATION} settings")
+    if generations < 0:
+        raise AtlasError("a search cannot have a negative number of generations")
+
+
 def require_generation(evaluations: int, stages: int = 1) -> None:
     """Raise AtlasError unless each stage can evaluate a population once."""
     least = stages * LEAST_POPULATION
@@ -78,43 +86,14 @@ def minimise(
         generations: after the first population.
         seed: equal seeds give equal results.
     """
-    algorithm = _algorithm(initial, lower, upper, generations, seed, evaluate)
-    while algorithm.has_next():
-        algorithm.next()
-    population = algorithm.pop
-    valid = np.all(np.asarray(population.get("F")) < PENALTY, axis=1)
-    best = np.equal(population.get("rank"), 0) & valid
-    return np.asarray(population.get("X"), dtype=np.int64)[best]
-
-
-def _algorithm(
-    initial: np.ndarray,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    generations: int,
-    seed: int,
-    evaluate: Evaluate,
-) -> Any:
     from pymoo.algorithms.moo.nsga2 import NSGA2
     from pymoo.config import Config
     from pymoo.core.mutation import Mutation
     from pymoo.core.problem import Problem
     from pymoo.operators.crossover.pntx import TwoPointCrossover
-    from pymoo.termination import get_termination
 
     Config.warnings["not_compiled"] = False
     generator = np.random.default_rng([seed, 1])
-
-    class SettingsProblem(Problem):
-        """The search as pymoo sees it."""
-
-        def __init__(self) -> None:
-            super().__init__(n_var=len(lower), n_obj=2, xl=lower, xu=upper, vtype=int)
-
-        def _evaluate(self, x: np.ndarray, out: dict, *args: Any, **kwargs: Any) -> None:
-            objectives = evaluate(np.asarray(x, dtype=np.int64))
-            valid = np.isfinite(objectives).all(axis=1, keepdims=True)
-            out["F"] = np.where(valid, objectives, PENALTY)
 
     class StepMutation(Mutation):
         """`step_mutation` as pymoo sees it."""
@@ -130,9 +109,19 @@ def _algorithm(
         eliminate_duplicates=True,
     )
     algorithm.setup(
-        SettingsProblem(),
-        termination=get_termination("n_gen", generations + 1),
+        Problem(n_var=len(lower), n_obj=2, xl=lower, xu=upper, vtype=int),
+        termination=("n_gen", generations + 1),
         seed=seed,
         verbose=False,
     )
-    return algorithm
+    while algorithm.has_next():
+        asked = algorithm.ask()
+        if asked is not None:  # None where no setting is left that the population lacks
+            objectives = evaluate(np.asarray(asked.get("X"), dtype=np.int64))
+            valid = np.isfinite(objectives).all(axis=1, keepdims=True)
+            asked.set("F", np.where(valid, objectives, PENALTY))
+        algorithm.tell(infills=asked)
+    population = algorithm.pop
+    valid = np.all(np.asarray(population.get("F")) < PENALTY, axis=1)
+    best = np.equal(population.get("rank"), 0) & valid
+    return np.asarray(population.get("X"), dtype=np.int64)[best]

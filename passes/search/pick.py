@@ -1,20 +1,17 @@
-"""The point of a front that meets a target, and which one is nearest where none does."""
+"""The point of a front that keeps wanted limits, and which one is nearest where none does."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from atlasc.ir.errors import AtlasError
-
-if TYPE_CHECKING:
-    from atlasc.passes.search.front import Cost, Point
+from atlasc.passes.search.point import Cost, Point
 
 
 @dataclass(frozen=True)
-class Target:
-    """What a point must not exceed; None where anything will do.
+class Wanted:
+    """Limits that a point must keep; None where there is none.
 
     Attributes:
         error: mean absolute error on the search inputs.
@@ -60,8 +57,8 @@ class Target:
         return " and ".join(parts) + " or less"
 
 
-def pick(points: Sequence[Point], cost: Cost, target: Target, tolerated: int = 0) -> Point:
-    """The cheapest point within a target that names an error; otherwise the most accurate one.
+def pick(points: Sequence[Point], cost: Cost, wanted: Wanted, tolerated: int = 0) -> Point:
+    """The cheapest point within limits that name an error; otherwise the most accurate one.
 
     Points under which more held-back inputs than `tolerated` leave a range are taken only where
     there is no other, and then those that the fewest inputs leave.
@@ -69,11 +66,11 @@ def pick(points: Sequence[Point], cost: Cost, target: Target, tolerated: int = 0
     Args:
         points: of a front.
         cost: by which it was searched.
-        target: names something.
+        wanted: names at least one limit.
         tolerated: held-back inputs that may leave a range; points where this was not measured pass.
 
     Raises:
-        AtlasError: no point meets the target; it names the nearest one. Or it limits seconds
+        AtlasError: no point keeps the limits; it names the nearest one. Or it limits seconds
             that no point has.
     """
     if not points:
@@ -81,25 +78,25 @@ def pick(points: Sequence[Point], cost: Cost, target: Target, tolerated: int = 0
             "the search found no setting that stays finite",
             remedy="calibrate on more inputs, or give the search a larger budget",
         )
-    if target == Target():
+    if wanted == Wanted():
         raise AtlasError(
-            "a target is missing", remedy="give a greatest error, depth, levels or seconds"
+            "no limit is given", remedy="give a greatest error, depth, levels or seconds"
         )
-    if target.seconds is not None and all(point.seconds is None for point in points):
+    if wanted.seconds is not None and all(point.seconds is None for point in points):
         raise AtlasError(
-            f"no setting can be picked by {target}",
+            f"no setting can be picked by {wanted}",
             why=f"the search, by {cost}, predicted no seconds",
             remedy="search with --cost latency",
         )
-    allowed = [point for point in points if target.allows(point)]
+    allowed = [point for point in points if wanted.allows(point)]
     if not allowed:
         raise AtlasError(
-            f"no setting on the front has {target}",
-            why=f"the nearest has {target.nearest(points)}",
-            remedy="relax the target, or give the search a larger budget",
+            f"no setting on the front has {wanted}",
+            why=f"the nearest has {wanted.nearest(points)}",
+            remedy="relax the limit, or give the search a larger budget",
         )
     fewest = max(tolerated, min(point.out_of_range or 0 for point in allowed))
     safe = [point for point in allowed if (point.out_of_range or 0) <= fewest]
-    if target.error is not None:
+    if wanted.error is not None:
         return min(safe, key=lambda point: (point.cost(cost), point.error))
     return min(safe, key=lambda point: (point.error, point.cost(cost)))

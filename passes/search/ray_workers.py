@@ -8,16 +8,14 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.search.evaluator import Evaluator
-from atlasc.passes.search.front import Point
+from atlasc.passes.search.evaluator import Evaluator, RayWorkers
+from atlasc.passes.search.point import Point
+from atlasc.passes.search.search_problem import SearchProblem
 from atlasc.passes.search.space import Settings
 from atlasc.passes.simulation.engines import AUTO
-
-if TYPE_CHECKING:
-    from atlasc.passes.search.problem import SearchProblem
 
 GPU_BATCH = 32
 """Settings that a worker with a GPU gets at once; others get one, so that none is known late."""
@@ -34,26 +32,6 @@ QUIET = {
 }
 """Environment in which Ray is imported and started: it reports nothing to its makers, and prints
 nothing of its own among a command's results."""
-
-
-@dataclass(frozen=True)
-class RayWorkers:
-    """Where evaluations run: on the GPUs of a cluster if it has some, or else on its processors.
-
-    Attributes:
-        count: workers; None for one on each GPU, or for as many as there are processors for.
-        threads: of each worker.
-        address: of a running cluster, on all of whose machines this atlasc is installed; None for
-            the environment variable RAY_ADDRESS, and without it for processes on this machine.
-    """
-
-    count: int | None = None
-    threads: int = 1
-    address: str | None = None
-
-    def __post_init__(self) -> None:
-        if (self.count is not None and self.count < 1) or self.threads < 1:
-            raise AtlasError("a search needs at least 1 worker with 1 thread")
 
 
 class RemoteObjective:

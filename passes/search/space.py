@@ -14,6 +14,9 @@ from atlasc.passes.approximation.setting import EXACT, LayerSetting
 Settings = tuple[tuple[int, ...], ...]
 """The integers of each layer, in canonical form; `EXACT` for ops that are computed exactly."""
 
+EXPERT_LAYER = (5, 5, 5, 5, 7, 9, 9, 9)
+"""The setting `is` of every layer; its cost is the reference cost of hypervolumes."""
+
 
 @dataclass(frozen=True)
 class SearchSpace:
@@ -39,12 +42,12 @@ class SearchSpace:
     @property
     def lower(self) -> np.ndarray:
         """Least values, one for each variable."""
-        return np.tile(self.parametrisation.lower, self.layers)
+        return self.shared(self.parametrisation.lower)
 
     @property
     def upper(self) -> np.ndarray:
         """Greatest values, one for each variable."""
-        return np.tile(self.parametrisation.upper, self.layers)
+        return self.shared(self.parametrisation.upper)
 
     def decode(self, vector: Sequence[int] | np.ndarray) -> Settings:
         """The settings of a vector, in canonical form (see `LayerSetting`).
@@ -78,7 +81,7 @@ class SearchSpace:
             AtlasError: as `decode`.
         """
         flat = [int(value) for layer in settings for value in layer]
-        return np.array([value for layer in self.decode(flat) for value in layer], dtype=np.int64)
+        return np.array(self.decode(flat), dtype=np.int64).ravel()
 
     def random(self, count: int, generator: np.random.Generator) -> np.ndarray:
         """Uniform vectors, [count, variables]."""
@@ -92,3 +95,21 @@ class SearchSpace:
 def is_partial(settings: Settings) -> bool:
     """Whether some op is left exact, so that the setting is a probe and no program."""
     return any(EXACT in layer for layer in settings)
+
+
+def expert(layers: int) -> Settings:
+    """The setting `is` in the paper's integers."""
+    return (EXPERT_LAYER,) * layers
+
+
+def expert_layer(parametrisation: Parametrisation = PAPER) -> tuple[int, ...]:
+    """The integers that stand for the setting `is` of a layer: its degrees, or where the ladder
+    lacks one the next higher degree, or the highest.
+    """
+    ladder = [parametrisation.degree(index) for index in range(1, max(parametrisation.upper) + 1)]
+    indices = [
+        next((index for index, degree in enumerate(ladder, 1) if degree >= PAPER.degree(p)), high)
+        for p, high in zip(EXPERT_LAYER, parametrisation.upper)
+    ]
+    others = parametrisation.lower[len(indices) :]
+    return (*map(min, indices, parametrisation.upper), *others)

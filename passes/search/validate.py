@@ -15,8 +15,9 @@ from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.calibration.measure import chunk_size, input_count, kept_tokens
 from atlasc.passes.framework.pass_base import Report
-from atlasc.passes.search.front import Front, Point
-from atlasc.passes.search.objective import output_error
+from atlasc.passes.search.front import Front
+from atlasc.passes.search.output_error import output_error
+from atlasc.passes.search.point import Point
 from atlasc.passes.search.space import Settings
 from atlasc.passes.simulation.excess import DomainWatch
 from atlasc.passes.simulation.fused import interpret_poly

@@ -11,7 +11,8 @@ import pytest
 from html_page import HtmlPage
 
 from atlasc.passes.approximation.parametrisation import WIDE
-from atlasc.passes.search.front import Front, Point
+from atlasc.passes.search.front import Front
+from atlasc.passes.search.point import Point
 from atlasc.report.front_page import front_html
 from atlasc.report.svg import Drawing, columns, ranges, stacked
 

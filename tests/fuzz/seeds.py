@@ -86,7 +86,7 @@ def _compile(folder: Path) -> None:
     source = stages.load_source(str(tiny.archive), tiny.data)
     (folder / "nn.air").write_text(print_module(stages.trace_model(source.model, BATCH)))
     search = ("search", DIGITS / "model", "--data", DIGITS / "calibration.npz", "--inputs", 2)
-    budget = ("--strategy", "random", "--evaluations", 8, "-o", folder / "front")
+    budget = ("--strategy", "atlas", "--evaluations", 8, "-o", folder / "front")
     command = [sys.executable, "-m", "atlasc", *map(str, search + budget)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from atlasc.ir.module import Module
     from atlasc.passes.pipeline import Lowered
     from atlasc.passes.search.front import Front
-    from atlasc.passes.search.pick import Target
+    from atlasc.passes.search.pick import Wanted
 
 
 def lower(
@@ -73,17 +73,17 @@ def lower(
     from atlasc.passes.approximation.depth import depth_of
     from atlasc.passes.costs.counts import program_costs
     from atlasc.passes.search.front import Front
-    from atlasc.passes.search.pick import Target
+    from atlasc.passes.search.pick import Wanted
 
     require_new(output)
     check_key_memory(key_memory)
     options.warn_of_costs()
     module = _module(source, sequence_length, batch, trust_pickle)
-    target = Target(max_error, max_depth, max_levels, max_seconds)
+    wanted = Wanted(max_error, max_depth, max_levels, max_seconds)
     if recipe is not None and settings is not None:
         raise AtlasError("--recipe and --settings exclude each other", remedy="give one of them")
     front = None if settings is None else Front.load(settings)
-    module = _with_approximations(module, recipe, front, target, calibration)
+    module = _with_approximations(module, recipe, front, wanted, calibration)
     inputs = None if data is None else _arrays(module, data)
     with progress("lowering", 8) as step:
         lowered = stages.lower_module(
@@ -134,7 +134,7 @@ def _with_approximations(
     module: Module,
     recipe: str | None,
     front: Front | None,
-    target: Target,
+    wanted: Wanted,
     calibration: Path | None,
 ) -> Module:
     from atlasc.compilation.options import MAX_ERROR
@@ -143,7 +143,7 @@ def _with_approximations(
     from atlasc.passes.calibration.calibrate import read_calibration
     from atlasc.passes.calibration.centre_keys import with_centred_keys
     from atlasc.passes.calibration.measure import nonlinear_ops
-    from atlasc.passes.search.pick import Target
+    from atlasc.passes.search.pick import Wanted
 
     if recipe is None and front is None:
         bare = next((o for o in nonlinear_ops(module) if "approximation" not in o.attributes), None)
@@ -165,13 +165,13 @@ def _with_approximations(
     if recipe is not None:
         return apply_recipe(module, recipe, ranges)
     assert front is not None
-    target = Target(MAX_ERROR) if target == Target() else target
-    point = front.pick(target)
+    wanted = Wanted(MAX_ERROR) if wanted == Wanted() else wanted
+    point = front.pick(wanted)
     if point.out_of_range:
         warn(
             f"{point.out_of_range} of {front.held_back} held-back inputs leave a range under the "
             "setting that was picked",
-            f"  why: no setting on the front within {target} has fewer",
+            f"  why: no setting on the front within {wanted} has fewer",
         )
     return apply_settings(module, point.settings, ranges, front.parametrisation)
 

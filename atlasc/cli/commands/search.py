@@ -12,10 +12,10 @@ from atlasc.cli import options, search_options
 from atlasc.cli.errors import warn
 from atlasc.cli.output import JsonFlag, print_json, print_table
 from atlasc.cli.progress import progress
-from atlasc.cli.study import refuse_searching, run_study
 
 if TYPE_CHECKING:
-    from atlasc.passes.search.front import Front, Point
+    from atlasc.passes.search.front import Front
+    from atlasc.passes.search.point import Point
 
 
 def search(
@@ -27,7 +27,7 @@ def search(
         typer.Option(
             "--output",
             "-o",
-            help="Folder for front.json, .png and .html and calibration.json, or those of a study.",
+            help="Folder for front.json, .png and .html and calibration.json.",
             show_default=False,
         ),
     ] = None,
@@ -50,8 +50,8 @@ def search(
         typer.Option(
             "--inputs",
             metavar="N|all",
-            help="Inputs on which settings are compared, beside up to 10 at the ends of ranges "
-            "[default: 10; all for a study].",
+            help="Inputs on which settings are compared, beside up to 10 extreme ones "
+            "[default: 10].",
             show_default=False,
         ),
     ] = None,
@@ -73,16 +73,6 @@ def search(
     held_back: options.HeldBack = 0.2,
     centre_keys: options.CentreKeys = True,
     seed: options.Seed = 0,
-    study: Annotated[
-        bool,
-        typer.Option(
-            "--study",
-            help="Do not search: compare surrogates, subsets of inputs and early layers.",
-        ),
-    ] = False,
-    study_settings: Annotated[
-        int, typer.Option("--study-settings", min=3, help="Settings that a study compares.")
-    ] = 60,
     costs: options.Costs = None,
     as_json: JsonFlag = False,
     trust_pickle: options.TrustPickle = False,
@@ -99,9 +89,7 @@ def search(
     from atlasc.compilation.search import search as run_search
 
     budget, switches = search_options.budget(context), search_options.switches(context)
-    if study:
-        refuse_searching(context)
-    compared = _count(inputs or ("all" if study else str(SEARCH_INPUTS)))
+    compared = _count(inputs or str(SEARCH_INPUTS))
     chosen = Options(
         target="sim",
         **options.given(strategy=strategy, cost=cost),
@@ -118,11 +106,8 @@ def search(
     if chosen.cost == "latency":
         options.warn_of_costs()
     evaluators = search_options.workers(workers, worker_count, ray_address, threads)
-    place = None if study else journal_place(output, journal)
+    place = journal_place(output, journal)
     prepared = prepare(model, data, chosen, progress)
-    if study:
-        run_study(prepared, chosen, output, compared, study_settings, as_json)
-        return
     front = run_search(
         prepared, chosen, progress, inputs=compared, threads=threads, journal=place,
         workers=evaluators, note=warn,

@@ -14,7 +14,7 @@ import numpy as np
 
 from atlasc.passes.search.error_model.groups import Choice, Group
 from atlasc.passes.search.error_model.local import Candidate
-from atlasc.passes.search.front import Point
+from atlasc.passes.search.point import Point
 from atlasc.passes.search.space import Settings
 
 LARGEST = 10.0

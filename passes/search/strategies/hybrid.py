@@ -24,6 +24,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.approximation.setting import EXACT, LayerSetting
 from atlasc.passes.latency.outline import outline
+from atlasc.passes.search.dynamic_programs.seconds_solver import SecondsSolver
 from atlasc.passes.search.error_model.captured import capture
 from atlasc.passes.search.error_model.groups import Choice, Group, groups_of, starts
 from atlasc.passes.search.error_model.local import Candidate, LocalErrors, candidates
@@ -34,14 +35,12 @@ from atlasc.passes.search.error_model.surrogate import (
     interpolated,
     solve,
 )
-from atlasc.passes.search.front import Front, Point
-from atlasc.passes.search.joint.seconds_solver import SecondsSolver
-from atlasc.passes.search.journal import EXTENDS
-from atlasc.passes.search.nsga2 import LEAST_POPULATION, minimise
-from atlasc.passes.search.problem import SearchProblem
-from atlasc.passes.search.session import ProgressCallback, Session
+from atlasc.passes.search.nsga2 import check_population, minimise
+from atlasc.passes.search.point import Point
+from atlasc.passes.search.search_problem import SearchProblem
+from atlasc.passes.search.search_run import SearchRun
 from atlasc.passes.search.space import Settings, is_partial
-from atlasc.passes.search.statistics import spearman
+from atlasc.passes.search.strategy import EXTENDS, Strategy
 
 PROBED_ERRORS = (1e-2, 1e-1, 1e-3)
 """Output errors near which candidates are probed, in this order."""
@@ -54,18 +53,17 @@ WANTED_ERRORS = (0.3, 1e-6)
 
 
 @dataclass(frozen=True)
-class HybridOptions:
-    """Budget of the search.
+class Hybrid(Strategy):
+    """Measure, solve, refine.
 
     Attributes:
-        seed: equal seeds give equal fronts.
         evaluations: in all at most; None for the probes of single choices and `AFTER_PROBES` more.
         rounds: how often the predicted front is solved and evaluated at most, before NSGA-II.
         batch: settings of a predicted front that are evaluated in a round.
         population: of NSGA-II, which spends half of the rest.
     """
 
-    seed: int = 0
+    name = "hybrid"
     evaluations: int | None = field(default=None, metadata=EXTENDS)
     rounds: int = 8
     batch: int = 12
@@ -76,14 +74,28 @@ class HybridOptions:
             raise AtlasError("a search needs at least 1 evaluation")
         if self.rounds < 1 or self.batch < 1:
             raise AtlasError("a search needs at least 1 round and a batch of at least 1")
-        if self.population < LEAST_POPULATION:
-            raise AtlasError(f"a population needs at least {LEAST_POPULATION} settings")
+        check_population(self.population)
 
-    def filled(self, problem: SearchProblem) -> HybridOptions:
-        """The same with the evaluations that this problem gets, where none are named."""
-        groups = groups_of(problem.module, problem.parametrisation)
-        usual = default_evaluations(len(groups))
-        return self if self.evaluations is not None else replace(self, evaluations=usual)
+    def filled(self, problem: SearchProblem) -> Hybrid:
+        """With the evaluations that this problem gets, where none are named.
+
+        Raises:
+            AtlasError: the budget does not even suffice for a probe of each op.
+        """
+        groups = len(groups_of(problem.module, problem.parametrisation))
+        if self.evaluations is None:
+            return replace(self, evaluations=default_evaluations(groups))
+        if self.evaluations <= groups:
+            raise AtlasError(
+                f"{self.evaluations} evaluations are too few for the strategy hybrid",
+                why=f"it probes {groups} groups of ops before it can predict anything",
+                remedy=f"use --evaluations {groups + 1} or more",
+            )
+        return self
+
+    def run(self, run: SearchRun) -> None:
+        """Run all steps."""
+        _Hybrid(run, self).run()
 
 
 def default_evaluations(groups: int) -> int:
@@ -91,61 +103,33 @@ def default_evaluations(groups: int) -> int:
     return len(PROBED_ERRORS) * groups + AFTER_PROBES
 
 
-def search(
-    problem: SearchProblem,
-    options: HybridOptions | None = None,
-    progress: ProgressCallback | None = None,
-) -> Front:
-    """Run the search.
+def spearman(estimates: Sequence[float], errors: Sequence[float]) -> float | None:
+    """Spearman's rank correlation; None where one side is constant, or empty."""
+    from scipy.stats import spearmanr
 
-    Args:
-        problem: what to search.
-        options: the budget.
-        progress: called after every batch. An interrupt from the keyboard ends the search, and the
-            front so far is returned.
-
-    Raises:
-        AtlasError: the budget does not even reach for a probe of each op.
-    """
-    options = (options or HybridOptions()).filled(problem)
-    groups = groups_of(problem.module, problem.parametrisation)
-    assert options.evaluations is not None
-    if options.evaluations <= len(groups):
-        raise AtlasError(
-            f"{options.evaluations} evaluations are too few for the strategy hybrid",
-            why=f"it probes {len(groups)} groups of ops before it can predict anything",
-            remedy=f"use --evaluations {len(groups) + 1} or more",
-        )
-    session = Session(problem, options, progress)
-    hybrid = _Hybrid(session, options, groups)
-    with session:
-        hybrid.run()
-    return replace(session.front("hybrid"), rank_correlation=hybrid.rank_correlation)
+    if min(len(set(estimates)), len(set(errors))) < 2:
+        return None
+    return float(spearmanr(estimates, errors).statistic)
 
 
 class _Hybrid:
-    """One run.
+    """One run."""
 
-    Attributes:
-        rank_correlation: Spearman's, of the predicted and the true errors of the front that was
-            solved last.
-    """
-
-    def __init__(self, session: Session, options: HybridOptions, groups: list[Group]) -> None:
-        problem, space = session.problem, session.objective.space
-        self.session, self.options, self.groups = session, options, groups
+    def __init__(self, search_run: SearchRun, options: Hybrid) -> None:
+        problem, space = search_run.problem, search_run.objective.space
+        self.search_run, self.options = search_run, options
+        self.groups = groups_of(problem.module, problem.parametrisation)
         self.exact: Settings = ((EXACT,) * problem.parametrisation.variables,) * space.layers
-        self.rank_correlation: float | None = None
         self.template = space.decode(space.lower)
         self.solver: Solver = solve
         if problem.cost == "latency":
             assert problem.latency_model is not None
-            fixed = session.objective.approximations(self.template)
+            fixed = search_run.objective.approximations(self.template)
             self.solver = SecondsSolver(problem.latency_model, self._approximations, fixed)
 
     def run(self) -> None:
         """All steps."""
-        problem = self.session.problem
+        problem = self.search_run.problem
         captured = capture(
             problem.module,
             problem.calibration,
@@ -163,9 +147,9 @@ class _Hybrid:
 
         model = ErrorModel(self.groups, alone)
         for _ in range(self.options.rounds):
-            before = self.session.points
+            before = self.search_run.points
             self._solve(model, self.options.batch)
-            if self.session.points == before:
+            if self.search_run.points == before:
                 break
         self._refine()
         for rounds in range(LAST_ROUNDS, 0, -1):
@@ -173,25 +157,23 @@ class _Hybrid:
             self._solve(model, self._left() // rounds)
 
     def _left(self) -> int:
-        return int(self.session.total) - self.session.done
+        return int(self.search_run.total) - self.search_run.done
 
     def _whole(self) -> list[Point]:
         """All points so far that are no probes."""
-        return [p for p in self.session.asked.values() if not is_partial(p.settings)]
+        return [p for p in self.search_run.asked.values() if not is_partial(p.settings)]
 
     def _setting(self, group: Group, choice: Choice) -> LayerSetting:
         """The layer in which only this group is approximated."""
         layer = group.put(self.exact, choice)[group.block]
-        return LayerSetting.of(layer, self.session.problem.parametrisation)
+        return LayerSetting.of(layer, self.search_run.problem.parametrisation)
 
     def _approximations(self, group: Group, choice: Choice) -> dict[str, Approximation]:
-        objective, setting = self.session.objective, self._setting(group, choice)
-        found = {p.op.value.name: objective.approximation(p, setting) for p in group.places}
-        return {name: chosen for name, chosen in found.items() if chosen is not None}
+        return self.search_run.objective.approximations(group.put(self.exact, choice), group.places)
 
     def _candidate(self, group: Group, choice: Choice, local: LocalErrors) -> Candidate:
-        approximations, kind = self._approximations(group, choice), self.session.problem.cost
-        depth, levels = self.session.objective.costs(approximations)
+        approximations, kind = self._approximations(group, choice), self.search_run.problem.cost
+        depth, levels = self.search_run.objective.costs(approximations)
         cost, degrees = depth if kind == "depth" else levels, 0
         if kind == "latency":
             ops = {place.op.value.name: place.op for place in group.places}
@@ -199,7 +181,7 @@ class _Hybrid:
         return Candidate(cost, local.error(group, choice), choice, degrees)
 
     def _candidates(self, group: Group, local: LocalErrors) -> list[Candidate]:
-        parametrisation = self.session.problem.parametrisation
+        parametrisation = self.search_run.problem.parametrisation
         lower, upper = group.pick(parametrisation.lower), group.pick(parametrisation.upper)
         found = candidates(
             starts(group, lower, upper),
@@ -243,7 +225,7 @@ class _Hybrid:
             }
             self._evaluate(list(batch.values()))
             for index, settings in batch.items():
-                point = self.session.asked.get((None, settings))
+                point = self.search_run.asked.get((None, settings))
                 if point is not None:
                     probed[index][chosen[index].local] = point.error
         return probed
@@ -254,7 +236,7 @@ class _Hybrid:
         Args:
             count: how many at most, evenly along what is not known of it.
         """
-        asked, (high, low) = self.session.asked, WANTED_ERRORS
+        asked, (high, low) = self.search_run.asked, WANTED_ERRORS
         model.fit(self._whole())
         front = self.solver(model, self.candidates, self.template)
         front = [p for p in front if low <= p.error <= high] or front
@@ -266,25 +248,25 @@ class _Hybrid:
         tried = [p for p in front if (k := (None, p.settings)) in asked
                  and (asked[k].valid or p.settings in fresh)]  # fmt: skip
         true = [min(asked[None, p.settings].error, LARGEST) for p in tried]
-        self.rank_correlation = spearman([p.error for p in tried], true)
+        self.search_run.rank_correlation = spearman([p.error for p in tried], true)
 
     def _evaluate(self, batch: Sequence[Settings]) -> None:
         batch = batch[: max(0, self._left())]
         if batch:
-            self.session.points_of(batch)
+            self.search_run.points_of(batch)
 
     def _refine(self) -> None:
         """NSGA-II from the front so far, with half of what is left."""
         size = self.options.population
         generations = self._left() // 2 // size - 1
-        front, space = self.session.points, self.session.objective.space
+        front, space = self.search_run.points, self.search_run.objective.space
         if generations < 0 or not front:
             return
         seeds = [front[i] for i in np.linspace(0, len(front) - 1, size).round().astype(int)]
         vectors = np.unique([space.encode(p.settings) for p in seeds], axis=0)
         generator = np.random.default_rng([self.options.seed, 3])
         minimise(
-            self.session.evaluate,
+            self.search_run.evaluate,
             np.concatenate([vectors, space.random(size - len(vectors), generator)]),
             space.lower,
             space.upper,

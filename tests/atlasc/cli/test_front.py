@@ -41,7 +41,7 @@ def test_points_are_tried_on_held_back_inputs(searched: tuple[Path, Outcome], fr
 
 
 def test_without_held_back_inputs_the_columns_are_empty() -> None:
-    outcome = run(*SEARCH, "--evaluations", 8, "--strategy", "nsga2", "--held-back", 0, "--json")
+    outcome = run(*SEARCH, "--evaluations", 8, "--strategy", "atlas", "--held-back", 0, "--json")
     found = json.loads(outcome.out)
     assert found["held_back"] == 0
     assert all("out_of_range" not in point for point in found["front"])
@@ -191,7 +191,7 @@ def test_too_few_or_equal_inputs(command: str, tmp_path: Path) -> None:
             ("--evaluations", 7, "--strategy", "atlas"),
             "7 evaluations is too small for one generation",
         ),
-        (("--evaluations", 3, "--strategy", "nsga2"), "give 4 evaluations or more"),
+        (("--evaluations", 3, "--strategy", "atlas"), "give 8 evaluations or more"),
         (("--evaluations", 0), "greater than or equal to 1"),
         (("--population", 3), "at least 4 settings"),
     ],

@@ -7,9 +7,9 @@ from typer.testing import CliRunner
 
 from atlasc.cli import app
 from atlasc.passes.approximation.parametrisation import LADDERS, PRESETS, SWITCHES
-from atlasc.passes.search.front import COSTS
+from atlasc.passes.search.point import COSTS
+from atlasc.passes.search.strategies import DEFAULT, STRATEGIES
 from atlasc.passes.search.strategies.hybrid import default_evaluations
-from atlasc.passes.search.strategies.named import DEFAULT, STRATEGIES
 
 
 @pytest.mark.parametrize("command", ["search", "compile"])

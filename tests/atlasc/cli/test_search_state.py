@@ -76,13 +76,13 @@ def test_journals_that_cannot_be_used(tmp_path: Path) -> None:
 def test_compile_keeps_its_evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bundle, journal = tmp_path / "bundle", tmp_path / "bundle.journal"
     command = (
-        "compile", MODEL, "--data", DATA, "--target", "sim", "--strategy", "random",
+        "compile", MODEL, "--data", DATA, "--target", "sim", "--strategy", "atlas",
         "--evaluations", 20, "-o", bundle,
     )  # fmt: skip
     assert "no setting on the front" in refused(*command, "--max-error", 1e-9)
     assert journal.exists()
     monkeypatch.setattr(
-        "atlasc.passes.search.objective.Objective.points",
+        "atlasc.passes.search.search_problem.Objective.points",
         lambda self, settings: iter(()) if not settings else pytest.fail("evaluated again"),
     )
     run(*command, "--max-error", 10)

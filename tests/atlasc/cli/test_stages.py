@@ -95,33 +95,19 @@ def test_search_and_lower(stages: Path, tmp_path: Path) -> None:
     assert cost["levels"] <= found["front"][-1]["levels"]
 
 
-def test_a_study_compares_surrogates(tmp_path: Path) -> None:
-    arguments = ("search", MODEL, "--data", DATA, "--study", "--study-settings", 3)
-    found = json.loads(run(*arguments, "--inputs", 12, "--json", "-o", tmp_path / "study").out)
-    assert [s["inputs"] for s in found["subsets"]] == [1, 2, 5, 10, 12]
-    assert [s["layers"] for s in found["early_layers"]] == [1]
-    assert found["subsets"][-1] == found["early_layers"][-1]
-    assert len(found["errors"]) == 3
-    assert json.loads((tmp_path / "study" / "study.json").read_text()) == found
-    assert (tmp_path / "study" / "study.png").exists()
-    text = run(*arguments, "--inputs", 5).out
-    assert "Spearman" in text and "3 settings with errors from" in text
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [("--strategy", "atlas"), ("--evaluations", 9), ("--workers", "ray"), ("--threads", 1)],
-)
-def test_a_study_refuses_options_of_a_search(option: str, value: str | int) -> None:
-    message = refused("search", MODEL, "--data", DATA, "--study", option, value)
-    assert f"--study and {option} exclude each other" in message
-
-
 def test_inputs_of_a_search_are_a_number_or_all() -> None:
-    search = ("search", MODEL, "--data", DATA, "--strategy", "random", "--evaluations", 3)
+    search = ("search", MODEL, "--data", DATA, "--strategy", "atlas", "--evaluations", 8)
     found = json.loads(run(*search, "--inputs", "all", "--json").out)
-    assert (found["strategy"], found["evaluations"]) == ("random", 3)
+    assert (found["strategy"], found["evaluations"]) == ("atlas", 8)
     assert "--inputs cannot be '0'" in refused(*search, "--inputs", "0")
+
+
+@pytest.mark.parametrize("name", ["nsga2", "sequential", "grid", "random"])
+def test_a_strategy_to_compare_with_is_named_with_its_place(name: str) -> None:
+    message = refused("search", MODEL, "--data", DATA, "--strategy", name)
+    assert f"the strategy '{name}' is not part of the compiler" in message
+    assert "use one of hybrid, atlas" in message
+    assert f"python -m benchmarks.search --strategies {name}" in message
 
 
 def test_opt_on_text_alone() -> None:

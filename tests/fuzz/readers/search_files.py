@@ -10,7 +10,7 @@ from atlasc.compilation.saved import load_saved
 from atlasc.passes.calibration.calibrate import read_calibration
 from atlasc.passes.search.front import Front
 from atlasc.passes.search.journal import Journal
-from atlasc.passes.search.pick import Target
+from atlasc.passes.search.pick import Wanted
 from tests.fuzz.reader import Reader
 from tests.fuzz.seeds import Seeds, compiled
 
@@ -24,7 +24,7 @@ def _copied(name: str) -> Seeds:
 
 def _front(path: Path) -> object:
     front = Front.load(path)
-    front.pick(Target(1.0))
+    front.pick(Wanted(1.0))
     return json.dumps(front.to_dict())
 
 

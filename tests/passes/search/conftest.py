@@ -12,8 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "lowering"))
 from small_transformers import Builder, Shape, inputs_for
 
 from atlasc.passes.calibration.calibrate import calibrate
-from atlasc.passes.search.objective import Objective
-from atlasc.passes.search.problem import SearchProblem
+from atlasc.passes.search.search_problem import Objective, SearchProblem
 
 
 @pytest.fixture(scope="session", autouse=True)

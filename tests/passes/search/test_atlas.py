@@ -7,22 +7,22 @@ from dataclasses import replace
 import pytest
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.search.front import non_dominated
-from atlasc.passes.search.objective import Objective
-from atlasc.passes.search.strategies.atlas import AtlasOptions, search
-from atlasc.passes.search.strategies.named import strategy
+from atlasc.passes.search.point import non_dominated
+from atlasc.passes.search.search_problem import Objective
+from atlasc.passes.search.strategies import find_strategy
+from atlasc.passes.search.strategies.atlas import Atlas
 
-SMALL = AtlasOptions(seed=1, population=8, generations=3, layer_population=12, layer_generations=4)
+SMALL = Atlas(seed=1, population=8, generations=3, layer_population=12, layer_generations=4)
 
 
 @pytest.fixture(scope="module")
 def found(problem):
     reports = []
-    return search(problem, SMALL, reports.append), reports
+    return SMALL.search(problem, reports.append), reports
 
 
 def test_the_default_budget_is_the_papers() -> None:
-    assert AtlasOptions().evaluations == 24_144
+    assert Atlas().evaluations == 24_144
 
 
 def test_the_budget_is_spent_and_reported(found) -> None:
@@ -54,14 +54,14 @@ def test_the_front_is_non_dominated_and_its_errors_are_real(found, problem) -> N
 
 def test_a_seed_fixes_the_front(found, problem) -> None:
     front, _ = found
-    assert search(problem, SMALL).points == front.points
-    other = search(problem, replace(SMALL, seed=2))
+    assert SMALL.search(problem).points == front.points
+    other = replace(SMALL, seed=2).search(problem)
     assert other.points != front.points
 
 
 def test_stage_two_tells_layers_apart_and_improves_on_stage_one(problem) -> None:
-    one = search(problem, replace(SMALL, layer_population=4, layer_generations=0))
-    both = search(problem, replace(SMALL, layer_generations=12))
+    one = replace(SMALL, layer_population=4, layer_generations=0).search(problem)
+    both = replace(SMALL, layer_generations=12).search(problem)
     assert both.hypervolume > one.hypervolume
     assert any(len(set(p.settings)) > 1 for p in both.points)
 
@@ -72,7 +72,7 @@ def test_the_reference_point_is_the_expert_setting(found) -> None:
 
 
 def test_levels_as_the_cost(problem) -> None:
-    front = search(replace(problem, cost="levels"), SMALL)
+    front = SMALL.search(replace(problem, cost="levels"))
     assert front.reference == (2 * 77, 0.2)
     assert non_dominated(front.points, "levels") == list(front.points)
 
@@ -86,7 +86,7 @@ def test_the_early_layer_proxy_serves_stage_one_only(problem, monkeypatch) -> No
         return evaluate_all(self, batch, found)
 
     monkeypatch.setattr(Objective, "evaluate_all", spy)
-    front = search(problem, replace(SMALL, early_layers=1))
+    front = replace(SMALL, early_layers=1).search(problem)
     assert seen == [(1, 8)] * 4 + [(None, 12)] * 5
     assert front.evaluations == SMALL.evaluations
 
@@ -96,7 +96,7 @@ def test_an_interrupt_leaves_the_front_so_far(problem) -> None:
         if report.done >= 32:
             raise KeyboardInterrupt
 
-    front = search(problem, SMALL, interrupt)
+    front = SMALL.search(problem, interrupt)
     assert not front.complete
     assert front.evaluations == 32
     assert front.points
@@ -110,7 +110,7 @@ def test_a_journal_lets_a_search_go_on(problem, found, tmp_path, monkeypatch) ->
         if report.done >= 44:
             raise KeyboardInterrupt
 
-    search(journaled, SMALL, interrupt)
+    SMALL.search(journaled, interrupt)
     path = journaled.journal
     path.write_text(path.read_text()[:-7])  # as a crash in the middle of a line leaves it
     evaluated = []
@@ -118,24 +118,24 @@ def test_a_journal_lets_a_search_go_on(problem, found, tmp_path, monkeypatch) ->
     monkeypatch.setattr(
         Objective, "_evaluate", lambda self, s: evaluated.append(s) or evaluate(self, s)
     )
-    resumed = search(journaled, SMALL)
+    resumed = SMALL.search(journaled)
     assert resumed.points == front.points
     assert 0 < len(evaluated) < front.distinct
     evaluated.clear()
-    assert search(journaled, SMALL).points == front.points
+    assert SMALL.search(journaled).points == front.points
     assert not evaluated
 
 
 def test_strategies_are_found_by_name(problem, found) -> None:
-    atlas = strategy("atlas")
-    options = atlas.make_options(
+    atlas = find_strategy("atlas")
+    small = atlas.of(
         {"seed": 1, "population": 8, "generations": 3, "layer_population": 12,
          "layer_generations": 4}
     )  # fmt: skip
-    assert atlas.search(problem, options, None).points == found[0].points
+    assert small.search(problem).points == found[0].points
     with pytest.raises(AtlasError, match="no option 'budget'"):
-        atlas.make_options({"budget": 3})
+        atlas.of({"budget": 3})
     with pytest.raises(AtlasError, match="no search strategy 'best'"):
-        strategy("best")
+        find_strategy("best")
     with pytest.raises(AtlasError, match="at least 4"):
-        AtlasOptions(population=2)
+        Atlas(population=2)

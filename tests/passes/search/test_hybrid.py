@@ -11,18 +11,18 @@ from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.parametrisation import WIDE
 from atlasc.passes.search.error_model.captured import capture
 from atlasc.passes.search.error_model.groups import groups_of
-from atlasc.passes.search.front import non_dominated
+from atlasc.passes.search.point import non_dominated
 from atlasc.passes.search.space import is_partial
-from atlasc.passes.search.strategies.hybrid import HybridOptions, default_evaluations, search
-from atlasc.passes.search.strategies.named import atlas
+from atlasc.passes.search.strategies.atlas import Atlas
+from atlasc.passes.search.strategies.hybrid import Hybrid, default_evaluations
 
-SMALL = HybridOptions(seed=1, evaluations=150, population=8)
+SMALL = Hybrid(seed=1, evaluations=150, population=8)
 
 
 @pytest.fixture(scope="module")
 def found(problem):
     reports = []
-    return search(problem, SMALL, reports.append), reports
+    return SMALL.search(problem, reports.append), reports
 
 
 def test_groups_read_and_write_their_own_integers(problem) -> None:
@@ -73,30 +73,28 @@ def test_predictions_rank_the_front(found) -> None:
 
 def test_it_beats_nsga2_with_as_many_evaluations(found, problem) -> None:
     front, _ = found
-    budget = atlas.AtlasOptions(
-        seed=1, population=10, generations=4, layer_population=20, layer_generations=4
-    )
+    budget = Atlas(seed=1, population=10, generations=4, layer_population=20, layer_generations=4)
     assert budget.evaluations == SMALL.evaluations
-    assert front.hypervolume > atlas.search(problem, budget).hypervolume
+    assert front.hypervolume > budget.search(problem).hypervolume
 
 
 def test_a_seed_fixes_the_front(found, problem) -> None:
     front, _ = found
-    again = search(problem, SMALL)
+    again = SMALL.search(problem)
     assert again.points == front.points
     assert again.rank_correlation == front.rank_correlation
 
 
 @pytest.mark.parametrize("evaluations", [9, 20, 40])
 def test_a_small_budget_is_not_exceeded(problem, evaluations) -> None:
-    front = search(problem, replace(SMALL, evaluations=evaluations))
+    front = replace(SMALL, evaluations=evaluations).search(problem)
     assert front.evaluations <= evaluations
 
 
 def test_other_costs_and_spaces(problem) -> None:
-    front = search(replace(problem, cost="levels", parametrisation=WIDE), SMALL)
+    front = SMALL.search(replace(problem, cost="levels", parametrisation=WIDE))
     assert non_dominated(front.points, "levels") == list(front.points)
-    paper = search(replace(problem, cost="levels"), SMALL)
+    paper = SMALL.search(replace(problem, cost="levels"))
     assert front.reference == paper.reference == (2 * 77, 0.2)
     assert front.hypervolume > paper.hypervolume
     assert {len(layer) for p in front.points for layer in p.settings} == {9}
@@ -107,10 +105,10 @@ def test_an_interrupt_leaves_the_front_so_far_and_a_journal_goes_on(
 ) -> None:
     front, _ = found
     journaled = replace(problem, journal=tmp_path / "journal.jsonl")
-    first = search(journaled, SMALL, interrupt)
+    first = SMALL.search(journaled, interrupt)
     assert not first.complete
     evaluated.clear()
-    resumed = search(journaled, SMALL)
+    resumed = SMALL.search(journaled)
     assert resumed.points == front.points
     assert 0 < len(evaluated) < front.distinct
 
@@ -118,18 +116,18 @@ def test_an_interrupt_leaves_the_front_so_far_and_a_journal_goes_on(
 @pytest.mark.parametrize("wrong", [{"evaluations": 0}, {"rounds": 0}, {"population": 3}])
 def test_a_budget_out_of_bounds_is_refused(wrong) -> None:
     with pytest.raises(AtlasError, match="needs at least"):
-        HybridOptions(**wrong)
+        Hybrid(**wrong)
 
 
 def test_the_default_budget_grows_with_the_groups_that_are_probed(problem) -> None:
     assert default_evaluations(24) == 400  # six layers of a softmax, two norms and an activation
     assert default_evaluations(48) - default_evaluations(24) == 3 * 24
     groups = groups_of(problem.module, problem.parametrisation)
-    assert HybridOptions().filled(problem).evaluations == default_evaluations(len(groups))
-    assert HybridOptions(evaluations=9).filled(problem).evaluations == 9
+    assert Hybrid().filled(problem).evaluations == default_evaluations(len(groups))
+    assert Hybrid(evaluations=9).filled(problem).evaluations == 9
 
 
 def test_a_budget_without_a_prediction_is_refused(problem) -> None:
     with pytest.raises(AtlasError, match="8 evaluations are too few") as caught:
-        search(problem, replace(SMALL, evaluations=8))
+        replace(SMALL, evaluations=8).search(problem)
     assert "--evaluations 9" in caught.value.remedy

@@ -9,15 +9,15 @@ import pytest
 
 from atlasc.compilation.stages import LATENCY_TARGET
 from atlasc.passes.approximation.parametrisation import WIDE
+from atlasc.passes.search.dynamic_programs.min_plus import Path
+from atlasc.passes.search.dynamic_programs.seconds_solver import STEPS, SecondsSolver, evenly
 from atlasc.passes.search.error_model.groups import groups_of
 from atlasc.passes.search.error_model.local import Candidate, candidates
 from atlasc.passes.search.error_model.surrogate import ErrorModel
-from atlasc.passes.search.front import hypervolume, non_dominated
-from atlasc.passes.search.joint.joint import Path
-from atlasc.passes.search.joint.seconds_solver import STEPS, SecondsSolver, evenly
-from atlasc.passes.search.strategies.hybrid import HybridOptions, search
+from atlasc.passes.search.point import hypervolume, non_dominated
+from atlasc.passes.search.strategies.hybrid import Hybrid
 
-SMALL = HybridOptions(seed=1, evaluations=150, population=8)
+SMALL = Hybrid(seed=1, evaluations=150, population=8)
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def timed(problem):
 
 @pytest.fixture(scope="module")
 def found(timed):
-    return search(timed, SMALL)
+    return SMALL.search(timed)
 
 
 def area(points, reference) -> float:
@@ -45,7 +45,7 @@ def test_the_front_is_real(found, timed) -> None:
 
 
 def test_it_is_no_worse_than_a_search_by_levels(found, timed) -> None:
-    by_levels = search(replace(timed, cost="levels"), SMALL)
+    by_levels = SMALL.search(replace(timed, cost="levels"))
     timed_again = area(non_dominated(by_levels.points, "latency"), found.reference)
     assert found.hypervolume >= timed_again > 0.05
 
@@ -54,9 +54,9 @@ def test_a_seed_fixes_the_front_and_a_journal_goes_on(
     found, timed, tmp_path, interrupt, evaluated
 ) -> None:
     journaled = replace(timed, journal=tmp_path / "journal.jsonl")
-    assert not search(journaled, SMALL, interrupt).complete
+    assert not SMALL.search(journaled, interrupt).complete
     evaluated.clear()
-    resumed = search(journaled, SMALL)
+    resumed = SMALL.search(journaled)
     assert resumed.points == found.points
     assert resumed.rank_correlation == found.rank_correlation
     assert 0 < len(evaluated) < found.distinct
@@ -64,7 +64,7 @@ def test_a_seed_fixes_the_front_and_a_journal_goes_on(
 
 def test_degrees_between_powers(timed) -> None:
     any_degree = replace(timed, parametrisation=replace(WIDE, degrees="any"))
-    front = search(any_degree, SMALL)
+    front = SMALL.search(any_degree)
     assert non_dominated(front.points, "latency") == list(front.points)
     assert front.hypervolume > 0.05
     degrees = {

@@ -9,7 +9,7 @@ import random
 import numpy as np
 import pytest
 
-from atlasc.passes.search.joint.joint import (
+from atlasc.passes.search.dynamic_programs.min_plus import (
     Option,
     Path,
     non_dominated,

@@ -17,13 +17,13 @@ import pytest
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.parametrisation import Parametrisation
 from atlasc.passes.search import journal as journal_file
-from atlasc.passes.search.front import Point
-from atlasc.passes.search.journal import Journal, trajectory
-from atlasc.passes.search.objective import Objective
-from atlasc.passes.search.strategies.atlas import AtlasOptions, search
-from atlasc.passes.search.strategies.random_search import RandomOptions
+from atlasc.passes.search.journal import Journal
+from atlasc.passes.search.point import Point
+from atlasc.passes.search.search_problem import Objective
+from atlasc.passes.search.strategies.atlas import Atlas
+from atlasc.passes.search.strategies.hybrid import Hybrid
 
-SMALL = AtlasOptions(seed=1, population=8, generations=1, layer_population=12, layer_generations=2)
+SMALL = Atlas(seed=1, population=8, generations=1, layer_population=12, layer_generations=2)
 IDENTITY = {"model": "0" * 64, "seed": 1}
 POINTS = [
     Point(132, 90, 0.1 / 3, ((7, 6, 0, 0, 0, 7, 7, 7), (6, 6, 6, 0, 0, 6, 7, 8))),
@@ -192,7 +192,7 @@ _write = os.write
 )
 def test_a_journal_of_another_search_is_refused(problem, path, change, options, difference) -> None:
     journaled = replace(problem, journal=path)
-    search(journaled, replace(SMALL, generations=0, layer_generations=0))
+    replace(SMALL, generations=0, layer_generations=0).search(journaled)
     before = path.read_bytes()
     if "arrays" in change:
         change = {"arrays": {name: array[:2] for name, array in problem.arrays.items()}}
@@ -204,28 +204,26 @@ def test_a_journal_of_another_search_is_refused(problem, path, change, options, 
         change = {"module": replace(problem.module, symbols=symbols)}
     options = replace(options, generations=0, layer_generations=0)
     with pytest.raises(AtlasError, match="belongs to another search") as caught:
-        search(replace(journaled, **change), options)
+        options.search(replace(journaled, **change))
     assert difference in caught.value.why
     assert path.read_bytes() == before
 
 
 def test_a_search_may_be_made_longer(problem, path) -> None:
-    assert "layer_generations" not in trajectory(SMALL)
-    assert trajectory(RandomOptions(seed=3, batch=5)) == {
-        "strategy": "random",
-        "seed": 3,
-        "batch": 5,
-    }
-    search(replace(problem, journal=path), SMALL)
+    assert "layer_generations" not in SMALL.identity()
+    assert Hybrid(seed=3, batch=5, evaluations=100).identity() == {
+        "strategy": "hybrid", "seed": 3, "rounds": 8, "batch": 5, "population": 16
+    }  # fmt: skip
+    SMALL.search(replace(problem, journal=path))
     longer = replace(SMALL, layer_generations=4)
-    assert search(replace(problem, journal=path), longer).points == search(problem, longer).points
+    assert longer.search(replace(problem, journal=path)).points == longer.search(problem).points
 
 
 def test_evaluations_of_the_proxy_are_kept_too(problem, path, monkeypatch) -> None:
     journaled, options = replace(problem, journal=path), replace(SMALL, early_layers=1)
-    front = search(journaled, options)
+    front = options.search(journaled)
     monkeypatch.setattr(Objective, "_evaluate", lambda *_: pytest.fail("evaluated again"))
-    assert search(journaled, options).points == front.points
+    assert options.search(journaled).points == front.points
 
 
 def test_every_point_is_kept_as_soon_as_it_is_known(problem, path, monkeypatch) -> None:
@@ -238,7 +236,7 @@ def test_every_point_is_kept_as_soon_as_it_is_known(problem, path, monkeypatch) 
         return evaluate(self, settings)
 
     monkeypatch.setattr(Objective, "_evaluate", interrupted)
-    assert not search(replace(problem, journal=path), SMALL).complete
+    assert not SMALL.search(replace(problem, journal=path)).complete
     kept = [json.loads(line)["settings"] for line in path.read_text().splitlines()[1:]]
     assert kept == [[list(layer) for layer in settings] for settings in seen]
 
@@ -248,7 +246,7 @@ KILLS = 20
 
 
 def test_twenty_kills_lose_nothing(problem, path, monkeypatch) -> None:
-    undisturbed = search(problem, LONG)
+    undisturbed = LONG.search(problem)
     journaled = replace(problem, journal=path)
     moments = random.Random(7)
     for _ in range(KILLS):
@@ -264,7 +262,7 @@ def test_twenty_kills_lose_nothing(problem, path, monkeypatch) -> None:
     monkeypatch.setattr(
         Objective, "_evaluate", lambda self, s: evaluated.append(s) or evaluate(self, s)
     )
-    resumed = search(journaled, LONG)
+    resumed = LONG.search(journaled)
     assert resumed.points == undisturbed.points
     assert len(evaluated) == undisturbed.distinct - before
 
@@ -283,7 +281,7 @@ def _killed(problem, points: int, seconds: float) -> tuple[bytes, int]:
             os.write(send, json.dumps(point.to_dict()).encode() + b"\n")
 
         Journal.add = reporting  # type: ignore[method-assign]
-        search(problem, LONG)
+        LONG.search(problem)
         os._exit(0)
     os.close(send)
     reported = b""

@@ -11,9 +11,10 @@ from atlasc.passes.approximation.assign import apply_settings
 from atlasc.passes.approximation.setting import EXACT
 from atlasc.passes.costs.counts import program_costs
 from atlasc.passes.pipeline import lower_nn
-from atlasc.passes.search.front import Front, Point
-from atlasc.passes.search.problem import expert
-from atlasc.passes.search.strategies.random_search import RandomOptions, search
+from atlasc.passes.search.front import Front
+from atlasc.passes.search.point import Point
+from atlasc.passes.search.space import expert
+from atlasc.passes.search.strategies.atlas import Atlas
 
 GOOD = ((7, 6, 0, 0, 0, 7, 7, 7), (6, 6, 6, 0, 0, 6, 7, 8))
 
@@ -59,7 +60,7 @@ def test_a_journal_is_of_one_cost_table(timed, problem) -> None:
 
 
 def test_a_front_by_seconds(timed, tmp_path) -> None:
-    front = search(timed, RandomOptions(evaluations=60))
+    front = Atlas.of({"evaluations": 60}).search(timed)
     costs = [point.seconds for point in front.points]
     assert costs == sorted(costs) and None not in costs
     front.save(tmp_path / "front.json")

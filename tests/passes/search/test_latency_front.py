@@ -15,7 +15,7 @@ from atlasc.passes.approximation.algorithms.iterative_softmax import SoftmaxAppr
 from atlasc.passes.approximation.attribute import from_attribute
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.latency import LatencyModel, LatencyTarget
-from atlasc.passes.search.joint.latency_front import Candidate, latency_front
+from atlasc.passes.search.dynamic_programs.latency_front import Candidate, latency_front
 from atlasc.targets.desilo.costs import cost_table
 from atlasc.targets.desilo.parameters import choose_parameters
 

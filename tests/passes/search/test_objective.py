@@ -11,7 +11,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
 from atlasc.passes.approximation.assign import apply_settings
 from atlasc.passes.approximation.depth import depth_of
-from atlasc.passes.search import objective
+from atlasc.passes.search import search_problem
 from atlasc.passes.simulation.simulate import PolynomialSimulator
 from atlasc.passes.simulation.torch_simulator import TorchSimulator
 
@@ -40,7 +40,7 @@ def test_costs_are_those_of_the_module(problem) -> None:
 
 def test_a_gpu_finds_the_same(problem, monkeypatch) -> None:
     expected = problem.objective().evaluate_all([GOOD, OTHER])
-    monkeypatch.setattr(objective, "simulator", lambda m, *_: TorchSimulator(m, "cpu"))
+    monkeypatch.setattr(search_problem, "simulator", lambda m, *_: TorchSimulator(m, "cpu"))
     found = problem.objective()
     for point, other in zip(found.evaluate_all([GOOD, OTHER]), expected, strict=True):
         assert point.exploded_at == other.exploded_at

@@ -1,4 +1,4 @@
-"""Picking from a front: targets, held-back inputs, and what is nearest."""
+"""Picking from a front: limits, held-back inputs, and what is nearest."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.search.front import Front, Point
-from atlasc.passes.search.pick import Target
+from atlasc.passes.search.front import Front
+from atlasc.passes.search.pick import Wanted
+from atlasc.passes.search.point import Point
 
 LAYER = (5, 5, 0, 0, 0, 3, 3, 3)
 
@@ -27,77 +28,77 @@ EXAMPLE = front((40, 0.1), (50, 0.01), (70, 0.001))
 
 
 @pytest.mark.parametrize(
-    ("target", "levels"),
+    ("wanted", "levels"),
     [
-        (Target(error=0.05), 50),
-        (Target(error=0.1), 40),
-        (Target(levels=69), 50),
-        (Target(levels=70), 70),
-        (Target(depth=99), 40),
-        (Target(error=0.05, levels=60), 50),
-        (Target(error=0.05, depth=140, levels=60), 50),
+        (Wanted(error=0.05), 50),
+        (Wanted(error=0.1), 40),
+        (Wanted(levels=69), 50),
+        (Wanted(levels=70), 70),
+        (Wanted(depth=99), 40),
+        (Wanted(error=0.05, levels=60), 50),
+        (Wanted(error=0.05, depth=140, levels=60), 50),
     ],
 )
 def test_the_cheapest_within_an_error_or_the_most_accurate_within_a_cost(
-    target: Target, levels: int
+    wanted: Wanted, levels: int
 ) -> None:
-    assert EXAMPLE.pick(target).levels == levels
+    assert EXAMPLE.pick(wanted).levels == levels
 
 
 @pytest.mark.parametrize(
-    ("target", "wanted", "nearest"),
+    ("wanted", "name", "nearest"),
     [
-        (Target(error=1e-4), "an error of 0.0001 or less", "levels 70, error 0.001"),
-        (Target(levels=30), "levels 30 or less", "levels 40, error 0.1"),
-        (Target(levels=0), "levels 0 or less", "levels 40, error 0.1"),
-        (Target(error=0.01, levels=45), "error of 0.01 and levels 45", "levels 50, error 0.01"),
-        (Target(error=1e-9, depth=10), "error of 1e-09 and depth 10", "levels 70, error 0.001"),
+        (Wanted(error=1e-4), "an error of 0.0001 or less", "levels 70, error 0.001"),
+        (Wanted(levels=30), "levels 30 or less", "levels 40, error 0.1"),
+        (Wanted(levels=0), "levels 0 or less", "levels 40, error 0.1"),
+        (Wanted(error=0.01, levels=45), "error of 0.01 and levels 45", "levels 50, error 0.01"),
+        (Wanted(error=1e-9, depth=10), "error of 1e-09 and depth 10", "levels 70, error 0.001"),
     ],
 )
-def test_a_target_out_of_reach_names_the_nearest_point(
-    target: Target, wanted: str, nearest: str
+def test_a_limit_out_of_reach_names_the_nearest_point(
+    wanted: Wanted, name: str, nearest: str
 ) -> None:
     with pytest.raises(AtlasError) as caught:
-        EXAMPLE.pick(target)
-    assert wanted in caught.value.what
+        EXAMPLE.pick(wanted)
+    assert name in caught.value.what
     assert nearest in caught.value.why
 
 
 def test_points_that_inputs_leave_are_avoided() -> None:
     wild = front((40, 0.1), (50, 0.01), (70, 0.001), out_of_range=(3, 2, 0))
-    assert wild.pick(Target(error=0.1)).levels == 70
-    assert wild.pick(Target(error=0.1), tolerated=2).levels == 50
-    assert wild.pick(Target(error=0.1), tolerated=9).levels == 40
-    assert wild.pick(Target(levels=60)).levels == 50  # there is no other: the fewest
-    assert wild.pick(Target(error=0.1, levels=45)).out_of_range == 3
+    assert wild.pick(Wanted(error=0.1)).levels == 70
+    assert wild.pick(Wanted(error=0.1), tolerated=2).levels == 50
+    assert wild.pick(Wanted(error=0.1), tolerated=9).levels == 40
+    assert wild.pick(Wanted(levels=60)).levels == 50  # there is no other: the fewest
+    assert wild.pick(Wanted(error=0.1, levels=45)).out_of_range == 3
 
 
-def test_an_empty_front_or_target_says_so() -> None:
+def test_an_empty_front_or_no_limit_says_so() -> None:
     with pytest.raises(AtlasError, match="no setting that stays finite"):
-        front().pick(Target(error=1))
-    with pytest.raises(AtlasError, match="a target is missing"):
-        EXAMPLE.pick(Target())
+        front().pick(Wanted(error=1))
+    with pytest.raises(AtlasError, match="no limit is given"):
+        EXAMPLE.pick(Wanted())
 
 
 def test_seconds_are_a_cost_like_others() -> None:
     seconds = (300.0, 350.5, 400.0)
     points = tuple(replace(p, seconds=s) for p, s in zip(EXAMPLE.points, seconds, strict=True))
     fast = replace(EXAMPLE, cost="latency", points=points)
-    assert fast.pick(Target(seconds=399)).levels == 50
-    assert fast.pick(Target(error=0.1, seconds=399)).levels == 40
+    assert fast.pick(Wanted(seconds=399)).levels == 50
+    assert fast.pick(Wanted(error=0.1, seconds=399)).levels == 40
     with pytest.raises(AtlasError) as caught:
-        fast.pick(Target(error=0.05, seconds=310))
+        fast.pick(Wanted(error=0.05, seconds=310))
     assert "an error of 0.05 and 310 predicted seconds or less" in caught.value.what
     assert "levels 50, error 0.01, 350.5 predicted seconds" in caught.value.why
 
 
 def test_seconds_that_no_search_predicted_are_refused() -> None:
     with pytest.raises(AtlasError, match="picked by 310 predicted seconds or less") as caught:
-        EXAMPLE.pick(Target(seconds=310))
+        EXAMPLE.pick(Wanted(seconds=310))
     assert "by levels, predicted no seconds" in caught.value.why
     assert caught.value.remedy == "search with --cost latency"
 
 
 def test_a_front_of_depth_is_picked_by_depth() -> None:
     swapped = replace(EXAMPLE, cost="depth", points=EXAMPLE.points[::-1])
-    assert swapped.pick(Target(error=1)).levels == 40
+    assert swapped.pick(Wanted(error=1)).levels == 40

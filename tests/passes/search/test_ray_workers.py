@@ -10,14 +10,15 @@ from dataclasses import replace
 import pytest
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.search import ray_workers, session
-from atlasc.passes.search.problem import SearchProblem
-from atlasc.passes.search.ray_workers import QUIET, RayPool, RayWorkers
-from atlasc.passes.search.strategies.atlas import AtlasOptions, search
+from atlasc.passes.search import ray_workers, strategy
+from atlasc.passes.search.evaluator import RayWorkers
+from atlasc.passes.search.ray_workers import QUIET, RayPool
+from atlasc.passes.search.search_problem import SearchProblem
+from atlasc.passes.search.strategies.atlas import Atlas
 
 ray = pytest.importorskip("ray", reason="needs the ray extra")
 
-SMALL = AtlasOptions(seed=1, population=8, generations=2, layer_population=12, layer_generations=3)
+SMALL = Atlas(seed=1, population=8, generations=2, layer_population=12, layer_generations=3)
 SETTINGS = [((7, p, 0, 0, 0, 7, 7, 7), (6, 6, q, 0, 0, 6, 7, 8)) for p in (5, 6, 7) for q in (4, 5)]
 
 
@@ -42,12 +43,12 @@ def cluster():
 
 def test_processes_of_its_own_find_what_one_process_finds(problem, capfd, tmp_path) -> None:
     journaled = replace(problem, journal=tmp_path / "journal.jsonl")
-    front = search(replace(journaled, workers=RayWorkers(count=2)), SMALL)
-    assert front.points == search(problem, SMALL).points
+    front = SMALL.search(replace(journaled, workers=RayWorkers(count=2)))
+    assert front.points == SMALL.search(problem).points
     assert not ray.is_initialized()
     assert capfd.readouterr() == ("", "")
     # The journal does not say who evaluated.
-    assert search(journaled, SMALL).points == front.points
+    assert SMALL.search(journaled).points == front.points
 
 
 def test_places_that_do_not_exist(problem, monkeypatch) -> None:
@@ -74,11 +75,11 @@ def test_a_killed_worker_is_replaced_and_nothing_is_lost(problem, cluster, monke
             killed.append(pools[0].processes[-1])
             os.kill(killed[-1], signal.SIGKILL)
 
-    monkeypatch.setattr(session, "RayPool", Seen)
+    monkeypatch.setattr(strategy, "RayPool", Seen)
     disturbed = replace(problem, workers=RayWorkers(count=2), note=notes.append)
     options = replace(SMALL, early_layers=1)
-    front = search(disturbed, options, kill)
-    assert front.points == search(problem, options).points
+    front = options.search(disturbed, kill)
+    assert front.points == options.search(problem).points
     assert front.evaluations == options.evaluations
     assert len(set(killed)) == 3
     assert notes == ["a worker died and is replaced; what it was evaluating is evaluated again"] * 3

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from atlasc.passes.search.error_model.groups import Group
 from atlasc.passes.search.error_model.local import Candidate, candidates
 from atlasc.passes.search.error_model.surrogate import LARGEST, ErrorModel, interpolated, solve
-from atlasc.passes.search.front import Point
+from atlasc.passes.search.point import Point
 
 LAYERS = 3
 

@@ -11,8 +11,8 @@ from atlasc.passes.approximation.parametrisation import PAPER, Parametrisation
 from atlasc.passes.calibration.calibrate import Calibration
 from atlasc.passes.calibration.measure import kept_tokens
 from atlasc.passes.search.front import Front
-from atlasc.passes.search.objective import output_error
-from atlasc.passes.search.pick import Target
+from atlasc.passes.search.output_error import output_error
+from atlasc.passes.search.pick import Wanted
 from atlasc.passes.search.validate import Validator, tried_pick, validated
 from atlasc.passes.simulation import row_programs
 from atlasc.passes.simulation.simulate import PolynomialSimulator
@@ -151,7 +151,7 @@ def test_only_what_would_be_picked_is_tried(problem, validator) -> None:
         asked.append(settings)
         return (paper if len(asked) == 1 else problem.objective()).approximations(settings)
 
-    found, point = tried_pick(front, validator, approximations, lambda f: f.pick(Target(1.0)))
+    found, point = tried_pick(front, validator, approximations, lambda f: f.pick(Wanted(1.0)))
     assert point == found.points[1] and point.depth == good.depth
     assert len(asked) == 2 and found.held_back == validator.inputs
     assert [p.out_of_range is None for p in found.points] == [False, False, True]

@@ -19,31 +19,14 @@ from atlasc.passes.approximation.parametrisation import (
     Parametrisation,
 )
 from atlasc.passes.approximation.setting import DIRECT, RENORMALISED
-from atlasc.passes.search.front import Front
-from atlasc.passes.search.problem import SearchProblem, expert_layer
-from atlasc.passes.search.session import ProgressCallback, Session
+from atlasc.passes.search.search_run import SearchRun
+from atlasc.passes.search.space import expert_layer
+from atlasc.passes.search.strategy import Strategy
 
 NORMS = (*FIRST_NORM, *SECOND_NORM)
 RESERVED = 8
 """One part in so many of the budget is kept for combinations, and one is the most for norms."""
 BATCH = 96
-
-
-@dataclass(frozen=True)
-class GridOptions:
-    """Budget of a grid search.
-
-    Attributes:
-        seed: has no effect, since nothing is random here; all strategies take one.
-        evaluations: at most; it decides how fine the grid is.
-    """
-
-    seed: int = 0
-    evaluations: int = 24_144
-
-    def __post_init__(self) -> None:
-        if self.evaluations < 100:
-            raise AtlasError("a grid search needs at least 100 evaluations")
 
 
 @dataclass(frozen=True)
@@ -65,37 +48,44 @@ class Grid:
         return rows
 
 
-def search(
-    problem: SearchProblem,
-    options: GridOptions | None = None,
-    progress: ProgressCallback | None = None,
-) -> Front:
-    """Search each group on a grid, with all else at the expert setting `is`, then combine.
+@dataclass(frozen=True)
+class GridSearch(Strategy):
+    """Searches each group on a grid, with all else at the expert setting `is`, then combines.
 
     All layers share one setting. Our reading of the paper's baseline: a group's grid is the finest
     that the budget allows, with equal steps; the default budget holds every choice of the paper's
     space. What no other choice of its group dominates is combined with that of the other groups,
     and the combinations are evaluated in the order in which sums of the groups' costs and errors
-    dominate each other, until the budget is spent.
+    dominate each other, until the budget is spent. The seed has no effect: nothing is random.
+
+    Attributes:
+        evaluations: at most; it decides how fine the grid is.
     """
-    options = options or GridOptions()
-    session = Session(problem, options, progress)
-    expert = expert_layer(problem.parametrisation)
-    with session:
+
+    name = "grid"
+    evaluations: int = 24_144
+
+    def __post_init__(self) -> None:
+        if self.evaluations < 100:
+            raise AtlasError("a grid search needs at least 100 evaluations")
+
+    def run(self, run: SearchRun) -> None:
+        """Evaluate the grids, then the combinations."""
+        parametrisation = run.problem.parametrisation
+        expert = expert_layer(parametrisation)
         best, sums = [], np.zeros((1, 2))
-        for grid in grids(problem.parametrisation, options.evaluations):
-            objectives = _evaluate(session, grid.rows(expert))
+        for grid in grids(parametrisation, self.evaluations):
+            objectives = _evaluate(run, grid.rows(expert))
             kept = _non_dominated(objectives)
             best.append(Grid(grid.columns, grid.choices[kept]))
             sums = (sums[:, np.newaxis] + objectives[kept]).reshape(-1, 2)
         combinations = np.indices([len(grid.choices) for grid in best]).reshape(len(best), -1).T
-        chosen = combinations[_ranked(sums, options.evaluations - session.done)]
+        chosen = combinations[_ranked(sums, self.evaluations - run.done)]
         rows = np.tile(expert, (len(chosen), 1))
         for grid, indices in zip(best, chosen.T, strict=True):
             rows[:, grid.columns] = grid.choices[indices]
-        session.total = session.done + len(rows)
-        _evaluate(session, rows)
-    return session.front("grid")
+        run.total = run.done + len(rows)
+        _evaluate(run, rows)
 
 
 def grids(parametrisation: Parametrisation, evaluations: int) -> list[Grid]:
@@ -150,10 +140,10 @@ def _softmax(steps: list[int], algorithms: Iterable[int]) -> np.ndarray:
     )
 
 
-def _evaluate(session: Session, rows: np.ndarray) -> np.ndarray:
+def _evaluate(run: SearchRun, rows: np.ndarray) -> np.ndarray:
     """Objectives of settings that all layers share."""
-    vectors = np.tile(rows, session.objective.space.layers)
-    parts = [session.evaluate(vectors[i : i + BATCH]) for i in range(0, len(vectors), BATCH)]
+    vectors = np.tile(rows, run.objective.space.layers)
+    parts = [run.evaluate(vectors[i : i + BATCH]) for i in range(0, len(vectors), BATCH)]
     return np.concatenate([np.empty((0, 2)), *parts])
 
 

@@ -9,12 +9,16 @@ import pytest
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.parametrisation import PAPER, WIDE, Parametrisation
-from atlasc.passes.search.front import non_dominated
-from atlasc.passes.search.problem import expert_layer
-from atlasc.passes.search.session import Session
-from atlasc.passes.search.space import LayerSetting, SearchSpace
-from atlasc.passes.search.strategies.grid import grids
-from atlasc.passes.search.strategies.named import strategy
+from atlasc.passes.approximation.setting import LayerSetting
+from atlasc.passes.search import strategies as compiler
+from atlasc.passes.search.point import non_dominated
+from atlasc.passes.search.search_run import SearchRun
+from atlasc.passes.search.space import SearchSpace, expert_layer
+from benchmarks.search.grid import grids
+from benchmarks.search.random_search import RandomSearch
+from benchmarks.search.sequential import Sequential
+from benchmarks.search.single_stage import SingleStage
+from benchmarks.search.strategies import STRATEGIES
 
 BUDGETS = {
     "random": {"evaluations": 100},
@@ -32,30 +36,29 @@ def problem(problem):
 
 @pytest.fixture(scope="module", params=BUDGETS)
 def found(request, problem):
-    chosen = strategy(request.param)
-    options = chosen.make_options({**BUDGETS[request.param], "seed": 1})
+    chosen = STRATEGIES[request.param].of({**BUDGETS[request.param], "seed": 1})
     reports, asked = [], []
-    evaluate = Session.evaluate
+    evaluate = SearchRun.evaluate
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            Session, "evaluate", lambda self, v: asked.append(np.array(v)) or evaluate(self, v)
+            SearchRun, "evaluate", lambda self, v: asked.append(np.array(v)) or evaluate(self, v)
         )
-        front = chosen.search(problem, options, reports.append)
-    return chosen, options, front, reports, np.concatenate(asked)
+        front = chosen.search(problem, reports.append)
+    return chosen, front, reports, np.concatenate(asked)
 
 
 def test_the_budget_is_kept_and_reported(found) -> None:
-    chosen, options, front, reports, asked = found
+    chosen, front, reports, asked = found
     assert front.strategy == chosen.name
     assert front.evaluations == len(asked) == reports[-1].done == reports[-1].total
-    assert 0.7 * options.evaluations < front.evaluations <= options.evaluations
+    assert 0.7 * chosen.evaluations < front.evaluations <= chosen.evaluations
     assert front.distinct <= front.evaluations
     assert [m.evaluations for m in front.history] == [r.done for r in reports]
     assert front.complete
 
 
 def test_the_front_is_real(found, problem) -> None:
-    _, _, front, _, _ = found
+    _, front, _, _ = found
     assert front.points
     assert non_dominated(front.points) == list(front.points)
     objective = problem.objective()
@@ -64,26 +67,26 @@ def test_the_front_is_real(found, problem) -> None:
 
 
 def test_a_seed_fixes_the_front(found, problem) -> None:
-    chosen, options, front, _, _ = found
-    assert chosen.search(problem, options, None).points == front.points
-    other = chosen.search(problem, replace(options, seed=2), None)
+    chosen, front, _, _ = found
+    assert chosen.search(problem).points == front.points
+    other = replace(chosen, seed=2).search(problem)
     assert (other.points == front.points) == (chosen.name == "grid")
 
 
 def test_an_interrupt_leaves_the_front_so_far(found, problem) -> None:
-    chosen, options, _, _, _ = found
+    chosen, _, _, _ = found
 
     def interrupt(report):
         if report.done >= 30:
             raise KeyboardInterrupt
 
-    front = chosen.search(problem, options, interrupt)
+    front = chosen.search(problem, interrupt)
     assert not front.complete
-    assert 30 <= front.evaluations < options.evaluations
+    assert 30 <= front.evaluations < chosen.evaluations
 
 
 def test_what_each_strategy_asks_for(found) -> None:
-    chosen, options, _, _, asked = found
+    chosen, _, _, asked = found
     layers = asked.reshape(-1, 2, 8)
     expert = np.array(expert_layer())
     if chosen.name == "grid":
@@ -93,8 +96,8 @@ def test_what_each_strategy_asks_for(found) -> None:
         assert np.all(groups.sum(axis=0)[:80] <= 1)  # softmax 62, norms 9, activation 9
         assert np.any(groups.sum(axis=0)[80:] > 1)
     elif chosen.name == "sequential":
-        per_layer = len(asked) // options.targets // 2
-        for target in range(options.targets):
+        per_layer = len(asked) // chosen.targets // 2
+        for target in range(chosen.targets):
             first, second = layers[2 * target * per_layer :][: 2 * per_layer].reshape(2, -1, 2, 8)
             assert np.all(first[:, 1] == expert)
             assert len(np.unique(second[:, 0], axis=0)) == 1
@@ -104,8 +107,8 @@ def test_what_each_strategy_asks_for(found) -> None:
 
 
 def test_the_default_budgets_are_alike(problem) -> None:
-    budgets = [strategy(name).make_options({}).evaluations for name in BUDGETS]
-    assert max(budgets) == strategy("atlas").make_options({}).evaluations
+    budgets = [STRATEGIES[name]().evaluations for name in BUDGETS]
+    assert max(budgets) == STRATEGIES["atlas"]().evaluations
     assert min(budgets) > 0.99 * max(budgets)
 
 
@@ -113,7 +116,7 @@ def test_the_default_budgets_are_alike(problem) -> None:
 def test_a_wide_space_can_be_searched(problem, name: str) -> None:
     wide = replace(problem, parametrisation=Parametrisation("measured", degrees="openfhe"))
     options = {**BUDGETS[name], **({"generations": 1} if name == "nsga2" else {})}
-    front = strategy(name).search(wide, strategy(name).make_options(options), None)
+    front = STRATEGIES[name].of(options).search(wide)
     assert front.points
     assert front.parametrisation == wide.parametrisation
 
@@ -166,14 +169,35 @@ def test_the_expert_setting_on_every_ladder() -> None:
 )
 def test_impossible_options_are_refused(name: str, options: dict, message: str) -> None:
     with pytest.raises(AtlasError, match=message):
-        strategy(name).make_options(options)
+        STRATEGIES[name].of(options)
 
 
 def test_a_sequential_search_with_a_small_budget_has_fewer_targets(problem) -> None:
-    sequential = strategy("sequential")
-    front = sequential.search(problem, sequential.make_options({"evaluations": 100}), None)
+    front = Sequential(evaluations=100).search(problem)
     assert front.evaluations == 2 * 2 * 24  # targets, layers, population
-    front = sequential.search(problem, sequential.make_options({"evaluations": 9}), None)
+    front = Sequential(evaluations=9).search(problem)
     assert front.evaluations == 2 * 4
     with pytest.raises(AtlasError, match="too few"):
-        sequential.search(problem, sequential.make_options({"evaluations": 7}), None)
+        Sequential(evaluations=7).search(problem)
+
+
+def test_the_compiler_names_exactly_these_as_moved() -> None:
+    assert set(STRATEGIES) == {*compiler.STRATEGIES, *compiler.COMPARED}
+
+
+@pytest.mark.parametrize("evaluations", [4, 100, 936, 24_144, 100_000])
+def test_generations_of_a_single_stage_fill_a_budget(evaluations: int) -> None:
+    single = SingleStage.of({"evaluations": evaluations, "seed": 3})
+    assert single.seed == 3
+    assert 0.75 * evaluations <= single.evaluations <= evaluations
+    assert SingleStage.modest({})["evaluations"] == 936
+
+
+def test_a_single_stage_names_its_least_budget() -> None:
+    with pytest.raises(AtlasError, match="too small for one generation") as caught:
+        SingleStage.of({"evaluations": 3})
+    assert "give 4 evaluations" in caught.value.remedy
+
+
+def test_what_decides_a_search_is_in_its_identity() -> None:
+    assert RandomSearch(seed=3, batch=5).identity() == {"strategy": "random", "seed": 3, "batch": 5}

@@ -1,35 +1,34 @@
-"""Hypervolume of search strategies against evaluations and seconds, on MiniLM.
+"""The strategies one after the other, each in a process of its own, and their fronts in a table.
 
-    python benchmarks/search.py [--strategies atlas,hybrid,...] [--seeds 0,1,2] [--share 0.25]
-    python benchmarks/search.py --quick
-
-10 real texts of 64 tokens, the paper's ranges with a margin of 5%, and its search space. The
-strategies run one after the other, each in a process of its own. What a run has evaluated is kept
-in --out: the same command goes on after an interrupt, and finished runs are not repeated.
-
-The paper's full budget takes hours.
+What a run has evaluated is kept in a folder: the same command goes on after an interrupt, and
+finished runs are not repeated.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
 import subprocess
 import sys
+from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "examples" / "minilm")]
+from atlasc.cli.output import print_table
+from atlasc.compilation.stages import LATENCY_TARGET
+from atlasc.passes.search.evaluator import RayWorkers
+from atlasc.passes.search.front import Front, Moment
+from atlasc.passes.search.plots import chart
+from atlasc.passes.search.search_problem import SearchProblem
+from atlasc.passes.search.search_run import Progress
+from atlasc.passes.search.strategies.hybrid import default_evaluations
+from benchmarks.search.problem import problem_of
+from benchmarks.search.strategies import STRATEGIES
 
-if TYPE_CHECKING:
-    from atlasc.passes.search.front import Front
-    from atlasc.passes.search.problem import SearchProblem
-
-TEXTS, TOKENS, MARGIN = 10, 64, 0.05
+INPUTS = 10
 FULL_BUDGET = 24_144
 GROUPS = 24
 """Groups of MiniLM's nonlinear ops: four in each of six layers."""
@@ -38,50 +37,36 @@ LEADER = "hybrid"
 """The strategy that is asked when it reached what the others ended with."""
 QUICK_SHARE = 0.01
 
+Run = tuple[str, dict[str, int]]
+"""A strategy and its options."""
 
-def main() -> None:
-    """Run what is missing, then print and draw everything."""
-    from atlasc.passes.search.front import COSTS
-    from atlasc.passes.search.strategies.named import STRATEGIES
 
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--strategies", default=",".join(STRATEGIES), help="names, with commas")
-    parser.add_argument("--seeds", default="0", help="numbers, with commas")
-    parser.add_argument(
-        "--share", type=float, default=1.0, help=f"of the full budget of {FULL_BUDGET:,} each"
-    )
-    parser.add_argument(
-        "--evaluations", default="", help="budgets of their own, such as hybrid=400,random=1000"
-    )
-    parser.add_argument("--cost", choices=COSTS, default="depth")
-    parser.add_argument("--threads", type=int, default=None)
-    parser.add_argument("--workers", type=int, default=None)
-    parser.add_argument("--quick", action="store_true", help=f"the same as --share {QUICK_SHARE}")
-    parser.add_argument("--out", type=Path, default=ROOT / "build" / "bench-search")
-    parser.add_argument("--only", help=argparse.SUPPRESS)  # the child process: one run
-    arguments = parser.parse_args()
+def runs_of(arguments: Namespace) -> list[Run]:
+    """All runs that the command line names."""
     share = QUICK_SHARE if arguments.quick else arguments.share
     own = dict(entry.split("=") for entry in arguments.evaluations.split(",") if entry)
-    runs = [
+    return [
         (name, {**budget(name, share, own.get(name)), "seed": int(seed)})
         for seed in arguments.seeds.split(",")
         for name in arguments.strategies.split(",")
     ]
-    if arguments.only is not None:
-        name, options = runs[int(arguments.only)]
-        one(name, options, arguments)
-        return
+
+
+def ablation(arguments: Namespace) -> None:
+    """Run what is missing, then print and draw everything."""
+    runs = runs_of(arguments)
     for index, (name, options) in enumerate(runs):
         if not (folder(arguments, name, options) / "front.json").exists():
             print(f"{name}, {options}", file=sys.stderr, flush=True)
-            command = [sys.executable, __file__, *sys.argv[1:], "--only", str(index)]
+            command = [sys.executable, "-m", "benchmarks.search", *sys.argv[1:]]
             try:
-                subprocess.run(command, check=True)
+                subprocess.run([*command, "--only", str(index)], check=True)
             except KeyboardInterrupt:
                 raise SystemExit("interrupted: the same command goes on") from None
             except subprocess.CalledProcessError as error:
                 raise SystemExit(error.returncode) from None
-    show(arguments, [load(folder(arguments, name, options)) for name, options in runs])
+    places = [folder(arguments, name, options) for name, options in runs]
+    show(arguments, runs, [Front.load(place / "front.json") for place in places])
 
 
 def budget(name: str, share: float, own: str | None) -> dict[str, int]:
@@ -89,30 +74,23 @@ def budget(name: str, share: float, own: str | None) -> dict[str, int]:
 
     A share of `atlas` has the paper's populations and fewer generations.
     """
-    from atlasc.passes.search.strategies.hybrid import default_evaluations
-    from atlasc.passes.search.strategies.named import strategy
-
-    usual = strategy(name).make_options({}).evaluations or default_evaluations(GROUPS)
+    usual = STRATEGIES[name]().evaluations or default_evaluations(GROUPS)
     if name == "atlas" and own is None and share > QUICK_SHARE:
         stages = {"generations": int(51 * share) - 1, "layer_generations": int(226 * share) - 1}
         return {stage: max(generations, 0) for stage, generations in stages.items()}
     return {"evaluations": int(own) if own else min(int(FULL_BUDGET * share), usual)}
 
 
-def folder(arguments: argparse.Namespace, name: str, options: dict[str, int]) -> Path:
+def folder(arguments: Namespace, name: str, options: dict[str, int]) -> Path:
     """Where a run keeps its files."""
-    facts = "-".join(f"{key}{value}" for key, value in options.items())
-    return Path(arguments.out / f"{name}-{arguments.cost}-{facts}")
+    facts = [name, arguments.cost, *(f"{key}{value}" for key, value in options.items())]
+    if arguments.model is not None:
+        facts.insert(0, Path(arguments.model).name)
+    return Path(arguments.out / "-".join(facts))
 
 
-def one(name: str, options: dict[str, int], arguments: argparse.Namespace) -> None:
+def one(name: str, options: dict[str, int], arguments: Namespace) -> None:
     """Run a strategy, or go on with it."""
-    from atlasc.compilation.stages import LATENCY_TARGET
-    from atlasc.passes.search.history import Moment, continued
-    from atlasc.passes.search.ray_workers import RayWorkers
-    from atlasc.passes.search.session import Progress
-    from atlasc.passes.search.strategies.named import strategy
-
     place = folder(arguments, name, options)
     place.mkdir(parents=True, exist_ok=True)
     log = place / "history.jsonl"
@@ -134,62 +112,33 @@ def one(name: str, options: dict[str, int], arguments: argparse.Namespace) -> No
             )  # fmt: skip
 
     problem = replace(
-        minilm(),
+        problem_of(arguments, INPUTS),
         cost=arguments.cost,
         threads=arguments.threads,
         workers=RayWorkers(arguments.workers) if arguments.workers else None,
         journal=place / "journal.jsonl",
         target=LATENCY_TARGET if arguments.cost == "latency" else None,
     )
-    chosen = strategy(name)
-    front = chosen.search(problem, chosen.make_options(options), report)
+    front = STRATEGIES[name].of(options).search(problem, report)
     print(file=sys.stderr)
     if not front.complete:
         raise SystemExit("interrupted: the same command goes on")
     history = tuple(continued(before, now))
     front = replace(front, history=history, seconds=history[-1].seconds)
-    timed(front, problem).save(place / "front.json")
+    with_seconds(front, problem).save(place / "front.json")
 
 
-def timed(front: Front, problem: SearchProblem) -> Front:
+def with_seconds(front: Front, problem: SearchProblem) -> Front:
     """The front with the predicted seconds of its points, whatever cost it was searched for."""
-    from atlasc.compilation.stages import LATENCY_TARGET
-
     objective = replace(problem, target=LATENCY_TARGET).objective()
     points = tuple(replace(p, seconds=objective.seconds(p.settings)) for p in front.points)
     return replace(front, points=points)
 
 
-def minilm() -> SearchProblem:
-    """MiniLM on real texts, with ranges from the same texts."""
-    import texts
-
-    from atlasc.loading.data import inputs_from_texts
-    from atlasc.loading.models import load_model
-    from atlasc.passes.calibration.calibrate import calibrate
-    from atlasc.passes.frontend.trace import trace
-    from atlasc.passes.search.problem import SearchProblem
-
-    model = load_model(texts.model_directory())
-    arrays = inputs_from_texts(texts.windows(TEXTS, TOKENS), model, TOKENS).arrays
-    one = {name: array[:1] for name, array in arrays.items()}  # an encrypted run answers one text
-    module = trace(model.module, one, name="minilm")
-    return SearchProblem(module, calibrate(module, arrays, margin=MARGIN), arrays)
-
-
-def load(place: Path) -> Front:
-    """The front of a finished run."""
-    from atlasc.passes.search.front import Front
-
-    return Front.load(place / "front.json")
-
-
-def show(arguments: argparse.Namespace, fronts: list[Front]) -> None:
+def show(arguments: Namespace, runs: Sequence[Run], fronts: list[Front]) -> None:
     """Print the table; write summary.json and hypervolume.png."""
-    from atlasc.cli.output import print_table
-
-    seeds = [int(s) for s in arguments.seeds.split(",") for _ in arguments.strategies.split(",")]
-    rows = [
+    seeds = [options["seed"] for _, options in runs]
+    rows: list[dict[str, Any]] = [
         {
             "strategy": front.strategy,
             "seed": seed,
@@ -203,11 +152,12 @@ def show(arguments: argparse.Namespace, fronts: list[Front]) -> None:
         for front, seed in zip(fronts, seeds, strict=True)
     ]
     machine = f"{os.cpu_count()} processors, {platform.machine()}, Python {sys.version.split()[0]}"
-    title = (
-        f"MiniLM, {TEXTS} texts of {TOKENS} tokens, the paper's space, {arguments.cost} of `is` "
-        f"{fronts[0].reference[0]:.4g}; {machine}"
+    print_table(
+        list(rows[0]),
+        [list(row.values()) for row in rows],
+        title=f"{arguments.model or 'MiniLM'}, {INPUTS} inputs, space {arguments.space}, "
+        f"{arguments.cost} of `is` {fronts[0].reference[0]:.4g}; {machine}",
     )
-    print_table(list(rows[0]), [list(row.values()) for row in rows], title=title)
     against = overtaken(fronts, seeds)
     if against:
         print_table(
@@ -235,11 +185,9 @@ def predicted(front: Front, error: float) -> float | None:
     return next((p.seconds for p in front.points if p.error <= error), None)
 
 
-def overtaken(fronts: list[Front], seeds: list[int]) -> list[dict]:
+def overtaken(fronts: Sequence[Front], seeds: Sequence[int]) -> list[dict[str, Any]]:
     """A row for each other run with the leader's seed."""
-    from atlasc.passes.search.history import reached
-
-    rows = []
+    rows: list[dict[str, Any]] = []
     for leader, seed in zip(fronts, seeds, strict=True):
         for other, same in zip(fronts, seeds, strict=True):
             if leader.strategy != LEADER or other.strategy == LEADER or seed != same:
@@ -259,10 +207,30 @@ def overtaken(fronts: list[Front], seeds: list[int]) -> list[dict]:
     return rows
 
 
-def draw(path: Path, fronts: list[Front]) -> None:
-    """Hypervolume against evaluations and seconds, a line for each run."""
-    from atlasc.passes.search.plots import chart
+def reached(history: Sequence[Moment], hypervolume: float) -> Moment | None:
+    """The first moment with that hypervolume or more; None when there is none."""
+    return next((moment for moment in history if moment.hypervolume >= hypervolume), None)
 
+
+def continued(before: Sequence[Moment], now: Sequence[Moment]) -> list[Moment]:
+    """The history of a search that was interrupted and begun again with its journal.
+
+    What the journal holds costs the second run next to nothing, so the first run's seconds stand
+    for it; the later moments follow them.
+
+    Args:
+        before: of the first run, up to its interrupt.
+        now: of the second, from the start again.
+    """
+    done = before[-1].evaluations if before else 0
+    already = max((m.seconds for m in now if m.evaluations <= done), default=0.0)
+    offset = before[-1].seconds - already if before else 0.0
+    later = [m._replace(seconds=m.seconds + offset) for m in now if m.evaluations > done]
+    return [*before, *later]
+
+
+def draw(path: Path, fronts: Sequence[Front]) -> None:
+    """Hypervolume against evaluations and seconds, a line for each run."""
     names = list(dict.fromkeys(front.strategy for front in fronts))
     with chart(path, 2) as panels:
         for axes, column, label in zip(panels, (0, 1), ("evaluations", "seconds"), strict=True):
@@ -275,7 +243,3 @@ def draw(path: Path, fronts: list[Front]) -> None:
         handles, labels = panels[0].get_legend_handles_labels()
         unique = dict(zip(labels, handles))
         panels[0].legend(unique.values(), unique.keys())
-
-
-if __name__ == "__main__":
-    main()

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.latency import LatencyModel
+from atlasc.passes.search.dynamic_programs import latency_front
+from atlasc.passes.search.dynamic_programs.min_plus import Path
 from atlasc.passes.search.error_model.groups import Choice, Group
 from atlasc.passes.search.error_model.local import Candidate
 from atlasc.passes.search.error_model.surrogate import ErrorModel, Predicted
-from atlasc.passes.search.joint import latency_front
-from atlasc.passes.search.joint.joint import Path
 from atlasc.passes.search.space import Settings
 
 STEPS = 200

@@ -11,7 +11,14 @@ import numpy as np
 
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.latency import LatencyModel, TimedChain
-from atlasc.passes.search.joint.joint import RESOLUTION, Option, Path, non_dominated, prune, solve
+from atlasc.passes.search.dynamic_programs.min_plus import (
+    RESOLUTION,
+    Option,
+    Path,
+    non_dominated,
+    prune,
+    solve,
+)
 
 
 @dataclass(frozen=True)

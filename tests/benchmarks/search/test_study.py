@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.search.front import Point
-from atlasc.passes.search.objective import Objective
-from atlasc.passes.search.study import StudyOptions, spearman, study, subset_sizes
+from atlasc.passes.search.point import Point
+from atlasc.passes.search.search_problem import Objective
+from atlasc.passes.search.strategies.hybrid import spearman
+from benchmarks.search.study import StudyOptions, show, study, subset_sizes
 
 
 @pytest.fixture(scope="module")
@@ -83,3 +84,9 @@ def test_the_rank_correlation() -> None:
     assert spearman([1, 2, 3, 4], [4, 3, 2, 1]) == pytest.approx(-1)
     assert spearman([1, 2, 3, 4], [1, 3, 2, 4]) == pytest.approx(0.8)  # 1 - 6 * 2 / (4 * 15)
     assert spearman([1, 1, 1], [1, 2, 3]) is None
+
+
+def test_the_tables_are_shown(found, capsys) -> None:
+    show(found[0])
+    text = capsys.readouterr().out
+    assert "Spearman" in text and "8 settings with errors from" in text

@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from atlasc.cli.output import print_table
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.search.front import Point, non_dominated
 from atlasc.passes.search.nsga2 import step_mutation
-from atlasc.passes.search.objective import Objective
 from atlasc.passes.search.plots import chart
-from atlasc.passes.search.problem import SearchProblem, expert_layer
-from atlasc.passes.search.space import SearchSpace, Settings
-from atlasc.passes.search.statistics import spearman
+from atlasc.passes.search.point import Point, non_dominated
+from atlasc.passes.search.search_problem import Objective, SearchProblem
+from atlasc.passes.search.space import SearchSpace, Settings, expert_layer
+from atlasc.passes.search.strategies.hybrid import spearman
 
 FEWEST = 3
 """Settings below which a rank correlation says nothing."""
@@ -76,7 +76,7 @@ class Study:
 
     Attributes:
         inputs, layers: all that the true error looks at.
-        drawn: settings that were tried until enough were finite.
+        drawn: settings that were evaluated until enough were finite.
         errors: true errors of the settings.
         subsets: the first so many inputs, all layers; the last one is the true error itself.
         early_layers: all inputs, the first so many layers; likewise.
@@ -242,3 +242,20 @@ def _candidates(
         if settings not in seen:
             seen.add(settings)
             yield settings
+
+
+def show(study: Study) -> None:
+    """Print two tables: surrogates by inputs, and by layers."""
+    for size, title, surrogates in (
+        ("inputs", "the first inputs, all layers", study.subsets),
+        ("layers", "the first layers, all inputs", study.early_layers),
+    ):
+        print_table(
+            (size, "Spearman", "seconds an evaluation", "speed-up"),
+            [(getattr(s, size), s.correlation, s.seconds, s.speed_up) for s in surrogates],
+            title=title,
+        )
+    print(
+        f"{len(study.errors)} settings with errors from {min(study.errors):.2g} to "
+        f"{max(study.errors):.2g}: the finite ones of {study.drawn} that were drawn"
+    )

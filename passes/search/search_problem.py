@@ -1,0 +1,219 @@
+"""What is searched, and the objective: what a setting costs and how wrong its output is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from atlasc.ir.module import Module
+from atlasc.ir.text.printer import print_module
+from atlasc.passes.approximation.assign import (
+    Place,
+    approximation_for,
+    layer_count,
+    places,
+    settings_approximations,
+)
+from atlasc.passes.approximation.depth import op_depth
+from atlasc.passes.approximation.description import Approximation
+from atlasc.passes.approximation.parametrisation import PAPER, Parametrisation
+from atlasc.passes.approximation.setting import LayerSetting
+from atlasc.passes.calibration.calibrate import Calibration
+from atlasc.passes.latency import LatencyModel, LatencyTarget
+from atlasc.passes.search.evaluator import Evaluator, RayWorkers
+from atlasc.passes.search.output_error import error_weights, output_error
+from atlasc.passes.search.point import Cost, Point
+from atlasc.passes.search.space import SearchSpace, Settings, expert, is_partial
+from atlasc.passes.simulation.engines import AUTO, simulator
+from atlasc.passes.simulation.simulate import Simulation
+from atlasc.passes.simulation.torch_simulator import TorchSimulator
+
+REFERENCE_ERROR = 0.2
+SNAPSHOT_MEMORY = 256 << 20
+
+
+@dataclass(frozen=True)
+class SearchProblem:
+    """A model, its ranges, the inputs on which settings are compared, and how they are evaluated.
+
+    Attributes:
+        module: an nn module; approximations that it carries are not looked at.
+        calibration: its ranges.
+        arrays: search inputs by name, [N, ...] each; about 10 are enough (the paper's surrogate),
+            more make the error truer and the search slower.
+        cost: what is minimised beside the error.
+        parametrisation: what the integers of settings stand for.
+        dtype: float32 or float64.
+        threads: among which the inputs are divided; None for the number of processors.
+        memory: bytes for the values of settings that begin alike.
+        journal: a file in which evaluations are kept, so that an interrupted search goes on where
+            it stopped; None keeps nothing.
+        workers: evaluate in other processes; None for this process alone.
+        device: on which settings are evaluated: "cpu", "cuda", or "auto" for a GPU if there is one.
+        target: whose parameters and costs predict latencies; needed where they are the cost.
+        note: told in a sentence what a user should know of the journal and the workers.
+        shares: weight of each input in the error; None for equal ones.
+    """
+
+    module: Module
+    calibration: Calibration
+    arrays: Mapping[str, np.ndarray]
+    cost: Cost = "depth"
+    parametrisation: Parametrisation = PAPER
+    dtype: Any = np.float32
+    threads: int | None = None
+    memory: int = SNAPSHOT_MEMORY
+    journal: Path | None = None
+    workers: RayWorkers | None = None
+    device: str = AUTO
+    target: LatencyTarget | None = None
+    note: Callable[[str], None] = lambda text: None
+    shares: tuple[float, ...] | None = None
+
+    def objective(self, layers: int | None = None) -> Objective:
+        """The objective, on the whole model or on its first layers."""
+        return Objective(self, layers)
+
+    def reference(self, objective: Objective) -> tuple[float, float]:
+        """Reference point of hypervolumes: the cost of the setting `is`, and an error of 0.2."""
+        if self.cost == "latency":
+            assert self.latency_model is not None
+            return self.latency_model.seconds(self._expert_approximations()), REFERENCE_ERROR
+        approximations = settings_approximations(self.module, expert(objective.space.layers), None)
+        depth, levels = objective.costs(approximations)
+        return float(depth if self.cost == "depth" else levels), REFERENCE_ERROR
+
+    @cached_property
+    def latency_model(self) -> LatencyModel | None:
+        """Predicts the seconds of settings; None without a target."""
+        if self.target is None:
+            return None
+        return LatencyModel(self.module, self.target, self._expert_approximations())
+
+    def _expert_approximations(self) -> dict[str, Approximation]:
+        settings = expert(layer_count(self.module))
+        return settings_approximations(self.module, settings, self.calibration)
+
+    def identity(self) -> dict[str, Any]:
+        """Everything that an evaluation depends on: JSON values, SHA-256 (hex) of what is large."""
+        ranges = json.dumps(self.calibration.to_dict()["ranges"])
+        return {
+            "model": hashlib.sha256(print_module(self.module).encode()).hexdigest(),
+            "weights": _digest(self.module.symbols),
+            "calibration": hashlib.sha256(ranges.encode()).hexdigest(),
+            "search_inputs": _digest(self.arrays),
+            "shares": None if self.shares is None else list(self.shares),
+            "parametrisation": self.parametrisation.to_dict(),
+            "dtype": np.dtype(self.dtype).name,
+            "cost": self.cost,
+            **({} if self.latency_model is None else {"costs": self.latency_model.digest()}),
+        }
+
+
+class Objective(Evaluator):
+    """Evaluates settings of a problem in this process.
+
+    Args:
+        problem: what is searched.
+        layers: the early-layer proxy: compare the values after that many blocks instead of the
+            outputs. None for the whole model.
+    """
+
+    def __init__(self, problem: SearchProblem, layers: int | None = None) -> None:
+        super().__init__(layers)
+        self._problem, module = problem, problem.module
+        self.space = SearchSpace(layer_count(module), problem.parametrisation)
+        self._places = places(module)
+        self._simulator = simulator(
+            module, problem.dtype, problem.threads, problem.memory, problem.device
+        )
+        self._inputs = self._simulator.prepare(problem.arrays)
+        self._reference = self._simulator.cleartext(self._inputs, layers=layers)
+        self._weights = {
+            name: error_weights(module, problem.arrays, array, problem.shares)
+            for name, array in self._reference.items()
+        }
+        self._chosen: dict[tuple[str, Any], Approximation | None] = {}
+
+    def evaluate(self, settings: Settings) -> Point:
+        """Depth, levels and error of a setting in canonical form."""
+        return self.evaluate_all([settings])[0]
+
+    def points(self, settings: Sequence[Settings]) -> Iterator[Point]:
+        """Evaluate different settings; those that begin alike one after the other."""
+        ordered = sorted(settings, key=self.prefix)
+        if isinstance(self._simulator, TorchSimulator):
+            batch = map(self.approximations, ordered)
+            simulations = self._simulator.run_all(self._inputs, batch, layers=self.layers)
+            return map(self._point, ordered, simulations)
+        return map(self._evaluate, ordered)
+
+    def prefix(self, settings: Settings) -> list[int]:
+        """Sorts settings that begin alike next to each other."""
+        return self._simulator.prefix(self._inputs, self.approximations(settings))
+
+    def _evaluate(self, settings: Settings) -> Point:
+        chosen = self.approximations(settings)
+        return self._point(settings, self._simulator.run(self._inputs, chosen, layers=self.layers))
+
+    def _point(self, settings: Settings, simulated: Simulation) -> Point:
+        depth, levels = self.costs(self.approximations(settings))
+        error, seconds = float("inf"), None
+        if simulated.finite:
+            error = output_error(simulated.outputs, self._reference, self._weights)
+            seconds = self.seconds(settings)
+        return Point(depth, levels, error, settings, seconds, exploded_at=simulated.exploded_at)
+
+    def seconds(self, settings: Settings) -> float | None:
+        """Predicted seconds; None without a latency model, and where ops are left exact."""
+        latency = self._problem.latency_model
+        if latency is None or is_partial(settings):
+            return None
+        return latency.seconds(self.approximations(settings))
+
+    def costs(self, approximations: Mapping[str, Approximation]) -> tuple[int, int]:
+        """Depth and levels of the blocks; ops that are exact cost nothing."""
+        ops = {place.op.value.name: place.op for place in self._places if place.block is not None}
+        entries = [op_depth(ops[n], chosen) for n, chosen in approximations.items() if n in ops]
+        return sum(e.depth for e in entries), sum(e.levels for e in entries)
+
+    def approximations(
+        self, settings: Settings, places: Sequence[Place] | None = None
+    ) -> dict[str, Approximation]:
+        """The approximations of a setting, by result name; an op that is left exact has none.
+
+        Args:
+            places: of the ops that are wanted; None for all.
+        """
+        wanted = self._places if places is None else places
+        parametrisation = self._problem.parametrisation
+        layers: dict[int | None, LayerSetting | None] = {
+            block: None if block is None else LayerSetting.of(settings[block], parametrisation)
+            for block in {place.block for place in wanted}
+        }
+        found = {p.op.value.name: self._approximation(p, layers[p.block]) for p in wanted}
+        return {name: chosen for name, chosen in found.items() if chosen is not None}
+
+    def _approximation(self, place: Place, setting: LayerSetting | None) -> Approximation | None:
+        key = place.op.value.name, setting
+        if key not in self._chosen:
+            self._chosen[key] = approximation_for(
+                place, setting, self._problem.calibration, self._problem.parametrisation
+            )
+        return self._chosen[key]
+
+
+def _digest(arrays: Mapping[str, np.ndarray]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+        digest.update(array.data)
+    return digest.hexdigest()
