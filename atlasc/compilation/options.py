@@ -11,7 +11,7 @@ from atlasc.compilation.key_planning import check_device_memory, check_key_memor
 from atlasc.files import require_new
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.parametrisation import PAPER, Parametrisation
-from atlasc.passes.approximation.recipes.named import recipe as find_recipe
+from atlasc.passes.approximation.recipes import recipe as find_recipe
 from atlasc.passes.search.pick import Wanted
 from atlasc.passes.search.point import Cost
 from atlasc.passes.search.strategies import DEFAULT, find_strategy

@@ -20,15 +20,15 @@ from atlasc.passes.approximation.description import (
 )
 from atlasc.passes.approximation.fits.chebyshev import evaluate, fit
 from atlasc.passes.approximation.fits.chebyshev_sum import Interval
-from atlasc.passes.approximation.parametrisation import PAPER, Parametrisation
-from atlasc.passes.approximation.recipes.fitted import (
+from atlasc.passes.approximation.fitted import (
     fitted_activation,
     fitted_direct,
     fitted_norm,
     measured_softmax,
+    paper_shift,
 )
-from atlasc.passes.approximation.recipes.named import recipe
-from atlasc.passes.approximation.recipes.paper_shift import paper_shift
+from atlasc.passes.approximation.parametrisation import PAPER, Parametrisation
+from atlasc.passes.approximation.recipes import Facts, recipe
 from atlasc.passes.approximation.setting import DIRECT, EXACT, LayerSetting
 from atlasc.passes.calibration.calibrate import Calibration
 from atlasc.passes.calibration.measure import nonlinear_ops
@@ -162,25 +162,12 @@ def recipe_approximations(
 ) -> dict[str, Approximation]:
     """The approximations of a recipe by result name; see `apply_recipe`."""
     chosen = recipe(name)
-    found: dict[str, Approximation] = {}
-    for op in nonlinear_ops(module):
-        known = None if calibration is None else calibration.of(op)
-        interval = None if known is None else (known.low, known.high)
-        family = family_of(op.name)
-        if family == "softmax":
-            width = int(op.operands[0].tensor.shape[-1])
-            found[op.value.name] = chosen.softmax(
-                op.layer,
-                shift=None if known is None else known.shift,
-                scores=interval,
-                width=width,
-                sums=None if known is None else known.row_sums,
-            )
-        elif family == "norm":
-            found[op.value.name] = chosen.norm(op.name, interval, op.location)
-        else:
-            found[op.value.name] = chosen.activation(op.name, interval)
-    return found
+    return {
+        op.value.name: chosen.approximation(
+            Facts.of(op, None if calibration is None else calibration.of(op))
+        )
+        for op in nonlinear_ops(module)
+    }
 
 
 def settings_approximations(

@@ -117,6 +117,11 @@ class Activation(Approximation):
 
     family = "activation"
 
+    @staticmethod
+    def covers(function: str) -> bool:
+        """Whether the algorithm has a polynomial for a function."""
+        return True
+
     @abstractmethod
     def apply(self, arithmetic: Arithmetic[T], x: T, function: str) -> T:
         """The function of x; its name is in `scalar_functions.ACTIVATIONS`."""

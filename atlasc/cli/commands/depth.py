@@ -27,7 +27,7 @@ def depth(
     As papers count it: the depth of the Transformer blocks. What lies outside them (a final norm, a
     pooler, a head) is listed apart. A config without weights is enough.
     """
-    from atlasc.passes.approximation.recipes.named import recipe as find_recipe
+    from atlasc.passes.approximation.recipes import recipe as find_recipe
 
     find_recipe(recipe)
     from atlasc.passes.approximation.assign import apply_recipe

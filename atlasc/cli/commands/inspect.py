@@ -85,7 +85,7 @@ def inspect(
         require_file_place(graph, ".svg")
     from atlasc.compilation.key_planning import check_device_memory
     from atlasc.figures.summary import module_costs
-    from atlasc.passes.approximation.recipes.named import recipe as find_recipe
+    from atlasc.passes.approximation.recipes import recipe as find_recipe
     from atlasc.report.inspection import inspect as look
     from atlasc.targets import find_target
 

@@ -124,6 +124,11 @@ class SignPiecewiseActivation(Activation):
 
     range: Interval = (-5.0, 5.0)
 
+    @staticmethod
+    def covers(function: str) -> bool:
+        """Whether the function is 0 on one side and x on the other."""
+        return scalar_function(function).linear_beyond is not None
+
     def apply(self, arithmetic: Arithmetic[T], x: T, function: str) -> T:
         """The function of x."""
         piece = scalar_function(function).linear_beyond

@@ -144,9 +144,14 @@ class CompositeActivation(Activation):
 
     range: Interval = (-32.0, 32.0)
 
+    @staticmethod
+    def covers(function: str) -> bool:
+        """Whether the function is x (1 + s(x)) / 2."""
+        return scalar_function(function).gate is not None
+
     def apply(self, arithmetic: Arithmetic[T], x: T, function: str) -> T:
         """The function of x."""
-        if scalar_function(function).gate is None:
+        if not self.covers(function):
             raise AtlasError(
                 f"the composite approximation does not cover {function}",
                 remedy="use a Chebyshev approximation for this op",

@@ -20,8 +20,8 @@ from atlasc.ir.verifier import verify
 from atlasc.passes.approximation.assign import apply_recipe, apply_settings, layer_count
 from atlasc.passes.approximation.attribute import from_attribute
 from atlasc.passes.approximation.depth import depth_of
+from atlasc.passes.approximation.fitted import paper_shift
 from atlasc.passes.approximation.parametrisation import Parametrisation
-from atlasc.passes.approximation.recipes.paper_shift import paper_shift
 from atlasc.passes.approximation.setting import LayerSetting
 from atlasc.passes.calibration.calibrate import calibrate
 

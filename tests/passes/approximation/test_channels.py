@@ -29,8 +29,8 @@ from atlasc.passes.approximation.attribute import carried_by
 from atlasc.passes.approximation.depth import depth_of
 from atlasc.passes.approximation.fits.channel_fits import BOUND, channel_fits
 from atlasc.passes.approximation.fits.weighted import weighted_fit
+from atlasc.passes.approximation.fitted import fitted_activation
 from atlasc.passes.approximation.parametrisation import Parametrisation
-from atlasc.passes.approximation.recipes.fitted import fitted_activation
 from atlasc.passes.calibration.calibrate import Calibration, calibrate, read_calibration
 from atlasc.passes.calibration.channels import ChannelRanges, channel_ranges
 from atlasc.passes.calibration.measure import ChannelMeasurement, nonlinear_ops

@@ -15,8 +15,7 @@ from small_models import SHAPES, Builder, inputs_for
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.arithmetic import NumpyArithmetic
-from atlasc.passes.approximation.parametrisation import Parametrisation
-from atlasc.passes.approximation.recipes.fitted import (
+from atlasc.passes.approximation.fitted import (
     EXTENSION,
     SUM_ROOM,
     fitted_activation,
@@ -24,6 +23,7 @@ from atlasc.passes.approximation.recipes.fitted import (
     fitted_norm,
     measured_softmax,
 )
+from atlasc.passes.approximation.parametrisation import Parametrisation
 from atlasc.passes.calibration.calibrate import calibrate
 from atlasc.passes.calibration.ranges import Range
 

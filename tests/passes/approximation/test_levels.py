@@ -18,7 +18,7 @@ from atlasc.passes.approximation.depth import depth_of
 from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
 from atlasc.passes.approximation.levels import levels_of_steps
-from atlasc.passes.approximation.recipes.named import RECIPES
+from atlasc.passes.approximation.recipes import RECIPES
 from atlasc.passes.calibration.calibrate import calibrate
 from atlasc.passes.calibration.nominal import nominal_calibration
 from atlasc.passes.costs.counts import critical_path

@@ -19,7 +19,7 @@ from atlasc.passes.approximation.algorithms.iterative_softmax import (
     SUM_RANGES,
 )
 from atlasc.passes.approximation.fits.chebyshev import evaluate, fit
-from atlasc.passes.approximation.recipes.paper_shift import BEYOND, paper_shift
+from atlasc.passes.approximation.fitted import BEYOND, paper_shift
 from atlasc.passes.calibration.calibrate import calibrate
 from atlasc.passes.calibration.ranges import Range
 

@@ -27,17 +27,21 @@ from atlasc.passes.approximation.algorithms.thor import (
 from atlasc.passes.approximation.arithmetic import DepthArithmetic, NumpyArithmetic
 from atlasc.passes.approximation.attribute import from_attribute
 from atlasc.passes.approximation.description import Norm
-from atlasc.passes.approximation.recipes.named import RECIPES, recipe
+from atlasc.passes.approximation.recipes import RECIPES, Facts, recipe
 
 NUMPY = NumpyArithmetic(threads=1)
 ATTENTION_NORM = "encoder.layer.3.attention.output.LayerNorm"
 OUTPUT_NORM = "encoder.layer.3.output.LayerNorm"
 
 
+def depth(name, op_name, location=""):
+    """Of one op under a recipe without calibration."""
+    return recipe(name).approximation(Facts(op_name, location)).depth_of(op_name)
+
+
 def bert_layer(name):
-    chosen = recipe(name)
-    norms = [chosen.depth_of("nn.layer_norm", place) for place in (ATTENTION_NORM, OUTPUT_NORM)]
-    return [chosen.depth_of("nn.softmax"), *norms, chosen.depth_of("nn.gelu")]
+    norms = [depth(name, "nn.layer_norm", place) for place in (ATTENTION_NORM, OUTPUT_NORM)]
+    return [depth(name, "nn.softmax"), *norms, depth(name, "nn.gelu")]
 
 
 @pytest.mark.parametrize(
@@ -58,9 +62,8 @@ def test_depth_of_a_bert_layer(name, parts):
 def test_totals_of_the_paper():
     assert 12 * sum(bert_layer("is")) == 1212
     assert 12 * sum(bert_layer("nexus")) == 948
-    llama = RECIPES["is"]
-    layer = llama.depth_of("nn.softmax") + llama.depth_of("nn.silu")
-    assert 32 * (layer + 2 * llama.depth_of("nn.rms_norm")) == 3104
+    layer = depth("is", "nn.softmax") + depth("is", "nn.silu") + 2 * depth("is", "nn.rms_norm")
+    assert 32 * layer == 3104
 
 
 def test_an_unknown_recipe_is_refused():
@@ -73,12 +76,13 @@ def test_every_recipe_makes_descriptions_that_survive_json(name):
     chosen = recipe(name)
     scores, sums = (np.float64(-20.0), np.float64(9.0)), (np.float32(0.25), np.float32(30.0))
     made = [
-        ("nn.softmax", chosen.softmax(0, scores=scores, width=64, sums=sums)),
-        ("nn.layer_norm", chosen.norm("nn.layer_norm", (0.25, 9.0), ATTENTION_NORM)),
-        ("nn.rms_norm", chosen.norm("nn.rms_norm", (0.25, 9.0))),
-        *[(op, chosen.activation(op, (-9.0, 5.0))) for op in ("nn.gelu", "nn.silu", "nn.tanh")],
+        Facts("nn.softmax", "", scores, sums, 64),
+        Facts("nn.layer_norm", ATTENTION_NORM, (0.25, 9.0)),
+        Facts("nn.rms_norm", "", (0.25, 9.0)),
+        *[Facts(op, "", (-9.0, 5.0)) for op in ("nn.gelu", "nn.silu", "nn.tanh")],
     ]
-    for op_name, approximation in made:
+    for facts in made:
+        op_name, approximation = facts.op, chosen.approximation(facts)
         attribute = json.loads(json.dumps(approximation.to_attribute()))
         again = from_attribute(op_name, attribute)
         assert again.to_attribute() == attribute
@@ -127,7 +131,7 @@ def test_masked_scores_get_no_weight(name):
     measured, sums = (float(scores.min()), float(scores.max())), (15.0, 70.0)
     top = measured[1]
     sums = tuple(s * np.exp(-top) for s in sums)
-    approximation = recipe(name).softmax(0, scores=measured, width=80, sums=sums)
+    approximation = recipe(name).approximation(Facts("nn.softmax", "", measured, sums, 80))
     filled = np.concatenate([scores, np.full((20, 16), approximation.mask_fill)], axis=1)
     if name in ("is", "nexus", "moai"):
         # Only these reach far enough below the measured scores for a mask to vanish.
@@ -175,7 +179,7 @@ def test_whole_norms(name, op_name):
     variance = np.square(centred).mean(-1, keepdims=True) + epsilon
     exact = centred / np.sqrt(variance) * gamma + beta
     measured = float(variance.min()) * 0.9, float(variance.max()) * 1.1
-    approximation = recipe(name).norm(op_name, measured)
+    approximation = recipe(name).approximation(Facts(op_name, "", measured))
     assert isinstance(approximation, Norm)
     y = approximation.apply(NUMPY, centred, 96, epsilon, gamma, beta)
     assert np.abs(y - exact).max() < 5e-3

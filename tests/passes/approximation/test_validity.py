@@ -14,7 +14,7 @@ from atlasc.passes.approximation.fits.validity import (
     RELATIVE_ERROR,
     Meaning,
 )
-from atlasc.passes.approximation.recipes.paper_shift import BEYOND
+from atlasc.passes.approximation.fitted import BEYOND
 
 CASES = [
     ("exp", (-8.0, 0.0), 15),

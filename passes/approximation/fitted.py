@@ -14,7 +14,10 @@ from atlasc.passes.approximation.algorithms.activation import (
     ChannelActivation,
 )
 from atlasc.passes.approximation.algorithms.direct_softmax import DirectSoftmax
-from atlasc.passes.approximation.algorithms.iterative_softmax import SoftmaxApproximation
+from atlasc.passes.approximation.algorithms.iterative_softmax import (
+    SUM_RANGES,
+    SoftmaxApproximation,
+)
 from atlasc.passes.approximation.algorithms.norm import NormApproximation
 from atlasc.passes.approximation.description import Activation
 from atlasc.passes.approximation.fits.channel_fits import HIGHEST_CHANNEL_DEGREE, channel_fits
@@ -46,6 +49,9 @@ LEAST_FACTOR, GREATEST_FACTOR = 0.1, 3.0
 EXTENSION = 1.3
 """Factor beyond what was seen within which a weighted fit of 1/sqrt or 1/x is bounded, at least:
 such a fit is coarse where nothing was seen, so the room costs little."""
+BEYOND = 1.5
+"""How far an exponential of degree 15 may be used above (-8, 0): there it is off by 1.6e-5 of its
+value, and only for the greatest score of its calibrated range."""
 FINEST_SPREAD, GREATEST_SPREAD = 1 / 64, 1 / 2
 """Errors of an iteration below this do not move the sums of the next; more than that is not
 followed."""
@@ -79,6 +85,26 @@ def _by_channel(
 ) -> ChannelActivation:
     ranges = np.column_stack([known.low, known.high])
     return ChannelActivation(degree, ranges, channel_fits(function, degree, known, weighted))
+
+
+def paper_shift(known: Range, iterations: int) -> float:
+    """What an iterative softmax on the paper's ranges subtracts from its scores.
+
+    A softmax does not depend on that constant, but its polynomials do: 1/sqrt of a low degree is
+    worst at the low end of its range, so the rows' sums should be large, and the constant small. It
+    is the least for which no score of the range leaves where exp is right, nor a first row sum the
+    top of its range.
+
+    Args:
+        known: the calibrated range; its margins are kept.
+        iterations: k; exp gets (score - shift) / 2^k.
+    """
+    shift = known.high - BEYOND * 2**iterations
+    if known.log_sums is None:
+        return shift
+    halvings = iterations - 1
+    greatest = known.log_sums[halvings][1]
+    return max(shift, 2**halvings * (greatest - math.log(SUM_RANGES[0][1])))
 
 
 def measured_softmax(

@@ -1,1 +1,0 @@
-"""Named settings of published systems, and settings on calibrated ranges."""
