@@ -1,7 +1,6 @@
-"""Two backends side by side, op by op: which is the first op that does what it should not?
+"""Two targets side by side, op by op: the first op that is wrong is found.
 
-Both run the program in lock-step (:mod:`atlasc.compare.lock_step`). Only live values are kept,
-however long the program is.
+Both run the program in lock-step (:mod:`atlasc.compare.lock_step`). Only live values are kept.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from atlasc.client.program import Packed
+from atlasc.compare.checkpoint import Checkpoint
 from atlasc.compare.lock_step import LockStep, OpError
-from atlasc.compare.state import Checkpoint
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
 from atlasc.passes.execution.engine import Engine
@@ -59,23 +58,28 @@ def compare(
     Args:
         program: ckks module.
         query: packed inputs.
-        reference: where the program's values are to come from, usually the simulator.
-        target: what is examined; it must be able to decrypt.
+        reference: the engine that is believed, usually the simulator.
+        target: the engine that is examined; it must be able to decrypt.
         noise: of the target's primitives; None: that of CKKS at the ring degree of the slots.
         tolerance: largest difference, for slots up to 1; larger values get proportionally more.
         keep_going: do not stop at the first wrong op; later ones are judged by their own operands.
         before: called before every op.
-        checkpoint: where the state is kept, and taken from if there is one.
+        checkpoint: where the state is kept, and from which the comparison continues.
 
     Raises:
         AtlasError: the engines have different parameters; the checkpoint is of another comparison.
     """
-    _require_equal(reference, target)
+    for name in ("slots", "max_level", "bootstrap_level", "bootstrap_batch"):
+        ours, theirs = getattr(reference, name), getattr(target, name)
+        if ours != theirs:
+            raise AtlasError(
+                "two engines of different parameters cannot be compared",
+                why=f"{name} is {ours} in the reference and {theirs} in the target",
+            )
     run = LockStep(program, query, reference, target, noise or NoiseModel.ckks(2 * target.slots))
     result, start = Comparison(), 0
     if checkpoint is not None and (state := checkpoint.load()) is not None:
-        start, records, live = state
-        result.ops = [OpError(**record) for record in records]
+        start, result.ops, live = state
         run.restore(live, start)
     for position, op in enumerate(program.ops[start:], start):
         if before is not None:
@@ -94,13 +98,3 @@ def compare(
     if checkpoint is not None:
         checkpoint.remove()
     return result
-
-
-def _require_equal(reference: Engine[Any], target: Engine[Any]) -> None:
-    for name in ("slots", "max_level", "bootstrap_level", "bootstrap_batch"):
-        ours, theirs = getattr(reference, name), getattr(target, name)
-        if ours != theirs:
-            raise AtlasError(
-                "two engines of different parameters cannot be compared",
-                why=f"{name} is {ours} in the reference and {theirs} in the target",
-            )

@@ -175,7 +175,7 @@ def import_everything() -> None:
     """What the commands import, and stand-ins for what takes minutes."""
     import torch
 
-    from atlasc.compare import state as comparison_state
+    from atlasc.compare import checkpoint as comparison_state
     from atlasc.compilation import stages  # noqa: F401
     from atlasc.targets.costs import files as cost_files
     from atlasc.targets.desilo import calibration as desilo_calibration

@@ -53,8 +53,8 @@ def compare(
     by default the first. Exit code 1 says that an op is wrong.
     """
     from atlasc.bundle.folder import load_bundle
+    from atlasc.compare.checkpoint import Checkpoint, comparison_identity
     from atlasc.compare.compare import compare as compare_engines
-    from atlasc.compare.state import Checkpoint, comparison_identity
     from atlasc.files import require_file_place
     from atlasc.run.session import Pace
     from atlasc.targets import find_target

@@ -14,9 +14,9 @@ from tiny_model import Tiny
 
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.client.program import Packed
+from atlasc.compare.checkpoint import Checkpoint, comparison_identity
 from atlasc.compare.compare import Comparison, compare
 from atlasc.compare.lock_step import OpError
-from atlasc.compare.state import Checkpoint, comparison_identity
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.types import CiphertextType
 from atlasc.targets.noise import NoiseModel
@@ -250,4 +250,4 @@ def test_a_checkpoint_keeps_what_is_no_number(query: Packed, tmp_path: Path) -> 
     state.save_now_and_then(1, [record], dict)
     found = state.load()
     assert found is not None
-    assert repr(OpError(**found[1][0])) == repr(record)
+    assert repr(found[1]) == repr([record])

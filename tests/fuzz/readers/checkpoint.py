@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from atlasc.compare.checkpoint import Checkpoint
 from atlasc.compare.lock_step import OpError
-from atlasc.compare.state import Checkpoint
 from tests.fuzz.reader import Reader
 
 IDENTITY = "0" * 64
@@ -27,9 +27,8 @@ def _read(path: Path) -> object:
     state = Checkpoint(path, IDENTITY).load()
     assert state is not None
     position, records, live = state
-    ops = [OpError(**record) if isinstance(record, dict) else record for record in records]
     levels = {n: [[level for _, level in side] for side in sides] for n, sides in live.items()}
-    return position, [asdict(op) for op in ops], levels
+    return position, [asdict(op) for op in records], levels
 
 
 READER = Reader("checkpoint", _seeds, _read, 700)
