@@ -30,6 +30,7 @@ from atlasc.compilation.options import Options
 from atlasc.passes.approximation.parametrisation import Parametrisation
 from atlasc.passes.execution.counting_engine import Counted, CountingEngine
 from atlasc.run import session
+from atlasc.run.timing import Pace
 from atlasc.targets import find_target
 from atlasc.targets.costs import files as cost_files
 from atlasc.targets.desilo.costs import cost_doubts, cost_table
@@ -149,12 +150,12 @@ def compare(bundle: Bundle, data: Path, runs: int) -> dict[str, Any]:
     packed = bundle.client.query(inputs.arrays)
     others = OtherWork()
     with progress("running on ciphertexts", total=100) as step:
-        pace = session.Pace.of(bundle, "desilo", runs, step.report)
+        pace = Pace(bundle, find_target("desilo"), runs, step.report)
         for _ in range(runs):
             encrypted = session.encrypt_all(timed, packed)  # type: ignore[arg-type]
             session.execute(timed, bundle.program, encrypted, packed.public, pace)  # type: ignore[arg-type]
             pace.finish()
-    timing = pace.timing(bundle, "desilo", runs)
+    timing = pace.timing()
     assert timing is not None
     show_timing(timing)
     calls = {name: [value / runs for value in row] for name, row in timed.calls.items()}

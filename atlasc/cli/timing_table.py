@@ -24,3 +24,8 @@ def show_timing(timing: Timing) -> None:
     ratio = "" if whole["ratio"] is None else f", {whole['ratio']:.3g} times that"
     runs = "" if timing.runs == 1 else f", the mean of {timing.runs} runs"
     print(f"executed in {whole['measured']:.4g} s{runs}{predicted}{ratio}")
+    if timing.simulated:
+        print(
+            "these are seconds of a simulation, in which nothing is encrypted; the predicted ones "
+            "are of real encryption"
+        )

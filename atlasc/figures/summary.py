@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from atlasc.client.sharing import safe_digits
-from atlasc.figures.kinds import kind_of
 from atlasc.ir.module import Module, Op
 from atlasc.passes.analyses.noise_gains import program_change
 from atlasc.passes.approximation.depth import Depth
@@ -16,6 +15,24 @@ from atlasc.passes.execution.rotation_plan import RotationPlan
 from atlasc.targets.costs.fitted import FittedCosts
 from atlasc.targets.desilo.parameters import DesiloParameters, choose_parameters
 from atlasc.targets.parameter_sets import ParameterSet, costs_of, primitive_costs_of
+
+_NAMES = {
+    "ckks.linear_transform": "linear",
+    "ckks.ct_matmul_qk": "attention scores",
+    "ckks.row_scores": "attention scores",
+    "ckks.ct_matmul_pv": "attention values",
+    "ckks.row_context": "attention values",
+}
+
+
+def kind_of(op: Op) -> str:
+    """``bootstrap``, the nonlinear function that an op is a part of (``softmax``, ``gelu``, …),
+    ``linear``, ``attention scores``, ``attention values``, or ``other``.
+    """
+    if op.name == "ckks.bootstrap":
+        return "bootstrap"
+    part = op.attributes.get("part")
+    return str(part) if part else _NAMES.get(op.name, "other")
 
 
 def costs_summary(

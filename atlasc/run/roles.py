@@ -1,35 +1,28 @@
-"""Client and server apart, as they are in earnest: each has its part of a bundle and its own keys.
+"""Client and server apart: each has its part of a bundle and its own keys.
 
-The client makes the keys, encrypts and decrypts; the server executes. What travels is the server's
-keys once, then a query and an answer each time (:mod:`atlasc.bundle.ciphertext_files`).
+The client makes the keys, encrypts and decrypts; the server executes. The server's keys travel
+once, then a query and an answer each time (:mod:`atlasc.bundle.messages`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from atlasc.bundle import ciphertext_files
-from atlasc.bundle.ciphertext_files import Ciphertexts
 from atlasc.bundle.folder import Bundle, Role
 from atlasc.bundle.ledger import Ledger
+from atlasc.bundle.messages import Ciphertexts, Message
 from atlasc.client.answers import Answers
-from atlasc.files import new_folder, write_text
+from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.lowering.rotation_keys import key_plan
-from atlasc.run.session import (
-    Pace,
-    Progress,
-    decrypt_all,
-    encrypt_all,
-    no_progress,
-)
-from atlasc.run.session import execute as execute_program
-from atlasc.run.timing import Timing, timing_place
+from atlasc.run.session import decrypt_all, encrypt_all, execute
+from atlasc.run.timing import Pace, Timing
 from atlasc.targets import find_target
-from atlasc.targets.base import RoleEngine, Target
+from atlasc.targets.base import Progress, RoleEngine, Target, no_progress
 from atlasc.targets.key_folders import INDEX
 
 
@@ -38,7 +31,7 @@ def check_target(bundle: Bundle, target: str | None = None) -> Target:
 
     Args:
         bundle: the compiled model.
-        target: name of another one than the bundle's own.
+        target: name of another target than the bundle's own.
 
     Raises:
         AtlasError: it is unknown, or its library is missing.
@@ -56,7 +49,8 @@ def generate_keys(
     Needs the client's part of the bundle alone.
 
     Raises:
-        AtlasError: the folder exists; too little memory or disk space, said before starting.
+        AtlasError: the folder exists; too little memory or disk space, found before any key is
+            made.
     """
     plan = key_plan(bundle.client.interface)
     with new_folder(folder, private=True) as draft:
@@ -64,97 +58,108 @@ def generate_keys(
         target.generate_keys(bundle.parameters, plan, *places, progress)
 
 
-def encrypt(
-    bundle: Bundle,
-    engine: RoleEngine,
-    ledger: Ledger,
-    arrays: Mapping[str, np.ndarray],
-    query: Path,
-    *,
-    unchecked: bool = False,
-) -> None:
-    """Encrypt at most a batch of raw inputs into a new folder.
+@dataclass(frozen=True)
+class ClientRole:
+    """The client, who alone has the secret key.
 
-    Args:
+    Attributes:
         bundle: the client's part is enough.
-        engine: a client's.
-        ledger: of its keys; the query is noted there.
-        arrays: raw inputs by name.
-        query: the new folder.
-        unchecked: encrypt inputs that are far larger than those of calibration.
-
-    Raises:
-        AtlasError: of the inputs; the folder exists.
+        engine: encrypts and decrypts.
+        ledger: of the keys.
     """
-    packed = bundle.client.query(arrays, unchecked=unchecked)
-    name = ciphertext_files.new_query()
-    content = Ciphertexts(encrypt_all(engine, packed), packed.count, name, packed.public)
-    ledger.made(name, bundle.identity, packed.count)
-    ciphertext_files.save(query, "query", bundle, engine, content)
+
+    bundle: Bundle
+    engine: RoleEngine
+    ledger: Ledger
+
+    @classmethod
+    def open(cls, bundle: Bundle, target: Target, keys: Path) -> ClientRole:
+        """Load the client's keys.
+
+        Args:
+            bundle: see the class.
+            target: whose keys they are.
+            keys: the client's folder, or the one that holds it.
+
+        Raises:
+            AtlasError: as :meth:`atlasc.targets.base.Target.client_engine`.
+        """
+        folder = key_folder(keys, "client")
+        return cls(bundle, target.client_engine(folder, bundle.parameters), Ledger(folder))
+
+    def encrypt(self, arrays: Mapping[str, np.ndarray], *, unchecked: bool = False) -> Message:
+        """Encrypt at most a batch of raw inputs into a query, which the ledger then knows.
+
+        Args:
+            arrays: raw inputs by name.
+            unchecked: encrypt inputs that are far larger than those of calibration.
+
+        Raises:
+            AtlasError: of the inputs.
+        """
+        packed = self.bundle.client.query(arrays, unchecked=unchecked)
+        content = Ciphertexts(encrypt_all(self.engine, packed), packed.count, packed.public)
+        query = Message.of("query", self.bundle, self.engine, content)
+        self.ledger.made(content.query, self.bundle.identity, packed.count)
+        return query
+
+    def decrypt(self, answer: Message) -> Answers:
+        """Answers, and which of them cannot be right.
+
+        Raises:
+            AtlasError: the answer is of other keys, or to a query that these keys did not make; or
+                it is a second answer to a query.
+        """
+        self.ledger.check(answer.named)
+        content = answer.ciphertexts(self.bundle, self.engine)
+        slots = decrypt_all(self.engine, content.values)
+        self.ledger.took(answer.named)
+        return self.bundle.client.answers(slots, content.count)
 
 
-def execute(
-    bundle: Bundle,
-    target: Target,
-    engine: RoleEngine,
-    query: Path,
-    answer: Path,
-    progress: Progress = no_progress,
-) -> Timing | None:
-    """Run the program on a query; tells how long each op took, also in a file beside the answer.
+@dataclass(frozen=True)
+class ServerRole:
+    """The server, who executes programs and has no secret key.
 
-    Args:
+    Attributes:
         bundle: the server's part is enough.
-        target: of the engine; one that encrypts nothing is not timed.
-        engine: a server's.
-        query: what :func:`encrypt` wrote.
-        answer: the new folder; ``timing_place`` names the file.
-        progress: called before each op with predicted hundredths.
-
-    Raises:
-        AtlasError: a query of another program or of other keys; the answer exists.
+        target: of the engine.
+        engine: has the evaluation keys.
     """
-    content = ciphertext_files.load(query, "query", bundle, engine)
-    pace = Pace.of(bundle, target.name, 1, progress)
-    results = execute_program(engine, bundle.program, content.values, content.public, pace)
-    pace.finish()
-    found = Ciphertexts(results, content.count, content.query, {})
-    ciphertext_files.save(answer, "answer", bundle, engine, found)
-    timing = pace.timing(bundle, target.name, 1)
-    if timing is not None:
-        write_text(timing_place(answer), timing.text(bundle))
-    return timing
 
+    bundle: Bundle
+    target: Target
+    engine: RoleEngine
 
-def decrypt(bundle: Bundle, engine: RoleEngine, ledger: Ledger, answer: Path) -> Answers:
-    """Answers, and which of them are none; the client's part and engine are enough.
+    @classmethod
+    def open(cls, bundle: Bundle, target: Target, keys: Path) -> ServerRole:
+        """Load the server's keys; arguments as for :meth:`ClientRole.open`.
 
-    Raises:
-        AtlasError: the answer of another program, of other keys, or to another query; or a second
-            answer to a query.
-    """
-    named = ciphertext_files.check(answer, "answer", bundle).named()
-    ledger.check(named)
-    content = ciphertext_files.load(answer, "answer", bundle, engine)
-    slots = {name: decrypt_all(engine, values) for name, values in content.values.items()}
-    ledger.took(named)
-    return bundle.client.answers(slots, content.count)
+        Raises:
+            AtlasError: as :meth:`atlasc.targets.base.Target.server_engine`.
+        """
+        folder = key_folder(keys, "server")
+        engine = target.server_engine(folder, bundle.parameters, key_plan(bundle.program))
+        return cls(bundle, target, engine)
 
+    def execute(
+        self, query: Message, progress: Progress = no_progress
+    ) -> tuple[Message, Timing | None]:
+        """The answer to a query, and how long each op took; None if nothing was encrypted.
 
-def client_engine(bundle: Bundle, target: Target, keys: Path) -> RoleEngine:
-    """An engine that encrypts and decrypts."""
-    return target.client_engine(key_folder(keys, "client"), bundle.parameters)
+        Args:
+            query: read with :meth:`atlasc.bundle.messages.Message.read`.
+            progress: called before each op with predicted hundredths.
 
-
-def ledger_of(keys: Path) -> Ledger:
-    """What was done with a client's keys."""
-    return Ledger(key_folder(keys, "client"))
-
-
-def server_engine(bundle: Bundle, target: Target, keys: Path) -> RoleEngine:
-    """An engine that executes the program; it has no secret key."""
-    plan = key_plan(bundle.program)
-    return target.server_engine(key_folder(keys, "server"), bundle.parameters, plan)
+        Raises:
+            AtlasError: the query is of other keys.
+        """
+        content = query.ciphertexts(self.bundle, self.engine)
+        pace = Pace(self.bundle, self.target, 1, progress)
+        results = execute(self.engine, self.bundle.program, content.values, content.public, pace)
+        pace.finish()
+        found = Ciphertexts(results, content.count, query=content.query)
+        return Message.of("answer", self.bundle, self.engine, found), pace.timing()
 
 
 def key_folder(keys: Path, role: Role) -> Path:

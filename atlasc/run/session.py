@@ -1,4 +1,7 @@
-"""Running a compiled program, all roles in one process; :mod:`atlasc.run.roles` has each alone."""
+"""Running a compiled program with all roles in one process.
+
+:mod:`atlasc.run.roles` has client and server apart, made of the same steps.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from atlasc.ir.module import Module, Op
 from atlasc.passes.execution.engine import Engine
 from atlasc.passes.execution.execute import Execution
 from atlasc.run.ranges import simulate
-from atlasc.run.timing import Clock, Timing, predicted_seconds
+from atlasc.run.timing import Pace, Timing
 from atlasc.targets import find_target
 from atlasc.targets.base import Progress, no_progress
 
@@ -30,7 +33,7 @@ class RunResult:
         outputs: answers by output name, ``[count, ...]``.
         expected: the same from the polynomial simulation.
         seconds: time by phase: keys, encrypt, execute, decrypt.
-        target: the backend.
+        target: name of the target.
         timing: seconds of each op; None where nothing was encrypted.
         refused: inputs whose answer is none; see :class:`atlasc.client.answers.Answers`.
     """
@@ -82,7 +85,7 @@ def run(
         bundle: a compiled model.
         arrays: raw inputs by name; more than a batch are answered in several runs, with one set
             of keys.
-        target: another backend than the one it was compiled for.
+        target: name of another target than the bundle's own.
         progress: called before each key, and for each op with predicted hundredths of all runs.
         observe: called with every op and its ciphertexts.
         engine: an engine made before, to answer several queries with one set of keys.
@@ -92,7 +95,7 @@ def run(
     Raises:
         AtlasError: of the inputs, of the keys, or an op that the engine refuses.
     """
-    target = target or bundle.target
+    chosen = find_target(target or bundle.target)
     count = len(next(iter(arrays.values())))
     if expected is None:
         expected = simulate(bundle.client, bundle.poly, arrays).outputs
@@ -105,28 +108,26 @@ def run(
         seconds[phase], clock = seconds[phase] + now - clock, now
 
     if engine is None:
-        engine = find_target(target).make_engine(bundle.program, bundle.parameters, progress)
+        engine = chosen.make_engine(bundle.program, bundle.parameters, progress)
     lap("keys")
-    runs = -(-count // bundle.client.batch)
-    steps = Pace.of(bundle, target, runs, progress)
+    batch = bundle.client.batch
+    pace = Pace(bundle, chosen, -(-count // batch), progress)
     parts: list[dict[str, np.ndarray]] = []
     refused: dict[int, float] = {}
-    for start in range(0, count, bundle.client.batch):
-        rows = {name: array[start : start + bundle.client.batch] for name, array in arrays.items()}
+    for start in range(0, count, batch):
+        rows = {name: array[start : start + batch] for name, array in arrays.items()}
         packed = bundle.client.query(rows, unchecked=unchecked)
         encrypted = encrypt_all(engine, packed)
         lap("encrypt")
-        results = execute(engine, bundle.program, encrypted, packed.public, steps, observe)
-        steps.finish()
+        results = execute(engine, bundle.program, encrypted, packed.public, pace, observe)
+        pace.finish()
         lap("execute")
-        slots = {name: decrypt_all(engine, values) for name, values in results.items()}
-        answers = bundle.client.answers(slots, packed.count)
+        answers = bundle.client.answers(decrypt_all(engine, results), packed.count)
         parts.append(answers.outputs)
         refused |= {start + row: share for row, share in answers.refused.items()}
         lap("decrypt")
     outputs = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    timing = steps.timing(bundle, target, runs)
-    return RunResult(outputs, dict(expected), seconds, target, timing, refused)
+    return RunResult(outputs, dict(expected), seconds, chosen.name, pace.timing(), refused)
 
 
 def encrypt_all(engine: Engine[Any], packed: Packed) -> dict[str, list[Any]]:
@@ -137,9 +138,9 @@ def encrypt_all(engine: Engine[Any], packed: Packed) -> dict[str, list[Any]]:
     }
 
 
-def decrypt_all(engine: Engine[Any], ciphertexts: list[Any]) -> np.ndarray:
-    """Slots ``[ciphertexts, slots]``."""
-    return np.stack([engine.decrypt(ciphertext) for ciphertext in ciphertexts])
+def decrypt_all(engine: Engine[Any], results: Mapping[str, list[Any]]) -> dict[str, np.ndarray]:
+    """Slots ``[ciphertexts, slots]`` by output name."""
+    return {name: np.stack([engine.decrypt(c) for c in cs]) for name, cs in results.items()}
 
 
 def execute(
@@ -157,52 +158,9 @@ def execute(
         program: ckks module.
         encrypted: ciphertexts by input name.
         public: inputs in the clear by name.
-        before: called before every op; a :class:`Pace` makes it progress.
+        before: called before every op; a :class:`atlasc.run.timing.Pace` makes it progress.
         observe: called with every op and its ciphertexts.
     """
     # On sim an input outside the ranges overflows; decryption then says so, in one message.
     with np.errstate(over="ignore", invalid="ignore"):
         return Execution(program, engine, observe, before).run(encrypted, public)
-
-
-class Pace:
-    """Turns ops into progress: an op counts as much as it is predicted to last. It also keeps how
-    long each one lasted.
-
-    Args:
-        seconds: predicted time by op.
-        runs: how often the program is run.
-        progress: called as progress(op, done, 100) before each op.
-    """
-
-    def __init__(self, seconds: Mapping[Op, float], runs: int, progress: Progress) -> None:
-        self.seconds, self.progress = seconds, progress
-        self.total, self.done = max(sum(seconds.values()) * runs, 1e-9), 0.0
-        self.clock = Clock()
-
-    @classmethod
-    def of(cls, bundle: Bundle, target: str, runs: int, progress: Progress) -> Pace:
-        """By the cost model of the target; the simulator's ops all count the same."""
-        if find_target(target).encrypted:
-            seconds = predicted_seconds(bundle.program, bundle.parameters)
-        else:
-            seconds = dict.fromkeys(bundle.program.ops, 1.0)
-        return cls(seconds, runs, progress)
-
-    def __call__(self, op: Op) -> None:
-        """Before an op."""
-        hundredths = min(int(100 * self.done / self.total), 100)
-        self.progress(f"{op.name.removeprefix('ckks.')} {op.location}".rstrip(), hundredths, 100)
-        self.done += self.seconds.get(op, 0.0)
-        self.clock.start(op, time.perf_counter())
-
-    def finish(self) -> None:
-        """After the last op of a run."""
-        self.clock.stop(time.perf_counter())
-
-    def timing(self, bundle: Bundle, target: str, runs: int) -> Timing | None:
-        """What was measured so far, in ``runs`` runs; None for a target that encrypts nothing."""
-        if not find_target(target).encrypted:
-            return None
-        seconds = self.clock.of(bundle.program.ops, runs)
-        return Timing.of(bundle.program, bundle.parameters, target, runs, seconds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,12 +14,14 @@ from pydantic import ConfigDict, Field
 from atlasc.bundle.folder import Bundle
 from atlasc.emit.blocks import OUTSIDE
 from atlasc.emit.interface import identity_of
-from atlasc.figures.kinds import kind_of
+from atlasc.figures.summary import kind_of
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.json_text import STRICT, Amount, Count, Schema, read_json
 from atlasc.ir.files.plain import MIB
 from atlasc.ir.module import Module, Op
 from atlasc.passes.costs.counts import program_costs
+from atlasc.targets import TARGETS, find_target
+from atlasc.targets.base import Progress, Target
 from atlasc.targets.parameter_sets import (
     ParameterSet,
     primitive_costs_of,
@@ -126,6 +129,11 @@ class Timing:
         return cls(target, runs, tuple(rows))
 
     @property
+    def simulated(self) -> bool:
+        """Whether nothing was encrypted: predicted seconds, of real encryption, do not compare."""
+        return self.target in TARGETS and not find_target(self.target).encrypted
+
+    @property
     def predicted(self) -> float | None:
         """Seconds of one run; None where no cost table is."""
         return _total(op.predicted for op in self.ops)
@@ -150,7 +158,8 @@ class Timing:
     def summary(self) -> dict[str, Any]:
         """The whole and the kinds of ops, for JSON."""
         whole = _compared(self.predicted, self.measured)
-        return {"runs": self.runs, **whole, "per_kind": self.per_kind()}
+        facts = {"runs": self.runs, "simulated": self.simulated}
+        return {**facts, **whole, "per_kind": self.per_kind()}
 
     def text(self, bundle: Bundle) -> str:
         """The contents of a file that :meth:`load` reads."""
@@ -208,26 +217,50 @@ def timing_place(output: Path) -> Path:
     return output.with_name(f"{stem}.timing.json")
 
 
-class Clock:
-    """Seconds of each op, over one or more runs of a program."""
+class Pace:
+    """Progress and times of the ops: an op counts as much as it is predicted to take.
 
-    def __init__(self) -> None:
+    Args:
+        bundle: its server's part is enough.
+        target: what the program runs on; ops of a target that encrypts nothing all count the same.
+        runs: how often the program is run.
+        progress: called as progress(op, done, 100) before each op.
+        start: position of the first op that is run.
+    """
+
+    def __init__(
+        self, bundle: Bundle, target: Target, runs: int, progress: Progress, start: int = 0
+    ) -> None:
+        self.bundle, self.target, self.runs, self.progress = bundle, target, runs, progress
+        ops = bundle.program.ops[start:]
+        known: Mapping[Op, float] = dict.fromkeys(ops, 1.0)
+        if target.encrypted:
+            known = predicted_seconds(bundle.program, bundle.parameters)
+        self.predicted = {op: known.get(op, 0.0) for op in ops}
+        self.total, self.done = max(sum(self.predicted.values()) * runs, 1e-9), 0.0
         self.seconds: dict[Op, float] = {}
-        self._running: tuple[Op, float] | None = None
+        self._running: Op | None = None
+        self._since = 0.0
 
-    def start(self, op: Op, now: float) -> None:
-        """The op before ends, this one starts."""
-        self.stop(now)
-        self._running = op, now
+    def __call__(self, op: Op) -> None:
+        """Before an op: the one before it ends."""
+        self.finish()
+        hundredths = min(int(100 * self.done / self.total), 100)
+        self.progress(f"{op.name.removeprefix('ckks.')} {op.location}".rstrip(), hundredths, 100)
+        self.done += self.predicted.get(op, 0.0)
+        self._running, self._since = op, time.perf_counter()
 
-    def stop(self, now: float) -> None:
-        """The op that runs ends."""
+    def finish(self) -> None:
+        """After the last op of a run."""
         if self._running is not None:
-            op, since = self._running
-            self.seconds[op] = self.seconds.get(op, 0.0) + now - since
+            lasted = time.perf_counter() - self._since
+            self.seconds[self._running] = self.seconds.get(self._running, 0.0) + lasted
         self._running = None
 
-    def of(self, ops: Iterable[Op], runs: int) -> list[float]:
-        """Mean seconds of a run, by op."""
-        known: Mapping[Op, float] = self.seconds
-        return [known.get(op, 0.0) / runs for op in ops]
+    def timing(self) -> Timing | None:
+        """What was measured so far, in all runs; None for a target that encrypts nothing."""
+        if not self.target.encrypted:
+            return None
+        program, runs = self.bundle.program, self.runs
+        seconds = [self.seconds.get(op, 0.0) / runs for op in program.ops]
+        return Timing.of(program, self.bundle.parameters, self.target.name, runs, seconds)

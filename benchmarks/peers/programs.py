@@ -113,7 +113,7 @@ class OurProgram(Program):
         query = self.client.query({n: array[:1] for n, array in self.layer.inputs.items()})
         encrypted = session.encrypt_all(engine, query)
         outputs = session.execute(engine, self.program, encrypted, query.public, before)
-        slots = {name: session.decrypt_all(engine, blocks) for name, blocks in outputs.items()}
+        slots = session.decrypt_all(engine, outputs)
         (hidden,) = self.client.unpack(slots, 1).values()
         return hidden[0]
 

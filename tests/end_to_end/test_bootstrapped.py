@@ -77,7 +77,7 @@ def test_a_bootstrapped_program_equals_its_polynomials(
 
     results = session.execute(engine, program, encrypted, packed.public, observe=observe)
     assert refreshed == [op.attributes["level"] for op in placed]
-    slots = {name: session.decrypt_all(engine, values) for name, values in results.items()}
+    slots = session.decrypt_all(engine, results)
     outputs = client.unpack(slots, BATCH)
     assert set(outputs) == set(expected.outputs)
     for name, values in outputs.items():

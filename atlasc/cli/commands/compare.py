@@ -56,7 +56,7 @@ def compare(
     from atlasc.compare.checkpoint import Checkpoint, comparison_identity
     from atlasc.compare.compare import compare as compare_engines
     from atlasc.files import require_file_place
-    from atlasc.run.session import Pace
+    from atlasc.run.timing import Pace
     from atlasc.targets import find_target
 
     if checkpoint is not None:
@@ -79,8 +79,6 @@ def compare(
         examined = find_target(chosen).make_engine(program, parameters, step.report, noise=True)
     resume = "" if state is None else f"the same command goes on from {checkpoint}"
     with progress(f"comparing {chosen} with {against}", total=100, resume=resume) as step:
-        seconds = Pace.of(loaded, chosen, 1, step.report).seconds
-        left = {op: seconds.get(op, 0.0) for op in program.ops[start:]}
         result = compare_engines(
             program,
             query,
@@ -88,7 +86,7 @@ def compare(
             examined,
             tolerance=tolerance,
             keep_going=keep_going,
-            before=Pace(left, 1, step.report),
+            before=Pace(loaded, find_target(chosen), 1, step.report, start),
             checkpoint=state,
         )
     if as_json:

@@ -113,9 +113,8 @@ def encrypt(
         found = try_in_the_clear(polynomials_at_hand(loaded), inputs)
         judge_ranges(found.verdicts(inputs.names), strict)
     with progress("encrypting"):
-        engine = roles.client_engine(loaded, chosen, keys)
-        ledger = roles.ledger_of(keys)
-        roles.encrypt(loaded, engine, ledger, inputs.arrays, query, unchecked=unchecked)
+        client = roles.ClientRole.open(loaded, chosen, keys)
+        client.encrypt(inputs.arrays, unchecked=unchecked).save(query)
     how = "encrypted" if chosen.encrypted else "NOT encrypted"
     print(f"{query}: {len(inputs)} inputs, {how}: {', '.join(inputs.names)}")
 
@@ -131,20 +130,23 @@ def execute(
 
     The seconds of each op go to a file beside the answer, for inspect --timing.
     """
-    from atlasc.bundle import ciphertext_files
     from atlasc.bundle.folder import load_bundle
-    from atlasc.files import require_new
+    from atlasc.bundle.messages import Message
+    from atlasc.files import require_new, write_text
     from atlasc.run import roles
+    from atlasc.run.timing import timing_place
 
     require_new(answer)
     loaded = load_bundle(bundle, "server")
     chosen = roles.check_target(loaded, target)
-    ciphertext_files.check(query, "query", loaded)
+    message = Message.read(query, "query", loaded)
     with progress("loading keys"):
-        engine = roles.server_engine(loaded, chosen, keys)
+        server = roles.ServerRole.open(loaded, chosen, keys)
     with progress(f"executing on {chosen.name}", total=100) as step:
-        timing = roles.execute(loaded, chosen, engine, query, answer, step.report)
+        found, timing = server.execute(message, step.report)
+    found.save(answer)
     if timing is not None:
+        write_text(timing_place(answer), timing.text(loaded))
         show_timing(timing)
     print(f"{answer}: the {'encrypted' if chosen.encrypted else 'simulated'} answer")
 
@@ -184,8 +186,8 @@ def decrypt(
     Exit code 3 says that an answer is none: it is far outside what calibration saw of the outputs,
     or its copies differ. The others are shown.
     """
-    from atlasc.bundle import ciphertext_files
     from atlasc.bundle.folder import load_bundle
+    from atlasc.bundle.messages import Message
     from atlasc.files import require_array_file, save_arrays
     from atlasc.run import roles
 
@@ -193,16 +195,15 @@ def decrypt(
         require_array_file(output)
     loaded = load_bundle(bundle, "client")
     chosen = roles.check_target(loaded, target)
-    named = ciphertext_files.check(answer, "answer", loaded).named()
-    ledger = roles.ledger_of(keys)
+    message = Message.read(answer, "answer", loaded)
     if share:
         require_shareable(loaded, bits, shares, unchecked)
     with progress("decrypting"):
-        engine = roles.client_engine(loaded, chosen, keys)
-        answers = roles.decrypt(loaded, engine, ledger, answer)
+        client = roles.ClientRole.open(loaded, chosen, keys)
+        answers = client.decrypt(message)
     if share:
         end_with(answers.refused)
-        answers = shared(answers, loaded, ledger, named, bits, shares)
+        answers = shared(answers, loaded, client.ledger, message.named, bits, shares)
     elif share is None:
         note_exact()
     shown, hidden = answers.shown(unchecked), {} if unchecked else answers.refused

@@ -64,6 +64,19 @@ def test_the_roles_on_the_simulator(tiny: Tiny, tmp_path: Path) -> None:
     assert "these are not the keys of a server" in message
 
 
+def test_a_damaged_query_is_found_before_keys_are_loaded(tiny: Tiny, tmp_path: Path) -> None:
+    accepted("keygen", tiny.bundle, "--keys", tmp_path / "keys")
+    given = ("--input", tiny.data, "--count", "1", "-o", tmp_path / "query")
+    accepted("encrypt", tiny.bundle, "--keys", tmp_path / "keys", *given)
+    shutil.rmtree(tmp_path / "keys")
+    more = ("--keys", tmp_path / "keys", "--query", tmp_path / "query", "-o", tmp_path / "answer")
+    assert "not found" in refused("execute", tiny.bundle, *more)
+    content = (tmp_path / "query" / "0.0.ct").read_bytes()
+    (tmp_path / "query" / "0.0.ct").write_bytes(content[:-10])
+    message = refused("execute", tiny.bundle, *more)
+    assert "this file is damaged" in message and "0.0.ct" in message
+
+
 @pytest.mark.encrypted
 def test_keys_of_the_simulator_are_not_taken_for_real_ones(tiny: Tiny, tmp_path: Path) -> None:
     accepted("keygen", tiny.bundle, "--keys", tmp_path / "keys")

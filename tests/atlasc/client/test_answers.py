@@ -25,7 +25,7 @@ def decrypted(tiny: Tiny, bundle: Bundle, count: int) -> dict[str, np.ndarray]:
     packed = bundle.client.query(arrays)
     encrypted = session.encrypt_all(engine, packed)
     results = session.execute(engine, bundle.program, encrypted, packed.public)
-    return {name: session.decrypt_all(engine, values) for name, values in results.items()}
+    return session.decrypt_all(engine, results)
 
 
 def test_the_client_knows_the_magnitude_of_answers_in_their_own_units(

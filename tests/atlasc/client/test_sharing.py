@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.bundle.ledger import Ledger, Named
+from atlasc.bundle.messages import Message
 from atlasc.cli import app
 from atlasc.client.answers import Answers
 from atlasc.client.sharing import floods, require_digits, safe_digits, secure_normal, share
@@ -92,14 +93,14 @@ ANSWER = Named("1" * 32, "a" * 64, 1, "c" * 64)
 @pytest.fixture
 def decrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Answers]:
     """``decrypt`` without a key: its answers are those that the test puts here."""
-    from atlasc.bundle import ciphertext_files
-
     there = {"answers": Answers({"output": np.array([[0.1234567, 0.3, -0.2]])}, {})}
+    message = SimpleNamespace(named=ANSWER)
+    client = SimpleNamespace(
+        ledger=Ledger(tmp_path / "client"), decrypt=lambda *_: there["answers"]
+    )
     monkeypatch.setattr(roles, "check_target", lambda *_: find_target("desilo"))
-    index = SimpleNamespace(named=lambda: ANSWER)
-    monkeypatch.setattr(ciphertext_files, "check", lambda *_: index)
-    monkeypatch.setattr(roles, "client_engine", lambda *_: None)
-    monkeypatch.setattr(roles, "decrypt", lambda *_: there["answers"])
+    monkeypatch.setattr(Message, "read", lambda *_: message)
+    monkeypatch.setattr(roles.ClientRole, "open", lambda *_: client)
     (tmp_path / "client").mkdir()
     Ledger(tmp_path / "client").made(ANSWER.query, ANSWER.program, ANSWER.count)
     return there

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -12,8 +13,9 @@ from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.cli.timing_table import show_timing
 from atlasc.ir.errors import AtlasError
 from atlasc.run import session
-from atlasc.run.session import Pace
-from atlasc.run.timing import Clock, Timing, predicted_seconds, timing_place
+from atlasc.run.timing import Pace, Timing, predicted_seconds, timing_place
+from atlasc.targets import find_target
+from atlasc.targets.base import no_progress
 from atlasc.targets.phantom.parameters import PhantomParameters
 from tests.atlasc.cli.command import refused, run
 
@@ -30,14 +32,30 @@ def timing(bundle: Bundle) -> Timing:
     return Timing.of(bundle.program, bundle.parameters, "desilo", 1, seconds)
 
 
-def test_a_clock_gives_every_op_its_own_time(bundle: Bundle) -> None:
-    first, second, third = bundle.program.ops[:3]
-    clock = Clock()
+def test_every_op_has_its_own_time(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("atlasc.run.timing.time.perf_counter", lambda: now)
+    first, second = bundle.program.ops[:2]
+    pace = Pace(bundle, find_target("desilo"), 2, no_progress)
     for start in (0.0, 100.0):  # two runs, and nothing counts between them
-        clock.start(first, start + 1)
-        clock.start(second, start + 3)
-        clock.stop(start + 7)
-    assert clock.of([first, second, third], 2) == [2.0, 4.0, 0.0]
+        for op, after in ((first, 1), (second, 3)):
+            now = start + after
+            pace(op)
+        now = start + 7
+        pace.finish()
+    timing = pace.timing()
+    assert timing is not None
+    assert [op.measured for op in timing.ops[:3]] == [2.0, 4.0, 0.0]
+
+
+def test_seconds_of_a_simulation_are_called_so(
+    bundle: Bundle, timing: Timing, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for target in ("sim", "desilo", "another engine"):
+        timing = dataclasses.replace(timing, target=target)
+        assert timing.simulated == timing.summary()["simulated"] == (target == "sim")
+        show_timing(timing)
+        assert ("seconds of a simulation" in capsys.readouterr().out) == (target == "sim")
 
 
 def test_kinds_and_ops_add_up(bundle: Bundle, timing: Timing) -> None:
@@ -101,12 +119,12 @@ def test_nothing_is_measured_where_nothing_is_encrypted(tiny: Tiny, bundle: Bund
 
 
 def test_a_pace_measures_what_it_paces(bundle: Bundle) -> None:
-    pace = Pace.of(bundle, "desilo", 2, session.no_progress)
+    pace = Pace(bundle, find_target("desilo"), 2, no_progress)
     for _ in range(2):
         for op in bundle.program.ops:
             pace(op)
         pace.finish()
-    timing = pace.timing(bundle, "desilo", 2)
+    timing = pace.timing()
     assert timing is not None
     assert 0 < timing.measured < 1
     assert pace.done == pytest.approx(2 * timing.predicted)

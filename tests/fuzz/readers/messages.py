@@ -6,9 +6,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from atlasc.bundle import ciphertext_files
-from atlasc.bundle.ciphertext_files import Ciphertexts
 from atlasc.bundle.folder import Bundle, load_bundle
+from atlasc.bundle.messages import Ciphertexts, Message
 from tests.fuzz.reader import Reader
 from tests.fuzz.seeds import Seeds, compiled
 
@@ -26,32 +25,44 @@ class Engine:
         return data
 
 
+ENGINE: Any = Engine()
+
+
 @cache
 def _bundle() -> Bundle:
     return load_bundle(compiled() / "desilo" / "bundle")
 
 
+def _message(kind: Literal["query", "answer"]) -> Message:
+    interface = _bundle().client.interface
+    content = {}
+    for op in interface.inputs if kind == "query" else interface.outputs:
+        packed = (op.value if kind == "query" else op.operands[0]).ciphertext
+        content[op.attributes["name"]] = [
+            bytes([packed.level or 0]) + bytes([n]) * 100 for n in range(packed.ciphertexts)
+        ]
+    ciphertexts = Ciphertexts(content, 2, query="0123456789abcdef" * 2)
+    return Message.of(kind, _bundle(), ENGINE, ciphertexts)
+
+
 def _seeds(kind: Literal["query", "answer"]) -> Seeds:
     def seeds(folder: Path) -> list[Path]:
-        interface = _bundle().client.interface
-        ops = interface.inputs if kind == "query" else interface.outputs
-        content = {}
-        for op in ops:
-            value = op.value if kind == "query" else op.operands[0]
-            packed: Any = value.type
-            content[op.attributes["name"]] = [
-                bytes([packed.level]) + bytes([n]) * 100 for n in range(packed.ciphertexts)
-            ]
-        ciphertexts = Ciphertexts(content, 2, "0123456789abcdef" * 2, {})
-        ciphertext_files.save(folder / kind, kind, _bundle(), Engine(), ciphertexts)
+        _message(kind).save(folder / kind)
         return [folder / kind]
 
     return seeds
 
 
-def _read(folder: Path) -> Any:
-    kind: Literal["query", "answer"] = "query" if folder.name == "query" else "answer"
-    found = ciphertext_files.load(folder, kind, _bundle(), Engine())
+def _archive_seeds(folder: Path) -> list[Path]:
+    place = folder / "query.zip"
+    place.write_bytes(_message("query").to_bytes())
+    return [place]
+
+
+def _read(path: Path) -> Any:
+    kind: Literal["query", "answer"] = "query" if path.name.startswith("query") else "answer"
+    source = path if path.is_dir() else path.read_bytes()
+    found = Message.read(source, kind, _bundle()).ciphertexts(_bundle(), ENGINE)
     public = {name: array.tobytes() for name, array in found.public.items()}
     return found.query, found.values, found.count, public
 
@@ -66,4 +77,5 @@ def _same(seeds: list[Any], found: Any) -> bool:
 READERS = [
     Reader("query", _seeds("query"), _read, 1000, _same),
     Reader("answer", _seeds("answer"), _read, 1000, _same),
+    Reader("query-archive", _archive_seeds, _read, 1000, _same),
 ]

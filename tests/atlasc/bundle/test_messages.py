@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import resource
-import shutil
 import struct
 import zipfile
 from collections.abc import Callable
@@ -16,14 +17,12 @@ import numpy as np
 import pytest
 from tiny_model import Tiny
 
-from atlasc.bundle import ciphertext_files
-from atlasc.bundle.ciphertext_files import Ciphertexts
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.bundle.ledger import Ledger
+from atlasc.bundle.messages import Ciphertexts, Message
 from atlasc.client.answers import Answers
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.plain import sha256_of
-from atlasc.run import roles
+from atlasc.run.roles import ClientRole
 
 SLOTS = 2**14
 
@@ -55,48 +54,58 @@ class PlainEngine:
         return Plain(struct.unpack("<i", data[:4])[0], np.frombuffer(data[4:]))
 
 
+ENGINE: Any = PlainEngine()
+MASK = np.array([[1, 1, 1, 0], [1, 0, 0, 0]])
+
+
 @dataclass
 class Exchange:
     """A query and an answer to it.
 
     Attributes:
-        bundle: the program.
-        ledger: of the client.
+        client: encrypts and decrypts.
         query, answer: folders.
     """
 
-    bundle: Bundle
-    ledger: Ledger
+    client: ClientRole
     query: Path
     answer: Path
 
+    @property
+    def bundle(self) -> Bundle:
+        return self.client.bundle
+
     def reply(self, folder: Path, query: str | None = None, level: int | None = None) -> Path:
         """Another answer, of the right shape."""
-        content = ciphertext_files.load(self.query, "query", self.bundle, PlainEngine())
+        content = Message.read(self.query, "query", self.bundle).ciphertexts(self.bundle, ENGINE)
         return answer(self.bundle, folder, query or content.query, content.count, level)
 
     def decrypt(self, folder: Path | None = None) -> Answers:
-        return roles.decrypt(self.bundle, PlainEngine(), self.ledger, folder or self.answer)
+        return self.client.decrypt(Message.read(folder or self.answer, "answer", self.bundle))
 
 
 def answer(bundle: Bundle, folder: Path, query: str, count: int, level: int | None = None) -> Path:
     op = bundle.client.interface.outputs[0]
-    packed: Any = op.operands[0].type
+    packed = op.operands[0].ciphertext
     slots = np.random.default_rng(len(folder.name)).random(
         (packed.ciphertexts, packed.layout.slots)
     )
-    values = [Plain(packed.level if level is None else level, row) for row in slots]
-    content = Ciphertexts({op.attributes["name"]: values}, count, query, {})
-    ciphertext_files.save(folder, "answer", bundle, PlainEngine(), content)
+    values = [Plain((packed.level or 0) if level is None else level, row) for row in slots]
+    content = Ciphertexts({op.attributes["name"]: values}, count, query=query)
+    Message.of("answer", bundle, ENGINE, content).save(folder)
     return folder
 
 
 @pytest.fixture
 def exchange(tiny: Tiny, tmp_path: Path) -> Exchange:
-    bundle, ledger = load_bundle(tiny.bundle), Ledger(tmp_path)
+    """With a mask among the inputs, which the tiny model has not."""
+    bundle = load_bundle(tiny.bundle)
+    public = {"name": "mask", "shape": [2, 4]}
+    bundle.client.interface.add("ckks.public_input", [], public)
+    client = ClientRole(bundle, ENGINE, Ledger(tmp_path))
     arrays = bundle.load_inputs(tiny.data).take([0, 1]).arrays
-    roles.encrypt(bundle, PlainEngine(), ledger, arrays, tmp_path / "query")
-    made = Exchange(bundle, ledger, tmp_path / "query", tmp_path / "answer")
+    client.encrypt({**arrays, "mask": MASK}).save(tmp_path / "query")
+    made = Exchange(client, tmp_path / "query", tmp_path / "answer")
     made.reply(made.answer)
     return made
 
@@ -107,9 +116,9 @@ def edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     (folder / "index.json").write_text(json.dumps(index))
 
 
-def refused(exchange: Exchange, folder: Path, kind: Any = "query") -> str:
+def refused(exchange: Exchange, source: Path | bytes, kind: Any = "query") -> str:
     with pytest.raises(AtlasError) as caught:
-        ciphertext_files.load(folder, kind, exchange.bundle, PlainEngine())
+        Message.read(source, kind, exchange.bundle).ciphertexts(exchange.bundle, ENGINE)
     return str(caught.value)
 
 
@@ -134,9 +143,8 @@ def test_an_answer_to_another_query_is_refused(exchange: Exchange, tmp_path: Pat
 
 def test_an_old_answer_is_none_to_a_new_query(exchange: Exchange, tmp_path: Path) -> None:
     exchange.decrypt()
-    arrays = {"pixel_values": np.zeros((1, 1, 8, 8), dtype=np.float32)}
-    roles.encrypt(exchange.bundle, PlainEngine(), exchange.ledger, arrays, tmp_path / "new")
-    new = json.loads((tmp_path / "new" / "index.json").read_text())["query"]
+    arrays = {"pixel_values": np.zeros((1, 1, 8, 8), dtype=np.float32), "mask": MASK[:1]}
+    new = exchange.client.encrypt(arrays).index.query
     edit(exchange.answer, lambda index: index.update(query=new))
     with pytest.raises(AtlasError, match="not the answer to a query of these keys") as caught:
         exchange.decrypt()
@@ -165,7 +173,7 @@ def test_missing_and_extra_files_are_refused(exchange: Exchange) -> None:
     assert "too many files: more.ct" in refused(exchange, exchange.query)
     (exchange.query / "more.ct").unlink()
     edit(exchange.query, lambda index: index["files"].pop("more.ct"))
-    ciphertext_files.check(exchange.query, "query", exchange.bundle)
+    Message.read(exchange.query, "query", exchange.bundle)
     (exchange.query / "0.0.ct").unlink()
     assert "it lacks 0.0.ct" in refused(exchange, exchange.query)
 
@@ -177,14 +185,14 @@ def test_an_index_that_names_one_file_often_is_refused(exchange: Exchange) -> No
     assert "is not a query" in refused(exchange, exchange.query)
 
 
-@pytest.mark.parametrize("name", ["index.json", "0.0.ct", "public.npz"])
+@pytest.mark.parametrize("name", ["index.json", "0.0.ct", "0.mask"])
 def test_links_and_devices_are_refused(exchange: Exchange, name: str) -> None:
     (exchange.query / name).unlink()
     (exchange.query / name).symlink_to("/dev/zero")
     assert "it is a link" in refused(exchange, exchange.query)
 
 
-@pytest.mark.parametrize("name", ["0.0.ct", "public.npz"])
+@pytest.mark.parametrize("name", ["0.0.ct", "0.mask"])
 def test_large_files_are_refused_unread(exchange: Exchange, name: str) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with (exchange.query / name).open("r+b") as file:
@@ -214,27 +222,63 @@ def test_a_damaged_index_is_refused(exchange: Exchange, content: str) -> None:
     assert "is not a query" in refused(exchange, exchange.query)
 
 
-def test_a_bomb_among_the_public_inputs_is_refused(exchange: Exchange) -> None:
-    path = exchange.query / "public.npz"
-    with (
-        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file,
-        file.open("mask.npy", "w") as member,
-    ):
-        for _ in range(300):
-            member.write(bytes(10**6))
-    edit(exchange.query, lambda index: index["files"].update({"public.npz": sha256_of(path)}))
-    assert "too large" in refused(exchange, exchange.query)
+def test_a_message_is_one_byte_string(exchange: Exchange) -> None:
+    query = Message.read(exchange.query, "query", exchange.bundle)
+    again = Message.read(query.to_bytes(), "query", exchange.bundle)
+    assert (again.index, again.files) == (query.index, query.files)
+    content = again.ciphertexts(exchange.bundle, ENGINE)
+    np.testing.assert_array_equal(content.public["mask"], MASK)
+    answer = Message.read(exchange.answer, "answer", exchange.bundle).to_bytes()
+    found = exchange.client.decrypt(Message.read(answer, "answer", exchange.bundle))
+    np.testing.assert_array_equal(found.outputs["output"], exchange.decrypt().outputs["output"])
 
 
-def test_public_inputs_that_are_not_the_programs_are_refused(exchange: Exchange) -> None:
-    path = exchange.query / "public.npz"
-    np.savez(path, mask=np.ones((2, 4)))
-    edit(exchange.query, lambda index: index["files"].update({"public.npz": sha256_of(path)}))
-    assert "mask has not the shape of the program" in refused(exchange, exchange.query)
+def zipped(folder: Path, compression: int = zipfile.ZIP_STORED, **more: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", compression) as archive:
+        for path in folder.iterdir():
+            archive.write(path, path.name)
+        for name, content in more.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
 
 
-def test_queries_have_names_of_their_own(exchange: Exchange, tmp_path: Path) -> None:
-    shutil.rmtree(exchange.answer)
-    assert ciphertext_files.new_query() != ciphertext_files.new_query()
+def test_archives_that_are_none_expand_or_hold_more_are_refused(exchange: Exchange) -> None:
+    good = zipped(exchange.query)
+    Message.read(good, "query", exchange.bundle)
+    for damaged in (b"", b"PK", good[:-30], good[:2000]):
+        assert "is not a query" in refused(exchange, damaged)
+    flipped = bytearray(good)
+    flipped[good.index(b"0.0.ct") + 500] ^= 1
+    assert "0.0.ct of the query cannot be read" in refused(exchange, bytes(flipped))
+    assert "it is compressed" in refused(exchange, zipped(exchange.query, zipfile.ZIP_DEFLATED))
+    assert "too many files: more" in refused(exchange, zipped(exchange.query, more=b"x"))
+    (exchange.query / "0.mask").write_bytes(bytes(10**6))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert "too large" in refused(exchange, zipped(exchange.query))
+    with (exchange.query / "0.0.ct").open("r+b") as file:
+        file.truncate(2**27)
+    bomb = zipped(exchange.query, zipfile.ZIP_DEFLATED)
+    assert len(bomb) < 2**20 and "is not a query" in refused(exchange, bomb)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
+
+
+@pytest.mark.parametrize("content", [bytes([2] * 8), bytes([1] * 7), b""])
+def test_public_inputs_that_are_no_masks_are_refused(exchange: Exchange, content: bytes) -> None:
+    (exchange.query / "0.mask").write_bytes(content)
+    digest = hashlib.sha256(content).hexdigest()
+    edit(exchange.query, lambda index: index["files"].update({"0.mask": digest}))
+    assert "the public input mask is no attention mask" in refused(exchange, exchange.query)
+
+
+def test_a_client_sends_no_other_public_input(exchange: Exchange, tiny: Tiny) -> None:
+    arrays = exchange.bundle.load_inputs(tiny.data).take([0, 1]).arrays
+    for mask in (MASK / 2, MASK[:, :3]):
+        with pytest.raises(AtlasError, match="the public input mask is not a mask of shape"):
+            exchange.client.encrypt({**arrays, "mask": mask})
+
+
+def test_queries_have_names_of_their_own(exchange: Exchange) -> None:
+    assert Ciphertexts({}, 1).query != Ciphertexts({}, 1).query
     with pytest.raises(AtlasError, match="is not an answer"):
         exchange.decrypt(exchange.query)

@@ -1,0 +1,317 @@
+"""Queries and answers as they travel between client and server.
+
+A message is a set of files. ``index.json`` names the query, the program, and the SHA-256 of every
+other file. Everything else follows from the program: which files there are, how large they may be,
+and the level of each ciphertext. ``<n>.<m>.ct`` is ciphertext m of input or output n. ``<n>.mask``
+is public input n of a query: an attention mask, one byte for each element.
+
+The files lie in a folder, or in one byte string: a zip archive that stores them uncompressed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import secrets
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from atlasc.bundle.folder import Bundle
+from atlasc.bundle.ledger import Named, QueryId
+from atlasc.files import new_folder
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.files.json_text import Schema, Sha256, parse_json
+from atlasc.ir.files.plain import MIB, read_bytes, too_large
+from atlasc.targets.base import RoleEngine
+
+INDEX = "index.json"
+Kind = Literal["query", "answer"]
+_ARTICLE = {"query": "a query", "answer": "an answer"}
+_WRITER = {"query": "encrypt", "answer": "execute"}
+_LARGEST_INDEX = MIB
+_HEADER = MIB
+"""Bytes of a ciphertext beside its numbers."""
+
+
+class Index(Schema):
+    """``index.json``.
+
+    Attributes:
+        format, kind: of the message.
+        program: identity of the bundle.
+        query: names the query; an answer names the query that it belongs to.
+        count: inputs of the batch that are real.
+        files: SHA-256 of every other file, by its name.
+    """
+
+    format: Literal[3]
+    kind: Kind
+    program: Sha256
+    query: QueryId
+    count: Annotated[int, Field(ge=1)]
+    files: dict[str, Sha256]
+
+
+@dataclass(frozen=True)
+class Ciphertexts:
+    """What a message holds.
+
+    Attributes:
+        values: ciphertexts by the name of the input or output.
+        count: inputs of the batch that are real.
+        public: a query's public inputs by name, as zeros and ones.
+        query: names the query; by default a new name.
+    """
+
+    values: Mapping[str, list[Any]]
+    count: int
+    public: Mapping[str, np.ndarray] = field(default_factory=dict)
+    query: str = field(default_factory=lambda: secrets.token_hex(16))
+
+
+@dataclass(frozen=True)
+class Message:
+    """A query or an answer whose files are those of its index.
+
+    Attributes:
+        index: checked against the program.
+        files: content of the other files by name.
+        place: what the message is called in errors.
+    """
+
+    index: Index
+    files: Mapping[str, bytes]
+    place: str
+
+    @property
+    def named(self) -> Named:
+        """What an answer says of itself. Its SHA-256 is that of the index, which has all others."""
+        digest = hashlib.sha256(self.index.model_dump_json().encode()).hexdigest()
+        return Named(self.index.query, self.index.program, self.index.count, digest)
+
+    @classmethod
+    def of(cls, kind: Kind, bundle: Bundle, engine: RoleEngine, content: Ciphertexts) -> Message:
+        """The message with some ciphertexts.
+
+        Raises:
+            AtlasError: a public input is not a mask of the program's shape.
+        """
+        ordered = (c for values in content.values.values() for c in values)
+        slots, masks = _parts(kind, bundle)
+        files = {s.file: engine.serialize(c) for s, c in zip(slots, ordered, strict=True)}
+        for file, (name, shape) in masks.items():
+            values = content.public[name]
+            if values.shape != shape or not np.isin(values, (0, 1)).all():
+                raise AtlasError(f"the public input {name} is not a mask of shape {shape}")
+            files[file] = values.astype(np.uint8).tobytes()
+        index = Index(
+            format=3,
+            kind=kind,
+            program=bundle.identity,
+            query=content.query,
+            count=content.count,
+            files={name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
+        )
+        return cls(index, files, f"the {kind}")
+
+    @classmethod
+    def read(cls, source: Path | bytes, kind: Kind, bundle: Bundle) -> Message:
+        """A message from a folder or a byte string; needs no keys.
+
+        Raises:
+            AtlasError: not such a message; of another format, kind or program; too many inputs; a
+                file is missing, too large or damaged, or there is one too many.
+        """
+        files = _Folder(source) if isinstance(source, Path) else _Archive(source, kind)
+        index = _read_index(files, kind, bundle)
+        slots, masks = _parts(kind, bundle)
+        sizes = {s.file: bundle.parameters.ciphertext_bytes(s.level) + _HEADER for s in slots}
+        sizes |= {file: int(np.prod(shape)) for file, (_, shape) in masks.items()}
+        _check_names(str(files), index, set(files.names()) - {INDEX}, set(sizes), bundle.batch)
+        content = {}
+        for name, limit in sizes.items():
+            content[name] = files.read(name, limit)
+            if hashlib.sha256(content[name]).hexdigest() != index.files[name]:
+                raise AtlasError(
+                    "this file is damaged",
+                    where=f"{files}/{name}",
+                    why=f"its SHA-256 is not the one in {INDEX}",
+                    remedy=f"copy the {kind} again",
+                )
+        return cls(index, content, str(files))
+
+    def ciphertexts(self, bundle: Bundle, engine: RoleEngine) -> Ciphertexts:
+        """What the message holds.
+
+        Raises:
+            AtlasError: damaged ciphertexts, of other keys or of another level; public inputs that
+                are no masks.
+        """
+        slots, masks = _parts(self.index.kind, bundle)
+        values: dict[str, list[Any]] = {}
+        for slot in slots:
+            values.setdefault(slot.name, []).append(self._ciphertext(slot, engine))
+        public = {}
+        for file, (name, shape) in masks.items():
+            mask = np.frombuffer(self.files[file], np.uint8)
+            if mask.size != np.prod(shape) or mask.max(initial=0) > 1:
+                raise AtlasError(
+                    f"the public input {name} is no attention mask",
+                    where=f"{self.place}/{file}",
+                    why=f"it needs {np.prod(shape)} bytes, each 0 or 1",
+                )
+            public[name] = mask.reshape(shape).astype(np.float64)
+        return Ciphertexts(values, self.index.count, public, self.index.query)
+
+    def _ciphertext(self, slot: _Slot, engine: RoleEngine) -> Any:
+        where = f"{self.place}/{slot.file}"
+        try:
+            ciphertext = engine.deserialize(self.files[slot.file])
+        except AtlasError as error:
+            raise AtlasError(error.what, where=where, why=error.why, remedy=error.remedy) from None
+        if (level := engine.level(ciphertext)) != slot.level:
+            raise AtlasError(
+                "this is a ciphertext of another place in the program",
+                where=where,
+                why=f"it is at level {level}, the program wants level {slot.level}",
+            )
+        return ciphertext
+
+    def save(self, folder: Path) -> None:
+        """Write a new folder, which appears whole or not at all.
+
+        Raises:
+            AtlasError: the folder exists already or cannot be written.
+        """
+        with new_folder(folder) as draft:
+            for name, content in self._all():
+                (draft / name).write_bytes(content)
+
+    def to_bytes(self) -> bytes:
+        """The message as one byte string."""
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w") as archive:
+            for name, content in self._all():
+                archive.writestr(zipfile.ZipInfo(name), content)
+        return buffer.getvalue()
+
+    def _all(self) -> Iterable[tuple[str, bytes]]:
+        yield from self.files.items()
+        yield INDEX, self.index.model_dump_json(indent=1).encode() + b"\n"
+
+
+_Masks = dict[str, tuple[str, tuple[int, ...]]]
+"""Name and shape of the public inputs, by file."""
+
+
+@dataclass(frozen=True)
+class _Slot:
+    """A file with one ciphertext: name of its value, and level."""
+
+    file: str
+    name: str
+    level: int
+
+
+def _parts(
+    kind: Kind, bundle: Bundle
+) -> tuple[list[_Slot], dict[str, tuple[str, tuple[int, ...]]]]:
+    """The ciphertexts of a message in the order of the program; name and shape of masks by file."""
+    module, slots = bundle.interface, []
+    for number, op in enumerate(module.inputs if kind == "query" else module.outputs):
+        packed = (op.value if kind == "query" else op.operands[0]).ciphertext
+        for position in range(packed.ciphertexts):
+            file = f"{number}.{position}.ct"
+            slots.append(_Slot(file, op.attributes["name"], packed.level or 0))
+    public = [op for op in module.ops if op.name == "ckks.public_input" and kind == "query"]
+    return slots, {
+        f"{number}.mask": (op.attributes["name"], tuple(op.attributes["shape"]))
+        for number, op in enumerate(public)
+    }
+
+
+class _Folder:
+    """The files of a folder that came from somebody else: no links, no devices."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __str__(self) -> str:
+        return str(self.folder)
+
+    def names(self) -> list[str]:
+        return os.listdir(self.folder)
+
+    def read(self, name: str, limit: int) -> bytes:
+        return read_bytes(self.folder / name, limit, links=False)
+
+
+class _Archive:
+    """The files of an archive in memory, which must be stored as they are."""
+
+    def __init__(self, data: bytes, kind: Kind) -> None:
+        self.kind = kind
+        try:
+            self.archive = zipfile.ZipFile(io.BytesIO(data))
+        except Exception as error:  # whatever zipfile makes of damaged bytes
+            raise _not_a(kind, f"the bytes given as {kind}", str(error)) from None
+
+    def __str__(self) -> str:
+        return f"the {self.kind}"
+
+    def names(self) -> list[str]:
+        return self.archive.namelist()
+
+    def read(self, name: str, limit: int) -> bytes:
+        try:
+            member = self.archive.getinfo(name)
+            if member.file_size > limit:
+                raise too_large(Path(name), member.file_size, limit)
+            if member.compress_type != zipfile.ZIP_STORED:
+                raise ValueError("it is compressed")
+            return self.archive.read(member)
+        except AtlasError:
+            raise
+        except Exception as error:
+            raise AtlasError(f"{name} of {self} cannot be read", why=str(error)) from None
+
+
+def _read_index(files: _Folder | _Archive, kind: Kind, bundle: Bundle) -> Index:
+    try:
+        index = parse_json(files.read(INDEX, _LARGEST_INDEX), Index)
+    except (AtlasError, ValueError) as error:
+        raise _not_a(kind, str(files), f"its {INDEX} is missing or damaged: {error}") from None
+    if index.kind != kind:
+        raise _not_a(kind, str(files), f"{INDEX} says {index.kind}")
+    if index.program != bundle.identity:
+        raise AtlasError(
+            f"{files} belongs to another compiled program",
+            why=f"the {kind} is for {index.program[:8]}, the bundle is {bundle.identity[:8]}",
+            remedy="client and server must use parts of the same bundle",
+        )
+    return index
+
+
+def _check_names(place: str, index: Index, there: set[str], wanted: set[str], batch: int) -> None:
+    why = ""
+    if index.count > batch:
+        why = f"it is of {index.count} inputs, the program answers {batch} at a time"
+    elif odd := sorted(wanted ^ set(index.files) or wanted ^ there):
+        why = f"{'it lacks' if odd[0] in wanted else 'it has too many files:'} {odd[0]}"
+    if why:
+        raise AtlasError(f"{place} is not complete", why=why, remedy="copy it again")
+
+
+def _not_a(kind: Kind, place: str, why: str) -> AtlasError:
+    return AtlasError(
+        f"{place} is not {_ARTICLE[kind]}",
+        why=why,
+        remedy=f"give the {kind} that atlasc {_WRITER[kind]} wrote",
+    )
