@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 INDENT = "\n    "
 """Between the lines of a reason."""
 
@@ -41,3 +44,19 @@ class AtlasError(Exception):
 
     def _aspects(self) -> tuple[tuple[str, str], ...]:
         return (("where", self.where), ("why", self.why), ("what to do", self.remedy))
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, for a ``why``."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+@contextmanager
+def explained(what: str, where: object = "", remedy: str = "") -> Iterator[None]:
+    """Whatever a library raises on damaged content, as an :class:`AtlasError` of one line."""
+    try:
+        yield
+    except AtlasError:
+        raise
+    except Exception as error:
+        raise AtlasError(what, where=str(where), why=first_line(error), remedy=remedy) from error

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.json_text import read_json
+from atlasc.ir.errors import AtlasError, explained
+from atlasc.ir.files.json_text import leaves, read_json
 from atlasc.ir.files.plain import MIB
-from atlasc.loading.torch_files import first_line
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -58,16 +56,10 @@ def read_config(directory: Path, head: bool) -> tuple[PretrainedConfig, type]:
     names = named if isinstance(named, list) else [named]
     if raw["model_type"] not in transformers.CONFIG_MAPPING:
         raise _unknown_architecture(f"model_type {raw['model_type']!r}", path)
-    try:
+    with explained("config.json has values that do not make a model", path):
         config = transformers.AutoConfig.from_pretrained(
             str(directory), local_files_only=True, trust_remote_code=False
         )
-    except Exception as error:
-        raise AtlasError(
-            "config.json has values that do not make a model",
-            where=str(path),
-            why=first_line(error),
-        ) from error
     base = transformers.AutoModel._model_mapping.get(type(config), None)
     model_class = getattr(transformers, str(names[0]), None) if names and head else base
     is_model = isinstance(model_class, type) and issubclass(
@@ -118,7 +110,9 @@ def image_size(config: Any) -> tuple[int | None, int | None]:
 
 
 def _check_sizes(raw: dict[str, Any], path: Path) -> None:
-    for name, value in _numbers(raw):
+    for name, value in leaves(raw):
+        if type(value) is not int:
+            continue
         limit = next(limit for pattern, limit in LIMITS if pattern.search(name))
         if not IDS.search(name) and abs(value) > limit:
             raise AtlasError(
@@ -133,19 +127,6 @@ def _check_sizes(raw: dict[str, Any], path: Path) -> None:
                 where=str(path),
                 remedy=SAVE_REMEDY,
             )
-
-
-def _numbers(tree: Any, name: str = "") -> Iterator[tuple[str, int]]:
-    """Every integer of a JSON tree, with the member that it stands under."""
-    left = [(name, tree)]
-    while left:
-        name, value = left.pop()
-        if isinstance(value, dict):
-            left += value.items()
-        elif isinstance(value, list):
-            left += [(name, item) for item in value]
-        elif type(value) is int:
-            yield name, value
 
 
 def _unknown_architecture(what: str, path: Path) -> AtlasError:

@@ -12,17 +12,16 @@ import io
 import json
 import re
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 
 from pydantic import BaseModel, Field
 
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, explained, first_line
 from atlasc.ir.files.arrays import MAX_WEIGHTS
-from atlasc.ir.files.json_text import parse_json
+from atlasc.ir.files.json_text import leaves, parse_json
 from atlasc.ir.files.plain import MIB, open_plain
-from atlasc.loading.torch_files import check_records, first_line
+from atlasc.loading.torch_files import check_records
 
 if TYPE_CHECKING:
     import torch
@@ -116,26 +115,20 @@ def load_exported_program(path: Path) -> tuple[ExportedProgram, torch.nn.Module]
 
     with open_plain(path, MAX_WEIGHTS) as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        try:
+        what = f"{path.name} is not an archive of torch.export, or is damaged"
+        with explained(what, path, EXPORT_AGAIN):
             _check_archive(path, file)
             file.seek(0)
             # Not torch.export.load: it tries another format where this one fails.
             program = load_pt2(file).exported_programs["model"]
             program.example_inputs = None  # with these, guards would be compiled as Python
             return program, program.module()
-        except AtlasError:
-            raise
-        except Exception as error:
-            raise AtlasError(
-                f"{path.name} is not an archive of torch.export, or is damaged",
-                where=str(path),
-                why=first_line(error),
-                remedy=EXPORT_AGAIN,
-            ) from error
 
 
 def _check_archive(path: Path, file: BinaryIO) -> None:
     """Refuse whatever `load_pt2` would unpickle, link, import, evaluate or blow up."""
+    import torch
+
     # The same reader as torch's, so that both see the same records.
     from torch.export.pt2_archive._package import PT2ArchiveReader
 
@@ -157,7 +150,10 @@ def _check_archive(path: Path, file: BinaryIO) -> None:
             if config in sizes:
                 _check_tensors(path, folder, reader.read_bytes(config), sizes)
         if sizes.get(SAMPLE):
-            _check_sample(path, reader.read_bytes(SAMPLE))
+            try:
+                torch.load(io.BytesIO(reader.read_bytes(SAMPLE)), weights_only=True)
+            except Exception as error:
+                raise _refused(path, f"record {SAMPLE}: {first_line(error)}") from error
         _check_graph(path, json.loads(reader.read_bytes(GRAPH)))
 
 
@@ -179,17 +175,10 @@ def _check_tensors(path: Path, folder: str, config: bytes, sizes: dict[str, int]
             raise _refused(path, f"tensor {name} of shape {shape} is larger than its record")
 
 
-def _check_sample(path: Path, content: bytes) -> None:
-    import torch
-
-    try:
-        torch.load(io.BytesIO(content), weights_only=True)
-    except Exception as error:
-        raise _refused(path, f"record {SAMPLE}: {first_line(error)}") from error
-
-
 def _check_graph(path: Path, graph: Any) -> None:
-    for member, text in _strings(graph):
+    for member, text in leaves(graph):
+        if not isinstance(text, str):
+            continue
         if member in SPECS:
             _check_structure(path, json.loads(text))
         elif not STRINGS.get(member, NAME).fullmatch(text):
@@ -228,16 +217,3 @@ def _refused(path: Path, why: str) -> AtlasError:
         remedy="export the model with tensor arguments only, and give the archive of "
         "torch.export.save",
     )
-
-
-def _strings(tree: Any, member: str = "") -> Iterator[tuple[str, str]]:
-    """Every string of a JSON tree, names of members too, with the member that it stands under."""
-    if isinstance(tree, str):
-        yield member, tree
-    elif isinstance(tree, dict):
-        for name, value in tree.items():
-            yield "", name
-            yield from _strings(value, name)
-    elif isinstance(tree, list):
-        for value in tree:
-            yield from _strings(value, member)

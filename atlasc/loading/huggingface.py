@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, explained, first_line
 from atlasc.ir.files.arrays import MAX_HEADER, MAX_WEIGHTS
 from atlasc.ir.files.json_text import read_json
 from atlasc.ir.files.plain import MIB, open_plain
-from atlasc.loading.torch_files import check_records, first_line
+from atlasc.loading.torch_files import check_records
 
 if TYPE_CHECKING:
     import torch
@@ -39,15 +39,9 @@ def build(
     """The architecture with random weights, or without any on the `meta` device."""
     import torch
 
-    try:
-        with torch.device("meta" if meta else "cpu"):
-            return model_class._from_config(
-                config, attn_implementation=attention, dtype=torch.float32
-            )
-    except Exception as error:
-        raise AtlasError(
-            f"{model_class.__name__} cannot be built from its config", why=first_line(error)
-        ) from error
+    what = f"{model_class.__name__} cannot be built from its config"
+    with explained(what), torch.device("meta" if meta else "cpu"):
+        return model_class._from_config(config, attn_implementation=attention, dtype=torch.float32)
 
 
 def load_weights(
@@ -66,8 +60,9 @@ def load_weights(
     size = _check_files(directory, safe)
     check_fits(build(config, model_class, attention, meta=True), size, directory)
     # Sentence encoders are often saved without the pooler that their base class has by default.
+    remedy = "copy the files again; a .bin file must hold tensors only"
     for extra in ({}, {"add_pooling_layer": False}):
-        try:
+        with explained("the model's weights cannot be read", directory, remedy):
             module, info = model_class.from_pretrained(
                 str(directory),
                 config=config,
@@ -81,13 +76,6 @@ def load_weights(
                 output_loading_info=True,
                 **extra,
             )
-        except Exception as error:
-            raise AtlasError(
-                "the model's weights cannot be read",
-                where=str(directory),
-                why=first_line(error),
-                remedy="copy the files again; a .bin file must hold tensors only",
-            ) from error
         missing = sorted(info["missing_keys"])
         if not missing or extra or not all(name.startswith("pooler.") for name in missing):
             break

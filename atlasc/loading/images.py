@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files.json_text import read_json
 from atlasc.ir.files.plain import MIB, read_bytes
 from atlasc.loading.configs import size
-from atlasc.loading.torch_files import first_line
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -150,15 +149,13 @@ def _read(path: Path, channels: int, steps: Preprocessing) -> np.ndarray:
     content = io.BytesIO(read_bytes(path, MAX_FILE))
     with warnings.catch_warnings():
         warnings.simplefilter("error", pillow.DecompressionBombWarning)
-        try:
-            with pillow.open(content, formats=("PNG", "JPEG")) as opened:
-                if (pixels := opened.width * opened.height) > LARGEST_IMAGE:
-                    raise ValueError(f"it has {pixels} pixels; at most {LARGEST_IMAGE} are read")
-                image: Image = opened.convert("L" if channels == 1 else "RGB")
-        except Exception as error:
-            raise AtlasError(
-                f"image {path.name} cannot be read", where=str(path), why=first_line(error)
-            ) from error
+        with (
+            explained(f"image {path.name} cannot be read", path),
+            pillow.open(content, formats=("PNG", "JPEG")) as opened,
+        ):
+            if (pixels := opened.width * opened.height) > LARGEST_IMAGE:
+                raise ValueError(f"it has {pixels} pixels; at most {LARGEST_IMAGE} are read")
+            image: Image = opened.convert("L" if channels == 1 else "RGB")
     height, width = steps.extent
     if steps.do_resize is not False:
         resample = BILINEAR if steps.resample is None else steps.resample

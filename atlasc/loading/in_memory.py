@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, explained
 from atlasc.loading.data import inputs_from_arrays, inputs_from_texts, load_inputs
 from atlasc.loading.huggingface import quiet_transformers
 from atlasc.loading.inputs import Inputs, checked
 from atlasc.loading.models import LoadedModel, load_model, model_kind
 from atlasc.loading.texts import pad
-from atlasc.loading.torch_files import first_line
 
 if TYPE_CHECKING:
     import torch
@@ -90,15 +89,10 @@ def _from_module(module: Any, tokenizer: Any, image_processor: Any, name: str) -
     for what, part in parts.items():
         if part is None:
             continue
-        try:
-            with quiet_transformers():
-                part.save_pretrained(str(folder))
-        except Exception as error:
-            raise AtlasError(
-                f"the {what} cannot be saved for the clients of the program",
-                why=first_line(error),
-                remedy=f"give the {what} of a HuggingFace model, which has save_pretrained",
-            ) from error
+        remedy = f"give the {what} of a HuggingFace model, which has save_pretrained"
+        whole = f"the {what} cannot be saved for the clients of the program"
+        with explained(whole, remedy=remedy), quiet_transformers():
+            part.save_pretrained(str(folder))
     return LoadedModel(module, model_kind(config), config, folder, not meta, kept=kept)
 
 
@@ -160,10 +154,8 @@ def _labelled(inputs: Inputs, labels: np.ndarray | None) -> Inputs:
 
 def _array(value: Any) -> np.ndarray:
     """An array, or a tensor of torch on any device."""
-    try:
+    with explained("data cannot be made an array"):
         return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
-    except (TypeError, ValueError) as error:
-        raise AtlasError("data cannot be made an array", why=first_line(error)) from None
 
 
 def _is_ids(row: object) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files.arrays import arrays_digest
 from atlasc.loading.configs import SAVE_REMEDY, read_config
 from atlasc.loading.exported import load_exported_program
@@ -26,7 +26,7 @@ from atlasc.loading.huggingface import (
     quiet_transformers,
 )
 from atlasc.loading.tokenizers import has_tokenizer, load_tokenizer
-from atlasc.loading.torch_files import first_line, load_pt
+from atlasc.loading.torch_files import load_pt
 
 if TYPE_CHECKING:
     import torch
@@ -235,12 +235,8 @@ def _load_torch_file(path: Path, trust_pickle: bool, attention: str) -> LoadedMo
     check_complete(path, sorted(set(expected) - set(content)), wrong)
     with quiet_transformers():
         module = build(config, model_class, attention, meta=False)
-    try:
+    with explained(f"{path.name} has tensors of another kind", path):
         module.load_state_dict(content, strict=False)
-    except Exception as error:
-        raise AtlasError(
-            f"{path.name} has tensors of another kind", where=str(path), why=first_line(error)
-        ) from error
     return LoadedModel(module.eval(), model_kind(config), module.config, path)
 
 

@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, first_line
 from atlasc.ir.files.plain import MIB, open_plain
 from atlasc.loading.huggingface import quiet_transformers
-from atlasc.loading.torch_files import first_line
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

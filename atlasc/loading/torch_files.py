@@ -9,7 +9,7 @@ import zipfile
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, first_line
 from atlasc.ir.files.arrays import MAX_WEIGHTS
 from atlasc.ir.files.plain import MIB, open_plain
 
@@ -111,9 +111,3 @@ def _pickled_names(file: BinaryIO) -> tuple[str, ...]:
             strings.append(argument)
     harmless = ("torch._utils.", "torch.FloatStorage", "collections.OrderedDict")
     return tuple(dict.fromkeys(name for name in names if not name.startswith(harmless)))
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's message, for a `why`."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
@@ -84,6 +84,22 @@ def parse_json(text: str | bytes, schema: type[Read]) -> Read:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     return value
+
+
+def leaves(tree: Any) -> Iterator[tuple[str, Any]]:
+    """Every value of a JSON tree that is neither object nor array, with the name of its member.
+
+    Names of members are given too, under an empty name.
+    """
+    left = [("", tree)]
+    while left:
+        name, value = left.pop()
+        if isinstance(value, dict):
+            left += (*value.items(), *(("", key) for key in value))
+        elif isinstance(value, list):
+            left += ((name, item) for item in value)
+        else:
+            yield name, value
 
 
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
