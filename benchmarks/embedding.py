@@ -32,7 +32,6 @@ from atlasc.passes.costs.counts import program_costs
 from atlasc.run import session
 from atlasc.run.ranges import simulate
 from atlasc.targets import find_target
-from atlasc.targets.desilo.costs import cost_doubts
 from atlasc.targets.machine import OtherWork
 from benchmarks.peers.measure import peak_memory, reset_peak_memory
 
@@ -49,8 +48,8 @@ def main() -> None:
     parser.add_argument("--answer", type=Path, help=".npz file of atlasc decrypt: run nothing")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    for doubt in cost_doubts():
-        print(f"the cost table: {doubt}")
+    if warning := find_target("desilo").cost_warning():
+        print(warning)
     bundle = load_bundle(arguments.bundle)
     inputs = bundle.load_inputs(arguments.input).take([arguments.index])
     print(f"the text: {arguments.input.read_text(encoding='utf-8').splitlines()[arguments.index]}")

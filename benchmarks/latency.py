@@ -14,7 +14,6 @@ import time
 
 import numpy as np
 
-from atlasc.compilation.stages import LATENCY_TARGET
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.assign import (
     layer_count,
@@ -31,6 +30,9 @@ from atlasc.passes.pipeline import lower_nn
 from atlasc.passes.search.dynamic_programs.latency_front import Candidate, latency_front
 from atlasc.passes.search.error_model.groups import groups_of
 from atlasc.passes.search.space import SearchSpace, Settings, expert
+from atlasc.targets import find_target
+
+LATENCY = find_target("desilo").latency
 
 
 def main() -> None:
@@ -49,14 +51,14 @@ def main() -> None:
 
     started = time.perf_counter()
     reference = approximations(expert(space.layers))
-    model = LatencyModel(module, LATENCY_TARGET, reference)
+    model = LatencyModel(module, LATENCY, reference)
     predicted = model.seconds(reference)
     print(f"first prediction {time.perf_counter() - started:.1f} s")
-    for costs in (None, LATENCY_TARGET.costs):
+    for costs in (None, LATENCY.costs):
         approximated = with_approximations(module, reference)
-        lowered = lower_nn(approximated, LATENCY_TARGET.choose, costs=costs)
+        lowered = lower_nn(approximated, LATENCY.choose, costs=costs)
         total = program_costs(lowered.program).total
-        seconds = total.seconds(LATENCY_TARGET.costs(lowered.parameters))
+        seconds = total.seconds(LATENCY.costs(lowered.parameters))
         print(
             f"`is`, placed for {'the fewest bootstraps' if costs is None else 'the least seconds'}"
             f": {total.bootstraps} bootstraps, {seconds:.0f} s; predicted {predicted:.0f} s"
@@ -99,8 +101,8 @@ def agreement(
     deviations = []
     for chosen in settings[:count]:
         approximated = with_approximations(module, chosen)
-        lowered = lower_nn(approximated, LATENCY_TARGET.choose, costs=LATENCY_TARGET.costs)
-        costs = LATENCY_TARGET.costs(lowered.parameters)
+        lowered = lower_nn(approximated, LATENCY.choose, costs=LATENCY.costs)
+        costs = LATENCY.costs(lowered.parameters)
         counted = program_costs(lowered.program).total.seconds(costs)
         deviations.append(abs(model.seconds(chosen) / counted - 1))
     print(f"{count} lowered settings: greatest relative deviation {max(deviations):.1e}")

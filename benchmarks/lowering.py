@@ -21,7 +21,6 @@ from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 
-from atlasc.compilation.stages import LATENCY_TARGET, choose
 from atlasc.figures.summary import costs_summary
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.assign import apply_recipe, apply_settings
@@ -30,6 +29,9 @@ from atlasc.passes.calibration.nominal import nominal_calibration
 from atlasc.passes.costs.counts import program_costs
 from atlasc.passes.frontend.trace import trace
 from atlasc.passes.pipeline import Lowered, lower_nn
+from atlasc.targets import find_target
+
+LATENCY = find_target("desilo").latency
 
 SEARCHED = {
     "five softmax iterations, low degrees": ((2, 2, 2, 2, 2, 5, 5, 4), (2, 2, 2, 2, 2, 5, 5, 3)),
@@ -73,7 +75,7 @@ def main() -> None:
         depth = depth_of(row)
         for fewest in (True, False):
             total = program_costs(place(row, fewest).program).total
-            hours = total.seconds(LATENCY_TARGET.costs(lowered.parameters)) / 3600
+            hours = total.seconds(LATENCY.costs(lowered.parameters)) / 3600
             wanted = "fewest bootstraps" if fewest else "least time"
             print(
                 f"{name:36s}  {sum(depth.per_layer.values()):5}  {depth.levels:6}  {wanted:17s}  "
@@ -143,7 +145,7 @@ def bert(layers: int, tokens: int) -> Module:
 def place(module: Module, fewest: bool, lap: Laps | None = None) -> Lowered:
     """The module lowered, its bootstraps placed for the fewest or for the least time."""
     after_each = None if lap is None else lambda step, result, report: lap(step.name)
-    return lower_nn(module, choose, None, after_each, LATENCY_TARGET.costs, fewest)
+    return lower_nn(module, LATENCY.choose, None, after_each, LATENCY.costs, fewest)
 
 
 if __name__ == "__main__":

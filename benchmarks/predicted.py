@@ -32,8 +32,7 @@ from atlasc.passes.execution.counting_engine import Counted, CountingEngine
 from atlasc.run import session
 from atlasc.run.timing import Pace
 from atlasc.targets import find_target
-from atlasc.targets.costs import files as cost_files
-from atlasc.targets.desilo.costs import cost_doubts, cost_table
+from atlasc.targets.costs import table as cost_files
 from atlasc.targets.machine import OtherWork
 
 DIGITS = Path(__file__).resolve().parent.parent / "examples" / "digits_vit"
@@ -117,8 +116,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.costs is not None:
         os.environ[cost_files.VARIABLE] = str(arguments.costs)
-    for doubt in cost_doubts():
-        print(f"the cost table: {doubt}")
+    if warning := find_target("desilo").cost_warning():
+        print(warning)
     if arguments.bundle is not None:
         found = compare(load_bundle(arguments.bundle), arguments.input, arguments.runs)
     else:
@@ -146,7 +145,7 @@ def compare(bundle: Bundle, data: Path, runs: int) -> dict[str, Any]:
     inputs = bundle.load_inputs(data).take(range(bundle.client.batch))
     with progress("generating keys") as step:
         engine = find_target("desilo").make_engine(bundle.program, parameters, step.report)
-    timed = TimedEngine(engine, cost_table(parameters))
+    timed = TimedEngine(engine, parameters.measured_costs())
     packed = bundle.client.query(inputs.arrays)
     others = OtherWork()
     with progress("running on ciphertexts", total=100) as step:

@@ -1,11 +1,13 @@
 """What the attributes of a ckks module say about its program, checked: engines rely on it.
 
 `slots` is told once the module is packed, the levels and bootstraps once they are placed, the keys
-once they are planned. Other attributes are nobody's.
+once they are planned, `target` and `parameters` once it is lowered for a target. Other attributes
+are nobody's.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -72,6 +74,19 @@ def _slots(value: Any) -> bool:
     return _integer(1, 1 << MAX_SLOT_BITS)(value) and value.bit_count() == 1
 
 
+def _name(value: Any) -> bool:
+    return isinstance(value, str) and bool(re.fullmatch("[a-z][a-z0-9_]{0,63}", value))
+
+
+def _flat(value: Any) -> bool:
+    """Whether a dictionary has a few small entries."""
+    return (
+        isinstance(value, dict)
+        and len(value) <= 32
+        and all(type(v) in (bool, int) or v == "" or _name(v) for v in value.values())
+    )
+
+
 _AMOUNT = _integer(1)
 _LEVEL = _integer(0, MAX_LEVEL)
 _KEY_LEVEL = "the level of a key, or -1"
@@ -86,6 +101,8 @@ _FACTS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "conjugation_level": (_KEY_LEVEL, _integer(-1, MAX_LEVEL)),
     "rotations": ("a list of [amount, level]", _rows(_AMOUNT, _LEVEL)),
     "bootstrap_rotations": ("a list of amounts", _distinct),
+    "target": ("the name of a target", _name),
+    "parameters": ("a set of integers, names and truths", _flat),
     "composed_rotations": ("a list of [amount, first, last]", _rows(_AMOUNT, _AMOUNT, _AMOUNT)),
 }
 _KEYS = {"rotations", "bootstrap_rotations", "composed_rotations"}

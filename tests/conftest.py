@@ -56,7 +56,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if encrypted and importlib.util.find_spec("desilofhe") is None:
         pytest.skip("needs desilofhe: pip install 'atlasc[desilo]'")
     if item.get_closest_marker("bootstrap") and not _bootstrap_keys_made:
-        from atlasc.targets.memory import available_bytes
+        from atlasc.targets.machine import available_bytes
 
         available = available_bytes()
         if available is not None and available < BOOTSTRAP_BYTES:
@@ -77,11 +77,13 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
 @pytest.fixture(scope="session")
 def bootstrap_keys() -> Iterator[KeySet]:
     """The one set of bootstrap keys of all tests: 16 GB and two minutes."""
-    from atlasc.targets.desilo.engine import BOOTSTRAPPED, KeySet
+    from atlasc.passes.lowering.rotation_keys import KeyPlan
+    from atlasc.targets.desilo.keys import KeySet
     from atlasc.targets.desilo.library import library_engine
+    from atlasc.targets.desilo.parameters import BOOTSTRAPPED
 
-    plan = dict.fromkeys(BOOTSTRAP_ROTATIONS, BOOTSTRAPPED.max_level)
-    keys = KeySet.generate(BOOTSTRAPPED, plan, relinearization_level=BOOTSTRAPPED.max_level)
+    plan = KeyPlan(dict.fromkeys(BOOTSTRAP_ROTATIONS, BOOTSTRAPPED.max_level))
+    keys = KeySet.generate(BOOTSTRAPPED, plan)
     _bootstrap_keys_made.append(True)
     yield keys
     del keys

@@ -38,7 +38,7 @@ from atlasc.ir.module import Module
 from atlasc.ir.text.storage import load_module, save_modules
 from atlasc.loading.client_model import ClientModel
 from atlasc.loading.inputs import Inputs
-from atlasc.targets.parameter_sets import ParameterSet
+from atlasc.targets.parameters import ParameterSet
 
 MODEL_FILES = (
     "config.json",

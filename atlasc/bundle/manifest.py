@@ -21,7 +21,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.json_text import Schema, Sha256, parse_json
 from atlasc.ir.files.plain import MIB, read_bytes, sha256_of
 from atlasc.targets import find_target
-from atlasc.targets.parameter_sets import ParameterSet
+from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.security import REQUIRED_BITS
 
 Role = Literal["client", "server"]

@@ -125,7 +125,7 @@ def _use_costs(path: Path | None) -> Path | None:
     if path is not None:
         import os
 
-        from atlasc.targets.costs.files import VARIABLE
+        from atlasc.targets.costs.table import VARIABLE
 
         os.environ[VARIABLE] = str(path)
     return path
@@ -144,7 +144,7 @@ Costs = Annotated[
 
 
 def warn_of_costs(target: str = "desilo") -> None:
-    """Warn where predicted times were measured with another library or on another machine.
+    """Warn, in one line, where times were measured with another library or on another machine.
 
     Raises:
         AtlasError: the table is not there, or damaged.
@@ -152,12 +152,8 @@ def warn_of_costs(target: str = "desilo") -> None:
     from atlasc.cli.errors import warn
     from atlasc.targets import find_target
 
-    for doubt in find_target(target).cost_doubts():
-        warn(
-            "predicted times may be wrong here",
-            f"  why: the cost table: {doubt}\n"
-            "  what to do: measure this machine once with atlasc calibrate-backend",
-        )
+    if warning := find_target(target).cost_warning():
+        warn(warning)
 
 
 KeyMemory = Annotated[

@@ -15,9 +15,8 @@ from atlasc.passes.lowering.keys.choose_rotations import KeyModel, choose_rotati
 from atlasc.passes.lowering.keys.sizes import parse_size, size_text
 from atlasc.passes.lowering.rotation_keys import RotationKeys
 from atlasc.targets.base import Target
-from atlasc.targets.memory import machine_bytes
-from atlasc.targets.parameter_sets import ParameterSet, relative_costs
-from atlasc.targets.phantom.parameters import PhantomParameters
+from atlasc.targets.machine import machine_bytes
+from atlasc.targets.parameters import ParameterSet
 
 ALL = "all"
 """A key memory without a limit."""
@@ -30,10 +29,8 @@ ROUNDS = 4
 def key_model(parameters: ParameterSet) -> KeyModel:
     """Sizes and costs of the rotation keys of a parameter set."""
     sizes = tuple(parameters.key_bytes(level) for level in range(parameters.max_level + 1))
-    turned = parameters.bootstrap_rotations
-    # On phantom a key of the bootstrap is one as any other: it reaches all levels, and hoists.
-    free = turned if isinstance(parameters, PhantomParameters) else frozenset()
-    return KeyModel(sizes, relative_costs(parameters), turned, free)
+    costs, shared = parameters.costs(), parameters.shared_rotations
+    return KeyModel(sizes, costs, parameters.bootstrap_rotations, frozenset(shared))
 
 
 def check_key_memory(text: str | None) -> None:
@@ -47,7 +44,7 @@ def check_device_memory(text: str | None, key_memory: str | None, target: Target
     if text is None:
         return
     parse_size(text)
-    if not target.device:
+    if not target.parameters.device:
         raise AtlasError(
             f"--device-memory means nothing for the target {target.name}",
             why="it computes in the machine's memory",
@@ -81,7 +78,7 @@ def plan_keys(
     Raises:
         AtlasError: it is no size, or too small.
     """
-    if isinstance(parameters, PhantomParameters):
+    if parameters.device:
         if device_memory is not None:
             return _within(program, parameters, parse_size(device_memory))
         return _planned(program, parameters, _limit(key_memory))
@@ -110,7 +107,7 @@ def _planned(program: Module, parameters: ParameterSet, limit: int | None) -> Mo
 def _with_shared_keys(program: Module, parameters: ParameterSet) -> Module:
     """The bootstrap's keys among those of the program, where they can be."""
     plan = RotationPlan.of(program)
-    if not isinstance(parameters, PhantomParameters) or plan is None or not plan.bootstrap:
+    if not parameters.shared_rotations or plan is None or not plan.bootstrap:
         return program
     shared = dict.fromkeys(plan.bootstrap, parameters.max_level)
     plan = replace(plan, keys={**plan.keys, **shared}, bootstrap=frozenset())
@@ -129,7 +126,7 @@ def _memory(program: Module, parameters: ParameterSet) -> dict[str, int]:
     return memory_parts(costs.total, parameters, costs)
 
 
-def _within(program: Module, parameters: PhantomParameters, room: int) -> Module:
+def _within(program: Module, parameters: ParameterSet, room: int) -> Module:
     """The program with as many rotation keys as leave room for everything else.
 
     Raises:
@@ -162,7 +159,7 @@ def _within(program: Module, parameters: PhantomParameters, room: int) -> Module
     )
 
 
-def _smallest(program: Module, parameters: PhantomParameters) -> Module:
+def _smallest(program: Module, parameters: ParameterSet) -> Module:
     """The program with the smallest plan of keys."""
     facts = {k: v for k, v in program.attributes.items() if k not in PLAN_ATTRIBUTES}
     uses = program_costs(replace(program, attributes=facts)).total.turns

@@ -24,7 +24,7 @@ from atlasc.passes.search.search_run import Progress
 from atlasc.passes.search.space import Settings, expert_layer
 from atlasc.passes.search.strategies import find_strategy
 from atlasc.passes.search.validate import Validator, tried_pick, validated
-from atlasc.targets.parameter_sets import latency_target
+from atlasc.targets import find_target
 
 SEARCH_INPUTS = 10
 """Inputs on which settings are compared: the paper's surrogate."""
@@ -133,7 +133,7 @@ def search_problem(
         options.cost,
         parametrisation=options.parametrisation,
         shares=shares,
-        target=latency_target(options.target) if options.cost == "latency" else None,
+        target=find_target(options.target).latency if options.cost == "latency" else None,
         **others,
     )
 

@@ -27,13 +27,11 @@ from atlasc.passes.approximation.depth import depth_of
 from atlasc.passes.calibration.calibrate import Calibration, calibrate
 from atlasc.passes.costs.counts import program_costs
 from atlasc.passes.frontend.trace import ShapeSpec, trace
-from atlasc.passes.latency import LatencyTarget
 from atlasc.passes.pipeline import AfterEach, Lowered, lower_nn
 from atlasc.targets import find_target
-from atlasc.targets.desilo.costs import cost_table
-from atlasc.targets.desilo.parameters import DesiloParameters, choose_parameters
-from atlasc.targets.parameter_sets import ParameterSet, latency_target, noise_of
-from atlasc.targets.security_estimates import estimate_of
+from atlasc.targets.parameters import ParameterSet
+from atlasc.targets.program import with_parameters
+from atlasc.targets.security import estimate_of
 
 MAGNITUDE_INPUTS = 64
 """Inputs on which the magnitudes of all intermediate values are measured."""
@@ -169,15 +167,6 @@ class Compiled:
         return cast(ParameterSet, self.lowered.parameters)
 
 
-def choose(levels: int, slots: int) -> DesiloParameters:
-    """The parameter set of a program for ``desilo``; see ``choose_parameters``."""
-    return choose_parameters(levels, min_slots=slots)
-
-
-LATENCY_TARGET = LatencyTarget(choose, cost_table)
-"""What latencies are predicted for; ``sim`` shares the parameter sets of ``desilo``."""
-
-
 def lower_module(
     module: Module,
     inputs: Mapping[str, np.ndarray] | None,
@@ -204,11 +193,13 @@ def lower_module(
     measured = None
     if inputs is not None:
         measured = {name: array[:MAGNITUDE_INPUTS] for name, array in inputs.items()}
-    whose = latency_target(target)
+    found = find_target(target)
+    whose = found.latency
     lowered = lower_nn(module, whose.choose, measured, after_each, whose.costs, not fastest)
     parameters = cast(ParameterSet, lowered.parameters)
     program = plan_keys(lowered.program, parameters, key_memory, device_memory)
-    return replace(lowered, program=with_noise(program, noise_of(parameters)))
+    program = with_noise(program, parameters.noise_model())
+    return replace(lowered, program=with_parameters(program, found, parameters))
 
 
 def finish(

@@ -19,8 +19,7 @@ from atlasc.ir.text.printer import print_module
 from atlasc.ir.types import CiphertextType
 from atlasc.passes.execution.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
 from atlasc.passes.lowering.rotation_keys import MEMORY, key_plan
-from atlasc.passes.pipeline import Parameters
-from atlasc.targets.phantom.parameters import PhantomParameters
+from atlasc.targets.parameters import ParameterSet
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ def identity_of(program: Module) -> str:
     return state.hexdigest()
 
 
-def interface_text(program: Module, parameters: Parameters) -> InterfaceText:
+def interface_text(program: Module, parameters: ParameterSet) -> InterfaceText:
     """The facts of a lowered program.
 
     Raises:
@@ -87,12 +86,12 @@ def interface_text(program: Module, parameters: Parameters) -> InterfaceText:
         text.integer(parameters.bootstrap_batch),
     ]
     moduli, bootstrap_keys = dict[str, str](), list[str]()
-    if isinstance(parameters, PhantomParameters):
+    if parameters.in_runtime:
         facts.append("moduli()")
         moduli = _moduli(parameters)
-        if (needs := parameters.needs) is not None:
-            bootstrap_keys = [text.integers(pair) for pair in needs.rotations.items()]
-            own = (needs.relinearization_level, needs.conjugation_level)
+        if parameters.bootstrap:
+            bootstrap_keys = [text.integers(pair) for pair in parameters.shared_rotations.items()]
+            own = parameters.bootstrap_key_levels
             levels = [max(-1 if a is None else a, b) for a, b in zip(levels, own, strict=True)]
     return InterfaceText(
         text.string(program.name),
@@ -129,12 +128,12 @@ def _check_names(program: Module) -> None:
                 )
 
 
-def _moduli(parameters: PhantomParameters) -> dict[str, str]:
+def _moduli(parameters: ParameterSet) -> dict[str, str]:
     return {
         "primes": text.lines(map(text.integer, parameters.prime_bits), 8),
         "special": text.integers(parameters.special_bits),
         "scale": text.integer(parameters.scale_bits),
-        "bootstrap": text.string(parameters.bootstrap),
+        "bootstrap": text.string(str(parameters.bootstrap or "")),
     }
 
 

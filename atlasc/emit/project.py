@@ -14,8 +14,7 @@ from atlasc.emit.weights import stored_arrays
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.passes.pipeline import Parameters
-from atlasc.targets.phantom.parameters import PhantomParameters
+from atlasc.targets.parameters import ParameterSet
 
 RUNTIME = Path(atlasc.__file__).parent / "runtime_cuda"
 """Sources of the C++ runtime, as they are installed."""
@@ -26,7 +25,7 @@ ENGINES = ("sim", "phantom")
 WEIGHTS = "weights.safetensors"
 
 
-def sources(program: Module, parameters: Parameters, engine: str = "sim") -> dict[str, str]:
+def sources(program: Module, parameters: ParameterSet, engine: str = "sim") -> dict[str, str]:
     """The generated files by their path in the project; the same program gives the same bytes.
 
     Args:
@@ -61,7 +60,7 @@ def sources(program: Module, parameters: Parameters, engine: str = "sim") -> dic
 
 
 def write_project(
-    folder: Path, program: Module, parameters: Parameters, engine: str = "sim"
+    folder: Path, program: Module, parameters: ParameterSet, engine: str = "sim"
 ) -> None:
     """Write a new folder, which appears whole or not at all.
 
@@ -83,10 +82,10 @@ def write_project(
             copy(RUNTIME / part, draft / "runtime" / part)
 
 
-def _check_engine(engine: str, parameters: Parameters) -> None:
+def _check_engine(engine: str, parameters: ParameterSet) -> None:
     if engine not in ENGINES:
         raise AtlasError(f"there is no engine {engine!r}", remedy=f"use {' or '.join(ENGINES)}")
-    if engine == "phantom" and not isinstance(parameters, PhantomParameters):
+    if engine == "phantom" and not parameters.in_runtime:
         raise AtlasError(
             "the program was not compiled for the engine phantom",
             why="its parameters name no moduli",

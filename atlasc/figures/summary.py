@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from atlasc.client.sharing import safe_digits
-from atlasc.ir.module import Module, Op
+from atlasc.ir.module import Op
 from atlasc.passes.analyses.noise_gains import program_change
 from atlasc.passes.approximation.depth import Depth
 from atlasc.passes.costs.counts import ProgramCosts, merged
 from atlasc.passes.execution.counting_engine import Counts
 from atlasc.passes.execution.rotation_plan import RotationPlan
-from atlasc.targets.desilo.parameters import DesiloParameters, choose_parameters
-from atlasc.targets.parameter_sets import ParameterSet, costs_of
+from atlasc.targets.parameters import ParameterSet
 
 _NAMES = {
     "ckks.linear_transform": "linear",
@@ -124,7 +123,7 @@ class _Summary:
 
     def __init__(self, costs: ProgramCosts, parameters: ParameterSet | None) -> None:
         self.costs, self.parameters = costs, parameters
-        self.table = None if parameters is None else costs_of(parameters)
+        self.table = None if parameters is None else parameters.fitted_costs()
         self.primitive_costs = None
         if self.table is not None and parameters is not None:
             self.primitive_costs = self.table.costs(parameters)
@@ -204,23 +203,3 @@ class _Summary:
             found["machine"] = str(self.table.table.machine)
             found["key_seconds"] = self.table.key_seconds(parameters, keys, level)
         return found
-
-
-def parameters_of_program(program: Module) -> DesiloParameters | None:
-    """A parameter set with a ckks module's slots and levels; None where there is none."""
-    slots, levels = program.attributes["slots"], program.attributes.get("levels")
-    if levels is None:
-        return None
-    return parameters_with(slots, levels, program.attributes.get("bootstrap", False))
-
-
-def parameters_with(slots: int, levels: int, bootstrap: bool) -> DesiloParameters | None:
-    """A parameter set with so many slots and levels; None where there is none."""
-    from atlasc.targets.desilo.parameters import BOOTSTRAPPED, LEVELED
-
-    if bootstrap:
-        known = BOOTSTRAPPED.slots == slots and BOOTSTRAPPED.bootstrap_level == levels
-        return BOOTSTRAPPED if known else None
-    if not any(p.slots == slots and p.max_level >= levels for p in LEVELED):
-        return None
-    return choose_parameters(levels, slots=slots)

@@ -10,7 +10,7 @@ from atlasc.bundle.folder import MANIFEST, load_bundle
 from atlasc.compilation import stages
 from atlasc.compilation.key_planning import ALL
 from atlasc.compilation.steps import Steps, silent
-from atlasc.figures.summary import costs_summary, parameters_of_program
+from atlasc.figures.summary import costs_summary
 from atlasc.ir.module import Module
 from atlasc.ir.text.storage import load_module
 from atlasc.passes.approximation.assign import apply_recipe
@@ -20,7 +20,9 @@ from atlasc.passes.calibration.nominal import nominal_calibration
 from atlasc.passes.costs.counts import ProgramCosts, program_costs
 from atlasc.passes.pipeline import lower_poly
 from atlasc.passes.registry import require_slots
-from atlasc.targets.parameter_sets import ParameterSet, latency_target
+from atlasc.targets import find_target
+from atlasc.targets.parameters import ParameterSet
+from atlasc.targets.program import parameters_of
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def inspect_module(
     parameters: ParameterSet | None
     if module.level == "ckks":
         require_slots(module)
-        program, parameters = module, parameters_of_program(module)
+        program, parameters = module, parameters_of(module)
     else:
         with steps("lowering", 8) as step:
 
@@ -138,7 +140,7 @@ def inspect_module(
                 )
                 program, found = lowered.program, lowered.parameters
             else:
-                program, found = lower_poly(module, latency_target(target).choose, after)
+                program, found = lower_poly(module, find_target(target).choose_parameters, after)
         parameters = cast(ParameterSet, found)
     with steps("counting"):
         costs = program_costs(program)

@@ -22,11 +22,7 @@ from atlasc.ir.module import Module, Op
 from atlasc.passes.costs.counts import program_costs
 from atlasc.targets import TARGETS, find_target
 from atlasc.targets.base import Progress, Target
-from atlasc.targets.parameter_sets import (
-    ParameterSet,
-    primitive_costs_of,
-    relative_costs,
-)
+from atlasc.targets.parameters import ParameterSet
 
 FORMAT = 1
 MAX_TIMES = 64 * MIB
@@ -37,7 +33,7 @@ def predicted_seconds(program: Module, parameters: ParameterSet) -> dict[Op, flo
     """Seconds of every op of a placed program, by the cost table in use; where there is none, their
     shares of the whole in a unit of its own.
     """
-    costs = relative_costs(parameters)
+    costs = parameters.costs()
     return {op: counts.seconds(costs) for op, counts in program_costs(program).per_op.items()}
 
 
@@ -113,7 +109,7 @@ class Timing:
             runs: over how many runs the seconds are the mean.
             seconds: of each op, in order.
         """
-        known = primitive_costs_of(parameters) is not None
+        known = parameters.measured_costs() is not None
         predicted = predicted_seconds(program, parameters) if known else {}
         rows = (
             OpTime(

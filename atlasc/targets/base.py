@@ -10,9 +10,10 @@ from typing import Any, ClassVar, Protocol
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.execution.engine import Engine
+from atlasc.passes.latency import LatencyTarget
 from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.targets.costs.table import CostTable
-from atlasc.targets.parameter_sets import ParameterSet
+from atlasc.targets.parameters import ParameterSet
 
 Progress = Callable[[str, int, int], None]
 """Called as progress(what, done, total)."""
@@ -54,7 +55,7 @@ class Target(ABC):
         runtime_engine: the engine of ``runtime_cuda`` that an emitted project links by default.
         writes_project: whether ``compile`` puts a C++ project into the bundle, because Python
             cannot execute the program.
-        device: whether it computes in the memory of a device rather than in the machine's.
+        parameters: its parameter sets.
     """
 
     name: ClassVar[str]
@@ -62,40 +63,30 @@ class Target(ABC):
     encrypted: ClassVar[bool] = True
     runtime_engine: ClassVar[str] = "sim"
     writes_project: ClassVar[bool] = False
-    device: ClassVar[bool] = False
+    parameters: ClassVar[type[ParameterSet]]
 
     # --- parameters and costs
 
-    @abstractmethod
     def choose_parameters(self, levels: int, slots: int = 1) -> ParameterSet:
-        """The cheapest parameter set for a program.
+        """The cheapest set for a program; see :meth:`ParameterSet.choose`."""
+        return self.parameters.choose(levels, slots)
 
-        Args:
-            levels: multiplicative depth of the whole program.
-            slots: real numbers that a ciphertext must hold at least.
-
-        Returns:
-            A leveled set when one is large enough, else one that bootstraps.
-
-        Raises:
-            AtlasError: no set has that many slots, or none is secure.
-        """
-
-    @abstractmethod
     def read_parameters(self, data: Mapping[str, Any]) -> ParameterSet:
-        """The set that a manifest describes.
+        """The set that a manifest describes; AtlasError where it is damaged."""
+        return self.parameters.from_dict(data)
 
-        Raises:
-            AtlasError: the data are damaged.
-        """
+    @property
+    def latency(self) -> LatencyTarget:
+        """What predictions of latency and the placement of bootstraps look at."""
+        return LatencyTarget(self.choose_parameters, ParameterSet.costs)
 
-    @abstractmethod
     def has_costs(self) -> bool:
         """Whether seconds of its primitives are known."""
+        return self.parameters.fitted_costs() is not None
 
-    def cost_doubts(self) -> list[str]:
-        """Why times that are predicted for this machine may be wrong."""
-        return []
+    def cost_warning(self) -> str:
+        """Why predicted times may be wrong here, and the remedy, in one line; empty: nothing."""
+        return ""
 
     def check_calibration(self) -> None:
         """Raise AtlasError unless :meth:`calibrate` can measure this target on this machine."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,7 +15,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.json_text import Schema, Sha256, read_json
 from atlasc.ir.files.plain import GIB, MIB, open_plain, require_private, sha256_of
 from atlasc.passes.lowering.rotation_keys import KeyPlan
-from atlasc.targets.parameter_sets import ParameterSet
+from atlasc.targets.parameters import ParameterSet
 
 Role = Literal["client", "server"]
 INDEX = "keys.json"
@@ -78,11 +79,13 @@ def write_index(
     target: str,
     parameters: ParameterSet,
     identity: str,
+    plan: KeyPlan | None = None,
     *,
     note: str = "",
-    **plan: Any,
+    files: dict[str, str] | None = None,
 ) -> None:
     """Write ``keys.json``; the last step, because it makes the folder count as complete."""
+    told = {} if plan is None else {**asdict(plan), "files": files or {}}
     index = {
         "format": FORMAT,
         "target": target,
@@ -91,7 +94,7 @@ def write_index(
         "identity": identity,
         "parameters": parameters.to_dict(),
         "security_bits": parameters.security_bits,
-        **plan,
+        **told,
     }
     write_bytes(folder / INDEX, (json.dumps(index, indent=1) + "\n").encode())
 
@@ -102,8 +105,7 @@ class KeyIndex(Schema):
     Attributes:
         target: whose keys these are; folders from before there were several have none.
         note: what a person must know of these keys.
-        rotations: amount to the left -> level of its key.
-        relinearization_level, conjugation_level: of the two other keys; None: no key.
+        rotations, relinearization_level, conjugation_level: see :class:`KeyPlan`.
         files: SHA-256 of each key.
     """
 
@@ -118,6 +120,12 @@ class KeyIndex(Schema):
     relinearization_level: _Level | None = None
     conjugation_level: _Level | None = None
     files: dict[_KeyName, Sha256] = Field(default_factory=dict)
+
+    @property
+    def plan(self) -> KeyPlan:
+        """The keys, each with the highest level at which it may be used."""
+        rotations = {int(amount): level for amount, level in self.rotations.items()}
+        return KeyPlan(rotations, self.relinearization_level, self.conjugation_level)
 
 
 def read_index(folder: Path, role: Role, target: str) -> KeyIndex:
@@ -164,7 +172,7 @@ def check_keys(
     index = read_index(folder, role, target)
     if (wanted := parameters.to_dict()) != index.parameters:
         why = f"they have the parameters {index.parameters}, the program {wanted}"
-    elif lacking := [] if plan is None else _lacking(index, plan, parameters.slots):
+    elif lacking := [] if plan is None else _lacking(index.plan, plan, parameters.slots):
         why = f"{len(lacking)} keys are missing, the first is that of {lacking[0]}"
     else:
         return index
@@ -176,15 +184,15 @@ def check_keys(
     )
 
 
-def _lacking(index: KeyIndex, plan: KeyPlan, slots: int) -> list[str]:
+def _lacking(have: KeyPlan, plan: KeyPlan, slots: int) -> list[str]:
     """The keys of a plan that a folder does not have."""
     lacking = [
         f"rotation {amount} to level {level}"
         for amount, level in plan.rotations.items()
-        if index.rotations.get(str(amount % slots), -1) < level
+        if have.rotations.get(amount % slots, -1) < level
     ]
     for kind in ("relinearization", "conjugation"):
-        needed, reach = (getattr(one, f"{kind}_level") for one in (plan, index))
+        needed, reach = (getattr(one, f"{kind}_level") for one in (plan, have))
         if needed is not None and (reach is None or reach < needed):
             lacking.append(f"{kind} to level {needed}")
     return lacking

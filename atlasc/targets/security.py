@@ -1,21 +1,32 @@
-"""Bits of security of a ring and its moduli, by the guidelines of 2024.
+"""Bits of security of a parameter set: the guidelines of 2024, and archived estimates.
 
-The tables hold the largest log2(QP) for which an RLWE instance with a dense ternary secret and an
+The table holds the largest log2(QP) for which an RLWE instance with a dense ternary secret and an
 error of standard deviation 3.19 keeps the stated bits against classical attacks. QP is the product
 of *all* moduli under which a key or a ciphertext is ever published: the special primes of the key
 switching keys count.
 
 Source: Bossuat et al., "Security Guidelines for Implementing Homomorphic Encryption", eprint
 2024/463, table 5.2, at every ring. That table has no ring of 2^10 beyond 128 bits; nor has this
-one. ``benchmarks/security`` computes its limits again with the lattice estimator. Sparse secrets
-are not in it at all: ``atlasc/targets/security_estimates.py`` has an estimate of each in use.
+one. Sparse secrets are not in it at all.
+
+``estimates/lattice.json`` has runs of the lattice estimator for all secrets in use, as
+``benchmarks/security/estimate.py`` wrote it, with the versions of the estimator and of Sage. At one
+ring and weight a larger modulus is easier to break, so that an estimate holds for every smaller
+modulus as well.
 """
 
 from __future__ import annotations
 
+import json
 import math
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 from atlasc.ir.errors import AtlasError
+from atlasc.targets.chain import Chain, Secret
+
+ARCHIVE = Path(__file__).parent / "estimates" / "lattice.json"
 
 REQUIRED_BITS = 128
 """What a program must have unless the user asked for an insecure test."""
@@ -109,3 +120,92 @@ def check_security(ring_degree: int, log_qp: float, *, insecure_for_tests: bool 
             remedy="use a larger ring or fewer levels, or --insecure-for-tests to try it anyway",
         )
     return bits
+
+
+@cache
+def archive() -> dict[str, Any]:
+    """The archived estimates."""
+    found: dict[str, Any] = json.loads(ARCHIVE.read_text(encoding="utf-8"))
+    return found
+
+
+def estimate_of(parameters: Chain) -> dict[str, Any]:
+    """What a manifest says of a set's security.
+
+    Returns:
+        ``bits``: as :func:`set_bits`; ``secret``, ``log_qp``, ``estimate_bits``: of the secret that
+        is the easiest to find by its estimate; ``estimator``: its commit, the version of Sage, the
+        day; ``secrets``: the same for each secret, with what is published under it, the attack and
+        the cost model that cost least, and the modulus that was estimated. ``estimate_bits`` is
+        None where the archive has nothing, as for the rings of tests.
+    """
+    secrets = [_fact(secret) for secret in parameters.secrets]
+    weakest = min(secrets, key=lambda fact: fact["estimate_bits"] or 0.0)
+    return {
+        "bits": set_bits(parameters),
+        **{name: weakest[name] for name in ("secret", "log_qp", "estimate_bits")},
+        "estimator": archive()["estimator"],
+        "secrets": secrets,
+    }
+
+
+def set_bits(parameters: Chain) -> int:
+    """Bits of security of a whole set: the least of the table's for its dense secret and of the
+    estimates of its sparse one, which counts as 0 where nobody estimated it.
+
+    Raises:
+        AtlasError: the ring degree is not in the table.
+    """
+    bits = security_bits(parameters.ring_degree, parameters.log_qp)
+    for secret in parameters.secrets:
+        if secret.weight is not None:
+            found = _estimate(secret)
+            bits = min(bits, 0 if found is None else int(found["bits"]))
+    return bits
+
+
+def check_set(parameters: Chain, *, insecure_for_tests: bool = False) -> int:
+    """The bits of :func:`set_bits`, refused below 128.
+
+    Args:
+        parameters: a set.
+        insecure_for_tests: accept less, as the user asked; whoever passes True must say so in
+            every artifact that it writes.
+
+    Raises:
+        AtlasError: fewer than 128 bits and not ``insecure_for_tests``.
+    """
+    check_security(parameters.ring_degree, parameters.log_qp, insecure_for_tests=insecure_for_tests)
+    bits = set_bits(parameters)
+    if bits < REQUIRED_BITS and not insecure_for_tests:
+        raise AtlasError(
+            "the sparse secret of this set's bootstrap is not known to have "
+            f"{REQUIRED_BITS} bits of security",
+            why=f"the archived estimates give it {bits} at its ring and modulus",
+            remedy="use a set that bootstraps at ring degree 65536, or --insecure-for-tests",
+        )
+    return bits
+
+
+def _fact(secret: Secret) -> dict[str, Any]:
+    found = _estimate(secret)
+    return {
+        "secret": str(secret),
+        "published": secret.published,
+        "log_qp": secret.log_q,
+        "estimate_bits": None if found is None else found["bits"],
+        "attack": None if found is None else found["attack"],
+        "cost_model": None if found is None else found["cost_model"],
+        "estimated_log_qp": None if found is None else found["log_q"],
+    }
+
+
+def _estimate(secret: Secret) -> dict[str, Any] | None:
+    """The archive's entry for the smallest modulus that is large enough."""
+    fits = [
+        entry
+        for entry in archive()["estimates"]
+        if (entry["ring_degree"], entry["weight"]) == (secret.ring_degree, secret.weight)
+        and entry["log_q"] >= secret.log_q
+    ]
+    return min(fits, key=lambda entry: entry["log_q"], default=None)

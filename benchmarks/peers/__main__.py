@@ -17,7 +17,7 @@ from typing import Any
 
 from atlasc.cli.output import print_table
 from atlasc.cli.progress import progress
-from atlasc.targets.memory import require_memory
+from atlasc.targets.machine import require_memory
 from benchmarks.peers.layer import Layer, bert_base, minilm
 from benchmarks.peers.measure import desilo_engines, kept, run_all
 from benchmarks.peers.mlp import Mlp, orion, ours

@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ import numpy as np
 
 from atlasc.ir.module import Op
 from atlasc.passes.execution.engine import Engine
-from atlasc.targets.desilo.engine import DesiloEngine, KeySet
-from atlasc.targets.desilo.keys import EvaluationKeys
+from atlasc.passes.lowering.rotation_keys import KeyPlan
+from atlasc.targets.desilo.engine import DesiloEngine
+from atlasc.targets.desilo.keys import EvaluationKeys, KeySet
 from atlasc.targets.desilo.library import library_engine
 from benchmarks.peers.programs import Program
 
@@ -87,12 +89,15 @@ def desilo_engines(programs: Sequence[Program]) -> EngineFor:
         nonlocal keys
         if keys is None:
             plans = [other.plan for other in programs]
+            plan = KeyPlan(
+                program.plan.rotations,
+                _highest(plan.relinearization_level for plan in plans),
+                _highest(plan.conjugation_level for plan in plans),
+            )
             keys = KeySet.generate(
                 program.parameters,
-                program.plan.rotations,
-                relinearization_level=_highest(plan.relinearization_level for plan in plans),
-                conjugation_level=_highest(plan.conjugation_level for plan in plans),
-                progress=lambda what, index, count: say(f"{what} ({index}/{count})"),
+                plan,
+                lambda what, index, count: say(f"{what} ({index}/{count})"),
             )
         else:
             exchange_rotations(keys, program.plan.rotations)
@@ -105,14 +110,14 @@ def exchange_rotations(keys: KeySet, rotations: dict[int, int]) -> None:
     """Replace the rotation keys of a key set: the others are far larger, and stay."""
     evaluation: EvaluationKeys = keys.evaluation
     engine = library_engine(evaluation.parameters)
-    evaluation.rotations.clear()
-    evaluation.rotation_levels = dict(rotations)
+    for amount in evaluation.plan.rotations:
+        del evaluation.keys[f"rotation_{amount}"]
+    evaluation.plan = replace(evaluation.plan, rotations=dict(rotations))
     for index, (amount, level) in enumerate(rotations.items()):
         say(f"rotation key {amount} ({index}/{len(rotations)})")
         right = evaluation.parameters.slots - amount  # the library rotates to the right
-        evaluation.rotations[amount] = engine.create_fixed_rotation_key(
-            keys.client.secret, right, level
-        )
+        key = engine.create_fixed_rotation_key(keys.client.secret, right, level)
+        evaluation.keys[f"rotation_{amount}"] = key
 
 
 def _highest(levels: Any) -> int | None:

@@ -15,8 +15,9 @@ import numpy as np
 from atlasc.ir.module import Module
 from atlasc.ir.scalar_functions import function
 from atlasc.passes.approximation.algorithms.activation import ActivationApproximation
-from atlasc.targets.desilo.engine import DesiloEngine, KeySet
-from atlasc.targets.memory import require_memory
+from atlasc.targets.desilo.engine import DesiloEngine
+from atlasc.targets.desilo.keys import KeySet
+from atlasc.targets.machine import require_memory
 from benchmarks.peers.layer import Layer
 from benchmarks.peers.measure import measure, say
 from benchmarks.peers.programs import OurProgram
@@ -100,13 +101,7 @@ def ours(mlp: Mlp, rows: int) -> dict[str, Any]:
     """Compile and run on ``desilo``."""
     started = time.perf_counter()
     program = OurProgram(mlp.layer(rows))
-    plan = program.plan
-    keys = KeySet.generate(
-        program.parameters,
-        plan.rotations,
-        relinearization_level=plan.relinearization_level,
-        conjugation_level=plan.conjugation_level,
-    )
+    keys = KeySet.generate(program.parameters, program.plan)
     compiled = time.perf_counter() - started
     found = measure(program, DesiloEngine.from_key_set(keys))
     counts = program.counts

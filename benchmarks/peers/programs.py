@@ -70,7 +70,7 @@ class Program(ABC):
     @cached_property
     def seconds(self) -> float:
         """Predicted time of a run."""
-        return self.counts.seconds(stages.LATENCY_TARGET.costs(self.parameters))
+        return self.counts.seconds(self.parameters.costs())
 
     @property
     def memory(self) -> int:

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from atlasc.cli.output import print_table
-from atlasc.compilation.stages import LATENCY_TARGET
 from atlasc.passes.search.evaluator import RayWorkers
 from atlasc.passes.search.front import Front, Moment
 from atlasc.passes.search.plots import chart
 from atlasc.passes.search.search_problem import SearchProblem
 from atlasc.passes.search.search_run import Progress
 from atlasc.passes.search.strategies.hybrid import default_evaluations
+from atlasc.targets import find_target
 from benchmarks.search.problem import problem_of
 from benchmarks.search.strategies import STRATEGIES
 
@@ -117,7 +117,7 @@ def one(name: str, options: dict[str, int], arguments: Namespace) -> None:
         threads=arguments.threads,
         workers=RayWorkers(arguments.workers) if arguments.workers else None,
         journal=place / "journal.jsonl",
-        target=LATENCY_TARGET if arguments.cost == "latency" else None,
+        target=find_target("desilo").latency if arguments.cost == "latency" else None,
     )
     front = STRATEGIES[name].of(options).search(problem, report)
     print(file=sys.stderr)
@@ -130,7 +130,7 @@ def one(name: str, options: dict[str, int], arguments: Namespace) -> None:
 
 def with_seconds(front: Front, problem: SearchProblem) -> Front:
     """The front with the predicted seconds of its points, whatever cost it was searched for."""
-    objective = replace(problem, target=LATENCY_TARGET).objective()
+    objective = replace(problem, target=find_target("desilo").latency).objective()
     points = tuple(replace(p, seconds=objective.seconds(p.settings)) for p in front.points)
     return replace(front, points=points)
 

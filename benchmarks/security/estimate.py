@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from atlasc.targets.desilo.parameters import BOOTSTRAPPED, LEVELED
-from atlasc.targets.phantom.parameters import PhantomParameters, choose_parameters
+from atlasc.targets.phantom.parameters import PhantomParameters
 from atlasc.targets.security import max_log_qp
 
 ERROR = 3.19
@@ -44,7 +44,7 @@ Attack = Callable[[], Any]
 def instances(only: str | None) -> Iterator[Instance]:
     """The sparse secrets in use; the sets that bootstrap and the largest leveled one of each ring;
     the table's limit at each of these rings. What is smaller at a ring is harder to break."""
-    leveled = [*LEVELED, *map(choose_parameters, range(40))]
+    leveled = [*LEVELED, *map(PhantomParameters.choose, range(40))]
     largest = {p.ring_degree: p for p in sorted(leveled, key=lambda p: p.log_qp)}
     sets = [PhantomParameters.bootstrapped("fourteen_levels"), BOOTSTRAPPED, *largest.values()]
     secrets = [secret for chosen in sets for secret in chosen.secrets]

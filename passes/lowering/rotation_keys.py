@@ -104,8 +104,8 @@ class KeyPlan:
     """
 
     rotations: dict[int, int]
-    relinearization_level: int | None
-    conjugation_level: int | None
+    relinearization_level: int | None = None
+    conjugation_level: int | None = None
 
 
 def key_plan(program: Module) -> KeyPlan:

@@ -15,7 +15,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.costs.counts import program_costs
 from atlasc.passes.lowering.rotation_keys import MEMORY, key_plan
-from atlasc.targets.memory import machine_bytes
+from atlasc.targets.machine import machine_bytes
 from tests.atlasc.cli.command import MODEL, refused, run
 
 

@@ -14,7 +14,6 @@ from atlasc.compilation.noise_bound import MARGIN, program_change, with_noise
 from atlasc.run import session
 from atlasc.targets import find_target
 from atlasc.targets.noise import NoiseModel
-from atlasc.targets.parameter_sets import noise_of
 
 
 def errors(bundle: Bundle, data: Path, count: int) -> np.ndarray:
@@ -52,7 +51,7 @@ def test_the_bound_holds_with_bootstraps(tmp_path: Path) -> None:
 
 def test_it_is_what_the_sources_add_up_to(tiny: Tiny) -> None:
     bundle = load_bundle(tiny.bundle)
-    noise = noise_of(bundle.parameters)
+    noise = bundle.parameters.noise_model()
     (output,) = bundle.program.outputs
     change = program_change(bundle.program, noise)
     expected = MARGIN * change * output.attributes["noise_gain"]

@@ -26,15 +26,15 @@ def engine_for(keys: KeySet, rotations: dict[int, int]) -> Any:
 
     library, slots = library_engine(keys.client.parameters), keys.client.parameters.slots
     made = {
-        amount: library.create_fixed_rotation_key(keys.client.secret, slots - amount, level)
+        f"rotation_{amount}": library.create_fixed_rotation_key(
+            keys.client.secret, slots - amount, level
+        )
         for amount, level in rotations.items()
-        if amount not in keys.evaluation.rotations
+        if amount not in keys.evaluation.plan.rotations
     }
-    evaluation = replace(
-        keys.evaluation,
-        rotations={**keys.evaluation.rotations, **made},
-        rotation_levels={**rotations, **keys.evaluation.rotation_levels},
-    )
+    plan = keys.evaluation.plan
+    plan = replace(plan, rotations={**rotations, **plan.rotations})
+    evaluation = replace(keys.evaluation, plan=plan, keys={**keys.evaluation.keys, **made})
     return DesiloEngine(evaluation, keys.client)
 
 
@@ -47,7 +47,7 @@ def test_a_bootstrapped_program_equals_its_polynomials(
     from atlasc.passes.pipeline import lower_nn
     from atlasc.run import session
     from atlasc.run.ranges import simulate
-    from atlasc.targets.desilo.engine import BOOTSTRAPPED
+    from atlasc.targets.desilo.parameters import BOOTSTRAPPED
 
     archive, data = tmp_path / "tiny.pt2", tmp_path / "images.npz"
     export_model(archive)

@@ -46,7 +46,7 @@ def calibrate_backend(
     """
     from atlasc.files import require_file_place, write_text
     from atlasc.targets import find_target
-    from atlasc.targets.costs.files import load, own_place, shipped_place
+    from atlasc.targets.costs.table import load, own_place, shipped_place
 
     chosen = find_target(target)
     chosen.check_calibration()

@@ -196,7 +196,7 @@ def _warn_of_machine(target: str, needed: int) -> None:
     """Say now what would stop a run here; the program may be meant for another machine."""
     from atlasc.ir.errors import AtlasError
     from atlasc.targets import find_target
-    from atlasc.targets.memory import available_bytes
+    from atlasc.targets.machine import available_bytes
 
     found = find_target(target)
     if not found.encrypted:

@@ -101,9 +101,8 @@ def inspect(
     if graph is not None:
         from atlasc.files import write_text
         from atlasc.report.drawing import draw_program
-        from atlasc.targets.parameter_sets import primitive_costs_of
 
-        primitive_costs = None if found.parameters is None else primitive_costs_of(found.parameters)
+        primitive_costs = None if found.parameters is None else found.parameters.measured_costs()
         write_text(graph, draw_program(found.program, found.costs, found.summary, primitive_costs))
     modules = module_costs(found.costs, found.parameters) if ops else []
     if as_json:

@@ -12,6 +12,7 @@ import typer
 if TYPE_CHECKING:
     from atlasc.ir.module import Module
     from atlasc.passes.framework.pass_base import Pass, Report
+    from atlasc.targets.base import Target
 
 
 def opt(
@@ -42,6 +43,9 @@ def opt(
         bool,
         typer.Option("--explain", help="Print what each pass did, and did not, on standard error."),
     ] = False,
+    target: Annotated[
+        str, typer.Option("--target", help="Whose parameter sets and costs the passes use.")
+    ] = "desilo",
     list_passes: Annotated[bool, typer.Option("--list", help="List the passes and exit.")] = False,
 ) -> None:
     """Run passes on IR text: text in, text out.
@@ -58,10 +62,14 @@ def opt(
     from atlasc.ir.text.printer import print_module
     from atlasc.ir.verifier import verify
     from atlasc.passes.framework.pass_base import parse_pipeline, run_passes
+    from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
     from atlasc.passes.registry import PASSES, check_level
+    from atlasc.targets import find_target
+    from atlasc.targets.program import with_matching_parameters
 
     if output is not None:
         require_file_place(output, ".air")
+    chosen = find_target(target)
     steps = parse_pipeline(passes, PASSES)
     module, arrays = _read(file)
     verify(module)
@@ -77,27 +85,29 @@ def opt(
 
     for step in steps:
         check_level(step, module)
-        module = run_passes(module, [_equipped(step, module)], after_each=after)
+        module = run_passes(module, [_equipped(step, module, chosen)], after_each=after)
+        if isinstance(step, PlaceBootstraps):
+            module = with_matching_parameters(module, chosen)
     if output is None:
         print(print_module(module), end="")
     else:
         write_module(output, module, arrays=arrays)
 
 
-def _equipped(step: Pass, module: Module) -> Pass:
+def _equipped(step: Pass, module: Module, target: Target) -> Pass:
     """A pass with what it has to know of the backend: costs of ops, sizes and costs of keys."""
     from atlasc.compilation.key_planning import key_model
-    from atlasc.compilation.stages import LATENCY_TARGET
-    from atlasc.figures.summary import parameters_of_program, parameters_with
     from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
     from atlasc.passes.lowering.rotation_keys import RotationKeys
+    from atlasc.targets.program import parameters_of
 
     if isinstance(step, PlaceBootstraps):
-        found = parameters_with(module.attributes["slots"], step.levels, step.bootstrap)
-        costs = None if found is None else LATENCY_TARGET.costs(found)
+        slots = module.attributes["slots"]
+        found = target.parameters.matching(slots, step.levels, step.bootstrap)
+        costs = None if found is None else found.costs()
         return replace(step, costs=costs, fewest=costs is not None)
     if isinstance(step, RotationKeys):
-        found = parameters_of_program(module)
+        found = parameters_of(module)
         return step if found is None else replace(step, model=key_model(found))
     return step
 

@@ -10,13 +10,14 @@ measured seconds.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.counting_engine import PRIMITIVES, Primitive
+from atlasc.targets.chain import Chain
 from atlasc.targets.costs.table import Bootstrap, CostTable, damaged
 
 KEY = "key"
@@ -24,45 +25,8 @@ KEY = "key"
 KEY_SWITCHES = ("rotate", "rotate_hoisted", "hoist", "mul", "square", KEY)
 """Primitives whose cost is of the digits of a key switch; all others are linear in the primes."""
 
-MeasuredSeconds = Mapping[str, Mapping[int, float]]
 
-
-class Chain(Protocol):
-    """What a cost depends on."""
-
-    @property
-    def log_ring_degree(self) -> int:
-        """log2 of the ring degree."""
-        ...
-
-    @property
-    def special_primes(self) -> int:
-        """Number of special primes."""
-        ...
-
-    @property
-    def max_level(self) -> int:
-        """Levels of a fresh ciphertext."""
-        ...
-
-    @property
-    def bootstrap_level(self) -> int | None:
-        """Levels after a bootstrap; None where there is none."""
-        ...
-
-    def digits(self, level: int) -> int:
-        """Digits of a key switch."""
-        ...
-
-    def residues(self, level: int) -> int:
-        """Primes of a ciphertext."""
-        ...
-
-
-Set = TypeVar("Set", bound=Chain)
-
-
-class FittedCosts(Generic[Set]):
+class FittedCosts:
     """Costs by a cost table.
 
     Args:
@@ -73,17 +37,15 @@ class FittedCosts(Generic[Set]):
         AtlasError: the table's parameter sets are not those of the backend.
     """
 
-    def __init__(self, table: CostTable, read: Callable[[Mapping[str, Any]], Set]) -> None:
+    def __init__(self, table: CostTable, read: Callable[[Mapping[str, Any]], Chain]) -> None:
         self.table = table
         try:
-            self._sets: dict[Set, MeasuredSeconds] = {
-                read(one.parameters): one.seconds for one in table.sets
-            }
+            self._sets = {read(one.parameters): one.seconds for one in table.sets}
         except AtlasError as error:
             raise damaged(table.path, error.what) from None
         self._fits: dict[tuple[int, str], NDArray[np.float64]] = {}
 
-    def cost(self, parameters: Set, primitive: str, level: int) -> float:
+    def cost(self, parameters: Chain, primitive: str, level: int) -> float:
         """Seconds of one call.
 
         Args:
@@ -97,14 +59,16 @@ class FittedCosts(Generic[Set]):
         if primitive == "bootstrap":
             return self._bootstrap().seconds
         fitted = self._fitted(parameters, primitive, level)
-        measured = self._measured(parameters).get(primitive)
+        sets = (parameters, parameters.cost_substitute)
+        found = next((self._sets[one] for one in sets if one in self._sets), {})
+        measured = found.get(primitive)
         if measured is None:
             return fitted
         known = {at: s / self._fitted(parameters, primitive, at) for at, s in measured.items()}
         levels = sorted(known)
         return fitted * float(np.interp(level, levels, [known[at] for at in levels]))
 
-    def costs(self, parameters: Set) -> dict[tuple[Primitive, int], float]:
+    def costs(self, parameters: Chain) -> dict[tuple[Primitive, int], float]:
         """Costs of all primitives at all levels, for ``Counts.seconds``."""
         table: dict[tuple[Primitive, int], float] = {
             (primitive, level): self.cost(parameters, primitive, level)
@@ -118,7 +82,7 @@ class FittedCosts(Generic[Set]):
 
     def key_seconds(
         self,
-        parameters: Set,
+        parameters: Chain,
         rotations: Mapping[int, int],
         relinearization_level: int | None = None,
     ) -> float:
@@ -139,11 +103,7 @@ class FittedCosts(Generic[Set]):
             )
         return self.table.bootstrap
 
-    def _measured(self, parameters: Set) -> MeasuredSeconds:
-        """What was measured of this set."""
-        return self._sets.get(parameters, {})
-
-    def _fitted(self, parameters: Set, primitive: str, level: int) -> float:
+    def _fitted(self, parameters: Chain, primitive: str, level: int) -> float:
         key = (parameters.log_ring_degree, primitive)
         if key not in self._fits:
             self._fits[key] = self._fit(*key)

@@ -1,4 +1,4 @@
-"""What the primitives of a backend cost, as somebody measured it: the file of a cost table.
+"""Cost tables: what the primitives of a backend cost, as somebody measured it.
 
 ```
 {"format": 1, "backend": "desilo", "library": "1.17.0", "date": "2026-11-21",
@@ -9,14 +9,17 @@
 ```
 
 ``seconds`` has seconds of one call by primitive and level; the primitives are those of the counting
-engine and ``key``, which makes one key. What lies between measured levels is the backend's affair.
+engine and ``key``, which makes one key. What lies between measured levels
+is fitted (:mod:`atlasc.targets.costs.fitted`).
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -24,11 +27,13 @@ from pydantic import AfterValidator, Field
 
 from atlasc.ir.bounds import MAX_LEVEL
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.json_text import STRICT, Amount, Schema, parse_json
+from atlasc.ir.files.json_text import STRICT, Amount, parse_json
 from atlasc.ir.files.plain import MIB, read_bytes
-from atlasc.targets.machine import Machine
+from atlasc.targets.machine import Machine, this_machine
 
-FORMAT = 1
+FORMAT: Literal[1] = 1
+VARIABLE = "ATLASC_COSTS"
+"""Environment variable that names the table in use."""
 MAX_TABLE = 16 * MIB
 """Bytes of a cost table, which has some 10 KiB."""
 Seconds = Annotated[float, Field(gt=0)]
@@ -71,7 +76,7 @@ class Bootstrap:
 
 @dataclass(frozen=True)
 class CostTable:
-    """Measured costs of one backend on one machine.
+    """Measured costs of one backend on one machine; also the JSON form of the file.
 
     Attributes:
         backend: its name.
@@ -83,33 +88,30 @@ class CostTable:
         other_work: share of the machine that other processes took meanwhile, 0 to 1; None where
             nobody knows.
         note: for whoever reads it.
-        path: the file that it was read from.
+        path: the file that it was read from; not part of the file.
     """
+
+    __pydantic_config__ = STRICT
 
     backend: str
     library: str
     machine: Machine
     date: str
-    sets: tuple[Measured, ...]
+    sets: Annotated[tuple[Measured, ...], Field(min_length=1)]
     bootstrap: Bootstrap | None = None
-    other_work: float | None = None
+    other_work: Amount | None = None
     note: str = ""
+    format: Literal[1] = FORMAT
     path: Path | None = field(default=None, compare=False)
 
     def text(self) -> str:
-        """The file's contents."""
-        header = {
-            "format": FORMAT,
-            "backend": self.backend,
-            "library": self.library,
-            "machine": self.machine.to_dict(),
-            "date": self.date,
-            "other_work": None if self.other_work is None else round(self.other_work, 3),
-            "note": self.note,
-            "bootstrap": None if self.bootstrap is None else asdict(self.bootstrap),
-        }
-        lines = [f" {json.dumps(name)}: {json.dumps(value)}" for name, value in header.items()]
-        sets = ",\n".join(_set_text(one) for one in self.sets)
+        """The file's contents, a line for each fact and for each primitive."""
+        facts = asdict(self)
+        del facts["sets"], facts["path"]
+        if self.other_work is not None:
+            facts["other_work"] = round(self.other_work, 3)
+        lines = [f" {json.dumps(name)}: {json.dumps(value)}" for name, value in facts.items()]
+        sets = ",\n".join(map(_set_text, self.sets))
         return "{\n" + ",\n".join(lines) + f',\n "sets": [\n{sets}\n ]\n}}\n'
 
     @classmethod
@@ -119,15 +121,10 @@ class CostTable:
         Raises:
             AtlasError: it is not there, damaged, or of another format.
         """
-        text = read_bytes(path, MAX_TABLE)
         try:
-            data = parse_json(text, _File)
+            return replace(parse_json(read_bytes(path, MAX_TABLE), cls), path=path)
         except ValueError as error:
             raise damaged(path, str(error)) from None
-        return cls(
-            data.backend, data.library, data.machine, data.date, data.sets, data.bootstrap,
-            data.other_work, data.note, path,
-        )  # fmt: skip
 
 
 def damaged(path: Path | None, why: str) -> AtlasError:
@@ -139,20 +136,6 @@ def damaged(path: Path | None, why: str) -> AtlasError:
     )
 
 
-class _File(Schema):
-    """The JSON form of a cost table."""
-
-    format: Literal[1]
-    backend: str
-    library: str
-    machine: Machine
-    date: str
-    other_work: Amount | None = None
-    note: str = ""
-    bootstrap: Bootstrap | None
-    sets: Annotated[tuple[Measured, ...], Field(min_length=1)]
-
-
 def _set_text(one: Measured) -> str:
     """A parameter set with one line for each primitive."""
     lines = [
@@ -161,3 +144,75 @@ def _set_text(one: Measured) -> str:
     ]
     body = ",\n".join(lines)
     return f'  {{"parameters": {json.dumps(one.parameters)},\n   "seconds": {{\n{body}}}}}'
+
+
+# --- the table in use
+
+
+def shipped_place(backend: str) -> Path:
+    """The table that comes with atlasc."""
+    return Path(__file__).parent.parent / backend / "costs.json"
+
+
+def own_place(backend: str) -> Path:
+    """Where this user's table is kept: in the data folder of the XDG specification."""
+    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(data) / "atlasc" / "costs" / f"{backend}.json"
+
+
+def active_table(backend: str) -> CostTable | None:
+    """The table by which times are predicted; None where nobody measured one.
+
+    The first of these that is of the backend: the file that ``ATLASC_COSTS`` names (the option
+    ``--costs`` sets it), the one that ``atlasc calibrate-backend`` wrote for this user, the one
+    that comes with atlasc.
+
+    Raises:
+        AtlasError: the file that was named is not there, or a file is damaged.
+    """
+    named = os.environ.get(VARIABLE)
+    if named and (table := load(Path(named))).backend == backend:
+        return table
+    places = (own_place(backend), shipped_place(backend))
+    return next((load(place) for place in places if place.exists()), None)
+
+
+def cost_warning(backend: str, library: str | None) -> str:
+    """One line that says why predicted times may be wrong on this machine, and what to do.
+
+    Args:
+        backend: what is predicted for.
+        library: version of its library that is installed; None where there is none.
+
+    Returns:
+        Empty where nothing is wrong, or no table is in use.
+
+    Raises:
+        AtlasError: as :func:`active_table`.
+    """
+    table, named, here = active_table(backend), os.environ.get(VARIABLE), this_machine()
+    if table is None:
+        return ""
+    why = []
+    if named and table.path != Path(named):
+        why.append(f"{named} is of the target {load(Path(named)).backend} and is not used")
+    if library is not None and table.library != library:
+        why.append(f"version {table.library} was measured, {library} is installed")
+    if not here.same_speed(table.machine):
+        why.append(f"measured on {table.machine}, this machine has {here}")
+    remedy = "measure this machine once with atlasc calibrate-backend"
+    return f"predicted times may be wrong here ({'; '.join(why)}): {remedy}" if why else ""
+
+
+def load(path: Path) -> CostTable:
+    """A table, read once as long as its file stays as it is."""
+    try:
+        stamp = path.stat()
+    except OSError:
+        return CostTable.load(path)  # which says what is wrong
+    return _load(path, stamp.st_mtime_ns, stamp.st_size)
+
+
+@lru_cache(maxsize=8)
+def _load(path: Path, modified: int, size: int) -> CostTable:
+    return CostTable.load(path)

@@ -2,7 +2,7 @@
 
 Each parameter set is measured at a few levels, in rounds over all primitives, of which the shortest
 time counts: what else the machine does then falls on all of them alike. The costs between are
-those of :mod:`atlasc.targets.desilo.costs`.
+those of :mod:`atlasc.targets.costs.fitted`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from atlasc.targets.costs.files import load, shipped_place
-from atlasc.targets.costs.table import Bootstrap, CostTable, Measured
-from atlasc.targets.desilo.costs import BACKEND, KEY, DesiloCosts
+from atlasc.passes.lowering.rotation_keys import KeyPlan
+from atlasc.targets.base import Progress
+from atlasc.targets.costs.fitted import KEY, FittedCosts
+from atlasc.targets.costs.table import Bootstrap, CostTable, Measured, load, shipped_place
 from atlasc.targets.desilo.engine import DesiloCiphertext, DesiloEngine
 from atlasc.targets.desilo.keys import ClientKeys, EvaluationKeys, KeySet
 from atlasc.targets.desilo.library import REQUIRED_VERSION, library_engine, load_library
 from atlasc.targets.desilo.parameters import BOOTSTRAPPED, DesiloParameters
-from atlasc.targets.machine import OtherWork, this_machine
-from atlasc.targets.memory import require_memory
+from atlasc.targets.machine import OtherWork, require_memory, this_machine
 
 FEW, MANY = 2, 8
 """Rotations of the two hoisted calls that tell the shared part from the rest."""
@@ -34,9 +34,6 @@ BUSY = 0.05
 """Share of other work above which a table says that it was not taken on a quiet machine."""
 REFERENCE = ("rotate", "mul", "mul_plain", "rotate_hoisted")
 """Primitives whose ratio to another table scales a bootstrap."""
-
-Progress = Callable[[str, int, int], None]
-"""Called as progress(what, done, total), in hundredths of the predicted time."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +69,7 @@ def calibrate(
     """Measure a table on this machine.
 
     Args:
-        progress: see :data:`Progress`.
+        progress: called in hundredths of the predicted time.
         quick: fewer parameter sets, levels and rounds.
         bootstrap: measure a bootstrap too: 16 GB and minutes. Else it is scaled from the table
             that comes with atlasc, by the ratio of the other primitives.
@@ -82,7 +79,7 @@ def calibrate(
         AtlasError: desilofhe is missing, or the memory does not suffice.
     """
     load_library()
-    known = DesiloCosts(load(shipped_place(BACKEND)))
+    known = _costs(load(shipped_place(DesiloParameters.family)))
     chosen = plans(quick)
     rounds = ROUNDS - 1 if quick else ROUNDS
     pace = _Pace(progress, sum(_predicted(known, plan, rounds) for plan in chosen))
@@ -99,7 +96,7 @@ def calibrate(
     if share is not None and share > BUSY:
         remarks.append(f"taken beside other work on {share:.0%} of the machine: too high")
     table = CostTable(
-        BACKEND,
+        DesiloParameters.family,
         REQUIRED_VERSION,
         this_machine(),
         datetime.date.today().isoformat(),
@@ -115,7 +112,7 @@ def ratio(table: CostTable, other: CostTable) -> float:
     """How many times as long the key switches and products of one table take as those of another:
     the geometric mean at what the first measured with the largest ring degree.
     """
-    mine, theirs = DesiloCosts(table), DesiloCosts(other)
+    mine, theirs = _costs(table), _costs(other)
     logs = []
     largest = max(one.parameters["log_ring_degree"] for one in table.sets)
     for one in table.sets:
@@ -128,7 +125,11 @@ def ratio(table: CostTable, other: CostTable) -> float:
     return float(np.exp(np.mean(logs)))
 
 
-def _with_scaled_bootstrap(table: CostTable, known: DesiloCosts) -> CostTable:
+def _costs(table: CostTable) -> FittedCosts:
+    return FittedCosts(table, DesiloParameters.from_dict)
+
+
+def _with_scaled_bootstrap(table: CostTable, known: FittedCosts) -> CostTable:
     shipped = known.table.bootstrap
     assert shipped is not None
     factor = ratio(table, known.table)
@@ -153,14 +154,14 @@ class _Pace:
         self.done += predicted
 
 
-def _predicted(known: DesiloCosts, plan: Plan, rounds: int) -> float:
+def _predicted(known: FittedCosts, plan: Plan, rounds: int) -> float:
     """Seconds that a plan takes by another table."""
     p = plan.parameters
     keys = (MANY + 1) * known.cost(p, KEY, p.max_level)
     return keys + rounds * sum(_round(known, p, level) for level in plan.levels)
 
 
-def _round(known: DesiloCosts, parameters: DesiloParameters, level: int) -> float:
+def _round(known: FittedCosts, parameters: DesiloParameters, level: int) -> float:
     return sum(
         known.cost(parameters, primitive, level) * (MANY + FEW if "hoisted" in primitive else 1)
         for primitive in (*_SIMPLE, "rotate_hoisted", "hoist", "hoist")
@@ -212,7 +213,7 @@ def _actions(
 
 
 def _measure(
-    plan: Plan, rounds: int, pace: _Pace, known: DesiloCosts
+    plan: Plan, rounds: int, pace: _Pace, known: FittedCosts
 ) -> dict[str, dict[int, float]]:
     """Shortest seconds by primitive and level."""
     p = plan.parameters
@@ -274,16 +275,16 @@ def _keys(parameters: DesiloParameters) -> tuple[KeySet, float]:
     secret = library.create_secret_key()
     started = time.perf_counter()
     rotations = {
-        amount: library.create_fixed_rotation_key(secret, parameters.slots - amount, top)
+        f"rotation_{amount}": library.create_fixed_rotation_key(
+            secret, parameters.slots - amount, top
+        )
         for amount in range(1, MANY + 1)
     }
     seconds = (time.perf_counter() - started) / MANY
     full = () if parameters.bootstrap else (top,)
-    relinearization = library.create_relinearization_key(secret, *full)
-    levels = dict.fromkeys(rotations, top)
-    evaluation = EvaluationKeys(
-        parameters, "", levels, top, relinearization=relinearization, rotations=rotations
-    )
+    keys = {"relinearization": library.create_relinearization_key(secret, *full), **rotations}
+    plan = KeyPlan(dict.fromkeys(range(1, MANY + 1), top), top)
+    evaluation = EvaluationKeys(parameters, "", plan, keys)
     return KeySet(ClientKeys(parameters, "", secret), evaluation), seconds
 
 
@@ -291,7 +292,7 @@ def _measure_bootstrap(pace: _Pace) -> Bootstrap:
     """A bootstrap of as many ciphertexts as one refreshes."""
     pace("the bootstrap key and two bootstraps", pace.total - pace.done)
     started = time.perf_counter()
-    keys = KeySet.generate(BOOTSTRAPPED, {}, relinearization_level=BOOTSTRAPPED.max_level)
+    keys = KeySet.generate(BOOTSTRAPPED, KeyPlan({}))
     key_seconds = time.perf_counter() - started
     engine = DesiloEngine.from_key_set(keys)
     vector = np.random.default_rng(2).uniform(-1, 1, engine.slots)

@@ -40,25 +40,8 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.engine import Plaintext, Vector
-from atlasc.targets.desilo.keys import ClientKeys, EvaluationKeys, KeySet, generate_to
+from atlasc.targets.desilo.keys import ClientKeys, EvaluationKeys, KeySet
 from atlasc.targets.desilo.library import library_engine
-from atlasc.targets.desilo.parameters import (
-    BOOTSTRAPPED,
-    DesiloParameters,
-    choose_parameters,
-)
-
-__all__ = [
-    "BOOTSTRAPPED",
-    "ClientKeys",
-    "DesiloCiphertext",
-    "DesiloEngine",
-    "DesiloParameters",
-    "EvaluationKeys",
-    "KeySet",
-    "choose_parameters",
-    "generate_to",
-]
 
 LibraryCiphertext: TypeAlias = Any
 """``desilofhe.Ciphertext``; the library is imported lazily, so the type is not available here."""
@@ -241,15 +224,8 @@ class DesiloEngine:
 
     def conjugate(self, ciphertext: DesiloCiphertext) -> DesiloCiphertext:
         """The complex conjugate, at the same level."""
-        keys = self._keys("conjugate")
-        reach = keys.conjugation_level
-        if keys.conjugation is None or reach is None or reach < ciphertext.level:
-            self._fail(
-                "conjugate",
-                f"the operand is at level {ciphertext.level}, the conjugation key reaches {reach}",
-                "generate the keys for this program",
-            )
-        return DesiloCiphertext(self._library.conjugate(ciphertext.raw, keys.conjugation))
+        key = self._key("conjugate", "conjugation", ciphertext.level)
+        return DesiloCiphertext(self._library.conjugate(ciphertext.raw, key))
 
     # --- rotations
 
@@ -258,12 +234,13 @@ class DesiloEngine:
         amount %= self.slots
         if amount == 0:
             return ciphertext
-        keys = self._keys("rotate")
-        if not keys.reaches(amount, ciphertext.level) and keys.bootstrap is not None:
+        keys, name = self._keys("rotate"), f"rotation_{amount}"
+        if keys.reach(name) < ciphertext.level and "bootstrap" in keys.keys:
             right = self.slots - amount
             if right & (right - 1) == 0:  # the bootstrap key holds the powers of two
-                return DesiloCiphertext(self._library.rotate(ciphertext.raw, keys.bootstrap, right))
-        key = self._rotation(amount, ciphertext.level)
+                arguments = keys.keys["bootstrap"], right
+                return DesiloCiphertext(self._library.rotate(ciphertext.raw, *arguments))
+        key = self._key("rotate", name, ciphertext.level)
         return DesiloCiphertext(self._library.rotate(ciphertext.raw, key))
 
     def rotate_many(
@@ -273,12 +250,12 @@ class DesiloEngine:
         wanted = [amount % self.slots for amount in amounts]
         keys = self._keys("rotate_many")
         level = ciphertext.level
-        hoisted = sorted({amount for amount in wanted if keys.reaches(amount, level)})
+        hoisted = sorted({n for n in wanted if keys.reach(f"rotation_{n}") >= level})
         done = {amount: self.rotate(ciphertext, amount) for amount in set(wanted) - set(hoisted)}
         if len(hoisted) == 1:
             done[hoisted[0]] = self.rotate(ciphertext, hoisted[0])
         elif hoisted:
-            batch = [keys.rotations[amount] for amount in hoisted]
+            batch = [keys.keys[f"rotation_{amount}"] for amount in hoisted]
             rotated = map(DesiloCiphertext, self._library.rotate_batch(ciphertext.raw, batch))
             done.update(zip(hoisted, rotated, strict=True))
         return [done[amount] for amount in wanted]
@@ -301,8 +278,8 @@ class DesiloEngine:
         """Two at a time; the last one of an odd number goes with itself."""
         if self.bootstrap_level is None:
             self._fail("bootstrap", "these parameters do not allow a bootstrap")
-        keys = self._keys("bootstrap")
-        shared = keys.relinearization, keys.conjugation, keys.bootstrap
+        keys = self._keys("bootstrap").keys
+        shared = [keys[name] for name in ("relinearization", "conjugation", "bootstrap")]
         bottom = [self._library.intt(self.drop_to(c, 0).raw) for c in ciphertexts]
         bottom += bottom[-1:] * (len(bottom) % 2)
         refreshed: list[LibraryCiphertext] = []
@@ -361,27 +338,19 @@ class DesiloEngine:
     def _relinearization(self, primitive: str, level: int) -> Any:
         if level < 1:
             self._underflow(primitive)
-        keys = self._keys(primitive)
-        reach = keys.relinearization_level
-        if keys.relinearization is None or reach is None or reach < level:
-            self._fail(
-                primitive,
-                f"the operands are at level {level}, the relinearisation key reaches {reach}",
-                "generate the keys for this program",
-            )
-        return keys.relinearization
+        return self._key(primitive, "relinearization", level)
 
-    def _rotation(self, amount: int, level: int) -> Any:
-        keys = self._keys("rotate")
-        reach = keys.rotation_levels.get(amount)
-        if reach is None or reach < level:
-            have = "there is no key" if reach is None else f"its key reaches only level {reach}"
+    def _key(self, primitive: str, name: str, level: int) -> Any:
+        """A key that serves a level."""
+        keys = self._keys(primitive)
+        reach = keys.reach(name)
+        if reach < level:
+            have = "there is no key" if reach < 0 else f"its key reaches only level {reach}"
+            what = name.replace("_", " by ")
             self._fail(
-                "rotate",
-                f"amount {amount} at level {level}: {have}",
-                "generate the keys for this program",
+                primitive, f"{what} at level {level}: {have}", "generate the keys for this program"
             )
-        return keys.rotations[amount]
+        return keys.keys[name]
 
     def _underflow(self, primitive: str) -> NoReturn:
         self._fail(

@@ -17,7 +17,7 @@ written last, so a folder without it is an interrupted key generation and is ref
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,8 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.plain import sha256_of
+from atlasc.passes.lowering.rotation_keys import KeyPlan
+from atlasc.targets.base import Progress, no_progress
 from atlasc.targets.desilo.library import library_engine
 from atlasc.targets.desilo.parameters import BOOTSTRAP_LEVELS, DesiloParameters
 from atlasc.targets.key_folders import (
@@ -39,10 +41,10 @@ from atlasc.targets.key_folders import (
     write_bytes,
     write_index,
 )
-from atlasc.targets.memory import require_disk, require_memory
+from atlasc.targets.machine import require_disk, require_memory
 
-Progress = Callable[[str, int, int], None]
-"""Called as progress(what, done, total) before each key is made."""
+_KINDS = {"rotation": "fixed_rotation", "bootstrap": "merge_bootstrap"}
+"""What the library calls the kinds of keys, where its names differ."""
 
 
 @dataclass
@@ -60,16 +62,16 @@ class ClientKeys:
     secret: Any = field(repr=False)
 
     def save(self, folder: Path) -> None:
-        """Write to a folder that does not exist yet."""
+        """Write to a folder that holds no keys yet."""
         new_folder(folder)
         engine = library_engine(self.parameters)
         write_bytes(folder / "secret.key", bytes(engine.serialize_secret_key(self.secret)))
-        write_index(folder, "client", "desilo", self.parameters, self.identity)
+        write_index(folder, "client", self.parameters.family, self.parameters, self.identity)
 
     @classmethod
     def load(cls, folder: Path) -> ClientKeys:
         """Raises AtlasError when the folder is incomplete, damaged, or not a client's."""
-        index = read_index(folder, "client", "desilo")
+        index = read_index(folder, "client", DesiloParameters.family)
         parameters = DesiloParameters.from_dict(index.parameters)
         secret = read_secret(library_engine(parameters).read_secret_key, folder / "secret.key")
         return cls(parameters, index.identity, secret)
@@ -82,26 +84,23 @@ class EvaluationKeys:
     Attributes:
         parameters: of the engine.
         identity: that of the client's keys.
-        rotation_levels: amount (0 < amount < slots, to the left) -> highest level it may be
-            used at.
-        relinearization_level: highest level at which ciphertexts may be multiplied; None: no key.
-        conjugation_level: highest level at which they may be conjugated; None: no key.
-        relinearization, rotations, conjugation, bootstrap: the library's keys.
+        plan: the keys, each with the highest level at which it may be used.
+        keys: the library's, by name: ``relinearization``, ``conjugation``, ``bootstrap`` and
+            ``rotation_<amount>`` with 0 < amount < slots, to the left.
     """
 
     parameters: DesiloParameters
     identity: str
-    rotation_levels: dict[int, int]
-    relinearization_level: int | None
-    conjugation_level: int | None = None
-    relinearization: Any = field(default=None, repr=False)
-    rotations: dict[int, Any] = field(default_factory=dict, repr=False)
-    conjugation: Any = field(default=None, repr=False)
-    bootstrap: Any = field(default=None, repr=False)
+    plan: KeyPlan
+    keys: dict[str, Any] = field(default_factory=dict, repr=False)
 
-    def reaches(self, amount: int, level: int) -> bool:
-        """Whether there is a rotation key of that amount that serves a level."""
-        return self.rotation_levels.get(amount, -1) >= level
+    def reach(self, name: str) -> int:
+        """The highest level that a key serves; −1 without that key."""
+        kind, _, amount = name.partition("_")
+        if amount:
+            return self.plan.rotations.get(int(amount), -1)
+        level: int | None = getattr(self.plan, f"{kind}_level")
+        return -1 if level is None else level
 
     @classmethod
     def load(cls, folder: Path) -> EvaluationKeys:
@@ -111,28 +110,19 @@ class EvaluationKeys:
             AtlasError: the folder is incomplete, damaged or not a server's; or the keys would not
                 fit into memory.
         """
-        index = read_index(folder, "server", "desilo")
-        parameters = DesiloParameters.from_dict(index.parameters)
-        rotations = {int(amount): level for amount, level in index.rotations.items()}
-        levels = index.relinearization_level, index.conjugation_level
-        require_memory(parameters.memory_bytes(rotations, *levels), "the evaluation keys")
+        index = read_index(folder, "server", DesiloParameters.family)
+        parameters, plan = DesiloParameters.from_dict(index.parameters), index.plan
+        _require_memory(parameters, plan, "the evaluation keys")
         engine = library_engine(parameters)
-        keys = cls(parameters, index.identity, rotations, *levels)
-
-        def read(name: str) -> Any:
-            reader = getattr(engine, f"read_{_kind(name)}_key")
-            file = f"{name}.key"
-            return read_key(reader, folder / file, index.files.get(file, ""))
-
-        if keys.relinearization_level is not None:
-            keys.relinearization = read("relinearization")
-        for amount in rotations:
-            keys.rotations[amount] = read(f"rotation_{amount}")
-        if keys.conjugation_level is not None:
-            keys.conjugation = read("conjugation")
-        if parameters.bootstrap:
-            keys.bootstrap = read("bootstrap")
-        return keys
+        keys = {
+            name: read_key(
+                getattr(engine, f"read_{_kind(name)}_key"),
+                folder / f"{name}.key",
+                index.files.get(f"{name}.key", ""),
+            )
+            for name in _names(parameters, plan)
+        }
+        return cls(parameters, index.identity, plan, keys)
 
 
 @dataclass
@@ -144,50 +134,31 @@ class KeySet:
 
     @classmethod
     def generate(
-        cls,
-        parameters: DesiloParameters,
-        rotations: Mapping[int, int],
-        *,
-        relinearization_level: int | None = None,
-        conjugation_level: int | None = None,
-        progress: Progress | None = None,
+        cls, parameters: DesiloParameters, plan: KeyPlan, progress: Progress = no_progress
     ) -> KeySet:
         """Make all keys in memory, for a program that runs in this process.
 
         Args:
             parameters: which engine.
-            rotations: amount (to the left, any integer) -> highest level at which it is used.
-            relinearization_level: highest level of a product of ciphertexts; None makes no key
-                for leveled parameters. A bootstrap needs a full one, which is always made then.
-            conjugation_level: the same for conjugations.
-            progress: see :data:`Progress`.
+            plan: which keys; amounts may be any integers, to the left. A bootstrap needs full keys
+                for relinearisation and conjugation, which are always made then.
+            progress: called before each key.
 
         Raises:
             AtlasError: the keys would not fit into memory, or a level is too high.
         """
-        levels = relinearization_level, conjugation_level
-        plan = _normalise(parameters, rotations, *levels)
-        require_memory(parameters.memory_bytes(plan, *levels), "the keys")
-        client, made = _generator(parameters, plan, *levels, progress)
-        relinearization, conjugation = _reach(parameters, *levels)
-        keys = EvaluationKeys(parameters, client.identity, plan, relinearization, conjugation)
-        for name, key in made:
-            if name.startswith("rotation_"):
-                keys.rotations[int(name.removeprefix("rotation_"))] = key
-            else:
-                setattr(keys, name, key)
-        return cls(client, keys)
+        plan = _normalise(parameters, plan)
+        _require_memory(parameters, plan, "the keys")
+        client, made = _generator(parameters, plan, progress)
+        return cls(client, EvaluationKeys(parameters, client.identity, plan, dict(made)))
 
 
 def generate_to(
     parameters: DesiloParameters,
-    rotations: Mapping[int, int],
+    plan: KeyPlan,
     client_folder: Path,
     server_folder: Path,
-    *,
-    relinearization_level: int | None = None,
-    conjugation_level: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
 ) -> None:
     """Make the keys one after another and write each to its folder: little memory is needed.
 
@@ -196,36 +167,26 @@ def generate_to(
     Raises:
         AtlasError: too little disk space or memory, or a folder that is not empty.
     """
-    levels = relinearization_level, conjugation_level
-    plan = _normalise(parameters, rotations, *levels)
-    size = parameters.evaluation_key_bytes(plan, *levels, on_disk=True)
+    plan = _normalise(parameters, plan)
+    sizes = {name: parameters.key_file_bytes(name, plan) for name in _names(parameters, plan)}
+    require_disk(sum(sizes.values()), server_folder, "the evaluation keys")
     largest = 0 if parameters.bootstrap else parameters.key_bytes(parameters.max_level)
-    require_disk(size, server_folder, "the evaluation keys")
-    require_memory(largest + parameters.memory_bytes({}), "generating the keys")
+    needed = largest + sum(parameters.memory_parts({}).values())
+    require_memory(needed, "generating the keys")
     for folder in (client_folder, server_folder):
         new_folder(folder)
-    client, made = _generator(parameters, plan, *levels, progress)
+    client, made = _generator(parameters, plan, progress)
     engine, digests = library_engine(parameters), dict[str, str]()
     for name, key in made:
         path = server_folder / f"{name}.key"
         create(path).close()
         getattr(engine, f"write_{_kind(name)}_key")(key, str(path))
-        require_size(path, parameters.key_file_bytes(name, plan, *levels))
+        require_size(path, sizes[name])
         digests[path.name] = sha256_of(path)
-    relinearization, conjugation = _reach(parameters, *levels)
     write_index(
-        server_folder,
-        "server",
-        "desilo",
-        parameters,
-        client.identity,
-        rotations={str(amount): level for amount, level in plan.items()},
-        relinearization_level=relinearization,
-        conjugation_level=conjugation,
-        files=digests,
+        server_folder, "server", parameters.family, parameters, client.identity, plan, files=digests
     )
-    write_bytes(client_folder / "secret.key", bytes(engine.serialize_secret_key(client.secret)))
-    write_index(client_folder, "client", "desilo", parameters, client.identity)
+    client.save(client_folder)
 
 
 def ternary_secret(degree: int) -> np.ndarray:
@@ -243,64 +204,65 @@ def ternary_secret(degree: int) -> np.ndarray:
 
 def _kind(name: str) -> str:
     """What the library calls the kind of a key."""
-    return {"rotation": "fixed_rotation", "bootstrap": "merge_bootstrap"}.get(
-        name.partition("_")[0], name
-    )
+    kind = name.partition("_")[0]
+    return _KINDS.get(kind, kind)
+
+
+def _names(parameters: DesiloParameters, plan: KeyPlan) -> list[str]:
+    """The keys of a plan, in the order in which they are made."""
+    levels = {
+        "relinearization": plan.relinearization_level,
+        "conjugation": plan.conjugation_level,
+    }
+    names = [name for name, level in levels.items() if level is not None]
+    names += [f"rotation_{amount}" for amount in plan.rotations]
+    return [*names, "bootstrap"] if parameters.bootstrap else names
 
 
 def _generator(
-    parameters: DesiloParameters,
-    plan: Mapping[int, int],
-    relinearization_level: int | None,
-    conjugation_level: int | None,
-    progress: Progress | None,
+    parameters: DesiloParameters, plan: KeyPlan, progress: Progress
 ) -> tuple[ClientKeys, Iterator[tuple[str, Any]]]:
     """A new secret, and an iterator that makes its evaluation keys one by one: (name, key)."""
     engine = library_engine(parameters)
     secret = engine.create_secret_key(ternary_secret(parameters.ring_degree))
 
-    makers: dict[str, Callable[[], Any]] = {}
-    levels = {"relinearization": relinearization_level, "conjugation": conjugation_level}
-    for name, reach in levels.items():
-        make = getattr(engine, f"create_{name}_key")
-        if parameters.bootstrap:  # a bootstrap needs full ones
-            makers[name] = partial(make, secret)
-        elif reach is not None:
-            makers[name] = partial(make, secret, reach)
-    for amount, level in plan.items():
-        right = parameters.slots - amount  # the library rotates to the right
-        makers[f"rotation_{amount}"] = partial(
-            engine.create_fixed_rotation_key, secret, right, level
-        )
-    if parameters.bootstrap:
-        makers["bootstrap"] = partial(engine.create_merge_bootstrap_key, secret)
+    def maker(name: str) -> Callable[[], Any]:
+        make = partial(getattr(engine, f"create_{_kind(name)}_key"), secret)
+        if name.startswith("rotation_"):
+            amount = int(name.removeprefix("rotation_"))
+            right = parameters.slots - amount  # the library rotates to the right
+            return partial(make, right, plan.rotations[amount])
+        if parameters.bootstrap:  # which needs full keys
+            return make
+        return partial(make, getattr(plan, f"{name}_level"))
 
     def made() -> Iterator[tuple[str, Any]]:
-        for index, (name, make) in enumerate(makers.items()):
-            if progress is not None:
-                progress(name.replace("_", " ") + " key", index, len(makers))
-            yield name, make()
+        names = _names(parameters, plan)
+        for index, name in enumerate(names):
+            progress(name.replace("_", " ") + " key", index, len(names))
+            yield name, maker(name)()
 
     return ClientKeys(parameters, secrets.token_hex(16), secret), made()
 
 
-def _normalise(
-    parameters: DesiloParameters, rotations: Mapping[int, int], *levels: int | None
-) -> dict[int, int]:
-    """The rotations with 0 < amount < slots, checked; duplicates keep the higher level."""
-    plan: dict[int, int] = {}
-    for amount, level in rotations.items():
+def _normalise(parameters: DesiloParameters, plan: KeyPlan) -> KeyPlan:
+    """The plan with 0 < amount < slots, checked; of equal amounts the higher level is kept."""
+    rotations: dict[int, int] = {}
+    for amount, level in plan.rotations.items():
         amount %= parameters.slots
         if amount:
-            plan[amount] = max(level, plan.get(amount, 0))
-    for level in (*plan.values(), *(level or 0 for level in levels)):
+            rotations[amount] = max(level, rotations.get(amount, 0))
+    levels = plan.relinearization_level, plan.conjugation_level
+    for level in (*rotations.values(), *(level or 0 for level in levels)):
         if not 0 <= level <= parameters.max_level:
             raise AtlasError(
                 f"a key at level {level} is impossible",
                 why=f"these parameters have levels 0 to {parameters.max_level}",
             )
-    return plan
+    return KeyPlan(rotations, *((BOOTSTRAP_LEVELS,) * 2 if parameters.bootstrap else levels))
 
 
-def _reach(parameters: DesiloParameters, *levels: int | None) -> tuple[int | None, ...]:
-    return (BOOTSTRAP_LEVELS,) * len(levels) if parameters.bootstrap else levels
+def _require_memory(parameters: DesiloParameters, plan: KeyPlan, purpose: str) -> None:
+    """Raise AtlasError unless an unknown program can be executed with these keys."""
+    levels = plan.relinearization_level, plan.conjugation_level
+    require_memory(sum(parameters.memory_parts(plan.rotations, *levels).values()), purpose)

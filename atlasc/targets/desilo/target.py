@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from atlasc.ir.module import Module
 from atlasc.passes.lowering.rotation_keys import KeyPlan, key_plan
 from atlasc.targets.base import Progress, Target, no_progress
-from atlasc.targets.costs.table import CostTable
-from atlasc.targets.desilo.costs import cost_doubts
+from atlasc.targets.costs.table import CostTable, cost_warning
 from atlasc.targets.desilo.engine import DesiloEngine
 from atlasc.targets.desilo.keys import ClientKeys, EvaluationKeys, KeySet, generate_to
-from atlasc.targets.desilo.library import load_library
-from atlasc.targets.desilo.parameters import DesiloParameters, choose_parameters, require_desilo
+from atlasc.targets.desilo.library import installed_version, load_library
+from atlasc.targets.desilo.parameters import DesiloParameters, require_desilo
 from atlasc.targets.key_folders import check_keys
-from atlasc.targets.parameter_sets import ParameterSet
+from atlasc.targets.parameters import ParameterSet
 
 
 class DesiloTarget(Target):
@@ -24,22 +21,11 @@ class DesiloTarget(Target):
 
     name = "desilo"
     summary = "desilofhe on the CPU"
+    parameters = DesiloParameters
 
-    def choose_parameters(self, levels: int, slots: int = 1) -> DesiloParameters:
+    def cost_warning(self) -> str:
         """See the base class."""
-        return choose_parameters(levels, min_slots=slots)
-
-    def read_parameters(self, data: Mapping[str, Any]) -> DesiloParameters:
-        """See the base class."""
-        return DesiloParameters.from_dict(data)
-
-    def has_costs(self) -> bool:
-        """A table comes with atlasc."""
-        return True
-
-    def cost_doubts(self) -> list[str]:
-        """See the base class."""
-        return cost_doubts()
+        return cost_warning(self.name, installed_version())
 
     def check_calibration(self) -> None:
         """It needs the library."""
@@ -73,14 +59,7 @@ class DesiloTarget(Target):
     ) -> DesiloEngine:
         """See the base class."""
         self.check()
-        plan = key_plan(program)
-        keys = KeySet.generate(
-            require_desilo(parameters),
-            plan.rotations,
-            relinearization_level=plan.relinearization_level,
-            conjugation_level=plan.conjugation_level,
-            progress=progress,
-        )
+        keys = KeySet.generate(require_desilo(parameters), key_plan(program), progress)
         return DesiloEngine.from_key_set(keys)
 
     def generate_keys(
@@ -92,15 +71,7 @@ class DesiloTarget(Target):
         progress: Progress = no_progress,
     ) -> None:
         """See the base class; keys are made one after another, in little memory."""
-        generate_to(
-            require_desilo(parameters),
-            plan.rotations,
-            client,
-            server,
-            relinearization_level=plan.relinearization_level,
-            conjugation_level=plan.conjugation_level,
-            progress=progress,
-        )
+        generate_to(require_desilo(parameters), plan, client, server, progress)
 
     def client_engine(self, folder: Path, parameters: ParameterSet) -> DesiloEngine:
         """See the base class."""

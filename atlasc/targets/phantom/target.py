@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from atlasc.ir.errors import AtlasError
 from atlasc.targets.base import Target
-from atlasc.targets.costs.files import known_table
-from atlasc.targets.phantom.parameters import PhantomParameters, choose_parameters
+from atlasc.targets.phantom.parameters import PhantomParameters
 
 
 class PhantomTarget(Target):
@@ -18,19 +14,7 @@ class PhantomTarget(Target):
     summary = "the C++ runtime on Phantom-FHE, on a GPU"
     runtime_engine = "phantom"
     writes_project = True
-    device = True
-
-    def choose_parameters(self, levels: int, slots: int = 1) -> PhantomParameters:
-        """See the base class."""
-        return choose_parameters(levels, min_slots=slots)
-
-    def read_parameters(self, data: Mapping[str, Any]) -> PhantomParameters:
-        """See the base class."""
-        return PhantomParameters.from_dict(data)
-
-    def has_costs(self) -> bool:
-        """No table comes with atlasc; one may have been named."""
-        return known_table(self.name) is not None
+    parameters = PhantomParameters
 
     def check_calibration(self) -> None:
         """Refused."""

@@ -7,7 +7,7 @@ import numpy as np
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.engine import Vector
 from atlasc.targets.key_folders import KeyIndex
-from atlasc.targets.parameter_sets import ParameterSet
+from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.sim.engine import SimCiphertext, SimEngine
 
 NOTE = "SIMULATION: nothing is encrypted; this hides nothing and protects nobody"
@@ -23,7 +23,7 @@ class SimRole(SimEngine):
     """
 
     def __init__(self, parameters: ParameterSet, index: KeyIndex) -> None:
-        keys = {int(amount): level for amount, level in index.rotations.items()}
+        keys = dict(index.plan.rotations)
         if index.role == "server":  # the key of the bootstrap serves rotations too
             keys |= dict.fromkeys(parameters.bootstrap_rotations, parameters.max_level)
         super().__init__(

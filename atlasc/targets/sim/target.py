@@ -8,17 +8,14 @@ and the checks of real ones, and each of them says that it hides nothing.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from atlasc.ir.module import Module
 from atlasc.passes.lowering.rotation_keys import KeyPlan, rotation_reach
 from atlasc.targets.base import Progress, Target, no_progress
-from atlasc.targets.desilo.costs import cost_doubts
-from atlasc.targets.desilo.parameters import DesiloParameters, choose_parameters
+from atlasc.targets.desilo.target import TARGET as desilo
 from atlasc.targets.key_folders import check_keys, new_folder, write_bytes, write_index
-from atlasc.targets.parameter_sets import ParameterSet, noise_of
+from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.sim.engine import SimEngine
 from atlasc.targets.sim.roles import NOTE, SimRole
 
@@ -29,22 +26,11 @@ class SimTarget(Target):
     name = "sim"
     summary = "cleartext slots with levels and noise"
     encrypted = False
+    parameters = desilo.parameters
 
-    def choose_parameters(self, levels: int, slots: int = 1) -> DesiloParameters:
-        """See the base class; a set of ``desilo``."""
-        return choose_parameters(levels, min_slots=slots)
-
-    def read_parameters(self, data: Mapping[str, Any]) -> DesiloParameters:
-        """See the base class."""
-        return DesiloParameters.from_dict(data)
-
-    def has_costs(self) -> bool:
-        """Those of ``desilo``."""
-        return True
-
-    def cost_doubts(self) -> list[str]:
-        """See the base class."""
-        return cost_doubts()
+    def cost_warning(self) -> str:
+        """Of the costs of ``desilo``."""
+        return desilo.cost_warning()
 
     def check(self) -> None:
         """It works everywhere."""
@@ -64,7 +50,7 @@ class SimTarget(Target):
             parameters.bootstrap_level,
             bootstrap_batch=parameters.bootstrap_batch,
             rotation_keys=rotation_reach(program, parameters.max_level),
-            noise=noise_of(parameters) if noise else None,
+            noise=parameters.noise_model() if noise else None,
         )
 
     def generate_keys(
@@ -79,13 +65,7 @@ class SimTarget(Target):
         identity = secrets.token_hex(16)
         for folder in (client, server):
             new_folder(folder)
-        write_index(
-            server, "server", self.name, parameters, identity,
-            note=NOTE,
-            rotations={str(amount): level for amount, level in plan.rotations.items()},
-            relinearization_level=plan.relinearization_level,
-            conjugation_level=plan.conjugation_level,
-        )  # fmt: skip
+        write_index(server, "server", self.name, parameters, identity, plan, note=NOTE)
         write_bytes(client / "secret.key", f"{NOTE}\n".encode())
         write_index(client, "client", self.name, parameters, identity, note=NOTE)
 

@@ -179,7 +179,7 @@ def test_compile_warns_of_a_machine_that_cannot_run_it(
         raise AtlasError("desilofhe is not installed", remedy="install it")
 
     monkeypatch.setattr(find_target("desilo"), "check", missing)
-    monkeypatch.setattr("atlasc.targets.memory.available_bytes", lambda: 2**30)
+    monkeypatch.setattr("atlasc.targets.machine.available_bytes", lambda: 2**30)
     arguments = ("compile", MODEL, "--data", DATA, "--recipe", "is", "--target", "desilo")
     outcome = run(*arguments, "-o", tmp_path / "out")
     assert "warning: desilofhe is not installed" in outcome.err

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from atlasc.bundle.folder import load_bundle
 from atlasc.cli import app
-from atlasc.targets import memory
+from atlasc.targets import machine
 
 
 def accepted(*arguments: str | Path) -> Result:
@@ -107,7 +107,7 @@ def test_a_folder_without_a_manifest_is_explained(tmp_path: Path) -> None:
 def test_too_little_memory_leaves_no_folder(
     tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "available_bytes", lambda: 2**26)
+    monkeypatch.setattr(machine, "available_bytes", lambda: 2**26)
     message = refused("keygen", tiny.bundle, "--target", "desilo", "--keys", tmp_path / "keys")
     assert "not enough memory for generating the keys" in message
     assert "GiB are needed, 0.1 GiB are available" in message

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from atlasc.bundle.folder import load_bundle
 from atlasc.cli import app
-from atlasc.targets import memory
+from atlasc.targets import machine
 from atlasc.targets.desilo import library as desilo_library
 
 
@@ -181,7 +181,7 @@ def test_a_missing_library_is_said_before_any_work(
 def test_too_little_memory_is_said_before_keys_are_made(
     tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "available_bytes", lambda: 2**27)
+    monkeypatch.setattr(machine, "available_bytes", lambda: 2**27)
     message = refused(tiny.bundle, "--input", tiny.data, "--target", "desilo", "--count", "1")
     assert "not enough memory for the keys" in message
     assert "GiB are needed, 0.1 GiB are available" in message

@@ -34,6 +34,7 @@ class SmallParameters:
     bootstrap_level: int | None = LEVELS
     bootstrap_batch: int = 2
     bootstrap_errors: tuple[float, float] = (0.0, 0.0)
+    in_runtime = False
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,25 @@ import pytest
 from cost_tables import MACHINE, table_of
 
 from atlasc.ir.errors import AtlasError
-from atlasc.targets.costs import files as cost_files
-from atlasc.targets.costs.files import VARIABLE, active_table, doubts, own_place, shipped_place
-from atlasc.targets.costs.table import CostTable
-from atlasc.targets.desilo.costs import active_costs
+from atlasc.targets.costs import table as cost_files
+from atlasc.targets.costs.table import (
+    VARIABLE,
+    CostTable,
+    active_table,
+    cost_warning,
+    own_place,
+    shipped_place,
+)
 from atlasc.targets.desilo.parameters import DesiloParameters
 from atlasc.targets.machine import Machine
 
 SMALL = DesiloParameters(14, 1)
+
+
+def found(backend: str) -> CostTable:
+    table = active_table(backend)
+    assert table is not None
+    return table
 
 
 def written(path: Path, **facts: object) -> Path:
@@ -70,7 +81,7 @@ def test_damage_is_named(
     path.write_text(json.dumps(data))
     monkeypatch.setenv(VARIABLE, str(path))
     with pytest.raises(AtlasError, match="is damaged") as caught:
-        active_costs()
+        DesiloParameters.fitted_costs()
     assert why in caught.value.why
     assert "calibrate-backend" in caught.value.remedy
 
@@ -91,32 +102,37 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 def test_named_before_own_before_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert active_table("desilo").path == shipped_place("desilo")
+    assert found("desilo").path == shipped_place("desilo")
     own = written(own_place("desilo"))
     assert own.is_relative_to(tmp_path)
-    assert active_table("desilo").path == own
+    assert found("desilo").path == own
     monkeypatch.setenv(VARIABLE, str(written(tmp_path / "named.json")))
-    assert active_table("desilo").path == tmp_path / "named.json"
+    assert found("desilo").path == tmp_path / "named.json"
 
 
 def test_a_file_that_changes_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, str(written(tmp_path / "t.json", note="one")))
-    assert active_table("desilo").note == "one"
+    assert found("desilo").note == "one"
     written(tmp_path / "t.json", note="another")
-    assert active_table("desilo").note == "another"
+    assert found("desilo").note == "another"
 
 
-def test_doubts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_warning_is_one_line_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cost_files, "this_machine", lambda: MACHINE)
     monkeypatch.setenv(VARIABLE, str(written(tmp_path / "t.json")))
-    assert doubts("desilo", "1.17.0") == doubts("desilo", None) == []
-    assert "version 1.17.0, 1.18.0 is installed" in doubts("desilo", "1.18.0")[0]
+    assert cost_warning("desilo", "1.17.0") == cost_warning("desilo", None) == ""
+    assert "version 1.17.0 was measured, 1.18.0 is installed" in cost_warning("desilo", "1.18.0")
     for other in (Machine("Test 9001", 2, 16.0), Machine("Test 9000", 4, 16.0)):
         monkeypatch.setattr(cost_files, "this_machine", lambda other=other: other)
-        assert str(MACHINE) in doubts("desilo", "1.17.0")[0]
+        found = cost_warning("desilo", "1.18.0")
+        assert str(MACHINE) in found and "version 1.17.0" in found
+        assert "\n" not in found and "atlasc calibrate-backend" in found
     memory = Machine("Test 9000", 2, 64.0)
     monkeypatch.setattr(cost_files, "this_machine", lambda: memory)
-    assert doubts("desilo", "1.17.0") == []
+    assert cost_warning("desilo", "1.17.0") == ""
+    assert cost_warning("unknown", None) == ""
 
 
 def test_a_table_of_another_backend_is_not_used(
@@ -125,5 +141,5 @@ def test_a_table_of_another_backend_is_not_used(
     path = tmp_path / "t.json"
     path.write_text(table_of([SMALL]).text().replace('"desilo"', '"other"'))
     monkeypatch.setenv(VARIABLE, str(path))
-    assert active_table("desilo").path == shipped_place("desilo")
-    assert "of the target other" in doubts("desilo", None)[0]
+    assert found("desilo").path == shipped_place("desilo")
+    assert "of the target other" in cost_warning("desilo", None)

@@ -18,22 +18,16 @@ from conformance import EngineConformance, rotations
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.engine import Engine
-from atlasc.targets import find_target, memory
+from atlasc.passes.lowering.rotation_keys import KeyPlan
+from atlasc.targets import find_target, machine
 from atlasc.targets.desilo import keys as desilo_keys
 from atlasc.targets.desilo import library as desilo_library
 
 pytest.importorskip("desilofhe", reason="the extra 'desilo' is not installed")
 
-from atlasc.targets.desilo.engine import (
-    BOOTSTRAPPED,
-    ClientKeys,
-    DesiloEngine,
-    DesiloParameters,
-    EvaluationKeys,
-    KeySet,
-    choose_parameters,
-    generate_to,
-)
+from atlasc.targets.desilo.engine import DesiloEngine
+from atlasc.targets.desilo.keys import ClientKeys, EvaluationKeys, KeySet, generate_to
+from atlasc.targets.desilo.parameters import BOOTSTRAPPED, DesiloParameters
 
 pytestmark = pytest.mark.encrypted
 
@@ -42,12 +36,8 @@ SMALL = DesiloParameters(14, 1)
 
 def full_key_set(parameters: DesiloParameters) -> KeySet:
     amounts = rotations(parameters.slots)
-    return KeySet.generate(
-        parameters,
-        dict.fromkeys(amounts, parameters.max_level),
-        relinearization_level=parameters.max_level,
-        conjugation_level=parameters.max_level,
-    )
+    top = parameters.max_level
+    return KeySet.generate(parameters, KeyPlan(dict.fromkeys(amounts, top), top, top))
 
 
 class TestLeveledSmall(EngineConformance):
@@ -83,11 +73,10 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     steps: list[tuple[str, int, int]] = []
     generate_to(
         SMALL,
-        {1: 2, -1: 3, 0: 5},
+        KeyPlan({1: 2, -1: 3, 0: 5}, 3),
         root / "client",
         root / "server",
-        relinearization_level=3,
-        progress=lambda *step: steps.append(step),
+        lambda *step: steps.append(step),
     )
     assert [step[0] for step in steps] == [
         "relinearization key",
@@ -145,7 +134,9 @@ def test_files_are_for_their_owner_alone(folders: tuple[Path, Path]) -> None:
 
 def test_sizes_are_as_predicted(folders: tuple[Path, Path]) -> None:
     size = sum(path.stat().st_size for path in folders[1].glob("*.key"))
-    predicted = SMALL.evaluation_key_bytes({1: 2, 8191: 3}, 3)
+    plan = KeyPlan({1: 2, 8191: 3}, 3)
+    names = ("relinearization", "rotation_1", "rotation_8191")
+    predicted = sum(SMALL.key_file_bytes(name, plan) for name in names)
     assert abs(size - predicted) <= 0.01 * predicted
 
 
@@ -156,7 +147,7 @@ def test_a_key_that_was_not_written_to_its_end_is_refused(tmp_path: Path) -> Non
     resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL.key_bytes(3) // 2, hard))
     try:
         with pytest.raises(AtlasError, match=r"relinearization\.key cannot be written") as caught:
-            generate_to(SMALL, {}, tmp_path / "c", tmp_path / "s", relinearization_level=3)
+            generate_to(SMALL, KeyPlan({}, 3), tmp_path / "c", tmp_path / "s")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, before)
@@ -175,18 +166,20 @@ def test_a_key_serves_its_level_and_those_below(folders: tuple[Path, Path]) -> N
     with pytest.raises(AtlasError, match="there is no key"):
         engine.rotate(ct, 2)
     high = engine.encrypt(np.zeros(SMALL.slots), 4)
-    with pytest.raises(AtlasError, match="relinearisation key reaches 3"):
+    with pytest.raises(
+        AtlasError, match="relinearization at level 4: its key reaches only level 3"
+    ):
         engine.square(high)
 
 
 def test_keys_are_never_overwritten(folders: tuple[Path, Path], tmp_path: Path) -> None:
     with pytest.raises(AtlasError, match="already holds keys"):
-        generate_to(SMALL, {}, folders[0], tmp_path / "server")
+        generate_to(SMALL, KeyPlan({}), folders[0], tmp_path / "server")
 
 
 def test_foreign_and_damaged_ciphertexts_are_refused(folders: tuple[Path, Path]) -> None:
     client = DesiloEngine(client=ClientKeys.load(folders[0]))
-    other = DesiloEngine.from_key_set(KeySet.generate(SMALL, {}))
+    other = DesiloEngine.from_key_set(KeySet.generate(SMALL, KeyPlan({})))
     data = client.serialize(client.encrypt(np.zeros(SMALL.slots), 1))
     with pytest.raises(AtlasError, match="other keys"):
         other.deserialize(data)
@@ -201,7 +194,7 @@ def test_foreign_and_damaged_ciphertexts_are_refused(folders: tuple[Path, Path])
 
 
 def test_keys_of_two_sets_do_not_mix(folders: tuple[Path, Path]) -> None:
-    other = KeySet.generate(SMALL, {})
+    other = KeySet.generate(SMALL, KeyPlan({}))
     with pytest.raises(AtlasError, match="do not belong together"):
         DesiloEngine(other.evaluation, ClientKeys.load(folders[0]))
 
@@ -247,7 +240,7 @@ def test_a_secret_that_others_may_read_is_refused(
 
 
 def test_client_keys_save_and_load(tmp_path: Path) -> None:
-    keys = KeySet.generate(SMALL, {})
+    keys = KeySet.generate(SMALL, KeyPlan({}))
     keys.client.save(tmp_path / "client")
     loaded = DesiloEngine(client=ClientKeys.load(tmp_path / "client"))
     original = DesiloEngine.from_key_set(keys)
@@ -257,7 +250,7 @@ def test_client_keys_save_and_load(tmp_path: Path) -> None:
 
 
 def test_values_that_are_not_finite_are_refused() -> None:
-    engine = DesiloEngine.from_key_set(KeySet.generate(SMALL, {}))
+    engine = DesiloEngine.from_key_set(KeySet.generate(SMALL, KeyPlan({})))
     bad = np.zeros(SMALL.slots)
     bad[7] = np.nan
     ct = engine.encrypt(np.zeros(SMALL.slots), 1)
@@ -274,12 +267,12 @@ def test_values_that_are_not_finite_are_refused() -> None:
 
 
 def test_too_little_memory_is_said_before_starting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "available_bytes", lambda: 2**30)
+    monkeypatch.setattr(machine, "available_bytes", lambda: 2**30)
     monkeypatch.setattr(
         desilo_keys, "library_engine", lambda parameters: pytest.fail("must not start")
     )
     with pytest.raises(AtlasError, match=r"1[5-7]\.\d GiB are needed, 1\.0 GiB are available"):
-        KeySet.generate(BOOTSTRAPPED, {1: 14})
+        KeySet.generate(BOOTSTRAPPED, KeyPlan({1: 14}))
 
 
 @pytest.mark.parametrize(
@@ -358,7 +351,7 @@ def test_library_has_the_assumed_levels_and_slots(parameters: DesiloParameters) 
 
 def test_moduli_are_as_assumed() -> None:
     """The residues of a serialised ciphertext give the bits of its primes."""
-    engine = DesiloEngine.from_key_set(KeySet.generate(SMALL, {}))
+    engine = DesiloEngine.from_key_set(KeySet.generate(SMALL, KeyPlan({})))
     data = engine.serialize(engine.encrypt(np.zeros(SMALL.slots)))
     size = 8 * SMALL.ring_degree
     polynomials = 2 * (SMALL.max_level + 2)
@@ -372,19 +365,19 @@ def test_moduli_are_as_assumed() -> None:
 
 
 def test_choice_of_parameters() -> None:
-    assert choose_parameters(3).log_ring_degree == 14
-    assert choose_parameters(12).log_ring_degree == 15
-    deep = choose_parameters(35)
+    assert DesiloParameters.choose(3).log_ring_degree == 14
+    assert DesiloParameters.choose(12).log_ring_degree == 15
+    deep = DesiloParameters.choose(35)
     assert (deep.log_ring_degree, deep.special_primes, deep.max_level) == (16, 4, 35)
-    shallow = choose_parameters(20)
+    shallow = DesiloParameters.choose(20)
     assert shallow.key_bytes(20) < deep.key_bytes(20)
-    assert choose_parameters(3, min_slots=20000).slots == 32768
-    assert choose_parameters(3, slots=16384).slots == 16384
-    assert choose_parameters(36) == BOOTSTRAPPED
+    assert DesiloParameters.choose(3, 20000).slots == 32768
+    assert DesiloParameters.matching(16384, 3, False).slots == 16384  # type: ignore[union-attr]
+    assert DesiloParameters.choose(36) == BOOTSTRAPPED
     with pytest.raises(AtlasError, match="slots"):
-        choose_parameters(3, min_slots=2**17)
+        DesiloParameters.choose(3, 2**17)
     for levels in range(36):
-        chosen = choose_parameters(levels)
+        chosen = DesiloParameters.choose(levels)
         assert chosen.max_level >= levels
         assert chosen.security_bits >= 128
 

@@ -12,7 +12,9 @@ from atlasc.passes.execution.engine import Engine, Vector
 
 pytest.importorskip("desilofhe", reason="the extra 'desilo' is not installed")
 
-from atlasc.targets.desilo.engine import BOOTSTRAPPED, DesiloEngine, KeySet
+from atlasc.targets.desilo.engine import DesiloEngine
+from atlasc.targets.desilo.keys import KeySet
+from atlasc.targets.desilo.parameters import BOOTSTRAPPED
 
 PLAN = rotations(BOOTSTRAPPED.slots)
 
@@ -30,7 +32,7 @@ class TestBootstrapped(EngineConformance):
     @pytest.fixture(scope="class")
     @classmethod
     def engine(cls, bootstrap_keys: KeySet) -> Engine[Any]:
-        assert set(PLAN) <= set(bootstrap_keys.evaluation.rotations)
+        assert set(PLAN) <= set(bootstrap_keys.evaluation.plan.rotations)
         return DesiloEngine.from_key_set(bootstrap_keys)
 
     def test_bootstrap_then_all_levels(self, engine: Engine[Any], x: Vector, y: Vector) -> None:

@@ -6,9 +6,9 @@ import pytest
 from cost_tables import MACHINE, table_of
 
 from atlasc.passes.execution.counting_engine import PRIMITIVES
+from atlasc.targets.costs.fitted import KEY, FittedCosts
 from atlasc.targets.desilo import calibration as desilo_calibration
 from atlasc.targets.desilo.calibration import FEW, MANY, Plan, calibrate, plans, ratio
-from atlasc.targets.desilo.costs import KEY, DesiloCosts
 from atlasc.targets.desilo.parameters import BOOTSTRAPPED, DesiloParameters
 
 SMALL = DesiloParameters(14, 3)
@@ -53,7 +53,7 @@ def test_a_small_table(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(one.seconds) == {*PRIMITIVES, KEY} - {"bootstrap"}
     assert all(set(s) == {1, 3} for name, s in one.seconds.items() if name != KEY)
     assert all(s > 0 for seconds in one.seconds.values() for s in seconds.values())
-    cost = DesiloCosts(table).cost(SMALL, "rotate", 3)
+    cost = FittedCosts(table, DesiloParameters.from_dict).cost(SMALL, "rotate", 3)
     assert cost == pytest.approx(one.seconds["rotate"][3])
     assert table.bootstrap is not None and not table.bootstrap.measured
     assert table.bootstrap.seconds == pytest.approx(30.0 * ratio(table, known))

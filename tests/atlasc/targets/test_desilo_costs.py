@@ -7,8 +7,8 @@ from cost_tables import law, table_of
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.counting_engine import PRIMITIVES, CountingEngine
+from atlasc.targets.costs.fitted import KEY, FittedCosts
 from atlasc.targets.costs.table import CostTable
-from atlasc.targets.desilo.costs import KEY, DesiloCosts, active_costs, cost_table
 from atlasc.targets.desilo.parameters import BOOTSTRAPPED, LEVELED, DesiloParameters
 
 DEEP = DesiloParameters(16, 4)
@@ -17,7 +17,7 @@ SWITCHES = [name for name in PRIMITIVES if name != "bootstrap"]
 
 @pytest.mark.parametrize("parameters", [DesiloParameters(14, 1), DEEP, BOOTSTRAPPED])
 def test_the_table_has_every_primitive_at_every_level(parameters: DesiloParameters) -> None:
-    table = cost_table(parameters)
+    table = parameters.measured_costs()
     expected = {
         (primitive, level)
         for primitive in PRIMITIVES
@@ -34,7 +34,7 @@ def test_costs_of_a_counted_program() -> None:
     engine = CountingEngine(DEEP.slots, DEEP.max_level)
     ct = engine.encrypt(None, 20)
     engine.rotate(engine.mul(ct, ct), 1)
-    table = cost_table(DEEP)
+    table = DEEP.measured_costs()
     counted = engine.total().primitives
     assert counted["mul", 20] == counted["rotate", 19] == 1
     parts = sum(calls * table[key] for key, calls in counted.items())
@@ -45,7 +45,7 @@ def test_measured_seconds_are_costs() -> None:
     def odd(parameters: DesiloParameters, primitive: str, level: int) -> float:
         return law(parameters, primitive, level) * (1 + 0.3 * ((level * 7 + len(primitive)) % 3))
 
-    costs = DesiloCosts(table_of([DEEP, DesiloParameters(16, 8)], odd))
+    costs = FittedCosts(table_of([DEEP, DesiloParameters(16, 8)], odd), DesiloParameters.from_dict)
     for primitive in (*SWITCHES, KEY):
         for level in (1, DEEP.max_level // 2, DEEP.max_level):
             assert costs.cost(DEEP, primitive, level) == pytest.approx(odd(DEEP, primitive, level))
@@ -53,7 +53,7 @@ def test_measured_seconds_are_costs() -> None:
 
 def test_the_shape_is_found_between_levels_and_at_other_parameters() -> None:
     measured = [DEEP, DesiloParameters(16, 8), DesiloParameters(15, 2), DesiloParameters(14, 1)]
-    costs = DesiloCosts(table_of(measured))
+    costs = FittedCosts(table_of(measured), DesiloParameters.from_dict)
     for parameters in LEVELED:
         for primitive in ("rotate", "mul", "mul_plain", "encrypt", KEY):
             for level in range(parameters.max_level + 1):
@@ -66,7 +66,7 @@ def test_the_shape_is_found_between_levels_and_at_other_parameters() -> None:
 
 
 def test_the_set_with_bootstraps_is_as_fast_as_the_leveled_one() -> None:
-    costs = DesiloCosts(table_of([DEEP], lambda p, n, at: 2.0 + at))
+    costs = FittedCosts(table_of([DEEP], lambda p, n, at: 2.0 + at), DesiloParameters.from_dict)
     assert costs.cost(BOOTSTRAPPED, "rotate", 1) == costs.cost(DEEP, "rotate", 1)
     assert costs.costs(BOOTSTRAPPED)["bootstrap", 14] == 30.0
 
@@ -76,17 +76,17 @@ def test_a_table_without_a_primitive() -> None:
     for one in table.sets:
         one.seconds.pop("mul")  # type: ignore[attr-defined]
     with pytest.raises(AtlasError, match="no seconds of mul"):
-        DesiloCosts(table).costs(DEEP)
+        FittedCosts(table, DesiloParameters.from_dict).costs(DEEP)
 
 
 def test_a_table_without_a_bootstrap() -> None:
     table: CostTable = table_of([DEEP], bootstrap=None)
     with pytest.raises(AtlasError, match="does not tell what a bootstrap costs"):
-        DesiloCosts(table).costs(BOOTSTRAPPED)
+        FittedCosts(table, DesiloParameters.from_dict).costs(BOOTSTRAPPED)
 
 
 def test_higher_levels_cost_more_and_hoisting_less() -> None:
-    cost = active_costs().cost
+    cost = DesiloParameters.fitted_costs().cost
     for primitive in SWITCHES:
         assert cost(DEEP, primitive, 30) > cost(DEEP, primitive, 5)
     for level in (5, 14, 35):
@@ -95,7 +95,7 @@ def test_higher_levels_cost_more_and_hoisting_less() -> None:
 
 
 def test_keys() -> None:
-    costs = active_costs()
+    costs = DesiloParameters.fitted_costs()
     assert costs.key_seconds(BOOTSTRAPPED, {}) > costs.cost(BOOTSTRAPPED, "bootstrap", 14)
     shallow = costs.key_seconds(DEEP, {1: 5, 2: 5}, 5)
     assert 0 < shallow < costs.key_seconds(DEEP, {1: 35}, 35)

@@ -12,7 +12,10 @@ from atlasc.passes.lowering.keys.choose_rotations import choose_rotations
 
 pytest.importorskip("desilofhe", reason="the extra 'desilo' is not installed")
 
-from atlasc.targets.desilo.engine import DesiloEngine, DesiloParameters, KeySet
+from atlasc.passes.lowering.rotation_keys import KeyPlan
+from atlasc.targets.desilo.engine import DesiloEngine
+from atlasc.targets.desilo.keys import KeySet
+from atlasc.targets.desilo.parameters import DesiloParameters
 
 pytestmark = pytest.mark.encrypted
 
@@ -26,9 +29,9 @@ def test_composed_rotations_of_real_ciphertexts() -> None:
     full = choose_rotations(USES, model, SMALL.slots)
     plan = choose_rotations(USES, model, SMALL.slots, model.size(full.keys) // 2)
     assert plan.composed
-    keys = KeySet.generate(SMALL, plan.keys)
+    keys = KeySet.generate(SMALL, KeyPlan(dict(plan.keys)))
     real = DesiloEngine.from_key_set(keys)
-    assert set(keys.evaluation.rotations) == set(plan.keys)
+    assert set(keys.evaluation.plan.rotations) == set(plan.keys)
     engine = PlannedEngine(real, plan)
     x = np.random.default_rng(0).uniform(-1, 1, SMALL.slots)
     for level, amounts in USES:

@@ -32,13 +32,14 @@ def test_two_secrets_have_nothing_to_do_with_each_other() -> None:
 CLONES = """
 import os, hashlib, sys
 import desilofhe
+from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.targets.desilo import keys as desilo_keys
 from atlasc.targets.desilo.parameters import DesiloParameters
 
 engine = desilofhe.Engine(14, 1)  # without threads, which a copy of a process does not have
 desilo_keys.library_engine = lambda parameters: engine
 child = os.fork()
-own = desilo_keys.KeySet.generate(DesiloParameters(14, 1), {}).client.secret
+own = desilo_keys.KeySet.generate(DesiloParameters(14, 1), KeyPlan({})).client.secret
 library = engine.create_secret_key()
 for secret in (library, own):
     print(hashlib.sha256(engine.serialize_secret_key(secret)).hexdigest(), flush=True)

@@ -8,11 +8,11 @@ import pytest
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.counting_engine import PRIMITIVES
+from atlasc.targets import find_target
 from atlasc.targets.costs.table import Bootstrap, CostTable, Measured
 from atlasc.targets.machine import Machine
-from atlasc.targets.parameter_sets import costs_of, read_parameters, relative_costs
 from atlasc.targets.phantom.bootstrap import bootstrap_needs
-from atlasc.targets.phantom.parameters import PhantomParameters, choose_parameters
+from atlasc.targets.phantom.parameters import PhantomParameters
 from atlasc.targets.security import max_log_qp
 
 BOOTSTRAPPED = PhantomParameters.bootstrapped("fourteen_levels")
@@ -21,7 +21,7 @@ BOOTSTRAPPED = PhantomParameters.bootstrapped("fourteen_levels")
 @pytest.mark.parametrize("levels", [0, 1, 3, 7, 14, 17, 25, 35, 38])
 @pytest.mark.parametrize("slots", [1, 2**13, 2**15])
 def test_every_choice_is_secure(levels: int, slots: int) -> None:
-    found = choose_parameters(levels, min_slots=slots)
+    found = PhantomParameters.choose(levels, slots)
     assert found.security_bits >= 128
     assert found.log_qp <= max_log_qp(found.ring_degree)
     assert found.slots >= slots
@@ -33,19 +33,19 @@ def test_every_choice_is_secure(levels: int, slots: int) -> None:
 
 
 def test_small_programs_get_small_rings_and_deep_ones_bootstrap() -> None:
-    assert choose_parameters(2).log_ring_degree == 13
-    assert choose_parameters(15).log_ring_degree == 15
-    assert choose_parameters(60) == BOOTSTRAPPED
+    assert PhantomParameters.choose(2).log_ring_degree == 13
+    assert PhantomParameters.choose(15).log_ring_degree == 15
+    assert PhantomParameters.choose(60) == BOOTSTRAPPED
     assert (BOOTSTRAPPED.max_level, BOOTSTRAPPED.bootstrap_level) == (14, 14)
     assert (BOOTSTRAPPED.dnum, BOOTSTRAPPED.log_qp) == (6, 1718)
 
 
 def test_fewer_than_128_bits_are_for_tests_alone() -> None:
-    tempting = choose_parameters(7, insecure_for_tests=True)
+    tempting = PhantomParameters.choose(7, insecure_for_tests=True)
     assert tempting.security_bits < 128
-    assert choose_parameters(7).security_bits >= 128
+    assert PhantomParameters.choose(7).security_bits >= 128
     with pytest.raises(AtlasError, match="no parameters with 65536 slots"):
-        choose_parameters(3, min_slots=2**16)
+        PhantomParameters.choose(3, 2**16)
 
 
 def test_what_the_engine_does_not_take_is_refused() -> None:
@@ -57,9 +57,9 @@ def test_what_the_engine_does_not_take_is_refused() -> None:
         PhantomParameters.from_dict({"levels": 3})
 
 
-@pytest.mark.parametrize("parameters", [BOOTSTRAPPED, choose_parameters(9)])
+@pytest.mark.parametrize("parameters", [BOOTSTRAPPED, PhantomParameters.choose(9)])
 def test_manifests_read_back(parameters: PhantomParameters) -> None:
-    assert read_parameters("phantom", parameters.to_dict()) == parameters
+    assert find_target("phantom").read_parameters(parameters.to_dict()) == parameters
 
 
 def test_needs_of_a_bootstrap() -> None:
@@ -87,14 +87,14 @@ def test_memory_parts() -> None:
     assert parts["bootstrap_keys"] == rotations + key(27) + key(0)
     assert parts["other_keys"] == 2 * key(24)
     assert parts["ciphertexts"] == 2 * BOOTSTRAPPED.ciphertext_bytes(14)
-    leveled = choose_parameters(9)
+    leveled = PhantomParameters.choose(9)
     parts = leveled.memory_parts({1: 9}, 9, None, {9: 1})
     assert parts["other_keys"] == leveled.key_bytes(9)
     assert "bootstrap_keys" not in parts
 
 
 def test_relative_costs_grow_with_the_level() -> None:
-    costs = relative_costs(BOOTSTRAPPED)
+    costs = BOOTSTRAPPED.relative_costs()
     assert costs["rotate", 14] == 1.0
     for primitive in PRIMITIVES:
         assert costs[primitive, 0] < costs[primitive, 14]
@@ -105,9 +105,9 @@ def test_relative_costs_grow_with_the_level() -> None:
 def test_a_table_from_the_gpu_gives_its_costs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert costs_of(BOOTSTRAPPED) is None  # the table in use is of desilo
+    assert BOOTSTRAPPED.fitted_costs() is None  # the table in use is of desilo
     names = [name for name in (*PRIMITIVES, "key") if name != "bootstrap"]
-    work = BOOTSTRAPPED.work()
+    work = BOOTSTRAPPED.relative_costs()
     seconds = {
         name: {level: 0.01 * work.get((name, level), 1.0) for level in (1, 7, 14)}  # type: ignore[call-overload]
         for name in names
@@ -118,7 +118,7 @@ def test_a_table_from_the_gpu_gives_its_costs(
     )  # fmt: skip
     (tmp_path / "phantom.json").write_text(table.text())
     monkeypatch.setenv("ATLASC_COSTS", str(tmp_path / "phantom.json"))
-    costs = costs_of(BOOTSTRAPPED)
+    costs = BOOTSTRAPPED.fitted_costs()
     assert costs is not None
     assert costs.cost(BOOTSTRAPPED, "rotate", 14) == pytest.approx(0.01)
     assert costs.costs(BOOTSTRAPPED)["bootstrap", 14] == 0.5

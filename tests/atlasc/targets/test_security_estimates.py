@@ -12,13 +12,19 @@ from atlasc.ir.errors import AtlasError
 from atlasc.targets.desilo.parameters import BOOTSTRAPPED, LEVELED, DesiloParameters
 from atlasc.targets.phantom import parameters as phantom_parameters
 from atlasc.targets.phantom.bootstrap import SETS
-from atlasc.targets.phantom.parameters import PhantomParameters, choose_parameters
-from atlasc.targets.security import MAX_LOG_QP, max_log_qp
-from atlasc.targets.security_estimates import _archive, check_set, estimate_of, set_bits
+from atlasc.targets.phantom.parameters import PhantomParameters
+from atlasc.targets.security import (
+    MAX_LOG_QP,
+    archive,
+    check_set,
+    estimate_of,
+    max_log_qp,
+    set_bits,
+)
 
 ROOT = Path(__file__).parents[3]
 ON_PHANTOM = PhantomParameters.bootstrapped("fourteen_levels")
-IN_USE = [*LEVELED, BOOTSTRAPPED, ON_PHANTOM, *map(choose_parameters, range(40))]
+IN_USE = [*LEVELED, BOOTSTRAPPED, ON_PHANTOM, *map(PhantomParameters.choose, range(40))]
 
 
 @pytest.mark.parametrize("parameters", IN_USE, ids=str)
@@ -45,17 +51,17 @@ def test_a_sparse_secret_is_told_with_its_own_modulus() -> None:
 def test_every_key_has_at_most_the_modulus_that_is_judged() -> None:
     dense = ON_PHANTOM.secrets[0].log_q
     special = sum(ON_PHANTOM.special_bits)
-    for level in range(ON_PHANTOM.primes):
+    for level in range(len(ON_PHANTOM.prime_bits)):
         assert sum(ON_PHANTOM.prime_bits[: level + 1]) + special <= dense
     # Under the sparse secret there is the ciphertext with q0 left, and the key that leads to it.
     assert ON_PHANTOM.secrets[1].log_q > ON_PHANTOM.prime_bits[0]
 
 
-def test_the_archive_says_where_it_comes_from() -> None:
-    source = _archive()["estimator"]
+def test_thearchive_says_where_it_comes_from() -> None:
+    source = archive()["estimator"]
     assert len(source["commit"]) == 40 and source["sage"] and source["date"] >= "2025"
     assert estimate_of(LEVELED[0])["estimator"] == source
-    for entry in _archive()["estimates"]:
+    for entry in archive()["estimates"]:
         counted = [found.values() for model, found in entry["all"].items() if model != "ADPS16"]
         assert 0 <= min(min(bits) for bits in counted) - entry["bits"] < 0.11
         assert entry["all"][entry["cost_model"]][entry["attack"]] == min(map(min, counted))
@@ -64,7 +70,7 @@ def test_the_archive_says_where_it_comes_from() -> None:
 def test_the_estimator_confirms_the_table_at_every_ring_in_use() -> None:
     found = {
         (entry["ring_degree"], entry["log_q"]): entry["bits"]
-        for entry in _archive()["estimates"]
+        for entry in archive()["estimates"]
         if entry["weight"] is None
     }
     for degree in {parameters.ring_degree for parameters in IN_USE}:
@@ -72,13 +78,13 @@ def test_the_estimator_confirms_the_table_at_every_ring_in_use() -> None:
 
 
 def test_a_sparse_secret_without_an_estimate_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert choose_parameters(60) == ON_PHANTOM
+    assert PhantomParameters.choose(60) == ON_PHANTOM
     thin = {"fourteen_levels": replace(SETS["fourteen_levels"], secret_weight=16)}
     monkeypatch.setattr(phantom_parameters, "SETS", thin)
     assert ON_PHANTOM.security_bits == 0
     assert estimate_of(ON_PHANTOM)["estimate_bits"] is None
     with pytest.raises(AtlasError, match="sparse secret .* not known to have 128 bits"):
-        choose_parameters(60)
+        PhantomParameters.choose(60)
     assert check_set(ON_PHANTOM, insecure_for_tests=True) == 0
 
 

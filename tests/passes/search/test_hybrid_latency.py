@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from atlasc.compilation.stages import LATENCY_TARGET
 from atlasc.passes.approximation.parametrisation import WIDE
 from atlasc.passes.search.dynamic_programs.min_plus import Path
 from atlasc.passes.search.dynamic_programs.seconds_solver import STEPS, SecondsSolver, evenly
@@ -16,13 +15,16 @@ from atlasc.passes.search.error_model.local import Candidate, candidates
 from atlasc.passes.search.error_model.surrogate import ErrorModel
 from atlasc.passes.search.point import hypervolume, non_dominated
 from atlasc.passes.search.strategies.hybrid import Hybrid
+from atlasc.targets import find_target
+
+LATENCY = find_target("desilo").latency
 
 SMALL = Hybrid(seed=1, evaluations=150, population=8)
 
 
 @pytest.fixture(scope="module")
 def timed(problem):
-    return replace(problem, cost="latency", target=LATENCY_TARGET)
+    return replace(problem, cost="latency", target=LATENCY)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from atlasc.compilation.stages import LATENCY_TARGET
 from atlasc.passes.approximation.assign import apply_settings
 from atlasc.passes.approximation.setting import EXACT
 from atlasc.passes.costs.counts import program_costs
@@ -15,20 +14,23 @@ from atlasc.passes.search.front import Front
 from atlasc.passes.search.point import Point
 from atlasc.passes.search.space import expert
 from atlasc.passes.search.strategies.atlas import Atlas
+from atlasc.targets import find_target
+
+LATENCY = find_target("desilo").latency
 
 GOOD = ((7, 6, 0, 0, 0, 7, 7, 7), (6, 6, 6, 0, 0, 6, 7, 8))
 
 
 @pytest.fixture(scope="module")
 def timed(problem):
-    return replace(problem, cost="latency", target=LATENCY_TARGET)
+    return replace(problem, cost="latency", target=LATENCY)
 
 
 def counted_seconds(problem, settings) -> float:
     """Of the lowered program, its bootstraps placed for the least time."""
     module = apply_settings(problem.module, settings, problem.calibration)
-    lowered = lower_nn(module, LATENCY_TARGET.choose, costs=LATENCY_TARGET.costs)
-    costs = LATENCY_TARGET.costs(lowered.parameters)
+    lowered = lower_nn(module, LATENCY.choose, costs=LATENCY.costs)
+    costs = LATENCY.costs(lowered.parameters)
     return program_costs(lowered.program).total.seconds(costs)
 
 
@@ -53,7 +55,7 @@ def test_the_reference_is_the_expert_setting(timed) -> None:
 def test_a_journal_is_of_one_cost_table(timed, problem) -> None:
     dear = replace(
         timed.target,
-        costs=lambda p: {k: 2 * v for k, v in LATENCY_TARGET.costs(p).items()},
+        costs=lambda p: {k: 2 * v for k, v in LATENCY.costs(p).items()},
     )
     assert "costs" not in problem.identity()
     assert timed.identity() != replace(timed, target=dear).identity()

@@ -16,12 +16,11 @@ from atlasc.passes.approximation.attribute import from_attribute
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.latency import LatencyModel, LatencyTarget
 from atlasc.passes.search.dynamic_programs.latency_front import Candidate, latency_front
-from atlasc.targets.desilo.costs import cost_table
-from atlasc.targets.desilo.parameters import choose_parameters
+from atlasc.targets.desilo.parameters import DesiloParameters
 
 
 def choose(levels: int, slots: int) -> Any:
-    return choose_parameters(levels, min_slots=slots)
+    return DesiloParameters.choose(levels, slots)
 
 
 def problem(shape: Shape, seed: int) -> tuple[LatencyModel, dict[str, Approximation]]:
@@ -32,7 +31,7 @@ def problem(shape: Shape, seed: int) -> tuple[LatencyModel, dict[str, Approximat
         for op in module.ops
         if op.definition.nonlinear
     }
-    return LatencyModel(module, LatencyTarget(choose, cost_table), reference), reference
+    return LatencyModel(module, LatencyTarget(choose, DesiloParameters.costs), reference), reference
 
 
 def ways(one: Approximation, exponent: int) -> Approximation:

@@ -32,19 +32,18 @@ from atlasc.passes.latency import LatencyModel, LatencyTarget
 from atlasc.passes.latency.outline import Polynomial
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.pipeline import lower_nn, to_poly
-from atlasc.targets.desilo.costs import cost_table
-from atlasc.targets.desilo.parameters import BOOTSTRAPPED, choose_parameters
+from atlasc.targets.desilo.parameters import BOOTSTRAPPED, DesiloParameters
 
 
 def choose(levels: int, slots: int) -> Any:
-    return choose_parameters(levels, min_slots=slots)
+    return DesiloParameters.choose(levels, slots)
 
 
 def always_bootstrapped(levels: int, slots: int) -> Any:
     return BOOTSTRAPPED
 
 
-TARGET = LatencyTarget(choose, cost_table)
+TARGET = LatencyTarget(choose, DesiloParameters.costs)
 POST_NORM = Shape(layers=2, batch=3, mask=True, pre_norm=False, classes=0)
 
 
@@ -172,7 +171,9 @@ def test_equal_layers_share_their_tables() -> None:
     found = []
     for layers in (3, 6):
         module, reference = model_of(replace(POST_NORM, layers=layers), 0)
-        model = LatencyModel(module, LatencyTarget(always_bootstrapped, cost_table), reference)
+        model = LatencyModel(
+            module, LatencyTarget(always_bootstrapped, DesiloParameters.costs), reference
+        )
         model.seconds(reference)
         chain = model.chain(BOOTSTRAPPED)
         tables = [chain.table(n, reference) for n in range(len(chain.names))]
