@@ -22,7 +22,7 @@ from atlasc.passes.approximation.assign import (
 )
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.approximation.parametrisation import PAPER
-from atlasc.passes.calibration.nominal import nominal_calibration
+from atlasc.passes.calibration.calibrate import nominal_calibration
 from atlasc.passes.costs.counts import program_costs
 from atlasc.passes.frontend.trace import trace
 from atlasc.passes.latency import LatencyModel

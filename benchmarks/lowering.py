@@ -25,7 +25,7 @@ from atlasc.figures.summary import costs_summary
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.assign import apply_recipe, apply_settings
 from atlasc.passes.approximation.depth import depth_of
-from atlasc.passes.calibration.nominal import nominal_calibration
+from atlasc.passes.calibration.calibrate import nominal_calibration
 from atlasc.passes.costs.counts import program_costs
 from atlasc.passes.frontend.trace import trace
 from atlasc.passes.pipeline import Lowered, lower_nn

@@ -34,7 +34,6 @@ KNOWN_CYCLES = {
 """Two modules of each cycle of modules."""
 KNOWN_FOLDER_CYCLES = {
     ("atlasc/compilation", "atlasc/report"),
-    ("passes/approximation", "passes/calibration"),
 }
 """Two folders of each cycle of folders that lie in one folder."""
 KNOWN_LARGE_FOLDERS = {"atlasc/cli/commands"}

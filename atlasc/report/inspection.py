@@ -15,8 +15,8 @@ from atlasc.ir.module import Module
 from atlasc.ir.text.storage import load_module
 from atlasc.passes.approximation.assign import apply_recipe
 from atlasc.passes.approximation.depth import Depth, depth_of
+from atlasc.passes.calibration.calibrate import nominal_calibration
 from atlasc.passes.calibration.measure import nonlinear_ops
-from atlasc.passes.calibration.nominal import nominal_calibration
 from atlasc.passes.costs.counts import ProgramCosts, program_costs
 from atlasc.passes.pipeline import lower_poly
 from atlasc.passes.registry import require_slots

@@ -99,7 +99,7 @@ def bert_base(tokens: int, recipe: str, steps: Steps) -> Layer:
     import transformers
 
     from atlasc.passes.approximation.assign import apply_recipe
-    from atlasc.passes.calibration.nominal import nominal_calibration
+    from atlasc.passes.calibration.calibrate import nominal_calibration
     from atlasc.passes.frontend.trace import trace
 
     with steps("tracing BERT-base's shape"):

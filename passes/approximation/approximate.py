@@ -8,9 +8,8 @@ from typing import ClassVar
 
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.assign import apply_recipe
-from atlasc.passes.calibration.calibrate import read_calibration
+from atlasc.passes.calibration.calibrate import nominal_calibration, read_calibration
 from atlasc.passes.calibration.centre_keys import with_centred_keys
-from atlasc.passes.calibration.nominal import nominal_calibration
 from atlasc.passes.framework.pass_base import Pass, Report
 
 

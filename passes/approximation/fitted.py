@@ -31,8 +31,7 @@ from atlasc.passes.approximation.fits.weighted import (
     weighted_fit,
 )
 from atlasc.passes.approximation.parametrisation import Parametrisation
-from atlasc.passes.calibration.channels import ChannelRanges
-from atlasc.passes.calibration.ranges import Range
+from atlasc.passes.calibration.ranges import ChannelRanges, Range
 
 EXP_DEGREES = (3, 7, 15, 31, 63, 127)
 """Of the exponential of an iterative softmax on measured ranges."""

@@ -19,19 +19,23 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.json_text import STRICT, Amount, Count, Schema, read_json
 from atlasc.ir.files.plain import MIB
 from atlasc.ir.module import Module, Op
-from atlasc.passes.calibration.extremes import standing_out
-from atlasc.passes.calibration.measure import Measurement, input_count, measure
+from atlasc.passes.calibration.measure import Measurement, input_count, measure, nonlinear_ops
 from atlasc.passes.calibration.ranges import (
+    EXP_RANGE,
+    FEWEST_FOR_TAIL,
     LEAST_MARGIN,
     MARGIN_OF_FEW,
     Kind,
     Range,
     measured_range,
 )
-from atlasc.passes.calibration.tails import FEWEST_FOR_TAIL
 
 MAX_CALIBRATION = 256 * MIB
 """Bytes of a calibration, most of which are quantiles of channels."""
+NOMINAL = {"softmax": EXP_RANGE, "norm": (1e-2, 1e1), "activation": (-8.0, 8.0)}
+"""Plausible ranges of each family, for a model without data."""
+TAIL = 0.9
+"""Quantile that the distance of an extreme is measured with; see `standing_out`."""
 
 
 @dataclass(frozen=True)
@@ -222,6 +226,48 @@ def check(
 ) -> list[Violation]:
     """Where inputs leave the calibrated ranges: what a client asks before it encrypts them."""
     return list(_violations(measure(module, arrays), calibration, names))
+
+
+def nominal_calibration(module: Module) -> Calibration:
+    """The same plausible ranges for every op, as if no input had been measured.
+
+    They give costs, and nothing that may be run: what a polynomial costs depends on its degree and
+    hardly on its range, so that the lowered program of a bare configuration shows the levels,
+    products and key switches of a real one.
+    """
+    ranges = {}
+    for op in nonlinear_ops(module):
+        family, name, width, sums = op.definition.family, op.value.name, None, None
+        if family == "softmax":
+            width = op.operands[0].tensor.shape[-1]
+            sums = (width * 1e-2, float(width))
+        low, high = NOMINAL[family]
+        ranges[name] = Range(name, op.name, op.location, low, high, low, high, sums, width)
+    return Calibration(ranges, inputs=0, margin=None)
+
+
+def standing_out(measured: Sequence[Measurement]) -> tuple[int, ...]:
+    """The inputs that reach an end of some range, those first that are furthest from the others.
+
+    An end is the least or the greatest of any quantity that a `Measurement` holds. How far its
+    extreme lies from the median is counted in distances from the median to the 90% quantile.
+
+    Args:
+        measured: of all nonlinear ops, on the same inputs.
+
+    Returns:
+        positions of inputs, each once.
+    """
+    found: dict[int, float] = {}
+    pairs = [pair for one in measured for pair in ((one.low, one.high), one.rows) if pair]
+    ends = (end.reshape(len(end), -1) for low, high in pairs for end in (-low, high))
+    for values in (column for end in ends for column in end.T):
+        middle, tail = np.quantile(values, [0.5, TAIL])
+        first = int(values.argmax())
+        if tail > middle:
+            distance = float((values[first] - middle) / (tail - middle))
+            found[first] = max(found.get(first, 0.0), distance)
+    return tuple(sorted(found, key=lambda position: (-found[position], position)))
 
 
 def _violations(

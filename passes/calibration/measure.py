@@ -17,7 +17,6 @@ from atlasc.ir.interpreter import Interpreter
 from atlasc.ir.module import Module, Op
 from atlasc.ir.opdef import Site
 from atlasc.ir.types import TensorType
-from atlasc.passes.approximation.description import family_of
 
 WORKING_SET = 128 << 20
 """Bytes that the largest tensor of a chunk of inputs may take; a chunk needs a few times that."""
@@ -55,13 +54,11 @@ class Measurement:
         op: the nonlinear op.
         low, high: [N] extremes of each input: of the scores that no mask hides, of the variance (or
             mean square) plus epsilon, or of the activation's argument.
-        log_sums: softmax only: [N, 6] least and greatest S_i = log of a row's sum of
-            exp(score / 2^i), for i = 0..5.
-        log_squares: softmax only: [N, 5] least and greatest S_i - 2 S_(i+1), the log of a row's sum
-            of squared probabilities of score / 2^(i+1), for i = 0..4.
         samples: [M] values of the argument of which `low` and `high` are the extremes; of a
-            softmax [M, 11], a row's six log sums and five log squares. About `SAMPLES` of them,
-            equally many of each input.
+            softmax [M, 11] log sums of rows. About `SAMPLES`, equally many of each input.
+        rows: softmax only: [N, 11] least and greatest of a row's log sums: S_i = log of the sum of
+            exp(score / 2^i) for i = 0..5, then S_i - 2 S_(i+1), the log of the sum of squared
+            probabilities of score / 2^(i+1), for i = 0..4 (the log squares).
         channels: activations only.
     """
 
@@ -69,8 +66,7 @@ class Measurement:
     low: np.ndarray
     high: np.ndarray
     samples: np.ndarray
-    log_sums: tuple[np.ndarray, np.ndarray] | None = None
-    log_squares: tuple[np.ndarray, np.ndarray] | None = None
+    rows: tuple[np.ndarray, np.ndarray] | None = None
     channels: ChannelMeasurement | None = None
 
 
@@ -117,16 +113,19 @@ def measure(
     count = input_count(module, arrays)
     # Enough chunks for all threads, however many a machine has: rounding depends on their size.
     size = min(chunk_size(module), -(-count // MOST_THREADS))
-    ops, share, rows = nonlinear_ops(module), -(-SAMPLES // count), -(-CHANNEL_SAMPLES // count)
+    ops, share, share_of_channel = (
+        nonlinear_ops(module), -(-SAMPLES // count), -(-CHANNEL_SAMPLES // count)
+    )  # fmt: skip
 
     def chunk(start: int) -> dict[Op, list[np.ndarray]]:
         found: dict[Op, list[np.ndarray]] = {}
 
         def record(op: Op, site: Site, operands: list[np.ndarray]) -> None:
             if op in wanted:
-                extremes, values = _extremes(op, site, operands)
-                if family_of(op.name) == "activation":
-                    extremes += _channels(operands[0], start, rows)
+                *extremes, values = _observed(op, site, operands)
+                if op.definition.family == "activation":
+                    x = operands[0].reshape(len(operands[0]), -1, operands[0].shape[-1])
+                    extremes += [x.min(axis=1), x.max(axis=1), _sampled(x, start, share_of_channel)]
                 found[op] = [*extremes, _sampled(values, start, share)]
 
         interpreter = Interpreter(module, np.float32, override=record)
@@ -152,17 +151,9 @@ def measure(
 
 def _joined(op: Op, pieces: list[list[np.ndarray]]) -> Measurement:
     low, high, *more, samples = (np.concatenate(column) for column in zip(*pieces, strict=True))
-    if not more:
-        return Measurement(op, low, high, samples)
     if len(more) == 3:
         return Measurement(op, low, high, samples, channels=ChannelMeasurement(*more))
-    return Measurement(op, low, high, samples, (more[0], more[1]), (more[2], more[3]))
-
-
-def _channels(x: np.ndarray, first: int, share: int) -> list[np.ndarray]:
-    """The columns of a `ChannelMeasurement` of inputs [B, ..., C]."""
-    places = x.reshape(len(x), -1, x.shape[-1])
-    return [places.min(axis=1), places.max(axis=1), _sampled(places, first, share)]
+    return Measurement(op, low, high, samples, (more[0], more[1]) if more else None)
 
 
 def _sampled(values: np.ndarray, first: int, share: int) -> np.ndarray:
@@ -178,41 +169,32 @@ def _sampled(values: np.ndarray, first: int, share: int) -> np.ndarray:
     return values[np.arange(inputs)[:, None], places].reshape(inputs * share, *values.shape[2:])
 
 
-def _extremes(
-    op: Op, site: Site, operands: list[np.ndarray]
-) -> tuple[list[np.ndarray], np.ndarray]:
-    """Extremes of each input, and all values [B, M] (of a softmax, all rows [B, M, 11])."""
+def _observed(op: Op, site: Site, operands: list[np.ndarray]) -> list[np.ndarray]:
+    """Least and greatest of each input, and all values [B, M].
+
+    Of a softmax the least and greatest log sums of rows are there too, and the values are those
+    [B, M, 11].
+    """
     x = operands[0]
-    if op.name == "nn.softmax":
-        return _score_extremes(site, x, operands[1] if len(operands) > 1 else None)
-    if op.name in ("nn.layer_norm", "nn.rms_norm"):
-        centred = x - x.mean(axis=-1, keepdims=True) if op.name == "nn.layer_norm" else x
-        x = np.square(centred).mean(axis=-1) + np.float32(op.attributes["epsilon"])
-    rows = x.reshape(len(x), -1)
-    return [rows.min(axis=1).astype(np.float64), rows.max(axis=1).astype(np.float64)], rows
+    if op.name != "nn.softmax":
+        if op.definition.family == "norm":
+            centred = x - x.mean(axis=-1, keepdims=True) if op.name == "nn.layer_norm" else x
+            x = np.square(centred).mean(axis=-1) + np.float32(op.attributes["epsilon"])
+        flat = x.reshape(len(x), -1)
+        return [*_extremes(flat), flat]
+    keep = keep_mask(site, x, operands[1] if len(operands) > 1 else None)
+    seen = x if keep is None else np.where(keep, x, -np.inf)
+    least = x if keep is None else np.where(keep, x, np.inf)
+    sums = row_log_sums(seen, seen.max(axis=-1, keepdims=True))
+    values = np.concatenate([sums, sums[..., :-1] - 2 * sums[..., 1:]], axis=-1)
+    values = values.reshape(len(values), -1, values.shape[-1])
+    low, high = (scores.reshape(len(x), -1) for scores in (least, seen))
+    return [_extremes(low)[0], _extremes(high)[1], *_extremes(values), values]
 
 
-def _score_extremes(
-    site: Site, scores: np.ndarray, mask: np.ndarray | None
-) -> tuple[list[np.ndarray], np.ndarray]:
-    keep = keep_mask(site, scores, mask)
-    seen = scores if keep is None else np.where(keep, scores, -np.inf)
-    least = scores if keep is None else np.where(keep, scores, np.inf)
-    axes = tuple(range(1, scores.ndim))
-    top = seen.max(axis=-1, keepdims=True)
-    sums = row_log_sums(seen, top)
-    squares = sums[..., :-1] - 2 * sums[..., 1:]
-    rows = tuple(range(1, sums.ndim - 1))
-    found = [least.min(axis=axes), seen.max(axis=axes)]
-    found += [
-        sums.min(axis=rows),
-        sums.max(axis=rows),
-        squares.min(axis=rows),
-        squares.max(axis=rows),
-    ]
-    both = np.concatenate([sums, squares], axis=-1)
-    values = both.reshape(len(both), -1, both.shape[-1])
-    return [extreme.astype(np.float64) for extreme in found], values
+def _extremes(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Over the second axis."""
+    return values.min(axis=1).astype(np.float64), values.max(axis=1).astype(np.float64)
 
 
 def row_log_sums(seen: np.ndarray, top: np.ndarray) -> np.ndarray:

@@ -7,13 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.json_text import STRICT
-from atlasc.passes.approximation.description import family_of
-from atlasc.passes.calibration.channels import ChannelRanges, channel_ranges
-from atlasc.passes.calibration.measure import Measurement
-from atlasc.passes.calibration.tails import tail_bound
+from atlasc.passes.calibration.measure import HALVINGS, ChannelMeasurement, Measurement
 
 Kind = Literal["scores", "variance", "mean square", "argument"]
 
@@ -21,9 +19,38 @@ EXP_RANGE = (-8.0, 0.0)
 """Of the exponential in the paper (Cho et al. 2024)."""
 MARGIN_OF_FEW = 0.3
 LEAST_MARGIN = 0.05
-QUANTILES = 129
+RISK = 3e-3
+"""Probability with which an input may leave some range, when the margin is chosen from the tail."""
+TAIL_FRACTION = 0.1
+FEWEST_FOR_TAIL = 30
+QUANTILES, QUANTILES_OF_CHANNEL = 129, 17
 """Of what was seen, evenly spaced from the least to the greatest value."""
 DIGITS = 6
+LEAST_WIDTH = 1e-3
+"""Of a channel's range, as a share of the greatest magnitude that the op sees: a channel may be
+constant."""
+
+
+@dataclass(frozen=True)
+class ChannelRanges:
+    """What calibration knows of the channels of an activation's argument.
+
+    Channels differ: of the 1,536 neurons of an MLP in MiniLM a few reach 25, most stay within 4.
+    Under CKKS a polynomial may have other coefficients in every slot, at no level.
+
+    Attributes:
+        low, high: [C] ranges with their margins.
+        quantiles: [C, Q] evenly spaced ones of what was seen, extremes included.
+    """
+
+    __pydantic_config__ = STRICT
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    quantiles: tuple[tuple[float, ...], ...]
+
+    def __hash__(self) -> int:
+        return hash((self.low, self.high))  # the quantiles are many, and follow from the same data
 
 
 @dataclass(frozen=True)
@@ -65,29 +92,30 @@ class Range:
     square_quantiles: tuple[tuple[float, ...], ...] | None = None
     channels: ChannelRanges | None = None
 
-    def sum_ranges(self, iterations: int) -> tuple[tuple[float, float], ...]:
-        """Softmax: range of the sum of squares before each of k iterations of an iterative softmax.
+    def sum_ranges(self, iterations: int) -> tuple[tuple[float, ...], ...]:
+        """Softmax: (low, high) of the sum of squares before each of k iterations of an iterative
+        softmax.
 
         The first is the sum of exp(2 (score - shift) / 2^k); before iteration j > 1 the row holds
         the probabilities of score / 2^(k - j + 1).
         """
-        assert self.log_sums is not None and self.log_squares is not None
-        halvings = iterations - 1
-        first = tuple(math.exp(end - self.shift / 2**halvings) for end in self.log_sums[halvings])
-        later = [
-            tuple(math.exp(end) for end in self.log_squares[iterations - j])
-            for j in range(2, iterations + 1)
-        ]
-        return tuple((low, high) for low, high in (first, *later))
+        return self._sums(iterations, self.log_sums, self.log_squares)
 
     def sum_quantiles_of(self, iterations: int) -> tuple[tuple[float, ...], ...]:
         """Softmax: likewise what was seen, as evenly spaced quantiles."""
-        assert self.sum_quantiles is not None and self.square_quantiles is not None
-        halvings = iterations - 1
-        shift = self.shift / 2**halvings
-        first = tuple(math.exp(s - shift) for s in self.sum_quantiles[halvings])
-        later = (self.square_quantiles[iterations - j] for j in range(2, iterations + 1))
-        return (first, *(tuple(math.exp(s) for s in seen) for seen in later))
+        return self._sums(iterations, self.sum_quantiles, self.square_quantiles)
+
+    def _sums(
+        self,
+        iterations: int,
+        sums: tuple[tuple[float, ...], ...] | None,
+        squares: tuple[tuple[float, ...], ...] | None,
+    ) -> tuple[tuple[float, ...], ...]:
+        assert sums is not None and squares is not None
+        shift = self.shift / 2 ** (iterations - 1)
+        first = tuple(math.exp(s - shift) for s in sums[iterations - 1])
+        later = (squares[iterations - j] for j in range(2, iterations + 1))
+        return (first, *(tuple(map(math.exp, seen)) for seen in later))
 
     @property
     def well_formed(self) -> bool:
@@ -106,21 +134,15 @@ class Range:
     @property
     def kind(self) -> Kind:
         """What the range is of."""
-        return kind_of(self.op)
+        kinds: dict[str, Kind] = {
+            "nn.softmax": "scores", "nn.layer_norm": "variance", "nn.rms_norm": "mean square"
+        }  # fmt: skip
+        return kinds.get(self.op, "argument")
 
     @property
     def shift(self) -> float:
         """Softmax: the constant that is subtracted from the scores, the top of their range."""
         return self.high
-
-
-def kind_of(op_name: str) -> Kind:
-    """What the range of an op is of."""
-    if op_name == "nn.layer_norm":
-        return "variance"
-    if op_name == "nn.rms_norm":
-        return "mean square"
-    return "scores" if op_name == "nn.softmax" else "argument"
 
 
 def measured_range(measured: Measurement, margin: float | None, ends: int) -> Range:
@@ -143,12 +165,12 @@ def measured_range(measured: Measurement, margin: float | None, ends: int) -> Ra
             remedy="check the weights and the inputs",
         )
     known = Range(op.value.name, op.name, op.location, 0.0, 1.0, low, high)
-    family = family_of(op.name)
+    family = op.definition.family
     if family != "softmax":
         known = replace(known, quantiles=_quantiles(measured.samples, low, high))
     if family == "norm":
-        bottom, top = _widened(np.log(measured.low), np.log(measured.high), margin, ends, log=True)
-        return _with(known, float(np.exp(bottom)), float(np.exp(top)))
+        ends_of = _widened(np.log(measured.low), np.log(measured.high), margin, ends, log=True)
+        return _with(known, *map(float, np.exp(ends_of)))
     if family == "activation":
         low_end, high_end = np.minimum(measured.low, 0), np.maximum(measured.high, 0)
         known = _with(known, *_widened(low_end, high_end, margin, ends))
@@ -157,36 +179,78 @@ def measured_range(measured: Measurement, margin: float | None, ends: int) -> Ra
         channels = channel_ranges(measured.channels, room, ends, (known.low, known.high))
         return replace(known, channels=channels)
     bottom, top = _widened(measured.low, measured.high, margin, ends)
-    assert measured.log_sums is not None and measured.log_squares is not None
-    width = int(op.operands[0].tensor.shape[-1])
+    assert measured.rows is not None
+    width = op.operands[0].tensor.shape[-1]
     log_width = float(np.log(width))
-    log_sums = tuple(
-        _widened(low, high, margin, ends, log=True)
-        for low, high in zip(*(end.T for end in measured.log_sums), strict=True)
-    )
-    log_squares = tuple(
-        (max(bottom, -log_width), min(top, 0.0))
-        for bottom, top in (
-            _widened(low, high, margin, ends, log=True)
-            for low, high in zip(*(end.T for end in measured.log_squares), strict=True)
-        )
-    )
+    ranges, seen = [], []
+    columns = zip(*(end.T for end in measured.rows), measured.samples.T, strict=True)
+    for lows, highs, samples in columns:
+        ranges.append(_widened(lows, highs, margin, ends, log=True))
+        seen.append(_quantiles(samples, float(lows.min()), float(highs.max())))
+    count = HALVINGS + 1
+    log_sums = tuple(ranges[:count])
     # A row sum is never below that of its greatest score alone, nor above that of equal scores.
     least, greatest = log_sums[0]
-    sums = float(np.exp(least - top)), float(np.exp(min(greatest - top, log_width)))
-    seen = [
-        _quantiles(column, float(lows.min()), float(highs.max()))
-        for column, lows, highs in zip(
-            measured.samples.T,
-            [*measured.log_sums[0].T, *measured.log_squares[0].T],
-            [*measured.log_sums[1].T, *measured.log_squares[1].T],
-            strict=True,
-        )
-    ]
-    count = len(log_sums)
-    return _with(known, bottom, top, row_sums=sums, width=width, log_sums=log_sums,
-                 log_squares=log_squares, sum_quantiles=tuple(seen[:count]),
-                 square_quantiles=tuple(seen[count:]))  # fmt: skip
+    return _with(
+        known,
+        bottom,
+        top,
+        row_sums=(float(np.exp(least - top)), float(np.exp(min(greatest - top, log_width)))),
+        width=width,
+        log_sums=log_sums,
+        log_squares=tuple((max(a, -log_width), min(b, 0.0)) for a, b in ranges[count:]),
+        sum_quantiles=tuple(seen[:count]),
+        square_quantiles=tuple(seen[count:]),
+    )
+
+
+def channel_ranges(
+    measured: ChannelMeasurement, margin: float, ends: int, shared: tuple[float, float]
+) -> ChannelRanges | None:
+    """Ranges of all channels; None where there are too few inputs to show a tail.
+
+    The bounds are those of the exponential tail of each channel, for a risk that is divided among
+    the channels too.
+
+    Args:
+        margin: share of a channel's width that its range has beyond what was seen, at least.
+        ends: how many ends of ranges the model has, among which the risk is divided.
+        shared: the op's range, which the risk of its own ends goes with: no channel leaves it.
+    """
+    inputs, channels = measured.low.shape
+    if inputs < FEWEST_FOR_TAIL:
+        return None
+    low, high = measured.low.min(axis=0), measured.high.max(axis=0)
+    extra = margin * (high - low)
+    bottom = np.minimum(low - extra, -tail_bound(-measured.low, ends * channels))
+    top = np.maximum(high + extra, tail_bound(measured.high, ends * channels))
+    least = LEAST_WIDTH * max(map(abs, shared))
+    bottom = np.clip(bottom, shared[0], shared[1] - least)
+    top = np.clip(np.maximum(top, bottom + least), None, shared[1])
+    shares = np.linspace(0, 1, QUANTILES_OF_CHANNEL)[1:-1]
+    inner = np.quantile(measured.samples, shares, axis=0)
+    quantiles = np.vstack([low, np.clip(inner, low, high), high])
+    return ChannelRanges(_short(bottom), _short(top), tuple(map(_short, quantiles.T)))
+
+
+def tail_bound(extremes: NDArray[Any], ends: int) -> NDArray[np.float64]:
+    """The value that a new input exceeds with probability RISK / ends, by an exponential tail.
+
+    Args:
+        extremes: [N] of the inputs, or [N, C] for many channels. The tail of a channel shows on few
+            inputs: it is never taken for shorter than that of the median channel.
+        ends: among which the risk is divided.
+
+    Returns:
+        a number, or [C].
+    """
+    extremes = np.asarray(extremes, dtype=np.float64)
+    threshold = np.quantile(extremes, 1 - TAIL_FRACTION, axis=0)
+    beyond = extremes > threshold
+    excess = np.where(beyond, extremes - threshold, 0.0).sum(axis=0)
+    excess = excess / np.maximum(beyond.sum(axis=0), 1)
+    excess = np.maximum(excess, np.median(excess))
+    return np.asarray(threshold + excess * np.log(TAIL_FRACTION * ends / RISK))
 
 
 def _with(known: Range, low: float, high: float, **more: Any) -> Range:
@@ -196,16 +260,21 @@ def _with(known: Range, low: float, high: float, **more: Any) -> Range:
 
 
 def _quantiles(samples: np.ndarray, low: float, high: float) -> tuple[float, ...]:
-    """Of samples, between the extremes of everything; few digits, as a manifest holds them."""
-    found = np.quantile(samples.astype(np.float64), np.linspace(0, 1, QUANTILES)[1:-1])
-    short = [float(f"{value:.{DIGITS}g}") for value in found]
+    """Of samples, between the extremes of everything."""
+    shares = np.linspace(0, 1, QUANTILES)[1:-1]
+    short = _short(np.quantile(samples.astype(np.float64), shares))
     return low, *np.clip(short, low, high).tolist(), high
+
+
+def _short(values: NDArray[np.float64]) -> tuple[float, ...]:
+    """Few digits, as a manifest holds them."""
+    return tuple(float(f"{value:.{DIGITS}g}") for value in values.tolist())
 
 
 def _widened(
     lows: np.ndarray, highs: np.ndarray, margin: float | None, ends: int, log: bool = False
 ) -> tuple[float, float]:
-    """The range of the extremes of all inputs, with its margin at both ends."""
+    """The range of the extremes of all inputs, with its margin on both sides."""
     low, high = float(lows.min()), float(highs.max())
     least = LEAST_MARGIN if margin is None else margin
     extra = np.log1p(least) if log else least * (high - low)

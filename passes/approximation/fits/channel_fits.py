@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from atlasc.ir.scalar_functions import function
 from atlasc.passes.approximation.fits.weighted import FLOORS, POINTS_OF_CELL, Bound
-from atlasc.passes.calibration.channels import ChannelRanges
+from atlasc.passes.calibration.ranges import ChannelRanges
 
 Array = NDArray[np.float64]
 

@@ -1,12 +1,12 @@
-"""Keeps the fits of these tests out of the user's own cache."""
+"""Makes the helpers of this folder importable; keeps fits out of the user's own cache."""
 
 from __future__ import annotations
 
-import pytest
+import sys
+from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
 
-@pytest.fixture(scope="session", autouse=True)
-def session_cache(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ATLASC_CACHE", str(tmp_path_factory.mktemp("fits")))
-        yield
+from small_models import session_cache
+
+__all__ = ["session_cache"]

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from small_models import SHAPES, Builder, inputs_for
 
 from atlasc.ir.errors import AtlasError
@@ -32,8 +27,8 @@ from atlasc.passes.approximation.fits.weighted import weighted_fit
 from atlasc.passes.approximation.fitted import fitted_activation
 from atlasc.passes.approximation.parametrisation import Parametrisation
 from atlasc.passes.calibration.calibrate import Calibration, calibrate, read_calibration
-from atlasc.passes.calibration.channels import ChannelRanges, channel_ranges
 from atlasc.passes.calibration.measure import ChannelMeasurement, nonlinear_ops
+from atlasc.passes.calibration.ranges import ChannelRanges, channel_ranges
 from atlasc.passes.simulation.simulate import PolynomialSimulator
 from atlasc.passes.simulation.torch_simulator import TorchSimulator
 

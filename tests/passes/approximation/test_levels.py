@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from small_models import SHAPES, Builder, inputs_for
 
 from atlasc.passes.approximation.arithmetic import Arithmetic, Recorder, T
@@ -19,8 +14,7 @@ from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
 from atlasc.passes.approximation.levels import levels_of_steps
 from atlasc.passes.approximation.recipes import RECIPES
-from atlasc.passes.calibration.calibrate import calibrate
-from atlasc.passes.calibration.nominal import nominal_calibration
+from atlasc.passes.calibration.calibrate import calibrate, nominal_calibration
 from atlasc.passes.costs.counts import critical_path
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.assign_scales import AssignScales

@@ -11,7 +11,7 @@ from small_transformers import Builder, Shape
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.assign import apply_recipe
-from atlasc.passes.calibration.nominal import nominal_calibration
+from atlasc.passes.calibration.calibrate import nominal_calibration
 from atlasc.passes.costs.counts import critical_path, program_costs
 from atlasc.passes.framework.pass_base import Report, run_passes
 from atlasc.passes.lowering.gather_sums import GatherSums

@@ -24,7 +24,7 @@ from atlasc.passes.approximation.algorithms.norm import NormApproximation
 from atlasc.passes.approximation.assign import recipe_approximations, with_approximations
 from atlasc.passes.approximation.attribute import from_attribute
 from atlasc.passes.approximation.description import Approximation
-from atlasc.passes.calibration.nominal import nominal_calibration
+from atlasc.passes.calibration.calibrate import nominal_calibration
 from atlasc.passes.costs.counts import program_costs
 from atlasc.passes.costs.op_costs import OpProfiles
 from atlasc.passes.framework.pass_base import run_passes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from atlasc.passes.calibration.extremes import standing_out
+from atlasc.passes.calibration.calibrate import standing_out
 from atlasc.passes.calibration.measure import Measurement
 
 
@@ -19,8 +19,8 @@ def test_every_quantity_has_two_ends() -> None:
     sums = np.zeros((20, 6)), np.zeros((20, 6))
     sums[0][:, 2], sums[1][:, 5] = -flat, flat
     sums[0][11, 2], sums[1][13, 5] = -5.0, 7.0
-    squares = np.zeros((20, 5)), np.zeros((20, 5))
-    measurement = Measurement(None, flat * 0, flat * 0, None, sums, squares)
+    rows = np.pad(sums[0], ((0, 0), (0, 5))), np.pad(sums[1], ((0, 0), (0, 5)))
+    measurement = Measurement(None, flat * 0, flat * 0, None, rows)
     assert standing_out([measurement]) == (13, 11)
 
 

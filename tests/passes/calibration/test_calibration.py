@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from small_models import SHAPES, Builder, inputs_for
 
 from atlasc.ir.errors import AtlasError
@@ -24,7 +20,7 @@ from atlasc.passes.calibration.calibrate import (
     check,
     read_calibration,
 )
-from atlasc.passes.calibration.tails import RISK, tail_bound
+from atlasc.passes.calibration.ranges import RISK, tail_bound
 
 
 def model(name: str, batch: int = 3) -> tuple[Module, dict[str, np.ndarray]]:

@@ -13,8 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "lowering"))
-sys.path.insert(0, str(Path(__file__).parent))
-
 from packed import expanded, folded, run_packed
 from small_models import Builder, Shape, inputs_for
 from small_transformers import approximate
@@ -79,7 +77,7 @@ def largest_difference(one: Module, other: Module, arrays: Arrays) -> float:
 
 def widths(module: Module, arrays: Arrays) -> np.ndarray:
     """[softmaxes, 6] ranges of the rows' log-sums."""
-    found = [m.log_sums for m in measure(module, arrays) if m.log_sums is not None]
+    found = [[end[:, :6] for end in m.rows] for m in measure(module, arrays) if m.rows]
     return np.array([high.max(axis=0) - low.min(axis=0) for low, high in found])
 
 
