@@ -14,8 +14,7 @@ import numpy as np
 
 from atlasc.client.program import ClientProgram
 from atlasc.ir.module import Module
-from atlasc.passes.simulation.excess import DomainWatch, Excess
-from atlasc.passes.simulation.fused import interpret_poly
+from atlasc.passes.simulation.poly_values import DomainWatch, Excess, interpret_poly
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from atlasc.ir.functions import keep_mask
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Site
 from atlasc.passes.approximation.fits.chebyshev import evaluate
-from atlasc.passes.simulation.fused import interpret_poly
+from atlasc.passes.simulation.poly_values import interpret_poly
 
 Array = np.ndarray
 Cotangents = tuple[Array | None, ...]

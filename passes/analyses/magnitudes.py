@@ -8,7 +8,7 @@ import numpy as np
 
 from atlasc.ir.module import Module, Op
 from atlasc.passes.framework.rewriting import Rewriter
-from atlasc.passes.simulation.fused import interpret_poly
+from atlasc.passes.simulation.poly_values import interpret_poly
 
 
 def with_magnitudes(module: Module, inputs: Mapping[str, np.ndarray]) -> Module:

@@ -150,7 +150,7 @@ class DepthArithmetic(Arithmetic[int]):
 
 
 @dataclass(frozen=True)
-class Step:
+class RecordedStep:
     """One recorded operation.
 
     Attributes:
@@ -172,9 +172,9 @@ class Recorder(Arithmetic[int]):
         steps: in order.
     """
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[RecordedStep] = field(default_factory=list)
 
     def step(self, name: str, *operands: int, constant: Any = None) -> int:
         """The number of the new step."""
-        self.steps.append(Step(name, operands, constant))
+        self.steps.append(RecordedStep(name, operands, constant))
         return len(self.steps)

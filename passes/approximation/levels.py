@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from atlasc.passes.approximation.arithmetic import Step
+from atlasc.passes.approximation.arithmetic import RecordedStep
 from atlasc.passes.approximation.fits.chebyshev import levels_of_degree
 from atlasc.passes.framework.linear_system import LinearSystem
 
 PRODUCTS = ("mul", "square")
 
 
-def levels_of_steps(steps: Sequence[Step]) -> int:
+def levels_of_steps(steps: Sequence[RecordedStep]) -> int:
     """Levels from the argument to the last step.
 
     A ciphertext may hold f v instead of v, so that a positive factor costs no level unless other
@@ -55,7 +55,7 @@ def levels_of_steps(steps: Sequence[Step]) -> int:
     return _levels(steps, products)[-1]
 
 
-def _factor(step: Step) -> float | None:
+def _factor(step: RecordedStep) -> float | None:
     """The number that a step multiplies its operand by; None where it does not."""
     if step.name == "chebyshev":
         low, high = step.constant.calibrated or (-1.0, 1.0)
@@ -64,14 +64,14 @@ def _factor(step: Step) -> float | None:
     return float(step.constant) if step.name == "scale" and np.ndim(step.constant) == 0 else None
 
 
-def _stays_a_product(step: Step) -> bool:
+def _stays_a_product(step: RecordedStep) -> bool:
     if step.name != "scale":
         return False
     vector = np.ndim(step.constant) > 0
     return step.operands[0] != 0 if vector else step.constant <= 0
 
 
-def _levels(steps: Sequence[Step], products: set[tuple[int, int]]) -> list[int]:
+def _levels(steps: Sequence[RecordedStep], products: set[tuple[int, int]]) -> list[int]:
     """Levels of every value where these operands of steps are multiplied by a plaintext first."""
     levels = [0]
     for number, step in enumerate(steps, 1):

@@ -32,7 +32,7 @@ from atlasc.passes.search.output_error import error_weights, output_error
 from atlasc.passes.search.point import Cost, Point
 from atlasc.passes.search.space import SearchSpace, Settings, expert, is_partial
 from atlasc.passes.simulation.engines import AUTO, simulator
-from atlasc.passes.simulation.simulate import Simulation
+from atlasc.passes.simulation.simulator import Simulation
 from atlasc.passes.simulation.torch_simulator import TorchSimulator
 
 REFERENCE_ERROR = 0.2

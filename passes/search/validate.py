@@ -19,8 +19,7 @@ from atlasc.passes.search.front import Front
 from atlasc.passes.search.output_error import output_error
 from atlasc.passes.search.point import Point
 from atlasc.passes.search.space import Settings
-from atlasc.passes.simulation.excess import DomainWatch
-from atlasc.passes.simulation.fused import interpret_poly
+from atlasc.passes.simulation.poly_values import DomainWatch, interpret_poly
 from atlasc.passes.simulation.segments import client_part
 from atlasc.passes.simulation.simulate import PolynomialSimulator
 

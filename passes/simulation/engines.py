@@ -2,43 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.passes.simulation.simulate import (
-    Approximations,
-    PolynomialSimulator,
-    Simulation,
-)
+from atlasc.passes.simulation.simulate import PolynomialSimulator
+from atlasc.passes.simulation.simulator import Simulator
 from atlasc.passes.simulation.torch_simulator import TorchSimulator
 
 AUTO = "auto"
-
-
-class Simulator(Protocol):
-    """What a search asks of a simulator; see `PolynomialSimulator`."""
-
-    def prepare(self, inputs: Mapping[str, np.ndarray]) -> Any:
-        """Inputs as `run` wants them."""
-        ...
-
-    def run(
-        self, inputs: Any, approximations: Approximations, *, layers: int | None = None
-    ) -> Simulation:
-        """Evaluate the module under a setting."""
-        ...
-
-    def cleartext(self, inputs: Any, *, layers: int | None = None) -> dict[str, np.ndarray]:
-        """The outputs with the exact functions."""
-        ...
-
-    def prefix(self, inputs: Any, approximations: Approximations) -> list[int]:
-        """A sort key that brings settings that begin alike together."""
-        ...
 
 
 def simulator(

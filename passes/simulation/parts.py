@@ -9,13 +9,11 @@ from threading import Lock
 
 import numpy as np
 
-from atlasc.ir.interpreter import Interpreter
-from atlasc.ir.module import Op, Value
-from atlasc.passes.simulation.segments import Segment
+from atlasc.ir.module import Value
 from atlasc.passes.simulation.snapshots import Snapshots
 
 AHEAD, FEWEST_FOR_AHEAD = 2, 8
-"""So many inputs go ahead of the others, where there are so many at least."""
+"""The number of inputs that are evaluated first, and the fewest inputs with which that is done."""
 
 
 @dataclass
@@ -46,7 +44,7 @@ class Part:
 
 
 @dataclass
-class Prepared:
+class PreparedInputs:
     """Inputs whose client part has been computed.
 
     Attributes:
@@ -77,27 +75,13 @@ class End:
             self.segment = min(self.segment, segment)
 
 
-def server_inputs(
-    client: Interpreter, segments: Sequence[Segment], inputs: Mapping[str, np.ndarray]
-) -> dict[Value, np.ndarray]:
-    """What the server gets, encrypted and public, computed by the client's part of a module."""
-    values: dict[Value, np.ndarray] = {}
-
-    def keep(op: Op, result: np.ndarray) -> None:
-        values[op.value] = result
-
-    client.run(inputs, observe=keep)
-    wanted = {operand for s in segments for op in s.ops for operand in op.operands}
-    return {value: array for value, array in values.items() if value in wanted}
-
-
 def divided(
     values: Mapping[Value, np.ndarray],
     inputs: int,
     threads: int,
     memory: int,
     watched: bool = False,
-) -> Prepared:
+) -> PreparedInputs:
     """Values of inputs, [N, ...] each, divided into rounds of parts.
 
     Args:
@@ -118,5 +102,5 @@ def divided(
         ]
 
     if inputs < FEWEST_FOR_AHEAD:
-        return Prepared([parts(0, inputs)], threads)
-    return Prepared([parts(0, AHEAD), parts(AHEAD, inputs)], threads)
+        return PreparedInputs([parts(0, inputs)], threads)
+    return PreparedInputs([parts(0, AHEAD), parts(AHEAD, inputs)], threads)

@@ -10,60 +10,28 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import Interpreter
 from atlasc.ir.module import Module, Value
 from atlasc.passes.approximation.attribute import carried_by
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.calibration.measure import nonlinear_ops
 from atlasc.passes.simulation.blockwise import Blockwise
-from atlasc.passes.simulation.excess import EXPLODED
-from atlasc.passes.simulation.parts import End, Part, Prepared, divided, server_inputs
-from atlasc.passes.simulation.segments import (
-    client_part,
-    end_after,
-    largest_tensor,
-    last_uses,
-    segments,
-)
+from atlasc.passes.simulation.parts import End, Part, PreparedInputs, divided
+from atlasc.passes.simulation.poly_values import EXPLODED
+from atlasc.passes.simulation.segments import end_after, largest_tensor
+from atlasc.passes.simulation.simulator import Approximations, Simulation, Simulator
 
 SMALLEST_PART = 1 << 17
 """Elements of its largest tensor from which a part is worth a thread."""
 
-Approximations = Mapping[str, Approximation]
-"""Approximation by the name of the op's result; an op that is not named is computed exactly."""
 
-
-@dataclass(frozen=True)
-class Simulation:
-    """What came out.
-
-    Attributes:
-        outputs: arrays by name; empty after an explosion.
-        exploded_at: the first op whose result exploded or was not finite, as "location: op", or
-            None. The inputs that go ahead are asked first; otherwise all of them.
-        left: [N] which inputs leave the range of a polynomial, where the inputs are watched and
-            nothing exploded; else None.
-    """
-
-    outputs: dict[str, np.ndarray]
-    exploded_at: str | None = None
-    left: np.ndarray | None = None
-
-    @property
-    def finite(self) -> bool:
-        """Whether all values stayed in bounds."""
-        return self.exploded_at is None
-
-
-class PolynomialSimulator:
+class PolynomialSimulator(Simulator):
     """Simulates one module under many settings.
 
     Args:
@@ -88,18 +56,12 @@ class PolynomialSimulator:
         memory: int = 0,
         limit: float = EXPLODED,
     ) -> None:
-        self.module, self.dtype, self.memory = module, np.dtype(dtype), memory
-        self._client = Interpreter(client_part(module), self.dtype)
-        self.threads = threads or os.cpu_count() or 1
-        self._limit = limit
+        super().__init__(module, dtype, limit)
+        self.memory, self.threads = memory, threads or os.cpu_count() or 1
         self._blockwise: dict[int, Blockwise] = {}
         self._pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
         self._blas = ThreadpoolController()
-        self.segments = segments(module)
-        if not self.segments:
-            raise AtlasError("the module encrypts nothing", remedy="trace a Transformer")
         self._symbols = self._constants()
-        self._last_use = last_uses(self.segments)
 
     def _constants(self) -> dict[str, np.ndarray]:
         """The arrays behind symbols; weights lie as matrix products read them fastest."""
@@ -111,7 +73,7 @@ class PolynomialSimulator:
             for name, array in Interpreter(self.module, self.dtype).symbols.items()
         }
 
-    def prepare(self, inputs: Mapping[str, np.ndarray], watched: bool = False) -> Prepared:
+    def prepare(self, inputs: Mapping[str, np.ndarray], watched: bool = False) -> PreparedInputs:
         """Compute the client's part (embeddings) once.
 
         Args:
@@ -121,7 +83,7 @@ class PolynomialSimulator:
         Raises:
             AtlasError: an input is missing or has the wrong shape.
         """
-        values = server_inputs(self._client, self.segments, inputs)
+        values = self.server_inputs(inputs)
         count = len(next(iter(values.values())))
         threads = min(self.threads, count, count * largest_tensor(self.segments) // SMALLEST_PART)
         return divided(values, count, max(1, threads), self.memory, watched)
@@ -137,7 +99,7 @@ class PolynomialSimulator:
 
     def run(
         self,
-        inputs: Mapping[str, np.ndarray] | Prepared,
+        inputs: Mapping[str, np.ndarray] | PreparedInputs,
         approximations: Approximations | None = None,
         *,
         layers: int | None = None,
@@ -150,12 +112,12 @@ class PolynomialSimulator:
             layers: stop after that many blocks; the outputs are then the values that later ops
                 need, by name.
         """
-        prepared = inputs if isinstance(inputs, Prepared) else self.prepare(inputs)
+        prepared = inputs if isinstance(inputs, PreparedInputs) else self.prepare(inputs)
         chosen = self.default_approximations() if approximations is None else approximations
         end = end_after(self.segments, layers)
         share = max(1, self.threads // prepared.threads)
         if share not in self._blockwise:
-            self._blockwise[share] = Blockwise(self.dtype, share, self._limit)
+            self._blockwise[share] = Blockwise(self.dtype, share, self.limit)
         blockwise, stop = self._blockwise[share], End(end)
         work = partial(self._part, chosen=chosen, end=end, blockwise=blockwise, stop=stop)
         results: list[tuple[dict[str, np.ndarray], np.ndarray | None]] = []
@@ -204,14 +166,8 @@ class PolynomialSimulator:
             outputs = {value.name: values[value] for value in self.segments[end].live}
         return outputs, part.leaving(keys)
 
-    def cleartext(
-        self, inputs: Mapping[str, np.ndarray] | Prepared, *, layers: int | None = None
-    ) -> dict[str, np.ndarray]:
-        """The same with the exact functions: what `run` is compared with."""
-        return self.run(inputs, {}, layers=layers).outputs
-
-    def prefix(self, inputs: Prepared, approximations: Approximations) -> list[int]:
-        """A sort key that brings settings that begin alike together."""
+    def prefix(self, inputs: PreparedInputs, approximations: Approximations) -> list[int]:
+        """See `Simulator`."""
         return self._keys(inputs.rounds[0][0], approximations, len(self.segments))
 
     def _keys(self, part: Part, chosen: Approximations, end: int) -> list[int]:

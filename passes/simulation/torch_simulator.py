@@ -18,16 +18,9 @@ from atlasc.ir.interpreter import Interpreter
 from atlasc.ir.module import Module, Op, Value
 from atlasc.passes.approximation.description import Approximation, Softmax
 from atlasc.passes.simulation.blockwise import on_argument
-from atlasc.passes.simulation.excess import EXPLODED
-from atlasc.passes.simulation.parts import server_inputs
-from atlasc.passes.simulation.segments import (
-    client_part,
-    end_after,
-    largest_tensor,
-    last_uses,
-    segments,
-)
-from atlasc.passes.simulation.simulate import Approximations, Simulation
+from atlasc.passes.simulation.poly_values import EXPLODED
+from atlasc.passes.simulation.segments import end_after, largest_tensor
+from atlasc.passes.simulation.simulator import Approximations, Simulation, Simulator
 from atlasc.passes.simulation.snapshots import Snapshots
 from atlasc.passes.simulation.torch_arithmetic import Constants, TorchArithmetic, exact
 
@@ -68,7 +61,7 @@ class Batch:
     exploded: list[str | None]
 
 
-class TorchSimulator:
+class TorchSimulator(Simulator):
     """Simulates one module under many settings on a torch device, in float32.
 
     Args:
@@ -81,34 +74,28 @@ class TorchSimulator:
     def __init__(
         self, module: Module, device: str, memory: int = MEMORY, limit: float = EXPLODED
     ) -> None:
-        self.device, self.memory, self.limit = device, memory, limit
-        self.segments = segments(module)
-        self._client = Interpreter(client_part(module), np.float32)
+        super().__init__(module, np.float32, limit)
+        self.device, self.memory = device, memory
         self._symbols = Interpreter(module, np.float32).symbols
-        self._last_use = last_uses(self.segments)
         self._constants: dict[tuple[Op, str], Any] = {}
         self._keys = Snapshots()
 
     def prepare(self, inputs: Mapping[str, np.ndarray]) -> Uploaded:
         """Compute the client's part once and bring it to the device."""
-        values = server_inputs(self._client, self.segments, inputs)
+        values = self.server_inputs(inputs)
         public = {v: array for v, array in values.items() if v.tensor.side == "public"}
         encrypted = {v: self._tensor(values[v]) for v in values if v not in public}
         return Uploaded(encrypted, public, len(next(iter(values.values()))))
 
-    def cleartext(self, inputs: Uploaded, *, layers: int | None = None) -> dict[str, np.ndarray]:
-        """The outputs with the exact functions: what the others are compared with."""
-        return self.run(inputs, {}, layers=layers).outputs
-
     def prefix(self, inputs: Uploaded, approximations: Approximations) -> list[int]:
-        """A sort key that brings settings that begin alike together."""
+        """See `Simulator`."""
         names = (segment.nonlinear for segment in self.segments)
         return self._keys.keys(name and approximations.get(name) for name in names)
 
     def run(
         self, inputs: Uploaded, approximations: Approximations, *, layers: int | None = None
     ) -> Simulation:
-        """Evaluate the module under one setting."""
+        """See `Simulator`."""
         return next(self.run_all(inputs, [approximations], layers=layers))
 
     def run_all(
@@ -119,7 +106,7 @@ class TorchSimulator:
         Args:
             inputs: what `prepare` made.
             batch: approximations by result name; an op that is not named is computed exactly.
-            layers: stop after that many blocks (see `PolynomialSimulator.run`).
+            layers: stop after that many blocks (see `Simulator.run`).
         """
         import torch
 

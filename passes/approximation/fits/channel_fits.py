@@ -40,12 +40,12 @@ def channel_fits(name: str, degree: int, ranges: ChannelRanges, weighted: bool =
     found = []
     for start in range(0, len(low), BLOCK):
         block = slice(start, start + BLOCK)
-        problem = _Problem(name, degree, low[block], high[block])
+        problem = _ChannelProblem(name, degree, low[block], high[block])
         found.append(problem.weighted(seen[block]) if weighted else problem.interpolants)
     return np.concatenate(found)
 
 
-class _Problem:
+class _ChannelProblem:
     """Some channels; values and errors are shares of the greatest magnitude in a channel."""
 
     def __init__(self, name: str, degree: int, low: Array, high: Array) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.fits.chebyshev import fit
-from atlasc.passes.approximation.fits.validity import Meaning
+from atlasc.passes.approximation.fits.validity import FittedFunction
 
 Array = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -35,7 +35,7 @@ class ChebyshevSum:
     degree: int
     compute: Callable[[], Array]
     calibrated: Interval | None = UNIT
-    meaning: Meaning | None = None
+    meaning: FittedFunction | None = None
 
     @staticmethod
     def of(coefficients: Array, domain: Interval = UNIT) -> ChebyshevSum:
@@ -66,7 +66,7 @@ class ChebyshevSum:
             known = fit(function, degree, interval) if given is None else np.asarray(given, float)
             return known if factor == 1.0 else known * factor
 
-        meaning = Meaning(function, interval, factor)
+        meaning = FittedFunction(function, interval, factor)
         return ChebyshevSum(degree, compute, domain or interval, meaning)
 
     @cached_property
@@ -86,7 +86,7 @@ class ChebyshevSum:
 
     @property
     def valid(self) -> Interval:
-        """Where the sum is right, the domain being [-1, 1]; see `Meaning.valid`."""
+        """Where the sum is right, the domain being [-1, 1]; see `FittedFunction.valid`."""
         return UNIT if self.meaning is None else self.meaning.valid(self.coefficients)
 
     @property

@@ -32,7 +32,7 @@ SLACK_OF_SINGLE = 1e-5
 
 
 @dataclass(frozen=True)
-class Meaning:
+class FittedFunction:
     """What a Chebyshev sum stands for.
 
     Attributes:
@@ -68,7 +68,7 @@ def widened(low: float, high: float, dtype: Any) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=4096)
-def _valid(meaning: Meaning, coefficients: bytes) -> tuple[float, float]:
+def _valid(meaning: FittedFunction, coefficients: bytes) -> tuple[float, float]:
     series = np.frombuffer(coefficients) / meaning.factor
     known = function(meaning.function)
     low, high = meaning.interval

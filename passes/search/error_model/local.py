@@ -17,7 +17,7 @@ from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.search.error_model.captured import Captured
 from atlasc.passes.search.error_model.groups import Choice, Group
 from atlasc.passes.simulation.blockwise import Blockwise
-from atlasc.passes.simulation.excess import EXPLODED
+from atlasc.passes.simulation.poly_values import EXPLODED
 
 GREATEST_PROBABILITY = 4.0
 """A probability beyond this, on scores within their calibrated ranges, starts an explosion."""

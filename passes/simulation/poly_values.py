@@ -1,25 +1,46 @@
-"""Who leaves the range of which polynomial: looked at while a poly module is interpreted.
+"""Interpretation of poly modules, and which inputs leave the range of which polynomial.
 
 A Chebyshev sum explodes outside its domain, sooner or later, and nothing in a ciphertext says so.
 In the clear it shows beforehand. The range is where the sum is right (`validity`): its domain, and
-what lies beyond as long as the fit holds; the domain alone where nobody knows what the sum stands
-for.
+what lies beyond as long as the fit holds; the domain alone where the function of the sum is not
+known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from atlasc.ir.interpreter import Observer, interpret
 from atlasc.ir.module import Module, Op, Value
+from atlasc.ir.opdef import Site
+from atlasc.passes.approximation.fits.chebyshev import evaluate
 from atlasc.passes.approximation.fits.validity import valid_range, widened
 
 EXPLODED = 1e6
 """A value beyond this is taken for an explosion: hidden states of real models stay far below, and
 so does a polynomial that stands for exp of something negative, 1/sqrt or an activation."""
+
+
+def interpret_poly(
+    module: Module,
+    inputs: Mapping[str, np.ndarray],
+    dtype: Any = np.float64,
+    *,
+    observe: Observer | None = None,
+) -> dict[str, np.ndarray]:
+    """``interpret`` for poly modules of real size: Chebyshev sums run in the native kernel."""
+
+    def fused(op: Op, site: Site, arrays: list[np.ndarray]) -> np.ndarray | None:
+        if op.name != "poly.chebyshev":
+            return None
+        low, high = site.attributes["domain"]
+        return evaluate(arrays[0], site.constant("coefficients"), (low, high))
+
+    return interpret(module, inputs, dtype, override=fused, observe=observe)
 
 
 @dataclass(frozen=True)
@@ -49,14 +70,11 @@ class Excess:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
+        reached, low, high = self.reached, self.low, self.high
         return {
-            "input": self.input,
-            "op": self.op,
-            "location": self.location,
-            "reached": self.reached,
-            "range": [self.low, self.high],
-            "share": self.share,
-        }
+            "input": self.input, "op": self.op, "location": self.location, "reached": reached,
+            "range": [low, high], "share": self.share,
+        }  # fmt: skip
 
     def __str__(self) -> str:
         return (
@@ -73,7 +91,7 @@ class DomainWatch:
     Attributes:
         module: a poly module.
         names: what the inputs are called; rows beyond them only fill a batch.
-        found: who leaves which range, with the polynomial's op.
+        found: which input leaves which range, with the polynomial's op.
         exploded: [inputs] whether a polynomial gave a value beyond `EXPLODED`, or none at all.
     """
 

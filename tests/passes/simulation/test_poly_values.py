@@ -7,8 +7,7 @@ import pytest
 
 from atlasc.ir.text.parser import parse
 from atlasc.passes.approximation.fits.validity import SLACK
-from atlasc.passes.simulation.excess import DomainWatch, Excess
-from atlasc.passes.simulation.fused import interpret_poly
+from atlasc.passes.simulation.poly_values import DomainWatch, Excess, interpret_poly
 
 TEXT = """module @m : poly {
   symbol @c : float64[2]
