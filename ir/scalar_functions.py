@@ -184,6 +184,12 @@ ACTIVATIONS = {
         ScalarFunction("sigmoid", "1 / (1 + e⁻ˣ).", lambda m, x: m.sigmoid(x), ("sigmoid(x)",)),
         ScalarFunction("tanh", "Hyperbolic tangent.", lambda m, x: m.tanh(x), ("tanh(x)",)),
         ScalarFunction("relu", "max(x, 0).", lambda m, x: m.above_zero(x), ("relu(x)",)),
+        ScalarFunction(
+            "relu_squared",
+            "max(x, 0)².",
+            lambda m, x: m.above_zero(x) ** 2,
+            ("square(relu(x))", "relu(x) ** 2", "relu(x) * relu(x)"),
+        ),
     )
 }
 FUNCTIONS = {

@@ -36,6 +36,7 @@ MODULES = {
     "sigmoid": torch.nn.Sigmoid(),
     "tanh": torch.nn.Tanh(),
     "relu": torch.nn.ReLU(),
+    "relu_squared": ACT2FN["relu2"],
 }
 X = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
 
