@@ -1,7 +1,7 @@
-"""How large the parts of a module may be, and of which characters: its text may come from anyone.
+"""Bounds on the size and the characters of a module's parts: its text may come from anyone.
 
 Everything that reads, prints, lowers or emits a module relies on these bounds. They are far above
-what a program has that somebody waits for.
+the sizes of programs that finish in an acceptable time.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import re
 from collections.abc import Sequence
 
 MAX_INTEGER = 2**63 - 1
-"""Of an attribute; the least is −2⁶³."""
+"""Largest integer in an attribute; the smallest is −2⁶³."""
 MAX_NESTING = 32
 """Of lists and dictionaries in an attribute."""
 MAX_AXES = 16
 MAX_ELEMENTS = 2**30
-"""Of a value. The scores of 32 heads and 4096 tokens have 2²⁹."""
+"""Elements of a value. The scores of 32 heads and 4096 tokens have 2²⁹."""
 MAX_STORED = 2**36
 """Elements of a symbol's array, which takes no memory where it is only declared."""
 MAX_SLOT_BITS = 20
@@ -25,7 +25,7 @@ MAX_INDEX_BITS = 30
 """Bits of the indices of slot and ciphertext together."""
 MAX_LEVEL = 1000
 MAX_COEFFICIENTS = 4096
-"""Of a Chebyshev sum; those of recipes have some hundred."""
+"""Coefficients of a Chebyshev sum; recipes use some hundred."""
 MAX_TIMES = 100
 """Doublings in one op."""
 MAX_PATH = 300
@@ -38,7 +38,7 @@ _NAME = re.compile(r"\w+([.\-/]\w+)*", re.ASCII)
 
 
 def is_location(text: str) -> bool:
-    """Whether a text may say where in the model an op comes from."""
+    """Whether a text may be the location of an op."""
     return len(text) <= MAX_PATH and not _ODD.search(text)
 
 
@@ -48,12 +48,12 @@ def as_location(text: str) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Whether a text may be the name of an input or an output: it may become part of a path."""
+    """Whether a text may name an input or an output; such a name may become part of a path."""
     return len(text) <= MAX_NAME and _NAME.fullmatch(text) is not None
 
 
 def as_name(text: str) -> str:
-    """A model's own name of an input or an output as one that may be."""
+    """A model's own name of an input or an output, made valid."""
     words = re.findall(r"\w+|[.\-/]+", text[:MAX_NAME], re.ASCII)
     return text if is_name(text) else "_".join(w for w in words if w[0] not in ".-/") or "unnamed"
 
@@ -64,7 +64,7 @@ def is_symbol(text: str) -> bool:
 
 
 def as_symbol(text: str) -> str:
-    """A model's own name of an array as one that may be, and that passes may make longer."""
+    """A model's own name of an array, made valid and short enough for suffixes of passes."""
     return "".join(c if c.isprintable() else "_" for c in text[: MAX_PATH - 100])
 
 

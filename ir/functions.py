@@ -16,14 +16,14 @@ def _like(site: Site, name: str, x: np.ndarray) -> np.ndarray:
 
 
 def encrypted_input(site: Site, x: np.ndarray) -> np.ndarray:
-    """What the client makes of a tensor before it encrypts it: centred, times the factor."""
+    """The tensor that the client encrypts: centred and multiplied, where the input says so."""
     if site.attributes.get("centred", False):
         x = x - x.mean(axis=-1, keepdims=True)
     return x * x.dtype.type(site.attributes["factor"]) if "factor" in site.attributes else x
 
 
 def output(site: Site, x: np.ndarray) -> np.ndarray:
-    """What the client makes of a decrypted result: x · factor + shift, where given."""
+    """The answer from a decrypted result: x · factor + shift, where given."""
     if "factor" in site.attributes:
         x = x * _like(site, "factor", x)
     return x + _like(site, "shift", x) if "shift" in site.attributes else x

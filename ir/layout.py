@@ -75,7 +75,7 @@ class Layout:
         if slot_bits + sum(field.bits for field in self.outer) > MAX_INDEX_BITS:
             raise ValueError(f"a layout has at most 2^{MAX_INDEX_BITS} slots in all ciphertexts")
         if any(field.axis in (REPLICATED, UNUSED) for field in self.outer):
-            raise ValueError(f"in the layout {self} the number of a ciphertext stands for nothing")
+            raise ValueError(f"the layout {self} has ciphertexts whose number is not an index")
         extents = dict(self.extents)
         if len(extents) < len(self.extents) or min(extents.values(), default=1) < 1:
             raise ValueError(f"the layout {self} needs one positive extent for each axis")
@@ -139,7 +139,7 @@ class Layout:
         return 1 << self.offset(field)
 
     def _outer_radix(self, field: Field) -> int:
-        """Ciphertexts along an outer field: all-padding ones are left out."""
+        """Number of ciphertexts along an outer field, without those that hold only padding."""
         return min(1 << field.bits, -(-self.extent(field.axis) // (1 << field.low)))
 
     @cached_property
@@ -254,8 +254,9 @@ class Layout:
 
     @cached_property
     def gathered(self) -> Layout | None:
-        """The same values in one ciphertext, its number in place of the top bits of the first field
-        where that one is replicated; None where its copies are too few, or one ciphertext is all.
+        """The layout with all ciphertexts moved into one: the top bits of the first field, which is
+        replicated, become the number of the ciphertext. None where the copies are too few, or where
+        there is only one ciphertext.
         """
         bits = sum(field.bits for field in self.outer)
         first = self.fields[0]
@@ -268,9 +269,9 @@ class Layout:
     def one_row(self) -> Layout:
         """The layout of one token's value, where the last field is that of the tokens.
 
-        No place is needed for the tokens, so the top bits of their field number the blocks that
-        number ciphertexts otherwise, and over its other bits the value is replicated. With a batch
-        between blocks and tokens the blocks stay where they are: a sum over them would no longer
+        The slots of the tokens are free: the top bits of their field hold the blocks that otherwise
+        number ciphertexts, and the value is replicated over the other bits. With a batch between
+        blocks and tokens the blocks stay where they are, because a sum over them would no longer
         wrap around the ciphertext.
         """
         batch, tokens = self.field("b"), self.fields[-1]

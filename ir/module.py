@@ -11,7 +11,7 @@ import numpy as np
 
 from atlasc.ir.bounds import MAX_PATH, is_location, is_symbol
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.opdef import REGISTRY, OpDef, RuleError, Site, Symbol, symbols_in
+from atlasc.ir.opdef import OPS, OpDef, RuleError, Site, Symbol, symbols_in
 from atlasc.ir.ops import ckks, ckks_attention, nn, poly  # noqa: F401  (the registry)
 from atlasc.ir.types import CiphertextType, TensorType, Type, is_bounded
 
@@ -73,7 +73,7 @@ class Op:
         return self.result
 
     def site(self, symbols: Mapping[str, np.ndarray]) -> Site:
-        """What the rules of the declaration see of this op."""
+        """The part of the op that the rules of its declaration see."""
         return Site([operand.type for operand in self.operands], self.attributes, symbols)
 
     def __repr__(self) -> str:
@@ -138,7 +138,7 @@ class Module:
                 f"{location[:MAX_PATH]!r} cannot be the location of an op",
                 why=f"it has odd characters, or more than {MAX_PATH}",
             )
-        definition = REGISTRY.table.get(op_name)
+        definition = OPS.get(op_name)
         if definition is None or definition.level != self.level:
             raise AtlasError(
                 f"there is no op {op_name} at the {self.level} level",
@@ -156,9 +156,9 @@ class Module:
         return op
 
     def fresh_name(self, wanted: str | None = None) -> str:
-        """A value name that is not taken: the wanted one, or that with a number behind it.
+        """A value name that is not taken: the wanted one, followed by a number where needed.
 
-        Characters that the text form has no place for become underscores.
+        Characters that the text form does not allow become underscores.
         """
         wanted = re.sub(r"\W", "_", wanted or "", flags=re.ASCII) or None
         if wanted is not None and wanted not in self._names:
@@ -214,11 +214,31 @@ class Module:
         return iter(self.ops)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Pickled as its text and arrays: an op's declaration holds functions, and a graph is deep.
-        from atlasc.ir.text.parser import parse
-        from atlasc.ir.text.printer import print_module
+        # A graph is too deep to be pickled as it is, and declarations hold functions.
+        rows = [
+            (op.name, [v.name for v in op.operands], op.attributes, op.location,
+             op.result.name if op.result else None)
+            for op in self.ops
+        ]  # fmt: skip
+        return _rebuilt, (self.name, self.level, self.arrays_used(), self.attributes, rows)
 
-        return parse, (print_module(self), self.arrays_used())
+
+def _rebuilt(
+    name: str,
+    level: IRLevel,
+    symbols: dict[str, np.ndarray],
+    attributes: dict[str, Any],
+    rows: Sequence[tuple[str, Sequence[str], dict[str, Any], str, str | None]],
+) -> Module:
+    """A module from what ``Module.__reduce__`` gives."""
+    module = Module(name, level, symbols=symbols, attributes=attributes)
+    values: dict[str | None, Value] = {}
+    for op_name, operands, op_attributes, location, result in rows:
+        sources = [values[operand] for operand in operands]
+        op = module.append(op_name, sources, op_attributes, location, result)
+        if op.result is not None:
+            values[result] = op.result
+    return module
 
 
 def infer_type(op: Op, symbols: Mapping[str, np.ndarray]) -> Type | None:
@@ -245,7 +265,7 @@ def infer_type(op: Op, symbols: Mapping[str, np.ndarray]) -> Type | None:
 
 
 def require_symbol(name: str) -> None:
-    """Refuse a name of an array or a module that no text may have.
+    """Refuse an invalid name of an array or a module.
 
     Raises:
         AtlasError: it has control characters, or is too long.
@@ -259,4 +279,4 @@ def require_symbol(name: str) -> None:
 
 def ops_of(level: str) -> list[str]:
     """Names of all ops declared at an IR level."""
-    return [name for name in REGISTRY.table if name.startswith(f"{level}.")]
+    return [name for name in OPS if name.startswith(f"{level}.")]

@@ -1,4 +1,4 @@
-"""Op declarations: everything that is true of an op, in one place.
+"""Op declarations: all facts about an op, in one place.
 
 The builder, verifier, printer, interpreter and the generated reference read these declarations.
 """
@@ -9,7 +9,7 @@ import math
 import re
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -109,7 +109,7 @@ def symbols_in(value: Any) -> Iterator[Symbol]:
 
 @dataclass(frozen=True)
 class Site:
-    """What a rule sees of one op: operand types, attributes, and the arrays behind its symbols."""
+    """The part of an op that rules see: operand types, attributes and the arrays of its symbols."""
 
     types: Sequence[Any]
     attributes: Mapping[str, Any]
@@ -141,17 +141,27 @@ def as_dtype(array: Any, dtype: Any) -> np.ndarray:
     return np.asarray(array, dtype=dtype)
 
 
-COMMON = {
-    "part": "string",
-    "magnitude": "float",
-    "mean": "float",
-    "noise_gain": "float",
-    "noise": "float",
-}
-"""Attributes of any op: the nonlinear function that it was expanded from, the greatest magnitude of
-its result that calibration saw (of an output: of the answer), the greatest mean of one input's, how
-much an error of the result changes the outputs (of an output: what a change of 1 is in units of the
-answer), and of an output the error that encryption adds (docs/precision.md)."""
+COMMON = (
+    AttributeDef("part", "string", "the nonlinear function that the op was expanded from"),
+    AttributeDef(
+        "magnitude",
+        "float",
+        "greatest magnitude of the result that calibration saw; of an output, of the answer",
+    ),
+    AttributeDef("mean", "float", "greatest mean of one input's result that calibration saw"),
+    AttributeDef(
+        "noise_gain",
+        "float",
+        "change of the outputs by an error of the result, in units of their size; of an output, "
+        "what a change of 1 is in units of the answer",
+    ),
+    AttributeDef(
+        "noise",
+        "float",
+        "of an output: error that encryption adds to an answer, a root mean square",
+    ),
+)
+"""Optional attributes of every op (docs/precision.md)."""
 
 
 def no_levels(site: Site) -> int:
@@ -205,54 +215,39 @@ class OpDef:
 
     def check_attributes(self, attributes: Mapping[str, Any]) -> None:
         """Raise RuleError on a missing, unknown or ill-typed attribute."""
-        known = {attribute.name: attribute for attribute in self.attributes}
+        kinds = {attribute.name: attribute.kind for attribute in (*self.attributes, *COMMON)}
         for name, value in attributes.items():
-            if name in COMMON:
-                kind = COMMON[name]
-            elif name in known:
-                kind = known[name].kind
-            else:
-                raise RuleError(f"unknown attribute {name!r}; it takes {sorted(known) or 'none'}")
+            if name not in kinds:
+                own = sorted(attribute.name for attribute in self.attributes)
+                raise RuleError(f"unknown attribute {name!r}; it takes {own or 'none'}")
             check_value(name, value)
-            if not KINDS[kind](value):
+            if not KINDS[kinds[name]](value):
                 shown = reprlib.repr(value)
-                raise RuleError(f"attribute {name!r} must be of kind {kind}, not {shown}")
+                raise RuleError(f"attribute {name!r} must be of kind {kinds[name]}, not {shown}")
         for attribute in self.attributes:
             if not attribute.optional and attribute.name not in attributes:
                 raise RuleError(f"attribute {attribute.name!r} ({attribute.kind}) is missing")
 
 
-@dataclass
-class Registry:
-    """All op declarations by qualified name."""
-
-    table: dict[str, OpDef] = field(default_factory=dict)
-
-    def declare(
-        self,
-        names: str,
-        summary: str,
-        operands: str,
-        infer: Callable[[Site], Type | None],
-        *attributes: AttributeDef,
-        evaluate: Callable[..., np.ndarray] | None = None,
-        levels: Callable[[Site], int] = no_levels,
-        family: str = "",
-    ) -> None:
-        """Declare one op, or the same op at several IR levels (``"nn.add poly.add"``)."""
-        for name in names.split():
-            if name in self.table:
-                raise ValueError(f"op {name} is declared twice")
-            self.table[name] = OpDef(
-                name,
-                summary,
-                tuple(operands.split()),
-                attributes,
-                infer,
-                evaluate,
-                levels,
-                family,
-            )
+OPS: dict[str, OpDef] = {}
+"""All op declarations by qualified name."""
 
 
-REGISTRY = Registry()
+def declare(
+    names: str,
+    summary: str,
+    operands: str,
+    infer: Callable[[Site], Type | None],
+    *attributes: AttributeDef,
+    **facts: Any,
+) -> None:
+    """Declare one op, or the same op at several IR levels (``"nn.add poly.add"``).
+
+    Args:
+        names, operands: separated by spaces.
+        summary, infer, attributes, facts: the other fields of ``OpDef``.
+    """
+    for name in names.split():
+        if name in OPS:
+            raise ValueError(f"op {name} is declared twice")
+        OPS[name] = OpDef(name, summary, tuple(operands.split()), attributes, infer, **facts)

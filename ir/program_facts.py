@@ -1,8 +1,7 @@
-"""What the attributes of a ckks module say about its program, checked: engines rely on it.
+"""Checks the attributes of a ckks module that engines rely on.
 
-`slots` is told once the module is packed, the levels and bootstraps once they are placed, the keys
-once they are planned, `target` and `parameters` once it is lowered for a target. Other attributes
-are nobody's.
+Packing sets `slots`, the placement of bootstraps sets the levels, key planning sets the keys, and
+lowering for a target sets `target` and `parameters`. Other attributes have no meaning.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ def fault_of(facts: Facts) -> str:
         if name in facts and not holds(facts[name]):
             return f"{name} is not {meaning}"
     if not _KEYS.isdisjoint(facts) and "slots" not in facts:
-        return "it tells keys, and not the slots of its ciphertexts"
+        return "it lists keys, but not the slots of its ciphertexts"
     amounts = [
         *(amount for amount, _ in facts.get("rotations", ())),
         *facts.get("bootstrap_rotations", ()),
@@ -34,7 +33,7 @@ def fault_of(facts: Facts) -> str:
 
 
 def _composed_fault(facts: Facts) -> str:
-    """A composed rotation must end: its first part is made before it."""
+    """A composed rotation must end: no rotation may be a part of itself."""
     first = {amount: part for amount, part, _ in facts.get("composed_rotations", ())}
     done: set[int] = set()
     for amount in first:
@@ -53,7 +52,7 @@ def _integer(least: int, greatest: int = MAX_INTEGER) -> Callable[[Any], bool]:
 
 
 def _rows(*columns: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """Lists of so many entries, of which no two begin alike."""
+    """Lists of rows with one cell for each column, whose first cells differ."""
 
     def holds(value: Any) -> bool:
         return (

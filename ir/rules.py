@@ -140,18 +140,18 @@ def axis_of(site: Site, name: str = "axis") -> int:
     return axis
 
 
-def select(site: Site) -> TensorType:
-    """One index along an axis, the axis removed."""
-    axis, index, shape = axis_of(site), site.attributes["index"], site.shape()
-    if not 0 <= index < shape[axis]:
-        raise RuleError(f"index {index} is outside the axis of {shape[axis]} elements")
-    return tensor(site, shape[:axis] + shape[axis + 1 :])
-
-
 def mean(site: Site) -> TensorType:
     """Mean along an axis, the axis removed."""
     axis, shape = axis_of(site), site.shape()
     return tensor(site, shape[:axis] + shape[axis + 1 :])
+
+
+def select(site: Site) -> TensorType:
+    """One index along an axis, the axis removed."""
+    result, index, extent = mean(site), site.attributes["index"], site.shape()[axis_of(site)]
+    if not 0 <= index < extent:
+        raise RuleError(f"index {index} is outside the axis of {extent} elements")
+    return result
 
 
 def repeat(site: Site) -> TensorType:

@@ -33,7 +33,7 @@ def verify(module: Module) -> None:
 
 
 def _verify_end(op: Op, module: Module, ends: set[tuple[str, str]]) -> None:
-    """Inputs and outputs are known by their names; all ciphertexts have the program's slots."""
+    """Names of inputs and outputs differ; all ciphertexts have the program's slots."""
     kind = op.name.removeprefix(f"{module.level}.")
     if kind in ("input", "public_input", "output"):
         end = kind.removeprefix("public_"), op.attributes["name"]

@@ -35,7 +35,7 @@ class Attributes:
     """Attributes of an op as arguments; remembers which were asked for."""
 
     def __init__(self, op: Op) -> None:
-        self.op, self.asked = op, set(COMMON)
+        self.op, self.asked = op, {attribute.name for attribute in COMMON}
 
     def __call__(self, name: str) -> Any:
         """The attribute, None where the op does not have it."""

@@ -1,7 +1,7 @@
-"""Arrays that may come from somebody else: ``.npz`` and safetensors files, without surprises.
+"""Reads arrays from untrusted ``.npz`` and safetensors files.
 
-A small file can claim to hold, or expand to, more than a machine has. What an array claims is
-checked before memory is taken for it.
+A small file can claim to hold, or expand to, more than a machine's memory. The claimed sizes are
+checked before memory is allocated.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def read_npz(path: Path, limit: int, *, what: str, links: bool = True) -> dict[s
 
     Args:
         path: the file.
-        limit: bytes that the arrays have at most, and the file too. One that expands beyond all
-            measure is refused earlier.
+        limit: largest size of the file and of its arrays in bytes. A file that expands more than
+            ``UNPACKED`` times is refused earlier.
         what: what the file is, for messages: "data".
         links: see :func:`atlasc.ir.files.plain.open_plain`.
 
@@ -62,7 +62,7 @@ def read_npz(path: Path, limit: int, *, what: str, links: bool = True) -> dict[s
             }
     except AtlasError:
         raise
-    except Exception as error:  # whatever zipfile, zlib and NumPy make of a damaged file
+    except Exception as error:  # zipfile, zlib and NumPy raise many types for a damaged file
         raise AtlasError(
             f"{what} {path} cannot be read as an .npz of plain arrays",
             why=(str(error).splitlines() or [type(error).__name__])[0],
@@ -115,7 +115,7 @@ def read_safetensors(path: Path, *, links: bool = True) -> dict[str, np.ndarray]
             )
         try:
             arrays = load_file(path)
-        except Exception as error:  # SafetensorError, and whatever NumPy makes of odd types
+        except Exception as error:  # SafetensorError, and errors of NumPy on unknown types
             raise AtlasError(
                 f"{path} is not a valid safetensors file",
                 why=(str(error).splitlines() or [type(error).__name__])[0],

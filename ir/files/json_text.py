@@ -1,8 +1,8 @@
-"""JSON that may come from somebody else, read into a declared schema and into nothing else.
+"""Reads JSON from untrusted files into a declared schema.
 
 A schema is a subclass of :class:`Schema`: pydantic checks types, bounds and names, and refuses
-unknown members. What JSON leaves open is refused too: a member that is given twice, numbers that
-are not finite, integers and nesting without end.
+unknown members. Members that are given twice, numbers that are not finite, and unlimited integers
+and nesting are refused too, although JSON allows them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Read = TypeVar("Read")
 
 
 STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
-"""Of a dataclass that is a schema too: its ``__pydantic_config__``."""
+"""The ``__pydantic_config__`` of a dataclass that is a schema too."""
 
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -73,7 +73,7 @@ def parse_json(text: str | bytes, schema: type[Read]) -> Read:
     """The value of a JSON text.
 
     Raises:
-        ValueError: in one line, where the text departs from the schema.
+        ValueError: in one line, where the text breaks the schema.
     """
     try:
         value: Read = _adapter(schema).validate_json(text)
@@ -103,7 +103,7 @@ def leaves(tree: Any) -> Iterator[tuple[str, Any]]:
 
 
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
-"""A schema's adapter takes time to make."""
+"""Cached, because making an adapter takes time."""
 
 
 def _place(location: Sequence[int | str]) -> str:

@@ -1,7 +1,7 @@
-"""Files that may come from somebody else: opened once, plain, and no larger than they may be.
+"""Opens untrusted files.
 
-Every file that atlasc reads goes through :func:`open_plain`. A device, a pipe or a folder is
-refused before anything is read from it, and so is a file that is larger than its kind can be.
+Every file that atlasc reads goes through :func:`open_plain`. It refuses devices, pipes and folders
+before anything is read from them, and files that are larger than the limit of their kind.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def read_bytes(path: Path, limit: int, *, links: bool = True) -> bytes:
     """The content of a plain file; arguments and errors as :func:`open_plain`."""
     with open_plain(path, limit, links=links) as file:
         content = file.read(limit + 1)
-    if len(content) > limit:  # a file of the system says that it is empty, and is not
+    if len(content) > limit:  # files of /proc report a size of 0
         raise too_large(path, len(content), limit)
     return content
 

@@ -13,13 +13,12 @@ from dataclasses import replace
 from atlasc.ir import rules
 from atlasc.ir.bounds import is_shape
 from atlasc.ir.layout import REPLICATED, UNUSED, Layout
-from atlasc.ir.opdef import REGISTRY, RuleError, Site, one_level
 from atlasc.ir.opdef import AttributeDef as A
+from atlasc.ir.opdef import RuleError, Site, declare, one_level
 from atlasc.ir.ops.nn import CENTRED, FACTOR, OUTPUT_MAP
 from atlasc.ir.ops.poly import chebyshev_levels
 from atlasc.ir.types import CiphertextType, TensorType
 
-declare = REGISTRY.declare
 Rule = Callable[[Site], CiphertextType]
 FIRST_ROW = A("first_row", "bool", "zero in all tokens but the first", optional=True)
 PADDING = (
@@ -115,7 +114,7 @@ def _input(site: Site) -> CiphertextType:
 
 
 def _check_unpacked(layout: Layout, shape: list[int]) -> None:
-    """A client finds a tensor of the shape in the layout; padding features are left out."""
+    """Check that the layout holds a tensor of the shape, without the padding features."""
     elements = math.prod(layout.shape)
     if shape and "d" in dict(layout.extents):
         features = math.prod(layout.shape[-2:])
@@ -242,7 +241,7 @@ def _output(site: Site) -> None:
 declare("ckks.input", "Encrypted input.", "", _input, A("name", "name", "name in the data"),
         LAYOUT, A("shape", "ints", "extents of the tensor"), FACTOR, CENTRED,
         A("level", "int", "level of the fresh ciphertexts", optional=True))  # fmt: skip
-declare("ckks.result", "What a server returns, in the client's view of a program.", "", _result,
+declare("ckks.result", "A result of the server, in the client's part of a program.", "", _result,
         A("name", "string", "name of the result"), LAYOUT, A("shape", "ints", "extents"),
         A("level", "int", "level", optional=True))  # fmt: skip
 declare("ckks.public_input", "Plaintext that the server sees.", "", _public_input,
@@ -282,10 +281,10 @@ declare("ckks.rotate_sum", "Sum over axes by rotations, and over ciphertexts.", 
 declare("ckks.select", "Keep one index along an axis; other slots hold anything.", "x", _select,
         A("axis", "string", "axis"), A("index", "int", "from 0"))  # fmt: skip
 declare("ckks.replicate",
-        "One token in the places of all, which are zero before; blocks may go to some of them.",
+        "Copies one token into the slots of all tokens, which must be zero before.",
         "x", _replicate, LAYOUT)  # fmt: skip
 declare("ckks.gather",
-        "All ciphertexts of a replicated value in one: each takes the place of some copies.",
+        "Moves all ciphertexts of a replicated value into one, in the slots of some copies.",
         "x", _gather, levels=one_level)  # fmt: skip
 declare("ckks.spread", "The inverse of ``gather``.", "x", _spread, LAYOUT,
         levels=one_level)  # fmt: skip

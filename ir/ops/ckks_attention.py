@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from atlasc.ir import rules
 from atlasc.ir.layout import REPLICATED, Layout
-from atlasc.ir.opdef import REGISTRY, RuleError, Site
 from atlasc.ir.opdef import AttributeDef as A
+from atlasc.ir.opdef import RuleError, Site, declare
 from atlasc.ir.ops.ckks import LAYOUT, ciphertext, first_layout, parse_layout
 from atlasc.ir.ops.nn import CAUSAL, QUERY
 from atlasc.ir.types import CiphertextType, TensorType
 
-declare = REGISTRY.declare
-QK_LEVELS = 3  # masks of the turns, product, packing mask
-PV_LEVELS = 3  # extraction mask (beside the masks of V's turns), product, masks of the last turns
+QK_LEVELS = 3  # masks of the rotations, product, packing mask
+PV_LEVELS = 3  # extraction mask (at the level of V's rotation masks), product, last rotation masks
 ROW_LEVELS = 3  # of both products with one query: the product, two masks
 
 
@@ -68,7 +67,7 @@ declare("ckks.ct_matmul_qk",
         "q k mask?", _scores, CAUSAL,
         A("fill", "float", "value of a masked score"), LAYOUT,
         levels=lambda site: QK_LEVELS)  # fmt: skip
-declare("ckks.mask_zero", "0 for masked keys and padding keys, which all hold ``value``.",
+declare("ckks.mask_zero", "Sets masked keys and padding keys, which all hold ``value``, to 0.",
         "weights mask?", _weights, CAUSAL, QUERY,
         A("value", "float", "what every masked weight holds"))  # fmt: skip
 declare("ckks.ct_matmul_pv", "Context p·v of diagonally packed weights.", "p v",

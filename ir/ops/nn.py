@@ -6,15 +6,14 @@ import numpy as np
 
 from atlasc.ir import functions, rules
 from atlasc.ir.bounds import is_shape
-from atlasc.ir.opdef import REGISTRY, RuleError, Site, one_level
 from atlasc.ir.opdef import AttributeDef as A
+from atlasc.ir.opdef import RuleError, Site, declare, one_level
 from atlasc.ir.scalar_functions import ACTIVATIONS
 from atlasc.ir.types import DTYPES, SIDES, TensorType
 
-declare = REGISTRY.declare
 APPROXIMATION = A("approximation", "dict", "polynomials that replace the function", optional=True)
 CAUSAL = A("causal", "bool", "a query sees no later key", optional=True)
-QUERY = A("query", "int", "token of the query, where there is one alone (default 0)", optional=True)
+QUERY = A("query", "int", "token of the only query (default 0)", optional=True)
 FACTOR = A("factor", "float", "the values are multiplied by it (default 1)", optional=True)
 CENTRED = A("centred", "bool", "the client subtracts the mean of the last axis", optional=True)
 OUTPUT_MAP = (

@@ -1,4 +1,4 @@
-"""Ops that only the poly level has: what nonlinear functions become."""
+"""Ops that only the poly level has. Nonlinear functions are expanded into them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import numpy as np
 
 from atlasc.ir import functions, rules
 from atlasc.ir.bounds import MAX_COEFFICIENTS
-from atlasc.ir.opdef import REGISTRY, RuleError, Site, one_level
 from atlasc.ir.opdef import AttributeDef as A
+from atlasc.ir.opdef import RuleError, Site, declare, one_level
 from atlasc.ir.ops.nn import CAUSAL, QUERY
 from atlasc.ir.types import TensorType
-
-declare = REGISTRY.declare
 
 
 def chebyshev_levels(site: Site) -> int:
@@ -67,20 +65,20 @@ declare("poly.affine", "x · scale + shift.", "x", _affine,
         A("scale", "scalar or symbol", "broadcast to x"),
         A("shift", "scalar or symbol", "broadcast to x"),
         evaluate=functions.affine, levels=one_level)  # fmt: skip
-declare("poly.double", "x · 2^times by additions, which cost no level.", "x", _double,
+declare("poly.double", "x · 2^times by additions, which consume no level.", "x", _double,
         A("times", "int", "doublings"),
         evaluate=lambda site, x: x * x.dtype.type(2 ** site.attributes["times"]))  # fmt: skip
 declare("poly.row_sum", "Sum over the last axis, which stays with extent 1.", "x", _row_sum,
         evaluate=lambda site, x: x.sum(axis=-1, keepdims=True))  # fmt: skip
-declare("poly.mask_fill", "Scores of keys that may be seen, ``fill`` elsewhere.", "scores mask?",
+declare("poly.mask_fill", "The scores of visible keys, ``fill`` for masked keys.", "scores mask?",
         rules.keys_mask, CAUSAL, QUERY, A("fill", "float", "value of a masked score"),
         evaluate=functions.mask_fill)  # fmt: skip
-declare("poly.mask_zero", "Weights of keys that may be seen, 0 elsewhere: an addition, no level.",
+declare("poly.mask_zero", "The weights of visible keys, 0 for masked keys. Consumes no level.",
         "weights mask?", rules.keys_mask, CAUSAL, QUERY,
         A("value", "float", "what every masked weight holds"),
         evaluate=functions.mask_zero)  # fmt: skip
 declare("poly.chebyshev", "Chebyshev sum over a domain.", "x", _chebyshev,
         A("coefficients", "floats or symbol", "[degree + 1] or [channels, degree + 1], T₀ first"),
         A("domain", "floats", "[low, high], mapped to (−1, 1)"),
-        A("valid", "floats", "where the sum is right, the domain being (−1, 1)", optional=True),
+        A("valid", "floats", "where the sum is accurate; the domain is (−1, 1)", optional=True),
         evaluate=functions.chebyshev, levels=chebyshev_levels)  # fmt: skip

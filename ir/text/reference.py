@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 from atlasc.ir.module import IRLevel, ops_of
-from atlasc.ir.opdef import COMMON, KINDS, REGISTRY, OpDef, Site, no_levels, one_level
+from atlasc.ir.opdef import COMMON, KINDS, OPS, OpDef, Site, no_levels, one_level
 from atlasc.ir.ops.poly import chebyshev_levels
 from atlasc.ir.text.parser import parse
 from atlasc.ir.types import DTYPES, SIDES
@@ -119,23 +119,13 @@ def _types() -> str:
 
 
 def _common() -> str:
-    rows = [(f"`{name}`", kind, COMMON_DOCS[name]) for name, kind in COMMON.items()]
+    rows = [(f"`{a.name}`", a.kind, a.doc) for a in COMMON]
     kinds = ", ".join(f"*{kind}*" for kind in KINDS)
     return (
         "\n## Attributes\n\nAn attribute is of one of the kinds " + kinds + ".\n"
         "Those of every op:\n\n" + _table(("Attribute", "Kind", "Meaning"), rows)
     )
 
-
-COMMON_DOCS = {
-    "part": "the nonlinear function that the op was expanded from",
-    "magnitude": "greatest magnitude of the result that calibration saw; of an output, of the "
-    "answer",
-    "mean": "greatest mean of one input's result that calibration saw",
-    "noise_gain": "change of the outputs by an error of the result, in units of their size; of an "
-    "output, what a change of 1 is in units of the answer",
-    "noise": "of an output: error that encryption adds to an answer, a root mean square",
-}
 
 LEVEL_NOTES: dict[str, str] = {
     "nn": "Ops marked *nonlinear* have to become polynomials before they can be encrypted.",
@@ -145,7 +135,7 @@ LEVEL_NOTES: dict[str, str] = {
 
 
 def _level(level: str) -> str:
-    rows = "\n".join(_op(REGISTRY.table[name]) for name in ops_of(level))
+    rows = "\n".join(_op(OPS[name]) for name in ops_of(level))
     return f"\n## Ops of the {level} level\n\n{LEVEL_NOTES[level]}\n\n{rows}"
 
 

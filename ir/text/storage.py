@@ -16,7 +16,7 @@ from atlasc.ir.text.printer import print_module
 from atlasc.ir.verifier import verify
 
 MAX_TEXT = 32 * MIB
-"""Bytes of an IR text; that of a model of 48 layers has 10 MiB."""
+"""Largest IR text in bytes; a model of 48 layers has 10 MiB."""
 
 
 def save_module(module: Module, path: Path) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Op
-from atlasc.ir.opdef import REGISTRY
+from atlasc.ir.opdef import OPS
 from atlasc.passes.approximation.arithmetic import Arithmetic, Constant, DepthArithmetic, Recorder
 from atlasc.passes.approximation.fits.chebyshev_sum import Interval, checked
 from atlasc.passes.approximation.levels import levels_of_steps
@@ -183,7 +183,7 @@ class Norm(Approximation):
 
 def family_of(op_name: str) -> str:
     """The family of approximations that an nn op takes; raises AtlasError for any other op."""
-    definition = REGISTRY.table.get(op_name)
+    definition = OPS.get(op_name)
     if definition is None or not definition.family:
         raise AtlasError(f"{op_name} takes no approximation")
     return definition.family

@@ -11,7 +11,7 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
-from atlasc.ir.opdef import REGISTRY, Symbol
+from atlasc.ir.opdef import OPS, Symbol
 from atlasc.ir.types import TensorType
 from atlasc.passes.approximation.arithmetic import Arithmetic
 from atlasc.passes.approximation.attribute import carried_by
@@ -117,7 +117,7 @@ def _input(rewriter: Rewriter, op: Op, name: str, type_: TensorType) -> None:
 
 def _copy(rewriter: Rewriter, op: Op) -> None:
     name = op.name.replace("nn.", "poly.", 1)
-    if name not in REGISTRY.table:
+    if name not in OPS:
         raise AtlasError(
             f"{op.name} cannot run on encrypted data",
             where=op.location,

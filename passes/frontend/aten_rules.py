@@ -1,40 +1,41 @@
 """One rule for each aten op that has a meaning on private data.
 
-A rule emits nn ops for one node and returns the resulting value. A rule that cannot take the
-arguments it sees raises ``Refusal``; the importer reports all refusals together. Groups of ops that
-are one nn op are in ``patterns``; rules that only move elements are in ``shape_rules``.
+A rule is called with the importer, the node and all arguments of the aten op in the order of its
+schema, defaults included. It emits nn ops and returns the resulting value. A rule that cannot take
+the arguments it sees raises ``Refusal``; the importer reports all refusals together. Groups of ops
+that are one nn op, and activations, are in ``patterns``.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from atlasc.ir.module import Value
-from atlasc.passes.frontend.graph import Node, argument, is_node, shape, target
+from atlasc.passes.frontend.graph import Node, is_node, shape
+from atlasc.passes.frontend.importer import Importer
 from atlasc.passes.frontend.report import Refusal
-from atlasc.passes.frontend.shape_rules import SHAPE_RULES, Rule
 from atlasc.passes.frontend.softmax import MaskExpression, emit_softmax
 
-if TYPE_CHECKING:
-    from atlasc.passes.frontend.import_export import Importer
+Rule = Callable[..., Value]
 
 
-def linear(importer: Importer, node: Node) -> Value:
+def linear(importer: Importer, node: Node, x: Node, weight: Node, bias: Node | None) -> Value:
     """x · weightᵀ + bias with a constant weight."""
-    x, weight, bias = node.args[0], node.args[1], argument(node, 2, "bias")
     attributes = {"weight": importer.symbol(weight)}
     if bias is not None:
         attributes["bias"] = importer.symbol(bias)
     return importer.add(node, "nn.linear", [x], attributes)
 
 
-def addmm(importer: Importer, node: Node) -> Value:
+def addmm(
+    importer: Importer, node: Node, bias: Node, x: Node, weight: Node, beta: float, alpha: float
+) -> Value:
     """bias + x · weight."""
-    bias, x, weight = node.args
-    if node.kwargs:
+    if (beta, alpha) != (1, 1):
         raise Refusal("addmm with beta or alpha has no op")
     if importer.kinds[weight] != "constant" or importer.kinds[bias] != "constant":
         raise Refusal("only a constant matrix and a constant bias are taken")
@@ -43,9 +44,8 @@ def addmm(importer: Importer, node: Node) -> Value:
     return importer.add(node, "nn.linear", [x], attributes)
 
 
-def matmul(importer: Importer, node: Node) -> Value:
+def matmul(importer: Importer, node: Node, a: Node, b: Node) -> Value:
     """Product of two private tensors, or a linear layer when the second is a constant matrix."""
-    a, b = node.args[0], node.args[1]
     if importer.kinds[a] == "constant":
         raise Refusal("a constant matrix on the left has no op")
     if importer.kinds[b] == "data":
@@ -56,76 +56,62 @@ def matmul(importer: Importer, node: Node) -> Value:
     return importer.add(node, "nn.linear", [a], {"weight": symbol})
 
 
-def add(importer: Importer, node: Node, sign: float = 1.0) -> Value:
+def add(importer: Importer, node: Node, a: Node, b: Any, alpha: float, sign: int = 1) -> Value:
     """Sum with a private tensor, a constant tensor or a number."""
-    a, b = node.args[0], node.args[1]
-    alpha = sign * float(argument(node, 2, "alpha", 1))
+    alpha = sign * float(alpha)
     if not is_node(b):
         return importer.add(node, "nn.add_constant", [a], {"value": alpha * float(b)})
-    if "mask" in (importer.kinds[a], importer.kinds[b]):
-        raise Refusal("an attention mask is only understood just before a softmax")
-    if importer.kinds[a] == "constant":
-        operand = b if alpha == 1 else importer.add(node, "nn.scale", [b], {"factor": alpha})
-        return _add_constant(importer, node, operand, importer.array(a), importer.name_of(a))
-    if importer.kinds[b] == "constant":
+    _refuse_mask(importer, a, b)
+    if importer.kinds[b] == "constant" and importer.kinds[a] != "constant":
         array = importer.array(b)
-        value = array if alpha == 1 else alpha * array
-        return _add_constant(importer, node, a, value, importer.name_of(b))
+        value = importer.reduced(b, array if alpha == 1 else alpha * array)
+        return importer.add(node, "nn.add_constant", [a], {"value": value})
     other = b if alpha == 1 else importer.add(node, "nn.scale", [b], {"factor": alpha})
+    if importer.kinds[a] == "constant":
+        value = importer.reduced(a, importer.array(a))
+        return importer.add(node, "nn.add_constant", [other], {"value": value})
     return importer.add(node, "nn.add", [a, other])
 
 
-def subtract(importer: Importer, node: Node) -> Value:
+def subtract(importer: Importer, node: Node, a: Node, b: Any, alpha: float) -> Value:
     """Difference, as a sum with the negative."""
-    return add(importer, node, -1.0)
+    return add(importer, node, a, b, alpha, -1)
 
 
-def _add_constant(
-    importer: Importer, node: Node, operand: Any, array: np.ndarray, name: str
-) -> Value:
-    value = importer.constant(name, importer.reduce(array))
-    return importer.add(node, "nn.add_constant", [operand], {"value": value})
-
-
-def multiply(importer: Importer, node: Node) -> Value:
+def multiply(importer: Importer, node: Node, a: Node, b: Any) -> Value:
     """Product with a private tensor, a constant tensor or a number."""
-    a, b = node.args[0], node.args[1]
     if not is_node(b):
         return importer.add(node, "nn.scale", [a], {"factor": float(b)})
-    if "mask" in (importer.kinds[a], importer.kinds[b]):
-        raise Refusal("an attention mask is only understood just before a softmax")
+    _refuse_mask(importer, a, b)
     for constant, x in ((a, b), (b, a)):
         if importer.kinds[constant] == "constant":
-            return _scale(importer, node, x, importer.array(constant), importer.name_of(constant))
+            return _scale(importer, node, x, constant, importer.array(constant))
     return importer.add(node, "nn.mul", [a, b])
 
 
-def divide(importer: Importer, node: Node) -> Value:
+def divide(importer: Importer, node: Node, a: Node, b: Any) -> Value:
     """Quotient by a number or a constant tensor."""
-    a, b = node.args[0], node.args[1]
     if not is_node(b):
         return importer.add(node, "nn.scale", [a], {"factor": 1.0 / float(b)})
     if importer.kinds[b] != "constant" or importer.kinds[a] != "data":
         raise Refusal("division by a private value is not a polynomial")
     with np.errstate(divide="ignore"):
-        return _scale(importer, node, a, 1.0 / importer.array(b), importer.name_of(b))
+        return _scale(importer, node, a, b, 1.0 / importer.array(b))
 
 
-def _scale(importer: Importer, node: Node, x: Node, array: np.ndarray, name: str) -> Value:
+def _refuse_mask(importer: Importer, *operands: Node) -> None:
+    if "mask" in (importer.kinds[operand] for operand in operands):
+        raise Refusal("an attention mask is only understood just before a softmax")
+
+
+def _scale(importer: Importer, node: Node, x: Node, constant: Node, array: np.ndarray) -> Value:
     if array.size == 1:
         return importer.add(node, "nn.scale", [x], {"factor": float(array.reshape(-1)[0])})
-    factor = importer.constant(name, importer.reduce(array))
-    return importer.add(node, "nn.scale", [x], {"factor": factor})
+    return importer.add(node, "nn.scale", [x], {"factor": importer.reduced(constant, array)})
 
 
-def negate(importer: Importer, node: Node) -> Value:
-    """−x."""
-    return importer.add(node, "nn.scale", [node.args[0]], {"factor": -1.0})
-
-
-def power(importer: Importer, node: Node) -> Value:
+def power(importer: Importer, node: Node, x: Node, exponent: float = 2) -> Value:
     """x², x³, ... as products."""
-    x, exponent = node.args[0], node.args[1]
     if exponent not in (1, 2, 3, 4):
         raise Refusal(f"the exponent {exponent} is not one of 1, 2, 3, 4")
     result = importer.value(x)
@@ -134,53 +120,66 @@ def power(importer: Importer, node: Node) -> Value:
     return result
 
 
-def embedding(importer: Importer, node: Node) -> Value:
+def embedding(importer: Importer, node: Node, table: Node, ids: Node, *options: Any) -> Value:
     """Rows of a table by the ids of an input."""
-    attributes = {"table": importer.symbol(node.args[0])}
-    return importer.add(node, "nn.embedding", [node.args[1]], attributes)
+    return importer.add(node, "nn.embedding", [ids], {"table": importer.symbol(table)})
 
 
-def layer_norm(importer: Importer, node: Node) -> Value:
+def layer_norm(
+    importer: Importer,
+    node: Node,
+    x: Node,
+    extents: Sequence[int],
+    weight: Node | None,
+    bias: Node | None,
+    epsilon: float,
+    *options: Any,
+) -> Value:
     """Normalisation over the last axis."""
-    x, extents = node.args[0], node.args[1]
     if list(extents) != [shape(x)[-1]]:
         raise Refusal("a layer norm over more than the last axis has no op")
-    weight, bias = argument(node, 2, "weight"), argument(node, 3, "bias")
-    size = extents[0]
-    ones, zeros = np.ones(size, dtype=np.float32), np.zeros(size, dtype=np.float32)
     attributes = {
-        "gamma": importer.constant("ones", ones) if weight is None else importer.symbol(weight),
-        "beta": importer.constant("zeros", zeros) if bias is None else importer.symbol(bias),
-        "epsilon": float(argument(node, 4, "eps", 1e-5)),
+        "gamma": importer.vector(weight, "ones", extents[0]),
+        "beta": importer.vector(bias, "zeros", extents[0]),
+        "epsilon": float(epsilon),
     }
     return importer.add(node, "nn.layer_norm", [x], attributes)
 
 
-def rms_norm(importer: Importer, node: Node) -> Value:
+def rms_norm(
+    importer: Importer,
+    node: Node,
+    x: Node,
+    extents: Sequence[int],
+    weight: Node | None,
+    epsilon: float | None,
+) -> Value:
     """torch.nn.RMSNorm over the last axis."""
-    x, extents, weight = node.args[0], node.args[1], argument(node, 2, "weight")
-    epsilon = argument(node, 3, "eps")
     if list(extents) != [shape(x)[-1]]:
         raise Refusal("an RMS norm over more than the last axis has no op")
-    if weight is None:
-        gamma = importer.constant("ones", np.ones(extents[0], dtype=np.float32))
-    else:
-        gamma = importer.symbol(weight)
-    default = float(np.finfo(np.float32).eps)  # torch: the machine epsilon of the operand's type
-    attributes = {"gamma": gamma, "epsilon": default if epsilon is None else float(epsilon)}
-    return importer.add(node, "nn.rms_norm", [x], attributes)
+    if epsilon is None:  # torch: the machine epsilon of the operand's type
+        epsilon = float(np.finfo(np.float32).eps)
+    gamma = importer.vector(weight, "ones", extents[0])
+    return importer.add(node, "nn.rms_norm", [x], {"gamma": gamma, "epsilon": float(epsilon)})
 
 
-def attention(importer: Importer, node: Node) -> Value:
+def attention(
+    importer: Importer,
+    node: Node,
+    query: Node,
+    key: Node,
+    value: Node,
+    mask: Node | None,
+    dropout: float,
+    causal: bool,
+    factor: float | None,
+    *options: Any,
+) -> Value:
     """Scaled dot-product attention, as products, a scale and a softmax."""
-    query, key, value = node.args[:3]
-    mask = argument(node, 3, "attn_mask")
-    if float(argument(node, 4, "dropout_p", 0.0)) != 0.0:
+    if float(dropout) != 0.0:
         raise Refusal("attention with dropout: call model.eval() before exporting")
-    causal = bool(argument(node, 5, "is_causal", False))
-    factor = node.kwargs.get("scale")
     factor = 1.0 / math.sqrt(shape(query)[-1]) if factor is None else float(factor)
-    heads = [importer.value(query), importer.value(key), importer.value(value)]
+    heads = [importer.value(operand) for operand in (query, key, value)]
     repeats = shape(query)[-3] // shape(key)[-3]
     if repeats > 1:
         attributes = {"axis": len(shape(key)) - 3, "repeats": repeats}
@@ -188,12 +187,75 @@ def attention(importer: Importer, node: Node) -> Value:
     scores = importer.add(node, "nn.matmul", heads[:2], {"transpose_b": True})
     scores = importer.add(node, "nn.scale", [scores], {"factor": factor})
     expression = None if mask is None else MaskExpression(mask)
-    weights = emit_softmax(importer, node, scores, expression, causal)
+    weights = emit_softmax(importer, node, scores, expression, bool(causal))
     return importer.add(node, "nn.matmul", [weights, heads[2]], {"transpose_b": False})
 
 
+# Rules that move or pick elements along axes
+
+
+def reshape(importer: Importer, node: Node, x: Node | Value, *options: Any) -> Value:
+    """Any change of extents that keeps the elements in order."""
+    return importer.add(node, "nn.reshape", [x], {"shape": list(shape(node))})
+
+
+def transpose(importer: Importer, node: Node, x: Node, first: int = 0, second: int = 1) -> Value:
+    """Swap of two axes."""
+    order = list(range(len(shape(node))))
+    order[first], order[second] = order[second], order[first]
+    return importer.add(node, "nn.transpose", [x], {"permutation": order})
+
+
+def permute(importer: Importer, node: Node, x: Node, axes: Sequence[int]) -> Value:
+    """Permutation of all axes."""
+    order = [axis % len(axes) for axis in axes]
+    return importer.add(node, "nn.transpose", [x], {"permutation": order})
+
+
+def select(importer: Importer, node: Node, x: Node, axis: int, index: int) -> Value:
+    """One index along an axis."""
+    axis %= len(shape(x))
+    attributes = {"axis": axis, "index": index % shape(x)[axis]}
+    return importer.add(node, "nn.select", [x], attributes)
+
+
+def slice_one(
+    importer: Importer, node: Node, x: Node, axis: int, start: int | None, *options: Any
+) -> Value:
+    """A slice of a single index."""
+    extent = shape(x)[axis]
+    if shape(node)[axis] != 1:
+        raise Refusal(f"a slice of {shape(node)[axis]} of {extent} elements has no op")
+    return reshape(importer, node, select(importer, node, x, axis, start or 0))
+
+
+def index_row(importer: Importer, node: Node, x: Node, indices: Sequence[Node | None]) -> Value:
+    """x[arange(batch), i] with one constant i: the same row of every sentence."""
+    constant = [i for i in indices if i is not None and importer.kinds[i] == "constant"]
+    if not len(constant) == len(indices) == 2:
+        raise Refusal("which element is read may not depend on an input")
+    batch, row = (importer.array(index).reshape(-1) for index in constant)
+    if not np.array_equal(batch, np.arange(shape(x)[0])) or len(set(row.tolist())) != 1:
+        raise Refusal("only one row, the same for every sentence, is taken")
+    return select(importer, node, x, 1, int(row[0]))
+
+
+def concatenate(importer: Importer, node: Node, *operands: Any) -> Value:
+    """No op: a class token before patches and rotated halves are patterns."""
+    raise Refusal("only one class token before the patches, or a rotary embedding, is understood")
+
+
+def mean(
+    importer: Importer, node: Node, x: Node, axes: Sequence[int] | None, keep: bool, *options: Any
+) -> Value:
+    """Mean along one axis."""
+    if axes is None or len(axes) != 1:
+        raise Refusal("a mean is taken along one axis")
+    result = importer.add(node, "nn.mean", [x], {"axis": axes[0] % len(shape(x))})
+    return reshape(importer, node, result) if keep else result
+
+
 ATEN_RULES: dict[str, Rule] = {
-    **SHAPE_RULES,
     "aten.linear.default": linear,
     "aten.addmm.default": addmm,
     "aten.matmul.default": matmul,
@@ -206,18 +268,27 @@ ATEN_RULES: dict[str, Rule] = {
     "aten.mul.Scalar": multiply,
     "aten.div.Tensor": divide,
     "aten.div.Scalar": divide,
-    "aten.neg.default": negate,
+    "aten.neg.default": lambda importer, node, x: multiply(importer, node, x, -1.0),
     "aten.pow.Tensor_Scalar": power,
-    "aten.square.default": lambda importer, node: importer.add(
-        node, "nn.mul", [node.args[0], node.args[0]]
-    ),
+    "aten.square.default": power,
     "aten.embedding.default": embedding,
     "aten.layer_norm.default": layer_norm,
     "aten.rms_norm.default": rms_norm,
     "aten.scaled_dot_product_attention.default": attention,
+    "aten.view.default": reshape,
+    "aten.reshape.default": reshape,
+    "aten._unsafe_view.default": reshape,
+    "aten.flatten.using_ints": reshape,
+    "aten.unflatten.int": reshape,
+    "aten.unsqueeze.default": reshape,
+    "aten.squeeze.dim": reshape,
+    "aten.squeeze.default": reshape,
+    "aten.transpose.int": transpose,
+    "aten.t.default": transpose,
+    "aten.permute.default": permute,
+    "aten.select.int": select,
+    "aten.slice.Tensor": slice_one,
+    "aten.index.Tensor": index_row,
+    "aten.cat.default": concatenate,
+    "aten.mean.dim": mean,
 }
-
-
-def rule_of(node: Node) -> Rule | None:
-    """The rule of the op that a node calls."""
-    return ATEN_RULES.get(target(node))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from atlasc.ir.module import Module, Op, Value
@@ -39,17 +40,14 @@ def repeated_blocks(module: torch.nn.Module) -> Blocks | None:
     found = [
         Blocks(path, len(child))
         for path, child in module.named_modules()
-        if isinstance(child, torch.nn.ModuleList) and len(child) > TRACED and _equal(list(child))
+        if isinstance(child, torch.nn.ModuleList) and len(child) > TRACED
+        if len({_signature(block, index) for index, block in enumerate(child)}) == 1
     ]
     return max(found, key=lambda blocks: blocks.count, default=None)
 
 
-def _equal(blocks: Sequence[torch.nn.Module]) -> bool:
-    """True if the blocks have the same classes, parameter shapes and settings."""
-    return len({_signature(block, index) for index, block in enumerate(blocks)}) == 1
-
-
 def _signature(block: torch.nn.Module, index: int) -> tuple:
+    """Classes, parameter shapes and settings of a block, without its own index."""
     settings = [
         (path, key, None if value == index and ("idx" in key or "index" in key) else value)
         for path, part in block.named_modules()
@@ -78,58 +76,52 @@ def shortened(module: torch.nn.Module, blocks: Blocks) -> Iterator[None]:
 def extend(module: Module, blocks: Blocks) -> Module | None:
     """The nn module with all its blocks, from one with three; None where they are not equal."""
     spans = [_span(module, f"{blocks.path}.{index}") for index in range(TRACED)]
-    if any(span is None for span in spans):
+    first, second, third = ([] if span is None else module.ops[span] for span in spans)
+    pattern = _pattern(first, second, f"{blocks.path}.1")
+    adjacent = all(a and b and a.stop == b.start for a, b in pairwise(spans))
+    if not adjacent or pattern != _pattern(second, third, f"{blocks.path}.2"):
         return None
-    first, second, third = (span for span in spans if span is not None)
-    pattern = _pattern(module, first, second, f"{blocks.path}.1")
-    if pattern is None or pattern != _pattern(module, second, third, f"{blocks.path}.2"):
-        return None
-    result = Module(module.name, "nn", symbols={}, attributes=dict(module.attributes))
-    builder = _Builder(module, result, blocks, {})
-    for op in module.ops[: second.start]:
-        builder.copy(op)
-    previous = [builder.values[op.value] for op in module.ops[first.start : first.stop]]
+    start, stop = module.ops.index(second[0]), module.ops.index(third[-1]) + 1
+    inner = {op.value for op in (*first, *second)}
+    if any(operand in inner for op in module.ops[stop:] for operand in op.operands):
+        return None  # only the last block may be read from outside
+    extension = _Extension(module, Module(module.name, "nn", attributes=dict(module.attributes)))
+    for op in module.ops[:start]:
+        extension.copy(op)
+    values = extension.values
+    previous = [values[op.value] for op in first]
     for index in range(1, blocks.count):
-        previous = builder.block(module.ops[second.start : second.stop], pattern, previous, index)
-    last = module.ops[third.start : third.stop]
-    builder.values.update({op.value: value for op, value in zip(last, previous, strict=True)})
-    for op in module.ops[third.stop :]:
-        builder.copy(op)
-    return result
+        # The block before stands where the first one stood, so that its results are taken.
+        values.update({op.value: value for op, value in zip(first, previous, strict=True)})
+        renaming = f"{blocks.path}.1", f"{blocks.path}.{index}"
+        previous = [extension.copy(op, *renaming) for op in second]
+    values.update({op.value: value for op, value in zip(third, previous, strict=True)})
+    for op in module.ops[stop:]:
+        extension.copy(op)
+    return extension.result
 
 
-def _span(module: Module, path: str) -> range | None:
+def _span(module: Module, path: str) -> slice | None:
     """Positions of the ops of a block, if they are neighbours."""
     inside = [i for i, op in enumerate(module.ops) if f"{op.location}.".startswith(f"{path}.")]
     if not inside or inside[-1] - inside[0] + 1 != len(inside):
         return None
-    return range(inside[0], inside[-1] + 1)
+    return slice(inside[0], inside[-1] + 1)
 
 
-Reference = tuple[str, int] | Value
-Line = tuple[str, tuple[Reference, ...], str, str]
-
-
-def _pattern(module: Module, before: range, span: range, block: str) -> list[Line] | None:
+def _pattern(before: Sequence[Op], block: Sequence[Op], path: str) -> list[tuple]:
     """The ops of a block in terms of the block before it and of values outside of all blocks."""
-    own = {module.ops[i].result: i - span.start for i in span}
-    previous = {module.ops[i].result: i - before.start for i in before}
-    if before.stop != span.start:
-        return None
-    lines: list[Line] = []
-    for op in module.ops[span.start : span.stop]:
-        references: list[Reference] = []
-        for operand in op.operands:
-            if operand in own:
-                references.append(("own", own[operand]))
-            elif operand in previous:
-                references.append(("previous", previous[operand]))
-            else:
-                references.append(operand)
-        attributes = {key: _renamed(value, block, "") for key, value in op.attributes.items()}
-        where = _rebased(op.location, block, "")
-        lines.append((op.name, tuple(references), repr(attributes), where))
-    return lines
+    names: dict[Value, Any] = {op.value: ("previous", i) for i, op in enumerate(before)}
+    names |= {op.value: ("own", i) for i, op in enumerate(block)}
+    return [
+        (
+            op.name,
+            [names.get(operand, operand) for operand in op.operands],
+            repr({key: _renamed(value, path, "") for key, value in op.attributes.items()}),
+            _rebased(op.location, path, ""),
+        )
+        for op in block
+    ]
 
 
 def _rebased(path: str, old: str, new: str) -> str:
@@ -140,40 +132,23 @@ def _renamed(value: Any, old: str, new: str) -> Any:
     return Symbol(_rebased(value.name, old, new)) if isinstance(value, Symbol) else value
 
 
-@dataclass
-class _Builder:
-    """Adds ops of the source to the result."""
+class _Extension:
+    """Adds ops of a module to a longer one."""
 
-    source: Module
-    result: Module
-    blocks: Blocks
-    values: dict[Value, Value]
+    def __init__(self, source: Module, result: Module) -> None:
+        self.source, self.result = source, result
+        self.values: dict[Value, Value] = {}
 
-    def copy(self, op: Op) -> None:
-        """An op outside the repeated blocks; its name says nothing, unless it is an input's."""
-        name = op.result.name if op.name == "nn.input" and op.result is not None else None
+    def copy(self, op: Op, old: str = "", new: str = "") -> Value:
+        """Add an op, its location and symbols moved from one path to another."""
+        attributes = {key: self._symbol(value, old, new) for key, value in op.attributes.items()}
         operands = [self.values[operand] for operand in op.operands]
-        attributes = {k: self._symbol(v, "", "") for k, v in op.attributes.items()}
-        new = self.result.append(op.name, operands, attributes, op.location, name)
+        name = op.value.name if op.name == "nn.input" else None
+        where = _rebased(op.location, old, new)
+        value = self.result.add(op.name, operands, attributes, where, name)
         if op.result is not None:
-            self.values[op.result] = new.value
-
-    def block(
-        self, ops: Sequence[Op], pattern: Sequence[Line], previous: Sequence[Value], index: int
-    ) -> list[Value]:
-        """One more block on top of the previous one; returns the results of its ops."""
-        old, new = f"{self.blocks.path}.1", f"{self.blocks.path}.{index}"
-        own: list[Value] = []
-        tables = {"own": own, "previous": previous}
-        for op, (_, references, _, _) in zip(ops, pattern, strict=True):
-            operands = [
-                self.values[item] if isinstance(item, Value) else tables[item[0]][item[1]]
-                for item in references
-            ]
-            attributes = {k: self._symbol(v, old, new) for k, v in op.attributes.items()}
-            location = _rebased(op.location, old, new)
-            own.append(self.result.add(op.name, operands, attributes, location))
-        return own
+            self.values[op.result] = value
+        return value
 
     def _symbol(self, value: Any, old: str, new: str) -> Any:
         renamed = _renamed(value, old, new)

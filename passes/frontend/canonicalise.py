@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -67,7 +67,7 @@ def _reshape(rewriter: Rewriter, op: Op, users: Users) -> Value | None:
     source = rewriter.operands(op)[0]
     while source.op.name == "nn.reshape":
         source = source.op.operands[0]
-    if _shape(source) == tuple(op.attributes["shape"]):
+    if source.tensor.shape == tuple(op.attributes["shape"]):
         return source
     return rewriter.copy(op, [source])
 
@@ -102,11 +102,8 @@ def _add_constant(rewriter: Rewriter, op: Op, users: Users) -> Value | None:
     first, second = source.op.attributes["value"], op.attributes["value"]
     total = _array(symbols, first) + _array(symbols, second)
     base = first if isinstance(first, Symbol) else second
-    value: Any
-    if isinstance(base, Symbol):
-        value = rewriter.module.constant(f"{base.name}.sum", total)
-    else:
-        value = float(total)
+    named = isinstance(base, Symbol)
+    value = rewriter.module.constant(f"{base.name}.sum", total) if named else float(total)
     return rewriter.copy(op, [source.op.operands[0]], {**op.attributes, "value": value})
 
 
@@ -114,9 +111,8 @@ def _matmul(rewriter: Rewriter, op: Op, users: Users) -> Value | None:
     a, b = rewriter.operands(op)
     if b.op.name != "nn.transpose":
         return None
-    rank = len(_shape(b))
-    swap = [*range(rank - 2), rank - 1, rank - 2]
-    if b.op.attributes["permutation"] != swap:
+    *batch, rows, columns = range(len(b.tensor.shape))
+    if b.op.attributes["permutation"] != [*batch, columns, rows]:
         return None
     attributes = {**op.attributes, "transpose_b": not op.attributes["transpose_b"]}
     return rewriter.copy(op, [a, b.op.operands[0]], attributes)
@@ -146,27 +142,45 @@ def _repeat_weights(module: Module, report: Report) -> Module:
         reshape, linear = chain
         reshapes[reshape], linears[linear] = op, op
         report.say(f"{op.location}: heads repeated in the weight of {linear.location}")
-    dropped = set(linears.values())
+
+    def changed(rewriter: Rewriter, op: Op) -> dict[str, Any] | None:
+        if op in linears:
+            copies = linears[op]
+            repeats, heads = copies.attributes["repeats"], copies.operands[0].tensor.shape[1]
+
+            def repeat(array: np.ndarray) -> np.ndarray:
+                by_head = array.reshape(heads, -1, *array.shape[1:])
+                return np.repeat(by_head, repeats, axis=0).reshape(-1, *array.shape[1:])
+
+            return _changed_weight(rewriter.module, op, "repeated", repeat, repeats)
+        if op in reshapes:
+            batch, length, heads, size = op.attributes["shape"]
+            shape = [batch, length, heads * reshapes[op].attributes["repeats"], size]
+            return {**op.attributes, "shape": shape}
+        return None
+
+    return _rewritten(module, set(linears.values()), changed)
+
+
+def _rewritten(
+    module: Module,
+    dropped: Collection[Op],
+    changed: Callable[[Rewriter, Op], dict[str, Any] | None],
+) -> Module:
+    """A copy without some ops, whose operand takes their place, and with changed attributes."""
     rewriter = Rewriter(module)
     for op in module.ops:
         if op in dropped:
             rewriter.values[op.value] = rewriter.operands(op)[0]
-        elif op in linears:
-            repeats, heads = linears[op].attributes["repeats"], _shape(linears[op].operands[0])[1]
-            rewriter.copy(op, None, _changed_weight(rewriter.module, op, _Repeat(heads, repeats)))
-        elif op in reshapes:
-            batch, length, heads, size = op.attributes["shape"]
-            shape = [batch, length, heads * reshapes[op].attributes["repeats"], size]
-            rewriter.copy(op, None, {**op.attributes, "shape": shape})
         else:
-            rewriter.copy(op)
+            rewriter.copy(op, None, changed(rewriter, op))
     return rewriter.module
 
 
 def _heads_chain(op: Op, users: Users) -> tuple[Op, Op] | None:
     """The reshape to heads and the linear layer above a repeat of axis 1, if used only by it."""
     value = op.operands[0]
-    if op.attributes["axis"] != 1 or len(_shape(value)) != 4:
+    if op.attributes["axis"] != 1 or len(value.tensor.shape) != 4:
         return None
     expected = ["nn.transpose", "nn.reshape", "nn.linear"]
     chain: list[Op] = []
@@ -182,10 +196,10 @@ def _heads_chain(op: Op, users: Users) -> tuple[Op, Op] | None:
         if above.operands:
             value = above.operands[0]
     transpose, reshape, linear = chain
-    heads_split = _shape(reshape.operands[0])[-1] == int(np.prod(reshape.attributes["shape"][2:]))
-    if transpose.attributes["permutation"] != [0, 2, 1, 3] or not heads_split:
-        return None
-    return (reshape, linear) if len(reshape.attributes["shape"]) == 4 else None
+    extents, features = reshape.attributes["shape"], reshape.operands[0].tensor.shape[-1]
+    heads_split = len(extents) == 4 and extents[2] * extents[3] == features
+    heads_first = transpose.attributes["permutation"] == [0, 2, 1, 3]
+    return (reshape, linear) if heads_first and heads_split else None
 
 
 def _scale_weights(module: Module, report: Report) -> Module:
@@ -203,15 +217,16 @@ def _scale_weights(module: Module, report: Report) -> Module:
         factors[linear] = factors.get(linear, 1.0) * op.attributes["factor"]
         dropped.add(op)
         report.say(f"{op.location}: scale folded into the weight of {linear.location}")
-    rewriter = Rewriter(module)
-    for op in module.ops:
-        if op in dropped:
-            rewriter.values[op.value] = rewriter.operands(op)[0]
-        elif op in factors:
-            rewriter.copy(op, None, _changed_weight(rewriter.module, op, _Times(factors[op])))
-        else:
-            rewriter.copy(op)
-    return rewriter.module
+
+    def changed(rewriter: Rewriter, op: Op) -> dict[str, Any] | None:
+        if op not in factors:
+            return None
+        factor = np.float64(factors[op])
+        return _changed_weight(
+            rewriter.module, op, "scaled", lambda array: (array * factor).astype(array.dtype)
+        )
+
+    return _rewritten(module, dropped, changed)
 
 
 def _scaled_linear(value: Value, users: Users) -> Op | None:
@@ -221,42 +236,24 @@ def _scaled_linear(value: Value, users: Users) -> Op | None:
     op = value.op
     if op.name == "nn.linear":
         return op
-    if op.name in HOMOGENEOUS or (op.name == "nn.scale"):
+    if op.name in HOMOGENEOUS or op.name == "nn.scale":
         return _scaled_linear(op.operands[0], users)
     if op.name in ("nn.matmul", "nn.mul"):
         found = (_scaled_linear(operand, users) for operand in op.operands)
-        return next((linear for linear in found if linear is not None), None)
+        return next(filter(None, found), None)
     return None
 
 
-@dataclass(frozen=True)
-class _Times:
-    """A weight or bias times a number."""
+def _changed_weight(
+    module: Module,
+    op: Op,
+    suffix: str,
+    change: Callable[[np.ndarray], np.ndarray],
+    repeats: int = 1,
+) -> dict[str, Any]:
+    """Attributes of a linear op whose weight and bias were changed, as new symbols.
 
-    factor: float
-    suffix: ClassVar[str] = "scaled"
-
-    def __call__(self, array: np.ndarray) -> np.ndarray:
-        return (array * np.float64(self.factor)).astype(array.dtype)
-
-
-@dataclass(frozen=True)
-class _Repeat:
-    """The rows of each head of a weight or bias, several times."""
-
-    heads: int
-    repeats: int
-    suffix: ClassVar[str] = "repeated"
-
-    def __call__(self, array: np.ndarray) -> np.ndarray:
-        by_head = array.reshape(self.heads, -1, *array.shape[1:])
-        return np.repeat(by_head, self.repeats, axis=0).reshape(-1, *array.shape[1:])
-
-
-def _changed_weight(module: Module, op: Op, change: _Times | _Repeat) -> dict[str, Any]:
-    """Attributes of a linear op with a changed weight and bias, as new symbols.
-
-    A weight without values (all strides 0) stays one that costs no memory.
+    A weight without values (all strides 0) gets ``repeats`` times its rows, without any memory.
     """
     attributes = dict(op.attributes)
     for name in ("weight", "bias"):
@@ -267,14 +264,10 @@ def _changed_weight(module: Module, op: Op, change: _Times | _Repeat) -> dict[st
         if any(array.strides):
             changed = change(array)
         else:
-            rows = array.shape[0] * getattr(change, "repeats", 1)
+            rows = array.shape[0] * repeats
             changed = np.broadcast_to(array.reshape(-1)[0], (rows, *array.shape[1:]))
-        attributes[name] = module.constant(f"{symbol.name}.{change.suffix}", changed)
+        attributes[name] = module.constant(f"{symbol.name}.{suffix}", changed)
     return attributes
-
-
-def _shape(value: Value) -> tuple[int, ...]:
-    return value.tensor.shape
 
 
 def _array(symbols: dict[str, np.ndarray], value: Symbol | float) -> np.ndarray:

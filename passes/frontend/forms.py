@@ -38,17 +38,9 @@ class Match:
     emit: Callable[[], Value]
 
 
-def pairs(node: Node) -> Iterator[tuple[Node, Node]]:
-    """Both orders of the operands of a commutative op on two tensors."""
-    first, second = node.args[0], node.args[1]
-    if is_node(first) and is_node(second):
-        yield first, second
-        yield second, first
-
-
-def first_match(form: str, node: Any, **bound: Any) -> Bindings | None:
-    """What each name of a form stands for in the expression that ends at a node, or None."""
-    return next(_matches(_parsed(form), node, bound), None)
+def matches(form: str, node: Any) -> Iterator[Bindings]:
+    """Each way in which the expression that ends at a node has a form: what its names stand for."""
+    return _matches(_parsed(form), node, {})
 
 
 @cache
@@ -60,7 +52,7 @@ def _matches(form: ast.expr, value: Any, bound: Bindings) -> Iterator[Bindings]:
     """Every way in which a value has a form, given what some names stand for."""
     match form:
         case ast.Name(id=name):
-            if name not in bound or bound[name] is value:
+            if name not in bound or bound[name] is value or _equal(value, bound[name]):
                 yield {**bound, name: value}
         case ast.Constant(value=wanted):
             if _equal(value, wanted):
@@ -89,6 +81,8 @@ def _call(
     if packet(value) != name:
         return
     given = arguments(value)
+    if len(given) < len(operands):
+        return
     wanted = {**dict(zip(given, operands)), **keywords}
     if any(given[key] != default for key, default in defaults(value).items() if key not in wanted):
         return
@@ -110,6 +104,7 @@ def _all(pairs: Sequence[tuple[ast.expr, Any]], bound: Bindings) -> Iterator[Bin
 
 
 def _equal(value: Any, wanted: Any) -> bool:
-    if is_node(value) or isinstance(wanted, bool | str) or not isinstance(value, int | float):
-        return bool(value is wanted or (not is_node(value) and value == wanted))
-    return math.isclose(value, wanted, rel_tol=1e-6)
+    if is_node(value) or is_node(wanted):
+        return False
+    numbers = type(value) in (int, float) and type(wanted) in (int, float)
+    return math.isclose(value, wanted, rel_tol=1e-6) if numbers else bool(value == wanted)

@@ -41,28 +41,12 @@ class Node(Protocol):
         ...
 
 
-IDENTITIES = {
-    "aten.alias.default",
-    "aten.clone.default",
-    "aten.contiguous.default",
-    "aten.detach.default",
-    "aten.detach_.default",
-    "aten.lift_fresh_copy.default",
-    "aten.to.device",
-    "aten.to.dtype",
-    "aten.to.dtype_layout",
-    "aten._to_copy.default",
-    "aten.type_as.default",
-}
-DROPOUTS = {"aten.dropout.default", "aten.feature_dropout.default"}
-SAME_SHAPE_IDENTITIES = {
-    "aten.view.default",
-    "aten.reshape.default",
-    "aten._unsafe_view.default",
-    "aten.expand.default",
-    "aten.slice.Tensor",
-    "aten.flatten.using_ints",
-}
+COPIES = {"alias", "clone", "contiguous", "detach", "detach_", "lift_fresh_copy", "to", "_to_copy",
+          "type_as"}  # fmt: skip
+DROPOUTS = {"dropout", "feature_dropout"}
+RESHAPES = ("view", "reshape", "_unsafe_view")
+VIEWS = (*RESHAPES, "expand", "slice", "flatten")
+"""They leave a tensor as it is where its shape stays."""
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _SELF = re.compile(r"^L\['self'\]\.?")
 
@@ -93,18 +77,6 @@ def defaults(node: Node) -> dict[str, Any]:
     """The arguments of an aten op that have a default."""
     every = node.target._schema.arguments
     return {one.name: one.default_value for one in every if one.has_default_value()}
-
-
-def argument(node: Node, position: int, name: str, default: Any = None) -> Any:
-    """An argument of an aten call by position or keyword."""
-    if len(node.args) > position:
-        return node.args[position]
-    return node.kwargs.get(name, default)
-
-
-def axis_of(node: Node, axis: int) -> int:
-    """An axis of a node's tensor, counted from 0."""
-    return axis % len(shape(node))
 
 
 def is_node(value: Any) -> bool:
@@ -195,7 +167,7 @@ def remove_identities(graph: Graph) -> None:
         AtlasError: a dropout is active, because the model was exported in training mode.
     """
     for node in list(graph.nodes):
-        name, operands = target(node), node.all_input_nodes
+        name, operands = packet(node), node.all_input_nodes
         if not operands or not hasattr(node.meta.get("val"), "shape"):
             continue
         operand = operands[0]
@@ -205,8 +177,8 @@ def remove_identities(graph: Graph) -> None:
                 where=place(node),
                 remedy="call model.eval() before exporting it",
             )
-        same = name in SAME_SHAPE_IDENTITIES and shape(node) == shape(operand)
-        copy = name in IDENTITIES and (is_float(node), is_float(operand)) == (True, True)
+        same = name in VIEWS and shape(node) == shape(operand)
+        copy = name in COPIES and is_float(node) and is_float(operand)
         if name in DROPOUTS or same or copy:
             node.replace_all_uses_with(operand)
 

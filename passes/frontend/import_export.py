@@ -2,270 +2,68 @@
 
 Three walks over the graph: what each node depends on (``graph.classify``), backwards from the
 output which nodes are needed and which of them form one nn op (``patterns``), and forwards to emit
-the ops. What the client computes ends where the first Transformer block begins.
+the ops.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
-from atlasc.ir.bounds import as_symbol
-from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Value
-from atlasc.ir.opdef import Symbol
 from atlasc.ir.scalar_functions import ACTIVATIONS
-from atlasc.passes.frontend import graph as fx
-from atlasc.passes.frontend.aten_rules import rule_of
-from atlasc.passes.frontend.constants import Folder, fixed_index, to_numpy
+from atlasc.passes.frontend.aten_rules import ATEN_RULES
 from atlasc.passes.frontend.forms import Match
-from atlasc.passes.frontend.graph import Node
-from atlasc.passes.frontend.masks import Meaning
+from atlasc.passes.frontend.graph import Node, arguments, packet, target
+from atlasc.passes.frontend.importer import Importer, Missing
 from atlasc.passes.frontend.patterns import find
 from atlasc.passes.frontend.report import Refusal, Unsupported, unsupported_error
 
-if TYPE_CHECKING:
-    import torch
-    from torch.fx import Graph
 
-    from atlasc.passes.frontend.softmax import MaskExpression
+def import_graph(importer: Importer, result: Node, output: str) -> Module:
+    """Import everything that a node needs, and make it the output.
 
-_LAYER = re.compile(r"(?:^|\.)\d+(?:\.|$)")
-CLIENT_OPS = ("nn.embedding", "nn.patchify")
-SMALL = 1 << 20  # bytes up to which equal constants are merged
-
-
-class Missing(Exception):
-    """An operand was not emitted because its op is unsupported; the op above it is skipped."""
-
-
-class Importer:
-    """State of one import; rules and patterns see this object.
-
-    Args:
-        graph: a flat fx graph without an output node.
-        inputs: placeholder nodes of user inputs, with their names.
-        stored: tensors of parameters, buffers and lifted constants, with their paths.
-        name: name of the module.
+    Raises:
+        AtlasError: ops without a rule, all of them in one message.
     """
-
-    def __init__(
-        self,
-        graph: Graph,
-        inputs: Mapping[Node, str],
-        stored: Mapping[Node, tuple[str, torch.Tensor]],
-        name: str,
-    ) -> None:
-        self.graph, self.inputs = graph, dict(inputs)
-        self.names = {node: as_symbol(path) for node, (path, _) in stored.items()}
-        self.folder = Folder({node: tensor for node, (_, tensor) in stored.items()})
-        self.module = Module(as_symbol(name), "nn")
-        self.mask_input = next((n for n, i in inputs.items() if i == fx.PUBLIC_INPUT), None)
-        self.mask_meanings: dict[tuple[MaskExpression, tuple[int, ...]], Meaning] = {}
-        fx.remove_identities(graph)
-        self.kinds = fx.classify(graph, self.inputs)
-        self._fix_indices()
-        self.layered = any(_LAYER.search(fx.module_path(node)) for node in graph.nodes)
-        self._values: dict[Node, Value] = {}
-        self._encrypted: dict[Value, Value] = {}
-        self._constants: dict[tuple, Symbol] = {}
-
-    def _fix_indices(self) -> None:
-        """Fold integers computed from ids that do not depend on the ids (RoBERTa's positions)."""
-        ids = [n for n in self.inputs if self.kinds[n] == "data" and not fx.is_float(n)]
-        fixed: set[Node] = set()
-        for node in self.graph.nodes:
-            index = node.args[1] if fx.target(node) == "aten.embedding.default" else None
-            if index is None or self.kinds[index] != "index" or index in fixed:
-                continue
-            source = _inputs_below(index, ids)[0]
-            vocabulary = fx.shape(_table_of(source) or node.args[0])[0]
-            self.folder.known[index] = fixed_index(index, source, vocabulary, self.folder)
-            fixed.add(index)
-        if fixed:
-            self.kinds = fx.classify(self.graph, self.inputs, fixed)
-
-    # What rules and patterns use
-
-    def name_of(self, node: Node) -> str:
-        """Name for the symbol of a constant: its parameter's, or its module's path."""
-        return self.names.get(node) or fx.module_path(node) or "constant"
-
-    def tensor(self, node: Node) -> torch.Tensor:
-        """Value of a constant node."""
-        return self.folder.constant(node)
-
-    def array(self, node: Node) -> np.ndarray:
-        """Value of a constant node as an array."""
-        return to_numpy(self.tensor(node))
-
-    def is_absent(self, node: Node) -> bool:
-        """True when only the shape of a constant is known, in a model without weights."""
-        return bool(self.tensor(node).is_meta)
-
-    def reduce(self, array: np.ndarray) -> np.ndarray:
-        """A constant without leading axes along which it does not change (the batch)."""
-        while array.ndim > 1:
-            same = array.shape[0] == 1 or array.strides[0] == 0
-            if not same and not (array == array[:1]).all():
-                break
-            array = array[0]
-        return array
-
-    def without_batch(self, node: Node, shape: Sequence[int]) -> np.ndarray:
-        """A constant of a shape whose leading axes were broadcast.
-
-        Raises:
-            Refusal: it changes along a leading axis.
-        """
-        array = self.reduce(self.array(node))
+    matches = _select(importer, result)
+    faults: list[Unsupported] = []
+    for node in importer.graph.nodes:
+        if node not in matches:
+            continue
         try:
-            return np.broadcast_to(array, tuple(shape))
-        except ValueError:
-            raise Refusal(f"a constant of shape {array.shape} is not {tuple(shape)}") from None
-
-    def constant(self, name: str, array: np.ndarray) -> Symbol:
-        """Symbol of an array; equal arrays under one name share a symbol."""
-        key: tuple = (name, array.shape)
-        if array.nbytes <= SMALL:
-            key = (*key, array.tobytes())
-        elif array.strides:
-            key = (*key, array.__array_interface__["data"][0], array.strides)
-        if key not in self._constants:
-            self._constants[key] = self.module.constant(name, array)
-        return self._constants[key]
-
-    def symbol(self, node: Node) -> Symbol:
-        """Symbol of a constant node, named after its parameter."""
-        if self.kinds[node] != "constant":
-            raise Refusal("a weight must be a constant, not computed from an input")
-        return self.constant(self.name_of(node), self.array(node))
-
-    def value(self, operand: Node | Value) -> Value:
-        """The nn value of a node."""
-        if isinstance(operand, Value):
-            return operand
-        if operand in self._values:
-            return self._values[operand]
-        if self.kinds.get(operand) == "data":
-            raise Missing
-        raise Refusal(f"its operand {operand.name} is not private data")
-
-    def public_mask(self) -> Value:
-        """The public attention mask."""
-        assert self.mask_input is not None
-        if self.mask_input not in self._values:
-            self._values[self.mask_input] = self._input(self.mask_input)
-        return self._values[self.mask_input]
-
-    def add(
-        self,
-        node: Node,
-        op_name: str,
-        operands: Sequence[Node | Value],
-        attributes: Mapping[str, Any] | None = None,
-    ) -> Value:
-        """Emit an op that comes from a node; client values that enter the server are encrypted."""
-        location = fx.module_path(node)
-        values = [self.value(operand) for operand in operands]
-        server = any(value.tensor.side == "server" for value in values)
-        if self.layered:
-            server = server or bool(_LAYER.search(location))
-        else:
-            server = server or op_name not in CLIENT_OPS
-        if server:
-            values = [self._on_server(value) for value in values]
-        try:
-            return self.module.add(op_name, values, attributes, location)
-        except AtlasError as error:
-            raise AtlasError(error.what, where=fx.place(node), why=error.why) from None
-
-    def _on_server(self, value: Value) -> Value:
-        if value.tensor.side != "client":
-            return value
-        if value not in self._encrypted:
-            location = value.op.location
-            self._encrypted[value] = self.module.add("nn.encrypt", [value], {}, location)
-        return self._encrypted[value]
-
-    def _input(self, node: Node) -> Value:
-        name = self.inputs[node]
-        public = name == fx.PUBLIC_INPUT
-        attributes = {
-            "name": name,
-            "shape": list(fx.shape(node)),
-            "side": "public" if public else "client",
-            "dtype": "f64" if fx.is_float(node) else "i64",
-        }
-        return self.module.add("nn.input", [], attributes, name=name)
-
-    # The walks
-
-    def run(self, result: Node, output: str) -> Module:
-        """Import everything that a node needs, and make it the output.
-
-        Raises:
-            AtlasError: ops without a rule, all of them in one message.
-        """
-        matches = self._select(result)
-        faults: list[Unsupported] = []
-        for node in self.graph.nodes:
-            if node not in matches:
-                continue
-            try:
-                self._values[node] = self._emit(node, matches[node])
-            except Missing:
-                continue
-            except Refusal as refusal:
-                faults.append(Unsupported.at(node, str(refusal)))
-        if faults:
-            raise unsupported_error(faults)
-        self.module.ops.sort(key=lambda op: op.name != "nn.input")  # stable: inputs come first
-        self.module.add("nn.output", [self._on_server(self._values[result])], {"name": output})
-        return self.module
-
-    def _select(self, result: Node) -> dict[Node, Match | None]:
-        """Nodes to emit, each with the pattern that ends there or None."""
-        needed, selected = {result}, dict[Any, Match | None]()
-        for node in reversed(self.graph.nodes):
-            if node not in needed or self.kinds[node] != "data":
-                continue
-            found = selected[node] = find(self, node) if node not in self.inputs else None
-            needed.update(node.all_input_nodes if found is None else found.needs)
-        return selected
-
-    def _emit(self, node: Node, found: Match | None) -> Value:
-        if node in self.inputs:
-            return self._input(node)
-        if found is not None:
-            return found.emit()
-        rule = rule_of(node)
-        if rule is None and "getitem" in str(node.target):
-            raise Missing  # part of the result of an op that has been reported
-        if rule is None:
-            known = fx.packet(node) in ACTIVATIONS
-            raise Refusal("only its default arguments are understood" if known else "")
-        return rule(self, node)
+            importer.values[node] = _emit(importer, node, matches[node])
+        except Missing:
+            continue
+        except Refusal as refusal:
+            faults.append(Unsupported.at(node, str(refusal)))
+    if faults:
+        raise unsupported_error(faults)
+    module = importer.module
+    module.ops.sort(key=lambda op: op.name != "nn.input")  # stable: inputs come first
+    module.add("nn.output", [importer.on_server(importer.values[result])], {"name": output})
+    return module
 
 
-def _inputs_below(node: Node, inputs: Sequence[Node]) -> list[Node]:
-    """The inputs that a node is computed from."""
-    seen, pending, found = set(), [node], []
-    while pending:
-        current = pending.pop()
-        if current not in seen:
-            seen.add(current)
-            pending += current.all_input_nodes
-            found += [current] if current in inputs else []
-    return found
+def _select(importer: Importer, result: Node) -> dict[Node, Match | None]:
+    """Nodes to emit, each with the pattern that ends there or None."""
+    needed, selected = {result}, dict[Any, Match | None]()
+    for node in reversed(importer.graph.nodes):
+        if node not in needed or importer.kinds[node] != "data":
+            continue
+        found = selected[node] = find(importer, node) if node not in importer.inputs else None
+        needed.update(node.all_input_nodes if found is None else found.needs)
+    return selected
 
 
-def _table_of(ids: Node) -> Node | None:
-    """The table of the embedding that takes these ids as they are."""
-    for user in ids.users:
-        if fx.target(user) == "aten.embedding.default" and user.args[1] is ids:
-            return user.args[0]
-    return None
+def _emit(importer: Importer, node: Node, found: Match | None) -> Value:
+    if node in importer.inputs:
+        return importer.input(node)
+    if found is not None:
+        return found.emit()
+    rule = ATEN_RULES.get(target(node))
+    if rule is not None:
+        return rule(importer, node, *arguments(node).values())
+    if "getitem" in str(node.target):
+        raise Missing  # part of the result of an op that has been reported
+    known = packet(node) in ACTIVATIONS
+    raise Refusal("only its default arguments are understood" if known else "")

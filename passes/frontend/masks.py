@@ -29,6 +29,13 @@ class Meaning:
     by_mask: bool
     causal: bool
 
+    def keep(self, mask: np.ndarray, scores: tuple[int, ...]) -> np.ndarray:
+        """Which of the scores [batch, heads, queries, keys] are kept under a public mask."""
+        keep = np.ones(scores, dtype=bool)
+        if self.by_mask:
+            keep &= mask.astype(bool)[:, None, None, :]
+        return np.tril(keep) if self.causal else keep
+
 
 def probe_masks(batch: int, length: int) -> list[np.ndarray]:
     """Masks [batch, length] that tell every meaning from every other one.
@@ -63,17 +70,14 @@ def meaning(
     evaluate: Callable[[np.ndarray], torch.Tensor],
     probes: Sequence[np.ndarray],
     scores: tuple[int, ...],
-    *,
-    depends_on_mask: bool,
     where: str,
 ) -> Meaning:
     """Meaning of a mask expression.
 
     Args:
         evaluate: the boolean or additive mask, broadcastable to the scores, for a public mask.
-        probes: public masks to try; one array of any value when there is no such input.
+        probes: public masks to try; none where the mask is constant.
         scores: shape [batch, heads, queries, keys].
-        depends_on_mask: False for a constant mask.
         where: place for the message.
 
     Raises:
@@ -81,12 +85,10 @@ def meaning(
     """
     candidates = [
         Meaning(by_mask, causal)
-        for by_mask in ((False, True) if depends_on_mask else (False,))
+        for by_mask in ((False, True) if probes else (False,))
         for causal in (False, True)
     ]
-    queries, keys = scores[-2:]
-    later = np.arange(keys)[None, :] > np.arange(queries)[:, None]
-    for probe in probes:
+    for probe in probes or [np.ones((1, 1), dtype=np.int64)]:
         keep = keep_of(evaluate(probe))
         if keep is None:
             raise _strange("it adds finite values that depend on the mask", where)
@@ -94,20 +96,11 @@ def meaning(
         candidates = [
             candidate
             for candidate in candidates
-            if np.array_equal(actual, _expected(candidate, probe, later, scores))
+            if np.array_equal(actual, candidate.keep(probe, scores))
         ]
     if not candidates:
         raise _strange("it drops other keys than those with mask 0 and later ones", where)
     return candidates[0]
-
-
-def _expected(
-    candidate: Meaning, probe: np.ndarray, later: np.ndarray, scores: tuple[int, ...]
-) -> np.ndarray:
-    keep = np.ones(scores, dtype=bool)
-    if candidate.by_mask:
-        keep = keep & probe.astype(bool)[:, None, None, :]
-    return keep & ~later if candidate.causal else keep
 
 
 def _strange(why: str, where: str) -> AtlasError:

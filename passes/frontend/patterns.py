@@ -1,38 +1,33 @@
 """Patterns: several aten ops that are one nn op.
 
-A pattern looks backwards from the last op of a group. It returns a ``Match`` (the nodes that the
-group takes, and how to emit it) or None. Patterns are tried in the order of ``PATTERNS``.
+``PATTERNS`` lists forms (see ``forms``), each with the function that is called where a node has the
+form, with what its names stand for. It returns a ``Match`` (the nodes that the group takes, and how
+to emit it), or None where more than the form is asked for.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from atlasc.ir.module import Value
-from atlasc.passes.frontend.activations import activation
-from atlasc.passes.frontend.forms import Match, pairs
-from atlasc.passes.frontend.graph import Node, shape, target
+from atlasc.ir.scalar_functions import ACTIVATIONS
+from atlasc.passes.frontend.forms import Match, matches
+from atlasc.passes.frontend.graph import RESHAPES, Node, arguments, packet, shape
+from atlasc.passes.frontend.importer import Importer
 from atlasc.passes.frontend.softmax import emit_softmax, masked_scores
-
-if TYPE_CHECKING:
-    from atlasc.passes.frontend.import_export import Importer
-
-RESHAPES = ("aten.view.default", "aten.reshape.default", "aten._unsafe_view.default")
-
-
-Pattern = Callable[["Importer", "Node"], Match | None]
 
 
 def find(importer: Importer, node: Node) -> Match | None:
     """The first pattern that ends at a node."""
-    for pattern in PATTERNS:
-        found = pattern(importer, node)
-        if found is not None:
-            return found
+    for form, pattern in PATTERNS:
+        for found in matches(form, node):
+            if (match := pattern(importer, node, **found)) is not None:
+                return match
     return None
 
 
@@ -40,188 +35,134 @@ def _last_axis(node: Node, axis: object) -> bool:
     return axis in (-1, len(shape(node)) - 1)
 
 
-def _normalised(node: Node) -> tuple[Node, float] | None:
-    """x and epsilon when the node is x · rsqrt(mean(x²) + epsilon)."""
-    if target(node) != "aten.mul.Tensor":
-        return None
-    for x, inverse in pairs(node):
-        if target(inverse) != "aten.rsqrt.default":
-            continue
-        shifted = inverse.args[0]
-        if target(shifted) != "aten.add.Tensor" or not isinstance(shifted.args[1], float | int):
-            continue
-        mean = shifted.args[0]
-        if target(mean) != "aten.mean.dim" or list(mean.args[2:3]) != [True]:
-            continue
-        square, axes = mean.args[0], mean.args[1]
-        if len(axes) != 1 or not _last_axis(x, axes[0]):
-            continue
-        power = target(square) == "aten.pow.Tensor_Scalar" and square.args == (x, 2)
-        if power or (target(square) == "aten.mul.Tensor" and square.args == (x, x)):
-            return x, float(shifted.args[1])
-    return None
+def activation(importer: Importer, node: Node, x: Node, *, name: str) -> Match:
+    """An activation."""
+    return Match((x,), partial(importer.add, node, f"nn.{name}", [x]))
 
 
-def rms_norm(importer: Importer, node: Node) -> Match | None:
-    """pow, mean, rsqrt and mul, with or without a weight: nn.rms_norm."""
-    if target(node) != "aten.mul.Tensor":
+def softmax(
+    importer: Importer, node: Node, operand: Node, axis: int, dtype: object
+) -> Match | None:
+    """Softmax over the last axis, with the mask that is put into its scores just before."""
+    if not _last_axis(node, axis):
         return None
-    weight: Node | None = None
-    found = _normalised(node)
-    if found is None:
-        for constant, inner in pairs(node):
-            if importer.kinds[constant] == "constant" and len(shape(constant)) == 1:
-                weight, found = constant, _normalised(inner)
-    if found is None:
+    scores, mask = masked_scores(importer, operand)
+    return Match((scores,), lambda: emit_softmax(importer, node, scores, mask, causal=False))
+
+
+def rms_norm(
+    importer: Importer,
+    node: Node,
+    x: Node,
+    axes: Sequence[int],
+    epsilon: object,
+    weight: Node | None = None,
+) -> Match | None:
+    """x · rsqrt(mean(x²) + epsilon), with or without a weight: nn.rms_norm."""
+    if not isinstance(epsilon, float | int) or len(axes) != 1 or not _last_axis(x, axes[0]):
         return None
-    x, epsilon = found
+    if weight and (importer.kinds.get(weight) != "constant" or len(shape(weight)) != 1):
+        return None
 
     def emit() -> Value:
-        if weight is None:
-            gamma = importer.constant("ones", np.ones(shape(x)[-1], dtype=np.float32))
-        else:
-            gamma = importer.symbol(weight)
-        attributes = {"gamma": gamma, "epsilon": epsilon}
-        return importer.add(node, "nn.rms_norm", [x], attributes)
+        gamma = importer.vector(weight, "ones", shape(x)[-1])
+        return importer.add(node, "nn.rms_norm", [x], {"gamma": gamma, "epsilon": float(epsilon)})
 
     return Match((x,), emit)
 
 
-def _half_turned(node: Node) -> Node | None:
-    """x when the node is cat([-x[..., d/2:], x[..., :d/2]])."""
-    if target(node) != "aten.cat.default" or len(node.args[0]) != 2:
-        return None
-    if not _last_axis(node, node.args[1] if len(node.args) > 1 else 0):
-        return None
-    negative, low = node.args[0]
-    if target(negative) != "aten.neg.default":
-        return None
-    high, half = negative.args[0], shape(node)[-1] // 2
-    x = low.args[0] if low.args else None
-    for part, start in ((low, 0), (high, half)):
-        good = (
-            target(part) == "aten.slice.Tensor"
-            and part.args[0] is x
-            and _last_axis(part, part.args[1])
-            and part.args[2] == start
-            and shape(part)[-1] == half
-        )
-        if not good:
-            return None
-    return x
-
-
-def rotary(importer: Importer, node: Node) -> Match | None:
+def rotary(
+    importer: Importer,
+    node: Node,
+    x: Node,
+    cos: Node,
+    sin: Node,
+    axis: int,
+    last: int,
+    half: int,
+    end: int,
+) -> Match | None:
     """x·cos + rotate_half(x)·sin with constant tables: nn.rotary."""
-    if target(node) != "aten.add.Tensor":
+    width = shape(x)[-1]
+    whole = _last_axis(x, axis) and _last_axis(x, last) and 2 * half == width <= (end or width)
+    if not whole or any(importer.kinds.get(table) != "constant" for table in (cos, sin)):
         return None
-    for plain, turned in pairs(node):
-        if target(plain) != "aten.mul.Tensor" or target(turned) != "aten.mul.Tensor":
-            continue
-        for half, sin in pairs(turned):
-            x = _half_turned(half)
-            for same, cos in pairs(plain):
-                constants = {importer.kinds[sin], importer.kinds[cos]} == {"constant"}
-                if x is None or same is not x or not constants:
-                    continue
-                return _rotary_match(importer, node, x, cos, sin)
-    return None
 
-
-def _rotary_match(importer: Importer, node: Node, x: Node, cos: Node, sin: Node) -> Match:
     def emit() -> Value:
         tables = {
-            name: importer.constant(name, importer.without_batch(table, shape(x)[-2:]))
-            for name, table in (("rotary.cos", cos), ("rotary.sin", sin))
+            name: importer.constant(f"rotary.{name}", importer.without_batch(table, shape(x)[-2:]))
+            for name, table in (("cos", cos), ("sin", sin))
         }
-        attributes = {"cos": tables["rotary.cos"], "sin": tables["rotary.sin"]}
-        return importer.add(node, "nn.rotary", [x], attributes)
+        return importer.add(node, "nn.rotary", [x], tables)
 
     return Match((x,), emit)
 
 
-def repeat_heads(importer: Importer, node: Node) -> Match | None:
+def repeat_heads(
+    importer: Importer, node: Node, x: Node, axis: int, wide: object, merged: object
+) -> Match | None:
     """unsqueeze, expand and reshape that copy each key/value head: nn.repeat."""
-    if target(node) not in RESHAPES or target(node.args[0]) != "aten.expand.default":
+    before, expanded = shape(x), shape(node.args[0])
+    axis = axis % len(expanded) - 1
+    repeats = expanded[axis + 1]
+    if (
+        axis < 0
+        or expanded != (*before[: axis + 1], repeats, *before[axis + 1 :])
+        or shape(node) != (*before[:axis], before[axis] * repeats, *before[axis + 1 :])
+    ):
         return None
-    expanded = node.args[0]
-    lifted = expanded.args[0]
-    if target(lifted) != "aten.unsqueeze.default":
-        return None
-    x, wide = lifted.args[0], shape(expanded)
-    axis = lifted.args[1] % len(wide) - 1
-    repeats = wide[axis + 1]
-    before = shape(x)
-    merged = (*before[:axis], before[axis] * repeats, *before[axis + 1 :])
-    if axis < 0 or wide != (*before[: axis + 1], repeats, *before[axis + 1 :]):
-        return None
-    if shape(node) != merged:
-        return None
-    return Match(
-        (x,), lambda: importer.add(node, "nn.repeat", [x], {"axis": axis, "repeats": repeats})
-    )
+    attributes = {"axis": axis, "repeats": repeats}
+    return Match((x,), lambda: importer.add(node, "nn.repeat", [x], attributes))
 
 
-def product_with_transpose(importer: Importer, node: Node) -> Match | None:
+def product_with_transpose(
+    importer: Importer, node: Node, a: Node, b: Node, first: int, second: int
+) -> Match | None:
     """matmul with a swap of the last two axes before it: nn.matmul{transpose_b}."""
-    if target(node) not in ("aten.matmul.default", "aten.bmm.default"):
-        return None
-    a, b = node.args[0], node.args[1]
-    if target(b) != "aten.transpose.int" or {importer.kinds[a], importer.kinds[b]} != {"data"}:
-        return None
     rank = len(shape(b))
-    if {axis % rank for axis in b.args[1:3]} != {rank - 2, rank - 1}:
+    private = importer.kinds[a] == importer.kinds[b] == "data"
+    if not private or {first % rank, second % rank} != {rank - 2, rank - 1}:
         return None
-    inner = b.args[0]
-    return Match(
-        (a, inner), lambda: importer.add(node, "nn.matmul", [a, inner], {"transpose_b": True})
-    )
+    return Match((a, b), lambda: importer.add(node, "nn.matmul", [a, b], {"transpose_b": True}))
 
 
-def _patches(node: Node) -> Node | None:
-    """The convolution when the node is its output as rows [B, patches, features]."""
-    if target(node) not in ("aten.transpose.int", "aten.permute.default"):
-        return None
-    if list(node.args[1:]) not in ([1, 2], [2, 1], [[0, 2, 1]]):
-        return None
-    flat = node.args[0]
-    if target(flat) not in ("aten.flatten.using_ints", *RESHAPES) or len(shape(flat)) != 3:
-        return None
-    conv = flat.args[0]
-    if target(conv) != "aten.conv2d.default" or len(shape(conv)) != 4:
-        return None
-    if shape(flat) != (*shape(conv)[:2], math.prod(shape(conv)[2:])):
-        return None
-    _, weight, _, stride, padding, dilation, groups = (*conv.args, *(None,) * 7)[:7]
-    size = shape(weight)[2:]
-    side = shape(conv.args[0])[2:]
-    exact = all(extent % patch == 0 for extent, patch in zip(side, size, strict=True))
-    plain = not any(padding or []) and set(dilation or [1]) == {1} and groups in (None, 1)
-    return conv if plain and exact and size[0] == size[1] and [*size] == [*stride] else None
-
-
-def patch_embedding(importer: Importer, node: Node) -> Match | None:
+def patch_embedding(
+    importer: Importer, node: Node, rows: Node, token: Node | None = None, axis: int = 1
+) -> Match | None:
     """A convolution with stride = kernel: nn.patchify and nn.linear; with the class token."""
-    if target(node) == "aten.cat.default":
-        parts = node.args[0]
-        if node.args[1:] not in ((1,), (-2,)) or len(parts) != 2 or shape(parts[0])[1:2] != (1,):
-            return None
-        token, conv = parts[0], _patches(parts[1])
-        if conv is None or importer.kinds[token] != "constant":
-            return None
-    else:
-        token, conv = None, _patches(node)
-        if conv is None:
+    conv = _patches(rows)
+    if conv is None:
+        return None
+    if token is not None:
+        first = axis in (1, -2) and shape(token)[1:2] == (1,)
+        if not first or importer.kinds[token] != "constant":
             return None
     return Match((conv.args[0],), lambda: _emit_patches(importer, node, conv, token))
 
 
+def _patches(node: Node) -> Node | None:
+    """The convolution when the node is its output as rows [B, patches, features]."""
+    if packet(node) not in ("transpose", "permute"):
+        return None
+    flat, *order = node.args
+    if order not in ([1, 2], [2, 1], [[0, 2, 1]]) or packet(flat) not in ("flatten", *RESHAPES):
+        return None
+    conv = flat.args[0]
+    if packet(conv) != "conv2d" or len(shape(conv)) != 4:
+        return None
+    if shape(flat) != (*shape(conv)[:2], math.prod(shape(conv)[2:])):
+        return None
+    image, weight, _, stride, padding, dilation, groups = arguments(conv).values()
+    size, side = shape(weight)[2:], shape(image)[2:]
+    exact = all(extent % patch == 0 for extent, patch in zip(side, size, strict=True))
+    plain = not any(padding) and set(dilation) == {1} and groups == 1
+    return conv if plain and exact and size[0] == size[1] and [*size] == [*stride] else None
+
+
 def _emit_patches(importer: Importer, node: Node, conv: Node, token: Node | None) -> Value:
     """Patch rows times the kernel as a matrix; the class token and the bias as one constant."""
-    image, kernel = conv.args[0], conv.args[1]
-    bias = conv.args[2] if len(conv.args) > 2 else None
-    patch = shape(kernel)[-1]
-    attributes: dict = {"patch": patch, "class_token": token is not None}
+    image, kernel, bias = list(arguments(conv).values())[:3]
+    attributes: dict[str, Any] = {"patch": shape(kernel)[-1], "class_token": token is not None}
     rows = importer.add(conv, "nn.patchify", [image], attributes)
     weight = importer.array(kernel)
     symbol = importer.constant(importer.name_of(kernel), weight.reshape(weight.shape[0], -1))
@@ -242,22 +183,22 @@ def _emit_patches(importer: Importer, node: Node, conv: Node, token: Node | None
     return importer.add(node, "nn.add_constant", [rows], {"value": constant})
 
 
-def softmax(importer: Importer, node: Node) -> Match | None:
-    """Softmax over the last axis, with the mask that is put into its scores just before."""
-    if target(node) not in ("aten.softmax.int", "aten._softmax.default"):
-        return None
-    if not _last_axis(node, node.args[1]):
-        return None
-    scores, mask = masked_scores(importer, node.args[0])
-    return Match((scores,), lambda: emit_softmax(importer, node, scores, mask, causal=False))
-
-
-PATTERNS: tuple[Pattern, ...] = (
-    softmax,
-    rms_norm,
-    rotary,
-    repeat_heads,
-    product_with_transpose,
-    patch_embedding,
-    activation,
+_RMS = "x * rsqrt(mean({square}, axes, True) + epsilon)"
+_HALF_TURNED = "cat([-slice(x, axis, half, end), slice(x, axis, 0, half)], last)"
+PATTERNS: tuple[tuple[str, Callable[..., Match | None]], ...] = (
+    ("softmax(operand, axis, dtype)", softmax),
+    ("_softmax(operand, axis, dtype)", softmax),
+    *((_RMS.format(square=square), rms_norm) for square in ("x ** 2", "x * x")),
+    *((f"weight * ({_RMS.format(square=square)})", rms_norm) for square in ("x ** 2", "x * x")),
+    (f"x * cos + {_HALF_TURNED} * sin", rotary),
+    *((f"{name}(expand(unsqueeze(x, axis), wide), merged)", repeat_heads) for name in RESHAPES),
+    ("matmul(a, transpose(b, first, second))", product_with_transpose),
+    ("bmm(a, transpose(b, first, second))", product_with_transpose),
+    ("cat([token, rows], axis)", patch_embedding),
+    ("rows", patch_embedding),
+    *(
+        (form, partial(activation, name=name))
+        for name, function in ACTIVATIONS.items()
+        for form in function.forms
+    ),
 )

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from atlasc.ir.module import Value
 from atlasc.passes.frontend import masks
-from atlasc.passes.frontend.graph import Node, is_node, place, shape, target
+from atlasc.passes.frontend.forms import matches
+from atlasc.passes.frontend.graph import Node, is_node, place, shape
+from atlasc.passes.frontend.importer import Importer
 
 if TYPE_CHECKING:
     import torch
 
-    from atlasc.passes.frontend.import_export import Importer
+
+# How models put a mask into scores, and whether True in the mask means to drop a key.
+MASKED_SCORES = {
+    "scores + mask": False,
+    "masked_fill(scores, mask, low)": True,
+    "where(mask, scores, low)": False,
+}
 
 
 @dataclass(frozen=True)
@@ -30,36 +38,26 @@ def masked_scores(importer: Importer, node: Node) -> tuple[Node, MaskExpression 
 
     A constant that adds finite values (a position bias) is no mask and stays a sum.
     """
-    kinds, name = importer.kinds, target(node)
-    if name == "aten.add.Tensor" and is_node(node.args[1]):
-        for mask, scores in ((node.args[1], node.args[0]), (node.args[0], node.args[1])):
-            if kinds[scores] != "data" or kinds[mask] not in ("mask", "constant"):
+    kinds = importer.kinds
+    for form, inverted in MASKED_SCORES.items():
+        for found in matches(form, node):
+            scores, mask, low = found["scores"], found["mask"], found.get("low")
+            if kinds.get(scores) != "data" or kinds.get(mask, "data") == "data":
                 continue
-            if kinds[mask] == "mask" or _drops_keys(importer, mask):
-                return scores, MaskExpression(mask)
-    if name == "aten.masked_fill.Scalar":
-        scores, drop, low = node.args
-        if kinds[drop] != "data" and _is_low(low):
-            return scores, MaskExpression(drop, inverted=True)
-    if name.startswith("aten.where.") and len(node.args) == 3:
-        keep, scores, low = node.args
-        private = is_node(scores) and kinds[scores] == "data"
-        if is_node(low):
-            low = _scalar(importer, low)
-        if private and kinds[keep] != "data" and _is_low(low):
-            return scores, MaskExpression(keep)
+            if low is None:  # a sum
+                if kinds[mask] == "mask" or _drops_keys(importer, mask):
+                    return scores, MaskExpression(mask)
+            elif (_scalar(importer, low) if is_node(low) else low) <= masks.DROPPED:
+                return scores, MaskExpression(mask, inverted)
     return node, None
 
 
-def _is_low(value: Any) -> bool:
-    return isinstance(value, float | int) and value <= masks.DROPPED
-
-
-def _scalar(importer: Importer, node: Node) -> float | None:
+def _scalar(importer: Importer, node: Node) -> float:
+    """The greatest value of a constant node; infinite where it is not known."""
     if importer.kinds[node] != "constant" or importer.is_absent(node):
-        return None
+        return np.inf
     array = importer.array(node)
-    return float(array.max()) if array.size else None
+    return float(array.max()) if array.size else np.inf
 
 
 def _drops_keys(importer: Importer, node: Node) -> bool:
@@ -91,10 +89,8 @@ def _meaning(
     importer: Importer, mask: MaskExpression, scores: tuple[int, ...], where: str
 ) -> masks.Meaning:
     """Meaning of a mask expression, worked out once for each expression and score shape."""
-    key = (mask, scores)
+    key, public = (mask, scores), importer.mask_input
     if key not in importer.mask_meanings:
-        public = importer.mask_input
-        depends = importer.kinds[mask.node] == "mask" and public is not None
 
         def evaluate(probe: np.ndarray) -> torch.Tensor:
             import torch
@@ -103,12 +99,7 @@ def _meaning(
             tensor = importer.folder.evaluate_with(mask.node, inputs)
             return ~tensor if mask.inverted else tensor
 
-        probes = masks.probe_masks(*shape(public)) if depends and public is not None else []
-        importer.mask_meanings[key] = masks.meaning(
-            evaluate,
-            probes or [np.ones((1, 1), dtype=np.int64)],
-            scores,
-            depends_on_mask=depends,
-            where=where,
-        )
+        depends = public is not None and importer.kinds[mask.node] == "mask"
+        probes = masks.probe_masks(*shape(public)) if public is not None and depends else []
+        importer.mask_meanings[key] = masks.meaning(evaluate, probes, scores, where)
     return importer.mask_meanings[key]

@@ -16,7 +16,8 @@ from atlasc.ir.module import Module
 from atlasc.ir.verifier import verify
 from atlasc.passes.frontend import blocks
 from atlasc.passes.frontend import graph as fx
-from atlasc.passes.frontend.import_export import Importer
+from atlasc.passes.frontend.import_export import import_graph
+from atlasc.passes.frontend.importer import Importer
 
 if TYPE_CHECKING:
     import torch
@@ -92,7 +93,7 @@ def _import(
     inputs = {holders[key]: label for key, label in _user_inputs(program).items()}
     stored = {holders[key]: value for key, value in _stored(program).items() if key in holders}
     label, result = _pick(_output_names(program), results, output)
-    imported = Importer(graph, inputs, stored, name).run(result, label)
+    imported = import_graph(Importer(graph, inputs, stored, name), result, label)
     verify(imported)
     return imported
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,15 @@ def test_print_then_parse_gives_the_module_back(module: Module) -> None:
     assert print_module(again) == text
     for name in module.symbols_used():
         assert np.array_equal(again.symbols[name], module.symbols[name])
+
+
+@settings(max_examples=50)
+@given(modules())
+def test_a_module_survives_pickling(module: Module) -> None:
+    again = pickle.loads(pickle.dumps(module))
+    assert_equal(module, again)
+    assert print_module(again) == print_module(module)
+    assert again.symbols.keys() == module.symbols_used()
 
 
 @settings(max_examples=50)

@@ -7,7 +7,7 @@ import pytest
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Value
-from atlasc.ir.opdef import REGISTRY, Symbol
+from atlasc.ir.opdef import OPS, Symbol
 from atlasc.ir.types import TensorType
 from atlasc.ir.verifier import verify
 
@@ -76,7 +76,7 @@ def test_array_that_was_replaced() -> None:
 
 def test_op_of_another_level() -> None:
     module, _, _ = build()
-    module.ops[1].definition = REGISTRY.table["poly.linear"]
+    module.ops[1].definition = OPS["poly.linear"]
     assert "another level" in fault(module).what
 
 

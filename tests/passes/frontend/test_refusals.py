@@ -123,7 +123,7 @@ def test_meaning_of_masks(expected, additive):
         return torch.from_numpy(values)
 
     probes = probe_masks(2, 5)
-    found = meaning(evaluate, probes, SCORES, depends_on_mask=True, where="")
+    found = meaning(evaluate, probes, SCORES, "")
     assert found == expected
 
 
@@ -145,6 +145,5 @@ def test_other_masks_are_refused(strange):
             lambda mask: torch.from_numpy(np.ascontiguousarray(strange(mask))),
             probe_masks(2, 5),
             SCORES,
-            depends_on_mask=True,
-            where="",
+            "",
         )

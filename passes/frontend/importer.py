@@ -1,0 +1,224 @@
+"""What rules and patterns use to emit nn ops: the nodes' kinds, constants, values and masks.
+
+What the client computes ends where the first Transformer block begins.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from atlasc.ir.bounds import as_symbol
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Module, Value
+from atlasc.ir.opdef import Symbol
+from atlasc.passes.frontend import graph as fx
+from atlasc.passes.frontend.constants import Folder, fixed_index, to_numpy
+from atlasc.passes.frontend.graph import Node
+from atlasc.passes.frontend.report import Refusal
+
+if TYPE_CHECKING:
+    import torch
+    from torch.fx import Graph
+
+_LAYER = re.compile(r"(?:^|\.)\d+(?:\.|$)")
+CLIENT_OPS = ("nn.embedding", "nn.patchify")
+SMALL = 1 << 20  # bytes up to which equal constants are merged
+
+
+class Missing(Exception):
+    """An operand was not emitted because its op is unsupported; the op above it is skipped."""
+
+
+class Importer:
+    """State of one import.
+
+    Args:
+        graph: a flat fx graph without an output node.
+        inputs: placeholder nodes of user inputs, with their names.
+        stored: tensors of parameters, buffers and lifted constants, with their paths.
+        name: name of the module.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        inputs: Mapping[Node, str],
+        stored: Mapping[Node, tuple[str, torch.Tensor]],
+        name: str,
+    ) -> None:
+        self.graph, self.inputs = graph, dict(inputs)
+        self.names = {node: as_symbol(path) for node, (path, _) in stored.items()}
+        self.folder = Folder({node: tensor for node, (_, tensor) in stored.items()})
+        self.module = Module(as_symbol(name), "nn")
+        self.mask_input = next((n for n, i in inputs.items() if i == fx.PUBLIC_INPUT), None)
+        self.mask_meanings: dict[Any, Any] = {}
+        fx.remove_identities(graph)
+        self.kinds = fx.classify(graph, self.inputs)
+        self._fix_indices()
+        self.layered = any(_LAYER.search(fx.module_path(node)) for node in graph.nodes)
+        self.values: dict[Node, Value] = {}
+        self._encrypted: dict[Value, Value] = {}
+        self._constants: dict[tuple, Symbol] = {}
+
+    def _fix_indices(self) -> None:
+        """Fold integers computed from ids that do not depend on the ids (RoBERTa's positions)."""
+        ids = [n for n in self.inputs if self.kinds[n] == "data" and not fx.is_float(n)]
+        fixed: set[Node] = set()
+        for node in self.graph.nodes:
+            index = node.args[1] if fx.target(node) == "aten.embedding.default" else None
+            if index is None or self.kinds[index] != "index" or index in fixed:
+                continue
+            source = _inputs_below(index, ids)[0]
+            vocabulary = fx.shape(_table_of(source) or node.args[0])[0]
+            self.folder.known[index] = fixed_index(index, source, vocabulary, self.folder)
+            fixed.add(index)
+        if fixed:
+            self.kinds = fx.classify(self.graph, self.inputs, fixed)
+
+    def name_of(self, node: Node) -> str:
+        """Name for the symbol of a constant: its parameter's, or its module's path."""
+        return self.names.get(node) or fx.module_path(node) or "constant"
+
+    def tensor(self, node: Node) -> torch.Tensor:
+        """Value of a constant node."""
+        return self.folder.constant(node)
+
+    def array(self, node: Node) -> np.ndarray:
+        """Value of a constant node as an array."""
+        return to_numpy(self.tensor(node))
+
+    def is_absent(self, node: Node) -> bool:
+        """True when only the shape of a constant is known, in a model without weights."""
+        return bool(self.tensor(node).is_meta)
+
+    def reduce(self, array: np.ndarray) -> np.ndarray:
+        """A constant without leading axes along which it does not change (the batch)."""
+        while array.ndim > 1:
+            same = array.shape[0] == 1 or array.strides[0] == 0
+            if not same and not (array == array[:1]).all():
+                break
+            array = array[0]
+        return array
+
+    def without_batch(self, node: Node, shape: Sequence[int]) -> np.ndarray:
+        """A constant of a shape whose leading axes were broadcast.
+
+        Raises:
+            Refusal: it changes along a leading axis.
+        """
+        array = self.reduce(self.array(node))
+        try:
+            return np.broadcast_to(array, tuple(shape))
+        except ValueError:
+            raise Refusal(f"a constant of shape {array.shape} is not {tuple(shape)}") from None
+
+    def constant(self, name: str, array: np.ndarray) -> Symbol:
+        """Symbol of an array; equal arrays under one name share a symbol."""
+        key: tuple = (name, array.shape)
+        if array.nbytes <= SMALL:
+            key = (*key, array.tobytes())
+        elif array.strides:
+            key = (*key, array.__array_interface__["data"][0], array.strides)
+        if key not in self._constants:
+            self._constants[key] = self.module.constant(name, array)
+        return self._constants[key]
+
+    def symbol(self, node: Node) -> Symbol:
+        """Symbol of a constant node, named after its parameter."""
+        if self.kinds[node] != "constant":
+            raise Refusal("a weight must be a constant, not computed from an input")
+        return self.constant(self.name_of(node), self.array(node))
+
+    def reduced(self, node: Node, array: np.ndarray) -> Symbol:
+        """Symbol of an array that was made from a constant node, without its batch."""
+        return self.constant(self.name_of(node), self.reduce(array))
+
+    def vector(self, node: Node | None, fill: str, size: int) -> Symbol:
+        """Symbol of a constant node; where there is none, of a vector of ``ones`` or ``zeros``."""
+        if node is not None:
+            return self.symbol(node)
+        return self.constant(fill, getattr(np, fill)(size, dtype=np.float32))
+
+    def value(self, operand: Node | Value) -> Value:
+        """The nn value of a node."""
+        if isinstance(operand, Value):
+            return operand
+        if operand in self.values:
+            return self.values[operand]
+        if self.kinds.get(operand) == "data":
+            raise Missing
+        raise Refusal(f"its operand {operand.name} is not private data")
+
+    def public_mask(self) -> Value:
+        """The public attention mask."""
+        assert self.mask_input is not None
+        if self.mask_input not in self.values:
+            self.values[self.mask_input] = self.input(self.mask_input)
+        return self.values[self.mask_input]
+
+    def add(
+        self,
+        node: Node,
+        op_name: str,
+        operands: Sequence[Node | Value],
+        attributes: Mapping[str, Any] | None = None,
+    ) -> Value:
+        """Emit an op that comes from a node; client values that enter the server are encrypted."""
+        location = fx.module_path(node)
+        values = [self.value(operand) for operand in operands]
+        server = any(value.tensor.side == "server" for value in values)
+        if self.layered:
+            server = server or bool(_LAYER.search(location))
+        else:
+            server = server or op_name not in CLIENT_OPS
+        if server:
+            values = [self.on_server(value) for value in values]
+        try:
+            return self.module.add(op_name, values, attributes, location)
+        except AtlasError as error:
+            raise AtlasError(error.what, where=fx.place(node), why=error.why) from None
+
+    def on_server(self, value: Value) -> Value:
+        """The value itself, or its encryption where it is the client's."""
+        if value.tensor.side != "client":
+            return value
+        if value not in self._encrypted:
+            location = value.op.location
+            self._encrypted[value] = self.module.add("nn.encrypt", [value], {}, location)
+        return self._encrypted[value]
+
+    def input(self, node: Node) -> Value:
+        """Emit the input op of a placeholder."""
+        name = self.inputs[node]
+        public = name == fx.PUBLIC_INPUT
+        attributes = {
+            "name": name,
+            "shape": list(fx.shape(node)),
+            "side": "public" if public else "client",
+            "dtype": "f64" if fx.is_float(node) else "i64",
+        }
+        return self.module.add("nn.input", [], attributes, name=name)
+
+
+def _inputs_below(node: Node, inputs: Sequence[Node]) -> list[Node]:
+    """The inputs that a node is computed from."""
+    seen, pending, found = set(), [node], []
+    while pending:
+        current = pending.pop()
+        if current not in seen:
+            seen.add(current)
+            pending += current.all_input_nodes
+            found += [current] if current in inputs else []
+    return found
+
+
+def _table_of(ids: Node) -> Node | None:
+    """The table of the embedding that takes these ids as they are."""
+    for user in ids.users:
+        if fx.target(user) == "aten.embedding.default" and user.args[1] is ids:
+            return user.args[0]
+    return None
