@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -118,8 +119,8 @@ def trace_model(
 ) -> Module:
     """The nn module of a model for a batch of inputs."""
     program: Any = model.exported if model.exported is not None else model.module
-    name = "".join(c if c.isalnum() else "_" for c in model.source.stem) or "model"
-    name = name if not name[0].isdigit() else f"m{name}"
+    name = re.sub(r"[\W_]+", "_", model.name[:64], flags=re.ASCII).strip("_") or "model"
+    name = f"m{name}" if name[0].isdigit() else name
     specs = input_specs(model, batch, sequence_length)
     return trace(program, specs, name=name, output=output)
 
@@ -229,7 +230,7 @@ def finish(
     costs, parameters = program_costs(lowered.program), compiled.parameters
     compiled.facts = {
         "atlasc": __version__,
-        "model": {"name": source.model.source.name, "kind": source.model.kind},
+        "model": {"name": source.model.name, "kind": source.model.kind},
         "target": target,
         "parameters": parameters.to_dict(),
         "security_bits": parameters.security_bits,

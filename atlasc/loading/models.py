@@ -7,6 +7,7 @@ with only a `config.json`, a `.pt2` archive of `torch.export`, or a `.pt` file.
 from __future__ import annotations
 
 import inspect
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -40,6 +41,9 @@ FAMILIES = {
 }
 
 
+_GENERAL_NAME = re.compile(r"\W*|models?|pytorch_model|snapshots?|[0-9a-f]{40}", re.IGNORECASE)
+
+
 @dataclass
 class LoadedModel:
     """A model in evaluation mode and what is known about it.
@@ -62,6 +66,18 @@ class LoadedModel:
     has_weights: bool = True
     exported: ExportedProgram | None = None
     kept: TemporaryDirectory[str] | None = None
+
+    @property
+    def name(self) -> str:
+        """The model's own name: that of its folder or file, or of a folder above it where the name
+        is a general one (``model``, a commit of the HuggingFace cache)."""
+        path = self.source.absolute()
+        first = path.name if path.is_dir() else path.stem
+        for part in (first, *reversed(path.parent.parts[-3:])):
+            own = part.rpartition("--")[2] if part.startswith("models--") else part
+            if not _GENERAL_NAME.fullmatch(own):
+                return own
+        return "model"
 
     @property
     def directory(self) -> Path:

@@ -1,6 +1,7 @@
 // The commands of the client.
 #include <iostream>
 
+#include "atlasc/backend.hpp"
 #include "atlasc/error.hpp"
 #include "atlasc/queries.hpp"
 #include "atlasc/roles.hpp"
@@ -15,10 +16,19 @@ constexpr const char* usage =
     "client decrypt --key keys/secret.key --answer answer --output outputs.safetensors "
     "[--unchecked]";
 
+void warn_of_simulation() {
+    if (!backend::encrypts) {
+        std::cerr << "SIMULATION: this engine encrypts nothing; use it for rehearsals only\n";
+    }
+}
+
 void keygen(const Options& options, const Interface& interface) {
     const std::string folder = options["--output"];
     make_keys(interface, folder);
-    std::cerr << folder << "/secret.key: the secret key; keep it\n"
+    const char* const secret = backend::encrypts ? "the secret key; keep it"
+                                                 : "a simulated key, which protects nothing";
+    warn_of_simulation();
+    std::cerr << folder << "/secret.key: " << secret << "\n"
               << folder << "/queries: what was asked with it; keep it there\n"
               << folder << "/evaluation.key: evaluation keys; for the server\n";
 }
@@ -42,6 +52,7 @@ void encrypt(const Options& options, const Interface& interface) {
     const Message query = client.encrypt(inputs, file.path());
     Queries(options["--key"]).add(query.query, query.count);
     write_message(options["--output"], "query", interface, client.engine(), query);
+    warn_of_simulation();
 }
 
 void decrypt(const Options& options, const Interface& interface) {

@@ -19,6 +19,7 @@ std::unique_ptr<Ground> ground_of(const Interface& interface, std::uint64_t devi
 }  // namespace
 
 const char* const name = "phantom";
+const bool encrypts = true;
 
 void generate_keys(const Interface& interface, const std::string& secret,
                    const std::string& evaluation) {

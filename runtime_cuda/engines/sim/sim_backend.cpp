@@ -102,6 +102,7 @@ std::map<std::size_t, int> rotations_of(const TensorFile& file, std::size_t slot
 }  // namespace
 
 const char* const name = "sim";
+const bool encrypts = false;
 
 void generate_keys(const Interface& interface, const std::string& secret,
                    const std::string& evaluation) {

@@ -13,6 +13,9 @@ namespace atlasc::backend {
 /// Names the engine in files, which are refused by another one.
 extern const char* const name;
 
+/// False where ciphertexts hide nothing: the executables then say so.
+extern const bool encrypts;
+
 /// Make a key pair: the secret key, and the keys that a server evaluates with. New files.
 void generate_keys(const Interface& interface, const std::string& secret,
                    const std::string& evaluation);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,14 @@ def facts(**changed: str) -> Callable[[dict[str, Any], dict[str, bytes]], None]:
 
 def test_the_secret_key_is_for_its_owner_alone(done: Path) -> None:
     assert (done / "keys" / "secret.key").stat().st_mode & 0o077 == 0
+
+
+def test_the_simulation_says_that_it_encrypts_nothing(digits: Project, tmp_path: Path) -> None:
+    command = [*digits.client, "keygen", "--output", "keys"]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stderr
+    assert "SIMULATION: this engine encrypts nothing" in said
+    assert "a simulated key, which protects nothing" in said
+    assert "keep it\n" not in said
 
 
 def test_other_keys(digits: Project, folder: Path) -> None:

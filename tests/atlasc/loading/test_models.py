@@ -209,6 +209,18 @@ def test_broken_directories(bert: Path, damage, message: str) -> None:
         load_model(bert)
 
 
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        ("llama-3.1-8b", "llama-3.1-8b"),
+        ("digits/model", "digits"),
+        (f"models--org--tiny-bert/snapshots/{'0a' * 20}", "tiny-bert"),
+    ],
+)
+def test_a_model_has_its_own_name(bert: Path, tmp_path: Path, place: str, name: str) -> None:
+    assert load_model(Path(shutil.copytree(bert, tmp_path / place))).name == name
+
+
 def test_a_name_that_is_not_cached_is_not_fetched() -> None:
     with pytest.raises(AtlasError, match="never downloads"):
         load_model("nobody/no-such-model-here")
