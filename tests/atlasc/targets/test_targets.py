@@ -1,0 +1,125 @@
+"""What every target of the list keeps: its parameter sets, costs, memory, and its engine."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from conformance import EngineConformance, rotations
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Module
+from atlasc.ir.program_facts import fault_of
+from atlasc.ir.text.parser import parse
+from atlasc.ir.text.printer import print_module
+from atlasc.passes.execution.counting_engine import PRIMITIVES
+from atlasc.passes.execution.engine import Engine
+from atlasc.passes.execution.rotation_plan import RotationPlan
+from atlasc.targets import TARGETS, find_target
+from atlasc.targets.parameters import ParameterSet
+from atlasc.targets.program import parameters_of, with_matching_parameters, with_parameters
+
+NEEDS = [(0, 1), (3, 2**13), (12, 2**14), (30, 1), (60, 2**15)]
+"""Levels and slots."""
+
+
+def placed(parameters: ParameterSet) -> Module:
+    """An empty program with all keys of the conformance suite."""
+    top = parameters.max_level
+    facts: dict[str, Any] = {"slots": parameters.slots, "levels": top}
+    facts["bootstrap"] = parameters.bootstrap_level is not None
+    plan = RotationPlan(dict.fromkeys(rotations(parameters.slots), top))
+    facts |= plan.attributes()
+    facts |= {"relinearization_level": top, "conjugation_level": top}
+    return Module("m", "ckks", attributes=facts)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_target_is_whole(name: str) -> None:
+    target = find_target(name)
+    assert target.name == name and target.summary
+    assert target.runtime_engine in ("sim", "phantom")
+    with pytest.raises(AtlasError, match="no parameters with 262144 slots"):
+        target.choose_parameters(3, 2**18)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize(("levels", "slots"), NEEDS)
+def test_parameter_sets(name: str, levels: int, slots: int) -> None:
+    target = find_target(name)
+    found = target.choose_parameters(levels, slots)
+    assert found.slots >= slots and found.security_bits >= 128
+    assert found.bootstrap or found.max_level >= levels
+    assert len(found.prime_bits) >= found.residues(found.max_level)
+    assert found.log_qp == sum(found.prime_bits) + sum(found.special_bits)
+    assert target.read_parameters(json.loads(json.dumps(found.to_dict()))) == found
+    again = target.parameters.matching(found.slots, found.max_level, bool(found.bootstrap))
+    assert again is not None and again.max_level == found.max_level
+    costs = found.costs()
+    for primitive in PRIMITIVES:
+        if primitive != "bootstrap":
+            assert 0 < costs[primitive, 0] <= costs[primitive, found.max_level]
+    parts = found.memory_parts({1: 0}, 0)
+    assert parts["rotation_keys"] in (0, found.key_bytes(0))
+    assert sum(parts.values()) > found.ciphertext_bytes(found.max_level)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize("damage", [{"special_primes": 0}, {"more": 1}, {"log_ring_degree": "16"}])
+def test_damaged_parameters_are_refused(name: str, damage: dict[str, Any]) -> None:
+    target = find_target(name)
+    with pytest.raises(AtlasError):
+        target.read_parameters(target.choose_parameters(3).to_dict() | damage)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_program_carries_its_parameters(name: str) -> None:
+    target = find_target(name)
+    for parameters in (target.choose_parameters(3), target.parameters.bootstrapped()):
+        program = placed(parameters)
+        assert parameters_of(program) is None
+        text = print_module(with_parameters(program, target, parameters))
+        assert parameters_of(parse(text, {})) == parameters
+        assert parameters_of(with_matching_parameters(program, target)) is not None
+        other = with_parameters(placed(target.choose_parameters(12, 2**14)), target, parameters)
+        with pytest.raises(AtlasError, match="was not lowered for the parameters"):
+            parameters_of(other)
+
+
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        ('target = "../x", parameters = {a = 1}', "target is not the name of a target"),
+        ('target = "gpu", parameters = {a = 1}', "there is no target 'gpu'"),
+        ('target = "sim", parameters = {a = [1, 2]}', "parameters is not"),
+        ('target = "sim", parameters = {a = 1}', "the parameters of desilo cannot be read"),
+        ('target = "phantom", parameters = {log_ring_degree = 900000}', "cannot be read"),
+    ],
+)
+def test_hostile_parameters_in_a_text_are_refused(facts: str, why: str) -> None:
+    module = parse(f"module @m : ckks {{slots = 8192, levels = 3, {facts}}} {{\n}}\n", {})
+    found = fault_of(module.attributes)
+    if not found:
+        with pytest.raises(AtlasError) as caught:
+            parameters_of(module)
+        found = str(caught.value)
+    assert why in found
+
+
+def test_phantom_is_not_executed_by_python() -> None:
+    target = find_target("phantom")
+    parameters = target.choose_parameters(3)
+    with pytest.raises(AtlasError, match="executed by the C\\+\\+ project"):
+        target.make_engine(placed(parameters), parameters)
+
+
+class TestSim(EngineConformance):
+    """The engine that ``atlasc run`` makes."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def engine(cls) -> Engine[Any]:
+        target = find_target("sim")
+        parameters = target.choose_parameters(3)
+        return target.make_engine(placed(parameters), parameters)
