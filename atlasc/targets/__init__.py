@@ -14,6 +14,7 @@ TARGETS = (
     "sim",
     "desilo",
     "phantom",
+    "count",
 )
 """Folders beside this file; ``TARGET`` of the module ``target`` in each is the object."""
 

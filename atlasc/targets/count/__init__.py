@@ -1,0 +1,1 @@
+"""A target that counts and computes nothing."""

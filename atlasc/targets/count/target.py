@@ -1,0 +1,65 @@
+"""The target ``count``: it runs a program on levels alone and reports how often each primitive is
+called. Its parameter sets are those of ``desilo``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NoReturn
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Module
+from atlasc.passes.execution.counting_engine import Counted, CountingEngine
+from atlasc.targets.base import Progress, Target, no_progress
+from atlasc.targets.desilo.parameters import DesiloParameters
+from atlasc.targets.parameters import ParameterSet
+
+
+class CountEngine(CountingEngine):
+    """Counts calls; in place of an answer it gives the report."""
+
+    def report(self) -> dict[str, int]:
+        """Calls so far by primitive."""
+        calls: Counter[str] = Counter()
+        for (primitive, _), count in self.total().primitives.items():
+            calls[primitive] += count
+        return dict(sorted(calls.items()))
+
+    def decrypt(self, ciphertext: Counted) -> NoReturn:
+        """Refused, with the report."""
+        calls = ", ".join(f"{count} {primitive}" for primitive, count in self.report().items())
+        raise AtlasError(
+            "the target count computes no answers",
+            why=f"the program took {calls}",
+            remedy="use --target sim for answers without encryption",
+        )
+
+
+class CountTarget(Target):
+    """Counts in a second what takes a minute on ciphertexts."""
+
+    name = "count"
+    summary = "counts primitives and computes nothing"
+    encrypted = False
+    parameters = DesiloParameters
+
+    def check(self) -> None:
+        """It works everywhere."""
+
+    def make_engine(
+        self,
+        program: Module,
+        parameters: ParameterSet,
+        progress: Progress = no_progress,
+        *,
+        noise: bool = False,
+    ) -> CountEngine:
+        """See the base class."""
+        return CountEngine(
+            parameters.slots,
+            parameters.max_level,
+            parameters.bootstrap_level,
+            parameters.bootstrap_batch,
+        )
+
+
+TARGET = CountTarget()

@@ -1,0 +1,23 @@
+"""The target ``count``: a folder, a line, and this."""
+
+from __future__ import annotations
+
+import pytest
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Module
+from atlasc.passes.lowering.rotation_keys import KeyPlan
+from atlasc.targets import find_target
+
+
+def test_count_reports_what_a_program_takes() -> None:
+    target = find_target("count")
+    parameters = target.choose_parameters(3)
+    engine = target.make_engine(Module("m", "ckks"), parameters)
+    x = engine.encrypt(None)  # type: ignore[arg-type]
+    product = engine.rotate(engine.mul(x, x), 1)
+    with pytest.raises(AtlasError, match="computes no answers") as caught:
+        engine.decrypt(product)
+    assert "1 mul" in caught.value.why and "1 rotate" in caught.value.why
+    with pytest.raises(AtlasError, match="not executed by Python"):
+        target.generate_keys(parameters, KeyPlan({}), None, None)  # type: ignore[arg-type]
