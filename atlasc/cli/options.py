@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from atlasc.targets import TARGETS
+
 if TYPE_CHECKING:
     from atlasc.ir.module import Module
 
@@ -156,6 +158,9 @@ def warn_of_costs(target: str = "desilo") -> None:
         warn(warning)
 
 
+ForTarget = Annotated[
+    str, typer.Option("--target", help=f"What the program is for: {', '.join(TARGETS)}.")
+]
 KeyMemory = Annotated[
     str | None,
     typer.Option(

@@ -25,7 +25,7 @@ def compile_command(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Folder to write.", show_default=False)
     ],
-    target: Annotated[str, typer.Option("--target", help="desilo, phantom or sim.")] = "desilo",
+    target: options.ForTarget = "desilo",
     recipe: Annotated[
         str | None,
         typer.Option(

@@ -68,10 +68,7 @@ def inspect(
         ),
     ] = None,
     costs: options.Costs = None,
-    target: Annotated[
-        str,
-        typer.Option("--target", help="What a model or a config is lowered for: desilo, phantom."),
-    ] = "desilo",
+    target: options.ForTarget = "desilo",
     device_memory: options.DeviceMemory = None,
     as_json: JsonFlag = False,
 ) -> None:

@@ -62,6 +62,7 @@ def lower(
     costs: options.Costs = None,
     key_memory: options.KeyMemory = None,
     trust_pickle: options.TrustPickle = False,
+    target: options.ForTarget = "desilo",
 ) -> None:
     """Lower an nn module with approximations to poly.air and program.air."""
     from atlasc.cli.commands.inspect import summary_lines
@@ -77,7 +78,7 @@ def lower(
 
     require_new(output)
     check_key_memory(key_memory)
-    options.warn_of_costs()
+    options.warn_of_costs(target)
     module = _module(source, sequence_length, batch, trust_pickle)
     wanted = Wanted(max_error, max_depth, max_levels, max_seconds)
     if recipe is not None and settings is not None:
@@ -92,6 +93,7 @@ def lower(
             lambda kind, result, report: step(note=kind.name),
             fastest=front is not None and front.cost == "latency",
             key_memory=key_memory,
+            target=target,
         )
     _write(output, lowered)
     if inputs is None and lowered.parameters.bootstrap_level is not None:

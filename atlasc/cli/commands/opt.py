@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from atlasc.cli import options
+
 if TYPE_CHECKING:
     from atlasc.ir.module import Module
     from atlasc.passes.framework.pass_base import Pass, Report
@@ -43,9 +45,7 @@ def opt(
         bool,
         typer.Option("--explain", help="Print what each pass did, and did not, on standard error."),
     ] = False,
-    target: Annotated[
-        str, typer.Option("--target", help="Whose parameter sets and costs the passes use.")
-    ] = "desilo",
+    target: options.ForTarget = "desilo",
     list_passes: Annotated[bool, typer.Option("--list", help="List the passes and exit.")] = False,
 ) -> None:
     """Run passes on IR text: text in, text out.

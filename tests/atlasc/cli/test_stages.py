@@ -95,6 +95,18 @@ def test_search_and_lower(stages: Path, tmp_path: Path) -> None:
     assert cost["levels"] <= found["front"][-1]["levels"]
 
 
+@pytest.mark.parametrize("target", ["phantom", "sim"])
+def test_a_text_says_what_it_was_lowered_for(target: str, tmp_path: Path) -> None:
+    (tmp_path / "tiny.air").write_text(TINY)
+    run("lower", tmp_path / "tiny.air", "--target", target, "-o", tmp_path / "low")
+    program = load_module(tmp_path / "low" / "program.air")
+    assert program.attributes["target"] == target
+    found = json.loads(run("inspect", tmp_path / "low" / "program.air", "--json").out)
+    assert found["slots"] == program.attributes["slots"]
+    assert found["security_bits"] >= 128 and found["moduli"]["log_qp"] > 0
+    assert (found["seconds"] is None) == (target == "phantom")
+
+
 def test_inputs_of_a_search_are_a_number_or_all() -> None:
     search = ("search", MODEL, "--data", DATA, "--strategy", "atlas", "--evaluations", 8)
     found = json.loads(run(*search, "--inputs", "all", "--json").out)
