@@ -1,10 +1,10 @@
-"""A compiled model on disk, split by who needs what.
+"""A compiled model on disk, in one part for each role.
 
 ```
 manifest.json            format, model, target, parameters, security, digests of all files
-manifest.json.minisig    who compiled it, where somebody signed it (``atlasc sign``)
-report.html, front.*     what was chosen and what it costs
-evaluations.jsonl        of a search, everything that was evaluated
+manifest.json.minisig    the signature of its maker, if there is one (``atlasc sign``)
+report.html, front.*     the chosen settings and their costs
+evaluations.jsonl        all evaluations of a search
 client/                  embed.air, interface.air (+ arrays), model/ (config and tokenizer)
 server/                  program.air, poly.air, weights.safetensors
 ```
@@ -36,8 +36,8 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.plain import sha256_of
 from atlasc.ir.module import Module
 from atlasc.ir.text.storage import load_module, save_modules
-from atlasc.loading.client_model import ClientModel
 from atlasc.loading.inputs import Inputs
+from atlasc.loading.models import LoadedModel, client_model
 from atlasc.targets.parameters import ParameterSet
 
 MODEL_FILES = (
@@ -99,7 +99,7 @@ class Bundle:
 
     @property
     def target(self) -> str:
-        """The backend that it was compiled for."""
+        """Name of the target that it was compiled for."""
         return self.manifest.target
 
     @property
@@ -122,15 +122,10 @@ class Bundle:
         """Whether the server's part lies here too."""
         return (self.folder / "server").is_dir()
 
-    @property
-    def model_folder(self) -> Path:
-        """Config and tokenizer, to read inputs with."""
-        return self.folder / "client" / "model"
-
     @cached_property
-    def model(self) -> ClientModel:
-        """What :func:`atlasc.loading.data.load_inputs` has to know of the model."""
-        return ClientModel.of(self.client.embed, self.model_folder)
+    def model(self) -> LoadedModel:
+        """How to read inputs."""
+        return client_model(self.client.embed, self.folder / "client" / "model")
 
     def load_inputs(self, path: Path) -> Inputs:
         """Inputs in the shape that the program was compiled for.

@@ -1,6 +1,6 @@
-"""What a client did with its key: the queries, the answers to them, and the numbers that it shared.
+"""What a client did with its key: the queries, the answers to them, and the shared numbers.
 
-A server can send anything back. With the ledger a client takes one answer to each of its own
+A server can send anything back. With the ledger a client accepts one answer to each of its own
 queries, and no other. It is a file beside the secret key, one JSON object a line, that only grows.
 """
 
@@ -10,7 +10,7 @@ import errno
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -66,7 +66,7 @@ class Named:
 
 @dataclass(frozen=True)
 class Ledger:
-    """The ledger of one secret key.
+    """The ledger of one secret key. All methods raise AtlasError if it is damaged or not writable.
 
     Attributes:
         folder: where the key lies.
@@ -80,13 +80,9 @@ class Ledger:
         return self.folder / LEDGER
 
     def made(self, query: str, program: str, count: int) -> None:
-        """Note a query, before it leaves the client.
-
-        Raises:
-            AtlasError: the ledger is damaged or cannot be written.
-        """
-        with self._open() as entries:
-            entries.append(Entry(event="query", query=query, program=program, count=count))
+        """Note a query, before it leaves the client."""
+        with self._open() as (_, append):
+            append(Entry(event="query", query=query, program=program, count=count))
 
     def check(self, answer: Named) -> None:
         """Refuse an answer unless it is the only one to a query of this key.
@@ -94,18 +90,14 @@ class Ledger:
         Raises:
             AtlasError: no such query, another program or count, or a second answer.
         """
-        with self._open() as entries:
-            _expect(entries.known, answer)
+        with self._open() as (known, _):
+            _expect(known, answer)
 
     def took(self, answer: Named) -> None:
-        """Note that an answer was decrypted.
-
-        Raises:
-            AtlasError: as :meth:`check`; the ledger cannot be written.
-        """
-        with self._open() as entries:
-            _expect(entries.known, answer)
-            entries.append(Entry(event="answer", **asdict(answer)))
+        """Note that an answer was decrypted; raises as :meth:`check`."""
+        with self._open() as (known, append):
+            _expect(known, answer)
+            append(Entry(event="answer", **asdict(answer)))
 
     def share(self, answer: Named, bits: int, shares: int) -> int:
         """Note that the numbers of an answer leave the client, before they are shown.
@@ -122,12 +114,12 @@ class Ledger:
             How many answers were shared, this one included.
 
         Raises:
-            AtlasError: as :meth:`took`; the budget is spent.
+            AtlasError: as :meth:`check`; the budget is spent.
         """
         cost, limit = 2.0**-bits / shares, 2.0**-bits
-        with self._open() as entries:
-            _expect(entries.known, answer)
-            spent = [entry.spent for entry in entries.known if entry.event == "share"]
+        with self._open() as (known, append):
+            _expect(known, answer)
+            spent = [entry.spent for entry in known if entry.event == "share"]
             if sum(spent) + cost > limit * (1 + 1e-9):
                 raise AtlasError(
                     "these keys have shared as many answers as they may",
@@ -137,46 +129,39 @@ class Ledger:
                     remedy="make new keys with atlasc keygen, and say with --shares beforehand how "
                     "many answers they are to share",
                 )
-            entries.append(Entry(event="share", spent=cost, **asdict(answer)))
+            append(Entry(event="share", spent=cost, **asdict(answer)))
             return len(spent) + 1
 
     @contextmanager
-    def _open(self) -> Iterator[_Lines]:
+    def _open(self) -> Iterator[tuple[list[Entry], Callable[[Entry], None]]]:
+        """The entries and a function that adds one, locked against other processes."""
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             descriptor = os.open(self.path, flags, 0o600)
         except OSError as error:
-            raise _unusable(self.path, error) from None
+            raise self._unusable(error) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             require_private(self.path)
-            yield _Lines(self.path, descriptor)
+            content = read_bytes(self.path, _LARGEST, links=False)
+            *lines, rest = content.split(b"\n")
+            if rest:  # a process was killed, or the machine stopped, before the line was whole
+                os.ftruncate(descriptor, len(content) - len(rest))
+            known = [self._parsed(number, line) for number, line in enumerate(lines, 1)]
+            yield known, lambda entry: self._append(descriptor, entry)
         finally:
             os.close(descriptor)
 
-
-class _Lines:
-    """An open ledger, locked against other processes."""
-
-    def __init__(self, path: Path, descriptor: int) -> None:
-        self.path, self._descriptor = path, descriptor
-        content = read_bytes(path, _LARGEST, links=False)
-        *lines, rest = content.split(b"\n")
-        if rest:  # a process was killed, or the machine stopped, before the line was whole
-            os.ftruncate(descriptor, len(content) - len(rest))
-        self.known = [self._parsed(number, line) for number, line in enumerate(lines, 1)]
-
-    def append(self, entry: Entry) -> None:
+    def _append(self, descriptor: int, entry: Entry) -> None:
         line = json.dumps(entry.model_dump()).encode() + b"\n"
-        size = os.fstat(self._descriptor).st_size
+        size = os.fstat(descriptor).st_size
         try:
-            if os.write(self._descriptor, line) < len(line):
+            if os.write(descriptor, line) < len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(self._descriptor)
+            os.fsync(descriptor)
         except OSError as error:
-            os.ftruncate(self._descriptor, size)
-            raise _unusable(self.path, error) from None
-        self.known.append(entry)
+            os.ftruncate(descriptor, size)
+            raise self._unusable(error) from None
 
     def _parsed(self, number: int, line: bytes) -> Entry:
         try:
@@ -188,8 +173,16 @@ class _Lines:
                 remedy="make new keys: with this ledger old answers could pass for new ones",
             ) from None
 
+    def _unusable(self, error: OSError) -> AtlasError:
+        return AtlasError(
+            f"the ledger {self.path} cannot be written",
+            why=error.strerror or str(error),
+            remedy="make room on the disk, or keep the keys in a folder that you may write to",
+        )
+
 
 def _expect(known: list[Entry], answer: Named) -> None:
+    """Raise AtlasError unless an answer is the only one to one of the known queries."""
     same = [entry for entry in known if entry.query == answer.query]
     why = ""
     if not same:
@@ -208,11 +201,3 @@ def _expect(known: list[Entry], answer: Named) -> None:
             why="a query has one answer; a second one may be made to find out the secret key",
             remedy="use the first answer, or make a new query",
         )
-
-
-def _unusable(path: Path, error: OSError) -> AtlasError:
-    return AtlasError(
-        f"the ledger {path} cannot be written",
-        why=error.strerror or str(error),
-        remedy="make room on the disk, or let the keys lie where they can be written beside",
-    )

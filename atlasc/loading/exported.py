@@ -82,6 +82,8 @@ OBJECTS = ("as_operator", "as_custom_obj", "class_fqn")
 STRUCTURE = re.compile(
     r"builtins\.(tuple|list|dict)|collections\.OrderedDict|transformers\.[\w.]+", re.ASCII
 )
+Shape = tuple[int | None, ...]
+"""Of an input: None at an axis that is free."""
 _Extent = Annotated[int, Field(ge=0, lt=1 << 40)]
 
 
@@ -105,8 +107,10 @@ class _Payloads(BaseModel):
     config: dict[str, _Payload]
 
 
-def load_exported_program(path: Path) -> tuple[ExportedProgram, torch.nn.Module]:
-    """A program that `torch.export.save` wrote, and its module.
+def load_exported_program(
+    path: Path,
+) -> tuple[ExportedProgram, torch.nn.Module, dict[str, Shape | None]]:
+    """A program that `torch.export.save` wrote, its module, and the shapes of its inputs.
 
     Raises:
         AtlasError: the file is not such an archive, is damaged, or carries executable content.
@@ -122,7 +126,16 @@ def load_exported_program(path: Path) -> tuple[ExportedProgram, torch.nn.Module]
             # Not torch.export.load: it tries another format where this one fails.
             program = load_pt2(file).exported_programs["model"]
             program.example_inputs = None  # with these, guards would be compiled as Python
-            return program, program.module()
+            nodes = {node.name: node for node in program.graph.find_nodes(op="placeholder")}
+            shapes: dict[str, Shape | None] = {
+                name: tuple(
+                    n if isinstance(n, int) else None
+                    for n in getattr(nodes[name].meta["val"], "shape", ())
+                )
+                for name in program.graph_signature.user_inputs
+                if isinstance(name, str)  # constants are not
+            }
+            return program, program.module(), shapes
 
 
 def _check_archive(path: Path, file: BinaryIO) -> None:

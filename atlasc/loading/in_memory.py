@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -17,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from atlasc.ir.errors import AtlasError, explained
-from atlasc.loading.data import inputs_from_arrays, inputs_from_texts, load_inputs
+from atlasc.loading.data import inputs_from_arrays, load_inputs
 from atlasc.loading.huggingface import quiet_transformers
-from atlasc.loading.inputs import Inputs, checked
+from atlasc.loading.inputs import Inputs
 from atlasc.loading.models import LoadedModel, load_model, model_kind
-from atlasc.loading.texts import pad
+from atlasc.loading.texts import inputs_from_rows
 
 if TYPE_CHECKING:
     import torch
@@ -106,9 +107,10 @@ def inputs_of(
     """Inputs from whatever the caller has.
 
     Args:
-        data: a path, see :func:`atlasc.loading.data.load_inputs`; a sequence of texts, or of
-            sequences of token ids; an array or a tensor of the model's main input; a mapping of
-            the model's inputs to arrays or tensors; or :class:`Inputs`.
+        data: a path, see :func:`atlasc.loading.data.load_inputs`; a sequence of texts, of lists of
+            token ids, or of mappings like the lines of a .jsonl file; an array or a tensor of the
+            model's main input; a mapping of the model's inputs to arrays or tensors; or
+            :class:`Inputs`.
         model: see ``load_inputs``.
         sequence_length: see ``load_inputs``.
         labels: the true class of each input, where ``data`` has none.
@@ -120,47 +122,40 @@ def inputs_of(
         return data
     if isinstance(data, str | Path):
         return load_inputs(data, model, sequence_length)
-    truth = None if labels is None else np.asarray(_array(labels))
     main = model.input_names[0]
-    if isinstance(data, Mapping):
-        arrays = {str(key): _array(value) for key, value in data.items()}
-        arrays |= {} if truth is None else {"labels": truth}
-        return inputs_from_arrays(arrays, model, sequence_length, "data")
-    rows = list(data) if isinstance(data, Sequence) and not isinstance(data, bytes) else None
-    if rows and main == "input_ids" and all(isinstance(row, str) for row in rows):
-        if not all(row.strip() for row in rows):
-            raise AtlasError("data has a blank text", remedy="leave it out")
-        return _labelled(inputs_from_texts(rows, model, sequence_length), truth)
-    if rows and main == "input_ids" and all(_is_ids(row) for row in rows):
-        names = tuple(f"data[{row}]" for row in range(len(rows)))
-        ids = [[int(value) for value in row] for row in rows]
-        padded = pad(ids, model, sequence_length, names)
-        return _labelled(Inputs(checked(padded, names, model), names), truth)
-    array = _array(data)
-    if array.dtype.kind not in "biuf":
+    rows = list(data) if main == "input_ids" and isinstance(data, Sequence) else []
+    if rows and all(isinstance(row, str | Sequence | Mapping) for row in rows):
+        return _inputs_of_rows(rows, model, sequence_length, labels)
+    given = data if isinstance(data, Mapping) else {main: data}
+    arrays = {str(key): _array(value) for key, value in given.items()}
+    if labels is not None:
+        arrays["labels"] = _array(labels)
+    if main in arrays and arrays[main].dtype.kind not in "biuf":
         raise AtlasError(
             f"data is a {type(data).__name__}, from which no inputs can be made",
             why=f"the model reads {', '.join(model.input_names)}",
             remedy="give texts, arrays by the name of the input, or the path of a file",
         )
-    return inputs_of({main: array}, model, sequence_length, labels=labels)
+    return inputs_from_arrays(arrays, model, sequence_length, "data")
 
 
-def _labelled(inputs: Inputs, labels: np.ndarray | None) -> Inputs:
-    if labels is not None and labels.shape != (len(inputs),):
-        raise AtlasError(f"labels has shape {labels.shape}, but there are {len(inputs)} inputs")
-    return Inputs(inputs.arrays, inputs.names, inputs.texts, labels)
+def _inputs_of_rows(rows: list[Any], model: LoadedModel, length: int | None, labels: Any) -> Inputs:
+    """Texts, lists of token ids, or mappings as in a .jsonl file."""
+    given: list[Mapping[str, Any]] = [
+        row if isinstance(row, Mapping) else {"text" if isinstance(row, str) else "input_ids": row}
+        for row in rows
+    ]
+    names = tuple(f"data[{row}]" for row in range(len(rows)))
+    inputs = inputs_from_rows(given, names, model, length)
+    if labels is None:
+        return inputs
+    truth = _array(labels)
+    if truth.shape != (len(inputs),):
+        raise AtlasError(f"labels has shape {truth.shape}, but there are {len(inputs)} inputs")
+    return replace(inputs, labels=truth)
 
 
 def _array(value: Any) -> np.ndarray:
     """An array, or a tensor of torch on any device."""
     with explained("data cannot be made an array"):
         return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
-
-
-def _is_ids(row: object) -> bool:
-    return (
-        isinstance(row, Sequence)
-        and len(row) > 0
-        and all(isinstance(value, int | np.integer) for value in row)
-    )

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files.arrays import arrays_digest
-from atlasc.loading.configs import SAVE_REMEDY, read_config
-from atlasc.loading.exported import load_exported_program
+from atlasc.ir.module import Module
+from atlasc.loading.configs import SAVE_REMEDY, read_config, read_object
+from atlasc.loading.exported import Shape, load_exported_program
 from atlasc.loading.huggingface import (
     build,
     check_complete,
@@ -26,7 +28,7 @@ from atlasc.loading.huggingface import (
     load_weights,
     quiet_transformers,
 )
-from atlasc.loading.tokenizers import has_tokenizer, load_tokenizer
+from atlasc.loading.tokenizers import load_tokenizer
 from atlasc.loading.torch_files import load_pt
 
 if TYPE_CHECKING:
@@ -56,6 +58,8 @@ class LoadedModel:
         source: the directory or file that it was read from.
         has_weights: false for a bare config.
         exported: the program of a `.pt2` archive.
+        shapes: of an archive, or of the client of a bundle: its inputs, the private one first, and
+            their shapes, None where any shape or extent fits.
         kept: keeps the temporary directory of a model that was not read from files.
     """
 
@@ -65,6 +69,7 @@ class LoadedModel:
     source: Path
     has_weights: bool = True
     exported: ExportedProgram | None = None
+    shapes: dict[str, Shape | None] | None = None
     kept: TemporaryDirectory[str] | None = None
 
     @property
@@ -87,9 +92,8 @@ class LoadedModel:
     @property
     def input_names(self) -> tuple[str, ...]:
         """Names of the inputs that data supply, the private one first."""
-        if self.exported is not None:
-            inputs = self.exported.graph_signature.user_inputs  # constants are not strings
-            return tuple(name for name in inputs if isinstance(name, str))
+        if self.shapes is not None:
+            return tuple(self.shapes)
         main = getattr(self.module, "main_input_name", None)
         if main is not None:
             return (main, "attention_mask") if main == "input_ids" else (main,)
@@ -101,13 +105,9 @@ class LoadedModel:
             or name == "attention_mask"
         )
 
-    def exported_shape(self, name: str) -> tuple[int | None, ...] | None:
-        """Shape that an archive was exported for, None at free axes; None without an archive."""
-        if self.exported is None:
-            return None
-        nodes = self.exported.graph.find_nodes(op="placeholder")
-        shapes = [node.meta["val"].shape for node in nodes if node.name == name]
-        return tuple(n if isinstance(n, int) else None for n in shapes[0]) if shapes else None
+    def exported_shape(self, name: str) -> Shape | None:
+        """The only shape that an input may have; None where others fit."""
+        return (self.shapes or {}).get(name)
 
     def weights_digest(self) -> str:
         """SHA-256 (hex) of the parameters and buffers: names, types, shapes and values."""
@@ -116,19 +116,10 @@ class LoadedModel:
         }
         return arrays_digest(state)
 
-    @property
-    def has_tokenizer(self) -> bool:
-        """Whether the directory holds a tokenizer."""
-        return has_tokenizer(self.directory)
-
     @cached_property
     def tokenizer(self) -> PreTrainedTokenizerBase | None:
-        """The tokenizer beside the model, loaded at first use; None when there is none.
-
-        Raises:
-            AtlasError: its files cannot be read.
-        """
-        return load_tokenizer(self.directory) if self.has_tokenizer else None
+        """The tokenizer beside the model, loaded at first use; see `load_tokenizer`."""
+        return load_tokenizer(self.directory)
 
 
 def load_model(
@@ -159,8 +150,8 @@ def load_model(
         )
     path = Path(reference).expanduser()
     if path.suffix == ".pt2" and not path.is_dir():
-        program, module = load_exported_program(_existing(path))
-        return LoadedModel(module, "exported", None, path, exported=program)
+        program, module, shapes = load_exported_program(_existing(path))
+        return LoadedModel(module, "exported", None, path, exported=program, shapes=shapes)
     if path.suffix in (".pt", ".pth", ".bin") and not path.is_dir():
         return _load_torch_file(_existing(path), trust_pickle, attention)
     directory = _model_directory(reference, path)
@@ -173,6 +164,27 @@ def load_model(
     return LoadedModel(
         module.eval(), model_kind(config), module.config, directory, has_weights=weights
     )
+
+
+def client_model(embed: Module, folder: Path) -> LoadedModel:
+    """The model as the client of a bundle knows it: how to read inputs, without weights or torch.
+
+    Args:
+        embed: nn module from raw inputs to the tensors that are encrypted.
+        folder: config, tokenizer and preprocessor of the original model; the config is missing
+            where that was an archive of torch.export.
+
+    Raises:
+        AtlasError: the config is no JSON object.
+    """
+    path = folder / "config.json"
+    config: Any = SimpleNamespace(**(read_object(path, links=False) if path.exists() else {}))
+    shapes: dict[str, Shape | None] = {
+        op.attributes["name"]: (None, *op.attributes["shape"][1:]) for op in embed.inputs
+    }
+    if tuple(shapes) == ("input_ids",):  # lengths of texts are checked where they are padded
+        shapes = {"input_ids": None, "attention_mask": None}
+    return LoadedModel(None, "client", config, folder, False, shapes=shapes)
 
 
 def _existing(path: Path) -> Path:

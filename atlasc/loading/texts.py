@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,8 +88,8 @@ def pad(
             remedy="give fewer inputs, or shorten the longest one",
         )
     padding = getattr(model.config, "pad_token_id", None)
-    if model.has_tokenizer and model.tokenizer.pad_token_id is not None:  # type: ignore[union-attr]
-        padding = model.tokenizer.pad_token_id  # type: ignore[union-attr]
+    if model.tokenizer is not None and model.tokenizer.pad_token_id is not None:
+        padding = model.tokenizer.pad_token_id
     padding = padding if _is_integer(padding) else 0
     padded = np.full((len(ids), length), padding, dtype=np.int64)
     mask = np.zeros_like(padded)
@@ -139,13 +139,29 @@ def from_json_lines(source: Path, model: LoadedModel, length: int | None) -> Inp
             row = parse_json(line, dict[str, Any])
         except ValueError as error:
             raise AtlasError("not a JSON object", where=names[-1], why=str(error)) from None
+        rows.append(row)
+    return inputs_from_rows(rows, names, model, length)
+
+
+def inputs_from_rows(
+    rows: Sequence[Mapping[str, Any]],
+    names: Sequence[str],
+    model: LoadedModel,
+    length: int | None = None,
+) -> Inputs:
+    """Texts or token ids, all of one kind, as ``{"text": ...}`` or ``{"input_ids": [...]}``.
+
+    Raises:
+        AtlasError: a row has neither or both, another type, or a label of more than 64 bits; as
+            `inputs_from_texts`.
+    """
+    for name, row in zip(names, rows, strict=True):
         if ("text" in row) == ("input_ids" in row):
             raise AtlasError(
                 'each line needs either "text" or "input_ids"',
-                where=names[-1],
+                where=name,
                 why=f"has {sorted(row)[:10]}",
             )
-        rows.append(row)
     key = "text" if "text" in rows[0] else "input_ids"
     for name, row in zip(names, rows, strict=True):
         _check_row(row.get(key), key, name)

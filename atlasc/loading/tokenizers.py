@@ -25,17 +25,14 @@ FURTHER_FILES = (
 MAX_FILE = 256 * MIB
 
 
-def has_tokenizer(directory: Path) -> bool:
-    """Whether a directory holds a tokenizer."""
-    return any((directory / name).is_file() for name in TOKENIZER_FILES)
-
-
-def load_tokenizer(directory: Path) -> PreTrainedTokenizerBase:
-    """The tokenizer of a directory that has one.
+def load_tokenizer(directory: Path) -> PreTrainedTokenizerBase | None:
+    """The tokenizer of a directory; None where there is none.
 
     Raises:
         AtlasError: its files cannot be read.
     """
+    if not any((directory / name).is_file() for name in TOKENIZER_FILES):
+        return None
     for name in (*TOKENIZER_FILES, *FURTHER_FILES):
         if (directory / name).exists():
             open_plain(directory / name, MAX_FILE).close()

@@ -17,9 +17,8 @@ from small_files import TINY
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.loading.client_model import ClientModel
 from atlasc.loading.data import load_inputs
-from atlasc.loading.models import LoadedModel, load_model
+from atlasc.loading.models import LoadedModel, client_model, load_model
 from atlasc.loading.texts import inputs_from_texts
 
 
@@ -207,14 +206,14 @@ def test_config_of_a_bundles_client(tmp_path: Path, text: str, reason: str) -> N
     ids = SimpleNamespace(attributes={"name": "input_ids", "shape": (1, 4)})
     embed: Any = SimpleNamespace(inputs=[ids])
     with pytest.raises(AtlasError, match=reason):
-        load_inputs(tmp_path / "ids.jsonl", ClientModel.of(embed, tmp_path))
+        load_inputs(tmp_path / "ids.jsonl", client_model(embed, tmp_path))
 
 
 def test_config_of_a_bundles_client_may_be_no_link(tmp_path: Path) -> None:
     (tmp_path / "real.json").write_text("{}")
     (tmp_path / "config.json").symlink_to(tmp_path / "real.json")
     with pytest.raises(AtlasError, match="it is a link"):
-        ClientModel.of(Module("client", "nn"), tmp_path)
+        client_model(Module("client", "nn"), tmp_path)
 
 
 def test_image_size_that_is_no_size(tmp_path: Path) -> None:

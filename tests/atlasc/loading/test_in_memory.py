@@ -40,6 +40,10 @@ def test_a_module_is_what_its_directory_is(tmp_path: Path) -> None:
     assert inputs_of(TEXTS, given, 8).digest() == from_file.digest()
     ids = [[2, 9, 6, 7, 3], [2, 5, 10, 3]]
     assert inputs_of(ids, given, 8).digest() == from_file.digest()
+    rows = [{"text": text, "label": n} for n, text in enumerate(TEXTS)]
+    with_labels = inputs_of(rows, given, 8)
+    assert with_labels.digest() == from_file.digest()
+    assert with_labels.labels is not None and with_labels.labels.tolist() == [0, 1]
     tensors = {name: torch.tensor(array) for name, array in from_file.arrays.items()}
     assert inputs_of(tensors, given, 8).digest() == from_file.digest()
     assert inputs_of(tmp_path / "texts.txt", given, 8).digest() == from_file.digest()
@@ -95,12 +99,14 @@ def test_any_module_is_taken_with_its_own_inputs() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (["a", " "], "blank text"),
+        (["a", " "], "must be a string that is not blank"),
         ([], "is empty"),
         ({"ids": np.ones((1, 2), int)}, "does not have the model's inputs"),
         ([[1, 99]], "id 99 is not in the model's vocabulary"),
-        ([["a"]], "from which no inputs can be made"),
-        ([[1], [2.5, 3]], "cannot be made an array"),
+        ([["a"]], "must be a list of integers"),
+        (["a", [1]], "must be a string that is not blank"),
+        ([{"words": "a"}], 'either "text" or "input_ids"'),
+        ([[1], [2.5, 3]], "must be a list of integers"),
         (object(), "from which no inputs can be made"),
     ],
 )

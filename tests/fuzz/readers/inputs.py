@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import shutil
-from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
 from atlasc.ir.text.parser import parse
-from atlasc.loading.client_model import ClientModel
 from atlasc.loading.data import load_inputs
+from atlasc.loading.models import LoadedModel, client_model
 from tests.fuzz.reader import Reader
 from tests.fuzz.seeds import DIGITS, files
 
@@ -35,22 +36,14 @@ class Words:
         return {"input_ids": [[len(word) % 50 for word in text.split()] for text in texts]}
 
 
-class Model(ClientModel):
-    has_tokenizer = True  # type: ignore[assignment]
-
-    @cached_property
-    def tokenizer(self) -> Words:  # type: ignore[override]
-        return Words()
-
-
-def _model(name: str, shape: str, dtype: str, folder: Path = DIGITS / "model") -> Model:
-    config = SimpleNamespace(
+def _model(name: str, shape: str, dtype: str, folder: Path = DIGITS / "model") -> LoadedModel:
+    config: Any = SimpleNamespace(
         image_size=8, num_channels=1, vocab_size=50, max_position_embeddings=64, pad_token_id=0
     )
-    model = Model(None, "client", config, folder, has_weights=False)  # type: ignore[arg-type]
     extents = shape.replace(", ", "x")
     text = EMBED.format(name=name, shape=shape, dtype=dtype, extents=extents)
-    model.embed = parse(text)
+    model = dataclasses.replace(client_model(parse(text), folder), config=config)
+    model.__dict__["tokenizer"] = Words()
     return model
 
 
