@@ -1,8 +1,8 @@
 """``manifest.json``: the facts of a bundle, and the digest of every file that a role reads.
 
-The digest of the manifest itself is the identity of the bundle. Whatever changes an answer is in
-the manifest or in a file that it lists, so a bundle that was changed anywhere is another one, whose
-queries and answers are not mistaken for those of this one.
+The digest of the manifest is the identity of the bundle. Everything that changes an answer is in
+the manifest or in a file that it lists, so a bundle that was changed anywhere has another identity,
+and queries and answers of one are refused by the other.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ REQUIRED = (
     "server/program.air",
     "server/weights.safetensors",
 )
-"""Files without which a bundle computes something else."""
+"""Files that decide what a bundle computes."""
 MAX_MANIFEST = 64 * MIB
 """Bytes."""
 _PART = re.compile(r"(?!\.)[\w .+-]{1,200}", re.ASCII)
@@ -51,12 +51,12 @@ def _file_name(name: str) -> str:
 
 FileName = Annotated[str, Field(max_length=400), AfterValidator(_file_name)]
 Facts = dict[str, JsonValue]
-"""What is shown to a person; no result depends on it."""
+"""Shown to people; no result depends on them."""
 
 
 @with_config(extra="allow")
 class LayerCosts(TypedDict):
-    """What one layer costs; more is there for reports."""
+    """Costs of one layer; further members are for reports."""
 
     layer: int | None
     depth: NotRequired[int | None]
@@ -64,7 +64,7 @@ class LayerCosts(TypedDict):
 
 @with_config(extra="allow")
 class CostFacts(TypedDict):
-    """What the program costs; more is there for reports."""
+    """Costs of the program; further members are for reports."""
 
     depth: NotRequired[int | None]
     depth_outside: NotRequired[int | None]
@@ -72,7 +72,7 @@ class CostFacts(TypedDict):
 
 
 class ModelFacts(Schema):
-    """Which model was compiled."""
+    """The model that was compiled."""
 
     name: str
     kind: str
@@ -85,8 +85,8 @@ class Manifest(Schema):
         format: of the bundle.
         atlasc: version that compiled it.
         model: name and family.
-        target: the backend.
-        parameters: as the backend writes them.
+        target: its name.
+        parameters: as the target writes them.
         security_bits, insecure: of the parameters; insecure is fewer than 128 bits.
         security: archived estimates for the secrets in use.
         batch: inputs that one run answers.

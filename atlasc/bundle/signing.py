@@ -1,7 +1,7 @@
-"""Who compiled a bundle: signatures of its manifest, in the format of minisign.
+"""Signatures of a bundle's manifest by its maker, in the format of minisign.
 
-The manifest has the digests of all files, so that one signature stands for the whole bundle. The
-signature is ``manifest.json.minisig``, which ``minisign -V`` checks too.
+The manifest has the digests of all files, so one signature covers the whole bundle. It lies in
+``manifest.json.minisig``, which ``minisign -V`` checks too.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def make_key(path: Path, password: str) -> Path:
     """Make a pair of keys.
 
     Args:
-        path: of the secret key; the public one lies beside it, with the suffix ``.pub``.
-        password: encrypts the secret key; empty: it lies there as it is.
+        path: of the secret key; the public key is written beside it, with the suffix ``.pub``.
+        password: encrypts the secret key; empty: it is not encrypted.
 
     Returns:
         The place of the public key.
@@ -45,15 +45,10 @@ def make_key(path: Path, password: str) -> Path:
 
 
 def sign(bundle: Bundle, key: Path, password: str) -> Path:
-    """Sign a bundle whose files are those of its manifest.
-
-    Args:
-        bundle: as :func:`atlasc.bundle.folder.load_bundle` opened it.
-        key: the secret key.
-        password: of the key.
+    """Sign a bundle with a secret key; an earlier signature is replaced.
 
     Returns:
-        The place of the signature; one that is there is replaced.
+        The place of the signature.
 
     Raises:
         AtlasError: the key cannot be read, is open to others, or the password is wrong.
@@ -80,11 +75,7 @@ def sign(bundle: Bundle, key: Path, password: str) -> Path:
 
 
 def verify(bundle: Bundle, key: Path) -> None:
-    """Check who signed a bundle.
-
-    Args:
-        bundle: as :func:`atlasc.bundle.folder.load_bundle` opened it.
-        key: the public key.
+    """Check that a bundle has the signature of a public key.
 
     Raises:
         AtlasError: there is no signature, it is damaged, or it is not of this key and manifest.
@@ -94,7 +85,7 @@ def verify(bundle: Bundle, key: Path) -> None:
         raise AtlasError(
             f"{bundle.folder} is not signed",
             why=f"it has no {SIGNATURE}",
-            remedy="ask whoever compiled it to sign it: atlasc sign",
+            remedy="ask its maker to sign it: atlasc sign",
         )
     try:
         public = library.PublicKey.from_bytes(read_text(key, _LARGEST).encode())

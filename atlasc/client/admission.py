@@ -1,7 +1,7 @@
-"""What may be encrypted: finite inputs that are not far larger than those of calibration.
+"""Which inputs may be encrypted: finite ones, not far larger than those of calibration.
 
-This needs the client's part of a bundle alone, and is no proof that an answer will be right: ranges
-lie all along the model (``atlasc check-input``, :mod:`atlasc.run.ranges`).
+This needs the client's part of a bundle alone. It does not prove that an answer will be right:
+every nonlinear op of the model has a range (``atlasc check-input``, :mod:`atlasc.run.ranges`).
 """
 
 from __future__ import annotations
@@ -18,21 +18,20 @@ from atlasc.ir.module import Module
 
 _TINY = 1e-300
 LARGE = 1.05
-"""Times the calibrated magnitude: beyond it an input is warned of. Calibrated ranges have at least
-this margin."""
+"""Times the calibrated magnitude: larger inputs get a warning. Calibrated ranges have at least this
+margin."""
 REMEDY = (
-    "prepare it as the calibration data were, for example pixels / 255; --unchecked encrypts it "
-    "all the same"
+    "prepare it like the calibration data, for example pixels / 255; --unchecked encrypts it anyway"
 )
 
 
 @dataclass(frozen=True)
 class Reach:
-    """How far an input reaches.
+    """The magnitude of an input.
 
     Attributes:
-        ratio: what is encrypted of it, in calibrated magnitudes; infinite where it is not finite.
-        why: in words; empty where there is nothing to say.
+        ratio: of its encrypted values to those of calibration; infinite if one is not finite.
+        why: in words; empty if the input is not larger than those of calibration.
     """
 
     ratio: float
@@ -45,7 +44,7 @@ class Reach:
 
     @property
     def refused(self) -> bool:
-        """Whether it is not encrypted unless somebody insists."""
+        """Whether it is encrypted only with ``--unchecked``."""
         return not self.ratio <= OUTSIDE
 
     @property
@@ -55,7 +54,7 @@ class Reach:
 
 
 def finite_rows(arrays: Mapping[str, np.ndarray]) -> list[str]:
-    """For each row, what is not finite in it, in words; empty where all is."""
+    """For each row, the values that are not finite, in words; empty if all are finite."""
     rows = [""] * len(next(iter(arrays.values())))
     for name, array in arrays.items():
         values = np.asarray(array)
@@ -69,12 +68,7 @@ def finite_rows(arrays: Mapping[str, np.ndarray]) -> list[str]:
 
 
 def require_finite(arrays: Mapping[str, np.ndarray], what: str) -> None:
-    """Raise AtlasError unless all rows are finite.
-
-    Args:
-        arrays: by name, a row for each input.
-        what: they are, for the message.
-    """
+    """Raise AtlasError, about ``what``, unless all rows are finite."""
     for row, why in enumerate(finite_rows(arrays)):
         if why:
             raise AtlasError(
@@ -85,11 +79,11 @@ def require_finite(arrays: Mapping[str, np.ndarray], what: str) -> None:
 
 
 def reaches(interface: Module, prepared: Mapping[str, np.ndarray]) -> list[Reach]:
-    """How far each row of what is to be encrypted reaches.
+    """The magnitude of each row of the values that are to be encrypted.
 
     Args:
         interface: the client's ckks module; its inputs carry ``magnitude``, that of the slots.
-        prepared: tensors by input name, all finite or not.
+        prepared: tensors by input name, finite or not.
     """
     found: list[Reach] = []
     for op in interface.ops:
@@ -102,12 +96,11 @@ def reaches(interface: Module, prepared: Mapping[str, np.ndarray]) -> list[Reach
         ratios = greatest / max(op.attributes.get("magnitude", np.inf), _TINY)
         ratios[~np.isfinite(greatest)] = np.inf
         found = found or [Reach(0.0)] * len(ratios)
-        found = [max(old, _reach(ratio), key=_ratio) for old, ratio in zip(found, ratios)]
+        found = [
+            max(old, _reach(ratio), key=lambda reach: reach.ratio)
+            for old, ratio in zip(found, ratios)
+        ]
     return found
-
-
-def _ratio(reach: Reach) -> float:
-    return reach.ratio
 
 
 def _reach(ratio: float) -> Reach:

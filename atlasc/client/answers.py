@@ -1,9 +1,9 @@
-"""Is a decrypted answer one? A ciphertext that exploded decrypts to numbers like any other.
+"""Checks of decrypted answers: a ciphertext that exploded decrypts to numbers like any other.
 
-What calibration saw of an output is an attribute of the client's own part. An answer far above it
-is none. Many slots of an answer should hold the same number: those over which the layout replicates
-a value, and those of the batch's padding, which copies the first input. Where they differ by more
-than any noise, the ciphertext exploded, or is another one.
+The largest output of calibration is an attribute of the client's own part; an answer far above it
+is refused. Many slots of an answer should hold the same number: the layout replicates values, and
+the padding of a batch copies the first input. If they differ by more than any noise, the ciphertext
+exploded or is another one.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from atlasc.ir.opdef import Site
 from atlasc.ir.types import CiphertextType
 
 OUTSIDE = 4.0
-"""Times the greatest magnitude that calibration saw: beyond it an input is refused, and an answer
-is none. Other inputs reach further than those of calibration, but a polynomial that explodes goes
-beyond any such factor at once."""
+"""Times the greatest magnitude of calibration: inputs and answers beyond it are refused. Other
+inputs may be larger than those of calibration, but a polynomial that explodes exceeds any such
+factor at once."""
 COPIES = 1 / 16
-"""Part of the calibrated magnitude by which two copies of a number may differ."""
+"""Share of the calibrated magnitude by which two copies of a number may differ."""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """Decrypted answers, and which of them are none.
+    """Decrypted answers, and which of them cannot be right.
 
     Attributes:
         outputs: by name, ``[count, ...]``; all of them, as they were decrypted.
-        refused: row of an input to the share of its slots that cannot be right.
+        refused: share of the slots that cannot be right, by row of the input.
     """
 
     outputs: dict[str, np.ndarray]
     refused: dict[int, float]
 
     def shown(self, unchecked: bool = False) -> dict[str, np.ndarray]:
-        """The outputs, those that are refused replaced by NaN unless ``unchecked``."""
+        """The outputs, with NaN for refused ones unless ``unchecked``."""
         if unchecked or not self.refused:
             return self.outputs
         shown = {name: values.copy() for name, values in self.outputs.items()}
@@ -51,13 +51,13 @@ class Answers:
 def judge(
     interface: Module, outputs: Mapping[str, np.ndarray], slots: Mapping[str, np.ndarray] | None
 ) -> Answers:
-    """Find the rows of a batch that are no answers.
+    """Find the rows of a batch whose answers cannot be right.
 
     Args:
         interface: the client's ckks module.
         outputs: answers ``[count, ...]`` by output name.
-        slots: decrypted slots ``[ciphertexts, slots]`` by output name, for what must agree; None
-            where they are not at hand.
+        slots: decrypted slots ``[ciphertexts, slots]`` by output name, whose copies are compared;
+            None if they are not known.
     """
     refused: dict[int, float] = {}
     for op in interface.outputs:
@@ -75,15 +75,12 @@ def judge(
 
 
 def owners(layout: Layout, shape: list[int], count: int) -> np.ndarray:
-    """For each slot ``[ciphertexts, slots]`` the element of an answer that it should hold.
+    """For each slot ``[ciphertexts, slots]`` the index into the flattened answer of the element
+    that it should hold, -1 where it may hold anything.
 
     Args:
-        layout: of the answer.
-        shape: of the answer, a whole batch.
+        layout, shape: of the answer, a whole batch.
         count: inputs that are real; the other rows of the batch copy the first.
-
-    Returns:
-        Index into the flattened answer; -1 where nothing is promised.
     """
     elements = np.arange(1, int(np.prod(shape)) + 1).reshape(shape)
     elements[count:] = elements[0]
@@ -118,7 +115,7 @@ def _slot_shares(op: Op, interface: Module, bad: np.ndarray, slots: np.ndarray) 
 
 
 def _factors(op: Op, interface: Module, shape: list[int]) -> np.ndarray:
-    """What the client multiplies each element with."""
+    """The client's factor of each element."""
     if "factor" not in op.attributes:
         return np.ones(int(np.prod(shape)))
     factor = Site([], op.attributes, interface.symbols).constant("factor")

@@ -1,8 +1,8 @@
-"""What a client does in the clear: from raw inputs to slots, and from slots to answers."""
+"""The client's cleartext work: from raw inputs to slots, and from slots to answers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.functions import encrypted_input, output
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.layout import Layout
-from atlasc.ir.module import Module, Op
+from atlasc.ir.module import Module
 from atlasc.ir.opdef import Site
 from atlasc.ir.text.storage import load_module, save_module
 from atlasc.passes.execution.kernels.context import ROWS, blocked
@@ -22,6 +22,21 @@ from atlasc.passes.framework.rewriting import Rewriter
 
 KEPT = ("slots", "rotations", "relinearization_level", "conjugation_level")
 """Facts of the program that the client needs too: it makes the keys."""
+
+
+Arrays = Mapping[str, np.ndarray]
+"""By name of an input or output, a row for each input."""
+
+
+def rows_of(arrays: Arrays) -> int:
+    """Number of inputs."""
+    return len(next(iter(arrays.values())))
+
+
+def batches(arrays: Arrays, size: int) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
+    """The inputs in parts of at most ``size``, each with the number of its first input."""
+    for start in range(0, rows_of(arrays), size):
+        yield start, {name: array[start : start + size] for name, array in arrays.items()}
 
 
 @dataclass(frozen=True)
@@ -66,23 +81,21 @@ class ClientProgram:
                 remedy="choose inputs with --count or --index, or compile with a larger --batch",
             )
 
-    def prepare(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The inputs of the server's program in the clear, the batch filled with copies.
+    def prepare(self, arrays: Arrays) -> dict[str, np.ndarray]:
+        """The cleartext inputs of the server's program, the batch filled with copies.
 
         Raises:
             AtlasError: an input is missing, of the wrong shape, not finite, or more than a batch.
         """
-        count = len(next(iter(arrays.values())))
-        self.check_count(count)
+        self.check_count(rows_of(arrays))
         require_finite(arrays, "input")
         prepared = self.embedded(arrays)
         require_finite(prepared, "what is encrypted of input")
         return prepared
 
-    def embedded(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """What ``prepare`` returns, of at most a batch and without its checks."""
-        count = len(next(iter(arrays.values())))
-        order = np.where(np.arange(self.batch) < count, np.arange(self.batch), 0)
+    def embedded(self, arrays: Arrays) -> dict[str, np.ndarray]:
+        """The same as ``prepare``, of at most a batch and without its checks."""
+        order = np.where(np.arange(self.batch) < rows_of(arrays), np.arange(self.batch), 0)
         filled = {name: np.asarray(array)[order] for name, array in arrays.items()}
         public = {
             op.attributes["name"]: filled[op.attributes["name"]].astype(np.float64)
@@ -92,8 +105,8 @@ class ClientProgram:
         with np.errstate(over="ignore", invalid="ignore"):
             return {**interpret(self.embed, filled), **public}
 
-    def pack(self, prepared: Mapping[str, np.ndarray], count: int) -> Packed:
-        """Slots of what ``prepare`` returned."""
+    def pack(self, prepared: Arrays, count: int) -> Packed:
+        """Slots of the result of ``prepare``."""
         vectors, levels, public = {}, {}, {}
         for op in self.interface.ops:
             name = op.attributes["name"]
@@ -101,43 +114,43 @@ class ClientProgram:
                 public[name] = prepared[name]
             elif op.name == "ckks.input":
                 tensor = np.asarray(prepared[name], dtype=np.float64)
-                vectors[name] = pack(encrypted_input(op.site({}), tensor), _layout(op))
+                layout = Layout.parse(op.attributes["layout"])
+                vectors[name] = pack(encrypted_input(op.site({}), tensor), layout)
                 levels[name] = op.attributes["level"]
         return Packed(vectors, levels, public, count)
 
-    def query(self, arrays: Mapping[str, np.ndarray], *, unchecked: bool = False) -> Packed:
+    def query(self, arrays: Arrays, *, unchecked: bool = False) -> Packed:
         """Slots of raw inputs, at most a batch: ``prepare`` and ``pack`` in one step.
 
         Args:
             arrays: raw inputs by name.
-            unchecked: encrypt what is far larger than anything that calibration saw.
+            unchecked: encrypt inputs that are far larger than those of calibration.
 
         Raises:
             AtlasError: as ``prepare``; an input is far too large.
         """
-        count = len(next(iter(arrays.values())))
+        count = rows_of(arrays)
         prepared = self.prepare(arrays)
         for row, reach in enumerate(reaches(self.interface, prepared)[:count]):
             if not reach.finite or (reach.refused and not unchecked):
                 raise AtlasError(f"input {row} is not encrypted", why=reach.why, remedy=REMEDY)
         return self.pack(prepared, count)
 
-    def examine(self, arrays: Mapping[str, np.ndarray]) -> list[Reach]:
-        """How far each of any number of raw inputs reaches."""
+    def examine(self, arrays: Arrays) -> list[Reach]:
+        """The magnitude of each of any number of raw inputs."""
         found = [Reach(np.inf, why) if why else Reach(0.0) for why in finite_rows(arrays)]
         finite = [row for row, reach in enumerate(found) if reach.finite]
-        for start in range(0, len(finite), self.batch):
-            rows = finite[start : start + self.batch]
-            prepared = self.embedded({name: array[rows] for name, array in arrays.items()})
-            for row, reach in zip(rows, reaches(self.interface, prepared)):
+        for start, part in batches({n: array[finite] for n, array in arrays.items()}, self.batch):
+            reached = reaches(self.interface, self.embedded(part))
+            for row, reach in zip(finite[start : start + self.batch], reached):
                 found[row] = reach
         return found
 
-    def answers(self, slots: Mapping[str, np.ndarray], count: int) -> Answers:
-        """``unpack``, and which of the answers are none."""
+    def answers(self, slots: Arrays, count: int) -> Answers:
+        """``unpack``, and which of the answers cannot be right."""
         return judge(self.interface, self.unpack(slots, count), slots)
 
-    def unpack(self, slots: Mapping[str, np.ndarray], count: int) -> dict[str, np.ndarray]:
+    def unpack(self, slots: Arrays, count: int) -> dict[str, np.ndarray]:
         """Answers ``[count, ...]`` by output name from decrypted slots ``[ciphertexts, slots]``."""
         answers = {}
         for op in self.interface.outputs:
@@ -170,11 +183,10 @@ def client_program(embed: Module, program: Module) -> ClientProgram:
             rewriter.copy(op)
     for op in program.outputs:
         source = op.operands[0]
-        shape = op.attributes["shape"]
         stand_in = {
             "name": f"result.{op.attributes['name']}",
             "layout": str(source.ciphertext.layout),
-            "shape": shape,
+            "shape": op.attributes["shape"],
             "level": source.ciphertext.level or 0,
         }
         value = rewriter.module.add("ckks.result", [], stand_in)
@@ -199,7 +211,3 @@ def unpack(slots: np.ndarray, layout: Layout, shape: list[int]) -> np.ndarray:
     if "d" in dict(layout.extents):
         tensor = tensor.reshape(*tensor.shape[:-2], -1)[..., : shape[-1]]
     return tensor.reshape(shape)
-
-
-def _layout(op: Op) -> Layout:
-    return Layout.parse(op.attributes["layout"])

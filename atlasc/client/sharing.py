@@ -1,17 +1,17 @@
-"""Answers that may be passed on: decrypted numbers with noise that hides what depends on the key.
+"""Answers that may be passed on: decrypted numbers with noise that hides the secret key.
 
-CKKS decrypts to the answer plus an error that depends on the secret key, and whoever gets enough
-exact decryptions may recover it (Li and Micciancio, Eurocrypt 2021). What is passed on gets
-Gaussian noise so large that the error vanishes in it, and is rounded to the digits that remain.
+CKKS decrypts to the answer plus an error that depends on the secret key, and somebody with enough
+exact decryptions may recover the key (Li and Micciancio, Eurocrypt 2021). Numbers that are passed
+on get Gaussian noise so large that the error vanishes in it, and are rounded to the digits left.
 
-How much is what Li, Micciancio, Schultz and Sorrell ("Securing Approximate Homomorphic Encryption
-Using Differential Privacy", Crypto 2022) ask for: with errors of Euclidean norm B, tau answers and
-kappa bits, Gaussian noise of standard deviation sigma = sqrt(12 tau) 2^(kappa/2) B. Then the
-Kullback-Leibler divergence between what is passed on and what would be, were the errors zero, is at
-most B^2 / (2 sigma^2) = 2^-kappa / (24 tau) an answer: nobody tells the two apart with an advantage
+The noise is that of Li, Micciancio, Schultz and Sorrell ("Securing Approximate Homomorphic
+Encryption Using Differential Privacy", Crypto 2022): with errors of Euclidean norm B, tau answers
+and kappa bits, its standard deviation is sigma = sqrt(12 tau) 2^(kappa/2) B. Then the
+Kullback-Leibler divergence between the shared numbers with and without the errors is at most
+B^2 / (2 sigma^2) = 2^-kappa / (24 tau) an answer: nobody tells the two apart with an advantage
 above 2^(-kappa/2) / 6.9 over all tau answers. OpenFHE's ``NOISE_FLOODING_DECRYPT`` takes the same
 factor, by default with kappa = 30 and tau = 1, times a standard deviation that its user measures in
-a run beforehand. Lattigo's ``DecodePublic`` adds nothing: it rounds to a number of bits that its
+a run beforehand. Lattigo's ``DecodePublic`` adds no noise: it rounds to a number of bits that its
 user chooses.
 
 Here B is sqrt(n) times the compiled bound of an element's error (``noise`` of an output,
@@ -40,12 +40,12 @@ BITS = 30
 
 @dataclass(frozen=True)
 class Flood:
-    """What is done to the numbers of one output.
+    """The noise and the rounding of one output.
 
     Attributes:
         deviation: standard deviation of the noise.
-        decimals: places after the point that are kept; negative before it.
-        digits: decimal digits of the greatest magnitude that remain; 0 where none do.
+        decimals: places after the point that are kept; negative: rounded before the point.
+        digits: decimal digits of the greatest magnitude that are left.
     """
 
     deviation: float

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from atlasc.bundle.folder import Bundle
+from atlasc.client.program import batches, rows_of
 from atlasc.emit.interface import identity_of
 from atlasc.emit.project import WEIGHTS
 from atlasc.ir.errors import AtlasError
@@ -118,12 +119,9 @@ class BuiltProgram:
             client = timed("keys", self.module.Client, str(keys / "secret.key"))
             places = str(keys / "evaluation.key"), str(self.project / WEIGHTS)
             server = timed("keys", self.module.Server, *places)
-        count, batch = len(next(iter(arrays.values()))), bundle.client.batch
-        for start in range(0, count, batch):
-            rows = {name: array[start : start + batch] for name, array in arrays.items()}
-            real = len(next(iter(rows.values())))
+        for _, rows in batches(arrays, bundle.client.batch):
             prepared = {
-                name: np.ascontiguousarray(tensor[:real], dtype=np.float64)
+                name: np.ascontiguousarray(tensor[: rows_of(rows)], dtype=np.float64)
                 for name, tensor in bundle.client.prepare(rows).items()
             }
             query = timed("encrypt", client.encrypt, prepared)

@@ -1,7 +1,7 @@
-"""Inputs tried in the clear before they are encrypted: who leaves the range of which polynomial?
+"""Inputs evaluated in the clear before they are encrypted: which one leaves a polynomial's range?
 
-A Chebyshev sum explodes outside its range, and nothing in a ciphertext says so. Whoever has the
-program's polynomials can tell beforehand, at the cost of one cleartext evaluation.
+A Chebyshev sum explodes outside its range, and nothing in a ciphertext says so. One cleartext
+evaluation of the program's polynomials finds such inputs beforehand.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from atlasc.client.program import ClientProgram
+from atlasc.client.program import ClientProgram, batches, rows_of
 from atlasc.ir.module import Module
 from atlasc.passes.simulation.poly_values import DomainWatch, Excess, interpret_poly
 
 
 @dataclass(frozen=True)
 class CleartextRun:
-    """The polynomial simulation of some inputs.
+    """The program's polynomials, evaluated on some inputs in the clear.
 
     Attributes:
         outputs: by name, ``[count, ...]``.
@@ -44,7 +44,7 @@ class Verdict:
     Attributes:
         input: what it is called.
         excesses: where it does not, in the order of the program.
-        fault: why it is not encrypted at all (:mod:`atlasc.client.admission`); empty where it is.
+        fault: why it cannot be encrypted (:mod:`atlasc.client.admission`); empty where it can.
     """
 
     input: str
@@ -53,12 +53,12 @@ class Verdict:
 
     @property
     def safe(self) -> bool:
-        """Whether it does, and is encrypted."""
+        """Whether it stays inside all ranges and can be encrypted."""
         return not self.excesses and not self.fault
 
     @property
     def first(self) -> Excess | None:
-        """Where it first leaves a range: what comes later may be a mere consequence."""
+        """Where it first leaves a range; later excesses may be consequences of this one."""
         return self.excesses[0] if self.excesses else None
 
     @property
@@ -89,23 +89,22 @@ def simulate(
 
     Args:
         client: prepares the raw inputs.
-        poly: the program's cleartext meaning.
+        poly: the program's polynomials.
         arrays: raw inputs by name, any number of them.
-        names: what each input is called.
+        names: of the inputs, for messages.
         progress: called as progress(what, done, total) before each batch.
     """
-    count = len(next(iter(arrays.values())))
+    count = rows_of(arrays)
     names = names if names is not None else [f"input {row}" for row in range(count)]
     outputs: dict[str, list[np.ndarray]] = {}
     found: list[tuple[int, Excess]] = []
     positions = {op: position for position, op in enumerate(poly.ops)}
-    for start in range(0, count, client.batch):
+    for start, part in batches(arrays, client.batch):
         if progress is not None:
             progress("", start, count)
-        part = {name: array[start : start + client.batch] for name, array in arrays.items()}
         called = names[start : start + client.batch]
         watch = DomainWatch(poly, called)
-        # Values outside a range may grow beyond float64; that is what is being looked for.
+        # Values outside a range may grow beyond float64: such inputs are being looked for.
         with np.errstate(all="ignore"):
             results = interpret_poly(poly, client.prepare(part), observe=watch)
         for name, array in results.items():

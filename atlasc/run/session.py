@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from atlasc.bundle.folder import Bundle
-from atlasc.client.program import Packed
+from atlasc.client.program import Packed, batches, rows_of
 from atlasc.ir.module import Module, Op
 from atlasc.passes.execution.engine import Engine
 from atlasc.passes.execution.execute import Execution
@@ -47,8 +47,8 @@ class RunResult:
 
     @property
     def count(self) -> int:
-        """Inputs."""
-        return len(next(iter(self.outputs.values())))
+        """Number of inputs."""
+        return rows_of(self.outputs)
 
     @property
     def max_error(self) -> float:
@@ -96,7 +96,6 @@ def run(
         AtlasError: of the inputs, of the keys, or an op that the engine refuses.
     """
     chosen = find_target(target or bundle.target)
-    count = len(next(iter(arrays.values())))
     if expected is None:
         expected = simulate(bundle.client, bundle.poly, arrays).outputs
     seconds = dict.fromkeys(PHASES, 0.0)
@@ -111,11 +110,10 @@ def run(
         engine = chosen.make_engine(bundle.program, bundle.parameters, progress)
     lap("keys")
     batch = bundle.client.batch
-    pace = Pace(bundle, chosen, -(-count // batch), progress)
+    pace = Pace(bundle, chosen, -(-rows_of(arrays) // batch), progress)
     parts: list[dict[str, np.ndarray]] = []
     refused: dict[int, float] = {}
-    for start in range(0, count, batch):
-        rows = {name: array[start : start + batch] for name, array in arrays.items()}
+    for start, rows in batches(arrays, batch):
         packed = bundle.client.query(rows, unchecked=unchecked)
         encrypted = encrypt_all(engine, packed)
         lap("encrypt")

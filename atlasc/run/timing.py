@@ -1,4 +1,4 @@
-"""How long the ops of a program took on ciphertexts, beside what was predicted."""
+"""How long the ops of a program took on ciphertexts, beside the predicted seconds."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ MAX_TIMES = 64 * MIB
 
 
 def predicted_seconds(program: Module, parameters: ParameterSet) -> dict[Op, float]:
-    """Seconds of every op of a placed program, by the cost table in use; where there is none, their
-    shares of the whole in a unit of its own.
+    """Seconds of every op of a placed program by the cost table in use; without one, relative costs
+    in a unit of their own.
     """
     costs = parameters.costs()
     return {op: counts.seconds(costs) for op, counts in program_costs(program).per_op.items()}
@@ -65,7 +65,7 @@ class OpTime:
         kind: see ``kind_of``.
         location: its module in the model.
         layer: index of its block, None outside of all.
-        predicted: seconds; None where no cost table is.
+        predicted: seconds; None without a cost table.
         measured: seconds.
     """
 
@@ -82,8 +82,8 @@ class Timing:
     """The times of all ops.
 
     Attributes:
-        target: the backend that ran them.
-        runs: over which the measured seconds are the mean.
+        target: name of the target, or of the C++ engine, that ran them.
+        runs: the measured seconds are the mean of this many.
         ops: in order of execution.
     """
 
@@ -100,28 +100,13 @@ class Timing:
         runs: int,
         seconds: Iterable[float],
     ) -> Timing:
-        """Put measured seconds of one run beside those that the cost table in use predicts.
-
-        Args:
-            program: ckks module.
-            parameters: what it ran with.
-            target: the backend.
-            runs: over how many runs the seconds are the mean.
-            seconds: of each op, in order.
-        """
+        """Put ``seconds``, measured for each op, beside the predictions of the cost table."""
         known = parameters.measured_costs() is not None
         predicted = predicted_seconds(program, parameters) if known else {}
-        rows = (
-            OpTime(
-                op.name,
-                kind_of(op),
-                op.location,
-                op.layer,
-                predicted.get(op, 0.0) if known else None,
-                measured,
-            )
-            for op, measured in zip(program.ops, seconds, strict=True)
-        )
+        rows = []
+        for op, measured in zip(program.ops, seconds, strict=True):
+            expected = predicted.get(op, 0.0) if known else None
+            rows.append(OpTime(op.name, kind_of(op), op.location, op.layer, expected, measured))
         return cls(target, runs, tuple(rows))
 
     @property
@@ -131,7 +116,7 @@ class Timing:
 
     @property
     def predicted(self) -> float | None:
-        """Seconds of one run; None where no cost table is."""
+        """Seconds of one run; None without a cost table."""
         return _total(op.predicted for op in self.ops)
 
     @property
@@ -172,29 +157,24 @@ class Timing:
         Raises:
             AtlasError: it cannot be read, or is of another program.
         """
-        data = read_json(
-            path,
-            _File,
-            "the times",
-            MAX_TIMES,
-            remedy="give the .timing.json that atlasc run -o or atlasc execute wrote, or what the "
-            "project's server wrote with --timing",
+        remedy = (
+            "give the .timing.json of atlasc run -o or atlasc execute, or the file of the "
+            "project's server (--timing)"
         )
-        program, target, runs = data.program, data.target, data.runs
-        entries = [(op.op, op.measured) for op in data.ops]
+        data = read_json(path, _File, "the times", MAX_TIMES, remedy=remedy)
         ops, identity = bundle.program.ops, bundle.identity
-        if program != identity:
+        if data.program != identity:
             ops = [op for op in ops if op.name not in OUTSIDE]
             identity = identity_of(bundle.program)
-        if (program, [name for name, _ in entries]) != (identity, [op.name for op in ops]):
+        names = [op.op for op in data.ops]
+        if (data.program, names) != (identity, [op.name for op in ops]):
             raise AtlasError(
                 f"the times {path} are of another program than {bundle.folder}",
                 remedy="give those of a run of this bundle",
             )
-        parameters = bundle.parameters
-        times = dict(zip(ops, (seconds for _, seconds in entries), strict=True))
+        times = dict(zip(ops, (op.measured for op in data.ops), strict=True))
         seconds = [times.get(op, 0.0) for op in bundle.program.ops]
-        return cls.of(bundle.program, parameters, target, runs, seconds)
+        return cls.of(bundle.program, bundle.parameters, data.target, data.runs, seconds)
 
 
 def _total(seconds: Iterable[float | None]) -> float | None:
