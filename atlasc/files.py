@@ -1,9 +1,9 @@
 """Files and folders that appear whole or not at all.
 
-Everything is written into a draft: a folder beside the place, with a random name that nobody can
-prepare a link for. It is forced to the disk and then moved to its place. A draft is locked while
-somebody writes it; one that is not was left behind by a process that was killed, and is removed by
-the next that writes into the same folder.
+Everything is written into a draft: a folder beside the place, with a random name for which nobody
+can prepare a link. It is forced to the disk and then moved to its place. A draft is locked while a
+process writes it. An unlocked one was left by a process that was killed, and the next process that
+writes into the same folder removes it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def require_new(folder: Path) -> None:
     """Refuse an output that exists, before any work is done for it.
 
-    What killed processes left beside it is removed.
+    Drafts of killed processes beside it are removed.
 
     Raises:
         AtlasError: it exists.
@@ -51,7 +51,7 @@ def require_file_place(path: Path, suffix: str | None = None) -> None:
     """Refuse a place where no file can be written, before any work is done for it.
 
     Raises:
-        AtlasError: a folder is there, its parent is not, or the suffix is another one.
+        AtlasError: it is a folder, its parent does not exist, or it has another suffix.
     """
     if path.is_dir():
         raise AtlasError(f"the output {path} is a folder", remedy="give the name of a file")
@@ -94,10 +94,10 @@ def new_folder(folder: Path, *, private: bool = False) -> Iterator[Path]:
 
 
 def write_with(path: Path, write: Callable[[Path], object]) -> None:
-    """Let ``write`` make a file; one that is there is replaced.
+    """Let ``write`` make a file, which replaces an existing one.
 
     Raises:
-        AtlasError: it cannot be written; one that is there is then as it was.
+        AtlasError: it cannot be written; an existing file then stays as it was.
     """
     with _draft(path, True) as draft:
         write(draft / path.name)
@@ -105,10 +105,8 @@ def write_with(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def new_private_file(path: Path, content: bytes) -> None:
-    """Write a new file that only its owner may read, from the first byte on.
-
-    Raises:
-        AtlasError: it exists, or cannot be written.
+    """Write a new file that only its owner may read, from the first byte on; raises as
+    :func:`new_folder`.
     """
     with _draft(path, True) as draft:
         descriptor = os.open(draft / path.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -119,19 +117,13 @@ def new_private_file(path: Path, content: bytes) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file; one that is there is replaced.
-
-    Raises:
-        AtlasError: as :func:`write_with`.
-    """
+    """Write a text file as :func:`write_with` does."""
     write_with(path, lambda draft: draft.write_text(text, encoding="utf-8"))
 
 
 def write_module(path: Path, module: Module, *, arrays: bool = True) -> None:
-    """Write a module, and its arrays beside it as ``.safetensors``; both or none appear.
-
-    Raises:
-        AtlasError: as :func:`write_with`.
+    """Write a module as :func:`write_with` does, and its arrays beside it as ``.safetensors``; both
+    or none appear.
     """
     if not arrays:
         write_text(path, print_module(module))
@@ -166,7 +158,7 @@ def _draft(place: Path, private: bool) -> Iterator[Path]:
 
 
 def _make_and_lock(draft: Path, mode: int) -> int:
-    """Make a draft; again, where another process took it for a stale one before it was locked."""
+    """Make a draft; again, if another process removed it before it was locked."""
     while True:
         draft.mkdir(mode=mode)
         with suppress(FileNotFoundError):

@@ -87,9 +87,11 @@ def build(name: str, arguments: argparse.Namespace, *, meta: bool = False) -> to
     import torch
 
     from atlasc.loading import huggingface
+    from atlasc.loading.configs import read_config
 
-    with huggingface.quiet_transformers():
-        config, model_class = huggingface.read_config(CONFIGS / name, head=False)
+    with huggingface.quiet_transformers() as transformers:
+        config, _ = read_config(CONFIGS / name)
+        model_class = transformers.AutoModel._model_mapping[type(config)]
         config.num_hidden_layers = arguments.layers or config.num_hidden_layers
         if arguments.width is not None:
             heads = config.num_attention_heads
@@ -102,7 +104,7 @@ def build(name: str, arguments: argparse.Namespace, *, meta: bool = False) -> to
             config.num_attention_heads, config.hidden_size = scaled, arguments.width
             config.intermediate_size = int(ratio * arguments.width)
         torch.manual_seed(SEED)
-        return huggingface.build(config, model_class, "sdpa", meta=meta).eval()
+        return huggingface.build(config, model_class, meta=meta).eval()
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -30,7 +30,7 @@ IDS = re.compile(r"ids?$|label2id|seed|theta")
 COUNTS = re.compile(r"^(num|n|max)_|_size$")
 
 
-def read_config(directory: Path, head: bool) -> tuple[PretrainedConfig, type]:
+def read_config(directory: Path) -> tuple[PretrainedConfig, type]:
     """The config and the architecture class that it names.
 
     Raises:
@@ -61,7 +61,7 @@ def read_config(directory: Path, head: bool) -> tuple[PretrainedConfig, type]:
             str(directory), local_files_only=True, trust_remote_code=False
         )
     base = transformers.AutoModel._model_mapping.get(type(config), None)
-    model_class = getattr(transformers, str(names[0]), None) if names and head else base
+    model_class = getattr(transformers, str(names[0]), None) if names else base
     is_model = isinstance(model_class, type) and issubclass(
         model_class, transformers.PreTrainedModel
     )

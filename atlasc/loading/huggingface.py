@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 SAFETENSORS = ("model.safetensors", "model.safetensors.index.json")
 PICKLED_WEIGHTS = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+ATTENTION = "sdpa"
+"""How the models of HuggingFace compute attention: `torch.export` makes one op of it."""
 MAX_INDEX = 64 * MIB
 SLACK = 1 << 26
 """Numbers that a model may make of nothing: masks, positions."""
@@ -33,20 +35,16 @@ class _Index(BaseModel):
     weight_map: dict[str, str]
 
 
-def build(
-    config: PretrainedConfig, model_class: Any, attention: str, *, meta: bool
-) -> torch.nn.Module:
+def build(config: PretrainedConfig, model_class: Any, *, meta: bool) -> torch.nn.Module:
     """The architecture with random weights, or without any on the `meta` device."""
     import torch
 
     what = f"{model_class.__name__} cannot be built from its config"
     with explained(what), torch.device("meta" if meta else "cpu"):
-        return model_class._from_config(config, attn_implementation=attention, dtype=torch.float32)
+        return model_class._from_config(config, attn_implementation=ATTENTION, dtype=torch.float32)
 
 
-def load_weights(
-    directory: Path, config: PretrainedConfig, model_class: Any, attention: str
-) -> torch.nn.Module:
+def load_weights(directory: Path, config: PretrainedConfig, model_class: Any) -> torch.nn.Module:
     """The architecture with the directory's weights; all of them must be there and fit."""
     import torch
 
@@ -58,7 +56,7 @@ def load_weights(
             remedy="only `depth` and `inspect` work on a bare config; add the weights for the rest",
         )
     size = _check_files(directory, safe)
-    check_fits(build(config, model_class, attention, meta=True), size, directory)
+    check_fits(build(config, model_class, meta=True), size, directory)
     # Sentence encoders are often saved without the pooler that their base class has by default.
     remedy = "copy the files again; a .bin file must hold tensors only"
     for extra in ({}, {"add_pooling_layer": False}):
@@ -66,7 +64,7 @@ def load_weights(
             module, info = model_class.from_pretrained(
                 str(directory),
                 config=config,
-                attn_implementation=attention,
+                attn_implementation=ATTENTION,
                 dtype=torch.float32,
                 use_safetensors=safe,
                 weights_only=True,

@@ -127,8 +127,6 @@ def load_model(
     *,
     trust_pickle: bool = False,
     weights: bool = True,
-    attention: str = "sdpa",
-    head: bool = True,
 ) -> LoadedModel:
     """Load a model in float32 on the CPU, without running code from its files.
 
@@ -136,31 +134,25 @@ def load_model(
         reference: a HuggingFace directory, a name in the local HuggingFace cache, a `.pt2`
             archive, or a `.pt` file.
         trust_pickle: unpickle a `.pt` file even though that can run any code.
-        weights: false builds the architecture from `config.json` alone, on the `meta` device:
-            no memory for the weights, whether they are there or not.
-        attention: "eager" or "sdpa", how HuggingFace models compute attention.
-        head: false loads the architecture's base model, without its task head.
+        weights: false builds the architecture from `config.json` alone, on the `meta` device,
+            without memory for the weights.
 
     Raises:
         AtlasError: whatever is wrong with the reference or its files, in one message.
     """
-    if attention not in ("eager", "sdpa"):
-        raise AtlasError(
-            f"unknown attention implementation {attention!r}", remedy="use eager or sdpa"
-        )
     path = Path(reference).expanduser()
     if path.suffix == ".pt2" and not path.is_dir():
         program, module, shapes = load_exported_program(_existing(path))
         return LoadedModel(module, "exported", None, path, exported=program, shapes=shapes)
     if path.suffix in (".pt", ".pth", ".bin") and not path.is_dir():
-        return _load_torch_file(_existing(path), trust_pickle, attention)
+        return _load_torch_file(_existing(path), trust_pickle)
     directory = _model_directory(reference, path)
     with quiet_transformers():
-        config, model_class = read_config(directory, head)
+        config, model_class = read_config(directory)
         if weights:
-            module = load_weights(directory, config, model_class, attention)
+            module = load_weights(directory, config, model_class)
         else:
-            module = build(config, model_class, attention, meta=True)
+            module = build(config, model_class, meta=True)
     return LoadedModel(
         module.eval(), model_kind(config), module.config, directory, has_weights=weights
     )
@@ -235,7 +227,7 @@ def _model_directory(reference: str | Path, path: Path) -> Path:
     )
 
 
-def _load_torch_file(path: Path, trust_pickle: bool, attention: str) -> LoadedModel:
+def _load_torch_file(path: Path, trust_pickle: bool) -> LoadedModel:
     """A `.pt` file: a state dictionary with a config.json beside it, or a trusted pickle."""
     import torch
 
@@ -251,8 +243,8 @@ def _load_torch_file(path: Path, trust_pickle: bool, attention: str) -> LoadedMo
             remedy=SAVE_REMEDY,
         )
     with quiet_transformers():
-        config, model_class = read_config(path.parent, head=True)
-        bare = build(config, model_class, attention, meta=True)
+        config, model_class = read_config(path.parent)
+        bare = build(config, model_class, meta=True)
     check_fits(bare, check_weights_file(path), path)
     expected = bare.state_dict()
     wrong = [
@@ -262,7 +254,7 @@ def _load_torch_file(path: Path, trust_pickle: bool, attention: str) -> LoadedMo
     ]
     check_complete(path, sorted(set(expected) - set(content)), wrong)
     with quiet_transformers():
-        module = build(config, model_class, attention, meta=False)
+        module = build(config, model_class, meta=False)
     with explained(f"{path.name} has tensors of another kind", path):
         module.load_state_dict(content, strict=False)
     return LoadedModel(module.eval(), model_kind(config), module.config, path)

@@ -45,7 +45,8 @@ def inputs_from_texts(
         raise AtlasError(
             "the model has no tokenizer",
             where=str(model.directory),
-            remedy='put tokenizer.json beside config.json, or give ids: {"input_ids": [...]}',
+            remedy="put tokenizer.json beside config.json, give a module with its tokenizer, or "
+            'give ids: {"input_ids": [...]}',
         )
     names = tuple(names) if names is not None else tuple(f"text {i}" for i in range(len(texts)))
     with said_of_tokenizer(model.directory):

@@ -27,7 +27,7 @@ def import_script(path: Path) -> ModuleType:
 
 @pytest.fixture(scope="module")
 def digits() -> LoadedModel:
-    return load_model(DIGITS / "model", attention="eager")
+    return load_model(DIGITS / "model")
 
 
 def test_digits_model_is_small_and_right_on_unseen_images(digits: LoadedModel) -> None:

@@ -37,21 +37,16 @@ def edit_config(directory: Path, **changes: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
-def test_directory_round_trip(bert: Path, attention: str) -> None:
-    loaded = load_model(bert, attention=attention)
+def test_directory_round_trip(bert: Path) -> None:
+    loaded = load_model(bert)
     ids = torch.arange(8)[None]
     assert loaded.kind == "bert"
     assert loaded.input_names == ("input_ids", "attention_mask")
     assert isinstance(loaded.module, BertForSequenceClassification)
     assert not loaded.module.training
-    assert loaded.config is not None and loaded.config._attn_implementation == attention
+    assert loaded.config is not None and loaded.config._attn_implementation == "sdpa"
     with torch.no_grad():
         torch.testing.assert_close(loaded.module(ids).logits, tiny_bert()(ids).logits)
-
-
-def test_head_can_be_left_out(bert: Path) -> None:
-    assert isinstance(load_model(bert, head=False).module, BertModel)
 
 
 def test_base_model_without_pooler_weights_is_loaded_without_pooler(tmp_path: Path) -> None:
@@ -224,11 +219,6 @@ def test_a_model_has_its_own_name(bert: Path, tmp_path: Path, place: str, name: 
 def test_a_name_that_is_not_cached_is_not_fetched() -> None:
     with pytest.raises(AtlasError, match="never downloads"):
         load_model("nobody/no-such-model-here")
-
-
-def test_unknown_attention(bert: Path) -> None:
-    with pytest.raises(AtlasError, match="eager or sdpa"):
-        load_model(bert, attention="flash")
 
 
 def test_pickled_module_is_refused_unless_trusted(tmp_path: Path) -> None:
