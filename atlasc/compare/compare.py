@@ -15,7 +15,6 @@ from atlasc.compare.lock_step import LockStep, OpError
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
 from atlasc.passes.execution.engine import Engine
-from atlasc.targets.noise import NoiseModel
 
 
 @dataclass
@@ -47,7 +46,6 @@ def compare(
     reference: Engine[Any],
     target: Engine[Any],
     *,
-    noise: NoiseModel | None = None,
     tolerance: float | None = None,
     keep_going: bool = False,
     before: Callable[[Op], None] | None = None,
@@ -60,7 +58,6 @@ def compare(
         query: packed inputs.
         reference: the engine that is believed, usually the simulator.
         target: the engine that is examined; it must be able to decrypt.
-        noise: of the target's primitives; None: that of CKKS at the ring degree of the slots.
         tolerance: largest difference, for slots up to 1; larger values get proportionally more.
         keep_going: do not stop at the first wrong op; later ones are judged by their own operands.
         before: called before every op.
@@ -76,7 +73,7 @@ def compare(
                 "two engines of different parameters cannot be compared",
                 why=f"{name} is {ours} in the reference and {theirs} in the target",
             )
-    run = LockStep(program, query, reference, target, noise or NoiseModel.ckks(2 * target.slots))
+    run = LockStep(program, query, reference, target)
     result, start = Comparison(), 0
     if checkpoint is not None and (state := checkpoint.load()) is not None:
         start, result.ops, live = state

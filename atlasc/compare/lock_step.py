@@ -103,7 +103,6 @@ class LockStep:
         program: ckks module.
         query: packed inputs.
         reference, target: two engines of equal parameters.
-        noise: of the target's primitives.
     """
 
     def __init__(
@@ -112,7 +111,6 @@ class LockStep:
         query: Packed,
         reference: Engine[Any],
         target: Engine[Any],
-        noise: NoiseModel,
     ) -> None:
         self.program, self.query = program, query
         self.values: dict[Value, Any] = {}
@@ -122,6 +120,7 @@ class LockStep:
         judge = partial(
             SimEngine, *parameters, bootstrap_batch=target.bootstrap_batch, bootstrap_range=np.inf
         )
+        noise = NoiseModel.ckks(2 * target.slots)
         noisy = (judge(noise=noise, seed=seed) for seed in range(NOISE_RUNS))
         self.contexts = [
             Context(planned(engine, program), program.symbols, query.public)

@@ -1,0 +1,42 @@
+"""Client and server on the simulator, with bytes between them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_text import make_text_bundle, write_ids
+
+from atlasc.bundle.folder import Bundle, load_bundle
+from atlasc.bundle.messages import Message
+from atlasc.ir.errors import AtlasError
+from atlasc.run import session
+from atlasc.run.ranges import simulate
+from atlasc.run.roles import ClientRole, ServerRole, check_target, generate_keys
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return load_bundle(make_text_bundle(tmp_path_factory.mktemp("texts")))
+
+
+def test_texts_and_their_masks_travel_as_bytes(bundle: Bundle, tmp_path: Path) -> None:
+    target = check_target(bundle)
+    generate_keys(bundle, target, tmp_path / "keys")
+    client = ClientRole.open(bundle, target, tmp_path / "keys")
+    server = ServerRole.open(bundle, target, tmp_path / "keys" / "server")
+    write_ids(tmp_path / "ids.jsonl", [3, 5])
+    arrays = bundle.load_inputs(tmp_path / "ids.jsonl").arrays
+    query = client.encrypt(arrays).to_bytes()
+    answer, timing = server.execute(Message.read(query, "query", bundle))
+    assert timing is None  # nothing was encrypted
+    found = client.decrypt(Message.read(answer.to_bytes(), "answer", bundle))
+    expected = simulate(bundle.client, bundle.poly, arrays).outputs
+    same = session.run(bundle, arrays, expected=expected)
+    for name, values in expected.items():
+        assert np.abs(found.outputs[name] - values).max() <= 1e-9
+        np.testing.assert_allclose(found.outputs[name], same.outputs[name], atol=1e-12)
+    assert found.refused == {}
+    with pytest.raises(AtlasError, match="encrypt is impossible"):
+        ClientRole(bundle, server.engine, client.ledger).encrypt(arrays)
