@@ -1,12 +1,12 @@
-"""From an nn module with approximations to a program of packed ciphertexts: the passes in order."""
+"""From an nn module with approximations to a program of packed ciphertexts: runs the pipeline."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -15,58 +15,32 @@ from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
 from atlasc.passes.analyses.magnitudes import with_magnitudes
 from atlasc.passes.analyses.noise_gains import with_noise_gains
-from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.costs.counts import critical_path
 from atlasc.passes.costs.op_costs import PrimitiveCosts
-from atlasc.passes.framework.pass_base import Pass, Report, run_passes
-from atlasc.passes.frontend.canonicalise import Canonicalise
-from atlasc.passes.lowering.assign_scales import AssignScales
+from atlasc.passes.framework.analysis import MAGNITUDES, NOISE_GAINS, Analysis
+from atlasc.passes.framework.goal import ChooseParameters, Goal, Parameters
+from atlasc.passes.framework.pass_base import Cost, Pass, Report, run_passes
 from atlasc.passes.lowering.client_part import client_part
-from atlasc.passes.lowering.fold_features import FoldFeatures
-from atlasc.passes.lowering.gather_sums import GatherSums
-from atlasc.passes.lowering.normalise_affine import NormaliseAffine
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.packing.geometry import least_slots
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
-from atlasc.passes.lowering.rotation_keys import RotationKeys
-from atlasc.passes.lowering.select_early import SelectEarly
+from atlasc.passes.registry import PIPELINE
 
 AfterEach = Callable[[Pass, Module, Report], None]
-
-
-class Parameters(Protocol):
-    """What the lowering must know of a parameter set."""
-
-    @property
-    def slots(self) -> int:
-        """Slots of a ciphertext."""
-        ...
-
-    @property
-    def max_level(self) -> int:
-        """Levels of a fresh ciphertext."""
-        ...
-
-    @property
-    def bootstrap_level(self) -> int | None:
-        """Levels after a bootstrap; None where there is none."""
-        ...
-
-    @property
-    def bootstrap_batch(self) -> int:
-        """Ciphertexts that one bootstrap refreshes."""
-        ...
-
-    @property
-    def bootstrap_errors(self) -> tuple[float, float]:
-        """``error`` and ``cubic`` of `PlaceBootstraps`."""
-        ...
-
-
-ChooseParameters = Callable[[int, int], Parameters]
-"""(levels of the whole program, least number of slots) to the cheapest parameter set."""
 CostsOf = Callable[[Any], PrimitiveCosts]
 """A parameter set to the seconds of its primitives."""
+Steps = Sequence[type[Pass]]
+
+COMPUTE: dict[Analysis, Callable[[Module, Mapping[str, np.ndarray]], Module]] = {
+    MAGNITUDES: with_magnitudes,
+    NOISE_GAINS: with_noise_gains,
+}
+"""Analyses from calibration inputs: a copy of the module that carries the result."""
+
+_RUNS = [kind for kind in PIPELINE if kind.when != "settings"]
+_CHOICE = next(position for position, kind in enumerate(_RUNS) if kind.when == "cheaper")
+FOLDING, LOWERING = _RUNS[:_CHOICE], _RUNS[_CHOICE:]
+"""Passes whose result does not depend on the target, and those from the first choice by cost on."""
 
 
 @dataclass(frozen=True)
@@ -95,19 +69,33 @@ def to_poly(
 
     Args:
         module: nn module; its nonlinear ops on the server carry approximations.
-        inputs: raw inputs by name; with them every op learns its magnitude, which bootstraps need,
-            and its noise gain.
+        inputs: raw inputs by name; with them the analyses are computed that a later pass needs.
     """
-    module = run_passes(module, [Canonicalise()], after_each=after_each)
-    client = client_part(module)
-    folding = [Expand(), NormaliseAffine(), FoldFeatures()]
-    poly = run_passes(module, folding, after_each=after_each)
-    if inputs is None:
-        return client, run_passes(poly, [AssignScales()], after_each=after_each)
-    given = {**inputs, **interpret(client, inputs)}
-    poly = with_magnitudes(poly, given)
-    poly = run_passes(poly, [AssignScales()], after_each=after_each)
-    return client, with_noise_gains(poly, given)
+    client = module
+    for position, kind in enumerate(FOLDING):
+        if kind.gives == "poly":
+            client = client_part(module)
+            inputs = None if inputs is None else {**inputs, **interpret(client, inputs)}
+        module = run_passes(module, [kind()], after_each=after_each)
+        if inputs is not None:
+            module = _analysed(module, inputs, _RUNS[position + 1 :])
+    return client, module
+
+
+def _analysed(module: Module, inputs: Mapping[str, np.ndarray], following: Steps) -> Module:
+    for analysis, compute in COMPUTE.items():
+        missing = module.level == analysis.level and not analysis.is_known(module)
+        if missing and _reaches(analysis, following):
+            module = compute(module, inputs)
+    return module
+
+
+def _reaches(analysis: Analysis, following: Steps) -> bool:
+    """Whether a later pass needs an analysis, and all passes before that one keep it."""
+    for kind in following:
+        if analysis in kind.needs or analysis not in kind.keeps:
+            return analysis in kind.needs
+    return False
 
 
 def lower_nn(
@@ -132,10 +120,11 @@ def lower_nn(
         AtlasError: of any pass; no parameter set fits.
     """
     client, poly = to_poly(module, inputs, after_each)
-    plan = _best_plan(poly, choose, costs, fewest)
-    poly = run_passes(poly, plan.first, after_each=after_each)
-    program = run_passes(poly, plan.passes, after_each=after_each)
-    return Lowered(client, poly, program, plan.parameters)
+    found = _Choice(choose, costs, fewest).best(poly, LOWERING)
+    first = [step for step in found.passes if (step.gives or step.takes) == "poly"]
+    poly = run_passes(poly, first, after_each=after_each)
+    program = run_passes(poly, found.passes[len(first) :], after_each=after_each)
+    return Lowered(client, poly, program, found.parameters)
 
 
 def lower_poly(
@@ -146,75 +135,78 @@ def lower_poly(
     fewest: bool = False,
 ) -> tuple[Module, Parameters]:
     """The packed program of a folded poly module, and its parameters; see ``lower_nn``."""
-    plan = _best_plan(poly, choose, costs, fewest)
-    return run_passes(poly, [*plan.first, *plan.passes], after_each=after_each), plan.parameters
+    found = _Choice(choose, costs, fewest).best(poly, LOWERING)
+    return run_passes(poly, found.passes, after_each=after_each), found.parameters
+
+
+def select_optional(poly: Module) -> Module:
+    """A folded poly module after all passes before packing, kept or not by their cost."""
+    return run_passes(poly, [kind() for kind in LOWERING[: LOWERING.index(Pack)]])
+
+
+def packed(poly: Module, slots: int, optional: bool = True) -> Module:
+    """A poly module in ciphertexts of ``slots``, with all passes before levels are placed.
+
+    Args:
+        poly: from ``to_poly``, or after ``select_optional``.
+        slots: of a ciphertext.
+        optional: whether to run passes that are otherwise kept by their cost.
+    """
+    kinds = LOWERING[LOWERING.index(Pack) + 1 : LOWERING.index(PlaceBootstraps)]
+    chosen = [kind() for kind in kinds if optional or kind.when == "always"]
+    return run_passes(poly, [Pack(slots), *chosen])
+
+
+def levels_and_slots(poly: Module) -> tuple[int, int]:
+    """What parameters are chosen by: the program's levels, and the slots that it needs."""
+    slots = least_slots(poly)
+    return critical_path(packed(poly, slots, optional=False)).total, slots
 
 
 @dataclass(frozen=True)
-class _Plan:
-    """A way to lower a poly module.
+class _Found:
+    """A way to lower a poly module: its passes, its parameters, and what it costs."""
 
-    Attributes:
-        parameters: the parameter set.
-        first: passes before packing.
-        passes: from packing on.
-        cost: of the placement of bootstraps, and levels.
-    """
-
-    parameters: Parameters
-    first: list[Pass]
     passes: list[Pass]
-    cost: tuple[float, int]
-
-    @staticmethod
-    def of(
-        poly: Module,
-        first: list[Pass],
-        choose: ChooseParameters,
-        costs: CostsOf | None,
-        fewest: bool,
-    ) -> _Plan:
-        """The plan with some passes before packing; AtlasError where there is none."""
-        slots = least_slots(poly)
-        levels = critical_path(run_passes(poly, [*first, Pack(slots)])).total
-        parameters = choose(levels, slots)
-        place = PlaceBootstraps(
-            parameters.bootstrap_level or parameters.max_level,
-            parameters.bootstrap_level is not None,
-            parameters.bootstrap_batch,
-            None if costs is None else costs(parameters),
-            fewest,
-            *parameters.bootstrap_errors,
-        )
-        pack = Pack(parameters.slots)
-        cost, gathered = _placed_cost(run_passes(poly, [*first, pack]), place)
-        passes: list[Pass] = [pack, GatherSums()] if gathered else [pack]
-        return _Plan(parameters, first, [*passes, place, RotationKeys()], (cost, levels))
+    parameters: Parameters
+    cost: Cost
 
 
-def _best_plan(
-    poly: Module, choose: ChooseParameters, costs: CostsOf | None, fewest: bool
-) -> _Plan:
-    """Tokens are selected early where that costs no more: fewer seconds, or fewer bootstraps."""
-    plans = [_Plan.of(poly, [], choose, costs, fewest)]
-    if any(op.name == "poly.select" for op in poly.ops):
-        with suppress(AtlasError):  # a token that cannot be packed alone, or a level too many
-            plans.append(_Plan.of(poly, [SelectEarly()], choose, costs, fewest))
-    return min(reversed(plans), key=lambda plan: plan.cost)
+@dataclass(frozen=True)
+class _Choice:
+    """Decides which passes are kept; see ``lower_nn`` for the attributes."""
 
+    choose: ChooseParameters
+    costs: CostsOf | None
+    fewest: bool
 
-def _placed_cost(packed: Module, place: PlaceBootstraps) -> tuple[float, bool]:
-    """Cost of the bootstraps' placement, and whether sums are brought into one ciphertext for it.
+    def best(
+        self, module: Module, kinds: Steps, goal: Goal | None = None, levels: int = 0
+    ) -> _Found:
+        """The cheapest way through these passes.
 
-    By seconds they always are, as predicted latencies have it: on BERT-base that saves 1 to 13%,
-    and costs 1.5% at worst. Else where it is better.
-    """
-    found = math.inf
-    gathered = run_passes(packed, [GatherSums()])
-    if place.bootstrap and any(op.name == "ckks.gather" for op in gathered.ops):
-        with suppress(AtlasError):  # two levels more are too many around an op
-            found = place.solve(gathered)[0].cost
-    if found < math.inf and place.costs is not None and not place.fewest:
-        return found, True
-    plain = place.solve(packed)[0].cost
-    return min(found, plain), found < plain
+        Raises:
+            AtlasError: there is none that leaves out what may be left out.
+        """
+        kind, *rest = kinds
+        if kind.gives == "ckks":
+            levels, slots = levels_and_slots(module)
+            parameters = self.choose(levels, slots)
+            costs = None if self.costs is None else self.costs(parameters)
+            goal = Goal(parameters, costs, self.fewest)
+        step = kind() if goal is None else kind.for_goal(goal)
+        if isinstance(step, PlaceBootstraps):
+            assert goal is not None, "levels are placed before a program is packed"
+            cost = step.solve(module)[0].cost, levels
+            return _Found([step, *(k.for_goal(goal) for k in rest)], goal.parameters, cost)
+        if step.when == "always":
+            found = self.best(run_passes(module, [step]), rest, goal, levels)
+            return replace(found, passes=[step, *found.passes])
+        taken: _Found | None = None
+        if step.applies(module, goal):
+            with suppress(AtlasError):  # it cannot be packed, or takes levels that are not there
+                taken = self.best(run_passes(module, [step]), rest, goal, levels)
+        without = cache(lambda: self.best(module, rest, goal, levels))
+        if taken is not None and step.pays(taken.cost, lambda: without().cost, goal):
+            return replace(taken, passes=[step, *taken.passes])
+        return without()

@@ -1,15 +1,19 @@
-"""The passes that ``atlasc opt`` runs, by name."""
+"""The pipeline: one list of passes, which everything that runs or shows passes reads."""
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.module import IRLevel, Module
+from atlasc.ir.module import Module
 from atlasc.passes.approximation.approximate import Approximate
 from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.calibration.centre_keys import CentreKeys
-from atlasc.passes.framework.pass_base import Pass, option_text
+from atlasc.passes.framework.pass_base import Pass, is_option, option_text
 from atlasc.passes.frontend.canonicalise import Canonicalise
 from atlasc.passes.lowering.assign_scales import AssignScales
 from atlasc.passes.lowering.fold_features import FoldFeatures
@@ -20,41 +24,32 @@ from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.lowering.rotation_keys import RotationKeys
 from atlasc.passes.lowering.select_early import SelectEarly
 
-PASSES: dict[str, type[Pass]] = {
-    kind.name: kind
-    for kind in (
-        CentreKeys,
-        Canonicalise,
-        Approximate,
-        Expand,
-        NormaliseAffine,
-        FoldFeatures,
-        AssignScales,
-        SelectEarly,
-        Pack,
-        GatherSums,
-        PlaceBootstraps,
-        RotationKeys,
-    )
-}
-"""In the order in which ``compile`` runs them."""
+PIPELINE: tuple[type[Pass], ...] = (
+    Canonicalise,
+    CentreKeys,
+    Approximate,
+    Expand,
+    NormaliseAffine,
+    FoldFeatures,
+    AssignScales,
+    SelectEarly,
+    Pack,
+    GatherSums,
+    PlaceBootstraps,
+    RotationKeys,
+)
+"""In the order in which they run. What a pass takes, needs and keeps is declared in its class."""
 
+PASSES: dict[str, type[Pass]] = {kind.name: kind for kind in PIPELINE}
+"""By name, as ``atlasc opt`` runs them."""
 
-TAKES: dict[str, IRLevel] = {
-    "centre-keys": "nn",
-    "canonicalise": "nn",
-    "approximate": "nn",
-    "expand": "nn",
-    "normalise-affine": "poly",
-    "fold-features": "poly",
-    "assign-scales": "poly",
-    "select-early": "poly",
-    "pack": "poly",
-    "gather-sums": "ckks",
-    "place-bootstraps": "ckks",
-    "rotation-keys": "ckks",
+WHEN = {
+    "always": "always",
+    "settings": "with what a calibration or a search has chosen",
+    "cheaper": "where the program then costs less",
 }
-"""The level of the modules that a pass works on."""
+TABLE_MARKS = ("<!-- passes: begin -->", "<!-- passes: end -->")
+"""Around the table of ``passes_table`` in a document."""
 
 
 def check_level(step: Pass, module: Module) -> None:
@@ -63,14 +58,14 @@ def check_level(step: Pass, module: Module) -> None:
     Raises:
         AtlasError: the module is at another level, or a ckks module does not tell its slots.
     """
-    wanted = TAKES[step.name]
-    if module.level != wanted:
-        fitting = [name for name, level in TAKES.items() if level == module.level]
+    if module.level != step.takes:
+        fitting = [kind.name for kind in PIPELINE if kind.takes == module.level]
         raise AtlasError(
-            f"{step.name} works on {wanted} modules, @{module.name} is at the {module.level} level",
+            f"{step.name} works on {step.takes} modules, @{module.name} is at the {module.level} "
+            "level",
             remedy=f"passes for it: {', '.join(fitting)}",
         )
-    if wanted == "ckks":
+    if step.takes == "ckks":
         require_slots(module)
 
 
@@ -92,6 +87,35 @@ def describe(kind: type[Pass]) -> tuple[str, str]:
     options = ",".join(
         f"{field.name.replace('_', '-')}={option_text(field.default)}"
         for field in dataclasses.fields(kind)  # type: ignore[arg-type]
-        if field.metadata.get("option", True)
+        if is_option(field)
     )
     return options, " ".join((kind.__doc__ or "").strip().split("\n\n")[0].split())
+
+
+def passes_table() -> str:
+    """The pipeline as a table in Markdown."""
+    return "\n".join(_rows())
+
+
+def _rows() -> Iterator[str]:
+    yield "| Pass | Level | Needs | Runs | What it does |"
+    yield "|---|---|---|---|---|"
+    root = Path(__file__).resolve().parent
+    for kind in PIPELINE:
+        file = Path(inspect.getfile(kind)).resolve().relative_to(root).as_posix()
+        levels = kind.takes if kind.gives is None else f"{kind.takes} → {kind.gives}"
+        needs = ", ".join(analysis.name for analysis in kind.needs)
+        name, what = f"[`{kind.name}`](../passes/{file})", describe(kind)[1]
+        yield f"| {name} | {levels} | {needs} | {WHEN[kind.when]} | {what} |"
+
+
+def with_passes_table(document: str) -> str:
+    """A document with the table between its marks brought up to date."""
+    begin, end = TABLE_MARKS
+    before, _, rest = document.partition(begin)
+    return f"{before}{begin}\n{passes_table()}\n{end}{rest.partition(end)[2]}"
+
+
+if __name__ == "__main__":
+    for place in map(Path, sys.argv[1:]):
+        place.write_text(with_passes_table(place.read_text(encoding="utf-8")), encoding="utf-8")

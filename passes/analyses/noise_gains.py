@@ -22,11 +22,7 @@ MEMORY = 512 << 20
 """Bytes for the values of the inputs that are looked at; one is, however large it is."""
 PROBES, VALUES = 16, 4096
 """Random directions at most, and output values whose directions are enough together."""
-
-
 _TINY = 1e-300
-SEEN = ("magnitude", "mean", "noise_gain")
-"""Attributes that tell what calibration saw of a result; they change nothing that it computes."""
 
 
 def with_noise_gains(module: Module, inputs: Mapping[str, np.ndarray]) -> Module:

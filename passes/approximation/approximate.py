@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.assign import apply_recipe
@@ -23,7 +22,9 @@ class Approximate(Pass):
             costs alone.
     """
 
-    name: ClassVar[str] = "approximate"
+    name = "approximate"
+    takes = "nn"
+    when = "settings"
     recipe: str = "is"
     ranges: str = ""
 

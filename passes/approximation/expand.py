@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -85,7 +85,9 @@ class Expand(Pass):
     centring is linear, so that folding can move it into the layers before (``fold-features``).
     """
 
-    name: ClassVar[str] = "expand"
+    name = "expand"
+    takes = "nn"
+    gives = "poly"
 
     def run(self, module: Module, report: Report) -> Module:
         """Nn module to poly module."""

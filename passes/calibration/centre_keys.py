@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 
@@ -67,7 +66,9 @@ class CentreKeys(Pass):
         ranges: JSON file of a calibration; without it nothing is done.
     """
 
-    name: ClassVar[str] = "centre-keys"
+    name = "centre-keys"
+    takes = "nn"
+    when = "settings"
     ranges: str = ""
 
     def run(self, module: Module, report: Report) -> Module:

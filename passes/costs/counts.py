@@ -13,12 +13,12 @@ import numpy as np
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.passes.analyses.depths import depths, levels_of
-from atlasc.passes.analyses.noise_gains import SEEN
 from atlasc.passes.execution.counting_engine import Counted, CountingEngine, Counts
 from atlasc.passes.execution.dry_runs import dry_engine, dry_inputs, live_ciphertexts
 from atlasc.passes.execution.execute import Execution
 from atlasc.passes.execution.kernels.context import Context
 from atlasc.passes.execution.rotation_plan import RotationPlan
+from atlasc.passes.framework.analysis import OBSERVED
 
 
 @dataclass
@@ -129,7 +129,7 @@ def shapes_key(op: Op, symbols: Mapping[str, np.ndarray]) -> str:
     """All attributes, with a symbol's shape (for coefficients its values) in place of its name."""
     parts = []
     for name, value in sorted(op.attributes.items()):
-        if name in SEEN:
+        if name in OBSERVED:
             continue
         if isinstance(value, Symbol):
             array = symbols[value.name]

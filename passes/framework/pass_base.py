@@ -1,4 +1,4 @@
-"""What a pass is: a frozen dataclass with a name; its fields are its command-line options.
+"""What a pass is: a frozen dataclass that declares its place; its fields are its options.
 
 Metadata of a field: ``option=False`` for data that a text cannot give, which is no option;
 ``parse=function`` to read the option's text otherwise than by the field's type.
@@ -12,11 +12,14 @@ import re
 import reprlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, get_args, get_type_hints
+from typing import Any, ClassVar, Literal, get_args, get_type_hints
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.module import Module
+from atlasc.ir.module import IRLevel, Module
 from atlasc.ir.verifier import verify
+from atlasc.passes.framework.analysis import ANALYSES, Analysis
+from atlasc.passes.framework.goal import Goal
+from atlasc.passes.framework.rewriting import Rewriter
 
 MAX_DIGITS = 18
 """Of an option that is an integer."""
@@ -34,13 +37,57 @@ class Report:
         self.lines.append(text)
 
 
+Cost = tuple[float, int]
+"""Cost of a placement of bootstraps, and levels of the program."""
+When = Literal["always", "settings", "cheaper"]
+
+
 class Pass:
     """A transformation of a module. ``run`` returns a new module and leaves its operand alone.
 
-    The input verifies, and so does the result.
+    The input verifies, and so does the result. The pipeline reads the declarations of the class:
+
+    Attributes:
+        name: in pipelines; its file has the same name.
+        takes, gives: IR levels of the operand and of the result; without ``gives`` the same one.
+        needs: analyses that it reads. They are computed before it, from calibration inputs.
+        keeps: analyses whose results hold for its result too. All others are removed from it.
+        makes: analyses that it computes itself.
+        when: ``always``; ``settings``: compile applies it, with what a calibration or a search has
+            chosen; ``cheaper``: it is kept where the program then costs less, see ``pays``.
     """
 
     name: ClassVar[str]
+    takes: ClassVar[IRLevel]
+    gives: ClassVar[IRLevel | None] = None
+    needs: ClassVar[tuple[Analysis, ...]] = ()
+    keeps: ClassVar[tuple[Analysis, ...]] = ()
+    makes: ClassVar[tuple[Analysis, ...]] = ()
+    when: ClassVar[When] = "always"
+
+    @classmethod
+    def for_goal(cls, goal: Goal) -> Pass:
+        """The pass with the options that suit a parameter set."""
+        return cls()
+
+    def applies(self, module: Module, goal: Goal | None) -> bool:
+        """Whether it is worth a try, of a pass that is kept where it is ``cheaper``.
+
+        Args:
+            module: that it would transform.
+            goal: None as long as no parameter set has been chosen.
+        """
+        return True
+
+    def pays(self, cost: Cost, without: Callable[[], Cost], goal: Goal | None) -> bool:
+        """Whether it is kept, of a pass that is kept where it is ``cheaper``.
+
+        Args:
+            cost: of the bootstraps' placement with the pass, and levels.
+            without: the same without it; asked only where it matters, as it takes a placement.
+            goal: see ``applies``.
+        """
+        return cost < without()
 
     def run(self, module: Module, report: Report) -> Module:
         """The transformed module."""
@@ -50,9 +97,14 @@ class Pass:
         options = ",".join(
             f"{f.name.replace('_', '-')}={option_text(getattr(self, f.name))}"
             for f in dataclasses.fields(self)  # type: ignore[arg-type]
-            if f.metadata.get("option", True)
+            if is_option(f)
         )
         return f"{self.name}{{{options}}}" if options else self.name
+
+
+def is_option(declared: dataclasses.Field[Any]) -> bool:
+    """Whether a field of a pass can be given in the text of a pipeline."""
+    return bool(declared.metadata.get("option", True))
 
 
 def option_text(value: Any) -> str:
@@ -73,7 +125,7 @@ def run_passes(
     """
     for step in passes:
         report = Report()
-        module = step.run(module, report)
+        module = _without_stale(step.run(module, report), step)
         try:
             verify(module)
         except AtlasError as error:
@@ -85,6 +137,20 @@ def run_passes(
         if after_each is not None:
             after_each(step, module, report)
     return module
+
+
+def _without_stale(module: Module, step: Pass) -> Module:
+    """The module without the results of analyses that a pass does not keep."""
+    stale = [one for one in ANALYSES if one not in (*step.keeps, *step.makes)]
+    if not any(one.is_known(module) for one in stale):
+        return module
+    of_ops = {name for one in stale for name in one.of_ops}
+    rewriter = Rewriter(module)
+    for op in module.ops:
+        rewriter.copy(op, None, {k: v for k, v in op.attributes.items() if k not in of_ops})
+    for name in (name for one in stale for name in one.of_module):
+        rewriter.module.attributes.pop(name, None)
+    return rewriter.module
 
 
 def parse_pipeline(text: str, available: dict[str, type[Pass]]) -> list[Pass]:
@@ -118,7 +184,7 @@ def parse_pipeline(text: str, available: dict[str, type[Pass]]) -> list[Pass]:
 def _make(kind: type[Pass], options: str) -> Pass:
     hints = get_type_hints(kind)
     declared = dataclasses.fields(kind)  # type: ignore[arg-type]
-    fields = {f.name: f.metadata for f in declared if f.metadata.get("option", True)}
+    fields = {f.name: f.metadata for f in declared if is_option(f)}
     values: dict[str, Any] = {}
     for part in filter(None, (piece.strip() for piece in options.split(","))):
         key, _, raw = part.partition("=")

@@ -27,7 +27,8 @@ class Canonicalise(Pass):
     weights; a factor such as 1/√d becomes part of the weight of the linear layer before it.
     """
 
-    name: ClassVar[str] = "canonicalise"
+    name = "canonicalise"
+    takes = "nn"
 
     def run(self, module: Module, report: Report) -> Module:
         """See the class.

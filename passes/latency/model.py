@@ -16,17 +16,18 @@ from atlasc.ir.module import Module
 from atlasc.passes.approximation.assign import with_approximations
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.calibration.measure import nonlinear_ops
-from atlasc.passes.costs.counts import critical_path
-from atlasc.passes.framework.pass_base import Pass, run_passes
+from atlasc.passes.framework.goal import ChooseParameters, Parameters
 from atlasc.passes.latency.outline import Outline, Polynomial, outline
 from atlasc.passes.latency.segments import Cut, ProgramSegment, SegmentedProgram, cut, places_of
 from atlasc.passes.latency.tables import Tables
-from atlasc.passes.lowering.gather_sums import GatherSums
-from atlasc.passes.lowering.pack import Pack
-from atlasc.passes.lowering.packing.geometry import least_slots
 from atlasc.passes.lowering.place_bootstraps import level_chain
-from atlasc.passes.lowering.select_early import SelectEarly
-from atlasc.passes.pipeline import ChooseParameters, CostsOf, Parameters, to_poly
+from atlasc.passes.pipeline import (
+    CostsOf,
+    levels_and_slots,
+    packed,
+    select_optional,
+    to_poly,
+)
 
 Seconds = NDArray[np.float64]
 Approximations = Mapping[str, Approximation]
@@ -96,8 +97,7 @@ class LatencyModel:
         self._depths: dict[tuple[ProgramSegment, tuple[Polynomial, ...]], int] = {}
         self._chains: dict[Any, TimedChain] = {}
         self._first = self._poly(self._reference)
-        self._least_slots = least_slots(self._first)
-        levels = critical_path(run_passes(self._first, [Pack(self._least_slots)])).total
+        levels, self._least_slots = levels_and_slots(self._first)
         self._without_bootstraps = Packing(target.choose(levels, self._least_slots).slots, False)
 
     def seconds(self, approximations: Approximations) -> float:
@@ -208,14 +208,10 @@ class LatencyModel:
             known.setdefault(key, self._same.setdefault(content, one.segment))
 
     def _poly(self, approximations: Approximations) -> Module:
-        poly = to_poly(with_approximations(self._module, dict(approximations)))[1]
-        return run_passes(poly, [SelectEarly()])
+        return select_optional(to_poly(with_approximations(self._module, dict(approximations)))[1])
 
     def _cut(self, poly: Module, packing: Packing) -> SegmentedProgram:
-        steps: list[Pass] = [Pack(packing.slots)]
-        if packing.gathered:
-            steps.append(GatherSums())
-        return cut(run_passes(poly, steps), self._places)
+        return cut(packed(poly, packing.slots, packing.gathered), self._places)
 
 
 class TimedChain:

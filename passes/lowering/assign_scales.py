@@ -20,23 +20,23 @@ value is stored smaller and a later one is doubled, by additions, which cost no 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.passes.analyses.depths import depths
+from atlasc.passes.framework.analysis import MAGNITUDES
 from atlasc.passes.framework.linear_system import LinearSystem
 from atlasc.passes.framework.pass_base import Pass, Report
 from atlasc.passes.framework.rewriting import Rewriter
 from atlasc.passes.framework.uniform import elementwise
 
 Row = dict[Value, float]
-ABSORBERS = ("poly.linear", "poly.chebyshev", "poly.mean")
-"""Ops whose constants absorb any factor of their result."""
-
+Equation = tuple[Row, float]
+"""Σ coefficient·L(value) = constant."""
 
 WISHED, LIMIT = 0.8, 0.95
 """Magnitudes that the solution aims at, and above which a value is stored at half its size."""
@@ -49,7 +49,10 @@ class AssignScales(Pass):
     The ``magnitude`` attributes of the ops, where calibration set them, guide what is left free.
     """
 
-    name: ClassVar[str] = "assign-scales"
+    name = "assign-scales"
+    takes = "poly"
+    needs = (MAGNITUDES,)
+    keeps = (MAGNITUDES,)
 
     def run(self, module: Module, report: Report) -> Module:
         """Poly module to poly module."""
@@ -81,8 +84,9 @@ class _Solution:
 
 def _solve(module: Module, doublings: Mapping[Op, int]) -> _Solution:
     breakers, system, remarks = _equations(module, doublings)
-    logs = system.solve(_wishes(module))
-    factors = {value: math.exp(logs.get(value, 0.0)) for value in _values(module)}
+    values = [op.result for op in module.ops if op.result is not None]
+    logs = system.solve({value: _wished(value) for value in values})
+    factors = {value: math.exp(logs.get(value, 0.0)) for value in values}
     return _Solution(factors, breakers, remarks)
 
 
@@ -100,17 +104,11 @@ def _crowded(module: Module, factors: Mapping[Value, float]) -> dict[Op, int]:
             while source.name in ("poly.add_constant", "poly.scale", "poly.row_sum"):
                 source = source.operands[0].op
             if source.name == "poly.square":
-                excess = _excess(source.operands[0], factors)
-                if excess > 0:
-                    crowded[op] = 2 * excess
+                crowded[op] = 2 * _excess(source.operands[0], factors)
         elif op.name == "poly.mul":
-            excess = max(
-                (_excess(v, factors) for v in op.operands if v.op.name == "poly.chebyshev"),
-                default=0,
-            )
-            if excess > 0:
-                crowded[op] = excess
-    return crowded
+            sums = [v for v in op.operands if v.op.name == "poly.chebyshev"]
+            crowded[op] = max((_excess(v, factors) for v in sums), default=0)
+    return {op: times for op, times in crowded.items() if times > 0}
 
 
 def _excess(value: Value, factors: Mapping[Value, float]) -> int:
@@ -119,18 +117,10 @@ def _excess(value: Value, factors: Mapping[Value, float]) -> int:
     return max(0, math.ceil(math.log2(stored / LIMIT))) if stored > 0 else 0
 
 
-def _values(module: Module) -> list[Value]:
-    return [op.result for op in module.ops if op.result is not None]
-
-
-def _wishes(module: Module) -> dict[Value, float]:
+def _wished(value: Value) -> float:
     """Wished log factor: it brings the magnitude seen to ``WISHED``; 0 where none was measured."""
-    return {
-        value: math.log(WISHED / value.op.attributes["magnitude"])
-        if value.op.attributes.get("magnitude", 0.0) > 0
-        else 0.0
-        for value in _values(module)
-    }
+    magnitude = value.op.attributes.get("magnitude", 0.0)
+    return math.log(WISHED / magnitude) if magnitude > 0 else 0.0
 
 
 def _equations(
@@ -140,17 +130,19 @@ def _equations(
     system: LinearSystem[Value] = LinearSystem()
     scales = [op for op in module.ops if op.name == "poly.scale"]
     for op in module.ops:
-        for row, constant in _rows(op, doublings.get(op, 0)) if op.name != "poly.scale" else []:
-            if not system.add(row, constant):
-                raise AtlasError(
-                    f"{op.name}: no factor suits both its operands and its result",
-                    where=op.location,
-                    remedy="run normalise-affine before assign-scales",
-                )
+        rule = RULES.get(op.name)
+        equations = [] if rule is None else rule.equations(op, doublings.get(op, 0))
+        solved = op in scales or all(system.add(*equation) for equation in equations)
+        if rule is None or not solved:
+            raise AtlasError(
+                f"{op.name}: no factor suits both its operands and its result",
+                where=op.location,
+                remedy="run normalise-affine before assign-scales",
+            )
     breakers: set[tuple[Op, int]] = set()
     remarks = []
     for op in scales:  # a value that two polynomials read on different ranges keeps one product
-        if not all(system.add(row, constant) for row, constant in _rows(op, 0)):
+        if not all(system.add(*equation) for equation in _scale(op, 0)):
             breakers.add((op, 0))
             remarks.append(
                 f"poly.scale %{op.value.name} ({op.location}) stays a product: its operand has "
@@ -170,29 +162,78 @@ def _equations(
     return breakers, system, remarks
 
 
-def _rows(op: Op, doublings: int) -> list[tuple[Row, float]]:
-    """Equations Σ coefficient·L(value) = constant of one op; additions come later."""
-    if op.name == "poly.input" and op.attributes["side"] == "public":
-        return [({op.value: 1.0}, 0.0)]  # the server takes it as it is
-    if op.result is None or not op.operands or op.name in ("poly.add", "poly.sub"):
+def _same(op: Op, doublings: int) -> list[Equation]:
+    return [({op.value: 1.0, op.operands[0]: -1.0}, 0.0)]
+
+
+def _none(op: Op, doublings: int) -> list[Equation]:
+    return []
+
+
+def _input(op: Op, doublings: int) -> list[Equation]:
+    """The server takes a public input as it is."""
+    return [({op.value: 1.0}, 0.0)] if op.attributes["side"] == "public" else []
+
+
+def _product(op: Op, doublings: int) -> list[Equation]:
+    row: Row = {op.value: 1.0}
+    for operand in op.operands if len(op.operands) > 1 else op.operands * 2:
+        row[operand] = row.get(operand, 0.0) - 1.0
+    return [(row, doublings * math.log(2.0))]
+
+
+def _scale(op: Op, doublings: int) -> list[Equation]:
+    """The op disappears: the stored f(x)·x is the stored f(y)·factor·x."""
+    if not _is_positive(op.attributes["factor"]):
         return []
-    result, first = op.result, op.operands[0]
-    if op.name in ("poly.mul", "poly.matmul", "poly.square"):
-        row: Row = {result: 1.0}
-        for operand in op.operands if len(op.operands) > 1 else (first, first):
-            row[operand] = row.get(operand, 0.0) - 1.0
-        return [(row, doublings * math.log(2.0))]
-    if op.name == "poly.scale":
-        factor = op.attributes["factor"]
-        if isinstance(factor, Symbol) or factor <= 0:
-            return []
-        # The op disappears: the stored f(x)·x is the stored f(y)·factor·x.
-        return [({first: 1.0, result: -1.0}, math.log(factor))]
-    if op.name == "poly.chebyshev":
-        return [({first: 1.0}, -doublings * math.log(2.0))]
-    if op.name in ABSORBERS:
-        return []
-    return [({result: 1.0, first: -1.0}, 0.0)]
+    return [({op.operands[0]: 1.0, op.value: -1.0}, math.log(op.attributes["factor"]))]
+
+
+def _chebyshev(op: Op, doublings: int) -> list[Equation]:
+    return [({op.operands[0]: 1.0}, -doublings * math.log(2.0))]
+
+
+def _is_positive(factor: Any) -> bool:
+    return not isinstance(factor, Symbol) and bool(factor > 0)
+
+
+@dataclass(frozen=True)
+class ScaleRule:
+    """How an op takes part.
+
+    Attributes:
+        equations: Σ coefficient·L(value) = constant, from the op and the doublings of its result
+            (of a Chebyshev sum: of its argument).
+        by_result: attributes that are multiplied by the factor of the result.
+        by_ratio: attributes that are multiplied by that over the factor of the operand.
+        default: what such an attribute is where the op has none.
+    """
+
+    equations: Callable[[Op, int], list[Equation]] = _same
+    by_result: tuple[str, ...] = ()
+    by_ratio: tuple[str, ...] = ()
+    default: float | None = None
+
+
+_UNSCALED = ("poly.double", "poly.row_sum", "poly.center", "poly.transpose", "poly.reshape",
+             "poly.select", "poly.repeat", "poly.rotary")  # fmt: skip
+RULES: dict[str, ScaleRule] = {
+    "poly.input": ScaleRule(_input, ("factor",), default=1.0),
+    "poly.output": ScaleRule(_none, by_ratio=("factor",), default=1.0),
+    "poly.linear": ScaleRule(_none, ("bias",), ("weight",)),
+    "poly.mean": ScaleRule(_none, by_ratio=("factor",), default=1.0),
+    "poly.chebyshev": ScaleRule(_chebyshev, ("coefficients",)),
+    "poly.scale": ScaleRule(_scale, by_ratio=("factor",)),
+    "poly.add": ScaleRule(_none),  # its equations come last
+    "poly.sub": ScaleRule(_none),
+    "poly.mul": ScaleRule(_product),
+    "poly.matmul": ScaleRule(_product),
+    "poly.square": ScaleRule(_product),
+    "poly.add_constant": ScaleRule(by_result=("value",)),
+    "poly.mask_fill": ScaleRule(by_result=("fill",)),
+    "poly.mask_zero": ScaleRule(by_result=("value",)),
+    **dict.fromkeys(_UNSCALED, ScaleRule()),
+}
 
 
 class _Rewrite:
@@ -211,51 +252,35 @@ class _Rewrite:
         return module
 
     def _op(self, op: Op) -> None:
-        attributes = dict(op.attributes)
+        values, operands = self.rewriter.values, self.rewriter.operands(op)
+        factor = op.attributes.get("factor")
+        if op.name == "poly.scale" and (op, 0) not in self.breakers and _is_positive(factor):
+            values[op.value] = operands[0]
+            return
+        if op.name in ("poly.add", "poly.sub"):
+            operands = [self._addend(op, index) for index in range(2)]
+        elif op.name == "poly.chebyshev" and op in self.doublings:
+            operands = [self._doubled(op, operands[0])]
+        result = self.rewriter.copy(op, operands, self._attributes(op))
+        if op.name == "poly.mul" and op in self.doublings:
+            values[op.value] = self._doubled(op, result)
+
+    def _attributes(self, op: Op) -> dict[str, Any]:
+        attributes, rule = dict(op.attributes), RULES[op.name]
         out = self.factors[op.result] if op.result is not None else 1.0
-        into = self.factors[op.operands[0]] if op.operands else 1.0
         if "magnitude" in attributes:
             attributes["magnitude"] *= out
-        if op.name == "poly.input":
-            if op.attributes["side"] == "server":
-                attributes["factor"] = op.attributes.get("factor", 1.0) * out
-        elif op.name == "poly.output":
-            plain = {**op.attributes, "factor": op.attributes.get("factor", 1.0)}
-            attributes["factor"] = self._scaled(op, "factor", 1.0 / into, plain)
-        elif op.name == "poly.linear":
-            attributes["weight"] = self._scaled(op, "weight", out / into)
-            if "bias" in attributes:
-                attributes["bias"] = self._scaled(op, "bias", out)
-        elif op.name == "poly.chebyshev":
-            attributes["coefficients"] = self._scaled(op, "coefficients", out)
-            if op in self.doublings:
-                argument = self._doubled(op, self.rewriter.values[op.operands[0]])
-                self.rewriter.copy(op, [argument], attributes)
-                return
-        elif op in self.doublings:
-            if "magnitude" in attributes:
-                attributes["magnitude"] /= 2 ** self.doublings[op]
-            product = self.rewriter.copy(op, None, attributes)
-            self.rewriter.values[op.value] = self._doubled(op, product)
-            return
-        elif op.name == "poly.add_constant":
-            attributes["value"] = self._scaled(op, "value", out)
-        elif op.name == "poly.mask_fill":
-            attributes["fill"] = op.attributes["fill"] * out
-        elif op.name == "poly.mask_zero":
-            attributes["value"] = op.attributes["value"] * out
-        elif op.name == "poly.mean":
-            attributes["factor"] = op.attributes.get("factor", 1.0) * out / into
-        elif op.name == "poly.scale":
-            number = not isinstance(attributes["factor"], Symbol)
-            if number and attributes["factor"] > 0 and (op, 0) not in self.breakers:
-                self.rewriter.values[op.value] = self.rewriter.values[op.operands[0]]
-                return
-            attributes["factor"] = self._scaled(op, "factor", out / into)
-        elif op.name in ("poly.add", "poly.sub"):
-            self.rewriter.copy(op, [self._addend(op, index) for index in range(2)], attributes)
-            return
-        self.rewriter.copy(op, None, attributes)
+            if op.name == "poly.mul":
+                attributes["magnitude"] /= 2 ** self.doublings.get(op, 0)
+        if attributes.get("side") == "public":
+            return attributes
+        ratio = out / self.factors[op.operands[0]] if op.operands else 1.0
+        scaled = [(name, out) for name in rule.by_result] + [(n, ratio) for n in rule.by_ratio]
+        for name, factor in scaled:
+            value = attributes.get(name, rule.default)
+            if value is not None:
+                attributes[name] = self._scaled(value, factor)
+        return attributes
 
     def _doubled(self, op: Op, x: Value) -> Value:
         times = self.doublings[op]
@@ -272,14 +297,12 @@ class _Rewrite:
         factor = self.factors[op.value] / self.factors[operand]
         return self.rewriter.add(op, "poly.scale", [new], {"factor": factor})
 
-    def _scaled(
-        self, op: Op, name: str, factor: float, attributes: Mapping[str, object] | None = None
-    ) -> object:
-        value: Any = (attributes or op.attributes)[name]
+    def _scaled(self, value: Any, factor: float) -> object:
+        """A constant times a factor: a number, a list of numbers or an array."""
         if isinstance(value, Symbol):
-            array = self.rewriter.source.symbols[value.name]
             if factor == 1.0:
                 return value
+            array = self.rewriter.source.symbols[value.name]
             scaled = elementwise(lambda numbers: numbers * factor, array)
             return self.rewriter.module.constant(f"{value.name}.scaled", scaled)
         if isinstance(value, list):

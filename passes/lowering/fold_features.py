@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -26,7 +25,8 @@ class FoldFeatures(Pass):
       client where an input is read in no other way.
     """
 
-    name: ClassVar[str] = "fold-features"
+    name = "fold-features"
+    takes = "poly"
 
     def run(self, module: Module, report: Report) -> Module:
         """Poly module to poly module."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
@@ -18,7 +17,8 @@ class NormaliseAffine(Pass):
     The factors are removed by ``assign-scales``; the constants are additions and cost no level.
     """
 
-    name: ClassVar[str] = "normalise-affine"
+    name = "normalise-affine"
+    takes = "poly"
 
     def run(self, module: Module, report: Report) -> Module:
         """Poly module to poly module."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.types import CiphertextType
-from atlasc.passes.analyses.noise_gains import SEEN
 from atlasc.passes.execution.kernels.linear import choose_plan
 from atlasc.passes.execution.kernels.scores import row_score_layout, score_layout
+from atlasc.passes.framework.analysis import MAGNITUDES, NOISE_GAINS, observed
+from atlasc.passes.framework.goal import Goal
 from atlasc.passes.framework.pass_base import Pass, Report
 from atlasc.passes.framework.rewriting import without_dead_ops
 from atlasc.passes.lowering.packing.forms import Form, forms_of
@@ -31,8 +32,16 @@ class Pack(Pass):
         slots: slots of a ciphertext.
     """
 
-    name: ClassVar[str] = "pack"
+    name = "pack"
+    takes = "poly"
+    gives = "ckks"
+    keeps = (MAGNITUDES, NOISE_GAINS)
     slots: int = 32768
+
+    @classmethod
+    def for_goal(cls, goal: Goal) -> Pass:
+        """With the slots of its ciphertexts."""
+        return cls(goal.parameters.slots)
 
     def run(self, module: Module, report: Report) -> Module:
         """Poly module to ckks module.
@@ -57,16 +66,14 @@ class Pack(Pass):
 
 def _packed(packer: Packer) -> Module:
     for op in packer.rewriter.source.ops:
-        result = _RULES[op.name](packer, op)
+        result = RULES[op.name](packer, op)
         if op.result is not None and result is not None:
             packer.define(op.result, result)
             if "magnitude" in op.attributes and isinstance(result.type, CiphertextType):
                 # Padding slots of scores hold the fill, whether or not a real key is masked.
                 fill = abs(op.attributes.get("fill", 0.0))
-                result.op.attributes["magnitude"] = max(op.attributes["magnitude"], fill)
-                result.op.attributes |= {
-                    k: op.attributes[k] for k in SEEN[1:] if k in op.attributes
-                }
+                greatest = max(op.attributes["magnitude"], fill)
+                result.op.attributes |= {**observed(op), "magnitude": greatest}
     return packer.module
 
 
@@ -280,7 +287,7 @@ def _visible(op: Op) -> dict[str, Any]:
     return {"causal": causal, **query}
 
 
-_RULES: dict[str, Callable[[Packer, Op], Value | None]] = {
+RULES: dict[str, Callable[[Packer, Op], Value | None]] = {
     "poly.input": _input,
     "poly.output": _output,
     "poly.linear": _linear,

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
@@ -14,6 +13,8 @@ from atlasc.ir.types import CiphertextType
 from atlasc.passes.analyses.depths import levels_of
 from atlasc.passes.analyses.noise_gains import bootstrap_change
 from atlasc.passes.costs.op_costs import OpCosts, PrimitiveCosts
+from atlasc.passes.framework.analysis import MAGNITUDES, NOISE_GAINS
+from atlasc.passes.framework.goal import Goal
 from atlasc.passes.framework.pass_base import Pass, Report
 from atlasc.passes.framework.rewriting import Rewriter
 from atlasc.passes.lowering.placement import LevelChain, LevelGraph, Placement, place
@@ -46,7 +47,10 @@ class PlaceBootstraps(Pass):
         cubic: a bootstrap takes this times its cube off the mean of a value.
     """
 
-    name: ClassVar[str] = "place-bootstraps"
+    name = "place-bootstraps"
+    takes = "ckks"
+    needs = (MAGNITUDES, NOISE_GAINS)
+    keeps = (MAGNITUDES, NOISE_GAINS)
     levels: int = 14
     bootstrap: bool = True
     batch: int = 1
@@ -54,6 +58,19 @@ class PlaceBootstraps(Pass):
     fewest: bool = field(default=False, metadata={"option": False})
     error: float = 0.0
     cubic: float = 0.0
+
+    @classmethod
+    def for_goal(cls, goal: Goal) -> PlaceBootstraps:
+        """On the levels of a parameter set, with its bootstraps and its costs."""
+        levels = goal.parameters.bootstrap_level
+        return cls(
+            levels or goal.parameters.max_level,
+            levels is not None,
+            goal.parameters.bootstrap_batch,
+            goal.costs,
+            goal.fewest,
+            *goal.parameters.bootstrap_errors,
+        )
 
     def run(self, module: Module, report: Report) -> Module:
         """Ckks module without levels to ckks module with levels, drops and bootstraps."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.costs.counts import program_costs
-from atlasc.passes.execution.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
+from atlasc.passes.execution.rotation_plan import RotationPlan
+from atlasc.passes.framework.analysis import KEY_PLAN, MAGNITUDES, NOISE_GAINS
 from atlasc.passes.framework.pass_base import Pass, Report
 from atlasc.passes.framework.rewriting import Rewriter
 from atlasc.passes.lowering.keys.choose_rotations import (
@@ -37,7 +37,10 @@ class RotationKeys(Pass):
         model: sizes and costs of keys.
     """
 
-    name: ClassVar[str] = "rotation-keys"
+    name = "rotation-keys"
+    takes = "ckks"
+    keeps = (MAGNITUDES, NOISE_GAINS)
+    makes = (KEY_PLAN,)
     key_memory: int | None = field(default=None, metadata={"parse": parse_size})
     model: KeyModel | None = field(default=None, metadata={"option": False})
 
@@ -54,7 +57,7 @@ class RotationKeys(Pass):
         for op in module.ops:
             rewriter.copy(op)
         planned = rewriter.module
-        for name in (*PLAN_ATTRIBUTES, MEMORY):
+        for name in KEY_PLAN.of_module:
             planned.attributes.pop(name, None)
         total = program_costs(planned).total
         plan = RotationPlan(dict(sorted(total.rotation_levels.items())))

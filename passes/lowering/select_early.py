@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
-from atlasc.passes.analyses.noise_gains import SEEN
-from atlasc.passes.framework.pass_base import Pass, Report
+from atlasc.passes.framework.analysis import MAGNITUDES, NOISE_GAINS, observed
+from atlasc.passes.framework.goal import Goal
+from atlasc.passes.framework.pass_base import Cost, Pass, Report
 from atlasc.passes.framework.rewriting import Rewriter, without_dead_ops
 
 
@@ -23,7 +25,18 @@ class SelectEarly(Pass):
     a noise gain: the outputs depend on no other tokens of what is computed for one.
     """
 
-    name: ClassVar[str] = "select-early"
+    name = "select-early"
+    takes = "poly"
+    keeps = (MAGNITUDES, NOISE_GAINS)
+    when = "cheaper"
+
+    def applies(self, module: Module, goal: Goal | None) -> bool:
+        """Whether the module selects anything."""
+        return any(op.name == "poly.select" for op in module.ops)
+
+    def pays(self, cost: Cost, without: Callable[[], Cost], goal: Goal | None) -> bool:
+        """Where the program costs no more: as many bootstraps, or seconds, or less."""
+        return cost <= without()
 
     def run(self, module: Module, report: Report) -> Module:
         """Poly module to poly module."""
@@ -88,9 +101,9 @@ class _Early:
         else:
             self.wanted.setdefault(value, set()).add(row)
 
-    def _axes(self, op: Op, row: _Row) -> list[int | None] | None:
+    def _axes(self, op: Op, row: _Row) -> Axes:
         """Axes of the operands' rows; None where a row is to be selected from the whole result."""
-        if op.result in self.whole and len(_shape(op.value)) == 3:
+        if op.result in self.whole and len(op.value.tensor.shape) == 3:
             return None
         return _axes(op, row.axis)
 
@@ -105,11 +118,10 @@ class _Early:
         """The row of an op's result in the new module."""
         axes, add = self._axes(op, row), self.rewriter.module.add
         if axes is None:
-            kept = {key: seen for key, seen in op.attributes.items() if key in SEEN}
-            whole = self.rewriter.values[op.value]
+            kept, whole = observed(op), self.rewriter.values[op.value]
             attributes = {"axis": row.axis, "index": row.number, **kept}
             one = add("poly.select", [whole], attributes, op.location)
-            shape = list(_row_shape(_shape(op.value), row.axis))
+            shape = list(_row_shape(op.value.tensor.shape, row.axis))
             if len(shape) == 2:
                 return one
             return add("poly.reshape", [one], {"shape": shape, **kept}, op.location)
@@ -126,7 +138,7 @@ class _Early:
         """The attributes of an op for one row of its result."""
         attributes = dict(op.attributes)
         if op.name == "poly.reshape":
-            attributes["shape"] = list(_row_shape(_shape(op.value), row.axis))
+            attributes["shape"] = list(_row_shape(op.value.tensor.shape, row.axis))
         elif op.name in _MASKS:
             attributes.setdefault("query", row.number)
         for name in _CONSTANTS.get(op.name, ()):
@@ -137,7 +149,7 @@ class _Early:
         """A constant that broadcasts to the result, for one row."""
         if not isinstance(value, Symbol):
             return value
-        array, rank = self.rewriter.source.symbols[value.name], len(_shape(op.value))
+        array, rank = self.rewriter.source.symbols[value.name], len(op.value.tensor.shape)
         axis = row.axis - (rank - array.ndim)  # of the constant
         if axis < 0:
             return value
@@ -146,8 +158,40 @@ class _Early:
         return self.rewriter.module.constant(f"{value.name}.row", one)
 
 
-_SAME = ("linear", "square", "double", "row_sum", "center", "chebyshev", "add_constant", "scale",
-         "affine")  # fmt: skip
+Axes = list[int | None] | None
+"""For each operand the axis of the row that a row of the result needs, None for all of it; None
+instead of the list where the op mixes tokens."""
+
+
+def _alike(op: Op, axis: int) -> Axes:
+    shape = op.value.tensor.shape[: axis + 1]
+    same = all(operand.tensor.shape[: axis + 1] == shape for operand in op.operands)
+    return [axis] * len(op.operands) if same else None
+
+
+def _reshape(op: Op, axis: int) -> Axes:
+    shape, source = op.value.tensor.shape, op.operands[0].tensor.shape
+    ranks = {len(shape), len(source)}
+    return [1] if axis == 1 and shape[:2] == source[:2] and ranks == {3, 4} else None
+
+
+def _queries(op: Op, axis: int) -> Axes:
+    """Of heads [batch, heads, tokens, ...]: all of the keys, the values and the masks."""
+    others = [None] * (len(op.operands) - 1)
+    return [axis, *others] if axis == 2 and len(op.value.tensor.shape) == 4 else None
+
+
+_EACH = ("poly.linear", "poly.square", "poly.double", "poly.row_sum", "poly.center",
+         "poly.chebyshev", "poly.add_constant", "poly.scale", "poly.affine")  # fmt: skip
+_MASKS = ("poly.mask_fill", "poly.mask_zero")
+RULES: dict[str, Callable[[Op, int], Axes]] = {
+    **dict.fromkeys(_EACH, lambda op, axis: [axis]),
+    **dict.fromkeys(("poly.add", "poly.sub", "poly.mul"), _alike),
+    **dict.fromkeys(("poly.matmul", "poly.rotary", *_MASKS), _queries),
+    "poly.reshape": _reshape,
+    "poly.transpose": lambda op, axis: [op.attributes["permutation"][axis]],
+}
+"""From an op and the axis of a row of its result to what that needs of the operands."""
 _CONSTANTS = {
     "poly.add_constant": ("value",),
     "poly.scale": ("factor",),
@@ -155,43 +199,22 @@ _CONSTANTS = {
     "poly.rotary": ("cos", "sin"),
 }
 """Attributes that may differ from token to token."""
-_MASKS = ("poly.mask_fill", "poly.mask_zero")
 
 
-def _axes(op: Op, axis: int) -> list[int | None] | None:
-    """For each operand the axis of the row that a row of the result needs, None for all of it; None
-    where the op mixes tokens, or is not known to keep them apart.
-    """
-    shape, others = _shape(op.value), [None] * (len(op.operands) - 1)
-    sources = [_shape(operand) for operand in op.operands]
-    if op.name == "poly.transpose":
-        return [op.attributes["permutation"][axis]] if len(shape) == 4 else None
-    if not sources or axis == len(shape) - 1:
-        return None
-    if op.name.removeprefix("poly.") in _SAME:
-        return [axis]
-    if op.name in ("poly.add", "poly.sub", "poly.mul"):
-        alike = all(source[: axis + 1] == shape[: axis + 1] for source in sources)
-        return [axis, axis] if alike else None
-    if op.name == "poly.reshape":
-        ranks = {len(shape), len(sources[0])}
-        return [1] if axis == 1 and shape[:2] == sources[0][:2] and ranks == {3, 4} else None
-    if op.name in ("poly.matmul", "poly.rotary", *_MASKS):
-        return [axis, *others] if axis == 2 and len(shape) == 4 else None
-    return None
+def _axes(op: Op, axis: int) -> Axes:
+    """See ``RULES``; a row of the last axis holds no whole token."""
+    rank = len(op.value.tensor.shape)
+    mixed = rank != 4 if op.name == "poly.transpose" else axis == rank - 1
+    return None if op.name not in RULES or mixed else RULES[op.name](op, axis)
 
 
 def _selected(op: Op) -> _Row | None:
     """The row that an op selects from a tensor [batch, tokens, features] of several tokens."""
     if op.name == "poly.select" and op.attributes["axis"] == 1:
-        shape = _shape(op.operands[0])
+        shape = op.operands[0].tensor.shape
         if len(shape) == 3 and shape[1] > 1:
             return _Row(1, op.attributes["index"])
     return None
-
-
-def _shape(value: Value) -> tuple[int, ...]:
-    return value.tensor.shape
 
 
 def _row_shape(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:

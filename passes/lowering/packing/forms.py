@@ -49,7 +49,7 @@ def forms_of(module: Module) -> Forms:
     forms: Forms = {}
     for op in module.ops:
         operands = [forms[operand] for operand in op.operands]
-        rule = _RULES.get(op.name)
+        rule = RULES.get(op.name)
         form = rule(op, operands) if rule is not None else None
         if form is None:
             shapes = ", ".join(f"%{v.name} {f.value}" for v, f in zip(op.operands, operands))
@@ -146,7 +146,7 @@ _WHY = {
     "poly.matmul": "it multiplies queries with keys, or weights with values, of the same heads",
 }
 
-_RULES: dict[str, Callable[[Op, list[Form]], Form | None]] = {
+RULES: dict[str, Callable[[Op, list[Form]], Form | None]] = {
     "poly.input": _input,
     "poly.output": _only(*_FEATURES),
     "poly.linear": _only(*_FEATURES),

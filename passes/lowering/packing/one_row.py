@@ -9,9 +9,9 @@ from typing import Any
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.layout import REPLICATED, UNUSED, Layout
 from atlasc.ir.module import Op, Value
-from atlasc.passes.analyses.noise_gains import SEEN
 from atlasc.passes.execution.kernels.context import layout_of
 from atlasc.passes.execution.kernels.linear import choose_plan
+from atlasc.passes.framework.analysis import observed
 from atlasc.passes.framework.rewriting import Rewriter
 
 
@@ -46,7 +46,7 @@ class OneRow:
         if op.name == "ckks.linear_transform":
             return self._copied(op, self._again(op, op.operands, first_row=True), layout)
         if not is_alone(op.operands[0]):  # a token of all, or a sum over all
-            mask = {"value": 1.0, "first_row": True, **_seen(op)}
+            mask = {"value": 1.0, "first_row": True, **observed(op)}
             return self._copied(op, self.rewriter.add(op, "ckks.mul_plain", [value], mask), layout)
         operands = [self(operand) for operand in op.operands]
         moved = {"layout": str(layout)} if "layout" in op.attributes else {}
@@ -82,13 +82,9 @@ class OneRow:
         return self._again(op, op.operands, layout=str(layout), **plan, **flags)
 
     def _copied(self, op: Op, row: Value, layout: Layout) -> Value:
-        attributes = {"layout": str(layout), **_seen(op)}
+        attributes = {"layout": str(layout), **observed(op)}
         return self.rewriter.add(op, "ckks.replicate", [row], attributes)
 
     def _again(self, op: Op, operands: Sequence[Value], **changed: Any) -> Value:
         """The same packed op on other operands, with some attributes changed."""
         return self.rewriter.add(op, op.name, list(operands), {**op.attributes, **changed})
-
-
-def _seen(op: Op) -> dict[str, Any]:
-    return {name: op.attributes[name] for name in SEEN if name in op.attributes}

@@ -1,0 +1,56 @@
+"""Analyses: facts about a module that passes read, stored as attributes of its ops or of itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from atlasc.ir.module import IRLevel, Module, Op
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Declares which attributes hold the facts; see `Pass` for who needs and who keeps them.
+
+    Attributes:
+        name: as tables of the pipeline show it.
+        level: of the modules from which it is computed.
+        of_ops: attributes of ops that hold its result.
+        of_module: attributes of the module that hold its result.
+    """
+
+    name: str
+    level: IRLevel
+    of_ops: tuple[str, ...] = ()
+    of_module: tuple[str, ...] = ()
+
+    def is_known(self, module: Module) -> bool:
+        """Whether a module carries its result."""
+        return any(name in module.attributes for name in self.of_module) or any(
+            name in op.attributes for op in module.ops for name in self.of_ops
+        )
+
+
+MAGNITUDES = Analysis("magnitudes", "poly", ("magnitude",))
+NOISE_GAINS = Analysis("noise gains", "poly", ("mean", "noise_gain"))
+KEY_PLAN = Analysis(
+    "key plan",
+    "ckks",
+    of_module=(
+        "rotations",
+        "bootstrap_rotations",
+        "composed_rotations",
+        "relinearization_level",
+        "conjugation_level",
+        "key_memory",
+    ),
+)
+ANALYSES = (MAGNITUDES, NOISE_GAINS, KEY_PLAN)
+
+OBSERVED = (*MAGNITUDES.of_ops, *NOISE_GAINS.of_ops)
+"""Attributes that tell what calibration saw of a result. They change nothing that it computes."""
+
+
+def observed(op: Op) -> dict[str, Any]:
+    """The attributes of an op that tell what calibration saw of its result."""
+    return {name: op.attributes[name] for name in OBSERVED if name in op.attributes}

@@ -1,0 +1,84 @@
+"""The pipeline as a list: declarations that fit each other, and everything that reads the list."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from atlasc.ir.module import Module
+from atlasc.passes.framework.analysis import ANALYSES, KEY_PLAN, MAGNITUDES, NOISE_GAINS
+from atlasc.passes.framework.pass_base import Pass, Report, is_option, run_passes
+from atlasc.passes.pipeline import COMPUTE, FOLDING, LOWERING
+from atlasc.passes.registry import PASSES, PIPELINE, describe, passes_table, with_passes_table
+from atlasc.passes.registry import TABLE_MARKS as MARKS
+
+ARCHITECTURE = Path(__file__).resolve().parents[2] / "docs" / "architecture.md"
+
+
+def test_every_pass_takes_what_the_one_before_it_gives() -> None:
+    for before, after in pairwise(PIPELINE):
+        assert after.takes == (before.gives or before.takes), after.name
+    assert len(PASSES) == len(PIPELINE)
+
+
+def test_what_runs_by_itself_is_split_at_the_first_choice() -> None:
+    chosen = [kind for kind in PIPELINE if kind.when != "settings"]
+    assert [*FOLDING, *LOWERING] == chosen
+    assert all(kind.when == "always" for kind in FOLDING)
+    assert LOWERING[0].when == "cheaper"
+
+
+def test_analyses_can_be_computed_before_they_are_needed() -> None:
+    for analysis in (MAGNITUDES, NOISE_GAINS):
+        users = [at for at, kind in enumerate(PIPELINE) if analysis in kind.needs]
+        assert users, analysis.name
+        for user in users:  # on the way back to a module of its level no pass loses it
+            at = user
+            while PIPELINE[at].takes != analysis.level:
+                at -= 1
+                assert analysis in PIPELINE[at].keeps, (analysis.name, PIPELINE[at].name)
+    assert set(COMPUTE) | {KEY_PLAN} == set(ANALYSES)
+    assert KEY_PLAN in PIPELINE[-1].makes
+
+
+def test_data_are_no_options() -> None:
+    for kind in PIPELINE:
+        listed = describe(kind)[0]
+        for field in fields(kind):  # type: ignore[arg-type]
+            assert (f"{field.name.replace('_', '-')}=" in listed) == is_option(field)
+    assert "costs" not in describe(PASSES["place-bootstraps"])[0]
+    assert "model" not in describe(PASSES["rotation-keys"])[0]
+
+
+def test_the_documents_show_the_list() -> None:
+    text = ARCHITECTURE.read_text(encoding="utf-8")
+    assert with_passes_table(text) == text, "python -m atlasc.passes.registry docs/architecture.md"
+    assert text.count(MARKS[0]) == text.count(MARKS[1]) == 1
+    assert all(f"[`{name}`]" in passes_table() for name in PASSES)
+
+
+@dataclass(frozen=True)
+class Forgetful(Pass):
+    """Returns the module as it is."""
+
+    name = "forgetful"
+    takes = "poly"
+    keeps = (MAGNITUDES,)
+
+    def run(self, module: Module, report: Report) -> Module:
+        return module
+
+
+@pytest.mark.parametrize("analysis", ANALYSES)
+def test_what_a_pass_does_not_keep_is_removed(analysis) -> None:
+    module = Module("m", "poly", attributes=dict.fromkeys(analysis.of_module, 1))
+    entry = {"name": "x", "shape": [1, 2], "side": "server", "dtype": "f64"}
+    x = module.add("poly.input", [], {**entry, **dict.fromkeys(analysis.of_ops, 0.5)})
+    module.add("poly.output", [x], {"name": "y"})
+    after = run_passes(module, [Forgetful()])
+    assert analysis.is_known(module)
+    assert analysis.is_known(after) == (analysis is MAGNITUDES)
+    assert after.ops[0].attributes["name"] == "x"
