@@ -39,6 +39,8 @@ COMPUTE: dict[Analysis, Callable[[Module, Mapping[str, np.ndarray]], Module]] = 
 
 _RUNS = [kind for kind in PIPELINE if kind.when != "settings"]
 _CHOICE = next(position for position, kind in enumerate(_RUNS) if kind.when == "cheaper")
+STEPS = sum(kind.when == "always" for kind in PIPELINE)
+"""Passes that every program goes through, for progress."""
 FOLDING, LOWERING = _RUNS[:_CHOICE], _RUNS[_CHOICE:]
 """Passes whose result does not depend on the target, and those from the first choice by cost on."""
 

@@ -25,6 +25,7 @@ from atlasc.ir.module import Module
 from atlasc.passes.approximation.assign import apply_recipe, apply_settings
 from atlasc.passes.approximation.depth import depth_of
 from atlasc.passes.calibration.measure import nonlinear_ops
+from atlasc.passes.pipeline import STEPS
 from atlasc.passes.search.front import Front
 from atlasc.passes.search.output_error import error_weights, output_error
 from atlasc.passes.search.pick import Wanted
@@ -154,7 +155,7 @@ def lower(
     device_memory: str | None = None,
 ) -> Compiled:
     """Lower the chosen module for a target; see ``lower_module``."""
-    with steps("lowering", 8) as step:
+    with steps("lowering", STEPS) as step:
         return stages.finish(
             prepared.source,
             chosen.module,

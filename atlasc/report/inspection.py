@@ -18,7 +18,7 @@ from atlasc.passes.approximation.depth import Depth, depth_of
 from atlasc.passes.calibration.calibrate import nominal_calibration
 from atlasc.passes.calibration.measure import nonlinear_ops
 from atlasc.passes.costs.counts import ProgramCosts, program_costs
-from atlasc.passes.pipeline import lower_poly
+from atlasc.passes.pipeline import STEPS, lower_poly
 from atlasc.passes.registry import require_slots
 from atlasc.targets import find_target
 from atlasc.targets.parameters import ParameterSet
@@ -120,7 +120,7 @@ def inspect_module(
         require_slots(module)
         program, parameters = module, parameters_of(module)
     else:
-        with steps("lowering", 8) as step:
+        with steps("lowering", STEPS) as step:
 
             def after(kind: Any, result: Module, report: Any) -> None:
                 step(note=kind.name)

@@ -73,6 +73,7 @@ def lower(
     from atlasc.ir.errors import AtlasError
     from atlasc.passes.approximation.depth import depth_of
     from atlasc.passes.costs.counts import program_costs
+    from atlasc.passes.pipeline import STEPS
     from atlasc.passes.search.front import Front
     from atlasc.passes.search.pick import Wanted
 
@@ -86,7 +87,7 @@ def lower(
     front = None if settings is None else Front.load(settings)
     module = _with_approximations(module, recipe, front, wanted, calibration)
     inputs = None if data is None else _arrays(module, data)
-    with progress("lowering", 8) as step:
+    with progress("lowering", STEPS) as step:
         lowered = stages.lower_module(
             module,
             inputs,
