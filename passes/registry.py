@@ -18,6 +18,7 @@ from atlasc.passes.frontend.canonicalise import Canonicalise
 from atlasc.passes.lowering.assign_scales import AssignScales
 from atlasc.passes.lowering.fold_features import FoldFeatures
 from atlasc.passes.lowering.gather_sums import GatherSums
+from atlasc.passes.lowering.merge_equal_ops import MergeEqualOps
 from atlasc.passes.lowering.normalise_affine import NormaliseAffine
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
@@ -31,6 +32,7 @@ PIPELINE: tuple[type[Pass], ...] = (
     Expand,
     NormaliseAffine,
     FoldFeatures,
+    MergeEqualOps,
     AssignScales,
     SelectEarly,
     Pack,

@@ -1,0 +1,39 @@
+"""``merge-equal-ops``: what is computed twice is computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from atlasc.ir.module import Module, Op, Value
+from atlasc.passes.framework.pass_base import Pass, Report
+from atlasc.passes.framework.rewriting import Rewriter
+
+
+@dataclass(frozen=True)
+class MergeEqualOps(Pass):
+    """Keep one of several ops that do the same to the same values.
+
+    Their attributes must be equal, constants by their names; where they come from does not matter.
+    """
+
+    name = "merge-equal-ops"
+    takes = "poly"
+
+    def run(self, module: Module, report: Report) -> Module:
+        """Poly module to poly module."""
+        rewriter, known = Rewriter(module), dict[Hashable, Value]()
+        for op in module.ops:
+            key = _key(op, rewriter.operands(op))
+            if op.result is None or key not in known:
+                known[key] = rewriter.copy(op)
+            else:
+                rewriter.values[op.result] = known[key]
+                report.say(f"%{op.result.name} ({op.location}) is the same as %{known[key].name}")
+        return rewriter.module
+
+
+def _key(op: Op, operands: list[Value]) -> Hashable:
+    """Equal for ops that do the same; inputs differ by their names."""
+    part = {"part": ""}  # where an op was expanded from changes nothing that it computes
+    return op.name, tuple(operands), repr(sorted({**op.attributes, **part}.items()))
