@@ -9,7 +9,7 @@ primitive is counted together with the level at which it runs, because that deci
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
@@ -140,6 +140,16 @@ class Counted:
         self.rescaled = False
 
 
+def _unary(primitive: Primitive) -> Callable[..., Counted]:
+    """A method whose result stays at the level of its ciphertext."""
+
+    def call(self: CountingEngine, ciphertext: Counted, *_: Any) -> Counted:
+        self._primitives[primitive, ciphertext.level] += 1
+        return self._new(ciphertext.level)
+
+    return call
+
+
 class CountingEngine:
     """Implements :class:`~atlasc.passes.execution.engine.Engine` with levels alone.
 
@@ -162,8 +172,7 @@ class CountingEngine:
         self.bootstrap_level = bootstrap_level
         self.bootstrap_batch = bootstrap_batch
         self.counts: dict[str, Counts] = {}
-        self._scope = ""
-        self._enter("")
+        self.scope = ""
 
     @property
     def scope(self) -> str:
@@ -172,17 +181,18 @@ class CountingEngine:
 
     @scope.setter
     def scope(self, label: str) -> None:
-        self._enter(label)
+        self._scope = label
+        self._current = self.counts.setdefault(label, Counts())
+        self._primitives = self._current.primitives
 
     @contextmanager
     def scoped(self, label: str) -> Iterator[None]:
         """Count under ``label`` inside a ``with``, then under the label from before."""
-        before = self._scope
-        self._enter(label)
+        before, self.scope = self._scope, label
         try:
             yield
         finally:
-            self._enter(before)
+            self.scope = before
 
     def total(self) -> Counts:
         """The counts of all scopes together."""
@@ -194,11 +204,6 @@ class CountingEngine:
     def _new(self, level: int) -> Counted:
         """A result."""
         return Counted(level)
-
-    def _enter(self, label: str) -> None:
-        self._scope = label
-        self._current = self.counts.setdefault(label, Counts())
-        self._primitives = self._current.primitives
 
     # --- the Engine protocol; a vector is not looked at
 
@@ -229,20 +234,7 @@ class CountingEngine:
 
     sub = add
 
-    def negate(self, ciphertext: Counted) -> Counted:
-        """Negation, at the same level."""
-        self._primitives["negate", ciphertext.level] += 1
-        return self._new(ciphertext.level)
-
-    def times_i(self, ciphertext: Counted) -> Counted:
-        """i · x, at the same level."""
-        self._primitives["times_i", ciphertext.level] += 1
-        return self._new(ciphertext.level)
-
-    def add_plain(self, ciphertext: Counted, value: Any) -> Counted:
-        """Sum with a vector or a number, at the same level."""
-        self._primitives["add_plain", ciphertext.level] += 1
-        return self._new(ciphertext.level)
+    negate, times_i, add_plain = _unary("negate"), _unary("times_i"), _unary("add_plain")
 
     def mul(self, left: Counted, right: Counted) -> Counted:
         """Product, one below the lower level."""

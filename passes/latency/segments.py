@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import networkx
+
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
 from atlasc.ir.types import CiphertextType
@@ -131,25 +133,32 @@ def _ends(ops: Sequence[Op], number: Mapping[Op, int]) -> list[int]:
 
     A segment ends with the first crossing value after all products of the nonlinear ops in it.
     """
-    last_use = list(range(len(ops)))
-    last_product: dict[Place, int] = {}
-    for op, position in number.items():
-        for operand in op.operands:
-            if operand.op in number:
-                last_use[number[operand.op]] = position
-        place = _place(op)
-        if place is not None:
-            last_product[place] = position
-    ends, needed, until, nonlinear = [], 0, 0, False
+    crossing = _crossing(ops, number)
+    last_product = {_place(op): position for op, position in number.items()}
+    ends, until, nonlinear = [], 0, False
     for position, op in enumerate(ops[:-1]):
         place = _place(op)
         if place is not None:
             nonlinear, until = True, max(until, last_product[place])
-        if nonlinear and until <= position and needed <= position < last_use[position]:
+        if nonlinear and until <= position and position in crossing:
             ends.append(position)
             nonlinear = False
-        needed = max(needed, last_use[position])
     return [*ends, len(ops) - 1]
+
+
+def _crossing(ops: Sequence[Op], number: Mapping[Op, int]) -> set[int]:
+    """Positions of the values that every path from the input to an output goes through."""
+    graph: networkx.DiGraph[int] = networkx.DiGraph()
+    end = len(ops)
+    for op, position in number.items():
+        sources = [number[operand.op] for operand in op.operands if operand.op in number]
+        graph.add_edges_from((source, position) for source in sources)
+        if op.result is None:
+            graph.add_edge(position, end)
+    dominators, found = networkx.immediate_dominators(graph, 0), {end}
+    while (before := dominators.get(min(found))) is not None and before not in found:
+        found.add(before)
+    return {position for position in found if position < end and ops[position].result is not None}
 
 
 def _piece(

@@ -275,7 +275,7 @@ class _Rewrite:
         if attributes.get("side") == "public":
             return attributes
         ratio = out / self.factors[op.operands[0]] if op.operands else 1.0
-        scaled = [(name, out) for name in rule.by_result] + [(n, ratio) for n in rule.by_ratio]
+        scaled = [(name, ratio) for name in rule.by_ratio] + [(n, out) for n in rule.by_result]
         for name, factor in scaled:
             value = attributes.get(name, rule.default)
             if value is not None:

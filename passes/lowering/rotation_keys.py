@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.costs.counts import program_costs
-from atlasc.passes.execution.rotation_plan import RotationPlan
+from atlasc.passes.execution.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
 from atlasc.passes.framework.analysis import KEY_PLAN, MAGNITUDES, NOISE_GAINS
 from atlasc.passes.framework.pass_base import Pass, Report
 from atlasc.passes.framework.rewriting import Rewriter
@@ -57,7 +57,7 @@ class RotationKeys(Pass):
         for op in module.ops:
             rewriter.copy(op)
         planned = rewriter.module
-        for name in KEY_PLAN.of_module:
+        for name in (*PLAN_ATTRIBUTES, MEMORY):
             planned.attributes.pop(name, None)
         total = program_costs(planned).total
         plan = RotationPlan(dict(sorted(total.rotation_levels.items())))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
-from atlasc.passes.framework.analysis import MAGNITUDES, NOISE_GAINS, observed
+from atlasc.passes.framework.analysis import MAGNITUDES, NOISE_GAINS, OBSERVED
 from atlasc.passes.framework.goal import Goal
 from atlasc.passes.framework.pass_base import Cost, Pass, Report
 from atlasc.passes.framework.rewriting import Rewriter, without_dead_ops
@@ -118,7 +118,8 @@ class _Early:
         """The row of an op's result in the new module."""
         axes, add = self._axes(op, row), self.rewriter.module.add
         if axes is None:
-            kept, whole = observed(op), self.rewriter.values[op.value]
+            kept = {name: seen for name, seen in op.attributes.items() if name in OBSERVED}
+            whole = self.rewriter.values[op.value]
             attributes = {"axis": row.axis, "index": row.number, **kept}
             one = add("poly.select", [whole], attributes, op.location)
             shape = list(_row_shape(op.value.tensor.shape, row.axis))

@@ -5,6 +5,10 @@ to a level that serves only part of the uses, always where that costs the fewest
 until the budget holds. What a key no longer serves is turned with the bootstrap key where that has
 the amount, or composed of two rotations, the first of which may be composed itself.
 
+Compositions are looked up as sums of two amounts, without a graph. A networkx graph of 8,192
+amounts and 40 keys takes 0.9 s to build; programs have 32,768 amounts and some 150 keys, and the
+greedy choice changes the keys thousands of times.
+
 A composed rotation is no longer hoisted. But among rotations of one ciphertext (baby steps) its
 first part is often wanted anyway, and then it still is one key switch.
 """

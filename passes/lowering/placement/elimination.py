@@ -7,6 +7,10 @@ next, and the table that replaces it has one axis per neighbour; that is still e
 spot (a normalisation whose mean feeds both the variance and the difference) is over after a step
 or two.
 
+The order is our own, not networkx's. Its `treewidth_min_degree` finds the same width (3 for twelve
+layers with entangled norms, 0.3 s), but takes variables of equal blocks in different orders: a
+minimum-degree order without rounds computes 280 distinct tables there, this one 75.
+
 A step is described by the numbers of the tables that it combines and by how they meet. Steps with
 the same description share their result, so equal blocks are computed once.
 
