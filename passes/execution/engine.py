@@ -65,61 +65,48 @@ class Engine(Protocol[Ct]):
         """Encrypt ``slots`` numbers at ``level`` (default ``max_level``). Lower levels are
         smaller and cheaper.
         """
-        ...
 
     def decrypt(self, ciphertext: Ct) -> Vector:
         """The real parts of the slots as float64 of shape ``(slots,)``; needs the secret key
         where there is one.
         """
-        ...
 
     def level(self, ciphertext: Ct) -> int:
         """The multiplications that ``ciphertext`` still allows."""
-        ...
 
     def add(self, left: Ct, right: Ct) -> Ct:
         """Slot-wise ``left + right``, at the lower of the two levels."""
-        ...
 
     def sub(self, left: Ct, right: Ct) -> Ct:
         """Slot-wise ``left - right``, at the lower of the two levels."""
-        ...
 
     def negate(self, ciphertext: Ct) -> Ct:
         """Slot-wise ``-x``, at the same level."""
-        ...
 
     def add_plain(self, ciphertext: Ct, value: Vector | float) -> Ct:
         """Add a vector slot by slot, or one number to every slot, at the same level."""
-        ...
 
     def mul(self, left: Ct, right: Ct) -> Ct:
         """Slot-wise product, relinearised and rescaled: one below the lower of the two levels.
         One key switch.
         """
-        ...
 
     def square(self, ciphertext: Ct) -> Ct:
         """Slot-wise square, relinearised and rescaled: one level lower. One key switch."""
-        ...
 
     def dot(self, lefts: Sequence[Ct], rights: Sequence[Ct]) -> Ct:
         """Slot-wise ``Σ left · right`` over one pair or more, relinearised once."""
-        ...
 
     def mul_plain(self, ciphertext: Ct, value: Plaintext) -> Ct:
         """Slot-wise product with a vector, or of every slot with one number: one level lower, no
         key switch.
         """
-        ...
 
     def times_i(self, ciphertext: Ct) -> Ct:
         """Slot-wise ``i · x``, exactly, at the same level; no key switch."""
-        ...
 
     def conjugate(self, ciphertext: Ct) -> Ct:
         """Slot-wise complex conjugate, at the same level: a key switch, like a rotation."""
-        ...
 
     def rotate(self, ciphertext: Ct, amount: int) -> Ct:
         """Rotate to the left: ``result[i] = x[(i + amount) mod slots]``, that is ``numpy.roll(x,
@@ -128,17 +115,14 @@ class Engine(Protocol[Ct]):
         Any integer is allowed; an amount that is 0 modulo ``slots`` returns the operand and costs
         nothing, any other one costs a key switch. The level stays.
         """
-        ...
 
     def rotate_many(self, ciphertext: Ct, amounts: Sequence[int]) -> list[Ct]:
         """``[rotate(ciphertext, k) for k in amounts]``, with the decomposition shared (hoisted)
         where possible.
         """
-        ...
 
     def drop_to(self, ciphertext: Ct, level: int) -> Ct:
         """The same slots at ``level``, which is at most the level of ``ciphertext``."""
-        ...
 
     def bootstrap(self, ciphertext: Ct) -> Ct:
         """The same slots, refreshed to ``bootstrap_level``, from any level.
@@ -146,11 +130,9 @@ class Engine(Protocol[Ct]):
         Slots must lie within the engine's bootstrap range, usually [-1, 1]: outside it the result
         is garbage and nothing in the ciphertext tells.
         """
-        ...
 
     def bootstrap_many(self, ciphertexts: Sequence[Ct]) -> list[Ct]:
         """``[bootstrap(c) for c in ciphertexts]`` by ``ceil(n / bootstrap_batch)`` bootstraps.
 
         The levels are those of :meth:`bootstrap`: sharing one costs none.
         """
-        ...

@@ -13,27 +13,22 @@ class Parameters(Protocol):
     @property
     def slots(self) -> int:
         """Slots of a ciphertext."""
-        ...
 
     @property
     def max_level(self) -> int:
         """Levels of a fresh ciphertext."""
-        ...
 
     @property
     def bootstrap_level(self) -> int | None:
         """Levels after a bootstrap; None where there is none."""
-        ...
 
     @property
     def bootstrap_batch(self) -> int:
         """Ciphertexts that one bootstrap refreshes."""
-        ...
 
     @property
     def bootstrap_errors(self) -> tuple[float, float]:
         """``error`` and ``cubic`` of `PlaceBootstraps`."""
-        ...
 
 
 ChooseParameters = Callable[[int, int], Parameters]

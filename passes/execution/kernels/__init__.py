@@ -11,9 +11,9 @@ Kernel = Callable[..., list[Any]]
 
 KERNELS: dict[str, Kernel] = {
     "ckks.linear_transform": linear.linear_transform,
-    "ckks.add": elementwise.add,
-    "ckks.sub": elementwise.sub,
-    "ckks.mul": elementwise.mul,
+    "ckks.add": elementwise.binary,
+    "ckks.sub": elementwise.binary,
+    "ckks.mul": elementwise.binary,
     "ckks.square": elementwise.square,
     "ckks.double": elementwise.double,
     "ckks.add_plain": elementwise.add_plain,

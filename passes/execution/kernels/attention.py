@@ -21,7 +21,7 @@ The turn back shares its masks with the packing of the diagonals.
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import cache
 
 import numpy as np
 
@@ -42,23 +42,17 @@ def _skewed(ctx: Context[Ct], scores: Scores, x: Ct, direction: int, unit: compl
         for rotation in scores.turns(j + offset)
     ]
     rotated = ctx.engine.rotate_many(x, [move[2] * scores.stride for move in moves])
-    copies = []
-    for r in range(scores.baby):
-        terms = []
-        for (j, factor, rotation), moved in zip(moves, rotated, strict=True):
-            vector = ctx.blank
-            if not ctx.dry:
-                shift = (scores.feature + direction * r) % scores.baby
-                key = (scores.token + rotation) % scores.tokens
-                inside = scores.served(rotation) & (key < scores.layout.extent("t"))
-                vector = (inside & (shift == j)) * (factor / len(scores.halves))
-            terms.append(ctx.engine.mul_plain(moved, vector))
-        copies.append(_total(ctx, terms))
-    return copies
 
+    def chosen(r: int, j: int, factor: complex, rotation: int) -> np.ndarray:
+        shift = (scores.feature + direction * r) % scores.baby
+        key = (scores.token + rotation) % scores.tokens
+        inside = scores.served(rotation) & (key < scores.layout.extent("t"))
+        return np.asarray((inside & (shift == j)) * (factor / len(scores.halves)))
 
-def _total(ctx: Context[Ct], terms: list[Ct]) -> Ct:
-    return reduce(ctx.engine.add, terms)
+    return [
+        ctx.weighted_sum(rotated, (ctx.slots(chosen, r, *move) for move in moves))
+        for r in range(scores.baby)
+    ]
 
 
 def _turn(
@@ -69,14 +63,11 @@ def _turn(
         return x
     turns = scores.turns(amount)
     rotated = ctx.engine.rotate_many(x, [rotation * scores.stride for rotation in turns])
-    terms = []
-    for rotation, moved in zip(turns, rotated, strict=True):
-        vector = ctx.blank
-        if not ctx.dry:
-            inside = scores.served(rotation)
-            vector = (inside if chosen is None else inside & chosen).astype(np.float64)
-        terms.append(ctx.engine.mul_plain(moved, vector))
-    return _total(ctx, terms)
+
+    def inside(rotation: int) -> np.ndarray:
+        return scores.served(rotation) & (True if chosen is None else chosen)
+
+    return ctx.weighted_sum(rotated, (ctx.slots(inside, rotation) for rotation in turns))
 
 
 def _by_feature(ctx: Context[Ct], scores: Scores, x: Ct) -> list[Ct]:
@@ -94,8 +85,7 @@ def ct_matmul_qk(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]
     """Kernel of ``ckks.ct_matmul_qk``."""
     q, k = operands[:2]
     mask = np.asarray(operands[2]) if len(op.operands) > 2 else None
-    assert op.result is not None
-    scores = Scores(layout_of(op.result))
+    scores = Scores(layout_of(op.value))
     result: list[Ct | None] = [None] * scores.layout.ciphertexts
     for column, index in enumerate(layout_of(op.operands[0]).ciphertext_index):
         copies = [
@@ -113,11 +103,8 @@ def ct_matmul_qk(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]
         for first, both in packed.items():
             for diagonal, part in _apart(ctx, scores, first, both):
                 result[scores.number(index, diagonal)] = part
-    return [
-        ctx.engine.add_plain(ciphertext, _offsets(ctx, scores, op, outer, mask))
-        for ciphertext, outer in zip(result, scores.layout.ciphertext_index, strict=True)
-        if ciphertext is not None
-    ]
+    complete = [ciphertext for ciphertext in result if ciphertext is not None]
+    return _with_fill(ctx, op, complete, mask, op.attributes["fill"])
 
 
 def _placed(
@@ -130,24 +117,23 @@ def _placed(
     causal, layout = op.attributes.get("causal", False), scores.layout
     alike = mask is None and not causal and layout.extent("t") == scores.tokens
     sources = [total] if alike else [total, ctx.engine.conjugate(total)]
-    factors = [ctx.blank] * 2
-    if not ctx.dry:
-        first = start - start % scores.inner
-        masks = [
-            scores.block(start) & scores.kept(first, mask, causal, half) for half in scores.halves
-        ]
-        one, other = masks[0].astype(np.float64), masks[-1].astype(np.float64)
-        factors = [(one + other) / 2, (one - other) / 2]
+
+    @cache
+    def masks() -> list[np.ndarray]:
+        first, block = start - start % scores.inner, scores.block(start)
+        kept = [block & scores.kept(first, mask, causal, half) for half in scores.halves]
+        one, other = kept[0].astype(np.float64), kept[-1].astype(np.float64)
+        return [(one + other) / 2, (one - other) / 2]
+
+    def turned(rotation: int, part: int) -> np.ndarray:
+        return np.roll(scores.served(rotation) * masks()[part], rotation * scores.stride)
+
     terms = []
     for rotation in scores.turns(start):
-        turned = []
-        for source, factor in zip(sources, factors, strict=False):
-            vector = ctx.blank
-            if not ctx.dry:
-                vector = np.roll(scores.served(rotation) * factor, rotation * scores.stride)
-            turned.append(ctx.engine.mul_plain(source, vector))
-        terms.append(ctx.engine.rotate(_total(ctx, turned), rotation * scores.stride))
-    return _total(ctx, terms)
+        vectors = (ctx.slots(turned, rotation, part) for part in range(len(sources)))
+        both = ctx.weighted_sum(sources, vectors)
+        terms.append(ctx.engine.rotate(both, rotation * scores.stride))
+    return ctx.total(terms)
 
 
 def _apart(ctx: Context[Ct], scores: Scores, first: int, both: Ct) -> list[tuple[int, Ct]]:
@@ -178,30 +164,26 @@ def _together(
     return ctx.engine.add(low, ctx.engine.times_i(high))
 
 
-def _offsets(
-    ctx: Context[Ct], scores: Scores, op: Op, outer: dict[str, int], mask: np.ndarray | None
-) -> np.ndarray:
-    """What is added to the packed scores: the fill of masked keys."""
-    if ctx.dry:
-        return ctx.blank
-    kept = scores.kept(outer.get("s", 0), mask, op.attributes.get("causal", False))
-    return np.where(kept, 0.0, op.attributes["fill"])
+def _with_fill(
+    ctx: Context[Ct], op: Op, packed: list[Ct], mask: np.ndarray | None, fill: float
+) -> list[Ct]:
+    """Scores with a number added where the query may not see the key."""
+    scores = Scores(layout_of(op.value))
+    causal, query = (op.attributes.get(name, 0) for name in ("causal", "query"))
+
+    def offsets(first: int) -> np.ndarray:
+        return np.where(scores.kept(first, mask, causal, query=query), 0.0, fill)
+
+    return [
+        ctx.engine.add_plain(ciphertext, ctx.slots(offsets, outer.get("s", 0)))
+        for ciphertext, outer in zip(packed, scores.layout.ciphertext_index, strict=True)
+    ]
 
 
 def mask_zero(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
     """Kernel of ``ckks.mask_zero``: subtract what masked and padding keys are known to hold."""
-    assert op.result is not None
-    scores = Scores(layout_of(op.result))
     mask = np.asarray(operands[1]) if len(op.operands) > 1 else None
-    result = []
-    for ciphertext, outer in zip(operands[0], scores.layout.ciphertext_index, strict=True):
-        vector = ctx.blank
-        if not ctx.dry:
-            causal, query = (op.attributes.get(name, 0) for name in ("causal", "query"))
-            kept = scores.kept(outer.get("s", 0), mask, causal, query=query)
-            vector = np.where(kept, 0.0, -op.attributes["value"])
-        result.append(ctx.engine.add_plain(ciphertext, vector))
-    return result
+    return _with_fill(ctx, op, operands[0], mask, -op.attributes["value"])
 
 
 def ct_matmul_pv(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
@@ -221,7 +203,7 @@ def ct_matmul_pv(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]
             group = _sum_over_groups(ctx, scores, _turn(ctx, scores, both[first], -start, chosen))
             product = ctx.engine.dot(_by_feature(ctx, scores, group), copies)
             terms.append(_turn(ctx, scores, product, start))
-        total = _total(ctx, terms)
+        total = ctx.total(terms)
         if len(scores.halves) > 1:
             total = ctx.engine.add(total, ctx.engine.conjugate(total))
         result.append(total)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -42,6 +42,22 @@ class Context(Generic[Ct]):
     def blank(self) -> np.ndarray:
         """The plaintext of a dry run."""
         return np.zeros(self.engine.slots)
+
+    def slots(self, function: Callable[..., np.ndarray], *arguments: Any) -> np.ndarray:
+        """The plaintext ``function(*arguments)`` ``[slots]``, which a dry run does not compute."""
+        if self.dry:
+            return self.blank
+        found = function(*arguments)
+        return found.astype(np.float64) if found.dtype == np.bool_ else found
+
+    def total(self, terms: Iterable[Ct]) -> Ct:
+        """The sum of ciphertexts."""
+        return reduce(self.engine.add, terms)
+
+    def weighted_sum(self, ciphertexts: Iterable[Ct], vectors: Iterable[np.ndarray]) -> Ct:
+        """The sum of products of ciphertexts with plaintexts."""
+        pairs = zip(ciphertexts, vectors, strict=True)
+        return self.total([self.engine.mul_plain(*pair) for pair in pairs])
 
     def constant(self, op: Op, name: str) -> np.ndarray | float:
         """The constant in an attribute: a number, or the array behind a symbol."""

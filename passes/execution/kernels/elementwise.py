@@ -25,8 +25,7 @@ from atlasc.passes.execution.paterson_stockmeyer import (
 
 def _aligned(op: Op, operands: list[list[Ct]]) -> list[tuple[Ct, Ct]]:
     """Pairs of ciphertexts of a binary op, the reduced operand repeated."""
-    assert op.result is not None
-    full = layout_of(op.result)
+    full = layout_of(op.value)
     left, right = (
         [operand[i] for i in full.ciphertexts_of(layout_of(value))]
         for operand, value in zip(operands, op.operands, strict=True)
@@ -34,19 +33,10 @@ def _aligned(op: Op, operands: list[list[Ct]]) -> list[tuple[Ct, Ct]]:
     return list(zip(left, right, strict=True))
 
 
-def add(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
-    """Kernel of ``ckks.add``."""
-    return [ctx.engine.add(a, b) for a, b in _aligned(op, operands)]
-
-
-def sub(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
-    """Kernel of ``ckks.sub``."""
-    return [ctx.engine.sub(a, b) for a, b in _aligned(op, operands)]
-
-
-def mul(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
-    """Kernel of ``ckks.mul``."""
-    return [ctx.engine.mul(a, b) for a, b in _aligned(op, operands)]
+def binary(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
+    """Kernel of ``ckks.add``, ``ckks.sub`` and ``ckks.mul``: the engine's method of that name."""
+    method = getattr(ctx.engine, op.name.removeprefix("ckks."))
+    return [method(a, b) for a, b in _aligned(op, operands)]
 
 
 def square(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
@@ -56,8 +46,7 @@ def square(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
 
 def _plaintexts(ctx: Context[Ct], op: Op) -> list[np.ndarray | float]:
     """A constant in the layout of the result, one plaintext a ciphertext."""
-    assert op.result is not None
-    layout, value = layout_of(op.result), ctx.constant(op, "value")
+    layout, value = layout_of(op.value), ctx.constant(op, "value")
     zero_padding = op.attributes.get("zero_padding", False)
     rows = op.attributes.get("first_row", False)
     if isinstance(value, float) and not zero_padding and not rows:
@@ -82,8 +71,7 @@ def add_plain(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
 
 def mul_plain(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
     """Kernel of ``ckks.mul_plain``."""
-    assert op.result is not None
-    sources = layout_of(op.result).ciphertexts_of(layout_of(op.operands[0]))
+    sources = layout_of(op.value).ciphertexts_of(layout_of(op.operands[0]))
     pairs = zip((operands[0][i] for i in sources), _plaintexts(ctx, op), strict=True)
     return [ctx.engine.mul_plain(ciphertext, vector) for ciphertext, vector in pairs]
 
@@ -138,10 +126,9 @@ def _plan(coefficients: tuple[float, ...]) -> ChebyshevPlan:
 
 def rotate_sum(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
     """Kernel of ``ckks.rotate_sum``: over ciphertexts by additions, then over slots by doubling."""
-    assert op.result is not None
     source, axes = layout_of(op.operands[0]), op.attributes["axes"]
     totals: dict[int, Ct] = {}
-    groups = source.ciphertexts_of(layout_of(op.result))
+    groups = source.ciphertexts_of(layout_of(op.value))
     for group, ciphertext in zip(groups, operands[0], strict=True):
         totals[group] = ctx.engine.add(totals[group], ciphertext) if group in totals else ciphertext
     result = []

@@ -23,7 +23,7 @@ one arrangement of their blocks to another.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, reduce
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -205,16 +205,12 @@ def rotate_half(weight: np.ndarray, width: int) -> np.ndarray:
 def linear_transform(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
     """Kernel of ``ckks.linear_transform``."""
     (x,) = operands
-    assert op.result is not None
     outputs, inputs = ctx.symbols[op.attributes["weight"].name].shape
     source = FeatureMap(layout_of(op.operands[0]), inputs)
     copy_padding = op.attributes.get("copy_padding", False)
-    target = FeatureMap(layout_of(op.result), outputs, copy_padding)
-    engine, steps, paired = (
-        ctx.engine,
-        op.attributes["baby_steps"],
-        op.attributes.get("paired", False),
-    )
+    target = FeatureMap(layout_of(op.value), outputs, copy_padding)
+    engine, steps = ctx.engine, op.attributes["baby_steps"]
+    paired = op.attributes.get("paired", False)
     table = _shared_diagonals(source, target, paired)
     babies = []
     for column, ciphertext in enumerate(x):
@@ -237,9 +233,7 @@ def linear_transform(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list
                 term = engine.mul_plain(babies[column][k % steps], vector)
                 giant = k // steps
                 inner[giant] = engine.add(inner[giant], term) if giant in inner else term
-        total = reduce(
-            engine.add, [engine.rotate(t, g * steps * source.stride) for g, t in inner.items()]
-        )
+        total = ctx.total([engine.rotate(t, g * steps * source.stride) for g, t in inner.items()])
         result.append(engine.add(total, engine.conjugate(total)) if paired else total)
     return _add_bias(ctx, op, target, result)
 

@@ -6,8 +6,6 @@ other ones make room for the other ciphertexts: a softmax's sums of all heads in
 
 from __future__ import annotations
 
-from functools import reduce
-
 import numpy as np
 
 from atlasc.ir.layout import Layout
@@ -26,13 +24,12 @@ def gather(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
     masks[0] = 1.0 - np.sum(masks[1:], axis=0)
     pairs = zip(operands[0], masks, strict=True)
     terms = (ctx.engine.mul_plain(ciphertext, mask) for ciphertext, mask in pairs)
-    return [reduce(ctx.engine.add, terms)]
+    return [ctx.total(terms)]
 
 
 def spread(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
     """Kernel of ``ckks.spread``."""
-    assert op.result is not None
-    layout, (gathered,) = layout_of(op.result), operands[0]
+    layout, (gathered,) = layout_of(op.value), operands[0]
     bits = _bits(layout)
     result = []
     for place in _places(layout):

@@ -15,9 +15,9 @@ holds weight p[t] in all features, and its product with the values is summed ove
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 
 import numpy as np
 
@@ -54,10 +54,6 @@ def _place(layout: Layout, index: dict[str, int]) -> tuple[int, int]:
     """Ciphertext and place, in slots, of what another layout has in the ciphertext at an index."""
     at = {axis: index.get(axis, 0) for axis, _ in layout.extents}
     return int(layout.ciphertext_of(at)), int(layout.slot_of({**at, "s": 0}))
-
-
-def _vector(ctx: Context[Ct], slots: Callable[..., np.ndarray], *arguments: int) -> np.ndarray:
-    return ctx.blank if ctx.dry else slots(*arguments).astype(np.float64)
 
 
 def _bits(layout: Layout, axis: str) -> int:
@@ -124,15 +120,15 @@ def row_scores(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
         total = ctx.engine.mul(q[column], k[column])
         total = double_and_add(ctx, total, keys.stride("d"), _bits(keys, "d"))
         for start in scores.parts:
-            one = ctx.engine.mul_plain(total, _vector(ctx, chosen, start))
+            one = ctx.engine.mul_plain(total, ctx.slots(chosen, start))
             one = double_and_add(ctx, one, 1, _bits(scores.layout, "s"))
-            one = ctx.engine.mul_plain(one, _vector(ctx, row.at, start))
+            one = ctx.engine.mul_plain(one, ctx.slots(row.at, start))
             number, places = row.places(start)[column]
             rows += [(one, number, place - start) for place in places]
     result = _in_places(ctx, scores.layout, rows)
     firsts = [outer.get("s", 0) for outer in scores.layout.ciphertext_index]
     return [
-        ctx.engine.add_plain(x, _vector(ctx, fill, first))
+        ctx.engine.add_plain(x, ctx.slots(fill, first))
         for x, first in zip(result, firsts, strict=True)
     ]
 
@@ -158,14 +154,13 @@ def row_context(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
 
     rows = []
     for column, index in enumerate(values.ciphertext_index):
-        terms = [
-            engine.mul_plain(moved[number, amount], _vector(ctx, chosen, start, there))
-            for number, amount, start, there in moves[column]
-        ]
-        weights = reduce(engine.add, terms)
+        weights = ctx.weighted_sum(
+            (moved[move[:2]] for move in moves[column]),
+            (ctx.slots(chosen, *move[2:]) for move in moves[column]),
+        )
         weights = double_and_add(ctx, weights, values.stride("d"), _bits(values, "d"))
         one = double_and_add(ctx, engine.mul(weights, v[column]), 1, _bits(values, "t"))
-        one = engine.mul_plain(one, _vector(ctx, row.at, 0))
+        one = engine.mul_plain(one, ctx.slots(row.at, 0))
         rows.append((one, *_place(target, index)))
     return _in_places(ctx, target, rows)
 
