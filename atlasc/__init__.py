@@ -1,3 +1,72 @@
-"""A compiler for private Transformer inference under the CKKS homomorphic encryption scheme."""
+"""A compiler for private Transformer inference under the CKKS homomorphic encryption scheme.
 
-__version__ = "0.1.0"
+::
+
+    import atlasc
+
+    program = atlasc.compile(model, data=texts, tokenizer=tokenizer, sequence_length=64)
+    program.inspect()                # what it costs
+    program.check(texts)             # whether inputs stay in all calibrated ranges
+    program.run(texts[:2])           # encrypt, execute and decrypt in this process
+    program.save("build/sentiment")  # for atlasc.load, and for the command line
+
+    atlasc.keygen(program, "keys")
+    client, server = atlasc.Client(program, "keys"), atlasc.Server(program, "keys")
+    client.decrypt(server.execute(client.encrypt(texts[:2])))
+
+All errors that a caller can mend are :class:`AtlasError`. Nothing is printed, and a file or folder
+appears whole or not at all. Importing the package imports no other library; each name is loaded
+when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from atlasc.version import __version__
+
+if TYPE_CHECKING:
+    from atlasc.api.program import Program, ProgramAnswers, compile, load
+    from atlasc.api.roles import Client, Server, keygen
+    from atlasc.compilation.options import CompileOptions
+    from atlasc.ir.errors import AtlasError
+    from atlasc.run.ranges import Verdict
+
+__all__ = [
+    "AtlasError",
+    "Client",
+    "CompileOptions",
+    "Program",
+    "ProgramAnswers",
+    "Server",
+    "Verdict",
+    "__version__",
+    "compile",
+    "keygen",
+    "load",
+]
+
+_PLACES = {
+    "AtlasError": "atlasc.ir.errors",
+    "Client": "atlasc.api.roles",
+    "CompileOptions": "atlasc.compilation.options",
+    "Program": "atlasc.api.program",
+    "ProgramAnswers": "atlasc.api.program",
+    "Server": "atlasc.api.roles",
+    "Verdict": "atlasc.run.ranges",
+    "compile": "atlasc.api.program",
+    "keygen": "atlasc.api.roles",
+    "load": "atlasc.api.program",
+}
+"""Where each public name is defined."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'atlasc' has no attribute {name!r}")
+    return getattr(import_module(_PLACES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

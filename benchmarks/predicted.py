@@ -22,12 +22,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from atlasc.bundle.folder import Bundle, load_bundle
+from atlasc.cli.costs import show_timing
 from atlasc.cli.output import print_table
 from atlasc.cli.progress import progress
-from atlasc.cli.timing_table import show_timing
 from atlasc.compilation.compile import compile_model
-from atlasc.compilation.options import Options
-from atlasc.passes.approximation.parametrisation import Parametrisation
+from atlasc.compilation.options import CompileOptions
 from atlasc.passes.execution.counting_engine import Counted, CountingEngine
 from atlasc.run import session
 from atlasc.run.timing import Pace
@@ -129,12 +128,7 @@ def main() -> None:
 
 def digits(folder: Path) -> Bundle:
     """The Vision Transformer of `make demo`, with its settings."""
-    options = Options(
-        target="desilo",
-        batch=16,
-        cost="levels",
-        parametrisation=Parametrisation(softmax_ranges="measured"),
-    )
+    options = CompileOptions(target="desilo", batch=16, cost="levels", softmax_ranges="measured")
     data = DIGITS / "calibration.npz"
     return compile_model(str(DIGITS / "model"), data, folder, options, progress)[0]
 

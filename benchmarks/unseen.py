@@ -24,8 +24,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "examples" / "minilm")]
 
 if TYPE_CHECKING:
-    from atlasc.compilation.options import Options
-    from atlasc.compilation.prepare import Prepared
+    from atlasc.compilation.options import SearchOptions
+    from atlasc.compilation.prepare import PreparedModel
     from atlasc.passes.search.front import Front
     from atlasc.passes.search.point import Point
 
@@ -81,25 +81,24 @@ def main() -> None:
         arguments.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
-def searched(arguments: argparse.Namespace) -> tuple[Prepared, Front, Options]:
+def searched(arguments: argparse.Namespace) -> tuple[PreparedModel, Front, SearchOptions]:
     """What the search command makes of the windows."""
     import texts
 
     from atlasc.cli.progress import progress
-    from atlasc.compilation.options import Options
+    from atlasc.compilation.options import SearchOptions
     from atlasc.compilation.prepare import prepare
     from atlasc.compilation.search import search
-    from atlasc.passes.approximation.parametrisation import PRESETS
-    from atlasc.passes.search.evaluator import RayWorkers
 
     given = arguments.calibrate + arguments.held_back
-    budget = {} if arguments.evaluations is None else {"evaluations": arguments.evaluations}
-    options = Options(
-        target="sim",
+    options = SearchOptions(
         strategy=arguments.strategy,
-        budget=budget,
+        evaluations=arguments.evaluations,
         cost=arguments.cost,
-        parametrisation=PRESETS[arguments.space],
+        space=arguments.space,
+        workers="ray" if arguments.workers else "serial",
+        worker_count=arguments.workers,
+        threads=arguments.threads,
         centre_keys=not arguments.keep_keys,
         sequence_length=TOKENS,
         margin=arguments.margin,
@@ -114,8 +113,6 @@ def searched(arguments: argparse.Namespace) -> tuple[Prepared, Front, Options]:
         prepared,
         options,
         progress,
-        threads=arguments.threads,
-        workers=RayWorkers(arguments.workers) if arguments.workers else None,
         journal=arguments.journal,
     )
     if not front.complete:
@@ -140,7 +137,10 @@ def chosen(front: Front, targets: str) -> list[Point]:
 
 
 def unseen_errors(
-    prepared: Prepared, options: Options, points: list[Point], arguments: argparse.Namespace
+    prepared: PreparedModel,
+    options: SearchOptions,
+    points: list[Point],
+    arguments: argparse.Namespace,
 ) -> list[np.ndarray]:
     """Error of each point on each batch of unseen windows; infinite where a value explodes."""
     import texts
@@ -152,7 +152,7 @@ def unseen_errors(
     skip = arguments.calibrate + arguments.held_back
     rows = texts.windows(arguments.unseen, TOKENS, skip)
     arrays = inputs_from_texts(rows, prepared.source.model, TOKENS).arrays
-    problem = search_problem(prepared, options, threads=arguments.threads, memory=0)
+    problem = search_problem(prepared, options, memory=0)
     found = []
     starts = range(0, arguments.unseen, arguments.batch)
     with progress("trying unseen windows", len(starts)) as step:

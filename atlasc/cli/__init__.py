@@ -47,7 +47,7 @@ SECTIONS: tuple[Section, ...] = (
     (
         "What does it cost?",
         (
-            ("depth", "atlasc.cli.commands.depth:depth"),
+            ("depth", "atlasc.cli.commands.inspect:depth"),
             ("inspect", "atlasc.cli.commands.inspect:inspect"),
             ("calibrate-backend", "atlasc.cli.commands.calibrate_backend:calibrate_backend"),
         ),
@@ -55,9 +55,9 @@ SECTIONS: tuple[Section, ...] = (
     (
         "Single stages",
         (
-            ("trace", "atlasc.cli.commands.trace:trace"),
-            ("calibrate", "atlasc.cli.commands.calibrate:calibrate"),
-            ("lower", "atlasc.cli.commands.lower:lower"),
+            ("trace", "atlasc.cli.commands.stages:trace"),
+            ("calibrate", "atlasc.cli.commands.stages:calibrate"),
+            ("lower", "atlasc.cli.commands.stages:lower"),
             ("opt", "atlasc.cli.commands.opt:opt"),
         ),
     ),
@@ -83,7 +83,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from atlasc import __version__
+        from atlasc.version import __version__
 
         typer.echo(f"atlasc {__version__}")
         raise typer.Exit

@@ -12,31 +12,22 @@ from contextlib import contextmanager, suppress
 
 import typer
 
+from atlasc.api.errors import as_atlas_error
 from atlasc.cli.output import printable_lines
-from atlasc.ir.errors import AtlasError
 
 TRACEBACK_VARIABLE = "ATLASC_TRACEBACK"
 """Set to 1 in the environment, every failure shows its Python traceback first."""
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-USER_ERROR, INTERNAL_ERROR, INTERRUPTED = 2, 1, 130
-
-
-SHORT_OF_MEMORY = (
-    "can't start new thread",
-    "failed to map segment",
-    "annot allocate memory",
-    "can't allocate memory",
-)
-"""What the errors of Python, of the loader of libraries, of the system and of torch say."""
+USER_ERROR, INTERNAL_ERROR, INTERRUPTED = 2, 70, 130
+"""Exit codes; 1 and 3 are those of commands whose result is a no."""
 
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """Turn exceptions into messages on standard error.
+    """Show exceptions as messages on standard error.
 
     Raises:
-        typer.Exit: code 2 for an AtlasError or a file that cannot be used, 130 for Ctrl-C, 1 for
+        typer.Exit: code 2 for an AtlasError or a file that cannot be used, 130 for Ctrl-C, 70 for
             a fault of the program itself. typer's own exceptions pass unchanged.
     """
     for stream in (sys.stdout, sys.stderr):
@@ -50,20 +41,14 @@ def reported() -> Iterator[None]:
         # progress() leaves in the exception how to continue, where that is possible.
         show("interrupted", str(interrupt) or "the command did not finish")
         raise typer.Exit(INTERRUPTED) from None
-    except AtlasError as error:
-        _traceback()
-        headline, _, details = error.render().partition("\n")
-        show("error", headline, details)
-        raise typer.Exit(USER_ERROR) from None
     except Exception as error:
         if _is_typers_own(error) or getattr(error, "errno", None) == errno.EPIPE:
             raise
         _traceback()
-        if isinstance(error, MemoryError) or any(sign in str(error) for sign in SHORT_OF_MEMORY):
-            show("error", "not enough memory", "  what to do: a shorter input, or a larger machine")
-            raise typer.Exit(USER_ERROR) from None
-        if isinstance(error, OSError) or "(os error " in str(error):
-            _show_of_system(error)
+        known = as_atlas_error(error)
+        if known is not None:
+            headline, _, details = known.render().partition("\n")
+            show("error", headline, details)
             raise typer.Exit(USER_ERROR) from None
         show(
             "internal error",
@@ -72,16 +57,6 @@ def reported() -> Iterator[None]:
             f"  what to do: run again with {TRACEBACK_VARIABLE}=1 and report what it prints",
         )
         raise typer.Exit(INTERNAL_ERROR) from None
-
-
-def _show_of_system(error: Exception) -> None:
-    """Say what the system refused; libraries in Rust pass it on as text."""
-    headline = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    name = getattr(error, "filename", None)
-    details = [f"  where: {name}"] if name else []
-    if any(os.strerror(code) in headline for code in FULL):
-        details.append("  what to do: make room on the disk, and run the command again")
-    show("error", headline, "\n".join(details))
 
 
 def show(kind: str, headline: str, details: str = "") -> None:

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from atlasc.cli.errors import reported
+from atlasc.cli.parameters import expanded
 
 Section = tuple[str, tuple[tuple[str, str], ...]]
 """Title, and the commands under it as (name, "module:function")."""
@@ -97,5 +98,5 @@ def _build(name: str, function: Callable[..., Any]) -> Any:
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    single.command(name, cls=SectionedCommand)(function)
+    single.command(name, cls=SectionedCommand)(expanded(function))
     return typer.main.get_command(single)

@@ -7,17 +7,12 @@ import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from atlasc.ir.errors import printable
 
 PIPE_WIDTH = 180
 """Columns of a table that is not printed on a terminal."""
-
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
-"""The ``--json`` option of a command."""
 
 
 def print_json(record: Mapping[str, Any]) -> None:

@@ -1,1 +1,8 @@
-"""From a model and data to a bundle, stage by stage."""
+"""From a model and its data to a program on disk, a module for each stage.
+
+`options` and `checks`: what users may ask for, and what is refused before any work is done.
+`prepare`: load the model and the data, trace, measure ranges. `search`: a front of settings;
+`fronts` keeps it on disk. `compile` picks a setting, `lowering` turns the model into a packed
+program for a target, with `key_planning` and `noise_bound`, and writes the bundle.
+`inspection` tells what a program costs without data.
+"""

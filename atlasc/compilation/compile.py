@@ -1,10 +1,9 @@
-"""``compile`` from a model and data to a bundle, with a report on every stage."""
+"""``compile`` from a model and data to a bundle: all stages, with a report on them."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,26 +11,31 @@ from typing import Any
 import numpy as np
 
 from atlasc.bundle.folder import Bundle
-from atlasc.compilation import stages
-from atlasc.compilation.evaluations import drop_journal, journal_place, kept_evaluations
-from atlasc.compilation.options import Options, check_options
-from atlasc.compilation.prepare import Prepared, prepare
-from atlasc.compilation.saved import load_saved
-from atlasc.compilation.search import SEARCH_INPUTS, pick_tried, search, search_inputs
-from atlasc.compilation.stages import Compiled
+from atlasc.compilation.checks import check_compile
+from atlasc.compilation.fronts import (
+    drop_journal,
+    front_files,
+    journal_place,
+    kept_evaluations,
+    load_front,
+)
+from atlasc.compilation.lowering import Compiled, compile_module, save
+from atlasc.compilation.options import CompileOptions
+from atlasc.compilation.prepare import PreparedModel, prepare
+from atlasc.compilation.search import SEARCH_INPUTS, pick_validated, search, search_inputs
 from atlasc.compilation.steps import Steps, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.assign import apply_recipe, apply_settings
 from atlasc.passes.approximation.depth import depth_of
 from atlasc.passes.calibration.measure import nonlinear_ops
-from atlasc.passes.pipeline import STEPS
 from atlasc.passes.search.front import Front
 from atlasc.passes.search.output_error import error_weights, output_error
 from atlasc.passes.search.pick import Wanted
 from atlasc.passes.search.point import Point
-from atlasc.passes.search.strategies import find_strategy
+from atlasc.passes.search.strategies import DEFAULT, find_strategy
 from atlasc.passes.simulation.simulate import PolynomialSimulator
+from atlasc.report.report import report_html
 
 
 @dataclass(frozen=True)
@@ -49,9 +53,63 @@ class Chosen:
     front: Front | None = None
 
 
+def compile_model(
+    model: Any,
+    data: Any,
+    output: Path,
+    options: CompileOptions | None = None,
+    steps: Steps = silent,
+    *,
+    tokenizer: Any = None,
+    **searching: Any,
+) -> tuple[Bundle, Compiled]:
+    """Compile a model into a bundle; it appears whole or not at all.
+
+    The evaluations of a search lie beside the output until it is written, and in it from then on.
+
+    Args:
+        model: see ``model_of``.
+        data: see ``inputs_of``.
+        output: a folder that does not exist.
+        options: see ``CompileOptions``.
+        steps: shows progress.
+        tokenizer: of a model in memory.
+        searching: attributes of `SearchProblem`: note.
+
+    Raises:
+        AtlasError: of any stage; the output, the target, the recipe, the strategy and a saved front
+            are checked before any work is done.
+    """
+    options = options or CompileOptions()
+    check_compile(output, options)
+    saved = None if options.front is None else load_front(options.front)
+    if saved is not None:
+        picked(saved.front, options)  # or say so before any work
+    searched = saved is None and options.recipe is None
+    journal = journal_place(output) if searched else None
+    prepared = prepare(model, data, options, steps, saved, batch=options.batch, tokenizer=tokenizer)
+    chosen = choose(
+        prepared, options, steps, None if saved is None else saved.front,
+        journal=journal, **searching,
+    )  # fmt: skip
+    compiled = compile_module(
+        prepared.source, chosen.module, prepared.calibration, chosen.settings, options, steps,
+        fastest="latency" in (options.minimised, chosen.settings.get("cost")),
+    )  # fmt: skip
+    front = chosen.front
+    extra = {"report.html": report_html(compiled.facts, front, polynomials(chosen.module))}
+    if front is not None:
+        extra |= front_files(front)
+    extra |= kept_evaluations(output, journal)
+    with steps("writing the bundle"):
+        bundle = save(compiled, output, extra)
+    drop_journal(output, journal)
+    return bundle, compiled
+
+
 def choose(
-    prepared: Prepared,
-    options: Options,
+    prepared: PreparedModel,
+    options: CompileOptions,
     steps: Steps = silent,
     front: Front | None = None,
     **searching: Any,
@@ -60,22 +118,21 @@ def choose(
 
     Args:
         prepared: the model.
-        options: recipe, strategy, budget and target.
+        options: recipe, strategy, budget and limits.
         steps: shows progress.
         front: to pick from; None for a search.
-        searching: attributes of `SearchProblem`: journal, workers, ...
+        searching: attributes of `SearchProblem`: journal, note, ...
 
     Raises:
-        AtlasError: no setting meets the target, or the recipe leaves its ranges.
+        AtlasError: no setting is within the limits, or values explode under the recipe.
     """
     if options.recipe is not None:
         return _by_recipe(prepared, options, options.recipe, steps)
     if front is not None:
         point = picked(front, options)
     else:
-        modest = find_strategy(options.strategy).modest(options.budget)
-        budgeted = replace(options, budget=modest)
-        front = search(prepared, budgeted, steps, try_all=False, **searching)
+        modest = find_strategy(options.strategy or DEFAULT).modest(options.budget)
+        front = search(prepared, options, steps, validate=False, budget=modest, **searching)
         if not front.complete:
             journal = searching.get("journal")
             raise KeyboardInterrupt(
@@ -83,8 +140,8 @@ def choose(
                 if journal is not None
                 else "nothing was written; a smaller budget ends sooner"
             )
-        front, point = pick_tried(
-            front, prepared, partial(picked, options=options), steps, searching.get("threads")
+        front, point = pick_validated(
+            front, prepared, partial(picked, options=options), steps, options.threads
         )
     module = apply_settings(
         prepared.module, point.settings, prepared.calibration, front.parametrisation
@@ -103,12 +160,14 @@ def choose(
     return Chosen(module, settings, front)
 
 
-def picked(front: Front, options: Options) -> Point:
-    """The point of a front that meets the target; raises AtlasError where there is none."""
+def picked(front: Front, options: CompileOptions) -> Point:
+    """The point of a front that is within the limits; raises AtlasError where there is none."""
     return front.pick(options.wanted, int(options.out_of_range * front.held_back))
 
 
-def _by_recipe(prepared: Prepared, options: Options, recipe: str, steps: Steps) -> Chosen:
+def _by_recipe(
+    prepared: PreparedModel, options: CompileOptions, recipe: str, steps: Steps
+) -> Chosen:
     arrays, shares = search_inputs(prepared, options.seed, SEARCH_INPUTS)
     module = apply_recipe(prepared.module, recipe, prepared.calibration)
     with steps("simulating the polynomials"):
@@ -121,11 +180,11 @@ def _by_recipe(prepared: Prepared, options: Options, recipe: str, steps: Steps) 
         )
     depth = depth_of(module)
     point = Point(depth.blocks, depth.levels, error, ())
-    if options.named != Wanted() and not options.named.allows(point):
+    if options.limits != Wanted() and not options.limits.allows(point):
         raise AtlasError(
             f"the recipe {recipe} has {point}",
-            why=f"what is wanted: {options.named}",
-            remedy="leave --recipe out, to search for settings within it",
+            why=f"the limits: {options.limits}",
+            remedy="leave --recipe out, to search for settings within the limits",
         )
     return Chosen(module, {"recipe": recipe, "error": error})
 
@@ -142,87 +201,6 @@ def simulated_error(
     reference = simulator.cleartext(inputs)
     weights = {n: error_weights(module, arrays, array, shares) for n, array in reference.items()}
     return output_error(simulated.outputs, reference, weights)
-
-
-def lower(
-    prepared: Prepared,
-    chosen: Chosen,
-    target: str,
-    steps: Steps = silent,
-    *,
-    fastest: bool = False,
-    key_memory: str | None = None,
-    device_memory: str | None = None,
-) -> Compiled:
-    """Lower the chosen module for a target; see ``lower_module``."""
-    with steps("lowering", STEPS) as step:
-        return stages.finish(
-            prepared.source,
-            chosen.module,
-            prepared.calibration,
-            target,
-            chosen.settings,
-            lambda kind, module, report: step(note=kind.name),
-            fastest=fastest,
-            key_memory=key_memory,
-            device_memory=device_memory,
-        )
-
-
-def compile_model(
-    model: str,
-    data: Path,
-    output: Path,
-    options: Options | None = None,
-    steps: Steps = silent,
-    **searching: Any,
-) -> tuple[Bundle, Compiled]:
-    """Compile a model into a bundle; it appears whole or not at all.
-
-    The evaluations of a search lie beside the output until it is written, and in it from then on.
-
-    Args:
-        model: see ``load_model``.
-        data: see ``load_inputs``.
-        output: a folder that does not exist.
-        options: see ``Options``.
-        steps: shows progress.
-        searching: attributes of `SearchProblem`: threads, workers, note.
-
-    Raises:
-        AtlasError: of any stage; the output, the target, the recipe, the strategy and a saved front
-            are checked before any work is done.
-    """
-    from atlasc.report.front_page import front_html
-    from atlasc.report.report import report_html
-
-    options = options or Options()
-    check_options(output, options)
-    saved = None if options.front is None else load_saved(options.front)
-    if saved is not None:
-        picked(saved.front, options)  # or say so before any work
-    searched = saved is None and options.recipe is None
-    journal = journal_place(output) if searched else None
-    prepared = prepare(model, data, options, steps, saved)
-    chosen = choose(
-        prepared, options, steps, None if saved is None else saved.front,
-        journal=journal, **searching,
-    )  # fmt: skip
-    fastest = "latency" in (options.cost, chosen.settings.get("cost"))
-    compiled = lower(
-        prepared, chosen, options.target, steps,
-        fastest=fastest, key_memory=options.key_memory, device_memory=options.device_memory,
-    )  # fmt: skip
-    front = chosen.front
-    extra = {"report.html": report_html(compiled.facts, front, polynomials(chosen.module))}
-    if front is not None:
-        extra["front.json"] = json.dumps(front.to_dict(), indent=1) + "\n"
-        extra["front.html"] = front_html(front)
-    extra.update(kept_evaluations(output, journal))
-    with steps("writing the bundle"):
-        bundle = stages.save(compiled, output, extra)
-    drop_journal(output, journal)
-    return bundle, compiled
 
 
 def polynomials(module: Module) -> list[dict[str, Any]]:

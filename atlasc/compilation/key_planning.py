@@ -1,7 +1,8 @@
-"""How many rotation keys a program gets: what the user says, or what fits the machine."""
+"""How many rotation keys a program gets: as many as the user allows, or as fit the machine."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from atlasc.figures.summary import memory_parts
@@ -12,14 +13,11 @@ from atlasc.passes.execution.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.framework.rewriting import Rewriter
 from atlasc.passes.lowering.keys.choose_rotations import KeyModel, choose_rotations
-from atlasc.passes.lowering.keys.sizes import parse_size, size_text
+from atlasc.passes.lowering.keys.sizes import size_text
 from atlasc.passes.lowering.rotation_keys import RotationKeys
-from atlasc.targets.base import Target
 from atlasc.targets.machine import machine_bytes
 from atlasc.targets.parameters import ParameterSet
 
-ALL = "all"
-"""A key memory without a limit."""
 SHARE = 0.95
 """Of a machine's memory that a program may fill; the rest is the system's."""
 ROUNDS = 4
@@ -33,57 +31,31 @@ def key_model(parameters: ParameterSet) -> KeyModel:
     return KeyModel(sizes, costs, parameters.bootstrap_rotations, frozenset(shared))
 
 
-def check_key_memory(text: str | None) -> None:
-    """Raise AtlasError unless it is a size, ``all``, or None."""
-    if text is not None and text != ALL:
-        parse_size(text)
-
-
-def check_device_memory(text: str | None, key_memory: str | None, target: Target) -> None:
-    """Raise AtlasError unless it is None, or a size for a target that computes on a device."""
-    if text is None:
-        return
-    parse_size(text)
-    if not target.parameters.device:
-        raise AtlasError(
-            f"--device-memory means nothing for the target {target.name}",
-            why="it computes in the machine's memory",
-            remedy="use --key-memory, or --target phantom",
-        )
-    if key_memory is not None:
-        raise AtlasError(
-            "--device-memory and --key-memory exclude each other",
-            why="the budget of the device decides how many keys there are",
-            remedy="leave one of them out",
-        )
-
-
 def plan_keys(
     program: Module,
     parameters: ParameterSet,
-    key_memory: str | None = None,
-    device_memory: str | None = None,
+    key_memory: float | None = None,
+    device_memory: int | None = None,
 ) -> Module:
     """The program with its rotations planned.
 
     Args:
         program: ckks module with levels.
         parameters: what it runs with.
-        key_memory: memory of the rotation keys, such as 4G; ``all`` for as much as they take. None:
-            all of them where the program then fits this machine, else as many as fit; all of them
-            again where no choice makes it fit, because it is meant for another machine. A program
-            for a device gets all of them.
-        device_memory: of the device for keys and all else, such as 40G; None: as much as it takes.
+        key_memory: bytes of the rotation keys, infinity for as much as they take. None: all keys
+            where the program then fits this machine, else as many as fit; all keys again where no
+            choice makes it fit, because it is meant for another machine. A program for a device
+            gets all keys.
+        device_memory: bytes of the device, for keys and all else; None for as much as it takes.
 
     Raises:
-        AtlasError: it is no size, or too small.
+        AtlasError: the memory is too small.
     """
-    if parameters.device:
-        if device_memory is not None:
-            return _within(program, parameters, parse_size(device_memory))
-        return _planned(program, parameters, _limit(key_memory))
-    if key_memory is not None:
-        return _planned(program, parameters, _limit(key_memory))
+    if parameters.device and device_memory is not None:
+        return _within(program, parameters, device_memory)
+    if key_memory is not None or parameters.device:
+        unlimited = key_memory is None or math.isinf(key_memory)
+        return _planned(program, parameters, None if unlimited else int(key_memory or 0))
     full, room = _planned(program, parameters, None), machine_bytes()
     parts = _memory(full, parameters)
     over = 0 if room is None else sum(parts.values()) - int(SHARE * room)
@@ -93,10 +65,6 @@ def plan_keys(
         return _planned(program, parameters, parts["rotation_keys"] - over)
     except AtlasError:
         return full
-
-
-def _limit(key_memory: str | None) -> int | None:
-    return None if key_memory in (None, ALL) else parse_size(str(key_memory))
 
 
 def _planned(program: Module, parameters: ParameterSet, limit: int | None) -> Module:

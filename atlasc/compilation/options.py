@@ -1,137 +1,373 @@
-"""What ``compile``, ``search`` and ``calibrate`` may be told, and which of it makes no sense."""
+"""What ``compile`` and the other commands may be told, in groups that extend each other.
+
+Each option is declared once, as a field of a frozen dataclass: its type, default, help and choices.
+The command line makes its options of the fields (:mod:`atlasc.cli.parameters`); Python users pass
+the fields by name to :func:`atlasc.compile`. None always means "not given".
+
+The module imports the standard library alone, so that the help of the command line appears at once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING
 
-from atlasc.compilation.key_planning import check_device_memory, check_key_memory
-from atlasc.files import require_new
+from atlasc.compilation.declared import choose, flag, option
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.approximation.parametrisation import PAPER, Parametrisation
-from atlasc.passes.approximation.recipes import recipe as find_recipe
-from atlasc.passes.search.pick import Wanted
-from atlasc.passes.search.point import Cost
-from atlasc.passes.search.strategies import DEFAULT, find_strategy
-from atlasc.targets import find_target
+from atlasc.targets import TARGETS
+
+if TYPE_CHECKING:
+    from atlasc.passes.approximation.parametrisation import Parametrisation
+    from atlasc.passes.search.evaluator import RayWorkers
+    from atlasc.passes.search.pick import Wanted
 
 MAX_ERROR = 1e-2
-"""Greatest mean absolute error of the outputs, where the user names no target."""
+"""Greatest mean absolute error of the outputs, where no limit is given."""
+ALL_MEMORY = float("inf")
+"""A key memory without a limit."""
+RANGES, LIMITS = "Data and ranges", "What is picked"
+SEARCH, BUDGET, WORKERS = "Search", "Budget of the strategy atlas", "Workers"
+"""Sections of a command's help."""
+range_option, limit = partial(option, section=RANGES), partial(option, section=LIMITS)
+search_option, budget_option = partial(option, section=SEARCH), partial(option, section=BUDGET)
+worker_option = partial(option, section=WORKERS)
 
 
-@dataclass(frozen=True)
-class Options:
-    """What ``compile`` may be told.
+def parse_memory(text: str) -> float:
+    """Bytes of ``4G``, or infinity for ``all``; raises AtlasError for anything else."""
+    from atlasc.passes.lowering.keys.sizes import parse_size
+
+    return ALL_MEMORY if text == "all" else parse_size(text)
+
+
+def parse_device_memory(text: str) -> int:
+    """Bytes of ``40G``; raises AtlasError for anything else."""
+    from atlasc.passes.lowering.keys.sizes import parse_size
+
+    return parse_size(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """How a model is loaded.
 
     Attributes:
-        target: ``sim``, ``desilo`` or ``phantom``.
-        recipe: a named setting, or None to search.
-        front: what ``search -o`` wrote, to pick from instead of searching; None to search.
-        strategy: of the search.
-        budget: options of the strategy that differ from its modest budget.
+        sequence_length: tokens of a text; longer texts are refused.
+        trust_pickle: unpickle a ``.pt`` file.
+    """
+
+    sequence_length: int | None = range_option(None, "Tokens of a text.", minimum=1)
+    trust_pickle: bool = option(False, "Unpickle a .pt file, which can run any code in it.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchOptions(ModelOptions):
+    """How a model is loaded and traced.
+
+    Attributes:
+        batch: inputs that one run answers.
+    """
+
+    batch: int = option(1, "Inputs that one run answers.", minimum=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrationOptions(ModelOptions):
+    """How the ranges of the nonlinear ops are measured.
+
+    Attributes:
+        margin: of the ranges, as a share of their width; None chooses it from the data.
+        held_back: share of the data on which the ranges and the settings are validated.
+        centre_keys: whether the keys of attention are shifted so that its ranges shrink.
+        seed: fixes the split of the data and the search.
+    """
+
+    margin: float | None = range_option(
+        None, "Margin of the ranges, as a share of their width [default: from the data]."
+    )
+    held_back: float = range_option(
+        0.2, "Share of the data that is held back, to validate the ranges and the settings."
+    )
+    centre_keys: bool = range_option(
+        True,
+        "Shift the keys of attention so that its ranges shrink; outputs stay the same.",
+        "--centre-keys/--no-centre-keys",
+    )
+    seed: int = option(0, "Fixes the split of the data and the search.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostOptions:
+    """By what times are predicted.
+
+    Attributes:
+        costs: a cost table that ``calibrate-backend`` wrote; None for the user's own, or the one
+            that comes with atlasc.
+    """
+
+    costs: Path | None = option(
+        None,
+        "Cost table for predicted times, written by calibrate-backend [default: the user's own, or "
+        "the one that comes with atlasc].",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions(CalibrationOptions, CostOptions):
+    """How settings of the polynomials are searched.
+
+    Attributes:
+        strategy: name of the search algorithm.
+        evaluations: settings to evaluate at most.
+        cost: what is minimised beside the error: ``depth``, ``levels``, or ``latency``, the
+            predicted seconds.
+        space: ``paper`` or ``wide``; the next five change single switches of it.
+        softmax_ranges, fits, degrees, softmax_algorithms, channels: see `Parametrisation`.
+        population, generations: of a genetic strategy, in stage 1.
+        layer_population, layer_generations: of stage 2.
+        early_layers: stage 1 compares the values after that many layers.
+        workers: ``serial`` for this process, ``ray`` for processes here or on a cluster.
+        worker_count: workers of ray.
+        ray_address: HOST:PORT of a running cluster.
+        threads: of one evaluation.
+    """
+
+    strategy: str | None = search_option(None, "hybrid, or atlas, the paper's [default: hybrid].")
+    evaluations: int | None = search_option(
+        None,
+        "Settings to evaluate at most, probes and repetitions included [default: of the strategy; "
+        "for hybrid 400 with six layers, 12 more for each further one].",
+        minimum=1,
+    )
+    cost: str | None = search_option(
+        None,
+        "What is minimised beside the error: depth, levels, or latency, the predicted seconds "
+        "[default: depth].",
+    )
+    space: str | None = search_option(
+        None,
+        "Which settings the search may choose: paper (as published), or wide (more choices, "
+        "cheaper programs) [default: paper].",
+        metavar="paper|wide",
+    )
+    softmax_ranges: str | None = search_option(
+        None,
+        "Ranges of an iterative softmax: the paper's, or as measured.",
+        metavar="paper|measured",
+    )
+    fits: str | None = search_option(
+        None,
+        "How polynomials are fitted: interpolated, or weighted by the values that were seen.",
+        metavar="interpolated|weighted",
+    )
+    degrees: str | None = search_option(
+        None, "Degrees that a search may choose.", metavar="powers|openfhe|any"
+    )
+    softmax_algorithms: str | None = search_option(
+        None, "Algorithms of softmax that a search may choose.", metavar="iterative|any"
+    )
+    channels: str | None = search_option(
+        None,
+        "Polynomials of an activation: one shared by all channels, or each channel its own.",
+        metavar="shared|each",
+    )
+    population: int | None = budget_option(None, "Settings of a generation in stage 1.")
+    generations: int | None = budget_option(None, "Generations of stage 1.")
+    layer_population: int | None = budget_option(None, "Settings of a generation in stage 2.")
+    layer_generations: int | None = budget_option(None, "Generations of stage 2.")
+    early_layers: int | None = budget_option(
+        None, "Stage 1 compares the values after that many layers."
+    )
+    workers: str = worker_option(
+        "serial",
+        "What evaluates settings: serial, this process; ray, processes here or on a cluster.",
+    )
+    worker_count: int | None = worker_option(
+        None, "Workers of ray [default: one for each GPU, or processor].", minimum=1
+    )
+    ray_address: str | None = worker_option(
+        None, "HOST:PORT of a running Ray cluster [default: RAY_ADDRESS, else this machine]."
+    )
+    threads: int | None = worker_option(
+        None, "Threads of one evaluation [default: all; 1 with --workers ray].", minimum=1
+    )
+
+    @property
+    def budget(self) -> dict[str, int]:
+        """The options of the strategy that were given."""
+        return {name: getattr(self, name) for name in BUDGET_NAMES if getattr(self, name)}
+
+    @property
+    def minimised(self) -> str:
+        """What the search minimises beside the error."""
+        return self.cost or "depth"
+
+    @property
+    def parametrisation(self) -> Parametrisation:
+        """The search space, with the switches that were given.
+
+        Raises:
+            AtlasError: there is no such space, or no such position of a switch.
+        """
+        from atlasc.passes.approximation.parametrisation import PRESETS, SWITCHES
+
+        space = PRESETS[choose("--space", self.space or "paper", PRESETS)]
+        given = {name: value for name in SWITCHES if (value := getattr(self, name)) is not None}
+        return replace(space, **given)
+
+    def evaluators(self) -> RayWorkers | None:
+        """What evaluates settings; None for this process alone.
+
+        Raises:
+            AtlasError: an unknown kind, or options of another kind.
+        """
+        from atlasc.passes.search.evaluator import RayWorkers
+
+        if choose("--workers", self.workers, ("serial", "ray")) == "ray":
+            return RayWorkers(self.worker_count, self.threads or 1, address=self.ray_address)
+        for name in ("worker_count", "ray_address"):
+            if getattr(self, name) is not None:
+                raise AtlasError(
+                    f"{flag(name)} needs --workers ray", remedy="add it, or leave the other out"
+                )
+        return None
+
+
+BUDGET_NAMES = tuple(
+    f.name
+    for f in fields(SearchOptions)
+    if f.metadata["option"].section == BUDGET or f.name == "evaluations"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LimitOptions:
+    """Which point of a front is picked.
+
+    Attributes:
         max_error: greatest mean absolute error of the outputs against the cleartext model.
         max_depth, max_levels: greatest depth and levels of the blocks.
         max_seconds: most predicted seconds of one encrypted run.
         out_of_range: share of the held-back inputs that may leave a range.
-        sequence_length: tokens of a text; longer texts are refused.
-        batch: inputs that one run answers.
-        cost: what a search minimises beside the error: ``depth``, ``levels``, or ``latency``: the
-            predicted seconds, for which bootstraps are then placed too.
-        parametrisation: what the integers of a searched setting stand for.
-        margin: of the ranges; None chooses it from the tail that calibration saw.
-        held_back: fraction of the data that only tries the ranges and the settings.
-        centre_keys: whether the keys of attention are shifted so that its ranges shrink.
-        seed: fixes the split of the data and the search.
-        trust_pickle: unpickle a ``.pt`` file.
-        key_memory: memory of the rotation keys, such as 4G; see ``plan_keys``.
-        device_memory: of the device for everything, such as 40G; see ``plan_keys``.
     """
 
-    target: str = "desilo"
-    recipe: str | None = None
-    front: Path | None = None
-    strategy: str = DEFAULT
-    budget: Mapping[str, int] = field(default_factory=dict)
-    max_error: float | None = None
-    max_depth: int | None = None
-    max_levels: int | None = None
-    max_seconds: float | None = None
-    out_of_range: float = 0.0
-    sequence_length: int | None = None
-    batch: int = 1
-    cost: Cost = "depth"
-    parametrisation: Parametrisation = PAPER
-    margin: float | None = None
-    held_back: float = 0.2
-    centre_keys: bool = True
-    seed: int = 0
-    trust_pickle: bool = False
-    key_memory: str | None = None
-    device_memory: str | None = None
+    max_error: float | None = limit(
+        None,
+        f"Greatest mean absolute error of the outputs [default: {MAX_ERROR:g} without another "
+        "limit].",
+    )
+    max_depth: int | None = limit(
+        None, "Greatest depth of the blocks, as papers count it.", minimum=1
+    )
+    max_levels: int | None = limit(None, "Greatest number of levels of the blocks.", minimum=1)
+    max_seconds: float | None = limit(
+        None, "Most predicted seconds of one encrypted run.", minimum=0
+    )
+    out_of_range: float = limit(0.0, "Share of the held-back inputs that may leave a range.")
 
     @property
-    def named(self) -> Wanted:
-        """The error and the costs that were named."""
+    def limits(self) -> Wanted:
+        """The limits that were given."""
+        from atlasc.passes.search.pick import Wanted
+
         return Wanted(self.max_error, self.max_depth, self.max_levels, self.max_seconds)
 
     @property
     def wanted(self) -> Wanted:
-        """The same; an error of at most ``MAX_ERROR`` where none was named."""
-        return Wanted(MAX_ERROR) if self.named == Wanted() else self.named
+        """The same; an error of at most ``MAX_ERROR`` where none was given."""
+        from atlasc.passes.search.pick import Wanted
+
+        return Wanted(MAX_ERROR) if self.limits == Wanted() else self.limits
 
 
-def check_options(output: Path | None, options: Options) -> None:
-    """All checks that need neither model nor data.
+@dataclass(frozen=True, kw_only=True)
+class DeviceOptions:
+    """What a device holds.
 
-    Raises:
-        AtlasError: an output that exists, an unknown name, or a number out of bounds.
+    Attributes:
+        device_memory: bytes of the GPU that keys and ciphertexts must fit; for phantom.
     """
-    if output is not None:
-        require_new(output)
-    target = find_target(options.target)
-    if options.recipe is not None:
-        find_recipe(options.recipe)
-    find_strategy(options.strategy).of(options.budget)
-    if options.cost not in get_args(Cost):
-        raise AtlasError(
-            f"cost cannot be {options.cost!r}", remedy=f"use one of {', '.join(get_args(Cost))}"
-        )
-    if options.cost == "latency" and not target.has_costs():
-        raise AtlasError(
-            f"latencies cannot be predicted for the target {target.name}",
-            why="there is no table of what its primitives cost",
-            remedy="use --cost levels, or give a table with --costs",
-        )
-    if options.max_seconds is not None:
-        _check_seconds(options)
-    check_key_memory(options.key_memory)
-    check_device_memory(options.device_memory, options.key_memory, target)
-    if options.batch < 1:
-        raise AtlasError(f"a batch of {options.batch} is impossible", remedy="use 1 or more")
-    if options.sequence_length is not None and options.sequence_length < 1:
-        raise AtlasError(f"a sequence of {options.sequence_length} tokens is impossible")
-    if options.margin is not None and options.margin < 0:
-        raise AtlasError(f"a margin cannot be {options.margin}", remedy="give one such as 0.05")
-    for name, share in (("held-back", options.held_back), ("out-of-range", options.out_of_range)):
-        if not 0 <= share < 1:
-            raise AtlasError(
-                f"the share {name} {share} is not in [0, 1)", remedy="use one such as 0.2"
-            )
+
+    device_memory: int | None = option(
+        None,
+        "Memory of the GPU that keys and ciphertexts must fit, such as 40G; for phantom. With less "
+        "of it, rotations are composed of others and take longer.",
+        metavar="SIZE",
+        parse=parse_device_memory,
+    )
 
 
-def _check_seconds(options: Options) -> None:
-    """Raise AtlasError for a limit of seconds where nobody predicts them."""
-    if options.recipe is not None:
-        raise AtlasError(
-            "--recipe and --max-seconds exclude each other",
-            why="the seconds of a recipe are not predicted",
-            remedy="leave one of them out",
-        )
-    if options.front is None and options.cost != "latency":
-        raise AtlasError(
-            f"--max-seconds and --cost {options.cost} exclude each other",
-            why="seconds are predicted where they are what is minimised",
-            remedy="use --cost latency",
-        )
+@dataclass(frozen=True, kw_only=True)
+class TargetOptions(DeviceOptions, CostOptions):
+    """What a program runs on.
+
+    Attributes:
+        target: ``sim``, ``desilo`` or ``phantom``.
+        key_memory: bytes of memory for rotation keys, infinity for no limit; None for as much as
+            fits this machine.
+    """
+
+    target: str = option("desilo", f"What the program is for: {', '.join(TARGETS)}.")
+    key_memory: float | None = option(
+        None,
+        "Memory for rotation keys: 4G, or all [default: as much as fits this machine]. With less "
+        "of it, rotations are composed of others and take longer.",
+        metavar="SIZE",
+        parse=parse_memory,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileOptions(SearchOptions, BatchOptions, LimitOptions, TargetOptions):
+    """What ``compile`` may be told.
+
+    Attributes:
+        recipe: named settings instead of a search.
+        front: what ``search -o`` wrote, to pick from instead of searching.
+    """
+
+    recipe: str | None = option(
+        None, "Named settings instead of a search: is, nexus, thor, moai, arion, polaris."
+    )
+    front: Path | None = option(
+        None, "Folder that search -o wrote: pick from it, without another search."
+    )
+
+    @property
+    def minimised(self) -> str:
+        """What the search minimises beside the error; the limits imply it."""
+        if self.cost is None and self.max_seconds is not None:
+            return "latency"
+        if self.cost is None and self.max_levels is not None and self.max_depth is None:
+            return "levels"
+        return self.cost or "depth"
+
+
+@dataclass(frozen=True, kw_only=True)
+class InspectOptions(BatchOptions, TargetOptions):
+    """How a model, or a text that is no program yet, is lowered to see what it costs.
+
+    Attributes:
+        recipe: approximations of an nn module whose ops carry none.
+    """
+
+    recipe: str = option("is", "Named settings: is, nexus, thor, moai, arion or polaris.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LowerOptions(BatchOptions, LimitOptions, TargetOptions):
+    """How an nn module or a model is lowered.
+
+    Attributes:
+        recipe: approximations of ops that carry none.
+        settings: ``front.json`` of a search, to pick from as compile does.
+        calibration: ranges that ``calibrate -o`` wrote.
+        data: ``.npz`` of inputs by name, for the magnitudes that bootstraps need.
+    """
+
+    recipe: str | None = option(None, "Approximations of ops that carry none.")
+    settings: Path | None = option(None, "front.json of a search, to pick from as compile does.")
+    calibration: Path | None = option(None, "Ranges: what calibrate -o wrote.")
+    data: Path | None = option(None, ".npz of inputs by name: the magnitudes that bootstraps need.")

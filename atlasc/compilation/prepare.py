@@ -1,31 +1,58 @@
-"""From a model and data to a traced module with its ranges: what every command starts from."""
+"""From a model and data to a traced module with its ranges: what every stage starts from."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Literal
 
-from atlasc.compilation import stages
-from atlasc.compilation.options import Options
-from atlasc.compilation.saved import Saved
-from atlasc.compilation.stages import Source
+import numpy as np
+
+from atlasc.compilation.fronts import SavedFront
+from atlasc.compilation.options import CalibrationOptions
 from atlasc.compilation.steps import Steps, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.passes.calibration.calibrate import Calibration
+from atlasc.loading.configs import image_size, size
+from atlasc.loading.in_memory import inputs_of, model_of
+from atlasc.loading.inputs import Inputs
+from atlasc.loading.models import LoadedModel
+from atlasc.passes.calibration.calibrate import Calibration, calibrate
 from atlasc.passes.calibration.centre_keys import Shifts, key_shifts, with_centred_keys
+from atlasc.passes.frontend.trace import ShapeSpec, trace
 
+DEFAULT_LENGTH = 128
 FEWEST_INPUTS = 2
 
 
 @dataclass(frozen=True)
-class Prepared:
+class Source:
+    """A model and the data that it is compiled with.
+
+    Attributes:
+        model: the loaded model.
+        inputs: what calibration and search may look at.
+        held_back: the inputs on which ranges and settings are validated.
+        length: tokens of a text, None for images.
+    """
+
+    model: LoadedModel
+    inputs: Inputs
+    held_back: Inputs
+    length: int | None
+
+
+@dataclass(frozen=True)
+class PreparedModel:
     """A traced model with its data and ranges.
 
     Attributes:
         source: model and data.
         traced: the model.
-        module: the same with centred keys, if they are to be.
+        module: the same, with centred keys where that was asked for.
         calibration: of `module`.
     """
 
@@ -36,37 +63,39 @@ class Prepared:
 
 
 def prepare(
-    model: str, data: Path, options: Options, steps: Steps = silent, saved: Saved | None = None
-) -> Prepared:
+    model: Any,
+    data: Any,
+    options: CalibrationOptions,
+    steps: Steps = silent,
+    saved: SavedFront | None = None,
+    *,
+    batch: int = 1,
+    tokenizer: Any = None,
+) -> PreparedModel:
     """Load and trace a model, centre its keys and calibrate it.
 
     Args:
-        model: see ``load_model``.
-        data: see ``load_inputs``.
-        options: length, batch, margin, what is held back, whether keys are centred.
+        model: see ``model_of``.
+        data: see ``inputs_of``.
+        options: length, margin, what is held back, whether keys are centred.
         steps: shows progress.
         saved: a search whose calibration is taken instead of measuring one.
+        batch: inputs that one run answers.
+        tokenizer: of a model in memory.
 
     Raises:
         AtlasError: of the model, the data or the trace; `saved` is of another model.
     """
     with steps("loading the model and the data"):
-        source = stages.load_source(
-            model,
-            data,
-            sequence_length=options.sequence_length,
-            held_back=options.held_back,
-            seed=options.seed,
-            trust_pickle=options.trust_pickle,
-        )
+        source = load_source(model, data, options, tokenizer)
     _require_different(source, data)
     with steps("tracing"):
-        traced = stages.trace_model(source.model, options.batch, source.length)
+        traced = trace_model(source.model, batch, source.length, inputs=source.inputs)
     if saved is not None:
         with steps("checking the front"):
             saved.require(traced)
         module = with_centred_keys(traced, saved.calibration.keys)
-        return Prepared(source, traced, module, saved.calibration)
+        return PreparedModel(source, traced, module, saved.calibration)
     shifts: Shifts = {}
     if options.centre_keys:
         with steps("centring keys") as step:
@@ -76,25 +105,36 @@ def prepare(
                 progress=lambda done, total: step.report("inputs", done, total),
             )
     module = with_centred_keys(traced, shifts)
-    with steps("calibrating") as step:
-        calibration = stages.calibrate_source(
-            module,
-            source,
-            margin=options.margin,
-            progress=lambda done, total: step.report("inputs", done, total),
-        )
+    calibration = calibrate_source(module, source, options.margin, steps)
     keys = {name: tuple(map(float, shift)) for name, shift in shifts.items()}
-    return Prepared(source, traced, module, replace(calibration, keys=keys))
+    return PreparedModel(source, traced, module, replace(calibration, keys=keys))
 
 
-def _require_different(source: Source, data: Path) -> None:
+def load_source(
+    model: Any, data: Any, options: CalibrationOptions | None = None, tokenizer: Any = None
+) -> Source:
+    """Load a model and its data; a part of the data is held back.
+
+    Raises:
+        AtlasError: of the model or of the data.
+    """
+    options = options or CalibrationOptions()
+    loaded = model_of(model, tokenizer, trust_pickle=options.trust_pickle)
+    everything = inputs_of(data, loaded, options.sequence_length).require_finite()
+    used, kept = everything.split(options.held_back, options.seed)
+    ids = everything.arrays.get("input_ids")
+    return Source(loaded, used, kept, None if ids is None else ids.shape[1])
+
+
+def _require_different(source: Source, data: Any) -> None:
     """Raise AtlasError for data from which no range can be learnt."""
     count = len(source.inputs) + len(source.held_back)
+    name = data if isinstance(data, str | Path) else "the data"
     remedy = "give some dozens of real inputs; the ranges hold for inputs like them alone"
     if count < FEWEST_INPUTS:
         raise AtlasError(
-            f"{data} has {count} input, at least {FEWEST_INPUTS} are needed",
-            why="ranges are measured on some inputs and tried on others",
+            f"{name} has {count} input, at least {FEWEST_INPUTS} are needed",
+            why="ranges are measured on some inputs and validated on others",
             remedy=remedy,
         )
     first = {name: array[:1] for name, array in source.inputs.arrays.items()}
@@ -104,7 +144,104 @@ def _require_different(source: Source, data: Path) -> None:
         for name, array in part.arrays.items()
     ):
         raise AtlasError(
-            f"all {count} inputs of {data} are identical",
+            f"all {count} inputs of {name} are identical",
             why="ranges that one input reaches say nothing of another one",
             remedy=remedy,
+        )
+
+
+def trace_model(
+    model: LoadedModel,
+    batch: int = 1,
+    sequence_length: int | None = None,
+    output: str | None = None,
+    inputs: Inputs | None = None,
+) -> Module:
+    """The nn module of a model for a batch of inputs.
+
+    Args:
+        model: a loaded model.
+        batch: inputs of one run.
+        sequence_length: tokens of a text.
+        output: which output is wanted; see ``trace``.
+        inputs: examples, whose shapes and types are taken where neither the config nor an archive
+            tells them.
+
+    Raises:
+        AtlasError: the shapes of the inputs are not known, or the model cannot be traced.
+    """
+    program: Any = model.exported if model.exported is not None else model.module
+    name = re.sub(r"[\W_]+", "_", model.name[:64], flags=re.ASCII).strip("_") or "model"
+    name = f"m{name}" if name[0].isdigit() else name
+    arrays = {} if inputs is None else inputs.arrays
+    specs = input_specs(model, batch, sequence_length, arrays)
+    with _evaluation_mode(model.module):
+        return trace(program, specs, name=name, output=output)
+
+
+@contextmanager
+def _evaluation_mode(module: Any) -> Iterator[None]:
+    """A caller's module without dropout while it is traced, and as it was afterwards."""
+    training = [part for part in module.modules() if part.training]
+    for part in training:
+        part.training = False
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = True
+
+
+def input_specs(
+    model: LoadedModel,
+    batch: int = 1,
+    sequence_length: int | None = None,
+    arrays: Mapping[str, np.ndarray] | None = None,
+) -> dict[str, ShapeSpec]:
+    """Shapes of a model's inputs, with the batch first.
+
+    Raises:
+        AtlasError: neither the config nor the arguments tell the shapes.
+    """
+    specs: dict[str, ShapeSpec] = {}
+    for name in model.input_names:
+        known = model.exported_shape(name)
+        example = (arrays or {}).get(name)
+        dtype: Literal["i64", "f32"] = "f32" if name == "pixel_values" else "i64"
+        if known is not None and None not in known:
+            specs[name] = ShapeSpec((batch, *(n for n in known[1:] if n is not None)), dtype)
+        elif example is not None and name not in ("input_ids", "attention_mask"):
+            dtype = "f32" if example.dtype.kind == "f" else "i64"
+            specs[name] = ShapeSpec((batch, *example.shape[1:]), dtype)
+        elif name == "pixel_values":
+            channels = size(model.config, "num_channels") or 3
+            height, width = image_size(model.config)
+            if height is None or width is None:
+                raise AtlasError("the model's config does not tell the image size")
+            specs[name] = ShapeSpec((batch, channels, height, width), dtype)
+        else:
+            length = sequence_length or DEFAULT_LENGTH
+            limit = size(model.config, "max_position_embeddings")
+            if limit is not None and length > limit:
+                raise AtlasError(
+                    f"--sequence-length {length} is longer than the model allows",
+                    why=f"it has {limit} positions",
+                )
+            specs[name] = ShapeSpec((batch, length), dtype)
+    return specs
+
+
+def calibrate_source(
+    module: Module, source: Source, margin: float | None = None, steps: Steps = silent
+) -> Calibration:
+    """Ranges of all nonlinear ops on all inputs, validated on the held-back ones."""
+    held = source.held_back
+    with steps("calibrating") as step:
+        return calibrate(
+            module,
+            source.inputs.arrays,
+            held_back=held.arrays if len(held) else None,
+            margin=margin,
+            names=held.names,
+            progress=lambda done, total: step.report("inputs", done, total),
         )

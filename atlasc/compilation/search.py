@@ -1,62 +1,65 @@
-"""The search of a loaded model: what goes in, the front, and what held-back inputs say of it."""
+"""The search of a prepared model: its inputs, its front, and the front on held-back inputs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from atlasc import __version__
-from atlasc.compilation.options import Options
-from atlasc.compilation.prepare import Prepared
-from atlasc.compilation.saved import calibration_digest, model_digest
+from atlasc.compilation.fronts import calibration_digest, model_digest
+from atlasc.compilation.options import CompileOptions, SearchOptions
+from atlasc.compilation.prepare import PreparedModel
 from atlasc.compilation.steps import Steps, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.assign import layer_count, settings_approximations
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.calibration.measure import nonlinear_ops
 from atlasc.passes.search.front import Front
-from atlasc.passes.search.point import Point
+from atlasc.passes.search.point import Cost, Point
 from atlasc.passes.search.search_problem import SearchProblem
 from atlasc.passes.search.search_run import Progress
 from atlasc.passes.search.space import Settings, expert_layer
-from atlasc.passes.search.strategies import find_strategy
+from atlasc.passes.search.strategies import DEFAULT, find_strategy
 from atlasc.passes.search.validate import Validator, tried_pick, validated
 from atlasc.targets import find_target
+from atlasc.version import __version__
 
 SEARCH_INPUTS = 10
-"""Inputs on which settings are compared: the paper's surrogate."""
+"""Inputs on which settings are compared, as in the paper."""
 EXTREME_INPUTS = 10
-"""Inputs at the ends of the calibrated ranges that are compared on as well: settings fail there
-first. In the error they count for what they are, few among all that calibration saw."""
+"""Extreme inputs, which reach the ends of calibrated ranges, are compared on as well: settings fail
+there first. Each counts in the error as one of all inputs that calibration saw."""
 
 
 def search(
-    prepared: Prepared,
-    options: Options,
+    prepared: PreparedModel,
+    options: SearchOptions,
     steps: Steps = silent,
     *,
     inputs: int | None = SEARCH_INPUTS,
-    try_all: bool = True,
+    validate: bool = True,
+    budget: Mapping[str, int] | None = None,
     **others: Any,
 ) -> Front:
-    """The front of a model, its points tried on the held-back inputs.
+    """The front of a model, its points validated on the held-back inputs.
 
     Args:
         prepared: the model.
-        options: strategy, budget and seed.
+        options: strategy, budget, seed and workers.
         steps: shows progress.
         inputs: on how many inputs settings are compared; None for all that calibration saw.
-        try_all: False for a front of which no point was tried; see `pick_tried`.
-        others: attributes of `SearchProblem`: threads, journal, ...
+        validate: False for a front of which no point was validated; see `pick_validated`.
+        budget: of the strategy, instead of the one in the options.
+        others: attributes of `SearchProblem`: journal, note, ...
 
     Raises:
         AtlasError: there is nothing to search, or the budget is too small.
     """
     require_searchable(prepared)
-    chosen = find_strategy(options.strategy).of({**options.budget, "seed": options.seed})
+    given = options.budget if budget is None else budget
+    chosen = find_strategy(options.strategy or DEFAULT).of({**given, "seed": options.seed})
     problem = search_problem(prepared, options, inputs, **others)
     strategy = chosen.filled(problem)
     resume = f"the same command goes on with what is in {problem.journal}"
@@ -78,29 +81,29 @@ def search(
     objective = problem.objective()
     layer = expert_layer(problem.parametrisation)
     front = replace(front, expert=objective.evaluate((layer,) * objective.space.layers))
-    return _tried(front, prepared, steps, problem.threads) if try_all else front
+    return _validated(front, prepared, steps, problem.threads) if validate else front
 
 
-def pick_tried(
+def pick_validated(
     front: Front,
-    prepared: Prepared,
+    prepared: PreparedModel,
     pick: Callable[[Front], Point],
     steps: Steps = silent,
     threads: int | None = None,
 ) -> tuple[Front, Point]:
-    """The point that `pick` takes, tried on the held-back inputs, and the front with what was tried
-    for it: one point, where no input leaves a range under it.
+    """The point that `pick` takes once it is validated on the held-back inputs, and the front with
+    all points that were validated for it: only one, where no input leaves a range under it.
     """
     held = prepared.source.held_back
     if not len(held):
         return front, pick(front)
-    with steps("trying settings on held-back inputs"):
+    with steps("validating settings on held-back inputs"):
         validator = Validator(prepared.module, held.arrays, threads=threads)
         return tried_pick(front, validator, _approximations(front, prepared), pick)
 
 
-def require_searchable(prepared: Prepared) -> None:
-    """Raise AtlasError where no setting makes a difference."""
+def require_searchable(prepared: PreparedModel) -> None:
+    """Raise AtlasError for a model without anything to approximate."""
     if not nonlinear_ops(prepared.module):
         raise AtlasError(
             "the model has no nonlinear op on encrypted data: there is nothing to search",
@@ -116,37 +119,49 @@ def require_searchable(prepared: Prepared) -> None:
 
 
 def search_problem(
-    prepared: Prepared,
-    options: Options,
+    prepared: PreparedModel,
+    options: SearchOptions,
     inputs: int | None = SEARCH_INPUTS,
     extremes: int = EXTREME_INPUTS,
     **others: Any,
 ) -> SearchProblem:
-    """What is searched, on the inputs of `search_inputs`; `others` are attributes of
-    `SearchProblem`.
+    """What is searched, on the inputs of `search_inputs`.
+
+    Args:
+        prepared: the model.
+        options: cost, space, seed and workers.
+        inputs: see `search_inputs`.
+        extremes: see `search_inputs`.
+        others: attributes of `SearchProblem`: journal, note, ...
     """
     arrays, shares = search_inputs(prepared, options.seed, inputs, extremes)
+    cost = cast(Cost, options.minimised)
+    target = options.target if isinstance(options, CompileOptions) else "sim"
     return SearchProblem(
         prepared.module,
         prepared.calibration,
         arrays,
-        options.cost,
+        cost,
         parametrisation=options.parametrisation,
         shares=shares,
-        target=find_target(options.target).latency if options.cost == "latency" else None,
+        target=find_target(target).latency if cost == "latency" else None,
+        threads=options.threads,
+        workers=options.evaluators(),
         **others,
     )
 
 
 def search_inputs(
-    prepared: Prepared, seed: int, count: int | None, extremes: int = EXTREME_INPUTS
+    prepared: PreparedModel, seed: int, count: int | None, extremes: int = EXTREME_INPUTS
 ) -> tuple[dict[str, np.ndarray], tuple[float, ...] | None]:
     """Inputs by name, and their weights in the error: a stratified sample of those that calibration
-    saw. Those at the ends of ranges stand for themselves, a few random ones for all others.
+    saw. An extreme input has the weight of one input; a few random inputs represent all others.
 
     Args:
-        count: of random ones; None for all inputs, of equal weights.
-        extremes: how many at the ends of ranges; 0 for random ones alone, of equal weights.
+        prepared: the model.
+        seed: fixes the random ones.
+        count: number of random inputs; None for all inputs, with equal weights.
+        extremes: number of extreme inputs; 0 for random ones alone, with equal weights.
     """
     inputs = prepared.source.inputs
     every = len(inputs)
@@ -161,11 +176,11 @@ def search_inputs(
     return arrays, (1.0,) * len(extreme) + (share,) * count
 
 
-def _facts(prepared: Prepared, compared: int, options: Mapping[str, Any]) -> dict[str, Any]:
+def _facts(prepared: PreparedModel, compared: int, options: Mapping[str, Any]) -> dict[str, Any]:
     source = prepared.source
     return {
         "atlasc": __version__,
-        "model": source.model.source.name,
+        "model": source.model.name,
         "model_digest": model_digest(prepared.traced),
         "sequence_length": source.length,
         "calibration_inputs": len(source.inputs),
@@ -177,12 +192,12 @@ def _facts(prepared: Prepared, compared: int, options: Mapping[str, Any]) -> dic
     }
 
 
-def _tried(front: Front, prepared: Prepared, steps: Steps, threads: int | None) -> Front:
+def _validated(front: Front, prepared: PreparedModel, steps: Steps, threads: int | None) -> Front:
     """The front and the setting `is` on the inputs that were held back."""
     held = prepared.source.held_back
     if not len(held):
         return front
-    with steps("trying the front on held-back inputs", len(front.points)) as step:
+    with steps("validating the front on held-back inputs", len(front.points)) as step:
         validator = Validator(prepared.module, held.arrays, threads=threads)
         return validated(
             front,
@@ -193,7 +208,7 @@ def _tried(front: Front, prepared: Prepared, steps: Steps, threads: int | None) 
 
 
 def _approximations(
-    front: Front, prepared: Prepared
+    front: Front, prepared: PreparedModel
 ) -> Callable[[Settings], dict[str, Approximation]]:
     """From the settings of a front to approximations by result name."""
     return lambda settings: settings_approximations(

@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import atlasc
 from atlasc.emit import text
 from atlasc.emit.interface import identity_of, interface_text
 from atlasc.emit.program import program_text
@@ -16,7 +15,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.targets.parameters import ParameterSet
 
-RUNTIME = Path(atlasc.__file__).parent / "runtime_cuda"
+RUNTIME = Path(__file__).parents[1] / "runtime_cuda"
 """Sources of the C++ runtime, as they are installed."""
 RUNTIME_PARTS = ("CMakeLists.txt", "include", "src", "bootstrap", "engines", "python")
 SOURCES = ("interface.cpp", "program.hpp", "program.cpp", "client.cpp", "server.cpp", "python.cpp")

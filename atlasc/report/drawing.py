@@ -15,6 +15,7 @@ from atlasc.passes.costs.counts import ProgramCosts, merged
 from atlasc.passes.costs.op_costs import PrimitiveCosts
 from atlasc.passes.execution.counting_engine import Counts
 from atlasc.report.svg import BLUE, INK, ORANGE, Drawing, shares, shares_height
+from atlasc.targets.parameters import ParameterSet
 
 BOX, HEIGHT, GAP, MARGIN = 250.0, 46.0, 26.0, 24.0
 TIMES = 700.0
@@ -44,7 +45,7 @@ def draw_program(
     program: Module,
     costs: ProgramCosts,
     summary: Mapping[str, Any] | None = None,
-    primitive_costs: PrimitiveCosts | None = None,
+    parameters: ParameterSet | None = None,
 ) -> str:
     """SVG of a ckks module with its costs.
 
@@ -52,8 +53,9 @@ def draw_program(
         program: ckks module.
         costs: read off it.
         summary: of ``costs_summary``: below the program, where its predicted time goes.
-        primitive_costs: seconds of primitives, for predicted seconds in each box.
+        parameters: what it runs with, for predicted seconds in each box.
     """
+    primitive_costs = None if parameters is None else parameters.measured_costs()
     whole = _boxes(program, {op: _layer_key(op) for op in program.ops})
     first = min((op.layer for op in program.ops if op.layer is not None), default=None)
     inside: dict[Hashable, Box] = {}

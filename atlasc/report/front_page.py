@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from importlib.resources import files
 from string import Template
 
-from atlasc.compilation.options import MAX_ERROR
 from atlasc.passes.approximation.parametrisation import Parametrisation
 from atlasc.passes.search.front import Front
 from atlasc.passes.search.point import Point
@@ -20,8 +19,13 @@ COLUMNS = (
 SHADE = "rgba(47,109,179,{:.2f})"
 
 
-def front_html(front: Front) -> str:
-    """A page of its own: it needs no network, and no script but its own few lines."""
+def front_html(front: Front, accurate: float = 0.0) -> str:
+    """A page of its own: it needs no network, and no script but its own few lines.
+
+    Args:
+        front: what a search found.
+        accurate: the settings of the cheapest point with at most this error are shown first.
+    """
     facts = front.facts
     template = files("atlasc.report").joinpath("templates/front.html").read_text(encoding="utf-8")
     length = f", {facts['sequence_length']} tokens" if facts.get("sequence_length") else ""
@@ -49,7 +53,7 @@ def front_html(front: Front) -> str:
             for index, point in enumerate(front.points)
         ),
         facts=_facts(front),
-        chosen=_first_shown(front.points),
+        chosen=_first_shown(front.points, accurate),
     )
 
 
@@ -154,6 +158,5 @@ def _facts(front: Front) -> str:
     return table(("", "value"), rows.items(), "text")
 
 
-def _first_shown(points: Sequence[Point]) -> int:
-    """The cheapest point that is accurate enough for most uses."""
-    return next((i for i, p in enumerate(points) if p.error <= MAX_ERROR), len(points) - 1)
+def _first_shown(points: Sequence[Point], accurate: float) -> int:
+    return next((i for i, p in enumerate(points) if p.error <= accurate), len(points) - 1)

@@ -78,12 +78,12 @@ def minilm(tokens: int, recipe: str | None, options: dict[str, Any], steps: Step
     import texts
 
     from atlasc.compilation.compile import choose
-    from atlasc.compilation.options import Options
+    from atlasc.compilation.fronts import load_front
+    from atlasc.compilation.options import CompileOptions
     from atlasc.compilation.prepare import prepare
-    from atlasc.compilation.saved import load_saved
 
-    options_ = Options(target="sim", recipe=recipe, sequence_length=tokens, **options)
-    saved = None if options_.front is None else load_saved(options_.front)
+    options_ = CompileOptions(target="sim", recipe=recipe, sequence_length=tokens, **options)
+    saved = None if options_.front is None else load_front(options_.front)
     with tempfile.TemporaryDirectory() as scratch:
         data = Path(scratch) / "texts.txt"
         data.write_text("\n".join(texts.short_texts(TEXTS, tokens)) + "\n", encoding="utf-8")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from atlasc.client.program import client_program
-from atlasc.compilation import stages
+from atlasc.compilation.lowering import lower_module
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Op
 from atlasc.passes.costs.counts import program_costs
@@ -85,7 +85,7 @@ class OurProgram(Program):
 
     def __init__(self, layer: Layer, name: str = "atlasc") -> None:
         self.name, self.layer = name, layer
-        lowered = stages.lower_module(layer.module, layer.inputs, fastest=True)
+        lowered = lower_module(layer.module, layer.inputs, fastest=True)
         assert isinstance(lowered.parameters, DesiloParameters)
         self.program, self.parameters = lowered.program, lowered.parameters
         self.client = client_program(lowered.client, lowered.program)

@@ -7,7 +7,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from atlasc.cli.progress import progress
-from atlasc.compilation.options import Options
+from atlasc.compilation.options import SearchOptions
 from atlasc.compilation.prepare import prepare
 from atlasc.compilation.search import search_problem
 from atlasc.loading.data import inputs_from_texts
@@ -30,9 +30,8 @@ def problem_of(arguments: Namespace, inputs: int) -> SearchProblem:
     """
     if arguments.model is None:
         return minilm(inputs, arguments.space)
-    options = Options(
-        target="sim",
-        parametrisation=PRESETS[arguments.space],
+    options = SearchOptions(
+        space=arguments.space,
         sequence_length=arguments.sequence_length,
         seed=arguments.seed,
     )

@@ -59,16 +59,10 @@ def compile_model(folder: Path, target: str, images: int) -> tuple[Bundle, Input
     import torch
 
     from atlasc.compilation.compile import compile_model as write_bundle
-    from atlasc.compilation.options import Options
+    from atlasc.compilation.options import CompileOptions
     from atlasc.loading.data import load_inputs
-    from atlasc.passes.approximation.parametrisation import Parametrisation
 
-    options = Options(
-        target=target,
-        batch=images,
-        cost="levels",
-        parametrisation=Parametrisation(softmax_ranges="measured"),
-    )
+    options = CompileOptions(target=target, batch=images, cost="levels", softmax_ranges="measured")
     data = HERE / "calibration.npz"
     bundle, compiled = write_bundle(str(HERE / "model"), data, folder, options, progress)
     model = compiled.source.model

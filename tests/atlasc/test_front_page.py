@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from html_page import HtmlPage
 
+from atlasc.compilation.options import MAX_ERROR
 from atlasc.passes.approximation.parametrisation import WIDE
 from atlasc.passes.search.front import Front
 from atlasc.passes.search.point import Point
@@ -43,7 +44,7 @@ def test_the_page_is_whole_and_fetches_nothing() -> None:
 
 
 def test_every_point_is_in_the_chart_in_the_table_and_has_its_settings() -> None:
-    page = HtmlPage(front_html(FRONT))
+    page = HtmlPage(front_html(FRONT, MAX_ERROR))
     points = [(tag, known.get("data-point")) for tag, known in page.tags]
     for index in "012":
         assert ("circle", index) in points

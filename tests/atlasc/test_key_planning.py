@@ -9,7 +9,9 @@ from tiny_model import Tiny
 
 from atlasc.bundle.folder import load_bundle
 from atlasc.compilation import key_planning
-from atlasc.compilation.key_planning import ALL, SHARE, check_key_memory, key_model, plan_keys
+from atlasc.compilation.declared import options_of
+from atlasc.compilation.key_planning import SHARE, key_model, plan_keys
+from atlasc.compilation.options import ALL_MEMORY, CompileOptions, parse_memory
 from atlasc.figures.summary import costs_summary
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
@@ -24,7 +26,7 @@ def complete(tiny: Tiny) -> tuple[Module, int]:
     """The program with all keys, and what it needs of memory."""
     bundle = load_bundle(tiny.bundle)
     parameters = bundle.parameters
-    full = plan_keys(bundle.program, parameters, ALL)
+    full = plan_keys(bundle.program, parameters, ALL_MEMORY)
     return full, costs_summary(program_costs(full), parameters)["memory_bytes"]
 
 
@@ -60,10 +62,11 @@ def test_by_default_fewer_keys_where_the_machine_is_smaller(
 
 
 def test_what_is_no_size_is_refused_before_any_work(tmp_path: Path) -> None:
-    check_key_memory(None)
-    check_key_memory(ALL)
+    assert parse_memory("4G") == 4 * 2**30
+    assert options_of(CompileOptions, {"key_memory": "all"}).key_memory == ALL_MEMORY
+    assert options_of(CompileOptions, {"key_memory": None}).key_memory is None
     with pytest.raises(AtlasError, match="'lots' is no size of memory"):
-        check_key_memory("lots")
+        parse_memory("lots")
     data = Path(MODEL).parent / "calibration.npz"
     arguments = ("compile", MODEL, "--data", data, "-o", tmp_path / "x", "--key-memory", "lots")
     assert "is no size of memory" in refused(*arguments)

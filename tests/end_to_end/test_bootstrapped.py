@@ -42,7 +42,7 @@ def test_a_bootstrapped_program_equals_its_polynomials(
     tmp_path: Path, bootstrap_keys: KeySet
 ) -> None:
     from atlasc.client.program import client_program
-    from atlasc.compilation import stages
+    from atlasc.compilation.prepare import calibrate_source, load_source, trace_model
     from atlasc.passes.lowering.rotation_keys import key_plan
     from atlasc.passes.pipeline import lower_nn
     from atlasc.run import session
@@ -53,9 +53,9 @@ def test_a_bootstrapped_program_equals_its_polynomials(
     export_model(archive)
     pixels = np.random.default_rng(0).random((24, 1, 8, 8)).astype(np.float32)
     np.savez(data, pixel_values=pixels)
-    source = stages.load_source(str(archive), data)
-    module = stages.trace_model(source.model, BATCH)
-    approximate(module, stages.calibrate_source(module, source, margin=0.3), deep=True)
+    source = load_source(str(archive), data)
+    module = trace_model(source.model, BATCH)
+    approximate(module, calibrate_source(module, source, margin=0.3), deep=True)
     lowered = lower_nn(module, lambda levels, slots: BOOTSTRAPPED, source.inputs.arrays)
     program = lowered.program
     placed = [op for op in program.ops if op.name == "ckks.bootstrap"]

@@ -52,10 +52,10 @@ sys.meta_path.insert(0, Interrupt)
 import atlasc.__main__
 atlasc.__main__.main()
 """
-MODULES = ("atlasc.cli", "typer", "difflib", "atlasc.cli.errors", "atlasc.cli.commands.trace")
+MODULES = ("atlasc.cli", "typer", "difflib", "atlasc.cli.errors", "atlasc.cli.commands.stages")
 
 
-@pytest.mark.parametrize("module", [*MODULES, "atlasc.compilation.stages", "lark"])
+@pytest.mark.parametrize("module", [*MODULES, "atlasc.compilation.prepare", "lark"])
 def test_an_interrupt_is_no_traceback(module: str, tmp_path: Path) -> None:
     """Ctrl-C while Python looks for a module, of the command line or of a command."""
     model = ROOT / "examples" / "configs" / "bert-base"

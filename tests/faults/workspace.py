@@ -55,9 +55,9 @@ def _bundle(path: Path) -> None:
 
 
 def _front(path: Path) -> None:
-    from atlasc.compilation.saved import load_saved
+    from atlasc.compilation.fronts import load_front
 
-    saved = load_saved(path)
+    saved = load_front(path)
     assert saved.front.points
     assert (path / "front.html").read_text().rstrip().endswith("</html>")
     rows = (path / "evaluations.jsonl").read_text().splitlines()

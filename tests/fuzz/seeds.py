@@ -77,14 +77,14 @@ def _compile(folder: Path) -> None:
     sys.path.insert(0, str(ROOT / "tests" / "helpers"))
     from tiny_model import BATCH, make_tiny
 
-    from atlasc.compilation import stages
+    from atlasc.compilation.prepare import load_source, trace_model
     from atlasc.ir.text.printer import print_module
 
     (folder / "desilo").mkdir()
     make_tiny(folder / "desilo", "desilo")
     tiny = make_tiny(folder, "sim")
-    source = stages.load_source(str(tiny.archive), tiny.data)
-    (folder / "nn.air").write_text(print_module(stages.trace_model(source.model, BATCH)))
+    source = load_source(str(tiny.archive), tiny.data)
+    (folder / "nn.air").write_text(print_module(trace_model(source.model, BATCH)))
     search = ("search", DIGITS / "model", "--data", DIGITS / "calibration.npz", "--inputs", 2)
     budget = ("--strategy", "atlas", "--evaluations", 8, "-o", folder / "front")
     command = [sys.executable, "-m", "atlasc", *map(str, search + budget)]

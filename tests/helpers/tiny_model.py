@@ -32,18 +32,20 @@ class Tiny:
 
 def make_tiny(folder: Path, target: str) -> Tiny:
     """Four patches of an image, one attention of two heads, three classes; 15 levels."""
-    from atlasc.compilation import stages
+    from atlasc.compilation.lowering import compile_module, save
+    from atlasc.compilation.options import TargetOptions
+    from atlasc.compilation.prepare import calibrate_source, load_source, trace_model
 
     archive, data = folder / "tiny.pt2", folder / "images.npz"
     export_model(archive)
     pixels = np.random.default_rng(0).random((IMAGES, 1, 8, 8)).astype(np.float32)
     np.savez(data, pixel_values=pixels)
-    source = stages.load_source(str(archive), data)
-    module = stages.trace_model(source.model, BATCH)
-    calibration = stages.calibrate_source(module, source, margin=0.3)
+    source = load_source(str(archive), data)
+    module = trace_model(source.model, BATCH)
+    calibration = calibrate_source(module, source, margin=0.3)
     approximate(module, calibration)
-    compiled = stages.finish(source, module, calibration, target, {})
-    stages.save(compiled, folder / "bundle")
+    compiled = compile_module(source, module, calibration, {}, TargetOptions(target=target))
+    save(compiled, folder / "bundle")
     return Tiny(archive, data, folder / "bundle")
 
 

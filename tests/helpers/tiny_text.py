@@ -16,7 +16,9 @@ def make_text_bundle(root: Path) -> Path:
     import torch
     from transformers import BertConfig, BertModel
 
-    from atlasc.compilation import stages
+    from atlasc.compilation.lowering import compile_module, save
+    from atlasc.compilation.options import CalibrationOptions, TargetOptions
+    from atlasc.compilation.prepare import calibrate_source, load_source, trace_model
 
     torch.manual_seed(0)
     config = BertConfig(
@@ -25,11 +27,14 @@ def make_text_bundle(root: Path) -> Path:
     )  # fmt: skip
     BertModel(config, add_pooling_layer=False).save_pretrained(root / "model")
     write_ids(root / "data.jsonl", [3, 4, 5, 6] * 5)
-    source = stages.load_source(str(root / "model"), root / "data.jsonl", sequence_length=LENGTH)
-    module = stages.trace_model(source.model, 2, LENGTH)
-    approximate_all(module, stages.calibrate_source(module, source, margin=0.5))
-    compiled = stages.finish(source, module, stages.calibrate_source(module, source), "sim", {})
-    stages.save(compiled, root / "bundle")
+    options = CalibrationOptions(sequence_length=LENGTH)
+    source = load_source(str(root / "model"), root / "data.jsonl", options)
+    module = trace_model(source.model, 2, LENGTH)
+    approximate_all(module, calibrate_source(module, source, margin=0.5))
+    compiled = compile_module(
+        source, module, calibrate_source(module, source), {}, TargetOptions(target="sim")
+    )
+    save(compiled, root / "bundle")
     return root / "bundle"
 
 

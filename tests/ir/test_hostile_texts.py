@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from atlasc.compilation.inspection import inspect_module
 from atlasc.ir.bounds import as_location, as_name, as_symbol, is_location, is_name, is_symbol
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
@@ -13,7 +14,6 @@ from atlasc.ir.module import Module
 from atlasc.ir.text.parser import parse
 from atlasc.ir.text.printer import print_module
 from atlasc.ir.verifier import verify
-from atlasc.report.inspection import inspect_module
 
 INPUT = '%x = nn.input {name = "x", shape = [1, 2, 4, 4], side = "server", dtype = "f64"}'
 TYPE = ": tensor<1x2x4x4xf64, server>"

@@ -1,26 +1,17 @@
-"""``atlasc check-input``: is an input safe, before anyone pays for an encrypted run?"""
+"""``atlasc check-input``: whether an input is safe, before it is encrypted."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from atlasc.cli.output import JsonFlag, print_json, print_table
-from atlasc.cli.selection import (
-    UNSAFE_REMEDY,
-    CountOption,
-    IndexOption,
-    polynomials_at_hand,
-    select,
-    try_in_the_clear,
-)
+from atlasc.cli.output import print_json, print_table
+from atlasc.cli.parameters import BundleFolder, Count, Index, InputFile, Json
+from atlasc.cli.progress import progress
+from atlasc.cli.selection import selected
 
 if TYPE_CHECKING:
-    from atlasc.bundle.folder import Bundle
-    from atlasc.loading.inputs import Inputs
     from atlasc.run.ranges import Verdict
 
 UNSAFE = 1
@@ -28,11 +19,11 @@ UNSAFE = 1
 
 
 def check_input(
-    bundle: Annotated[Path, typer.Argument(help="Folder that compile wrote.")],
-    data: Annotated[Path, typer.Option("--input", help="Inputs: .txt, .jsonl, .npz, images.")],
-    index: IndexOption = "",
-    count: CountOption = None,
-    as_json: JsonFlag = False,
+    bundle: BundleFolder,
+    data: InputFile,
+    index: Index = "",
+    count: Count = None,
+    as_json: Json = False,
 ) -> None:
     """Say in the clear whether inputs may be encrypted and stay in all ranges.
 
@@ -40,36 +31,23 @@ def check_input(
     keys. A polynomial explodes outside its range, and nothing in a ciphertext says so. Exit code:
     0 if all inputs are safe, 1 if one is not, 2 if they could not be checked.
     """
+    from atlasc.api.admission import require_polynomials, verdicts
     from atlasc.bundle.folder import load_bundle
 
-    loaded = polynomials_at_hand(load_bundle(bundle, "client"))
-    verdicts = _verdicts(loaded, select(loaded.load_inputs(data), index, count))
-    safe = all(verdict.safe for verdict in verdicts)
+    loaded = require_polynomials(load_bundle(bundle, "client"))
+    found = verdicts(loaded, selected(loaded, data, index, count), progress)
+    safe = all(verdict.safe for verdict in found)
     if as_json:
-        print_json({"safe": safe, "inputs": [verdict.to_dict() for verdict in verdicts]})
+        print_json({"safe": safe, "inputs": [verdict.to_dict() for verdict in found]})
     else:
-        _show(verdicts)
+        _show(found)
     if not safe:
         raise typer.Exit(UNSAFE)
 
 
-def _verdicts(loaded: Bundle, inputs: Inputs) -> list[Verdict]:
-    """On each input; what is not finite is not evaluated."""
-    from atlasc.run.ranges import Verdict
-
-    found = loaded.client.examine(inputs.arrays)
-    finite = inputs.take([row for row, reach in enumerate(found) if reach.finite])
-    ranges: dict[str, Verdict] = {}
-    if len(finite):
-        verdicts = try_in_the_clear(loaded, finite).verdicts(finite.names)
-        ranges = {verdict.input: verdict for verdict in verdicts}
-    return [
-        replace(ranges.get(name, Verdict(name)), fault=reach.why if reach.refused else "")
-        for name, reach in zip(inputs.names, found, strict=True)
-    ]
-
-
 def _show(verdicts: list[Verdict]) -> None:
+    from atlasc.api.admission import UNSAFE_REMEDY
+
     rows: list[tuple[object, ...]] = []
     for verdict in verdicts:
         first = verdict.first

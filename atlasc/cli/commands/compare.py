@@ -1,4 +1,4 @@
-"""``atlasc compare``: the first thing anyone needs when an encrypted result is wrong."""
+"""``atlasc compare``: where an encrypted result goes wrong."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atlasc.cli.output import JsonFlag, print_json, print_table
+from atlasc.cli.output import print_json, print_table
+from atlasc.cli.parameters import BundleFolder, Index, InputFile, Json, OtherTarget
 from atlasc.cli.progress import progress
-from atlasc.cli.selection import IndexOption, TargetOption, select
+from atlasc.cli.selection import select
 
 if TYPE_CHECKING:
     from atlasc.compare.compare import Comparison, OpError
 
 DIFFERENT = 1
-"""Exit code where the backends part, as that of diff."""
+"""Exit code where the targets differ, as that of diff."""
 
 
 def compare(
-    bundle: Annotated[Path, typer.Argument(help="Folder that compile wrote.")],
-    data: Annotated[Path, typer.Option("--input", help="Inputs: .txt, .jsonl, .npz, images.")],
-    index: IndexOption = "",
-    against: Annotated[str, typer.Option("--against", help="The backend to believe.")] = "sim",
-    target: TargetOption = "",
+    bundle: BundleFolder,
+    data: InputFile,
+    index: Index = "",
+    against: Annotated[str, typer.Option("--against", help="The target that is right.")] = "sim",
+    target: OtherTarget = "",
     tolerance: Annotated[
         float | None,
         typer.Option(
@@ -42,15 +43,15 @@ def compare(
             show_default=False,
         ),
     ] = None,
-    as_json: JsonFlag = False,
+    as_json: Json = False,
 ) -> None:
-    """Run two backends op by op and find the first op that goes wrong.
+    """Run two targets op by op and find the first op that goes wrong.
 
-    The error of an op is what it alone adds: its result on its own operands, against the
-    simulator's. Its bound is ten times what the errors of CKKS, from a noise model, become in that
-    op. The difference is that of the whole program up to there. The target sim adds the errors of
-    the noise model; the backend to believe is exact where it is sim. At most one batch is compared,
-    by default the first. Exit code 1 says that an op is wrong.
+    The error of an op is what this op alone adds: its result on its own operands, against the
+    simulator's result on them. The bound is ten times what the noise model of CKKS predicts for the
+    op. The difference is that of the whole program up to the op. The target sim adds the errors of
+    the noise model, except where it is the target that is right. At most one batch is compared, by
+    default the first. Exit code 1 says that an op is wrong.
     """
     from atlasc.bundle.folder import load_bundle
     from atlasc.compare.checkpoint import Checkpoint, comparison_identity
@@ -135,9 +136,9 @@ def _show(result: Comparison, against: str, target: str) -> None:
     first, worst = result.first, result.worst
     if first is not None:
         print(
-            f"they part at {first.op} %{first.value} in {first.location or 'the program'}, level "
-            f"{first.level}: error {first.error:.3g}, bound {first.bound:.3g}, difference so far "
-            f"{first.difference:.3g}"
+            f"they differ first at {first.op} %{first.value} in {first.location or 'the program'}, "
+            f"level {first.level}: error {first.error:.3g}, bound {first.bound:.3g}, difference so "
+            f"far {first.difference:.3g}"
         )
     elif worst is not None and result.refused is None:
         print(f"no op leaves its bound; the largest difference is {worst.difference:.3g}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from atlasc.cli import options
+from atlasc.cli.parameters import ForTarget
 
 if TYPE_CHECKING:
     from atlasc.ir.module import Module
@@ -45,7 +45,7 @@ def opt(
         bool,
         typer.Option("--explain", help="Print what each pass did, and did not, on standard error."),
     ] = False,
-    target: options.ForTarget = "desilo",
+    target: ForTarget = "desilo",
     list_passes: Annotated[bool, typer.Option("--list", help="List the passes and exit.")] = False,
 ) -> None:
     """Run passes on IR text: text in, text out.

@@ -7,59 +7,46 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from atlasc.cli.admitting import UncheckedOption, admit
-from atlasc.cli.errors import warn
-from atlasc.cli.output import JsonFlag, print_json
-from atlasc.cli.progress import progress
-from atlasc.cli.selection import (
-    CountOption,
-    IndexOption,
-    TargetOption,
-    judge_ranges,
-    polynomials_at_hand,
-    select,
-    try_in_the_clear,
+from atlasc.cli.answers import end_with, outputs_record, print_outputs, shared
+from atlasc.cli.costs import show_timing
+from atlasc.cli.errors import show, warn
+from atlasc.cli.output import print_json, say
+from atlasc.cli.parameters import (
+    BundleFolder,
+    Count,
+    Folder,
+    Index,
+    InputFile,
+    Json,
+    OtherTarget,
+    Strict,
+    Unchecked,
 )
-from atlasc.cli.sharing import note_exact, require_shareable, shared
-from atlasc.cli.showing import end_with, outputs_record, print_outputs
-from atlasc.cli.timing_table import show_timing
+from atlasc.cli.progress import progress
+from atlasc.cli.selection import selected
 
 if TYPE_CHECKING:
+    from atlasc.bundle.folder import Bundle
     from atlasc.targets.base import Target
 
-ClientPart = Annotated[
-    Path, typer.Argument(help="Bundle; its client folder and manifest.json are enough.")
-]
-ServerPart = Annotated[
-    Path, typer.Argument(help="Bundle; its server folder and manifest.json are enough.")
-]
-ClientKeysOption = Annotated[
+ClientKeysFolder = Annotated[
     Path, typer.Option("--keys", help="The client's keys: the folder client of keygen.")
 ]
-ServerKeysOption = Annotated[
+ServerKeysFolder = Annotated[
     Path, typer.Option("--keys", help="The server's keys: the folder server of keygen.")
 ]
 
 
-def warn_of_simulation(target: Target) -> None:
-    """Warn where nothing that is written is encrypted."""
-    if not target.encrypted:
-        warn(
-            f"the target {target.name} is a simulation: nothing is encrypted",
-            "  what to do: rehearse with it; for real data use keys of an encrypted target, such as"
-            " desilo",
-        )
-
-
 def keygen(
-    bundle: ClientPart,
+    bundle: BundleFolder,
     keys: Annotated[Path, typer.Option("--keys", "-o", help="New folder for the keys.")],
-    target: TargetOption = "",
+    target: OtherTarget = "",
+    as_json: Json = False,
 ) -> None:
     """Make the keys of a client, and those that its server computes with.
 
-    The folder client holds the secret key and stays where it is; the folder server goes to the
-    server. Files are readable by their owner alone.
+    The client's part of the bundle is enough. The folder client holds the secret key and stays
+    where it is; the folder server goes to the server. Files are readable by their owner alone.
     """
     from atlasc.bundle.folder import load_bundle
     from atlasc.files import require_new
@@ -70,35 +57,38 @@ def keygen(
     chosen = roles.check_target(loaded, target)
     with progress("generating keys") as step:
         roles.generate_keys(loaded, chosen, keys, step.report)
-    if not chosen.encrypted:
-        warn_of_simulation(chosen)
-        print(f"{keys / 'client'} and {keys / 'server'}: a simulation of keys, for a rehearsal")
-        return
-    print(f"{keys / 'client'}: the secret key; keep it")
-    print(f"{keys / 'server'}: evaluation keys; for the server")
+    _warn_of_simulation(chosen)
+    if as_json:
+        print_json({role: str(keys / role) for role in ("client", "server")})
+    elif chosen.encrypted:
+        say(f"{keys / 'client'}: the secret key; keep it")
+        say(f"{keys / 'server'}: evaluation keys; for the server")
+    else:
+        say(f"{keys / 'client'} and {keys / 'server'}: a simulation of keys, for a rehearsal")
 
 
 def encrypt(
-    bundle: ClientPart,
-    keys: ClientKeysOption,
-    data: Annotated[Path, typer.Option("--input", help="Inputs: .txt, .jsonl, .npz, images.")],
-    query: Annotated[Path, typer.Option("--output", "-o", help="New folder for the query.")],
-    index: IndexOption = "",
-    count: CountOption = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse all inputs if one leaves a calibrated range.")
-    ] = False,
-    unchecked: UncheckedOption = False,
-    target: TargetOption = "",
+    bundle: BundleFolder,
+    keys: ClientKeysFolder,
+    data: InputFile,
+    query: Folder,
+    index: Index = "",
+    count: Count = None,
+    strict: Strict = False,
+    unchecked: Unchecked = False,
+    target: OtherTarget = "",
+    as_json: Json = False,
 ) -> None:
     """Encrypt inputs into a query for the server.
 
     Inputs that are not finite, or far larger than any that calibration saw, are left out: one that
     explodes spoils the answers of its whole batch.
 
-    Where the whole bundle is at hand, the inputs are first tried in the clear: do they stay inside
-    the ranges that the program was compiled for? A client without the server's part cannot tell.
+    Where the whole bundle is at hand, the inputs are first evaluated in the clear, to see whether
+    they stay inside the ranges that the program was compiled for. A client without the server's
+    part cannot check that.
     """
+    from atlasc.api.admission import admit, judge_ranges, require_polynomials, simulated
     from atlasc.bundle.folder import load_bundle
     from atlasc.files import require_new
     from atlasc.run import roles
@@ -106,29 +96,35 @@ def encrypt(
     require_new(query)
     loaded = load_bundle(bundle, "client")
     chosen = roles.check_target(loaded, target)
-    warn_of_simulation(chosen)
-    inputs = admit(loaded, select(loaded.load_inputs(data), index, count), strict, unchecked)
+    _warn_of_simulation(chosen)
+    given = selected(loaded, data, index, count)
+    inputs = admit(loaded, given, warn, strict=strict, unchecked=unchecked).inputs
     loaded.client.check_count(len(inputs))
     if loaded.has_server or strict:
-        found = try_in_the_clear(polynomials_at_hand(loaded), inputs)
-        judge_ranges(found.verdicts(inputs.names), strict)
+        found = simulated(require_polynomials(loaded), inputs, progress)
+        judge_ranges(found.verdicts(inputs.names), warn, strict)
     with progress("encrypting"):
         client = roles.ClientRole.open(loaded, chosen, keys)
         client.encrypt(inputs.arrays, unchecked=unchecked).save(query)
-    how = "encrypted" if chosen.encrypted else "NOT encrypted"
-    print(f"{query}: {len(inputs)} inputs, {how}: {', '.join(inputs.names)}")
+    if as_json:
+        print_json({"query": str(query), "inputs": inputs.names})
+    else:
+        how = "encrypted" if chosen.encrypted else "NOT encrypted"
+        say(f"{query}: {len(inputs)} inputs, {how}: {', '.join(inputs.names)}")
 
 
 def execute(
-    bundle: ServerPart,
-    keys: ServerKeysOption,
+    bundle: BundleFolder,
+    keys: ServerKeysFolder,
     query: Annotated[Path, typer.Option("--query", help="Folder that encrypt wrote.")],
-    answer: Annotated[Path, typer.Option("--output", "-o", help="New folder for the answer.")],
-    target: TargetOption = "",
+    answer: Folder,
+    target: OtherTarget = "",
+    as_json: Json = False,
 ) -> None:
     """Run the program on an encrypted query; no secret key is needed.
 
-    The seconds of each op go to a file beside the answer, for inspect --timing.
+    The server's part of the bundle is enough. The seconds of each op go to a file beside the
+    answer, for inspect --timing.
     """
     from atlasc.bundle.folder import load_bundle
     from atlasc.bundle.messages import Message
@@ -147,18 +143,23 @@ def execute(
     found.save(answer)
     if timing is not None:
         write_text(timing_place(answer), timing.text(loaded))
+    if as_json:
+        measured = None if timing is None else timing.summary()
+        print_json({"answer": str(answer), "timing": measured})
+        return
+    if timing is not None:
         show_timing(timing)
-    print(f"{answer}: the {'encrypted' if chosen.encrypted else 'simulated'} answer")
+    say(f"{answer}: the {'encrypted' if chosen.encrypted else 'simulated'} answer")
 
 
 def decrypt(
-    bundle: ClientPart,
-    keys: ClientKeysOption,
+    bundle: BundleFolder,
+    keys: ClientKeysFolder,
     answer: Annotated[Path, typer.Option("--answer", help="Folder that execute wrote.")],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the outputs to this .npz file.")
     ] = None,
-    unchecked: UncheckedOption = False,
+    unchecked: Unchecked = False,
     share: Annotated[
         bool | None,
         typer.Option(
@@ -174,17 +175,17 @@ def decrypt(
     shares: Annotated[
         int, typer.Option("--shares", help="With --share: answers that these keys are to share.")
     ] = 1,
-    target: TargetOption = "",
-    as_json: JsonFlag = False,
+    target: OtherTarget = "",
+    as_json: Json = False,
 ) -> None:
     """Decrypt an answer for your own use, or with --share to pass it on.
 
-    Exact numbers tell something of the secret key. With --share they get noise that hides it, as
-    much as the program's bound on the errors of encryption asks for, and are rounded to the digits
-    that remain (docs/security.md).
+    Exact numbers tell something of the secret key. With --share they get noise that hides the key,
+    as much as the program's bound on the errors of encryption asks for, and are rounded to the
+    digits that remain (docs/security.md).
 
-    Exit code 3 says that an answer is none: it is far outside what calibration saw of the outputs,
-    or its copies differ. The others are shown.
+    Exit code 3 says that an input has no answer: the numbers are far outside what calibration saw
+    of the outputs, or copies of them differ. The others are shown.
     """
     from atlasc.bundle.folder import load_bundle
     from atlasc.bundle.messages import Message
@@ -197,7 +198,7 @@ def decrypt(
     chosen = roles.check_target(loaded, target)
     message = Message.read(answer, "answer", loaded)
     if share:
-        require_shareable(loaded, bits, shares, unchecked)
+        _require_shareable(loaded, bits, shares, unchecked)
     with progress("decrypting"):
         client = roles.ClientRole.open(loaded, chosen, keys)
         answers = client.decrypt(message)
@@ -205,7 +206,7 @@ def decrypt(
         end_with(answers.refused)
         answers = shared(answers, loaded, client.ledger, message.named, bits, shares)
     elif share is None:
-        note_exact()
+        show("note", "these numbers are for your own use; --share makes some that may be passed on")
     shown, hidden = answers.shown(unchecked), {} if unchecked else answers.refused
     if output is not None:
         save_arrays(output, shown)
@@ -215,3 +216,31 @@ def decrypt(
     else:
         print_outputs(shown, hidden, output is None)
     end_with(answers.refused, unchecked=unchecked)
+
+
+def _warn_of_simulation(target: Target) -> None:
+    """Warn where nothing that is written is encrypted."""
+    if not target.encrypted:
+        warn(
+            f"the target {target.name} is a simulation: nothing is encrypted",
+            "  what to do: rehearse with it; for real data use keys of an encrypted target, such as"
+            " desilo",
+        )
+
+
+def _require_shareable(bundle: Bundle, bits: int, shares: int, unchecked: bool) -> None:
+    """Refuse before anything is decrypted.
+
+    Raises:
+        AtlasError: no digit could be shared; or with ``--unchecked``.
+    """
+    from atlasc.client.sharing import require_digits
+    from atlasc.ir.errors import AtlasError
+
+    if unchecked:
+        raise AtlasError(
+            "--share and --unchecked exclude each other",
+            why="the bound on the errors does not hold for such an answer",
+            remedy="leave one of them out",
+        )
+    require_digits(bundle.client.interface, 1, bits, shares)

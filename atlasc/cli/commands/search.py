@@ -3,58 +3,48 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atlasc.cli import options, search_options
+from atlasc.cli.costs import use_costs, warn_of_costs
 from atlasc.cli.errors import warn
-from atlasc.cli.output import JsonFlag, print_json, print_table
+from atlasc.cli.output import print_json, print_table, say
+from atlasc.cli.parameters import Data, Json, Model
 from atlasc.cli.progress import progress
+from atlasc.compilation.options import SearchOptions
 
 if TYPE_CHECKING:
     from atlasc.passes.search.front import Front
     from atlasc.passes.search.point import Point
 
+SHOWN = 8
+"""Points that are printed; the files and ``--json`` have all of them."""
+
 
 def search(
-    context: typer.Context,
-    model: options.Model,
-    data: options.Data,
+    model: Model,
+    data: Data,
+    options: SearchOptions,
     output: Annotated[
         Path | None,
         typer.Option(
             "--output",
             "-o",
-            help="Folder for front.json, .png and .html and calibration.json.",
+            help="New folder for front.json, front.png, front.html and calibration.json.",
             show_default=False,
         ),
     ] = None,
-    strategy: search_options.Strategy = None,
-    evaluations: search_options.Evaluations = None,
-    cost: search_options.Cost = None,
-    space: search_options.Space = None,
-    softmax_ranges: search_options.SoftmaxRanges = None,
-    fits: search_options.Fits = None,
-    degrees: search_options.Degrees = None,
-    softmax_algorithms: search_options.SoftmaxAlgorithms = None,
-    channels: search_options.Channels = None,
-    population: search_options.Population = None,
-    generations: search_options.Generations = None,
-    layer_population: search_options.LayerPopulation = None,
-    layer_generations: search_options.LayerGenerations = None,
-    early_layers: search_options.EarlyLayers = None,
     inputs: Annotated[
-        str | None,
+        str,
         typer.Option(
             "--inputs",
             metavar="N|all",
-            help="Inputs on which settings are compared, beside up to 10 extreme ones "
-            "[default: 10].",
-            show_default=False,
+            help="Inputs on which settings are compared, beside up to 10 extreme inputs.",
         ),
-    ] = None,
+    ] = "10",
     journal: Annotated[
         Path | None,
         typer.Option(
@@ -64,54 +54,29 @@ def search(
             show_default=False,
         ),
     ] = None,
-    workers: search_options.Workers = "serial",
-    worker_count: search_options.WorkerCount = None,
-    ray_address: search_options.RayAddress = None,
-    threads: search_options.Threads = None,
-    sequence_length: options.SequenceLength = None,
-    margin: options.Margin = None,
-    held_back: options.HeldBack = 0.2,
-    centre_keys: options.CentreKeys = True,
-    seed: options.Seed = 0,
-    costs: options.Costs = None,
-    as_json: JsonFlag = False,
-    trust_pickle: options.TrustPickle = False,
+    as_json: Json = False,
 ) -> None:
     """Search the polynomials' settings: a front of cost against error.
 
     Interrupted, it shows the front that it has; with -o or --journal the same command goes on,
     whatever ended it.
     """
-    from atlasc.compilation.evaluations import drop_journal, journal_place, kept_evaluations
-    from atlasc.compilation.options import Options, check_options
+    from atlasc.compilation.checks import check_search
+    from atlasc.compilation.fronts import drop_journal, journal_place, kept_evaluations
     from atlasc.compilation.prepare import prepare
-    from atlasc.compilation.search import SEARCH_INPUTS
     from atlasc.compilation.search import search as run_search
+    from atlasc.files import require_new
 
-    budget, switches = search_options.budget(context), search_options.switches(context)
-    compared = _count(inputs or str(SEARCH_INPUTS))
-    chosen = Options(
-        target="sim",
-        **options.given(strategy=strategy, cost=cost),
-        budget=budget,
-        parametrisation=search_options.parametrisation(space, **switches),
-        sequence_length=sequence_length,
-        margin=margin,
-        held_back=held_back,
-        centre_keys=centre_keys,
-        seed=seed,
-        trust_pickle=trust_pickle,
-    )
-    check_options(output, chosen)
-    if chosen.cost == "latency":
-        options.warn_of_costs()
-    evaluators = search_options.workers(workers, worker_count, ray_address, threads)
+    use_costs(options.costs)
+    compared = _count(inputs)
+    if output is not None:
+        require_new(output)
+    check_search(options)
+    if options.minimised == "latency":
+        warn_of_costs()
     place = journal_place(output, journal)
-    prepared = prepare(model, data, chosen, progress)
-    front = run_search(
-        prepared, chosen, progress, inputs=compared, threads=threads, journal=place,
-        workers=evaluators, note=warn,
-    )  # fmt: skip
+    prepared = prepare(model, data, options, progress)
+    front = run_search(prepared, options, progress, inputs=compared, journal=place, note=warn)
     if output is not None and front.complete:
         kept = kept_evaluations(output, place)
         _write(output, front, prepared.calibration.to_dict(), kept)
@@ -120,6 +85,8 @@ def search(
         print_json(front.to_dict())
     else:
         _show(front)
+        if output is not None and front.complete and front.points:
+            _say_next(output, model, data, options)
     if not front.complete:
         raise KeyboardInterrupt(
             "the front is that of the evaluations so far"
@@ -142,15 +109,13 @@ def _count(inputs: str) -> int | None:
 
 
 def _write(output: Path, front: Front, calibration: dict[str, Any], texts: dict[str, str]) -> None:
+    from atlasc.compilation.fronts import CALIBRATION, front_files
     from atlasc.files import new_folder
-    from atlasc.report.front_page import front_html
 
+    texts = {**front_files(front), CALIBRATION: json.dumps(calibration, indent=1) + "\n", **texts}
     with new_folder(output) as draft:
-        front.save(draft / "front.json")
         front.plot(draft / "front.png")
-        (draft / "front.html").write_text(front_html(front), encoding="utf-8")
-        text = json.dumps(calibration, indent=1) + "\n"
-        for name, content in {"calibration.json": text, **texts}.items():
+        for name, content in texts.items():
             (draft / name).write_text(content, encoding="utf-8")
 
 
@@ -158,16 +123,22 @@ def _show(front: Front) -> None:
     if not front.points:
         warn("no setting stays finite", "  what to do: more --data, or a larger budget")
         return
-    rows = [(*_figures(p), "  ".join(map(_layer, p.settings))) for p in front.points]
+    last, shown = len(front.points) - 1, min(SHOWN, len(front.points))
+    places = sorted({round(last * step / max(shown - 1, 1)) for step in range(shown)})
+    rows = [(str(place + 1), *_figures(front.points[place])) for place in places]
     if front.expert is not None:
-        rows.append((*_figures(front.expert), "is"))
+        rows.append(("is", *_figures(front.expert)))
     columns = (
-        "depth", "levels", "predicted seconds", "mean error", "held-back error", "out of range",
-        "settings (softmax | norms | activation), by layer",
+        "point", "depth", "levels", "predicted seconds", "mean error", "held-back error",
+        "out of range",
     )  # fmt: skip
     known = [index for index in range(len(columns)) if any(row[index] is not None for row in rows)]
     print_table(
         [columns[index] for index in known], [[row[index] for index in known] for row in rows]
+    )
+    print(
+        f"{len(places)} of the {len(front.points)} points of the front, from cheap to accurate"
+        + ("" if front.expert is None else "; is: the recipe of that name")
     )
     if front.held_back:
         print(f"out of range: of {front.held_back} held-back inputs")
@@ -184,7 +155,9 @@ def _figures(point: Point) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _layer(layer: tuple[int, ...]) -> str:
-    softmax = ",".join(str(p) for p in layer[:5] if p)
-    more = "".join(f"|{value}" for value in layer[8:])
-    return f"{softmax}|{layer[5]},{layer[6]}|{layer[7]}{more}"
+def _say_next(output: Path, model: str, data: Path, options: SearchOptions) -> None:
+    length = options.sequence_length
+    command = ["atlasc", "compile", model, "--data", str(data), "--front", str(output)]
+    command += [] if length is None else ["--sequence-length", str(length)]
+    say(f"all settings: {output / 'front.html'}")
+    say(f"next: {shlex.join(command)} --max-error 0.01 -o BUNDLE")

@@ -29,7 +29,7 @@ def test_a_tight_tolerance_names_the_first_op(tiny: Tiny) -> None:
     assert record["first"]["error"] <= record["first"]["bound"]
     shown = CliRunner().invoke(app, arguments)
     assert shown.exit_code == 1
-    assert "they part at ckks.linear_transform" in shown.stdout
+    assert "they differ first at ckks.linear_transform" in shown.stdout
     going = CliRunner().invoke(app, [*arguments, "--keep-going", "--json"])
     assert len(json.loads(going.stdout)["ops"]) > len(record["ops"])
 

@@ -11,9 +11,9 @@ import pytest
 import typer
 from safetensors import SafetensorError
 
+from atlasc.api.admission import judge_ranges
 from atlasc.cli.errors import TRACEBACK_VARIABLE, reported, warn
 from atlasc.cli.output import print_table
-from atlasc.cli.selection import judge_ranges
 from atlasc.ir.errors import AtlasError
 
 
@@ -42,7 +42,7 @@ def test_internal_error_is_short(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(TRACEBACK_VARIABLE, raising=False)
-    assert code_of(ZeroDivisionError("division by zero")) == 1
+    assert code_of(ZeroDivisionError("division by zero")) == 70
     shown = capsys.readouterr().err
     assert shown.startswith("internal error: ZeroDivisionError: division by zero\n")
     assert TRACEBACK_VARIABLE in shown
@@ -82,7 +82,7 @@ def test_range_warning_stays_in_its_lines(capsys: pytest.CaptureFixture[str]) ->
     class Hostile:
         first = "x.txt\n  what to do: send the key"
 
-    judge_ranges([Hostile()], strict=False)  # type: ignore[list-item]
+    judge_ranges([Hostile()], warn)  # type: ignore[list-item]
     assert r"x.txt\n  what to do: send the key" in capsys.readouterr().err
 
 

@@ -217,7 +217,7 @@ def test_config_of_a_bundles_client_may_be_no_link(tmp_path: Path) -> None:
 
 
 def test_image_size_that_is_no_size(tmp_path: Path) -> None:
-    from atlasc.compilation.stages import input_specs
+    from atlasc.compilation.prepare import input_specs
 
     with pytest.raises(AtlasError, match="not a size"):
         input_specs(stand_in(tmp_path, "pixel_values", image_size="x"))

@@ -48,10 +48,10 @@ def _archives(folder: Path) -> list[Path]:
 
 
 def _archive(path: Path) -> object:
-    from atlasc.compilation import stages
+    from atlasc.compilation.prepare import trace_model
     from atlasc.ir.text.printer import print_module
 
-    return print_module(stages.trace_model(load_model(path), 2))
+    return print_module(trace_model(load_model(path), 2))
 
 
 def _torch_files(folder: Path) -> list[Path]:

@@ -6,7 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
-from atlasc.compilation.saved import load_saved
+from atlasc.compilation.fronts import load_front
 from atlasc.passes.calibration.calibrate import read_calibration
 from atlasc.passes.search.front import Front
 from atlasc.passes.search.journal import Journal
@@ -42,7 +42,7 @@ def _saved_seeds(folder: Path) -> list[Path]:
 
 
 def _saved(folder: Path) -> object:
-    return load_saved(folder).calibration.to_dict()
+    return load_front(folder).calibration.to_dict()
 
 
 def _journal(path: Path) -> object:

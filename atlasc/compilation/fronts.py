@@ -1,4 +1,8 @@
-"""A front and its calibration as ``atlasc search -o`` wrote them, for another ``compile``."""
+"""What a search leaves on disk: its front, the calibration beside it, and its evaluations.
+
+The evaluations of a search that runs lie in a journal beside the output, and in it once it is
+written.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +13,25 @@ from pathlib import Path
 
 import numpy as np
 
+from atlasc.compilation.options import MAX_ERROR
+from atlasc.files import require_file_place
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.files.plain import read_text
 from atlasc.ir.module import Module
 from atlasc.passes.calibration.calibrate import Calibration, read_calibration
 from atlasc.passes.calibration.measure import nonlinear_ops
 from atlasc.passes.search.front import Front
+from atlasc.passes.search.journal import MAX_JOURNAL, journal_beside
+from atlasc.report.front_page import front_html
 
 FRONT, CALIBRATION = "front.json", "calibration.json"
+EVALUATIONS = "evaluations.jsonl"
+"""In an output folder: every evaluation of its search."""
 
 
 @dataclass(frozen=True)
-class Saved:
-    """A front with the ranges that its settings stand on.
+class SavedFront:
+    """A front with the ranges that its settings were searched on.
 
     Attributes:
         path: of the front.
@@ -42,7 +53,7 @@ class Saved:
             )
 
 
-def load_saved(path: Path) -> Saved:
+def load_front(path: Path) -> SavedFront:
     """Read a front and the calibration beside it.
 
     Args:
@@ -53,26 +64,35 @@ def load_saved(path: Path) -> Saved:
     """
     path = path / FRONT if path.is_dir() else path
     beside = path.with_name(CALIBRATION)
+    remedy = "give the folder that atlasc search -o wrote"
     if not path.exists():
         raise AtlasError(f"the front {path} was not found", remedy="write one with atlasc search")
     if not beside.exists():
         raise AtlasError(
             f"there is no {CALIBRATION} beside {path}",
             why="settings mean nothing without the ranges that they were searched on",
-            remedy="give the folder that atlasc search -o wrote",
+            remedy=remedy,
         )
     front, calibration = Front.load(path), read_calibration(beside)
     if front.facts.get("calibration_digest") != calibration_digest(calibration):
         raise AtlasError(
             f"{path} and {beside} do not belong together",
             why="the front was searched on other ranges",
-            remedy="give the folder that atlasc search -o wrote, or search again",
+            remedy=f"{remedy}, or search again",
         )
-    return Saved(path, front, calibration)
+    return SavedFront(path, front, calibration)
+
+
+def front_files(front: Front) -> dict[str, str]:
+    """Texts of the files that show a front, by name."""
+    return {
+        FRONT: json.dumps(front.to_dict(), indent=1) + "\n",
+        "front.html": front_html(front, MAX_ERROR),
+    }
 
 
 def calibration_digest(calibration: Calibration) -> str:
-    """SHA-256 (hex) of all that a calibration says."""
+    """SHA-256 (hex) of a calibration."""
     return hashlib.sha256(json.dumps(calibration.to_dict()).encode()).hexdigest()
 
 
@@ -86,3 +106,38 @@ def model_digest(module: Module) -> str:
         digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
+
+
+def journal_place(output: Path | None, named: Path | None = None) -> Path | None:
+    """The journal of a search; None where nothing is kept, because no place was given.
+
+    Args:
+        output: the folder that will be written; missing parents are made.
+        named: a place that the user named.
+
+    Raises:
+        AtlasError: the place cannot be written.
+    """
+    if named is not None:
+        require_file_place(named)
+        return named
+    if output is None:
+        return None
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise AtlasError(f"cannot write to {output.parent}", why=str(error)) from None
+    return journal_beside(output)
+
+
+def kept_evaluations(output: Path, journal: Path | None) -> dict[str, str]:
+    """The file that keeps a journal in an output, by name; none for one that the user named."""
+    if journal != journal_beside(output):
+        return {}
+    return {EVALUATIONS: read_text(journal, MAX_JOURNAL, links=False)}
+
+
+def drop_journal(output: Path, journal: Path | None) -> None:
+    """Remove the journal of an output that is written and keeps its evaluations."""
+    if journal is not None and journal == journal_beside(output):
+        journal.unlink(missing_ok=True)

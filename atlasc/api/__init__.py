@@ -1,0 +1,1 @@
+"""The Python interface: what ``import atlasc`` offers, from a model to encrypted answers."""

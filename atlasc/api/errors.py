@@ -1,0 +1,48 @@
+"""Errors of the system and of other libraries as :class:`AtlasError`."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from atlasc.ir.errors import AtlasError
+
+SHORT_OF_MEMORY = (
+    "can't start new thread",
+    "failed to map segment",
+    "annot allocate memory",
+    "can't allocate memory",
+)
+"""What the errors of Python, of the loader of libraries, of the system and of torch say."""
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def as_atlas_error(error: BaseException) -> AtlasError | None:
+    """What a user can mend, said as all such errors are; None for a fault of the program."""
+    if isinstance(error, AtlasError):
+        return error
+    if isinstance(error, MemoryError) or any(sign in str(error) for sign in SHORT_OF_MEMORY):
+        return AtlasError("not enough memory", remedy="a shorter input, or a larger machine")
+    # Libraries in Rust pass errors of the system on as text.
+    if not isinstance(error, OSError) and "(os error " not in str(error):
+        return None
+    headline = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    full = any(os.strerror(code) in headline for code in FULL)
+    remedy = "make room on the disk, and run the command again" if full else ""
+    return AtlasError(headline, where=str(getattr(error, "filename", None) or ""), remedy=remedy)
+
+
+@contextmanager
+def atlas_errors() -> Iterator[None]:
+    """Raise what a user can mend as AtlasError, whatever library it came from."""
+    try:
+        yield
+    except AtlasError:
+        raise
+    except Exception as error:
+        known = as_atlas_error(error)
+        if known is None:
+            raise
+        raise known from error

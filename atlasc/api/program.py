@@ -1,0 +1,350 @@
+"""``atlasc.compile`` and ``atlasc.load``: a compiled program, run and looked at from Python."""
+
+from __future__ import annotations
+
+import html
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from atlasc.api.admission import (
+    Note,
+    admit,
+    judge_ranges,
+    require_polynomials,
+    simulated,
+    verdicts,
+)
+from atlasc.api.errors import atlas_errors
+from atlasc.bundle.folder import Bundle, load_bundle
+from atlasc.client.answers import Answers, judge
+from atlasc.compilation.compile import compile_model
+from atlasc.compilation.declared import options_of
+from atlasc.compilation.inspection import inspect_bundle
+from atlasc.compilation.lowering import PROJECT
+from atlasc.compilation.options import CompileOptions
+from atlasc.compilation.steps import ProgressCallback, Steps, silent, steps_of
+from atlasc.files import new_folder
+from atlasc.ir.errors import AtlasError
+from atlasc.loading.in_memory import inputs_of
+from atlasc.loading.inputs import Inputs
+from atlasc.passes.simulation.poly_values import Excess
+from atlasc.run import session
+from atlasc.run.built import BuiltProgram, module_place
+from atlasc.run.ranges import Verdict
+from atlasc.run.session import RunResult
+from atlasc.run.timing import Timing
+from atlasc.targets import find_target
+
+if TYPE_CHECKING:
+    import torch
+
+
+def compile(
+    model: str | Path | torch.nn.Module,
+    data: object,
+    *,
+    tokenizer: Any = None,
+    options: CompileOptions | None = None,
+    progress: ProgressCallback | None = None,
+    **changes: Any,
+) -> Program:
+    """Compile a model to a program on encrypted inputs.
+
+    Without ``recipe`` and ``front`` the settings of the polynomials are searched, which takes
+    minutes. The cheapest setting with an error of at most ``max_error`` is taken.
+
+    Args:
+        model: a HuggingFace model or any torch module; or a path or a name, as on the command line.
+        data: some dozens of real inputs, for the ranges: a list of texts, an array or tensor, a
+            mapping of them by input name, or the path of a file.
+        tokenizer: of a text model in memory.
+        options: see :class:`CompileOptions`.
+        progress: called as ``progress(what, done, total)``.
+        changes: single options by name: ``sequence_length=64``, ``target="sim"``,
+            ``key_memory="4G"``, ...
+
+    Raises:
+        AtlasError: the model, the data or an option is refused, or nothing is within the limits.
+    """
+    chosen = options_of(CompileOptions, changes, options)
+    with atlas_errors():
+        scratch = TemporaryDirectory(prefix="atlasc-")
+        place = Path(scratch.name) / "program"
+        bundle, _ = compile_model(
+            model, data, place, chosen, steps_of(progress), tokenizer=tokenizer
+        )
+    return Program(bundle, scratch)
+
+
+def load(folder: str | Path) -> Program:
+    """The program in a folder that :meth:`Program.save` or ``atlasc compile`` wrote.
+
+    Raises:
+        AtlasError: it is no such folder, or a file in it was changed.
+    """
+    with atlas_errors():
+        return Program(load_bundle(Path(folder)))
+
+
+@dataclass(frozen=True)
+class ProgramAnswers:
+    """Answers to some inputs. A row belongs to each input that was given.
+
+    Attributes:
+        inputs: what was given.
+        rows: which of the inputs were encrypted.
+        answer: to these: outputs, what the polynomials give in the clear, and seconds.
+        refused: row of an input without an answer: why.
+        warnings: what a user should know, a text each.
+        excesses: inputs that leave a range, in the order of the program.
+        unchecked: whether answers are shown that are far outside of what calibration saw.
+    """
+
+    inputs: Inputs
+    rows: tuple[int, ...]
+    answer: RunResult
+    refused: Mapping[int, str]
+    warnings: tuple[str, ...]
+    excesses: tuple[Excess, ...]
+    unchecked: bool = False
+
+    @property
+    def outputs(self) -> dict[str, np.ndarray]:
+        """Answers by output name, ``[inputs, ...]``; NaN in the rows that are refused."""
+        shown = Answers(self.answer.outputs, self.answer.refused).shown(self.unchecked)
+        return {name: self._placed(values) for name, values in shown.items()}
+
+    @property
+    def errors(self) -> dict[str, np.ndarray]:
+        """By output name, for each input the largest difference from the polynomials' answer."""
+        return {
+            name: np.abs(values - self._placed(self.answer.expected[name]))
+            .reshape(len(values), -1)
+            .max(axis=1)
+            for name, values in self.outputs.items()
+        }
+
+    @property
+    def max_error(self) -> float:
+        """Greatest difference of an answer from the polynomials' answer; NaN without answers."""
+        return self.answer.max_error
+
+    @property
+    def mean_error(self) -> float:
+        """Mean absolute difference from the polynomials' answers."""
+        return self.answer.mean_error
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Time by phase: keys, encrypt, execute, decrypt."""
+        return self.answer.seconds
+
+    @property
+    def target(self) -> str:
+        """What it ran on."""
+        return self.answer.target
+
+    @property
+    def timing(self) -> Timing | None:
+        """Seconds of each op; None where nothing was encrypted."""
+        return self.answer.timing
+
+    def _placed(self, values: np.ndarray) -> np.ndarray:
+        placed = np.full((len(self.inputs), *values.shape[1:]), np.nan)
+        placed[list(self.rows)] = values
+        return placed
+
+
+class Program:
+    """A compiled model.
+
+    Attributes:
+        bundle: its files.
+    """
+
+    def __init__(self, bundle: Bundle, scratch: TemporaryDirectory[str] | None = None) -> None:
+        self.bundle = bundle
+        self._scratch = scratch  # the files of a program that was not saved live as long as it
+
+    @property
+    def folder(self) -> Path:
+        """Where its files lie; a temporary folder until the program is saved."""
+        return self.bundle.folder
+
+    @property
+    def target(self) -> str:
+        """What it was compiled for."""
+        return self.bundle.target
+
+    @property
+    def batch(self) -> int:
+        """Inputs that one encrypted run answers."""
+        return self.bundle.batch
+
+    def inputs(self, data: object) -> Inputs:
+        """Inputs in the shape that the program takes.
+
+        Args:
+            data: texts, arrays, tensors or a path; see :func:`compile`.
+
+        Raises:
+            AtlasError: they are not what the model reads.
+        """
+        with atlas_errors():
+            return inputs_of(data, self.bundle.model, self.bundle.manifest.sequence_length)
+
+    def run(
+        self,
+        inputs: object,
+        target: str | None = None,
+        *,
+        project: str | Path | None = None,
+        strict: bool = False,
+        unchecked: bool = False,
+        progress: ProgressCallback | None = None,
+    ) -> ProgramAnswers:
+        """Make keys, encrypt, execute and decrypt in this process, to try a program out.
+
+        Args:
+            inputs: texts, arrays, tensors or a path; more than a batch are answered in several
+                runs.
+            target: another one than the program was compiled for.
+            project: a built C++ project with its Python module, to run on its engine.
+            strict: refuse all inputs if one is unfit or leaves a calibrated range.
+            unchecked: take inputs and give answers that are far outside what calibration saw.
+            progress: called as ``progress(what, done, total)``.
+
+        Raises:
+            AtlasError: no input is fit, the target cannot run here, or an op is refused.
+        """
+        warnings: list[str] = []
+        with atlas_errors():
+            result = run_inputs(
+                self.bundle, self.inputs(inputs), target or "",
+                project=None if project is None else Path(project),
+                strict=strict, unchecked=unchecked, steps=steps_of(progress),
+                note=lambda headline, details: warnings.append(f"{headline}\n{details}"),
+            )  # fmt: skip
+        return replace(result, warnings=tuple(warnings))
+
+    def check(self, inputs: object, progress: ProgressCallback | None = None) -> list[Verdict]:
+        """Whether each input may be encrypted and stays in all ranges, evaluated in the clear.
+
+        Raises:
+            AtlasError: of the inputs; or the program's folder lacks the server's part.
+        """
+        with atlas_errors():
+            return verdicts(
+                require_polynomials(self.bundle), self.inputs(inputs), steps_of(progress)
+            )
+
+    def inspect(self, progress: ProgressCallback | None = None) -> dict[str, Any]:
+        """What the program costs, as ``atlasc inspect --json`` prints it."""
+        with atlas_errors():
+            found = inspect_bundle(self.bundle, steps_of(progress))
+        return {**found.summary, "nominal_ranges": found.nominal}
+
+    def save(self, folder: str | Path) -> None:
+        """Copy the program to a new folder, which appears whole or not at all.
+
+        Raises:
+            AtlasError: the folder exists, or cannot be written.
+        """
+        with atlas_errors(), new_folder(Path(folder)) as draft:
+            shutil.copytree(self.folder, draft, dirs_exist_ok=True)
+
+    def summary(self) -> list[tuple[str, str]]:
+        """The main figures, each with its name."""
+        facts, costs = self.bundle.manifest, dict(self.bundle.manifest.costs)
+        error, seconds = facts.settings.get("error"), costs.get("seconds")
+        length = f", {facts.sequence_length} tokens" if facts.sequence_length else ""
+        return [
+            ("model", f"{facts.model.name} ({facts.model.kind}), {facts.batch} a run{length}"),
+            ("target", f"{facts.target}, {facts.security_bits} bits of security"),
+            ("error of the polynomials", "–" if error is None else f"{error:.3g}"),
+            ("levels", str(costs.get("levels_total"))),
+            ("bootstraps", str(costs.get("bootstraps"))),
+            ("predicted seconds of a run", "–" if seconds is None else f"{seconds:.3g}"),
+        ]
+
+    def __repr__(self) -> str:
+        return "<atlasc.Program: " + "; ".join(f"{n} {v}" for n, v in self.summary()) + ">"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
+            for name, value in self.summary()
+        )
+        return f"<table>{rows}</table>"
+
+
+def run_inputs(
+    bundle: Bundle,
+    inputs: Inputs,
+    target: str,
+    *,
+    project: Path | None = None,
+    strict: bool = False,
+    unchecked: bool = False,
+    steps: Steps = silent,
+    note: Note,
+) -> ProgramAnswers:
+    """What :meth:`Program.run` does, with progress in steps and warnings as they occur.
+
+    Raises:
+        AtlasError: as :meth:`Program.run`.
+    """
+    built = _built(bundle, project, target)
+    target = target or bundle.target
+    if built is None:
+        find_target(target).check()
+    admitted = admit(bundle, inputs, note, strict=strict, unchecked=unchecked)
+    simulation = simulated(bundle, admitted.inputs, steps)
+    judge_ranges(simulation.verdicts(admitted.inputs.names), note, strict)
+    arrays = admitted.inputs.arrays
+    if built is not None:
+        with steps(f"running on {built.engine}, in C++"):
+            answer = built.run(bundle, arrays, simulation.outputs)
+    else:
+        started = time.perf_counter()
+        with steps("generating keys") as step:
+            engine = find_target(target).make_engine(bundle.program, bundle.parameters, step.report)
+        keys = time.perf_counter() - started
+        with steps(f"running on {target}", total=100) as step:
+            answer = session.run(
+                bundle, arrays, target, progress=step.report, engine=engine,
+                expected=simulation.outputs, unchecked=unchecked,
+            )  # fmt: skip
+        answer.seconds["keys"] += keys
+    # The C++ client gives no slots: of its answers only the elements can be examined.
+    judged = judge(bundle.client.interface, answer.outputs, None)
+    answer = replace(answer, refused=dict(sorted((judged.refused | answer.refused).items())))
+    refused = dict(admitted.left_out) | {
+        admitted.rows[row]: f"{share:.1%} of its slots are far outside what calibration saw"
+        for row, share in answer.refused.items()
+    }
+    excesses = tuple(simulation.excesses)
+    return ProgramAnswers(
+        inputs, admitted.rows, answer, dict(sorted(refused.items())), (), excesses, unchecked
+    )
+
+
+def _built(bundle: Bundle, project: Path | None, target: str) -> BuiltProgram | None:
+    """The Python module to run by: of the project that was named, or of the bundle's own."""
+    if project is not None and target:
+        raise AtlasError(
+            "--project and --target exclude each other",
+            why="the engine of a project is the one that it was built with",
+            remedy="leave one of them out",
+        )
+    own = bundle.folder / PROJECT
+    if project is None and not target and module_place(own) is not None:
+        project = own
+    return None if project is None else BuiltProgram.load(project, bundle)

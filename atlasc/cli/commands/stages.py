@@ -1,0 +1,110 @@
+"""``atlasc trace``, ``calibrate`` and ``lower``: stages of compile, each on its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from atlasc.cli.commands.compile import list_held_back
+from atlasc.cli.costs import say_of_keys, summary_lines, use_costs, warn_of_costs
+from atlasc.cli.errors import warn
+from atlasc.cli.output import print_json, print_table, say
+from atlasc.cli.parameters import Data, Folder, Json, Model
+from atlasc.cli.progress import progress
+from atlasc.compilation.options import BatchOptions, CalibrationOptions, LowerOptions
+
+
+def trace(
+    model: Model,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="File to write, .air.", show_default=False)
+    ],
+    options: BatchOptions,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data", help="Inputs, whose length a text model is traced for.", show_default=False
+        ),
+    ] = None,
+    weights: Annotated[
+        bool,
+        typer.Option("--weights/--no-weights", help="Shapes alone, from a config; no arrays."),
+    ] = True,
+) -> None:
+    """Trace a model to nn IR: FILE.air and, with the weights, FILE.safetensors."""
+    from atlasc.files import require_file_place, write_module
+
+    require_file_place(output, ".air")
+    from atlasc.compilation.prepare import trace_model
+    from atlasc.loading.data import load_inputs
+    from atlasc.loading.models import load_model
+
+    with progress("loading the model"):
+        loaded = load_model(model, trust_pickle=options.trust_pickle, weights=weights)
+    length = options.sequence_length
+    if data is not None:
+        ids = load_inputs(data, loaded, length).arrays.get("input_ids")
+        length = length if ids is None else ids.shape[1]
+    with progress("tracing"):
+        module = trace_model(loaded, options.batch, length)
+    with progress("writing"):
+        write_module(output, module, arrays=weights)
+    say(f"{output}: {len(module.ops)} ops, {len(module.symbols)} arrays")
+
+
+def calibrate(
+    model: Model,
+    data: Data,
+    options: CalibrationOptions,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="File to write, .json.", show_default=False),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure the ranges of all nonlinear ops; validate them on held-back inputs."""
+    from atlasc.compilation.checks import check_calibration
+    from atlasc.compilation.prepare import prepare
+    from atlasc.files import require_file_place, write_text
+
+    if output is not None:
+        require_file_place(output, ".json")
+    check_calibration(options)
+    found = prepare(model, data, options, progress).calibration
+    if output is not None:
+        write_text(output, json.dumps(found.to_dict(), indent=1) + "\n")
+    if not found.held_back:
+        warn("no input was held back", "  why: nobody knows how often a new input leaves a range")
+    if as_json:
+        print_json({**found.to_dict(), "leaving": found.leaving})
+        return
+    keys = ("location", "op", "kind", "low", "high", "seen_low", "seen_high", "leaving")
+    print_table(
+        ("module", "op", "range of", "low", "high", "seen low", "seen high", "left by"),
+        [[row[key] for key in keys] for row in found.table()],
+    )
+    margin = "margins from the data" if found.margin is None else f"margin {found.margin:g}"
+    print(f"{found.inputs} inputs, {margin}")
+    list_held_back(found)
+
+
+def lower(
+    source: Annotated[
+        str,
+        typer.Argument(metavar="SOURCE", help="nn module (.air), or a model.", show_default=False),
+    ],
+    output: Folder,
+    options: LowerOptions,
+) -> None:
+    """Lower an nn module with approximations to poly.air and program.air."""
+    from atlasc.compilation.lower_alone import lower_alone
+
+    use_costs(options.costs)
+    warn_of_costs(options.target)
+    lowered, costs = lower_alone(source, output, options, progress, warn)
+    for line in summary_lines(costs):
+        print(line)
+    say_of_keys(lowered.program, options.key_memory or options.device_memory)

@@ -1,0 +1,134 @@
+"""What a program costs, as text: a summary, warnings about predictions, and measured times."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from atlasc.cli.errors import warn
+from atlasc.cli.output import print_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from atlasc.ir.module import Module
+    from atlasc.run.timing import Timing
+
+
+def use_costs(path: Path | None) -> None:
+    """Predict times by a table, in this process and those that it starts."""
+    if path is not None:
+        import os
+
+        from atlasc.targets.costs.table import VARIABLE
+
+        os.environ[VARIABLE] = str(path)
+
+
+def warn_of_costs(target: str = "desilo") -> None:
+    """Warn, in one line, where times were measured with another library or on another machine.
+
+    Raises:
+        AtlasError: the table is not there, or damaged.
+    """
+    from atlasc.targets import find_target
+
+    if warning := find_target(target).cost_warning():
+        warn(warning)
+
+
+def say_of_keys(program: Module, chosen: object) -> None:
+    """Say that a program has fewer rotation keys than it could use, so that it fits this machine.
+
+    Args:
+        program: the program.
+        chosen: the memory that the user chose, about which nothing has to be said.
+    """
+    from atlasc.passes.lowering.rotation_keys import MEMORY
+
+    limit = program.attributes.get(MEMORY)
+    if limit is not None and chosen is None:
+        print(
+            f"rotation keys take {limit / 2**30:.1f} GiB at most, so that the program fits this "
+            "machine; --key-memory chooses otherwise"
+        )
+
+
+def summary_lines(summary: dict[str, Any]) -> list[str]:
+    """A program's costs as a few lines of text."""
+    depth = "" if summary["depth"] is None else f"depth {summary['depth']}, "
+    outside = f" (+{summary['levels_outside']} outside)" if summary["levels_outside"] else ""
+    lines = [
+        f"{depth}levels of nonlinear ops {summary['levels']}{outside}, "
+        f"all levels {summary['levels_total']}",
+        f"bootstraps {summary['bootstraps']}, key switches {summary['key_switches']}, products "
+        f"with plaintexts {summary['plaintext_products']}, of ciphertexts "
+        f"{summary['ciphertext_products']}",
+    ]
+    if summary["bootstrap_error"]:
+        lines.append(
+            f"errors of bootstraps change the outputs by {summary['bootstrap_error']:.1e} of their "
+            "size (root mean squares)"
+        )
+    if summary["safe_digits"] is not None:
+        lines.append(
+            f"digits of one answer that may be passed on, at 30 bits: {summary['safe_digits']}"
+        )
+    keys = [f"rotation keys {summary['rotation_keys']}"]
+    if summary["composed_rotations"]:
+        keys.append(f"amounts composed of others {summary['composed_rotations']}")
+    if summary["bootstrap_rotations"]:
+        keys.append(f"amounts rotated with the bootstrap key {summary['bootstrap_rotations']}")
+    lines.append(", ".join(keys))
+    if summary["memory"] is not None:
+        parts = sorted(summary["memory"].items(), key=lambda part: -part[1])
+        listed = ", ".join(
+            f"{name.replace('_', ' ')} {size / 2**30:.2f}" for name, size in parts if size
+        )
+        whole = sum(summary["memory"].values())
+        lines.append(f"about {whole / 2**30:.1f} GiB of memory: {listed}")
+        lines.append(_security_line(summary["security_bits"], summary["moduli"]))
+    if summary["seconds"] is not None:
+        lines.append(
+            f"predicted on {summary['machine']}: {_duration(summary['seconds'])}, after "
+            f"{_duration(summary['key_seconds'])} for the keys"
+        )
+    elif summary["memory"] is not None:
+        lines.append(
+            "no cost table for phantom: seconds are not predicted (benchmarks on the GPU make one, "
+            "for --costs)"
+        )
+    return lines
+
+
+def _security_line(bits: int, moduli: dict[str, Any]) -> str:
+    """The parameters, and the size of a key and a ciphertext at the program's top level."""
+    return (
+        f"{bits} bits of security: N = 2^{moduli['ring_degree'].bit_length() - 1}, log2(QP) "
+        f"{moduli['log_qp']:.0f}, {moduli['special_primes']} special primes, {moduli['digits']} "
+        f"digits (dnum); a key of {moduli['key_bytes'] / 2**20:.0f} MiB, a ciphertext of "
+        f"{moduli['ciphertext_bytes'] / 2**20:.1f} MiB"
+    )
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} seconds"
+
+
+def show_timing(timing: Timing) -> None:
+    """Print seconds of one run by kind of op, and of the whole."""
+    columns = ("op", "ops", "predicted s", "measured s", "predicted / measured")
+    keys = ("kind", "ops", "predicted", "measured", "ratio")
+    print_table(columns, [[row[key] for key in keys] for row in timing.per_kind()])
+    whole = timing.summary()
+    predicted = "" if whole["predicted"] is None else f"; predicted {whole['predicted']:.4g} s"
+    ratio = "" if whole["ratio"] is None else f", {whole['ratio']:.3g} times that"
+    runs = "" if timing.runs == 1 else f", the mean of {timing.runs} runs"
+    print(f"executed in {whole['measured']:.4g} s{runs}{predicted}{ratio}")
+    if timing.simulated:
+        print(
+            "these are seconds of a simulation, in which nothing is encrypted; the predicted ones "
+            "are of real encryption"
+        )

@@ -1,0 +1,118 @@
+"""What is refused before a model or data are looked at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from atlasc.compilation.declared import choose, flag, given
+from atlasc.compilation.options import (
+    WORKERS,
+    CalibrationOptions,
+    CompileOptions,
+    SearchOptions,
+)
+from atlasc.files import require_new
+from atlasc.ir.errors import AtlasError
+from atlasc.passes.approximation.recipes import recipe as find_recipe
+from atlasc.passes.search.point import COSTS
+from atlasc.passes.search.strategies import DEFAULT, find_strategy
+from atlasc.targets import find_target
+
+
+def check_calibration(options: CalibrationOptions) -> None:
+    """Raise AtlasError for numbers that are out of bounds."""
+    if options.sequence_length is not None and options.sequence_length < 1:
+        raise AtlasError(f"a sequence of {options.sequence_length} tokens is impossible")
+    if options.margin is not None and options.margin < 0:
+        raise AtlasError(f"a margin cannot be {options.margin}", remedy="give one such as 0.05")
+    _check_share("held-back", options.held_back)
+
+
+def check_search(options: SearchOptions) -> None:
+    """Raise AtlasError for an unknown name, or a number that is out of bounds."""
+    check_calibration(options)
+    find_strategy(options.strategy or DEFAULT).of(options.budget)
+    choose("cost", options.minimised, COSTS)
+    _ = options.parametrisation, options.evaluators()
+
+
+def check_compile(output: Path, options: CompileOptions) -> None:
+    """All checks that need neither model nor data.
+
+    Raises:
+        AtlasError: an output that exists, an unknown name, a number that is out of bounds, or
+            options that exclude each other.
+    """
+    _refuse_contradictions(options)
+    require_new(output)
+    target = find_target(options.target)
+    if options.recipe is not None:
+        find_recipe(options.recipe)
+    check_search(options)
+    if options.minimised == "latency" and not target.has_costs():
+        raise AtlasError(
+            f"latencies cannot be predicted for the target {target.name}",
+            why="there is no table of what its primitives cost",
+            remedy="use --cost levels, or give a table with --costs",
+        )
+    _check_limits(options, options.front is None and options.minimised != "latency")
+    check_memory(options.target, options.key_memory, options.device_memory)
+    if options.batch < 1:
+        raise AtlasError(f"a batch of {options.batch} is impossible", remedy="use 1 or more")
+
+
+def check_memory(target: str, key_memory: float | None, device_memory: int | None) -> None:
+    """Raise AtlasError for a device memory that the target, or a key memory, leaves no meaning."""
+    if device_memory is not None and not find_target(target).parameters.device:
+        raise AtlasError(
+            f"--device-memory means nothing for the target {target}",
+            why="it computes in the machine's memory",
+            remedy="use --key-memory, or --target phantom",
+        )
+    if device_memory is not None and key_memory is not None:
+        raise AtlasError(
+            "--device-memory and --key-memory exclude each other",
+            why="the budget of the device decides how many keys there are",
+            remedy="leave one of them out",
+        )
+
+
+def _refuse_contradictions(options: CompileOptions) -> None:
+    """Raise AtlasError for options that a recipe or a saved front would silently ignore."""
+    if options.recipe is not None and options.front is not None:
+        raise AtlasError("--recipe and --front exclude each other", remedy="give one of them")
+    if options.recipe is None and options.front is None:
+        return
+    chosen = "--recipe" if options.recipe is not None else "--front"
+    ignored = given(options, SearchOptions, but=WORKERS)
+    if options.recipe is not None and options.cost == "latency":
+        ignored.remove("cost")  # it places the bootstraps of a recipe, too
+    if options.front is not None and options.margin is not None:
+        ignored.append("margin")
+    if ignored:
+        raise AtlasError(
+            f"{chosen} and {flag(ignored[0])} exclude each other",
+            why="a recipe is not searched" if options.recipe else "the front was searched already",
+            remedy="give one of them",
+        )
+    if options.recipe is not None and options.max_seconds is not None:
+        raise AtlasError(
+            "--recipe and --max-seconds exclude each other",
+            why="the seconds of a recipe are not predicted",
+            remedy="leave one of them out",
+        )
+
+
+def _check_limits(options: CompileOptions, unpredicted: bool) -> None:
+    _check_share("out-of-range", options.out_of_range)
+    if options.max_seconds is not None and unpredicted:
+        raise AtlasError(
+            f"--max-seconds and --cost {options.cost} exclude each other",
+            why="seconds are predicted where the search minimises them",
+            remedy="use --cost latency",
+        )
+
+
+def _check_share(name: str, share: float) -> None:
+    if not 0 <= share < 1:
+        raise AtlasError(f"the share {name} {share} is not in [0, 1)", remedy="use one such as 0.2")

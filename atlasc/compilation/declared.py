@@ -1,0 +1,93 @@
+"""How options are declared: fields of dataclasses with a help text, and what is made of them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from atlasc.ir.errors import AtlasError
+
+Group = TypeVar("Group")
+
+
+@dataclass(frozen=True)
+class OptionFacts:
+    """How the command line shows an option.
+
+    Attributes:
+        help: what it does.
+        flags: its names; ``--`` and the field's name with hyphens where there are none.
+        section: of the command's help.
+        metavar: stands for the value in the help.
+        minimum: smallest value.
+        parse: from text to the value.
+    """
+
+    help: str
+    flags: tuple[str, ...] = ()
+    section: str | None = None
+    metavar: str | None = None
+    minimum: float | None = None
+    parse: Callable[[str], Any] | None = None
+
+
+def option(default: Any, help: str, *flags: str, **facts: Any) -> Any:
+    """A field that is an option; ``facts`` are those of :class:`OptionFacts`."""
+    return field(default=default, metadata={"option": OptionFacts(help, flags, **facts)})
+
+
+def choose(name: str, value: str, known: Any) -> str:
+    """The value, if it is one of those that are known; raises AtlasError otherwise."""
+    if value not in known:
+        raise AtlasError(f"{name} cannot be {value!r}", remedy=f"use one of {', '.join(known)}")
+    return value
+
+
+def flag(name: str) -> str:
+    """The option of a field: ``--key-memory``."""
+    return f"--{name.replace('_', '-')}"
+
+
+def given(options: Any, group: type, but: str = "") -> list[str]:
+    """Names of the options that are not the default, among those that a group adds to its bases.
+
+    Args:
+        options: an instance of the group.
+        group: a class of options.
+        but: a section whose options do not count.
+    """
+    return [
+        f.name
+        for f in fields(group)
+        if f.name in group.__annotations__
+        and f.metadata["option"].section != but
+        and getattr(options, f.name) != f.default
+    ]
+
+
+def options_of(kind: type[Group], values: Mapping[str, Any], base: Group | None = None) -> Group:
+    """A group of options from values by name; texts are parsed as on the command line.
+
+    Args:
+        kind: the group.
+        values: by the name of the field; None for the default.
+        base: options to change; the defaults where it is None.
+
+    Raises:
+        AtlasError: there is no such option, or a text cannot be parsed.
+    """
+    known = {f.name: f for f in fields(kind)}  # type: ignore[arg-type]
+    parsed = {}
+    for name, value in values.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            remedy = f"did you mean {near[0]}?" if near else f"use some of {', '.join(known)}"
+            raise AtlasError(f"there is no option {name!r}", remedy=remedy)
+        parse = known[name].metadata["option"].parse
+        if isinstance(value, str) and (parse or known[name].type == "Path | None"):
+            value = (parse or Path)(value)
+        parsed[name] = known[name].default if value is None else value
+    return kind(**parsed) if base is None else replace(base, **parsed)  # type: ignore[type-var]
