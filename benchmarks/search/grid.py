@@ -12,13 +12,14 @@ from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.parametrisation import (
     ACTIVATION,
     ALGORITHM,
+    DIRECT,
     FIRST_NORM,
+    RENORMALISED,
     SECOND_NORM,
     SOFTMAX,
     SOFTMAX_ITERATIONS,
     Parametrisation,
 )
-from atlasc.passes.approximation.setting import DIRECT, RENORMALISED
 from atlasc.passes.search.search_run import SearchRun
 from atlasc.passes.search.space import expert_layer
 from atlasc.passes.search.strategy import Strategy

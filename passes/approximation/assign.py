@@ -27,9 +27,14 @@ from atlasc.passes.approximation.fitted import (
     measured_softmax,
     paper_shift,
 )
-from atlasc.passes.approximation.parametrisation import PAPER, Parametrisation
+from atlasc.passes.approximation.parametrisation import (
+    DIRECT,
+    EXACT,
+    PAPER,
+    LayerSetting,
+    Parametrisation,
+)
 from atlasc.passes.approximation.recipes import Facts, recipe
-from atlasc.passes.approximation.setting import DIRECT, EXACT, LayerSetting
 from atlasc.passes.calibration.calibrate import Calibration
 from atlasc.passes.calibration.measure import nonlinear_ops
 from atlasc.passes.calibration.ranges import Range
@@ -87,8 +92,7 @@ def approximation_for(
     None for an op that the setting leaves exact.
 
     Raises:
-        AtlasError: a rung that the ladder of degrees does not have, or a calibration of another
-            module.
+        AtlasError: an integer for which there is no degree, or a calibration of another module.
     """
     op = place.op
     known = None if calibration is None else calibration.of(op)
@@ -97,12 +101,12 @@ def approximation_for(
     if op.name == "nn.softmax":
         return _softmax(setting, known, parametrisation)
     norm = family_of(op.name) == "norm"
-    rung = setting.activation
+    number = setting.activation
     if norm:
-        rung = setting.second_norm if place.norm else setting.first_norm
-    if rung == EXACT:
+        number = setting.second_norm if place.norm else setting.first_norm
+    if number == EXACT:
         return None
-    degree = parametrisation.degree(rung)
+    degree = parametrisation.degree(number)
     if known is None:
         return NormApproximation(degree) if norm else ActivationApproximation(degree)
     if norm:
@@ -115,7 +119,7 @@ def _softmax(
 ) -> Approximation | None:
     if setting.softmax[0] == EXACT:
         return None
-    degrees = tuple(parametrisation.degree(rung) for rung in setting.iterations)
+    degrees = tuple(parametrisation.degree(number) for number in setting.iterations)
     if setting.algorithm == DIRECT:
         degree, exp_degree = degrees
         if known is None:

@@ -44,16 +44,16 @@ SUM_SHARE = 0.1
 SUM_ROOM = 1.5
 """Least factor at both ends, for the errors of earlier iterations in the sums of later ones."""
 LEAST_FACTOR, GREATEST_FACTOR = 0.1, 3.0
-"""Of the polynomial over 1/sqrt, for that room: with one beyond these all is lost anyway."""
+"""Factors of the polynomial over 1/sqrt that are followed: beyond these no setting is usable."""
 EXTENSION = 1.3
-"""Factor beyond what was seen within which a weighted fit of 1/sqrt or 1/x is bounded, at least:
-such a fit is coarse where nothing was seen, so the room costs little."""
+"""A weighted fit of 1/sqrt or 1/x is bounded on at least this factor beyond what was seen. Such a
+fit is coarse where nothing was seen, so the extra range costs little."""
 BEYOND = 1.5
 """How far an exponential of degree 15 may be used above (-8, 0): there it is off by 1.6e-5 of its
 value, and only for the greatest score of its calibrated range."""
 FINEST_SPREAD, GREATEST_SPREAD = 1 / 64, 1 / 2
-"""Errors of an iteration below this do not move the sums of the next; more than that is not
-followed."""
+"""Errors of an iteration below the first do not move the sums of the next iteration; errors above
+the second are taken for it."""
 
 
 def fitted_norm(degree: int, known: Range, space: Parametrisation) -> NormApproximation:

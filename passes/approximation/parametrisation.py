@@ -1,7 +1,8 @@
-"""What the integers of a setting stand for: the switches that make a search space wider."""
+"""The integers of a setting and what they stand for, as switches make a search space wider."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from atlasc.ir.errors import AtlasError
@@ -14,7 +15,7 @@ ACTIVATION, ALGORITHM = (7,), (8,)
 LARGEST_SOFTMAX_DEGREE = 127
 """Of 1/sqrt in an iteration: the paper's exponents of a softmax end at 7."""
 
-LADDERS: dict[str, tuple[int, ...]] = {
+DEGREES: dict[str, tuple[int, ...]] = {
     "powers": tuple(2**p - 1 for p in range(1, 10)),
     "openfhe": (5, 13, 27, 59, 119, 247, 495),
     "any": (
@@ -22,9 +23,9 @@ LADDERS: dict[str, tuple[int, ...]] = {
         *(79, 95, 111, 127, 159, 191, 223, 255, 319, 383, 447, 511),
     ),
 }
-"""Degrees by name. `powers`: the most that p levels hold. `openfhe`: the most that OpenFHE
-evaluates in 4 to 10 levels, domain map included. `any`: four steps for each level, for costs that
-see the degree beside the levels."""
+"""Degrees by name. `powers`: the highest degree of each number of levels. `openfhe`: the highest
+that OpenFHE evaluates in 4 to 10 levels, domain map included. `any`: four degrees for each number
+of levels, for costs that depend on the degree and not on levels alone."""
 
 SOFTMAX_ALGORITHMS = (
     "iterative",
@@ -37,7 +38,7 @@ SOFTMAX_ALGORITHMS = (
 SWITCHES: dict[str, tuple[str, ...]] = {
     "softmax_ranges": ("paper", "measured"),
     "fits": ("interpolated", "weighted"),
-    "degrees": tuple(LADDERS),
+    "degrees": tuple(DEGREES),
     "softmax_algorithms": ("iterative", "any"),
     "channels": ("shared", "each"),
 }
@@ -52,7 +53,7 @@ class Parametrisation:
             for those of calibration, for each layer and each iteration.
         fits: "interpolated" at Chebyshev nodes, or "weighted" by the arguments that calibration
             saw, bounded on the whole range.
-        degrees: name of the ladder of degrees; an integer i > 0 means its i-th rung.
+        degrees: name of a list of degrees in `DEGREES`; an integer i > 0 means its i-th degree.
         softmax_algorithms: "iterative", or "any": a ninth integer of each layer chooses among
             `algorithms`.
         channels: of an activation: one polynomial "shared" by all, or "each" its own, of one degree
@@ -75,20 +76,20 @@ class Parametrisation:
                     remedy=f"use one of {', '.join(known)}",
                 )
 
-    def degree(self, rung: int) -> int:
+    def degree(self, number: int) -> int:
         """The degree that a positive integer of a setting stands for.
 
         Raises:
-            AtlasError: the ladder has no such rung.
+            AtlasError: the list has no such degree.
         """
-        ladder = LADDERS[self.degrees]
-        if not 1 <= rung <= len(ladder):
+        degrees = DEGREES[self.degrees]
+        if not 1 <= number <= len(degrees):
             raise AtlasError(
-                f"there is no polynomial number {rung}",
-                why=f"the degrees {self.degrees!r} are {', '.join(map(str, ladder))}",
-                remedy=f"use an integer from 1 to {len(ladder)}",
+                f"there is no polynomial number {number}",
+                why=f"the degrees {self.degrees!r} are {', '.join(map(str, degrees))}",
+                remedy=f"use an integer from 1 to {len(degrees)}",
             )
-        return ladder[rung - 1]
+        return degrees[number - 1]
 
     @property
     def algorithms(self) -> tuple[str, ...]:
@@ -115,9 +116,9 @@ class Parametrisation:
     @property
     def upper(self) -> tuple[int, ...]:
         """Greatest integers of a layer."""
-        ladder = LADDERS[self.degrees]
-        softmax = sum(degree <= LARGEST_SOFTMAX_DEGREE for degree in ladder)
-        upper = (*[softmax] * SOFTMAX_ITERATIONS, *[len(ladder)] * 3)
+        degrees = DEGREES[self.degrees]
+        softmax = sum(degree <= LARGEST_SOFTMAX_DEGREE for degree in degrees)
+        upper = (*[softmax] * SOFTMAX_ITERATIONS, *[len(degrees)] * 3)
         return upper if len(self.algorithms) == 1 else (*upper, len(self.algorithms) - 1)
 
     def to_dict(self) -> dict[str, str]:
@@ -128,6 +129,81 @@ class Parametrisation:
 PAPER = Parametrisation()
 """The paper's search space."""
 WIDE = Parametrisation("measured", "weighted", "powers", "any", "each")
-"""Everything that is known to be cheaper. A level buys any degree up to the next power of two, so
-degrees between are of use only to a latency that counts products."""
+"""All choices that make programs cheaper. A number of levels allows any degree below a power of
+two, so degrees between are of use only where the predicted latency counts products."""
 PRESETS = {"paper": PAPER, "wide": WIDE}
+
+EXACT = -1
+"""Stands in place of the integers of an op that is computed exactly: a search probes single
+choices."""
+ITERATIVE, DIRECT, RENORMALISED = 0, 1, 2
+"""Values of the ninth integer. `RENORMALISED` and greater ones stand for iterative softmaxes that
+are renormalised once or more."""
+
+
+@dataclass(frozen=True)
+class LayerSetting:
+    """What a layer's nonlinear ops get. An integer i > 0 is the i-th of a list of degrees:
+    degree 2^i - 1 in the paper.
+
+    Attributes:
+        softmax: iterative: p1..p5; a zero drops that iteration and all after it. Direct: the number
+            of 1/sum, that of the exponential, and zeros. `EXACT` five times for an exact softmax.
+        first_norm, second_norm: of 1/sqrt.
+        activation: of GELU or SiLU.
+        algorithm: of the softmax, see `SOFTMAX_ALGORITHMS`; None where layers cannot choose.
+    """
+
+    softmax: tuple[int, ...]
+    first_norm: int
+    second_norm: int
+    activation: int
+    algorithm: int | None = None
+
+    @staticmethod
+    def of(integers: Sequence[int], parametrisation: Parametrisation = PAPER) -> LayerSetting:
+        """The setting of a layer's integers, in canonical form: what a softmax does not use is
+        zero, and a softmax is exact as a whole.
+
+        Raises:
+            AtlasError: the wrong number of integers, or no such algorithm.
+        """
+        if len(integers) != parametrisation.variables:
+            raise AtlasError(
+                f"a layer has {parametrisation.variables} settings, not {len(integers)}",
+                remedy=f"give {', '.join(parametrisation.names)}",
+            )
+        values = [int(value) for value in integers]
+        softmax, others = values[:SOFTMAX_ITERATIONS], values[SOFTMAX_ITERATIONS:]
+        algorithm = others[3] if len(others) > 3 else None
+        if EXACT in softmax:
+            softmax = [EXACT] * SOFTMAX_ITERATIONS
+            algorithm = None if algorithm is None else ITERATIVE
+        if algorithm is not None and not 0 <= algorithm < len(parametrisation.algorithms):
+            raise AtlasError(
+                f"there is no softmax algorithm number {algorithm}",
+                remedy=f"0 to {len(parametrisation.algorithms) - 1} stand for "
+                f"{', '.join(parametrisation.algorithms)}",
+            )
+        if algorithm == DIRECT:
+            softmax = [softmax[0], max(softmax[1], 1), 0, 0, 0]
+        elif 0 in softmax:
+            end = softmax.index(0)
+            softmax[end:] = [0] * (SOFTMAX_ITERATIONS - end)
+        return LayerSetting(tuple(softmax), others[0], others[1], others[2], algorithm)
+
+    @property
+    def iterations(self) -> tuple[int, ...]:
+        """The softmax's integers that are used."""
+        return tuple(number for number in self.softmax if number)
+
+    @property
+    def renormalisations(self) -> int:
+        """Of an iterative softmax."""
+        return max(0, (self.algorithm or 0) - DIRECT)
+
+    @property
+    def integers(self) -> tuple[int, ...]:
+        """The integers, as `of` takes them."""
+        values = (*self.softmax, self.first_norm, self.second_norm, self.activation)
+        return values if self.algorithm is None else (*values, self.algorithm)

@@ -1,8 +1,8 @@
 """Calibration: on which ranges the nonlinear functions of a model have to be approximated.
 
 A Chebyshev sum explodes outside its domain, and nothing in a ciphertext says so. The ranges are
-therefore measured in the clear on all inputs at hand, widened by a margin, and tried on inputs that
-were held back.
+therefore measured in the clear on all given inputs, widened by a margin, and validated on inputs
+that were held back.
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ class Calibration:
         ranges: by the name of the op's result.
         inputs: how many inputs they were measured on.
         margin: the margin, or None where it was chosen from the tail.
-        held_back: how many other inputs the ranges were tried on.
+        held_back: how many other inputs the ranges were validated on.
         violations: where these leave a range.
         keys: what was added to the keys of softmaxes before (see `centre_keys`).
-        extremes: positions of the inputs that reach the ends of ranges (see `standing_out`).
+        extremes: positions of the extreme inputs (see `standing_out`).
     """
 
     ranges: dict[str, Range]
@@ -134,15 +134,7 @@ class Calibration:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        return {
-            "ranges": [asdict(r) for r in self.ranges.values()],
-            "inputs": self.inputs,
-            "margin": self.margin,
-            "held_back": self.held_back,
-            "violations": [asdict(violation) for violation in self.violations],
-            "keys": {name: list(shift) for name, shift in self.keys.items()},
-            "extremes": list(self.extremes),
-        }
+        return {**asdict(self), "ranges": [asdict(r) for r in self.ranges.values()]}
 
 
 class _File(Schema):
@@ -178,7 +170,7 @@ def calibrate(
     names: Sequence[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Calibration:
-    """Measure the ranges of a module's nonlinear ops and try them on the held-back inputs.
+    """Measure the ranges of a module's nonlinear ops and validate them on the held-back inputs.
 
     With a margin m, a range of scores or arguments grows by m of its width at each end, and a range
     of variances (low, high) becomes (low / (1 + m), high (1 + m)). Ranges of arguments hold 0, as

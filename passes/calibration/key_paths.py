@@ -75,7 +75,7 @@ def _path(module: Module, softmax: Op, users: dict[Value, list[Op]]) -> KeyPath:
         if above.name == "nn.linear":
             break
         if above.name == "nn.rotary":
-            raise _NoPathError("a rotary embedding turns them by their positions")
+            raise _NoPathError("a rotary embedding rotates them by their positions")
         if above.name not in (*MOVES, "nn.scale", "nn.add_constant"):
             raise _NoPathError(f"they come from {above.name}, not from a linear layer")
         chain.append(above)

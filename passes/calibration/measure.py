@@ -26,7 +26,7 @@ MOST_THREADS = 4
 SAMPLES = 1 << 15
 """Values of an op's argument that are kept of all inputs together, to know its distribution."""
 CHANNEL_SAMPLES = 1 << 10
-"""Values of each channel of an activation's argument that are kept, likewise."""
+"""Values of each channel of an activation's argument that are kept of all inputs together."""
 GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
 HALVINGS = 5
 """Softmax iterations at most: an iterative softmax starts from the scores over 2 to this power."""
@@ -215,7 +215,7 @@ def row_log_sums(seen: np.ndarray, top: np.ndarray) -> np.ndarray:
 def kept_tokens(
     module: Module, arrays: Mapping[str, np.ndarray], output: np.ndarray
 ) -> np.ndarray | None:
-    """1 for the tokens of an output [B, n, ...] that a mask keeps: nobody reads the padding."""
+    """1 for the tokens of an output [B, n, ...] that a mask keeps; padding is not compared."""
     for op in module.inputs:
         mask = arrays.get(op.attributes["name"])
         if op.attributes["side"] != "public" or mask is None or output.ndim <= 2:

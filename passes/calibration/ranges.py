@@ -69,7 +69,8 @@ class Range:
         log_sums, log_squares: softmax only: ranges, with a margin, of what `Measurement` calls so.
         quantiles: evenly spaced ones of what was seen of the argument, extremes included; None
             where nothing was measured.
-        sum_quantiles, square_quantiles: softmax only: likewise of each log sum and log square.
+        sum_quantiles, square_quantiles: softmax only: evenly spaced ones of each log sum and log
+            square.
         channels: activations only: the ranges of their channels; None where too few inputs were
             seen.
     """
@@ -102,7 +103,7 @@ class Range:
         return self._sums(iterations, self.log_sums, self.log_squares)
 
     def sum_quantiles_of(self, iterations: int) -> tuple[tuple[float, ...], ...]:
-        """Softmax: likewise what was seen, as evenly spaced quantiles."""
+        """Softmax: evenly spaced quantiles of what was seen of these sums."""
         return self._sums(iterations, self.sum_quantiles, self.square_quantiles)
 
     def _sums(
@@ -215,7 +216,8 @@ def channel_ranges(
     Args:
         margin: share of a channel's width that its range has beyond what was seen, at least.
         ends: how many ends of ranges the model has, among which the risk is divided.
-        shared: the op's range, which the risk of its own ends goes with: no channel leaves it.
+        shared: the op's range, which has a share of the risk of its own; no channel's range
+            exceeds it.
     """
     inputs, channels = measured.low.shape
     if inputs < FEWEST_FOR_TAIL:

@@ -23,8 +23,7 @@ from atlasc.passes.approximation.assign import (
 )
 from atlasc.passes.approximation.depth import op_depth
 from atlasc.passes.approximation.description import Approximation
-from atlasc.passes.approximation.parametrisation import PAPER, Parametrisation
-from atlasc.passes.approximation.setting import LayerSetting
+from atlasc.passes.approximation.parametrisation import PAPER, LayerSetting, Parametrisation
 from atlasc.passes.calibration.calibrate import Calibration
 from atlasc.passes.latency import LatencyModel, LatencyTarget
 from atlasc.passes.search.evaluator import Evaluator, RayWorkers

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.approximation.parametrisation import PAPER, Parametrisation
-from atlasc.passes.approximation.setting import EXACT, LayerSetting
+from atlasc.passes.approximation.parametrisation import EXACT, PAPER, LayerSetting, Parametrisation
 
 Settings = tuple[tuple[int, ...], ...]
 """The integers of each layer, in canonical form; `EXACT` for ops that are computed exactly."""

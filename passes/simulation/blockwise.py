@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -50,7 +51,7 @@ class BlockArithmetic(NumpyArithmetic):
 
     Attributes:
         left: True is written for rows of which an argument of a Chebyshev sum lies where the sum is
-            not right; None where nobody asks.
+            not right; None where the inputs are not watched.
     """
 
     left: NDArray[np.bool_] | None = None
@@ -107,7 +108,7 @@ class Blockwise:
         Args:
             arrays: the op's operands.
             left: [N] for arguments of N inputs; True is written for those that leave the range of a
-                polynomial. None where nobody asks.
+                polynomial. None where the inputs are not watched.
         """
         x, keep = arrays[0], None
         if isinstance(approximation, Softmax):
@@ -151,15 +152,18 @@ class Blockwise:
     def _program(
         self, op: Op, site: Site, approximation: Approximation, watched: bool
     ) -> RowProgram | None:
+        def algorithm(recorder: RowRecorder, x: Cell) -> Cell:
+            if isinstance(approximation, Softmax):
+                x = recorder.filled(x, approximation.mask_fill)
+            return on_argument(op, site, approximation, recorder, x)
+
         key = (op, approximation, watched)
         if key not in self._programs:
             if len(self._programs) >= PROGRAMS:
                 self._programs.clear()
-            try:
-                dtype = self.arithmetic.dtype
-                self._programs[key] = recorded(op, site, approximation, dtype, watched)
-            except NotRecordable:
+            with suppress(NotRecordable):
                 self._programs[key] = None
+                self._programs[key] = RowProgram(self.arithmetic.dtype, algorithm, watched)
         return self._programs[key]
 
     def _with_numpy(
@@ -214,20 +218,3 @@ def on_argument(
 
 def _part(rows: np.ndarray | None, block: slice) -> np.ndarray | None:
     return None if rows is None else rows[block]
-
-
-def recorded(
-    op: Op, site: Site, approximation: Approximation, dtype: Any, watched: bool = False
-) -> RowProgram:
-    """The op under its approximation as a row program; see `RowProgram`.
-
-    Raises:
-        NotRecordable: it cannot be one, or there is no native library.
-    """
-
-    def algorithm(recorder: RowRecorder, x: Cell) -> Cell:
-        if isinstance(approximation, Softmax):
-            x = recorder.filled(x, approximation.mask_fill)
-        return on_argument(op, site, approximation, recorder, x)
-
-    return RowProgram(dtype, algorithm, watched)

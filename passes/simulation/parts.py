@@ -24,7 +24,7 @@ class Part:
         values: what the server gets, encrypted and public.
         snapshots: values before nonlinear ops, by the approximations before them.
         left: which inputs left the range of a polynomial in the segment that a key of `snapshots`
-            ends with; None where nobody asks.
+            ends with; None where the inputs are not watched.
     """
 
     values: dict[Value, np.ndarray]
@@ -49,8 +49,8 @@ class PreparedInputs:
 
     Attributes:
         rounds: parts that are evaluated at the same time, in the order of the inputs. A few inputs
-            go ahead: settings that explode at all nearly always do so on any input, and the rest
-            is then not evaluated.
+            are evaluated first: a setting that explodes nearly always does so on any input, and the
+            other inputs are then not evaluated.
         threads: how many work on a round.
     """
 
@@ -86,7 +86,7 @@ def divided(
 
     Args:
         memory: bytes of snapshots.
-        watched: whether it is asked which inputs leave a range.
+        watched: whether runs find which inputs leave a range.
     """
 
     def parts(start: int, end: int) -> list[Part]:

@@ -78,7 +78,7 @@ class PolynomialSimulator(Simulator):
 
         Args:
             inputs: by name.
-            watched: whether runs are asked which inputs leave the range of a polynomial.
+            watched: whether runs find which inputs leave the range of a polynomial.
 
         Raises:
             AtlasError: an input is missing or has the wrong shape.
@@ -139,7 +139,7 @@ class PolynomialSimulator(Simulator):
         """Evaluate the first `end` segments on some of the inputs, unless they explode.
 
         Returns:
-            the outputs, and which inputs leave a range, where that is asked.
+            the outputs, and which inputs leave a range, where they are watched.
         """
         keys = self._keys(part, chosen, end)
         failed = next((index for index, key in enumerate(keys) if part.snapshots.fails(key)), end)

@@ -26,7 +26,7 @@ class Simulation:
     Attributes:
         outputs: arrays by name; empty after an explosion.
         exploded_at: the first op whose result exploded or was not finite, as "location: op", or
-            None. The inputs that go ahead are asked first; otherwise all of them.
+            None. Where a few inputs are evaluated first, it may be the first op for these.
         left: [N] which inputs leave the range of a polynomial, where the inputs are watched and
             nothing exploded; else None.
     """

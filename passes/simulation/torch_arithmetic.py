@@ -37,7 +37,7 @@ class TorchArithmetic(ArrayArithmetic):
 
     def row_sum(self, a: Any) -> Any:
         """The sum over the last axis, kept."""
-        return a.sum(-1, keepdim=True, dtype=_double()).to(a.dtype)
+        return a.sum(-1, keepdim=True, dtype=_torch().float64).to(a.dtype)
 
     def chebyshev(self, a: Any, total: ChebyshevSum) -> Any:
         """The Chebyshev sum, in float64 as the native kernel does it.
@@ -46,7 +46,7 @@ class TorchArithmetic(ArrayArithmetic):
         matrix product of the first m Chebyshev polynomials, and m is about the root of the degree.
         """
         coefficients, (low, high) = total.coefficients, total.domain
-        t = a.to(_double()) * (2 / (high - low)) - (low + high) / (high - low)
+        t = a.to(_torch().float64) * (2 / (high - low)) - (low + high) / (high - low)
         if coefficients.ndim > 1:
             return _clenshaw(t, t.new_tensor(coefficients.T)).to(a.dtype)
         size = 1 << (len(coefficients).bit_length() + 1) // 2
@@ -54,7 +54,7 @@ class TorchArithmetic(ArrayArithmetic):
         while len(basis) <= size:
             basis.append(2 * t * basis[-1] - basis[-2])
         table = t.new_tensor(grouped(tuple(coefficients.tolist()), size))
-        groups = _stacked(basis[:size]) @ table.T
+        groups = _torch().stack(basis[:size], dim=-1) @ table.T
         return _clenshaw(basis[size], groups.movedim(-1, 0)).to(a.dtype)
 
     def masked(self, a: Any, value: float) -> Any:
@@ -70,16 +70,10 @@ def _clenshaw(t: Any, terms: Any) -> Any:
     return terms[0] + t * latest - later if len(terms) > 1 else latest
 
 
-def _double() -> Any:
+def _torch() -> Any:
     import torch
 
-    return torch.float64
-
-
-def _stacked(tensors: list[Any]) -> Any:
-    import torch
-
-    return torch.stack(tensors, dim=-1)
+    return torch
 
 
 @lru_cache(maxsize=1024)

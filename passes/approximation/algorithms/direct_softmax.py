@@ -47,7 +47,7 @@ class DirectSoftmax(Softmax):
         sum_range: of the row sums of exp(score - shift); None before calibration.
         shift: subtracted from the scores.
         exp_degree, exp_range: of the exponential; the range is that of the shifted scores.
-        coefficients, exp_coefficients: of the two sums, where they are no interpolants.
+        coefficients, exp_coefficients: of the two sums, where they are not the interpolants.
     """
 
     algorithm = "direct"

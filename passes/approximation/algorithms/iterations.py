@@ -21,7 +21,7 @@ def newton_inverse(arithmetic: Arithmetic[T], x: T, guess: T, steps: int) -> T:
 
 
 def newton_inverse_sqrt(arithmetic: Arithmetic[T], x: T, guess: T, steps: int) -> T:
-    """1/sqrt(x) by y = (3 y - x y^3) / 2; two levels a step, where -x/2 is at hand."""
+    """1/sqrt(x) by y = (3 y - x y^3) / 2; two levels a step once -x/2 is computed."""
     y = guess
     for _ in range(steps):
         cubic = arithmetic.mul(arithmetic.mul(arithmetic.scale(x, -0.5), y), arithmetic.square(y))

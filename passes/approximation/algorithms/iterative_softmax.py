@@ -45,7 +45,7 @@ class SoftmaxApproximation(Softmax):
         sum_ranges: one per iteration, of the sum of squares.
         degrees: of the fits, where they are not the greatest of their levels, 2^p_j - 1.
         coefficients: of each iteration's fit, where they are not the interpolants.
-        exp_coefficients: of the exponential, likewise.
+        exp_coefficients: of the exponential, where it is not the interpolant.
         renormalisations: steps of Newton's method at the end; None for none.
     """
 

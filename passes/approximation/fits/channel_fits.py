@@ -3,8 +3,8 @@
 The same problem as in `weighted`, for each channel: least squares over what it saw and, lambda
 times, over its range; lambda is the least for which the error stays bounded on the whole range. The
 argument is mapped to [-1, 1], so that the Chebyshev polynomials on the grid are those of all
-channels; the few points of each are told by normal equations, whose loss of digits stays far below
-what a fit of such degrees can show.
+channels; each channel is solved by normal equations. They lose digits, but far fewer than a fit of
+such degrees can show.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlasc.ir.scalar_functions import function
-from atlasc.passes.approximation.fits.weighted import FLOORS, POINTS_OF_CELL, Bound
+from atlasc.passes.approximation.fits.weighted import FLOORS, Bound, between
 from atlasc.passes.calibration.ranges import ChannelRanges
 
 Array = NDArray[np.float64]
 
 HIGHEST_CHANNEL_DEGREE = 63
-"""Above it one polynomial for all channels is right to what other approximations leave."""
+"""Above this degree one polynomial for all channels has a smaller error than other
+approximations."""
 BOUND = Bound(0.05, 4.0)
-"""Of the greatest magnitude in a channel. Looser than that of one polynomial for all: a channel
-with rare large arguments is on its own."""
+"""Of the greatest magnitude in a channel. It is looser than that of one polynomial for all
+channels, since few channels have rare large arguments."""
 BLOCK = 256
 """Channels that are solved at once."""
 GRID = 257
@@ -70,7 +71,7 @@ class _ChannelProblem:
 
     def weighted(self, quantiles: Array) -> Array:
         """[C, degree + 1] the fits."""
-        t = np.clip((_between(quantiles) - self.middle) / self.half, -1, 1)
+        t = np.clip((between(quantiles) - self.middle) / self.half, -1, 1)
         basis, values = self._basis(t), self._values(t) / self.scale
         rows = basis.transpose(0, 2, 1)
         square, right = rows @ basis / t.shape[1], rows @ values[:, :, None] / t.shape[1]
@@ -102,10 +103,3 @@ class _ChannelProblem:
 def _mean_square(basis: Array, coefficients: Array, values: Array) -> Array:
     errors = (basis @ coefficients[:, :, None])[:, :, 0] - values
     return np.asarray(np.mean(np.square(errors), axis=1))
-
-
-def _between(quantiles: Array) -> Array:
-    """[C, points] of equal weight, a few spread evenly between each two quantiles."""
-    shares = (np.arange(POINTS_OF_CELL) + 0.5) / POINTS_OF_CELL
-    cells = quantiles[:, :-1, None] + np.diff(quantiles, axis=1)[:, :, None] * shares
-    return cells.reshape(len(quantiles), -1)

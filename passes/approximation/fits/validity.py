@@ -1,8 +1,8 @@
 """Where a polynomial is right: on its domain, and beyond it until it leaves the function.
 
 A fit does not end at its domain. An exponential of degree 15 on (-8, 0) is right to 1.6e-5 of its
-value at +1.5, while a 1/sqrt of degree 511 is lost a hair outside: how far a fit holds is a fact of
-the fit, not of the domain.
+value at +1.5, while a 1/sqrt of degree 511 is wrong just outside its domain. How far a fit holds
+depends on the fit, not on the domain.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ ABSOLUTE_ERROR = 0.05
 """Of other functions, of the greatest magnitude on the domain, or of the value where that is
 greater. Weighted fits keep both bounds on all of their domain."""
 FARTHEST, NEAREST, STEPS = 1.0, 1e-6, 400
-"""How far beyond a domain is looked, in halves of its width, from where, and at how many places."""
+"""Points beyond a domain that are examined: the farthest and the nearest, in halves of its width,
+and their number."""
 POINTS = 256
 SLACK = 1e-6
-"""Rounding at the very end of a range is no violation; as a share of half its width."""
+"""Rounding within this share of half a range's width is no violation."""
 SLACK_OF_SINGLE = 1e-5
 """The same for values of float32."""
 
@@ -62,7 +63,7 @@ def valid_range(domain: tuple[float, float], valid: Sequence[float]) -> tuple[fl
 
 
 def widened(low: float, high: float, dtype: Any) -> tuple[float, float]:
-    """The ends of a range as values of a dtype are compared with them."""
+    """A range with room for the rounding of a dtype."""
     slack = (SLACK_OF_SINGLE if np.dtype(dtype) == np.float32 else SLACK) * (high - low) / 2
     return low - slack, high + slack
 

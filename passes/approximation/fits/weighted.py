@@ -34,11 +34,11 @@ LEAST_GRID = 256
 
 @dataclass(frozen=True)
 class Bound:
-    """What a fit may do to arguments that were hardly seen.
+    """How far a fit may be off where arguments were hardly seen.
 
     Attributes:
         error: greatest error on the interval.
-        times: and how often the interpolant's greatest one.
+        times: greatest error as a multiple of the interpolant's.
     """
 
     error: float
@@ -48,7 +48,7 @@ class Bound:
 RELATIVE = Bound(RELATIVE_ERROR, 8.0)
 """Of 1/sqrt and 1/x, which so stay positive and at most half as large again."""
 ABSOLUTE = Bound(ABSOLUTE_ERROR, 1.5)
-"""Of activations, whose rare large arguments decide what a layer adds to its hidden states."""
+"""Of activations. Their rare large arguments decide what a layer adds to its hidden states."""
 FOLLOWED = Bound(RELATIVE_ERROR, 2.0)
 """Of 1/sqrt in an iteration that others follow: they need ranges for the greatest of its errors."""
 
@@ -186,10 +186,10 @@ class _Problem:
             return _Points(rows / scale[:, None], values / scale)
 
         bound = RELATIVE if chosen.positive_domain else ABSOLUTE
-        return _Problem(points(_between(seen, chosen.positive_domain)), points(grid), bound)
+        return _Problem(points(between(seen, chosen.positive_domain)), points(grid), bound)
 
     def limited(self, interpolant: float) -> _Problem:
-        """With a bound of so many times the interpolant's greatest error, too."""
+        """The same with errors bounded by a multiple of the interpolant's greatest error too."""
         error = min(self.bound.error, self.bound.times * interpolant)
         return replace(self, bound=replace(self.bound, error=error))
 
@@ -212,7 +212,7 @@ class _Problem:
 
 
 def _grid(interval: Interval, terms: int) -> NDArray[np.float64]:
-    """Points of the interval, ends included, dense enough for a sum of so many terms."""
+    """Points of the interval, ends included, dense enough for a sum of that number of terms."""
     low, high = interval
     count = max(LEAST_GRID, 4 * terms)
     return low + (high - low) * (0.5 - 0.5 * np.cos(np.pi * np.linspace(0, 1, count)))
@@ -223,11 +223,12 @@ def _unit(x: NDArray[np.float64], interval: Interval) -> NDArray[np.float64]:
     return np.clip((2 * x - (low + high)) / (high - low), -1, 1)
 
 
-def _between(quantiles: NDArray[np.float64], positive: bool) -> NDArray[np.float64]:
-    """Points of equal weight: a few spread evenly between each two quantiles, or evenly in the
-    logarithm.
+def between(quantiles: NDArray[np.float64], logarithmic: bool = False) -> NDArray[np.float64]:
+    """[..., points] of equal weight: a few spread evenly between each two of [..., quantiles], or
+    evenly in the logarithm.
     """
-    ends = np.log(quantiles) if positive else quantiles
+    ends = np.log(quantiles) if logarithmic else quantiles
     shares = (np.arange(POINTS_OF_CELL) + 0.5) / POINTS_OF_CELL
-    points = ends[:-1, None] + np.diff(ends)[:, None] * shares
-    return np.exp(points.ravel()) if positive else points.ravel()
+    points = ends[..., :-1, None] + np.diff(ends)[..., None] * shares
+    points = points.reshape(*ends.shape[:-1], -1)
+    return np.exp(points) if logarithmic else points

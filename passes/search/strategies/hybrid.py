@@ -22,7 +22,7 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.description import Approximation
-from atlasc.passes.approximation.setting import EXACT, LayerSetting
+from atlasc.passes.approximation.parametrisation import EXACT, LayerSetting
 from atlasc.passes.latency.outline import outline
 from atlasc.passes.search.dynamic_programs.seconds_solver import SecondsSolver
 from atlasc.passes.search.error_model.captured import capture

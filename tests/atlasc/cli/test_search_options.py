@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from atlasc.cli import app
-from atlasc.passes.approximation.parametrisation import LADDERS, PRESETS, SWITCHES
+from atlasc.passes.approximation.parametrisation import DEGREES, PRESETS, SWITCHES
 from atlasc.passes.search.point import COSTS
 from atlasc.passes.search.strategies import DEFAULT, STRATEGIES
 from atlasc.passes.search.strategies.hybrid import default_evaluations
@@ -20,5 +20,5 @@ def test_the_help_names_what_there_is(command: str) -> None:
     assert f"for hybrid {six} with six layers, {seven - six} more for each" in words
     for name in (*STRATEGIES, *COSTS):
         assert name in words
-    for choices in (PRESETS, LADDERS, *SWITCHES.values()):
+    for choices in (PRESETS, DEGREES, *SWITCHES.values()):
         assert "|".join(choices) in words

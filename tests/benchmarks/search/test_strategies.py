@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.approximation.parametrisation import PAPER, WIDE, Parametrisation
-from atlasc.passes.approximation.setting import LayerSetting
+from atlasc.passes.approximation.parametrisation import PAPER, WIDE, LayerSetting, Parametrisation
 from atlasc.passes.search import strategies as compiler
 from atlasc.passes.search.point import non_dominated
 from atlasc.passes.search.search_run import SearchRun

@@ -16,8 +16,7 @@ from atlasc.passes.approximation.assign import apply_recipe, apply_settings, lay
 from atlasc.passes.approximation.attribute import from_attribute
 from atlasc.passes.approximation.depth import depth_of
 from atlasc.passes.approximation.fitted import paper_shift
-from atlasc.passes.approximation.parametrisation import Parametrisation
-from atlasc.passes.approximation.setting import LayerSetting
+from atlasc.passes.approximation.parametrisation import LayerSetting, Parametrisation
 from atlasc.passes.calibration.calibrate import calibrate
 
 FIRST, SECOND = (5, 4, 0, 3, 0, 2, 3, 4), (7, 6, 5, 4, 3, 9, 8, 7)

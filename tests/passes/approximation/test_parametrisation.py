@@ -9,14 +9,17 @@ import pytest
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.json_text import parse_json
 from atlasc.passes.approximation.parametrisation import (
-    LADDERS,
+    DEGREES,
+    DIRECT,
+    EXACT,
+    ITERATIVE,
     PAPER,
     PRESETS,
     SWITCHES,
     WIDE,
+    LayerSetting,
     Parametrisation,
 )
-from atlasc.passes.approximation.setting import DIRECT, EXACT, ITERATIVE, LayerSetting
 
 
 def test_the_paper_has_eight_integers_that_are_exponents() -> None:
@@ -26,16 +29,16 @@ def test_the_paper_has_eight_integers_that_are_exponents() -> None:
 
 
 def test_ladders_rise_and_hold_the_most_of_each_level() -> None:
-    for ladder in LADDERS.values():
+    for ladder in DEGREES.values():
         assert list(ladder) == sorted(set(ladder))
-    assert set(LADDERS["powers"]) < set(LADDERS["any"])
+    assert set(DEGREES["powers"]) < set(DEGREES["any"])
 
 
-@pytest.mark.parametrize("degrees", LADDERS)
+@pytest.mark.parametrize("degrees", DEGREES)
 def test_bounds_stay_on_the_ladder(degrees: str) -> None:
     space = Parametrisation(degrees=degrees, softmax_algorithms="any")
     assert space.variables == len(space.lower) == len(space.upper) == 9
-    assert space.degree(space.upper[5]) == LADDERS[degrees][-1]
+    assert space.degree(space.upper[5]) == DEGREES[degrees][-1]
     assert space.degree(space.upper[0]) <= 127
     for rung in (0, -1, space.upper[5] + 1):
         with pytest.raises(AtlasError, match="there is no polynomial number"):

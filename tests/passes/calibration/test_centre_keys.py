@@ -161,7 +161,8 @@ def test_rotary_keys_stay() -> None:
     shape = Shape(rms=True, causal=True, classes=0)
     lines = reasons(Builder(shape, 1).build(), inputs_for(replace(shape, batch=40), 2))
     assert lines == [
-        "layer.0.attention: keys stay as they are, a rotary embedding turns them by their positions"
+        "layer.0.attention: keys stay as they are, a rotary embedding rotates them by their "
+        "positions"
     ]
 
 

@@ -17,7 +17,7 @@ from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.assign import apply_settings, layer_count
 from atlasc.passes.approximation.depth import depth_of
-from atlasc.passes.approximation.parametrisation import LADDERS, WIDE, Parametrisation
+from atlasc.passes.approximation.parametrisation import DEGREES, WIDE, Parametrisation
 from atlasc.passes.calibration.calibrate import calibrate
 from atlasc.passes.costs.counts import critical_path
 from atlasc.passes.framework.pass_base import run_passes
@@ -31,7 +31,7 @@ Arrays = dict[str, np.ndarray]
 SPACES = [
     Parametrisation("measured", fits, degrees, "any", channels)
     for fits in ("interpolated", "weighted")
-    for degrees in LADDERS
+    for degrees in DEGREES
     for channels in ("shared", "each")
 ]
 ENOUGH = 32
@@ -55,7 +55,7 @@ def cases(draw: st.DrawFn) -> tuple[Shape, Parametrisation, list[tuple[int, ...]
     )
     space = draw(st.sampled_from(SPACES))
     # From degree 13, so that values rarely explode.
-    least = next(i for i, degree in enumerate(LADDERS[space.degrees], 1) if degree >= 13)
+    least = next(i for i, degree in enumerate(DEGREES[space.degrees], 1) if degree >= 13)
     integers = [
         st.integers(min(high, max(low, least)) if low else 0, high)
         for low, high in zip(space.lower, space.upper)

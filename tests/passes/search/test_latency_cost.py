@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from atlasc.passes.approximation.assign import apply_settings
-from atlasc.passes.approximation.setting import EXACT
+from atlasc.passes.approximation.parametrisation import EXACT
 from atlasc.passes.costs.counts import program_costs
 from atlasc.passes.pipeline import lower_nn
 from atlasc.passes.search.front import Front

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.approximation.parametrisation import PAPER, WIDE
-from atlasc.passes.approximation.setting import LayerSetting
+from atlasc.passes.approximation.parametrisation import PAPER, WIDE, LayerSetting
 from atlasc.passes.search.space import SearchSpace
 
 LOWER, UPPER = PAPER.lower, PAPER.upper
