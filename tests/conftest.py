@@ -16,6 +16,7 @@ from hypothesis import settings
 sys.path.insert(0, str(Path(__file__).parent / "helpers"))  # under every import mode of pytest
 
 if TYPE_CHECKING:
+    from cpp_build import Builder
     from tiny_model import Tiny
 
     from atlasc.targets.desilo.keys import KeySet
@@ -72,6 +73,15 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     from tiny_model import make_tiny
 
     return make_tiny(tmp_path_factory.mktemp("tiny"), "sim")
+
+
+@pytest.fixture(scope="session")
+def cpp(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Builder:
+    """The C++ compiler; its objects are kept for the next run and for the other process."""
+    from cpp_build import Builder
+
+    cache: pytest.Cache | None = getattr(pytestconfig, "cache", None)
+    return Builder(cache.mkdir("objects") if cache else tmp_path_factory.mktemp("objects"))
 
 
 @pytest.fixture(scope="session")

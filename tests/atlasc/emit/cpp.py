@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,17 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cpp_build import OPTIMISED, ROOT, SANITIZERS, SECONDS, WARNINGS, Builder, require_compiler
 from typer.testing import CliRunner
 
 from atlasc.cli import app
 
-ROOT = Path(__file__).resolve().parents[3]
 DIGITS = ROOT / "examples" / "digits_vit"
 BATCH = 2
-STRICT = ("-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror")
-SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-SECONDS = 900
-"""After which a compiler or a program is taken for stuck."""
+STRICT = ("-std=c++17", "-O1", *WARNINGS)
 
 
 @dataclass(frozen=True)
@@ -53,14 +48,6 @@ class Project:
         return self.folder / "build" / "runtime" / "libatlasc_runtime.a"
 
 
-def require_compiler() -> str:
-    """The C++ compiler; skips the test where there is none, or no CMake."""
-    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
-    if compiler is None or shutil.which("cmake") is None:
-        pytest.skip("needs a C++17 compiler and CMake")
-    return compiler
-
-
 def has_sanitizers(folder: Path) -> bool:
     """Whether the compiler brings their libraries."""
     source = folder / "empty.cpp"
@@ -69,15 +56,15 @@ def has_sanitizers(folder: Path) -> bool:
     return subprocess.run(command, capture_output=True).returncode == 0
 
 
-def emit_and_build(folder: Path) -> Project:
+def emit_and_build(folder: Path, cpp: Builder) -> Project:
     """The digits' Vision Transformer under the recipe ``is``; warnings are errors."""
     bundle, project = folder / "bundle", folder / "project"
     data = DIGITS / "calibration.npz"
     options = ["--data", data, "--recipe", "is", "--batch", BATCH, "--target", "sim"]
     command_line("compile", DIGITS / "model", *options, "-o", bundle)
     with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("CXXFLAGS", "-O1 -Werror")
-        environment.setenv("CMAKE_BUILD_TYPE", "None")
+        for name, value in cpp.environment(OPTIMISED).items():
+            environment.setenv(name, value)
         command_line("emit", bundle, "-o", project, "--build", "--python")
     built = project / "build"
     return Project(bundle, project, (str(built / "client"),), (str(built / "server"),))
@@ -90,12 +77,9 @@ def command_line(*arguments: object) -> str:
     return result.stdout
 
 
-def compiled(sources: Sequence[Path], output: Path, *options: str) -> Path:
+def compiled(cpp: Builder, sources: Sequence[Path], output: Path, *options: str) -> Path:
     """An executable of some sources; warnings are errors."""
-    command = [require_compiler(), *STRICT, *map(str, sources), *options, "-o", str(output)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
-    assert done.returncode == 0, done.stderr
-    return output
+    return cpp.program(output, sources, (*STRICT, *options))
 
 
 def run(command: Sequence[object], cwd: Path) -> str:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.atlasc.emit.cpp import SECONDS, refused, run
+from cpp_build import SECONDS
+
+from tests.atlasc.emit.cpp import refused, run
 
 SECRET = ("--key", "keys/secret.key")
 

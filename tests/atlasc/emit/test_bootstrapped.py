@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cpp_build import ROOT, Builder
 
 from atlasc.compilation.key_planning import plan_keys
 from atlasc.emit.project import sources, write_project
 from atlasc.passes.costs.counts import program_costs
 from atlasc.targets.phantom.parameters import PhantomParameters
-from tests.atlasc.emit.cpp import ROOT, Project, answers, compiled, refused, reseal
+from tests.atlasc.emit.cpp import Project, answers, compiled, refused, reseal
 from tests.atlasc.emit.small_programs import Case, small_program
 
 NAME = "encoder"
@@ -33,7 +34,7 @@ def phantom_case() -> tuple[Case, PhantomParameters]:
 
 
 @pytest.fixture(scope="module")
-def project(digits: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
+def project(digits: Project, cpp: Builder, tmp_path_factory: pytest.TempPathFactory) -> Project:
     folder = tmp_path_factory.mktemp("bootstrapped")
     case, parameters = phantom_case()
     write_project(folder / "project", case.program, parameters)
@@ -44,7 +45,7 @@ def project(digits: Project, tmp_path_factory: pytest.TempPathFactory) -> Projec
         "server": ["server", "interface", "program"],
     }.items():
         parts = [*(source / f"{name}.cpp" for name in names), digits.runtime]
-        roles[role] = (str(compiled(parts, folder / role, include)),)
+        roles[role] = (str(compiled(cpp, parts, folder / role, include)),)
     return Project(folder, folder / "project", **roles)
 
 

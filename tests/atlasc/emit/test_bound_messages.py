@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -20,17 +19,6 @@ from tests.atlasc.emit.probe import Bench
 Change = Callable[[dict[str, Any], dict[str, bytes]], None]
 SLOTS = 36
 """Bytes of a simulated ciphertext before its slots: the identity of the key, the level."""
-
-
-@pytest.fixture(scope="module")
-def made(sanitized: Path, tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    """Nobody may change its files."""
-    return Bench.make(sanitized / "probe", tmp_path_factory.mktemp("bound"))
-
-
-@pytest.fixture
-def bench(made: Bench, tmp_path: Path) -> Bench:
-    return Bench(made.program, Path(shutil.copytree(made.folder, tmp_path / "bench")))
 
 
 def facts(**changed: str) -> Change:

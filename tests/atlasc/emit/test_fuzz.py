@@ -10,8 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
-from tests.atlasc.emit.cpp import ROOT
+from cpp_build import ROOT
 
 READERS = ("json", "header", "query", "answer", "secret", "evaluation", "weights", "queries")
 INPUTS = int(os.environ.get("ATLASC_FUZZ_INPUTS", "400"))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cpp_build import Builder
 
 from atlasc.emit import text
 from atlasc.emit.blocks import blocks_of
@@ -14,7 +15,7 @@ from atlasc.emit.project import sources, write_project
 from atlasc.emit.weights import stored_arrays
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from tests.atlasc.emit.cpp import compiled
+from tests.atlasc.emit.cpp import STRICT
 from tests.atlasc.emit.small_programs import SmallParameters, small_program
 from tests.atlasc.emit.test_programs import INCLUDES
 
@@ -63,7 +64,7 @@ def test_a_hostile_text_is_data(texts: str) -> None:
         assert not re.search(r"\\$", content, re.MULTILINE)
 
 
-def test_hostile_texts_compile(tmp_path: Path) -> None:
+def test_hostile_texts_compile(cpp: Builder, tmp_path: Path) -> None:
     parts = []
     for number, texts in enumerate(HOSTILE):
         program, parameters = hostile(texts)
@@ -73,8 +74,8 @@ def test_hostile_texts_compile(tmp_path: Path) -> None:
         parts += [f'#include "{folder / name}.cpp"' for name in ("interface", "program")]
     source = tmp_path / "all.cpp"
     source.write_text("\n".join(parts))
-    compiled([source], tmp_path / "all.o", *INCLUDES, "-trigraphs", "-c")
-    assert b"injectedv" not in (tmp_path / "all.o").read_bytes()
+    built = cpp.object(tmp_path / "all", source, (*STRICT, *INCLUDES, "-trigraphs"))
+    assert b"injectedv" not in built.read_bytes()
 
 
 def test_functions_have_names_of_their_own() -> None:

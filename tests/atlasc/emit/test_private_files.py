@@ -22,17 +22,6 @@ from tests.atlasc.emit.probe import Bench
 DRAFT = ".atlasc-" + "0123456789abcdef" * 2 + ".draft"
 
 
-@pytest.fixture(scope="module")
-def made(sanitized: Path, tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    """Nobody may change its files."""
-    return Bench.make(sanitized / "probe", tmp_path_factory.mktemp("private"))
-
-
-@pytest.fixture
-def bench(made: Bench, tmp_path: Path) -> Bench:
-    return Bench(made.program, Path(shutil.copytree(made.folder, tmp_path / "bench")))
-
-
 def keygen(bench: Bench, output: str = "new") -> list[object]:
     return [bench.program, "client", "keygen", "--output", output]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cpp_build import ROOT, Builder
 
 from atlasc.emit.blocks import OUTSIDE
 from atlasc.emit.project import write_project
@@ -17,7 +18,6 @@ from atlasc.passes.costs.counts import program_costs
 from atlasc.targets.noise import NoiseModel
 from tests.atlasc.emit.cpp import (
     DIGITS,
-    ROOT,
     Project,
     answers,
     command_line,
@@ -91,9 +91,9 @@ def projects(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def harness(digits: Project, projects: Path) -> Path:
+def harness(digits: Project, projects: Path, cpp: Builder) -> Path:
     sources = [projects / "harness.cpp", digits.runtime]
-    return compiled(sources, projects / "harness", *INCLUDES)
+    return compiled(cpp, sources, projects / "harness", *INCLUDES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -171,7 +171,7 @@ def test_digits(digits: Project, tmp_path: Path, count: int) -> None:
     assert largest_difference(found["logits"], expected["logits"]) <= TOLERANCE
 
 
-def test_bert(digits: Project, tmp_path: Path) -> None:
+def test_bert(digits: Project, cpp: Builder, tmp_path: Path) -> None:
     """Two layers, texts of different lengths, bootstraps, keys composed of others."""
     import torch
     from transformers import BertConfig, BertForSequenceClassification
@@ -210,7 +210,7 @@ def test_bert(digits: Project, tmp_path: Path) -> None:
     for role, names in files.items():
         parts = [*(sources / f"{name}.cpp" for name in names), digits.runtime]
         include = f"-I{tmp_path / 'project' / 'runtime' / 'include'}"
-        roles[role] = (str(compiled(parts, tmp_path / role, include)),)
+        roles[role] = (str(compiled(cpp, parts, tmp_path / role, include)),)
     project = Project(folder, tmp_path / "project", **roles)
     found = answers(project, tmp_path / "in.safetensors", tmp_path)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from cpp_build import SANITIZERS, Builder
 
-from tests.atlasc.emit.cpp import SANITIZERS, answers, compiled
+from tests.atlasc.emit.cpp import answers, compiled
 from tests.atlasc.emit.small_programs import small_program
 from tests.atlasc.emit.test_programs import INCLUDES, of_harness, write_harness
 
@@ -15,12 +16,12 @@ PROGRAMS = ("decoder", "elementwise", "gathered", "grown")
 
 
 @pytest.fixture(scope="module")
-def checked(sanitized: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def checked(sanitized: Path, cpp: Builder, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the small programs, and an executable for all of them."""
     folder = tmp_path_factory.mktemp("checked")
     runtime = sanitized / "runtime" / "libatlasc_runtime.a"
     sources = [write_harness(folder, PROGRAMS), runtime]
-    compiled(sources, folder / "harness", *SANITIZERS, *INCLUDES)
+    compiled(cpp, sources, folder / "harness", *SANITIZERS, *INCLUDES)
     return folder
 
 

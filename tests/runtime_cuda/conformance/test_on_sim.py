@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from cpp_build import OPTIMISED, Builder, require_compiler
 
 HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def programs(tmp_path_factory: pytest.TempPathFactory, cpp: Builder) -> Path:
     """The folder of the executables."""
-    if shutil.which("cmake") is None or shutil.which("c++") is None:
-        pytest.skip("needs CMake and a C++17 compiler")
-    folder = tmp_path_factory.mktemp("conformance")
-    for command in (["cmake", "-S", HERE, "-B", folder], ["cmake", "--build", folder, "-j2"]):
-        done = subprocess.run([*map(str, command)], capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
-    return folder
+    require_compiler()
+    return cpp.cmake(HERE, tmp_path_factory.mktemp("conformance"), OPTIMISED)
 
 
 @pytest.mark.parametrize(
