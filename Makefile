@@ -22,7 +22,7 @@ FAULTS_ARGS ?=
 
 help:
 	@echo "make demo     compile a Vision Transformer, run it on encrypted digits"
-	@echo "make test     run all tests"
+	@echo "make test     run all tests, and print the slowest 20 (PYTEST_ARGS='-n 0 tests/ir')"
 	@echo "make fuzz     a million mutated inputs over all readers, and the C++ ones (FUZZ_INPUTS=, FUZZ_ARGS='--seed 2')"
 	@echo "make faults   kill commands, fill disks, take memory (FAULTS_ARGS='--kills 20 --seed 2')"
 	@echo "make install  set up $(VENV) with everything; the two above do it when needed"
@@ -52,7 +52,7 @@ demo: $(STAMP)
 	$(BIN)/python examples/digits_vit/demo.py
 
 test: $(STAMP)
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --durations=20 $(PYTEST_ARGS)
 
 # The Python readers, then the C++ ones under sanitizers.
 fuzz: $(STAMP)

@@ -6,7 +6,7 @@ import gc
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
     from atlasc.targets.desilo.keys import KeySet
 
+# Of several processes each has one thread: those of torch and NumPy would only wait for each other.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(_name, "1")
+
 # Nothing in a test may reach for the network, and tokenizers must not fork under xdist.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -33,8 +38,7 @@ os.environ["ATLASC_COSTS"] = str(_TABLE)
 settings.register_profile("atlasc", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("atlasc")
 
-_bootstrap_keys_made: list[bool] = []
-
+_BOOTSTRAP_KEYS = pytest.StashKey["KeySet"]()
 BOOTSTRAP_BYTES = 17 * 2**30
 """Free memory that a test with bootstrap keys needs."""
 
@@ -44,19 +48,25 @@ BOOTSTRAP_ROTATIONS = (1, 5, 64, 16384, 32765)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # Last: their keys stay in memory, and are made once for all of them. `pytest -n 2 --dist
-    # loadgroup` keeps them in one process.
+    # Last: their keys stay in memory, and are made once for all of them.
     items.sort(key=lambda item: item.get_closest_marker("bootstrap") is not None)
-    for item in items:
-        if item.get_closest_marker("bootstrap"):
-            item.add_marker(pytest.mark.xdist_group("bootstrap"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """With ``-n 2``: groups of tests, of which only one has real ciphertexts."""
+    if config.getvalue("dist") not in ("load", "loadgroup"):
+        return None
+    from scheduler import Scheduler
+
+    return Scheduler(config, log)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     encrypted = item.get_closest_marker("encrypted") or item.get_closest_marker("bootstrap")
     if encrypted and importlib.util.find_spec("desilofhe") is None:
         pytest.skip("needs desilofhe: pip install 'atlasc[desilo]'")
-    if item.get_closest_marker("bootstrap") and not _bootstrap_keys_made:
+    if item.get_closest_marker("bootstrap") and _BOOTSTRAP_KEYS not in item.config.stash:
         from atlasc.targets.machine import available_bytes
 
         available = available_bytes()
@@ -84,18 +94,29 @@ def cpp(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -
     return Builder(cache.mkdir("objects") if cache else tmp_path_factory.mktemp("objects"))
 
 
-@pytest.fixture(scope="session")
-def bootstrap_keys() -> Iterator[KeySet]:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, None, None]:
+    """Give the memory of the bootstrap keys back after the last test that needs them."""
+    yield
+    stash = item.config.stash
+    if _BOOTSTRAP_KEYS in stash and not (nextitem and nextitem.get_closest_marker("bootstrap")):
+        from atlasc.targets.desilo.library import library_engine
+
+        del stash[_BOOTSTRAP_KEYS]
+        library_engine.cache_clear()
+        gc.collect()
+
+
+@pytest.fixture(scope="module")
+def bootstrap_keys(pytestconfig: pytest.Config) -> KeySet:
     """The one set of bootstrap keys of all tests: 16 GB and two minutes."""
     from atlasc.passes.lowering.rotation_keys import KeyPlan
     from atlasc.targets.desilo.keys import KeySet
-    from atlasc.targets.desilo.library import library_engine
     from atlasc.targets.desilo.parameters import BOOTSTRAPPED
 
-    plan = KeyPlan(dict.fromkeys(BOOTSTRAP_ROTATIONS, BOOTSTRAPPED.max_level))
-    keys = KeySet.generate(BOOTSTRAPPED, plan)
-    _bootstrap_keys_made.append(True)
-    yield keys
-    del keys
-    library_engine.cache_clear()
-    gc.collect()
+    if _BOOTSTRAP_KEYS not in pytestconfig.stash:
+        plan = KeyPlan(dict.fromkeys(BOOTSTRAP_ROTATIONS, BOOTSTRAPPED.max_level))
+        pytestconfig.stash[_BOOTSTRAP_KEYS] = KeySet.generate(BOOTSTRAPPED, plan)
+    return pytestconfig.stash[_BOOTSTRAP_KEYS]

@@ -1,4 +1,4 @@
-"""``python -m tests.fuzz``: mutated inputs for every reader, or the cases of the corpus."""
+"""``python -m tests.fuzz``: mutated inputs and the cases of the corpus for every reader."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.fuzz import worker
 from tests.fuzz.content import Content
@@ -22,6 +23,8 @@ from tests.fuzz.seeds import compiled
 RESULTS = Path("build/fuzz")
 BATCH = 5000
 """Inputs of one process: what a reader keeps in memory does not add up over all of them."""
+INPUTS = 20_000
+"""Of a run where nothing else is said."""
 KEPT = 3
 """Inputs that are saved of each kind of failure at each place."""
 
@@ -48,9 +51,10 @@ class Found:
 
 @dataclass
 class Result:
-    """What became of one reader's inputs."""
+    """What became of one reader's inputs, or of its cases of the corpus."""
 
     reader: str
+    corpus: bool = False
     inputs: int = 0
     accepted: int = 0
     refused: int = 0
@@ -77,9 +81,10 @@ class Task:
     Attributes:
         name: of the reader.
         seed: of the run.
-        inputs: how many; 0 for the cases of the corpus instead.
+        inputs: how many.
         seconds: it ends earlier after so many.
         results: where failing inputs are saved.
+        corpus: whether the cases of the corpus come before them.
     """
 
     name: str
@@ -87,10 +92,11 @@ class Task:
     inputs: int
     seconds: float | None = None
     results: Path = RESULTS
+    corpus: bool = False
 
 
-def fuzz(task: Task, reader: Reader | None = None) -> Result:
-    """Give a reader its inputs; in a process that may import what it likes."""
+def fuzz(task: Task, reader: Reader | None = None) -> list[Result]:
+    """Give a reader its cases and inputs; in a process that may import what it likes."""
     reader = reader or all_readers()[task.name]
     memory = Path("/dev/shm")
     root = tempfile.mkdtemp(
@@ -102,40 +108,58 @@ def fuzz(task: Task, reader: Reader | None = None) -> Result:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def _fuzz(task: Task, reader: Reader, root: Path) -> Result:
+def _fuzz(task: Task, reader: Reader, root: Path) -> list[Result]:
     (root / "seeds").mkdir()
     try:
         paths = reader.seeds(root / "seeds")
         seeds = [Content.read(path) for path in paths]
         meanings = [reader.read(path) for path in paths]
     except Exception as error:
-        return Result(
-            reader.name, found=[Found("no seeds", worker.innermost(error), repr(error), 1)]
-        )
-    cases = list(corpus(reader, seeds).items()) if task.inputs == 0 else []
-    total = len(cases) or task.inputs
-    begin, result = time.monotonic(), Result(reader.name)
+        found = [Found("no seeds", worker.innermost(error), repr(error), 1)]
+        return [Result(reader.name, corpus, found=found) for corpus in (False, True)]
+    cases = list(corpus(reader, seeds).items()) if task.corpus else []
 
-    def content(number: int) -> Content:
-        return cases[number][1] if cases else reader.input(task.seed, number, seeds)
+    def case(number: int) -> tuple[str, Content]:
+        return cases[number]
+
+    def mutated(number: int) -> tuple[str, Content]:
+        return f"{task.seed}-{number}", reader.input(task.seed, number, seeds)
+
+    sources = (len(cases), case, True), (task.inputs, mutated, False)
+    return [
+        _read(task, Result(reader.name, corpus), reader, meanings, root / "place", total, source)
+        for total, source, corpus in sources
+        if total or (corpus and task.corpus)
+    ]
+
+
+def _read(
+    task: Task,
+    result: Result,
+    reader: Reader,
+    meanings: list[Any],
+    place: Path,
+    total: int,
+    source: Callable[[int], tuple[str, Content]],
+) -> Result:
+    """Give a reader inputs 0 to ``total`` of a source, which knows their labels."""
+    begin = time.monotonic()
 
     def inputs(first: int) -> Iterator[tuple[int, Content]]:
         for number in range(first, min(first + BATCH, total)):
             if task.seconds is not None and time.monotonic() - begin > task.seconds:
                 return
-            yield number, content(number)
+            yield number, source(number)[1]
 
     at = 0
     while at < total and (task.seconds is None or time.monotonic() - begin <= task.seconds):
-        place = root / "place"
         place.mkdir()
         failures, accepted, refused, last = worker.run(reader, inputs(at), meanings, place)
         shutil.rmtree(place)
         result.accepted += accepted
         result.refused += refused
         for failure in failures:
-            label = cases[failure.number][0] if cases else f"{task.seed}-{failure.number}"
-            result.add(failure, label, content(failure.number), task.results)
+            result.add(failure, *source(failure.number), task.results)
         if any(failure.kind == worker.BROKEN for failure in failures):
             break
         at = min(at + BATCH, last + 1)
@@ -173,19 +197,25 @@ def main() -> int:
     readers = all_readers()
     if arguments.reader:
         readers = {name: readers[name] for name in arguments.reader}
-    inputs = shares(readers, arguments.inputs)
-    if arguments.corpus:
-        inputs = dict.fromkeys(readers, 0)
+    number = arguments.inputs
+    if number is None:
+        number = 0 if arguments.corpus else INPUTS
+    inputs = shares(readers, number) if number else dict.fromkeys(readers, 0)
     seconds = arguments.seconds and arguments.seconds * arguments.jobs / len(readers)
-    tasks = [Task(name, arguments.seed, inputs[name], seconds) for name in readers]
-    what = "the corpus" if arguments.corpus else f"{sum(inputs.values())} inputs"
-    print(f"{what}, seed {arguments.seed}, {len(readers)} readers", flush=True)
+    tasks = [
+        Task(name, arguments.seed, inputs[name], seconds, corpus=arguments.corpus)
+        for name in readers
+    ]
+    what = "the corpus, " if arguments.corpus else ""
+    what += f"{sum(inputs.values())} inputs, seed {arguments.seed}"
+    print(f"{what}, {len(readers)} readers", flush=True)
     compiled()  # once, before the forks
     begin, results = time.monotonic(), []
     with multiprocessing.get_context("fork").Pool(arguments.jobs, maxtasksperchild=1) as pool:
-        for result in pool.imap_unordered(fuzz, tasks, chunksize=1):
-            show(result)
-            results.append(result)
+        for found in pool.imap_unordered(fuzz, tasks, chunksize=1):
+            for result in found:
+                show(result)
+            results += found
     if arguments.report:
         arguments.report.write_text(json.dumps([asdict(result) for result in results], indent=1))
     failed = sum(found.count for result in results for found in result.found)
@@ -199,8 +229,8 @@ def show(result: Result) -> None:
     """Print a line for a reader, and one for each kind of failure."""
     speed = result.inputs / result.seconds if result.seconds else 0
     print(
-        f"{result.reader:24} {result.inputs:8} inputs {result.accepted:8} accepted "
-        f"{result.refused:8} refused {speed:8.0f} a second",
+        f"{result.reader:24} {result.inputs:8} {'cases ' if result.corpus else 'inputs'} "
+        f"{result.accepted:8} accepted {result.refused:8} refused {speed:8.0f} a second",
         flush=True,
     )
     for found in sorted(result.found, key=lambda found: -found.count):
@@ -209,11 +239,13 @@ def show(result: Result) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("--inputs", type=int, default=20_000, help="of all readers together")
+    parser.add_argument("--inputs", type=int, help=f"of all readers together ({INPUTS})")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--reader", action="append", choices=sorted(all_readers()), help="this one")
     parser.add_argument("--seconds", type=float, help="stop after so many")
-    parser.add_argument("--corpus", action="store_true", help="the cases once found, no new ones")
+    parser.add_argument(
+        "--corpus", action="store_true", help="the cases once found; new ones only with --inputs"
+    )
     parser.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 8))
     parser.add_argument("--report", type=Path, help="write the results as JSON here")
     return parser.parse_args()

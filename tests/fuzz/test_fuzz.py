@@ -20,37 +20,33 @@ ROOT = Path(__file__).parents[2]
 INPUTS = int(os.environ.get("ATLASC_FUZZ_INPUTS", "6000"))
 
 
-def report(folder: Path, *arguments: object) -> dict[str, dict[str, Any]]:
-    """What a run found, by reader. It has a process of its own: forks want one without threads."""
-    place = folder / "report.json"
-    command = [sys.executable, "-m", "tests.fuzz", "--report", place, *arguments]
-    done = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True)
+Results = dict[tuple[str, bool], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """What a run found, by reader and whether in the corpus.
+
+    It has a process of its own: forks want one without threads.
+    """
+    place = tmp_path_factory.mktemp("fuzz") / "report.json"
+    command = [sys.executable, "-m", "tests.fuzz", "--corpus", "--inputs", INPUTS, "--seed", 1]
+    words = [*map(str, command), "--report", str(place)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     assert place.exists(), done.stderr
-    return {result["reader"]: result for result in json.loads(place.read_text())}
-
-
-@pytest.fixture(scope="module")
-def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    return report(tmp_path_factory.mktemp("fuzz"), "--inputs", INPUTS, "--seed", 1)
-
-
-@pytest.fixture(scope="module")
-def replayed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    return report(tmp_path_factory.mktemp("corpus"), "--corpus")
+    return {(one["reader"], one["corpus"]): one for one in json.loads(place.read_text())}
 
 
 @pytest.mark.parametrize("name", sorted(all_readers()))
-def test_mutated_inputs_are_accepted_or_refused(
-    fuzzed: dict[str, dict[str, Any]], name: str
-) -> None:
-    result = fuzzed[name]
+def test_mutated_inputs_are_accepted_or_refused(results: Results, name: str) -> None:
+    result = results[name, False]
     assert [shown(found) for found in result["found"]] == []
     assert result["accepted"] + result["refused"] == result["inputs"] > 0
 
 
 @pytest.mark.parametrize("name", sorted(all_readers()))
-def test_cases_that_were_found_before(replayed: dict[str, dict[str, Any]], name: str) -> None:
-    assert [shown(found) for found in replayed[name]["found"]] == []
+def test_cases_that_were_found_before(results: Results, name: str) -> None:
+    assert [shown(found) for found in results[name, True]["found"]] == []
 
 
 def shown(found: dict[str, Any]) -> str:

@@ -1,0 +1,47 @@
+"""Which tests one process runs one after the other, and in which order, under ``pytest -n 2``."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from xdist.scheduler import LoadScopeScheduling
+
+ROOT = Path(__file__).resolve().parents[2]
+ENCRYPTED = "encrypted"
+"""The group of all files with real ciphertexts: their keys fit into the memory one after the other,
+but not beside each other (bootstrap keys alone have 16 GB)."""
+_FIRST = (
+    ENCRYPTED,
+    "tests/atlasc/emit",
+    "tests/fuzz/test_fuzz.py",
+    "tests/runtime_cuda/phantom/test_on_stand_in.py",
+    "tests/runtime_cuda/conformance/test_on_sim.py",
+    "tests/faults/test_full_disk.py",
+)
+"""The groups that take longest, longest first: else one process would wait for the other."""
+_MARK = re.compile(r"pytest\.mark\.(encrypted|bootstrap)\b")
+
+
+class Scheduler(LoadScopeScheduling):
+    """Gives whole groups to processes, so that the fixtures of a group are made once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group(nodeid.split("::")[0])
+
+    def _assign_work_unit(self, node: Any) -> None:
+        for name in _FIRST:
+            if name in self.workqueue:
+                self.workqueue.move_to_end(name, last=False)
+                break
+        super()._assign_work_unit(node)
+
+
+@cache
+def group(file: str) -> str:
+    """The group of the tests in a file."""
+    if _MARK.search((ROOT / file).read_text(encoding="utf-8")):
+        return ENCRYPTED
+    return next((name for name in _FIRST if file.startswith(name)), file)
