@@ -18,7 +18,7 @@ from typing import Any
 from tests.fuzz import worker
 from tests.fuzz.content import Content
 from tests.fuzz.reader import Reader, all_readers, corpus
-from tests.fuzz.seeds import compiled
+from tests.fuzz.seeds import compiled, random_programs
 
 RESULTS = Path("build/fuzz")
 BATCH = 5000
@@ -210,6 +210,8 @@ def main() -> int:
     what += f"{sum(inputs.values())} inputs, seed {arguments.seed}"
     print(f"{what}, {len(readers)} readers", flush=True)
     compiled()  # once, before the forks
+    if any(name.startswith("ir-") for name in readers):
+        random_programs()
     begin, results = time.monotonic(), []
     with multiprocessing.get_context("fork").Pool(arguments.jobs, maxtasksperchild=1) as pool:
         for found in pool.imap_unordered(fuzz, tasks, chunksize=1):

@@ -33,8 +33,8 @@ def files(contents: dict[str, str | bytes]) -> Seeds:
 
 
 @cache
-def random_programs(level: str, count: int = 40) -> tuple[str, ...]:
-    """Texts of random modules, the same each time."""
+def random_programs(count: int = 40) -> dict[str, tuple[str, ...]]:
+    """Level -> texts of random modules, the same each time."""
     from hypothesis import HealthCheck, Phase, given, settings
 
     sys.path.insert(0, str(ROOT / "tests" / "ir"))
@@ -42,7 +42,7 @@ def random_programs(level: str, count: int = 40) -> tuple[str, ...]:
 
     from atlasc.ir.text.printer import print_module
 
-    texts: list[str] = []
+    texts: dict[str, list[str]] = {level: [] for level in ("nn", "poly", "ckks")}
 
     @settings(
         max_examples=5 * count, database=None, derandomize=True, deadline=None,
@@ -51,11 +51,11 @@ def random_programs(level: str, count: int = 40) -> tuple[str, ...]:
     @given(modules())
     def collect(module) -> None:  # type: ignore[no-untyped-def]
         text = print_module(module)
-        if module.level == level and len(text) < LENGTH and len(module.ops) > 2:
-            texts.append(text)
+        if len(text) < LENGTH and len(module.ops) > 2:
+            texts[module.level].append(text)
 
     collect()
-    return tuple(dict.fromkeys(texts))[:count]
+    return {level: tuple(dict.fromkeys(found))[:count] for level, found in texts.items()}
 
 
 @cache

@@ -20,7 +20,8 @@ SECONDS = 900
 
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
 OPTIMISED = ("-O2", *WARNINGS, "-Wpedantic", "-fPIC", "-std=gnu++17")
-"""Flags of everything whose numbers are tested; the dialect is the one that CMake chooses."""
+"""Flags of everything whose numbers are tested; the dialect is the one that CMake chooses,
+and with ``-fPIC`` the objects serve Python modules too."""
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 SANITIZED = ("-Og", *SANITIZERS, *WARNINGS, "-std=c++17")
 """Flags of everything whose memory is watched."""
@@ -40,7 +41,7 @@ class Builder:
     def __init__(self, folder: Path) -> None:
         compiler_cache.remove_old(folder)
         script = str(Path(compiler_cache.__file__))
-        self.launcher = (sys.executable, "-I", "-S", script, str(folder))
+        self.launcher = (sys.executable, "-I", "-S", script, str(folder.resolve()))
 
     def program(
         self, target: Path, sources: Iterable[Path], flags: Sequence[str] = OPTIMISED
@@ -66,22 +67,18 @@ class Builder:
 
     def environment(self, flags: Sequence[str]) -> dict[str, str]:
         """Variables under which CMake compiles with these flags."""
-        kept = (flag for flag in flags if not flag.startswith(("-std", "-fPIC")))
         return {
             "CXX": require_compiler(),
-            "CXXFLAGS": " ".join(kept),
+            "CXXFLAGS": " ".join(flags),
             "CMAKE_BUILD_TYPE": "None",
             "CMAKE_CXX_COMPILER_LAUNCHER": ";".join(self.launcher),
         }
 
     def cmake(self, source: Path, folder: Path, flags: Sequence[str]) -> Path:
         """The folder of a project, built."""
-        options = [
-            f"-DCMAKE_POSITION_INDEPENDENT_CODE={'ON' if '-fPIC' in flags else 'OFF'}",
-            f"-DCMAKE_CXX_EXTENSIONS={'ON' if '-std=gnu++17' in flags else 'OFF'}",
-        ]
         environment = os.environ | self.environment(flags)
-        _succeed(["cmake", "-S", str(source), "-B", str(folder), *options], environment)
+        extensions = f"-DCMAKE_CXX_EXTENSIONS={'ON' if '-std=gnu++17' in flags else 'OFF'}"
+        _succeed(["cmake", "-S", str(source), "-B", str(folder), extensions], environment)
         _succeed(["cmake", "--build", str(folder), "--parallel", "2"], environment)
         return folder
 

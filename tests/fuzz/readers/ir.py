@@ -19,7 +19,7 @@ LOWERED = {
 
 def _seeds(level: str) -> Seeds:
     def seeds(folder: Path) -> list[Path]:
-        texts = {f"random{n}.air": text for n, text in enumerate(random_programs(level))}
+        texts = {f"random{n}.air": text for n, text in enumerate(random_programs()[level])}
         for name in LOWERED[level]:
             texts[Path(name).name] = (compiled() / name).read_text()
         return list(files(dict(texts))(folder))

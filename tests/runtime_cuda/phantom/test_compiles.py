@@ -26,7 +26,8 @@ def phantom_headers() -> Path | None:
 
 def compile_with(headers: Path, source: Path, target: Path) -> None:
     assert NVCC is not None
-    codes = [f"-gencode=arch=compute_{one},code=sm_{one}" for one in ARCHITECTURES]
+    real = ",".join(f"sm_{one}" for one in ARCHITECTURES)
+    codes = [f"-gencode=arch=compute_{ARCHITECTURES[0]},code=[{real}]"]
     folders = [f"-I{one}" for one in (RUNTIME, RUNTIME / "include")]
     warnings = ["-Xcompiler=-Wall", "-Werror=all-warnings"]
     command = [NVCC, "-std=c++17", "-c", *codes, *folders, *warnings, "-isystem", str(headers)]
@@ -48,6 +49,12 @@ def test_compiles_against_phantom(source: Path, tmp_path: Path) -> None:
     headers = phantom_headers()
     assert headers is not None
     compile_with(headers, source, tmp_path / "object.o")
+
+
+@pytest.mark.parametrize("source", sorted(ENGINE.iterdir()), ids=lambda path: path.name)
+def test_no_source_asks_for_the_architecture(source: Path) -> None:
+    """So that one translation to PTX stands for those of all architectures."""
+    assert "__CUDA_ARCH__" not in source.read_text()
 
 
 def test_cmake_knows_every_source() -> None:
