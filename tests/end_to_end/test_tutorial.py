@@ -33,9 +33,7 @@ def test_the_tutorial_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     ]
     assert any(hasattr(value, "_repr_html_") for value in shown)
     assert (names["decrypted"].argmax(axis=1) == names["original"].argmax(axis=1)).all()
-    np.testing.assert_allclose(
-        names["decrypted"], names["simulated"].outputs["logits"], atol=1e-3
-    )
+    np.testing.assert_allclose(names["decrypted"], names["simulated"].outputs["logits"], atol=1e-3)
     assert names["costs"]["security_bits"] >= 128
 
 
