@@ -149,7 +149,7 @@ def _draft(place: Path, private: bool) -> Iterator[Path]:
     """A locked folder beside a place, which is gone afterwards unless it was moved."""
     draft = place.with_name(f".{place.name}.{secrets.token_hex(8)}{DRAFT}")
     with ExitStack() as stack:
-        stack.enter_context(_said_of(place, draft))
+        stack.enter_context(_writing_errors(place, draft))
         place.parent.mkdir(parents=True, exist_ok=True)
         _remove_stale(place.parent)
         stack.callback(os.close, _make_and_lock(draft, 0o700 if private else 0o777))
@@ -196,8 +196,8 @@ def _lock(folder: Path, how: int = 0) -> int:
 
 
 @contextmanager
-def _said_of(place: Path, draft: Path) -> Iterator[None]:
-    """Errors of writing as one message that names the place."""
+def _writing_errors(place: Path, draft: Path) -> Iterator[None]:
+    """Errors of writing, as one AtlasError that names the place."""
     from safetensors import SafetensorError
 
     try:

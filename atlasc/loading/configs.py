@@ -24,7 +24,7 @@ LIMITS = (
     (re.compile(r"image|patch|channels|frames"), 1 << 15),
     (re.compile(r""), 1 << 20),
 )
-"""The greatest number that a member may hold, by the first pattern found in the member's name."""
+"""The greatest number of a member, by the first pattern found in the member's name."""
 IDS = re.compile(r"ids?$|label2id|seed|theta")
 """Members whose numbers are no sizes."""
 COUNTS = re.compile(r"^(num|n|max)_|_size$")
@@ -34,8 +34,7 @@ def read_config(directory: Path) -> tuple[PretrainedConfig, type]:
     """The config and the architecture class that it names.
 
     Raises:
-        AtlasError: it is no JSON object, asks for sizes that no model has, or for a model that is
-            not known.
+        AtlasError: it is no JSON object, has sizes that no model has, or names an unknown model.
     """
     import transformers
 
@@ -71,26 +70,13 @@ def read_config(directory: Path) -> tuple[PretrainedConfig, type]:
 
 
 def read_object(path: Path, *, links: bool = True) -> dict[str, Any]:
-    """The members of config.json, whatever they are.
-
-    Args:
-        path: the file.
-        links: see :func:`atlasc.ir.files.plain.open_plain`.
-
-    Raises:
-        AtlasError: it cannot be read, or is no JSON object.
-    """
-    return read_json(
-        path, dict[str, Any], "the config", MAX_CONFIG, remedy=SAVE_REMEDY, links=links
-    )
+    """The members of config.json; raises AtlasError if it is no JSON object."""
+    what = "the config"
+    return read_json(path, dict[str, Any], what, MAX_CONFIG, remedy=SAVE_REMEDY, links=links)
 
 
 def size(config: Any, name: str) -> int | None:
-    """A size from a config; None where it has none.
-
-    Raises:
-        AtlasError: it is no positive integer.
-    """
+    """A size from a config, or None; raises AtlasError if it is no positive integer."""
     value = getattr(config, name, None)
     if value is None or (type(value) is int and 0 < value <= 1 << 25):
         return value
@@ -98,11 +84,7 @@ def size(config: Any, name: str) -> int | None:
 
 
 def image_size(config: Any) -> tuple[int | None, int | None]:
-    """Height and width of a model's images; None where the config does not tell.
-
-    Raises:
-        AtlasError: as :func:`size`.
-    """
+    """Height and width of a model's images, each as from :func:`size`."""
     value = getattr(config, "image_size", None)
     both = value if isinstance(value, (list, tuple)) and len(value) == 2 else (value, value)
     height, width = (size(SimpleNamespace(image_size=extent), "image_size") for extent in both)

@@ -37,7 +37,7 @@ def load_inputs(path: str | Path, model: LoadedModel, sequence_length: int | Non
             with an optional `"label"`), `.npz` (arrays named like the model's inputs, with an
             optional `labels`), an image, or a folder of images (in a folder for each label, or
             in one).
-        model: gives the tokenizer, the vocabulary, the image size and the preprocessing.
+        model: has the tokenizer, the vocabulary, the image size and the preprocessing.
         sequence_length: texts are padded to it on the right; None pads to the longest one.
 
     Raises:
@@ -77,7 +77,7 @@ def inputs_from_arrays(
     Args:
         content: the arrays.
         model, length: see :func:`load_inputs`.
-        source: what the data are called in messages.
+        source: name of the data, for messages.
 
     Raises:
         AtlasError: as :func:`load_inputs`.

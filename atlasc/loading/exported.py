@@ -40,7 +40,7 @@ RECORD = re.compile(
     re.ASCII | re.DOTALL,
 )
 NAME = re.compile(r"[\w.-]{0,1000}", re.ASCII)
-"""Names become source text; this much cannot be more than a name."""
+"""Names become source text; text of this form is nothing but a name."""
 PLAIN = re.compile(r"[\w.,>() +-]{0,1000}", re.ASCII)
 """String arguments: "none", "bij,bjk->bik"; and versions."""
 # Sympy's text form of sizes; no attribute access, no string but a symbol's name, no power that
@@ -139,7 +139,7 @@ def load_exported_program(
 
 
 def _check_archive(path: Path, file: BinaryIO) -> None:
-    """Refuse whatever `load_pt2` would unpickle, link, import, evaluate or blow up."""
+    """Refuse content that `load_pt2` would unpickle, link, import, evaluate or expand."""
     import torch
 
     # The same reader as torch's, so that both see the same records.

@@ -28,10 +28,10 @@ ATTENTION = "sdpa"
 """How the models of HuggingFace compute attention: `torch.export` makes one op of it."""
 MAX_INDEX = 64 * MIB
 SLACK = 1 << 26
-"""Numbers that a model may make of nothing: masks, positions."""
+"""Numbers of a model that are not in the files of its weights: masks, positions."""
 
 
-class _Index(BaseModel):
+class _WeightsIndex(BaseModel):
     weight_map: dict[str, str]
 
 
@@ -45,7 +45,11 @@ def build(config: PretrainedConfig, model_class: Any, *, meta: bool) -> torch.nn
 
 
 def load_weights(directory: Path, config: PretrainedConfig, model_class: Any) -> torch.nn.Module:
-    """The architecture with the directory's weights; all of them must be there and fit."""
+    """The architecture with the directory's weights.
+
+    Raises:
+        AtlasError: weights are missing, damaged, or have another size than in the config.
+    """
     import torch
 
     safe = any((directory / name).is_file() for name in SAFETENSORS)
@@ -82,7 +86,7 @@ def load_weights(directory: Path, config: PretrainedConfig, model_class: Any) ->
 
 
 def _check_files(directory: Path, safe: bool) -> int:
-    """Bytes of all files of weights; a damaged or missing one is named before anything is built."""
+    """Bytes of all files of weights; raises AtlasError if one is damaged or missing."""
     single, index = SAFETENSORS if safe else PICKLED_WEIGHTS
     names = [single]
     if not (directory / single).is_file():
@@ -91,11 +95,7 @@ def _check_files(directory: Path, safe: bool) -> int:
 
 
 def check_weights_file(path: Path) -> int:
-    """Bytes of a file of weights.
-
-    Raises:
-        AtlasError: it is missing or damaged.
-    """
+    """Bytes of a file of weights; raises AtlasError if it is missing or damaged."""
     from safetensors import safe_open
 
     try:
@@ -121,11 +121,7 @@ def check_weights_file(path: Path) -> int:
 
 
 def check_fits(module: torch.nn.Module, size: int, where: Path) -> None:
-    """Refuse an architecture that is far larger than the files of its weights.
-
-    Raises:
-        AtlasError: it would take memory without end.
-    """
+    """Raise AtlasError for an architecture that is far larger than the files of its weights."""
     wanted = sum(tensor.numel() for tensor in (*module.parameters(), *module.buffers()))
     if wanted > 2 * size + SLACK:
         raise AtlasError(
@@ -137,12 +133,8 @@ def check_fits(module: torch.nn.Module, size: int, where: Path) -> None:
 
 
 def _read_index(path: Path) -> list[str]:
-    """Names of the files of weights that an index names.
-
-    Raises:
-        AtlasError: it is no such index, or names a file elsewhere.
-    """
-    names = list(read_json(path, _Index, "weights index", MAX_INDEX).weight_map.values())
+    """The files of weights in an index; raises AtlasError if one lies in another folder."""
+    names = list(read_json(path, _WeightsIndex, "weights index", MAX_INDEX).weight_map.values())
     for name in names:
         if Path(name).name != name or not name.isprintable():
             raise AtlasError(

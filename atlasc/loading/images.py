@@ -1,4 +1,4 @@
-"""Image files to `pixel_values`, as the model's own preprocessor_config.json says."""
+"""Image files to `pixel_values`, scaled as in the model's own preprocessor_config.json."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from atlasc.loading.models import LoadedModel
 
 LARGEST_IMAGE = 2**25
-"""Pixels: a file of some kilobytes can hold more than a machine has."""
+"""Pixels: a file of some kilobytes can expand to more than the machine's memory."""
 MAX_FILE = 256 * MIB
 MAX_PREPROCESSING = MIB
 MAX_PIXELS = 1 << 30
@@ -145,7 +145,7 @@ def _read(path: Path, channels: int, steps: Preprocessing) -> np.ndarray:
     """One image as float32 [C, H, W]."""
     from PIL import Image as pillow
 
-    # Not the file itself: asked for more bytes than it has, it would take memory for them.
+    # Not the file itself: a read of more bytes than it has would allocate memory for them.
     content = io.BytesIO(read_bytes(path, MAX_FILE))
     with warnings.catch_warnings():
         warnings.simplefilter("error", pillow.DecompressionBombWarning)

@@ -1,4 +1,4 @@
-"""Named arrays that a model takes, and the checks that they must pass."""
+"""Named arrays for a model, and the checks that they must pass."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Inputs:
     Attributes:
         arrays: name of a model input -> [N, ...]; `input_ids` and `attention_mask` are int64
             [N, n] (mask: 1 keep, 0 padding), `pixel_values` is float32 [N, C, H, W].
-        names: what each row is called in messages: "texts.txt:3", a file name, "digits.npz[7]".
+        names: of the rows, for messages: "texts.txt:3", a file name, "digits.npz[7]".
         texts: the original texts, if the rows come from texts.
         labels: [N] the true classes, if the data have them.
     """
@@ -48,10 +48,9 @@ class Inputs:
         )
 
     def require_finite(self) -> Inputs:
-        """These inputs, to learn from; what is only encrypted may leave some out.
+        """These inputs; raises AtlasError if a value is NaN or infinite.
 
-        Raises:
-            AtlasError: a value is NaN or infinite.
+        Calibration and search need this. Inputs that are only encrypted are checked one by one.
         """
         for name, array in self.arrays.items():
             lost = (~np.isfinite(array)).reshape(len(array), -1).sum(axis=1)
@@ -66,10 +65,10 @@ class Inputs:
         return self
 
     def split(self, held_back_fraction: float, seed: int = 0) -> tuple[Inputs, Inputs]:
-        """(used, held back): a random split that the seed fixes; both keep the original order.
+        """(used, held back): a random split that depends on the seed; both keep the order.
 
-        At least one input is used, and at least one is held back if there are two or more and
-        the fraction is not zero.
+        At least one input is used. At least one is held back if there are two or more and the
+        fraction is not zero.
 
         Raises:
             AtlasError: the fraction is not in [0, 1).
@@ -87,19 +86,19 @@ class Inputs:
         return self.take(np.sort(order[count:])), self.take(np.sort(order[:count]))
 
     def digest(self) -> str:
-        """SHA-256 (hex) of what the model is given: names, types, shapes and values."""
+        """SHA-256 (hex) of the arrays: names, types, shapes and values."""
         return arrays_digest(self.arrays)
 
 
 def checked(
     arrays: dict[str, np.ndarray], names: Sequence[str], model: LoadedModel
 ) -> dict[str, np.ndarray]:
-    """The arrays in their final types, with values that the model can take.
+    """The arrays in their final types, with values that the model accepts.
 
     Args:
         arrays: name of an input -> values, a row for each input.
-        names: what each row is called in messages.
-        model: gives the vocabulary and the image size.
+        names: of the rows, for messages.
+        model: has the vocabulary and the image size.
 
     Raises:
         AtlasError: an id outside the vocabulary; pixels of the wrong type or shape.
@@ -143,7 +142,7 @@ def _checked_pixels(pixels: np.ndarray, names: Sequence[str], model: LoadedModel
 
 
 def _image_shape(model: LoadedModel) -> tuple[int | None, ...]:
-    """(channels, height, width), None where the model does not say."""
+    """(channels, height, width); None where the model accepts any."""
     exported = model.exported_shape("pixel_values")
     if exported is not None and len(exported) == 4:
         return exported[1:]

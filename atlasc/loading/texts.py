@@ -13,14 +13,14 @@ from atlasc.ir.files.json_text import parse_json
 from atlasc.ir.files.plain import MIB, read_text
 from atlasc.loading.configs import size
 from atlasc.loading.inputs import Inputs, checked
-from atlasc.loading.tokenizers import said_of_tokenizer
+from atlasc.loading.tokenizers import tokenizer_errors
 
 if TYPE_CHECKING:
     from atlasc.loading.models import LoadedModel
 
 LABEL_KEYS = ("labels", "label")
 MAX_TEXTS = 256 * MIB
-"""Bytes of a file of texts; a tokenizer needs some fifty times as many."""
+"""Bytes of a file of texts; a tokenizer needs about fifty times as many."""
 MAX_LINE = MIB
 """Characters of one input."""
 MAX_TOKENS = 1 << 29
@@ -49,7 +49,7 @@ def inputs_from_texts(
             'give ids: {"input_ids": [...]}',
         )
     names = tuple(names) if names is not None else tuple(f"text {i}" for i in range(len(texts)))
-    with said_of_tokenizer(model.directory):
+    with tokenizer_errors(model.directory):
         ids = tokenizer(list(texts), truncation=False, verbose=False)["input_ids"]
     arrays = pad(ids, model, sequence_length, names, texts)
     return Inputs(checked(arrays, names, model), names, tuple(texts), labels)
@@ -65,7 +65,7 @@ def pad(
     """`input_ids` and `attention_mask` [N, n], padded on the right.
 
     Raises:
-        AtlasError: a row, or the length itself, is longer than what the model takes.
+        AtlasError: a row, or the length itself, is longer than the model accepts.
     """
     exported = model.exported_shape("input_ids")
     fixed = exported[1] if exported is not None and len(exported) == 2 else None

@@ -1,4 +1,4 @@
-"""The tokenizer beside a model, made from files that may hold anything."""
+"""The tokenizer beside a model, from files that may come from somebody else."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def load_tokenizer(directory: Path) -> PreTrainedTokenizerBase | None:
     for name in (*TOKENIZER_FILES, *FURTHER_FILES):
         if (directory / name).exists():
             open_plain(directory / name, MAX_FILE).close()
-    with quiet_transformers() as transformers, said_of_tokenizer(directory):
+    with quiet_transformers() as transformers, tokenizer_errors(directory):
         tokenizer: PreTrainedTokenizerBase = transformers.AutoTokenizer.from_pretrained(
             str(directory), local_files_only=True, trust_remote_code=False
         )
@@ -44,8 +44,8 @@ def load_tokenizer(directory: Path) -> PreTrainedTokenizerBase | None:
 
 
 @contextmanager
-def said_of_tokenizer(directory: Path) -> Iterator[None]:
-    """Whatever a tokenizer raises, as an error that names its directory."""
+def tokenizer_errors(directory: Path) -> Iterator[None]:
+    """Errors of a tokenizer, panics too, as an AtlasError that names its directory."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):

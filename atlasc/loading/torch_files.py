@@ -15,7 +15,7 @@ from atlasc.ir.files.plain import MIB, open_plain
 
 ZIP = b"PK\x03\x04"
 MAX_PICKLE = 16 * MIB
-"""Bytes of a pickle that are looked through for what it asks for."""
+"""Bytes of a pickle that are searched for the names of classes and functions."""
 TWO_SAFE_WAYS = (
     "save it in one of the two safe ways: model.save_pretrained(directory), or torch.export.save("
     "torch.export.export(model, args, strict=False), 'model.pt2')"
@@ -31,7 +31,7 @@ def load_pt(path: Path, *, trust_pickle: bool = False) -> Any:
     import torch
 
     with open_plain(path, MAX_WEIGHTS) as file, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what is odd about a file is refused, or does not matter
+        warnings.simplefilter("ignore")  # odd content is refused, or does no harm
         try:
             check_records(file)
             content = torch.load(file, map_location="cpu", weights_only=not trust_pickle)
@@ -66,10 +66,9 @@ def load_pt(path: Path, *, trust_pickle: bool = False) -> Any:
 
 
 def check_records(file: BinaryIO) -> None:
-    """Refuse a zip whose records expand, or overlap; afterwards the file is at its beginning.
+    """Raise ValueError for a zip whose records are compressed or overlap.
 
-    Raises:
-        ValueError: torch stores records as they are; this archive does not.
+    Afterwards the file is at its beginning.
     """
     import torch
 

@@ -37,7 +37,7 @@ def predicted_seconds(program: Module, parameters: ParameterSet) -> dict[Op, flo
     return {op: counts.seconds(costs) for op, counts in program_costs(program).per_op.items()}
 
 
-class _Op(Schema):
+class _TimedOp(Schema):
     """One op in a file of times; only its name and what was measured are read."""
 
     model_config = ConfigDict({**STRICT, "extra": "ignore"})
@@ -45,7 +45,7 @@ class _Op(Schema):
     measured: Amount
 
 
-class _File(Schema):
+class _TimesFile(Schema):
     """The JSON form of times, as far as they are read."""
 
     model_config = ConfigDict({**STRICT, "extra": "ignore"})
@@ -53,7 +53,7 @@ class _File(Schema):
     program: str
     target: str
     runs: Annotated[Count, Field(ge=1)]
-    ops: tuple[_Op, ...]
+    ops: tuple[_TimedOp, ...]
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class Timing:
             "give the .timing.json of atlasc run -o or atlasc execute, or the file of the "
             "project's server (--timing)"
         )
-        data = read_json(path, _File, "the times", MAX_TIMES, remedy=remedy)
+        data = read_json(path, _TimesFile, "the times", MAX_TIMES, remedy=remedy)
         ops, identity = bundle.program.ops, bundle.identity
         if data.program != identity:
             ops = [op for op in ops if op.name not in OUTSIDE]
