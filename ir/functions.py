@@ -11,10 +11,6 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.opdef import Site
 
 
-def _like(site: Site, name: str, x: np.ndarray) -> np.ndarray:
-    return site.constant(name, x.dtype)
-
-
 def encrypted_input(site: Site, x: np.ndarray) -> np.ndarray:
     """The tensor that the client encrypts: centred and multiplied, where the input says so."""
     if site.attributes.get("centred", False):
@@ -25,8 +21,8 @@ def encrypted_input(site: Site, x: np.ndarray) -> np.ndarray:
 def output(site: Site, x: np.ndarray) -> np.ndarray:
     """The answer from a decrypted result: x · factor + shift, where given."""
     if "factor" in site.attributes:
-        x = x * _like(site, "factor", x)
-    return x + _like(site, "shift", x) if "shift" in site.attributes else x
+        x = x * site.like("factor", x)
+    return x + site.like("shift", x) if "shift" in site.attributes else x
 
 
 def embedding(site: Site, ids: np.ndarray) -> np.ndarray:
@@ -43,16 +39,11 @@ def embedding(site: Site, ids: np.ndarray) -> np.ndarray:
 
 def linear(site: Site, x: np.ndarray) -> np.ndarray:
     """x · weightᵀ + bias, as one matrix product over all leading axes."""
-    weight = _like(site, "weight", x)
+    weight = site.like("weight", x)
     y = x.reshape(-1, x.shape[-1]) @ weight.T
     if "bias" in site.attributes:
-        y += _like(site, "bias", x)
+        y += site.like("bias", x)
     return y.reshape(*x.shape[:-1], weight.shape[0])
-
-
-def matmul(site: Site, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Batched matrix product."""
-    return a @ (np.swapaxes(b, -1, -2) if site.attributes["transpose_b"] else b)
 
 
 def reshape(site: Site, x: np.ndarray) -> np.ndarray:
@@ -63,31 +54,11 @@ def reshape(site: Site, x: np.ndarray) -> np.ndarray:
     return x.reshape(shape)
 
 
-def add_constant(site: Site, x: np.ndarray) -> np.ndarray:
-    """x + value."""
-    return x + _like(site, "value", x)
-
-
-def scale(site: Site, x: np.ndarray) -> np.ndarray:
-    """x · factor."""
-    return x * _like(site, "factor", x)
-
-
-def affine(site: Site, x: np.ndarray) -> np.ndarray:
-    """x · scale + shift."""
-    return x * _like(site, "scale", x) + _like(site, "shift", x)
-
-
-def mean(site: Site, x: np.ndarray) -> np.ndarray:
-    """Mean along an axis times the factor."""
-    return x.mean(axis=site.attributes["axis"]) * x.dtype.type(site.attributes.get("factor", 1.0))
-
-
 def rotary(site: Site, x: np.ndarray) -> np.ndarray:
     """Rotary position embedding (Su et al. 2021), the halves convention of HuggingFace."""
     half = x.shape[-1] // 2
     turned = np.concatenate([-x[..., half:], x[..., :half]], axis=-1)
-    return x * _like(site, "cos", x) + turned * _like(site, "sin", x)
+    return x * site.like("cos", x) + turned * site.like("sin", x)
 
 
 def keep_mask(site: Site, scores: np.ndarray, mask: np.ndarray | None) -> np.ndarray | None:
@@ -135,13 +106,13 @@ def layer_norm(site: Site, x: np.ndarray) -> np.ndarray:
     centred = x - x.mean(axis=-1, keepdims=True)
     variance = np.square(centred).mean(axis=-1, keepdims=True)
     inverse = 1.0 / np.sqrt(variance + site.attributes["epsilon"])
-    return (centred * inverse * _like(site, "gamma", x) + _like(site, "beta", x)).astype(x.dtype)
+    return (centred * inverse * site.like("gamma", x) + site.like("beta", x)).astype(x.dtype)
 
 
 def rms_norm(site: Site, x: np.ndarray) -> np.ndarray:
     """x/√(mean square + ε) · γ over the last axis."""
     square = np.square(x).mean(axis=-1, keepdims=True)
-    return (x / np.sqrt(square + site.attributes["epsilon"]) * _like(site, "gamma", x)).astype(
+    return (x / np.sqrt(square + site.attributes["epsilon"]) * site.like("gamma", x)).astype(
         x.dtype
     )
 
@@ -163,6 +134,6 @@ def chebyshev(site: Site, x: np.ndarray) -> np.ndarray:
     Coefficients [..., degree + 1] are one sum for all, or one for each place of the last axis.
     """
     low, high = site.attributes["domain"]
-    coefficients = _like(site, "coefficients", x)
+    coefficients = site.like("coefficients", x)
     u = ((2 * x - (low + high)) / (high - low)).astype(x.dtype)
     return np.polynomial.chebyshev.chebval(u, coefficients.T, tensor=False)

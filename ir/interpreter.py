@@ -66,9 +66,7 @@ class Interpreter:
                     values[op.result] = self._input(op, inputs)
             else:
                 arrays = [values[operand] for operand in op.operands]
-                result = self._evaluate(op, arrays)
-                assert op.result is not None
-                values[op.result] = result
+                values[op.value] = self._evaluate(op, arrays)
             if observe is not None and op.result is not None:
                 observe(op, values[op.result])
             for operand in op.operands:
@@ -78,12 +76,11 @@ class Interpreter:
 
     def _evaluate(self, op: Op, arrays: list[np.ndarray]) -> np.ndarray:
         site = op.site(self.symbols)
-        if self.override is not None:
-            result = self.override(op, site, arrays)
-            if result is not None:
-                return result
-        assert op.definition.evaluate is not None
-        return op.definition.evaluate(site, *arrays)
+        result = None if self.override is None else self.override(op, site, arrays)
+        if result is None:
+            assert op.definition.evaluate is not None
+            result = op.definition.evaluate(site, *arrays)
+        return result
 
     def _input(self, op: Op, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
         name, wanted = op.attributes["name"], tuple(op.attributes["shape"])

@@ -160,14 +160,13 @@ class Module:
 
         Characters that the text form does not allow become underscores.
         """
-        wanted = re.sub(r"\W", "_", wanted or "", flags=re.ASCII) or None
-        if wanted is not None and wanted not in self._names:
-            self._names.add(wanted)
-            return wanted
-        while (candidate := f"{wanted + '_' if wanted else ''}{self._counter}") in self._names:
-            self._counter += 1
-        self._names.add(candidate)
-        return candidate
+        name = wanted = re.sub(r"\W", "_", wanted or "", flags=re.ASCII)
+        if not wanted or wanted in self._names:
+            prefix = f"{wanted}_" if wanted else ""
+            while (name := f"{prefix}{self._counter}") in self._names:
+                self._counter += 1
+        self._names.add(name)
+        return name
 
     def constant(self, name: str, array: np.ndarray) -> Symbol:
         """Store an array under a free name that starts with ``name``; return its symbol.

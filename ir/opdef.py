@@ -126,6 +126,10 @@ class Site:
             return tuple(self.symbols[value.name].shape)
         return np.shape(value)
 
+    def like(self, name: str, x: np.ndarray) -> np.ndarray:
+        """The constant in an attribute in the type of an operand."""
+        return self.constant(name, x.dtype)
+
     def constant(self, name: str, dtype: Any = np.float64) -> np.ndarray:
         """The constant in an attribute as an array."""
         value = self.attributes[name]

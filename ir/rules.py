@@ -15,10 +15,8 @@ from atlasc.ir.types import Side, TensorType
 
 def joint_side(site: Site) -> Side:
     """Side of a result: encrypted if any operand is, else the client's if any operand is."""
-    sides = [operand.side for operand in site.types]
-    if "server" in sides:
-        return "server"
-    return "client" if "client" in sides else "public"
+    sides = {operand.side for operand in site.types}
+    return "server" if "server" in sides else "client" if "client" in sides else "public"
 
 
 def tensor(site: Site, shape: tuple[int, ...]) -> TensorType:
@@ -46,11 +44,14 @@ def same_as_first(site: Site) -> TensorType:
 
 def broadcast(site: Site, *shapes: tuple[int, ...]) -> TensorType:
     """NumPy broadcasting of the operand shapes and of further shapes."""
-    every = [operand.shape for operand in site.types] + list(shapes)
+    return tensor(site, _broadcast(*(operand.shape for operand in site.types), *shapes))
+
+
+def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     try:
-        return tensor(site, np.broadcast_shapes(*every))
+        return np.broadcast_shapes(*shapes)
     except ValueError:
-        raise RuleError(f"shapes {' and '.join(map(str, every))} do not broadcast") from None
+        raise RuleError(f"shapes {' and '.join(map(str, shapes))} do not broadcast") from None
 
 
 def constant_broadcast(name: str) -> Callable[[Site], TensorType]:
@@ -109,11 +110,7 @@ def matmul(site: Site) -> TensorType:
     inner, columns = (b[-1], b[-2]) if site.attributes["transpose_b"] else (b[-2], b[-1])
     if a[-1] != inner:
         raise RuleError(f"inner extents {a[-1]} and {inner} differ")
-    try:
-        leading = np.broadcast_shapes(a[:-2], b[:-2])
-    except ValueError:
-        raise RuleError(f"leading axes of {a} and {b} do not broadcast") from None
-    return tensor(site, (*leading, a[-2], columns))
+    return tensor(site, (*_broadcast(a[:-2], b[:-2]), a[-2], columns))
 
 
 def transpose(site: Site) -> TensorType:

@@ -25,7 +25,7 @@ class ScalarFunction:
     Attributes:
         name: its name; an activation's op is ``nn.NAME``.
         summary: one line for the IR reference.
-        meaning: the function of x, given the elementary functions of one library (see ``_numpy``).
+        meaning: the function of x, given the elementary functions of a library (see ``_library``).
             No branch may lose digits by cancellation: coefficients are computed from it.
         forms: how models write the function, as aten ops on x: ``relu(x) ** 2``. Arguments that a
             form leaves out must have their default. See ``passes/frontend/forms.py``.
@@ -60,18 +60,21 @@ class ScalarFunction:
         return self.gate(_numpy(), x)
 
 
+def _library(source: Any, **others: Any) -> SimpleNamespace:
+    """Elementary functions under the names that ``meaning`` uses: those of a library, and others.
+
+    ``root`` is the square root of a number, which must keep the dtype of an array.
+    """
+    shared = {name: getattr(source, name) for name in ("sqrt", "exp", "expm1", "tanh")}
+    return SimpleNamespace(**{"pi": math.pi, "root": math.sqrt, **shared, **others})
+
+
 @cache
 def _numpy() -> SimpleNamespace:
-    """Elementary functions on arrays; ``root`` is the square root of a number."""
     from scipy import special
 
-    return SimpleNamespace(
-        pi=math.pi,
-        root=math.sqrt,  # a Python float keeps the dtype of an array
-        sqrt=np.sqrt,
-        exp=np.exp,
-        expm1=np.expm1,
-        tanh=np.tanh,
+    return _library(
+        np,
         erf=special.erf,
         erfc=special.erfc,
         sigmoid=special.expit,
@@ -85,13 +88,8 @@ def _numpy() -> SimpleNamespace:
 def _torch() -> SimpleNamespace:
     import torch
 
-    return SimpleNamespace(
-        pi=math.pi,
-        root=math.sqrt,
-        sqrt=torch.sqrt,
-        exp=torch.exp,
-        expm1=torch.expm1,
-        tanh=torch.tanh,
+    return _library(
+        torch,
         erf=torch.erf,
         erfc=torch.erfc,
         sigmoid=torch.sigmoid,
@@ -103,13 +101,10 @@ def _torch() -> SimpleNamespace:
 
 @cache
 def _mpmath(mp: Any) -> SimpleNamespace:
-    return SimpleNamespace(
+    return _library(
+        mp,
         pi=mp.pi,
         root=mp.sqrt,
-        sqrt=mp.sqrt,
-        exp=mp.exp,
-        expm1=mp.expm1,
-        tanh=mp.tanh,
         erf=mp.erf,
         erfc=mp.erfc,
         sigmoid=lambda x: 1 / (1 + mp.exp(-x)),

@@ -82,15 +82,17 @@ declare("nn.add poly.add", "Elementwise sum.", "a b", rules.broadcast,
         evaluate=lambda site, a, b: a + b)  # fmt: skip
 declare("nn.add_constant poly.add_constant", "Sum with a constant.", "x",
         rules.constant_broadcast("value"), A("value", "scalar or symbol", "broadcast to x"),
-        evaluate=functions.add_constant)  # fmt: skip
+        evaluate=lambda site, x: x + site.like("value", x))  # fmt: skip
 declare("nn.mul poly.mul", "Elementwise product.", "a b", rules.broadcast,
         evaluate=lambda site, a, b: a * b, levels=one_level)  # fmt: skip
 declare("nn.scale poly.scale", "Product with a constant.", "x",
         rules.constant_broadcast("factor"), A("factor", "scalar or symbol", "broadcast to x"),
-        evaluate=functions.scale, levels=one_level)  # fmt: skip
+        evaluate=lambda site, x: x * site.like("factor", x), levels=one_level)  # fmt: skip
 declare("nn.matmul poly.matmul", "Batched matrix product.", "a b", rules.matmul,
         A("transpose_b", "bool", "b is given as [..., n, k]"),
-        evaluate=functions.matmul, levels=one_level)  # fmt: skip
+        evaluate=lambda site, a, b: a @ (
+            b.swapaxes(-1, -2) if site.attributes["transpose_b"] else b),
+        levels=one_level)  # fmt: skip
 declare("nn.transpose poly.transpose", "Permutation of the axes.", "x", rules.transpose,
         A("permutation", "ints", "result axis i is operand axis permutation[i]"),
         evaluate=lambda site, x: x.transpose(site.attributes["permutation"]))  # fmt: skip
@@ -102,7 +104,8 @@ declare("nn.select poly.select", "One index along an axis.", "x", rules.select,
         evaluate=lambda site, x: np.take(
             x, site.attributes["index"], axis=site.attributes["axis"]))  # fmt: skip
 declare("nn.mean poly.mean", "Mean along an axis.", "x", rules.mean, A("axis", "int", "from 0"),
-        FACTOR, evaluate=functions.mean)  # fmt: skip
+        FACTOR, evaluate=lambda site, x: x.mean(axis=site.attributes["axis"])
+        * x.dtype.type(site.attributes.get("factor", 1.0)))  # fmt: skip
 declare("nn.center poly.center", "x − mean of the last axis.", "x", rules.over_last_axis,
         evaluate=lambda site, x: x - x.mean(axis=-1, keepdims=True), levels=one_level)  # fmt: skip
 declare("nn.repeat poly.repeat", "Repeat each index along an axis.", "x", rules.repeat,

@@ -64,7 +64,8 @@ declare("poly.sub", "Elementwise difference.", "a b", rules.broadcast,
 declare("poly.affine", "x · scale + shift.", "x", _affine,
         A("scale", "scalar or symbol", "broadcast to x"),
         A("shift", "scalar or symbol", "broadcast to x"),
-        evaluate=functions.affine, levels=one_level)  # fmt: skip
+        evaluate=lambda site, x: x * site.like("scale", x) + site.like("shift", x),
+        levels=one_level)  # fmt: skip
 declare("poly.double", "x · 2^times by additions, which consume no level.", "x", _double,
         A("times", "int", "doublings"),
         evaluate=lambda site, x: x * x.dtype.type(2 ** site.attributes["times"]))  # fmt: skip

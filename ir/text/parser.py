@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from lark import Lark, Token, Transformer, Tree
+from lark import Lark, Token, Transformer, Tree, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from atlasc.ir.bounds import MAX_PATH, MAX_STORED, is_shape, is_symbol
@@ -52,7 +52,7 @@ def parse(
     except UnexpectedInput as error:
         raise _syntax_error(error, text, source) from None
     except _Fault as fault:
-        raise fault.within(source) from None
+        raise AtlasError(fault.text, where=f"{source}:{fault.place}") from None
 
 
 def _syntax_error(error: UnexpectedInput, text: str, source: str) -> AtlasError:
@@ -88,47 +88,43 @@ class _Fault(Exception):
     """A fault at a place of the text."""
 
     def __init__(self, at: Any, text: str) -> None:
-        self.line, self.column, self.text = at.line, at.column, text
-
-    def within(self, source: str) -> AtlasError:
-        """As what the user sees."""
-        return AtlasError(self.text, where=f"{source}:{self.line}:{self.column}")
+        self.place, self.text = f"{at.line}:{at.column}", text
 
 
+@v_args(inline=True)
 class _Values(Transformer):
     """Attributes as Python values, made while the text is read: a tree of them would take a hundred
     times the text's memory.
     """
 
-    def true(self, children: list[Any]) -> bool:
+    real = float
+
+    def true(self) -> bool:
         return True
 
-    def false(self, children: list[Any]) -> bool:
+    def false(self) -> bool:
         return False
 
-    def integer(self, children: list[Token]) -> int:
-        if len(children[0]) > MAX_DIGITS:
-            raise _Fault(children[0], f"an integer of {len(children[0])} digits")
-        return int(children[0])
+    def integer(self, token: Token) -> int:
+        if len(token) > MAX_DIGITS:
+            raise _Fault(token, f"an integer of {len(token)} digits")
+        return int(token)
 
-    def real(self, children: list[Token]) -> float:
-        return float(children[0])
+    def string(self, token: Token) -> str:
+        return _unquote(token)
 
-    def string(self, children: list[Token]) -> str:
-        return _unquote(children[0])
+    def symbol_reference(self, token: Token) -> Symbol:
+        return Symbol(_symbol(token))
 
-    def symbol_reference(self, children: list[Token]) -> Symbol:
-        return Symbol(_symbol(children[0]))
+    def items(self, *values: Any) -> list[Any]:
+        return [value for value in values if value is not None]
 
-    def items(self, children: list[Any]) -> list[Any]:
-        return [child for child in children if child is not None]
-
-    def pair(self, children: list[Any]) -> list[Any]:
+    def pair(self, *children: Any) -> tuple[Any, ...]:
         return children
 
-    def entries(self, children: list[Any]) -> dict[str, Any]:
+    def entries(self, *pairs: tuple[Token, Any] | None) -> dict[str, Any]:
         attributes: dict[str, Any] = {}
-        for name, value in filter(None, children):
+        for name, value in filter(None, pairs):
             if str(name) in attributes:
                 raise _Fault(name, f"attribute {str(name)!r} is given twice")
             attributes[str(name)] = value
@@ -143,13 +139,15 @@ class _Reader:
         name, level, attributes = cast(list[Any], tree.children[:3])
         if level not in LEVELS:
             raise _Fault(level, f"unknown IR level {str(level)!r}, expected one of {LEVELS}")
-        module = self.new(name, cast(IRLevel, str(level)))
-        if attributes is not None:
-            try:
-                check_value("module", attributes)
-            except RuleError as error:
-                raise _Fault(level, str(error)) from None
-            module.attributes = attributes
+        try:
+            module = Module(_symbol(name), cast(IRLevel, str(level)))
+        except AtlasError as error:
+            raise _Fault(name, error.what) from None
+        try:
+            check_value("module", attributes or {})
+        except RuleError as error:
+            raise _Fault(level, str(error)) from None
+        module.attributes = attributes or {}
         values: dict[str, Value] = {}
         for child in tree.children[3:]:
             node = cast(Tree, child)
@@ -158,12 +156,6 @@ class _Reader:
             else:
                 self.op(node, module, values)
         return module
-
-    def new(self, name: Token, level: IRLevel) -> Module:
-        try:
-            return Module(_symbol(name), level)
-        except AtlasError as error:
-            raise _Fault(name, error.what) from None
 
     def symbol(self, node: Any, module: Module) -> None:
         name_token, dtype_token, extents = node.children

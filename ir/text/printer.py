@@ -50,20 +50,19 @@ def _dict(attributes: dict[str, Any]) -> str:
 
 def print_attribute(value: Any) -> str:
     """An attribute value; floats in the shortest form that reads back exactly."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, float):
-        return repr(float(value))
-    if isinstance(value, str):
-        return quoted(value)
-    if isinstance(value, Symbol):
-        return str(value)
-    if isinstance(value, list):
-        return "[" + ", ".join(map(print_attribute, value)) + "]"
-    if isinstance(value, dict):
-        return _dict(value)
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | Symbol():
+            return str(value)
+        case float():
+            return repr(float(value))  # of a NumPy float too
+        case str():
+            return quoted(value)
+        case list():
+            return "[" + ", ".join(map(print_attribute, value)) + "]"
+        case dict():
+            return _dict(value)
     raise TypeError(f"an attribute cannot be a {type(value).__name__}")
 
 

@@ -68,8 +68,8 @@ def _call(node: Node, known: Mapping[Node, Any]) -> Any:
             where=place(node),
             remedy="report this model: its constants hang on something that is not a tensor op",
         )
-    operands = [known[operand] for operand in node.all_input_nodes]
-    meta = any(isinstance(t, torch.Tensor) and t.is_meta for t in operands)
+    operands = {operand: known[operand] for operand in node.all_input_nodes}
+    meta = any(isinstance(t, torch.Tensor) and t.is_meta for t in operands.values())
     device = torch.device("meta" if meta else "cpu")
 
     def moved(value: Any) -> Any:
@@ -77,8 +77,7 @@ def _call(node: Node, known: Mapping[Node, Any]) -> Any:
             return device
         return value.to(device) if isinstance(value, torch.Tensor) else value
 
-    table = {operand: known[operand] for operand in node.all_input_nodes}
-    args = torch.fx.map_arg((node.args, node.kwargs), lambda operand: table[operand])
+    args = torch.fx.map_arg((node.args, node.kwargs), lambda operand: operands[operand])
     args, kwargs = torch.utils._pytree.tree_map(moved, args)
     if "device" in kwargs and not meta:
         kwargs = {**kwargs, "device": device}

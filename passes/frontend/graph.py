@@ -125,39 +125,36 @@ def inline_regions(graph_module: Any) -> tuple[Graph, Any]:
     """
     import torch.fx
 
-    graph = torch.fx.Graph()
-    return graph, _copy_into(graph, graph_module, {})
+    flat = torch.fx.Graph()
+    table: dict[Any, Any] = {}
 
+    def copied(argument: Any) -> Any:
+        return torch.fx.map_arg(argument, lambda node: table[node])
 
-def _copy_into(graph: Graph, graph_module: Any, table: dict[Any, Any]) -> Any:
-    """Copy a graph module's nodes; return the mapped argument of its output node."""
-    import torch.fx
+    def copy(owner: Any) -> Any:
+        regions: dict[Any, Any] = {}
+        for node in owner.graph.nodes:
+            if node in table:
+                continue
+            if node.op == "output":
+                return copied(node.args[0])
+            part = getattr(owner, str(node.target)) if node.op == "get_attr" else None
+            if hasattr(part, "graph"):
+                regions[node] = part
+                continue
+            region = next((arg for arg in node.args if arg in regions), None)
+            if region is not None:
+                operands = node.args[node.args.index(region) + 1 :]
+                holes = regions[region].graph.find_nodes(op="placeholder")
+                table.update(zip(holes, copied(operands), strict=True))
+                table[node] = copy(regions[region])
+            elif "getitem" in str(node.target) and isinstance(table[node.args[0]], list | tuple):
+                table[node] = table[node.args[0]][node.args[1]]
+            else:
+                table[node] = flat.node_copy(node, lambda operand: table[operand])
+        raise AssertionError("a graph ends with its output node")
 
-    def lookup(node: Any) -> Any:
-        return table[node]
-
-    regions: dict[Any, Any] = {}
-    for node in graph_module.graph.nodes:
-        if node in table:
-            continue
-        if node.op == "output":
-            return torch.fx.map_arg(node.args[0], lookup)
-        if node.op == "get_attr" and hasattr(getattr(graph_module, str(node.target)), "graph"):
-            regions[node] = getattr(graph_module, str(node.target))
-            continue
-        region = next((arg for arg in node.args if arg in regions), None)
-        if region is not None:
-            operands = node.args[node.args.index(region) + 1 :]
-            inner = regions[region]
-            holes = [hole for hole in inner.graph.nodes if hole.op == "placeholder"]
-            for hole, operand in zip(holes, operands, strict=True):
-                table[hole] = torch.fx.map_arg(operand, lookup)
-            table[node] = _copy_into(graph, inner, table)
-        elif "getitem" in str(node.target) and isinstance(table[node.args[0]], list | tuple):
-            table[node] = table[node.args[0]][node.args[1]]
-        else:
-            table[node] = graph.node_copy(node, lookup)
-    raise AssertionError("a graph ends with its output node")
+    return flat, copy(graph_module)
 
 
 def remove_identities(graph: Graph) -> None:
@@ -198,21 +195,16 @@ def classify(
         if node in inputs:
             kinds[node] = "mask" if inputs[node] == PUBLIC_INPUT else "data"
             continue
-        operands = [] if node in fixed else node.all_input_nodes
-        below = {kinds[operand] for operand in operands}
+        below = set()
+        for operand in [] if node in fixed else node.all_input_nodes:
+            ids = operand in inputs and kinds[operand] == "data" and not is_float(operand)
+            below.add("index" if ids else kinds[operand])
         if below <= {"constant"}:
             kinds[node] = "constant"
         elif below <= {"constant", "mask"}:
             kinds[node] = "mask"
-        elif not is_float(node) and all(
-            kinds[operand] in ("constant", "index") or _is_ids(operand, inputs)
-            for operand in operands
-        ):
+        elif below <= {"constant", "index"} and not is_float(node):
             kinds[node] = "index"
         else:
             kinds[node] = "data"
     return kinds
-
-
-def _is_ids(node: Node, inputs: dict[Node, str]) -> bool:
-    return node in inputs and inputs[node] != PUBLIC_INPUT and not is_float(node)

@@ -69,10 +69,10 @@ class Importer:
         ids = [n for n in self.inputs if self.kinds[n] == "data" and not fx.is_float(n)]
         fixed: set[Node] = set()
         for node in self.graph.nodes:
-            index = node.args[1] if fx.target(node) == "aten.embedding.default" else None
+            index = node.args[1] if fx.packet(node) == "embedding" else None
             if index is None or self.kinds[index] != "index" or index in fixed:
                 continue
-            source = _inputs_below(index, ids)[0]
+            source = _input_below(index, ids)
             vocabulary = fx.shape(_table_of(source) or node.args[0])[0]
             self.folder.known[index] = fixed_index(index, source, vocabulary, self.folder)
             fixed.add(index)
@@ -204,21 +204,19 @@ class Importer:
         return self.module.add("nn.input", [], attributes, name=name)
 
 
-def _inputs_below(node: Node, inputs: Sequence[Node]) -> list[Node]:
-    """The inputs that a node is computed from."""
-    seen, pending, found = set(), [node], []
-    while pending:
-        current = pending.pop()
+def _input_below(node: Node, inputs: Sequence[Node]) -> Node:
+    """The first input that a node is computed from."""
+    seen, pending = set(), [node]
+    while (current := pending.pop()) not in inputs:
         if current not in seen:
             seen.add(current)
             pending += current.all_input_nodes
-            found += [current] if current in inputs else []
-    return found
+    return current
 
 
 def _table_of(ids: Node) -> Node | None:
     """The table of the embedding that takes these ids as they are."""
     for user in ids.users:
-        if fx.target(user) == "aten.embedding.default" and user.args[1] is ids:
+        if fx.packet(user) == "embedding" and user.args[1] is ids:
             return user.args[0]
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -69,17 +69,14 @@ def trace(
     if not isinstance(module, torch.nn.Module):
         return _import(module, example_inputs, name, output)
     repeated = blocks.repeated_blocks(module)
-    whole = None
     if repeated is not None:
-        try:
+        # Where this fails, the whole model shows what is wrong, with its own block numbers.
+        with suppress(AtlasError):
             with blocks.shortened(module, repeated):
                 short = _import(export(module, example_inputs), example_inputs, name, output)
-            whole = blocks.extend(short, repeated)
-        except AtlasError:
-            whole = None  # the whole model tells what is wrong, with its own block numbers
-    if whole is not None:
-        verify(whole)
-        return whole
+            if (whole := blocks.extend(short, repeated)) is not None:
+                verify(whole)
+                return whole
     return _import(export(module, example_inputs), example_inputs, name, output)
 
 
@@ -90,7 +87,7 @@ def _import(
     _check_shapes(program, example_inputs)
     graph, results = fx.inline_regions(program.graph_module)
     holders = {str(node.target): node for node in graph.nodes if node.op == "placeholder"}
-    inputs = {holders[key]: label for key, label in _user_inputs(program).items()}
+    inputs = {holders[key]: key for key in _user_inputs(program)}
     stored = {holders[key]: value for key, value in _stored(program).items() if key in holders}
     label, result = _pick(_output_names(program), results, output)
     imported = import_graph(Importer(graph, inputs, stored, name), result, label)
@@ -138,8 +135,7 @@ def _example(name: str, example: Example, like: torch.Tensor) -> torch.Tensor:
 
     if isinstance(example, ShapeSpec):
         dtype = np.int64 if example.dtype == "i64" else np.float32
-        fill = np.ones if name == fx.PUBLIC_INPUT else np.zeros
-        example = fill(example.shape, dtype=dtype)
+        example = np.full(example.shape, name == fx.PUBLIC_INPUT, dtype)
     tensor = torch.from_numpy(np.ascontiguousarray(example))
     if tensor.is_floating_point():
         return tensor.to(like.device, like.dtype)
@@ -164,11 +160,10 @@ def _without_cache(module: torch.nn.Module) -> Iterator[None]:
             setattr(config, key, value)
 
 
-def _user_inputs(program: ExportedProgram) -> dict[str, str]:
-    """Name of each tensor input by the name of its placeholder."""
-    holders = [key for key in program.graph_signature.user_inputs if isinstance(key, str)]
+def _user_inputs(program: ExportedProgram) -> list[str]:
+    """Names of the tensor inputs, which are those of their placeholders."""
     tensors = {node.name for node in program.graph.nodes if hasattr(node.meta.get("val"), "shape")}
-    return {key: key for key in holders if key in tensors}
+    return [key for key in program.graph_signature.user_inputs if key in tensors]
 
 
 def _stored(program: ExportedProgram) -> dict[str, tuple[str, torch.Tensor]]:
