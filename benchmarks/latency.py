@@ -32,7 +32,7 @@ from atlasc.passes.search.error_model.groups import groups_of
 from atlasc.passes.search.space import SearchSpace, Settings, expert
 from atlasc.targets import find_target
 
-LATENCY = find_target("desilo").latency
+LATENCY = find_target("desilo").latency()
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ from atlasc.passes.frontend.trace import trace
 from atlasc.passes.pipeline import Lowered, lower_nn
 from atlasc.targets import find_target
 
-LATENCY = find_target("desilo").latency
+LATENCY = find_target("desilo").latency()
 
 SEARCHED = {
     "five softmax iterations, low degrees": ((2, 2, 2, 2, 2, 5, 5, 4), (2, 2, 2, 2, 2, 5, 5, 3)),

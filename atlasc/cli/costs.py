@@ -14,17 +14,7 @@ if TYPE_CHECKING:
     from atlasc.run.timing import Timing
 
 
-def use_costs(path: Path | None) -> None:
-    """Predict times by a table, in this process and those that it starts."""
-    if path is not None:
-        import os
-
-        from atlasc.targets.costs.table import VARIABLE
-
-        os.environ[VARIABLE] = str(path)
-
-
-def warn_of_costs(target: str = "desilo") -> None:
+def warn_of_costs(target: str, costs: Path | None) -> None:
     """Warn, in one line, where times were measured with another library or on another machine.
 
     Raises:
@@ -32,7 +22,7 @@ def warn_of_costs(target: str = "desilo") -> None:
     """
     from atlasc.targets import find_target
 
-    if warning := find_target(target).cost_warning():
+    if warning := find_target(target).cost_warning(costs):
         warn(warning)
 
 

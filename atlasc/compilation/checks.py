@@ -49,7 +49,7 @@ def check_compile(output: Path, options: CompileOptions) -> None:
     if options.recipe is not None:
         find_recipe(options.recipe)
     check_search(options)
-    if options.minimised == "latency" and not target.has_costs():
+    if options.minimised == "latency" and not target.has_costs(options.costs):
         raise AtlasError(
             f"latencies cannot be predicted for the target {target.name}",
             why="there is no table of what its primitives cost",

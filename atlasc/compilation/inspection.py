@@ -76,7 +76,7 @@ def inspect(path: str, options: InspectOptions | None = None, steps: Steps = sil
         with steps("checking the bundle"):
             bundle = load_bundle(file)
             _ = bundle.program
-        return inspect_bundle(bundle, steps)
+        return inspect_bundle(bundle, steps, options.costs)
     if file.suffix == ".air":
         # The arrays of a bundle's server lie in one file for all its texts.
         shared, own = file.with_name("weights.safetensors"), file.with_suffix(".safetensors")
@@ -97,7 +97,7 @@ def inspect_module(
     parameters: ParameterSet | None
     if module.level == "ckks":
         require_slots(module)
-        program, parameters = module, parameters_of(module)
+        program, parameters = module, _costed(parameters_of(module), options)
     elif module.level == "nn":
         nominal = any("approximation" not in op.attributes for op in nonlinear_ops(module))
         if nominal:
@@ -111,7 +111,7 @@ def inspect_module(
         with steps("lowering", STEPS) as step:
             program, found = lower_poly(
                 module,
-                find_target(options.target).choose_parameters,
+                find_target(options.target).latency(options.costs).choose,
                 lambda kind, result, report: step(note=kind.name),
             )
         parameters = cast(ParameterSet, found)
@@ -120,14 +120,25 @@ def inspect_module(
     return Inspection(program, costs, parameters, costs_summary(costs, parameters, depth), nominal)
 
 
-def inspect_bundle(bundle: Bundle, steps: Steps = silent) -> Inspection:
-    """Costs of a compiled program; its depth is that of the manifest."""
+def _costed(parameters: ParameterSet | None, options: InspectOptions) -> ParameterSet | None:
+    return None if parameters is None else parameters.costed_by(options.costs)
+
+
+def inspect_bundle(bundle: Bundle, steps: Steps = silent, table: Path | None = None) -> Inspection:
+    """Costs of a compiled program; its depth is that of the manifest.
+
+    Args:
+        bundle: the program.
+        steps: shows progress.
+        table: a cost table; None for the table in use.
+    """
+    parameters = bundle.parameters.costed_by(table)
     with steps("counting"):
         costs = program_costs(bundle.program)
     known = bundle.manifest.costs
-    summary = costs_summary(costs, bundle.parameters)
+    summary = costs_summary(costs, parameters)
     summary |= {"depth": known.get("depth"), "depth_outside": known.get("depth_outside")}
     by_layer = {row["layer"]: row.get("depth") for row in known["per_layer"]}
     for row in summary["per_layer"]:
         row["depth"] = by_layer.get(row["layer"])
-    return Inspection(bundle.program, costs, bundle.parameters, summary)
+    return Inspection(bundle.program, costs, parameters, summary)

@@ -85,7 +85,7 @@ def lower_module(
     if inputs is not None:
         measured = {name: array[:MAGNITUDE_INPUTS] for name, array in inputs.items()}
     target = find_target(options.target)
-    whose = target.latency
+    whose = target.latency(options.costs)
     with steps("lowering", STEPS) as step:
         lowered = lower_nn(
             module,

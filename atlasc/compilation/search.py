@@ -144,7 +144,7 @@ def search_problem(
         cost,
         parametrisation=options.parametrisation,
         shares=shares,
-        target=find_target(target).latency if cost == "latency" else None,
+        target=find_target(target).latency(options.costs) if cost == "latency" else None,
         threads=options.threads,
         workers=options.evaluators(),
         **others,

@@ -149,8 +149,8 @@ class Timing:
         return json.dumps(whole, indent=1) + "\n"
 
     @classmethod
-    def load(cls, path: Path, bundle: Bundle) -> Timing:
-        """The measured seconds of a file, beside what the cost table in use predicts now.
+    def load(cls, path: Path, bundle: Bundle, costs: Path | None = None) -> Timing:
+        """The measured seconds of a file, beside what a cost table predicts; None: the one in use.
 
         A C++ server writes such files too (``--timing``), without the ops at the program's border.
 
@@ -174,7 +174,8 @@ class Timing:
             )
         times = dict(zip(ops, (op.measured for op in data.ops), strict=True))
         seconds = [times.get(op, 0.0) for op in bundle.program.ops]
-        return cls.of(bundle.program, bundle.parameters, data.target, data.runs, seconds)
+        parameters = bundle.parameters.costed_by(costs)
+        return cls.of(bundle.program, parameters, data.target, data.runs, seconds)
 
 
 def _total(seconds: Iterable[float | None]) -> float | None:

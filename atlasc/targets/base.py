@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -12,7 +13,7 @@ from atlasc.ir.module import Module
 from atlasc.passes.execution.engine import Engine
 from atlasc.passes.latency import LatencyTarget
 from atlasc.passes.lowering.rotation_keys import KeyPlan
-from atlasc.targets.costs.table import CostTable
+from atlasc.targets.costs.table import CostTable, active_table
 from atlasc.targets.parameters import ParameterSet
 
 Progress = Callable[[str, int, int], None]
@@ -75,16 +76,22 @@ class Target(ABC):
         """The set that a manifest describes; AtlasError where it is damaged."""
         return self.parameters.from_dict(data)
 
-    @property
-    def latency(self) -> LatencyTarget:
-        """What predictions of latency and the placement of bootstraps look at."""
-        return LatencyTarget(self.choose_parameters, ParameterSet.costs)
+    def latency(self, costs: Path | None = None) -> LatencyTarget:
+        """What predictions of latency and the placement of bootstraps look at.
 
-    def has_costs(self) -> bool:
-        """Whether seconds of its primitives are known."""
-        return self.parameters.fitted_costs() is not None
+        Args:
+            costs: a cost table; None for the table in use.
+        """
+        return LatencyTarget(partial(self._costed, costs), ParameterSet.costs)
 
-    def cost_warning(self) -> str:
+    def _costed(self, costs: Path | None, levels: int, slots: int = 1) -> ParameterSet:
+        return self.choose_parameters(levels, slots).costed_by(costs)
+
+    def has_costs(self, costs: Path | None = None) -> bool:
+        """Whether seconds of its primitives are known, by a cost table or the table in use."""
+        return active_table(self.parameters.family, costs) is not None
+
+    def cost_warning(self, costs: Path | None = None) -> str:
         """Why predicted times may be wrong here, and the remedy, in one line; empty: nothing."""
         return ""
 

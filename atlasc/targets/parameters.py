@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from atlasc.ir.errors import AtlasError
@@ -34,6 +36,7 @@ class ParameterSet(Chain):
         in_runtime: whether the C++ runtime makes engines with these moduli.
         scale_bits: log2 of the scale of a program's ciphertexts.
         library_bytes: working memory of the library at ring degree 2^16.
+        cost_table: by which seconds are predicted; None for the table in use.
     """
 
     __pydantic_config__ = STRICT
@@ -42,6 +45,7 @@ class ParameterSet(Chain):
     device: ClassVar[bool] = False
     in_runtime: ClassVar[bool] = False
     library_bytes: ClassVar[int]
+    cost_table: ClassVar[Path | None] = None  # of one set: no part of its identity
 
     # --- which sets there are
 
@@ -147,15 +151,20 @@ class ParameterSet(Chain):
         noise = self.noise_model()
         return noise.bootstrap, noise.bootstrap_cubic
 
-    @classmethod
-    def fitted_costs(cls) -> FittedCosts | None:
-        """Costs by the table in use; None where nobody measured them.
+    def costed_by(self, table: Path | None) -> Self:
+        """The same set, whose seconds are predicted by a table; None for the table in use."""
+        found = copy(self)
+        object.__setattr__(found, "cost_table", table)
+        return found
+
+    def fitted_costs(self) -> FittedCosts | None:
+        """Costs by the table; None where nobody measured them.
 
         Raises:
             AtlasError: the table is missing or damaged.
         """
-        table = active_table(cls.family)
-        return None if table is None else FittedCosts(table, cls.from_dict)
+        table = active_table(self.family, self.cost_table)
+        return None if table is None else FittedCosts(table, self.from_dict)
 
     def measured_costs(self) -> PrimitiveCosts | None:
         """Seconds of all primitives at all levels; None where nobody measured them."""

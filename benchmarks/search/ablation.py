@@ -117,7 +117,7 @@ def one(name: str, options: dict[str, int], arguments: Namespace) -> None:
         threads=arguments.threads,
         workers=RayWorkers(arguments.workers) if arguments.workers else None,
         journal=place / "journal.jsonl",
-        target=find_target("desilo").latency if arguments.cost == "latency" else None,
+        target=find_target("desilo").latency() if arguments.cost == "latency" else None,
     )
     front = STRATEGIES[name].of(options).search(problem, report)
     print(file=sys.stderr)
@@ -130,7 +130,7 @@ def one(name: str, options: dict[str, int], arguments: Namespace) -> None:
 
 def with_seconds(front: Front, problem: SearchProblem) -> Front:
     """The front with the predicted seconds of its points, whatever cost it was searched for."""
-    objective = replace(problem, target=find_target("desilo").latency).objective()
+    objective = replace(problem, target=find_target("desilo").latency()).objective()
     points = tuple(replace(p, seconds=objective.seconds(p.settings)) for p in front.points)
     return replace(front, points=points)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from atlasc.cli.costs import say_of_keys, summary_lines, use_costs, warn_of_costs
+from atlasc.cli.costs import say_of_keys, summary_lines, warn_of_costs
 from atlasc.cli.errors import warn
 from atlasc.cli.output import print_json, say
 from atlasc.cli.parameters import Data, Folder, Json, Model
@@ -37,9 +37,8 @@ def compile_command(
     from atlasc.compilation.checks import check_compile
     from atlasc.compilation.compile import compile_model
 
-    use_costs(options.costs)
     check_compile(output, options)
-    warn_of_costs(options.target)
+    warn_of_costs(options.target, options.costs)
     bundle, compiled = compile_model(model, data, output, options, progress, note=warn)
     facts, calibration = compiled.facts, compiled.calibration
     _warn(compiled)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atlasc.cli.costs import show_timing, summary_lines, use_costs, warn_of_costs
+from atlasc.cli.costs import show_timing, summary_lines, warn_of_costs
 from atlasc.cli.errors import warn
 from atlasc.cli.output import bar, print_json, print_table
 from atlasc.cli.parameters import Json, Model, Recipe
@@ -130,13 +130,12 @@ def inspect(
     from atlasc.figures.summary import module_costs
     from atlasc.files import require_file_place, write_text
 
-    use_costs(options.costs)
     if graph is not None:
         require_file_place(graph, ".svg")
-    measured = None if timing is None else _measured(path, timing)
+    measured = None if timing is None else _measured(path, timing, options.costs)
     found = look(path, options, progress)
     if found.summary["seconds"] is not None:
-        warn_of_costs(options.target)
+        warn_of_costs(options.target, options.costs)
     if graph is not None:
         from atlasc.report.drawing import draw_program
 
@@ -155,11 +154,11 @@ def inspect(
         warn("the ranges are nominal", "  why: costs need no data; compile measures real ranges")
 
 
-def _measured(path: str, timing: Path) -> Timing:
+def _measured(path: str, timing: Path, costs: Path | None) -> Timing:
     from atlasc.bundle.folder import load_bundle
     from atlasc.run.timing import Timing
 
-    return Timing.load(timing, load_bundle(Path(path)))
+    return Timing.load(timing, load_bundle(Path(path)), costs)
 
 
 def _show(found: Inspection, modules: list[dict[str, Any]]) -> None:

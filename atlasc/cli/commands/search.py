@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atlasc.cli.costs import use_costs, warn_of_costs
+from atlasc.cli.costs import warn_of_costs
 from atlasc.cli.errors import warn
 from atlasc.cli.output import print_json, print_table, say
 from atlasc.cli.parameters import Data, Json, Model
@@ -67,13 +67,12 @@ def search(
     from atlasc.compilation.search import search as run_search
     from atlasc.files import require_new
 
-    use_costs(options.costs)
     compared = _count(inputs)
     if output is not None:
         require_new(output)
     check_search(options)
     if options.minimised == "latency":
-        warn_of_costs()
+        warn_of_costs("sim", options.costs)
     place = journal_place(output, journal)
     prepared = prepare(model, data, options, progress)
     front = run_search(prepared, options, progress, inputs=compared, journal=place, note=warn)

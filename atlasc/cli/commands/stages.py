@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from atlasc.cli.commands.compile import list_held_back
-from atlasc.cli.costs import say_of_keys, summary_lines, use_costs, warn_of_costs
+from atlasc.cli.costs import say_of_keys, summary_lines, warn_of_costs
 from atlasc.cli.errors import warn
 from atlasc.cli.output import print_json, print_table, say
 from atlasc.cli.parameters import Data, Folder, Json, Model
@@ -102,8 +102,7 @@ def lower(
     """Lower an nn module with approximations to poly.air and program.air."""
     from atlasc.compilation.lower_alone import lower_alone
 
-    use_costs(options.costs)
-    warn_of_costs(options.target)
+    warn_of_costs(options.target, options.costs)
     lowered, costs = lower_alone(source, output, options, progress, warn)
     for line in summary_lines(costs):
         print(line)

@@ -160,29 +160,36 @@ def own_place(backend: str) -> Path:
     return Path(data) / "atlasc" / "costs" / f"{backend}.json"
 
 
-def active_table(backend: str) -> CostTable | None:
+def active_table(backend: str, named: Path | None = None) -> CostTable | None:
     """The table by which times are predicted; None where nobody measured one.
 
-    The first of these that is of the backend: the file that ``ATLASC_COSTS`` names (the option
-    ``--costs`` sets it), the one that ``atlasc calibrate-backend`` wrote for this user, the one
-    that comes with atlasc.
+    The first of these that is of the backend: the file that is named (by ``--costs``), or else the
+    one that ``ATLASC_COSTS`` names; the one that ``atlasc calibrate-backend`` wrote for this user;
+    the one that comes with atlasc.
 
     Raises:
         AtlasError: the file that was named is not there, or a file is damaged.
     """
-    named = os.environ.get(VARIABLE)
-    if named and (table := load(Path(named))).backend == backend:
+    named = _named(named)
+    if named is not None and (table := load(named)).backend == backend:
         return table
     places = (own_place(backend), shipped_place(backend))
     return next((load(place) for place in places if place.exists()), None)
 
 
-def cost_warning(backend: str, library: str | None) -> str:
+def _named(table: Path | None) -> Path | None:
+    """The table that the user chose, for this call or by the environment."""
+    named = os.environ.get(VARIABLE)
+    return table or (Path(named) if named else None)
+
+
+def cost_warning(backend: str, library: str | None, named: Path | None = None) -> str:
     """One line that says why predicted times may be wrong on this machine, and what to do.
 
     Args:
         backend: what is predicted for.
         library: version of its library that is installed; None where there is none.
+        named: the table of ``--costs``.
 
     Returns:
         Empty where nothing is wrong, or no table is in use.
@@ -190,12 +197,12 @@ def cost_warning(backend: str, library: str | None) -> str:
     Raises:
         AtlasError: as :func:`active_table`.
     """
-    table, named, here = active_table(backend), os.environ.get(VARIABLE), this_machine()
+    table, named, here = active_table(backend, named), _named(named), this_machine()
     if table is None:
         return ""
     why = []
-    if named and table.path != Path(named):
-        why.append(f"{named} is of the target {load(Path(named)).backend} and is not used")
+    if named is not None and table.path != named:
+        why.append(f"{named} is of the target {load(named).backend} and is not used")
     if library is not None and table.library != library:
         why.append(f"version {table.library} was measured, {library} is installed")
     if not here.same_speed(table.machine):

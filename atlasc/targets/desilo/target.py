@@ -23,9 +23,9 @@ class DesiloTarget(Target):
     summary = "desilofhe on the CPU"
     parameters = DesiloParameters
 
-    def cost_warning(self) -> str:
+    def cost_warning(self, costs: Path | None = None) -> str:
         """See the base class."""
-        return cost_warning(self.name, installed_version())
+        return cost_warning(self.name, installed_version(), costs)
 
     def check_calibration(self) -> None:
         """It needs the library."""

@@ -28,9 +28,9 @@ class SimTarget(Target):
     encrypted = False
     parameters = desilo.parameters
 
-    def cost_warning(self) -> str:
+    def cost_warning(self, costs: Path | None = None) -> str:
         """Of the costs of ``desilo``."""
-        return desilo.cost_warning()
+        return desilo.cost_warning(costs)
 
     def check(self) -> None:
         """It works everywhere."""

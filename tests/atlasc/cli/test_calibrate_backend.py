@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from atlasc.targets.costs.table import VARIABLE, CostTable, own_place, shipped_place
+from atlasc.targets.costs.table import VARIABLE, CostTable, own_place
 from atlasc.targets.desilo import calibration as desilo_calibration
 from tests.atlasc.cli.command import DATA, MODEL, refused, run
 
@@ -75,7 +76,6 @@ def test_a_place_that_cannot_be(tmp_path: Path) -> None:
 def test_damaged_and_missing_tables(
     command: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(VARIABLE, str(shipped_place("desilo")))  # and back again afterwards
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.json").write_text("{}")
     message = refused(*command, "--costs", "t.json")
@@ -87,7 +87,7 @@ def test_damaged_and_missing_tables(
 def test_a_table_of_another_version_and_backend(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(VARIABLE, str(shipped_place("desilo")))
+    before = os.environ[VARIABLE]
     text = table_of(LEVELED, library="0.1").text()
     (tmp_path / "old.json").write_text(text)
     (tmp_path / "other.json").write_text(text.replace('"desilo"', '"other"'))
@@ -97,3 +97,4 @@ def test_a_table_of_another_version_and_backend(
     assert json.loads(other.out)["seconds"] == known
     old = run("inspect", MODEL, "--json", "--costs", tmp_path / "old.json")
     assert str(MACHINE) in old.err
+    assert os.environ[VARIABLE] == before  # a table is for one command alone

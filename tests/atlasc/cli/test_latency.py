@@ -64,7 +64,7 @@ def test_points_of_a_search_have_their_seconds() -> None:
 def test_a_target_without_prices_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(find_target("sim"), "has_costs", lambda: False)
+    monkeypatch.setattr(find_target("sim"), "has_costs", lambda *_: False)
     arguments = ("--target", "sim", "--cost", "latency", "-o", tmp_path / "out")
     message = refused("compile", MODEL, "--data", DATA, *arguments)
     assert "latencies cannot be predicted for the target sim" in message

@@ -81,7 +81,7 @@ def test_damage_is_named(
     path.write_text(json.dumps(data))
     monkeypatch.setenv(VARIABLE, str(path))
     with pytest.raises(AtlasError, match="is damaged") as caught:
-        DesiloParameters.fitted_costs()
+        DesiloParameters(16, 4).fitted_costs()
     assert why in caught.value.why
     assert "calibrate-backend" in caught.value.remedy
 

@@ -86,7 +86,7 @@ def test_a_table_without_a_bootstrap() -> None:
 
 
 def test_higher_levels_cost_more_and_hoisting_less() -> None:
-    cost = DesiloParameters.fitted_costs().cost
+    cost = DesiloParameters(16, 4).fitted_costs().cost
     for primitive in SWITCHES:
         assert cost(DEEP, primitive, 30) > cost(DEEP, primitive, 5)
     for level in (5, 14, 35):
@@ -95,7 +95,7 @@ def test_higher_levels_cost_more_and_hoisting_less() -> None:
 
 
 def test_keys() -> None:
-    costs = DesiloParameters.fitted_costs()
+    costs = DesiloParameters(16, 4).fitted_costs()
     assert costs.key_seconds(BOOTSTRAPPED, {}) > costs.cost(BOOTSTRAPPED, "bootstrap", 14)
     shallow = costs.key_seconds(DEEP, {1: 5, 2: 5}, 5)
     assert 0 < shallow < costs.key_seconds(DEEP, {1: 35}, 35)

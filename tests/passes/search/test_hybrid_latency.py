@@ -17,7 +17,7 @@ from atlasc.passes.search.point import hypervolume, non_dominated
 from atlasc.passes.search.strategies.hybrid import Hybrid
 from atlasc.targets import find_target
 
-LATENCY = find_target("desilo").latency
+LATENCY = find_target("desilo").latency()
 
 SMALL = Hybrid(seed=1, evaluations=150, population=8)
 

@@ -16,7 +16,7 @@ from atlasc.passes.search.space import expert
 from atlasc.passes.search.strategies.atlas import Atlas
 from atlasc.targets import find_target
 
-LATENCY = find_target("desilo").latency
+LATENCY = find_target("desilo").latency()
 
 GOOD = ((7, 6, 0, 0, 0, 7, 7, 7), (6, 6, 6, 0, 0, 6, 7, 8))
 
