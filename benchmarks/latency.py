@@ -27,7 +27,7 @@ from atlasc.passes.costs.counts import program_costs
 from atlasc.passes.frontend.trace import trace
 from atlasc.passes.latency import LatencyModel
 from atlasc.passes.pipeline import lower_nn
-from atlasc.passes.search.dynamic_programs.latency_front import Candidate, latency_front
+from atlasc.passes.search.dynamic_programs.latency_front import Alternative, latency_front
 from atlasc.passes.search.error_model.groups import groups_of
 from atlasc.passes.search.space import SearchSpace, Settings, expert
 from atlasc.targets import find_target
@@ -74,7 +74,7 @@ def main() -> None:
             found = approximations(settings)
             ops = {place.op.value.name: found[place.op.value.name] for place in group.places}
             spent = sum(group.of(settings))
-            choices.append(Candidate(ops, float(10 ** (-0.3 * spent + 0.3 * rng.normal()))))
+            choices.append(Alternative(ops, float(10 ** (-0.3 * spent + 0.3 * rng.normal()))))
             names |= ops.keys()
         groups.append(choices)
     fixed = {name: one for name, one in reference.items() if name not in names}

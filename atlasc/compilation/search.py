@@ -22,7 +22,7 @@ from atlasc.passes.search.search_problem import SearchProblem
 from atlasc.passes.search.search_run import Progress
 from atlasc.passes.search.space import Settings, expert_layer
 from atlasc.passes.search.strategies import DEFAULT, find_strategy
-from atlasc.passes.search.validate import Validator, tried_pick, validated
+from atlasc.passes.search.validation import Validator, validated, validated_pick
 from atlasc.targets import find_target
 from atlasc.version import __version__
 
@@ -99,7 +99,7 @@ def pick_validated(
         return front, pick(front)
     with steps("validating settings on held-back inputs"):
         validator = Validator(prepared.module, held.arrays, threads=threads)
-        return tried_pick(front, validator, _approximations(front, prepared), pick)
+        return validated_pick(front, validator, _approximations(front, prepared), pick)
 
 
 def require_searchable(prepared: PreparedModel) -> None:

@@ -8,8 +8,9 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,16 @@ from pydantic import JsonValue
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.json_text import Count, parse_json
 from atlasc.ir.files.plain import MIB, too_large
-from atlasc.passes.search.point import Point
+from atlasc.passes.search.point import POINT_FIELDS, Point
 from atlasc.passes.search.space import Settings
 
 FORMAT = "atlasc evaluations 2"
 SYNC_SECONDS = 1.0
 MAX_JOURNAL = 512 * MIB
 """Bytes of a journal: about a million evaluations."""
+
 Key = tuple[int | None, Settings]
 """Blocks of the early-layer proxy (None for the whole model), and the settings."""
-Note = Callable[[str], None]
 
 
 def journal_beside(output: Path) -> Path:
@@ -52,7 +53,9 @@ class Journal:
         self._synced = time.monotonic()
 
     @staticmethod
-    def open(path: Path, identity: Mapping[str, Any], note: Note | None = None) -> Journal:
+    def open(
+        path: Path, identity: Mapping[str, Any], note: Callable[[str], None] | None = None
+    ) -> Journal:
         """Open a journal, or begin one.
 
         Args:
@@ -65,33 +68,29 @@ class Journal:
                 a damaged line, or another process has it open.
         """
         header = json.loads(json.dumps({"journal": FORMAT, **identity}))
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with _writable(path):
+            descriptor = os.open(path, flags, 0o666)
         try:
-            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
-            descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
-        except OSError as error:
-            raise _unusable(path, error) from None
-        try:
-            _lock(path, descriptor)
-            content = _content(path, descriptor)
-            lines, rest = content.split(b"\n")[:-1], content.rpartition(b"\n")[2]
-            first = json.dumps(header).encode()
-            # A header that was cut off is begun again, and nothing is cut from any other file.
-            if lines or not first.startswith(rest):
-                _check_header(path, lines[0] if lines else rest, header)
-            points = dict(_parse(path, number, line) for number, line in enumerate(lines[1:], 2))
-            if rest:
-                os.ftruncate(descriptor, len(content) - len(rest))
-            if rest and note is not None:
-                note(
-                    f"the last line of the journal {path} was cut off and is removed; "
-                    f"{len(points)} evaluations are kept"
+            with _writable(path):
+                content = _locked_content(path, descriptor)
+                *lines, rest = content.split(b"\n")
+                # A header that was cut off is begun again; nothing is cut from any other file.
+                if lines or not json.dumps(header).encode().startswith(rest):
+                    _check_header(path, lines[0] if lines else rest, header)
+                points = dict(
+                    _parse(path, number, line) for number, line in enumerate(lines[1:], 2)
                 )
-            journal = Journal(path, descriptor, points)
-            if not lines:
-                journal._write(header)
-        except OSError as error:
-            os.close(descriptor)
-            raise _unusable(path, error) from None
+                if rest:
+                    os.ftruncate(descriptor, len(content) - len(rest))
+                if rest and note is not None:
+                    note(
+                        f"the last line of the journal {path} was cut off and is removed; "
+                        f"{len(points)} evaluations are kept"
+                    )
+                journal = Journal(path, descriptor, points)
+                if not lines:
+                    journal._write(header)
         except BaseException:
             os.close(descriptor)
             raise
@@ -111,8 +110,7 @@ class Journal:
         """
         if (layers, point.settings) in self.points:
             return
-        proxy = {} if layers is None else {"layers": layers}
-        self._write({**point.to_dict(), **proxy})
+        self._write({**point.to_dict(), **({} if layers is None else {"layers": layers})})
         self.points[layers, point.settings] = point
 
     def close(self) -> None:
@@ -128,7 +126,7 @@ class Journal:
 
     def _write(self, entry: Mapping[str, Any]) -> None:
         line = json.dumps(entry).encode() + b"\n"
-        try:
+        with _writable(self.path):
             size = os.fstat(self._descriptor).st_size
             if os.write(self._descriptor, line) < len(line):
                 os.ftruncate(self._descriptor, size)
@@ -136,11 +134,14 @@ class Journal:
             if time.monotonic() - self._synced >= SYNC_SECONDS:
                 os.fsync(self._descriptor)
                 self._synced = time.monotonic()
-        except OSError as error:
-            raise _unusable(self.path, error) from None
 
 
-def _lock(path: Path, descriptor: int) -> None:
+def _locked_content(path: Path, descriptor: int) -> bytes:
+    """Lock the file; what it holds.
+
+    Raises:
+        AtlasError: another process has it, it is no plain file, or larger than a journal can be.
+    """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -149,6 +150,13 @@ def _lock(path: Path, descriptor: int) -> None:
             why="another search writes to it",
             remedy="wait for its end, or give this search another place",
         ) from None
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise AtlasError(f"the journal {path} is not a plain file", remedy="give another path")
+    if status.st_size > MAX_JOURNAL:
+        raise too_large(path, status.st_size, MAX_JOURNAL)
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        return file.read(MAX_JOURNAL)
 
 
 def _check_header(path: Path, line: bytes, wanted: Mapping[str, Any]) -> None:
@@ -168,7 +176,7 @@ def _check_header(path: Path, line: bytes, wanted: Mapping[str, Any]) -> None:
             remedy="remove it, or use the atlasc that wrote it",
         )
     differences = [
-        _difference(name, header.get(name), wanted.get(name))
+        _difference(name.replace("_", " "), header.get(name), wanted.get(name))
         for name in dict.fromkeys([*wanted, *header])
         if header.get(name) != wanted.get(name)
     ]
@@ -181,8 +189,7 @@ def _check_header(path: Path, line: bytes, wanted: Mapping[str, Any]) -> None:
         )
 
 
-def _difference(name: str, there: Any, here: Any) -> str:
-    words = name.replace("_", " ")
+def _difference(words: str, there: Any, here: Any) -> str:
     if any(isinstance(value, str) and len(value) == 64 for value in (there, here)):
         return f"the {words} differ" if words.endswith("s") else f"the {words} differs"
     return f"the {words} is {json.dumps(there)} there and {json.dumps(here)} here"
@@ -195,9 +202,6 @@ class _Line(Point):
     layers: Count | None = None
 
 
-_POINT = [field.name for field in fields(Point)]
-
-
 def _parse(path: Path, number: int, line: bytes) -> tuple[Key, Point]:
     try:
         entry = parse_json(line, _Line)
@@ -207,33 +211,21 @@ def _parse(path: Path, number: int, line: bytes) -> tuple[Key, Point]:
             why=str(error),
             remedy="remove that line; its evaluation is then repeated",
         ) from None
-    point = Point(*(getattr(entry, name) for name in _POINT))
-    return (entry.layers, point.settings), point
+    return (entry.layers, entry.settings), Point(*(getattr(entry, name) for name in POINT_FIELDS))
 
 
-def _content(path: Path, descriptor: int) -> bytes:
-    """What the journal holds.
-
-    Raises:
-        AtlasError: it is no plain file, or larger than a journal can be.
-    """
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        raise AtlasError(f"the journal {path} is not a plain file", remedy="give another path")
-    if status.st_size > MAX_JOURNAL:
-        raise too_large(path, status.st_size, MAX_JOURNAL)
-    with os.fdopen(os.dup(descriptor), "rb") as file:
-        return file.read(MAX_JOURNAL)
-
-
-def _unusable(path: Path, error: OSError) -> AtlasError:
-    if isinstance(error, FileNotFoundError) and not path.parent.exists():
-        remedy = f"make the folder {path.parent} first, or give another path"
-    elif error.errno == errno.ELOOP:
-        remedy = "it is a link; give the path of the file itself"
-    elif error.errno in (errno.ENOSPC, errno.EDQUOT):
-        remedy = "make room on the disk; the same command then goes on"
-    else:
+@contextmanager
+def _writable(path: Path) -> Iterator[None]:
+    """Turns an error of the operating system into an AtlasError that says what to do."""
+    try:
+        yield
+    except OSError as error:
         remedy = "give a path that can be written"
-    why = str(error.strerror or error)
-    return AtlasError(f"the journal {path} cannot be written", why=why, remedy=remedy)
+        if isinstance(error, FileNotFoundError) and not path.parent.exists():
+            remedy = f"make the folder {path.parent} first, or give another path"
+        elif error.errno == errno.ELOOP:
+            remedy = "it is a link; give the path of the file itself"
+        elif error.errno in (errno.ENOSPC, errno.EDQUOT):
+            remedy = "make room on the disk; the same command then goes on"
+        why = str(error.strerror or error)
+        raise AtlasError(f"the journal {path} cannot be written", why=why, remedy=remedy) from None

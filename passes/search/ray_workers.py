@@ -6,14 +6,13 @@ import os
 import socket
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.search.evaluator import Evaluator, RayWorkers
 from atlasc.passes.search.point import Point
-from atlasc.passes.search.search_problem import SearchProblem
+from atlasc.passes.search.search_problem import SearchProblem, silent
 from atlasc.passes.search.space import Settings
 from atlasc.passes.simulation.engines import AUTO
 
@@ -26,12 +25,6 @@ PATIENCE = 30.0
 CONNECT_SECONDS = 10.0
 STORE_MEMORY = 200 << 20
 """Bytes of a local object store beside what the problem takes."""
-QUIET = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",
-}
-"""Environment in which Ray is imported and started: it reports nothing to its makers, and prints
-nothing of its own among a command's results."""
 
 
 class RemoteObjective:
@@ -54,7 +47,7 @@ class RemoteObjective:
 
 @dataclass
 class _Worker:
-    actor: Any
+    actor: Any = None
     share: deque[Settings] = field(default_factory=deque)
     process: int | None = None  # once it runs
 
@@ -76,14 +69,13 @@ class RayPool:
 
     def __init__(self, problem: SearchProblem, workers: RayWorkers) -> None:
         try:
-            with _environment(QUIET):
-                import ray
+            import ray
         except ImportError:
             raise AtlasError(
                 "workers need Ray, which is not installed",
                 remedy="pip install 'atlasc[ray]', or search with --workers serial",
             ) from None
-        self._ray, self._note, self._options = ray, problem.note, workers
+        self._ray, self._note = ray, problem.note
         self._own = not ray.is_initialized()
         if self._own:
             _connect(ray, workers, sum(a.nbytes for a in problem.module.symbols.values()))
@@ -94,15 +86,16 @@ class RayPool:
         self._batch = GPU_BATCH if gpus else 1
         # Without a GPU of its own a worker must not take one that it happens to see.
         device = "cpu" if problem.device == AUTO and not gpus else problem.device
-        shipped = replace(
-            problem,
-            threads=workers.threads,
-            device=device,
-            journal=None,
-            workers=None,
-            note=_silent,
+        self._problem = ray.put(
+            replace(
+                problem,
+                threads=workers.threads,
+                device=device,
+                journal=None,
+                workers=None,
+                note=silent,
+            )
         )
-        self._problem = ray.put(shipped)
         self._class = ray.remote(
             num_cpus=workers.threads,
             num_gpus=1 / -(-count // gpus) if gpus else 0,
@@ -111,7 +104,7 @@ class RayPool:
         )(RemoteObjective)
         self._running: dict[Any, tuple[_Worker, list[Settings]]] = {}
         self._deaths: Counter[Settings | None] = Counter()
-        self._workers = [_Worker(None) for _ in range(count)]
+        self._workers = [_Worker() for _ in range(count)]
         for worker in self._workers:
             self._start(worker)
 
@@ -139,12 +132,11 @@ class RayPool:
         Raises:
             AtlasError: of an evaluation, or workers die again and again.
         """
-        count = len(self._workers)
+        count, left = len(self._workers), len(settings)
         for index, worker in enumerate(self._workers):
-            first, last = (len(settings) * i // count for i in (index, index + 1))
+            first, last = (left * i // count for i in (index, index + 1))
             worker.share = deque(settings[first:last])
             self._give(worker, layers)
-        left = len(settings)
         while left:
             worker, points = self._next()
             self._give(worker, layers)
@@ -183,7 +175,7 @@ class RayPool:
             worker.share.extend(reversed(half))
         task: list[Settings] = []
         while worker.share and len(task) < self._batch:
-            # What a worker died of, or may have died of, is tried alone.
+            # A setting that a worker died of, or may have died of, is evaluated alone.
             if task and (self._deaths[task[0]] or self._deaths[worker.share[0]]):
                 break
             task.append(worker.share.popleft())
@@ -195,14 +187,14 @@ class RayPool:
         self._running[worker.actor.ready.remote()] = worker, []
 
     def _replace(self, worker: _Worker, task: list[Settings], error: Exception) -> None:
-        why = next((line for line in str(error).strip().splitlines()[::-1] if line.strip()), "")
         blamed: list[Settings | None] = [*task] or [None]
         self._deaths.update(blamed)
         if self._deaths[blamed[0]] >= DEATHS:
             what = f"on one setting, {task[0]}" if task else "while they started"
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             raise AtlasError(
                 f"{DEATHS} workers died {what}",
-                why=why.strip(),
+                why=lines[-1] if lines else "",
                 remedy="fewer workers leave each of them more memory; on a cluster, install this "
                 "atlasc on every machine",
             )
@@ -233,12 +225,12 @@ class RayEvaluator(Evaluator):
 
 
 def _connect(ray: Any, workers: RayWorkers, problem_bytes: int) -> None:
+    """Reach a cluster, or start one on this machine, that prints nothing among our results."""
     address = workers.address or os.environ.get("RAY_ADDRESS") or "local"
     local: dict[str, Any] = {}
     if address == "local":
-        processors = workers.threads * (workers.count or 1)
         local = {
-            "num_cpus": processors if workers.count else None,
+            "num_cpus": workers.threads * workers.count if workers.count else None,
             "include_dashboard": False,
             "object_store_memory": STORE_MEMORY + problem_bytes,
         }
@@ -246,30 +238,10 @@ def _connect(ray: Any, workers: RayWorkers, problem_bytes: int) -> None:
         host, _, port = address.removeprefix("ray://").rpartition(":")
         if host:  # Ray itself would try for minutes
             socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
-        with _environment(QUIET):
-            ray.init(address, logging_level="ERROR", log_to_driver=False, **local)
+        ray.init(address, logging_level="ERROR", log_to_driver=False, **local)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise AtlasError(
             f"the Ray cluster at {address} cannot be reached",
             why=str(error).strip().partition("\n")[0],
             remedy="give --ray-address or RAY_ADDRESS as HOST:PORT of a running cluster",
         ) from error
-
-
-@contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    """Environment variables that the processes which Ray starts inherit."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-def _silent(text: str) -> None:
-    """Nobody reads notes on a worker."""

@@ -38,6 +38,10 @@ REFERENCE_ERROR = 0.2
 SNAPSHOT_MEMORY = 256 << 20
 
 
+def silent(text: str) -> None:
+    """Tells nobody."""
+
+
 @dataclass(frozen=True)
 class SearchProblem:
     """A model, its ranges, the inputs on which settings are compared, and how they are evaluated.
@@ -73,7 +77,7 @@ class SearchProblem:
     workers: RayWorkers | None = None
     device: str = AUTO
     target: LatencyTarget | None = None
-    note: Callable[[str], None] = lambda text: None
+    note: Callable[[str], None] = silent
     shares: tuple[float, ...] | None = None
 
     def objective(self, layers: int | None = None) -> Objective:

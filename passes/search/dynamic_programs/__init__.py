@@ -1,1 +1,1 @@
-"""Degrees and bootstraps chosen together, by predicted seconds."""
+"""From a model of errors and of costs to the front that it predicts."""

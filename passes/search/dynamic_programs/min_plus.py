@@ -67,10 +67,9 @@ def solve(
         stages: options of each stage; the tables of one stage have one shape.
         resolution: units of error in a budget; more are truer and slower.
     """
-    usable = [[index for index, o in enumerate(s) if math.isfinite(o.error)] for s in stages]
-    if not all(usable):
+    errors = [[o.error for o in stage if math.isfinite(o.error)] for stage in stages]
+    if not all(errors):
         return []
-    errors = [[stage[i].error for i in kept] for stage, kept in zip(stages, usable, strict=True)]
     budget, least = sum(map(max, errors)), sum(map(min, errors))
     smallest = min((e for stage in errors for e in stage if e > 0), default=0.0)
     found: list[Path] = []
@@ -92,15 +91,18 @@ def solve_rounded(
     reached[0] = start
     before: list[Array] = []
     chosen: list[NDArray[np.int32]] = []
-    rounded = [_rounded(stage, unit, units) for stage in stages]
+    rounded = [
+        [round(o.error / unit) if math.isfinite(o.error / unit) else units + 1 for o in stage]
+        for stage in stages
+    ]
     for stage, counts in zip(stages, rounded, strict=True):
         before.append(reached)
         width = stage[0].table.shape[1]
         after = np.full((units + 1, width), np.inf)
         choice = np.full((units + 1, width), -1, np.int32)
-        worth = _worth_trying(stage, [c if c <= units else math.inf for c in counts])
-        for first in range(0, len(worth), AT_ONCE):
-            some = worth[first : first + AT_ONCE]
+        useful = _not_beaten(stage, [c if c <= units else math.inf for c in counts])
+        for first in range(0, len(useful), AT_ONCE):
+            some = useful[first : first + AT_ONCE]
             tables = np.concatenate([stage[index].table for index in some], axis=1)
             through = _product(reached, tables).reshape(units + 1, len(some), width)
             for column, index in enumerate(some):
@@ -111,12 +113,25 @@ def solve_rounded(
                 choice[count:][better] = index
         reached = after
         chosen.append(choice)
+
+    def track_back(total: int, level: int) -> Path:
+        seconds, options = float(reached[total, level]), []
+        for number in reversed(range(len(stages))):
+            index = int(chosen[number][total, level])
+            options.append(index)
+            total -= rounded[number][index]
+            table = stages[number][index].table
+            level = int((before[number][total] + table[:, level]).argmin())
+        options.reverse()
+        error = math.fsum(stages[n][index].error for n, index in enumerate(options))
+        return Path(seconds, error, tuple(options))
+
     best, paths = np.inf, []
     for total in range(units + 1):
         level = int(reached[total].argmin())
         if reached[total, level] < best:
             best = float(reached[total, level])
-            paths.append(_track_back(stages, rounded, before, chosen, total, level, best))
+            paths.append(track_back(total, level))
     return paths
 
 
@@ -131,22 +146,17 @@ def non_dominated(paths: Iterable[Path]) -> list[Path]:
 
 def prune(options: Sequence[Option]) -> list[int]:
     """Indices of the options that no other one beats in error and in every entry of its table."""
-    counts = [option.error for option in options]
-    return _worth_trying(options, counts)
+    return _not_beaten(options, [option.error for option in options])
 
 
-def _rounded(stage: Sequence[Option], unit: float, units: int) -> list[int]:
-    return [round(o.error / unit) if math.isfinite(o.error / unit) else units + 1 for o in stage]
-
-
-def _worth_trying(stage: Sequence[Option], errors: Sequence[float]) -> list[int]:
-    """Indices of the options that none of at most their error and seconds makes superfluous."""
+def _not_beaten(stage: Sequence[Option], errors: Sequence[float]) -> list[int]:
+    """The same for errors that may be rounded: of equal ones, the truly smaller comes first."""
     order = sorted(
         (index for index in range(len(stage)) if math.isfinite(errors[index])),
         key=lambda index: (errors[index], stage[index].error),
     )
     kept: list[int] = []
-    tables = np.empty((len(order), stage[0].table.size))
+    tables = np.empty((len(order), stage[0].table.size)) if stage else np.empty((0, 0))
     for index in order:
         table = stage[index].table.ravel()
         if not (tables[: len(kept)] <= table).all(axis=1).any():
@@ -161,24 +171,3 @@ def _product(reached: Array, table: Array) -> Array:
     for level in range(1, len(table)):
         np.minimum(total, reached[:, level : level + 1] + table[level], out=total)
     return total
-
-
-def _track_back(
-    stages: Sequence[Sequence[Option]],
-    rounded: Sequence[Sequence[int]],
-    before: Sequence[Array],
-    chosen: Sequence[NDArray[np.int32]],
-    total: int,
-    level: int,
-    seconds: float,
-) -> Path:
-    options: list[int] = []
-    for number in reversed(range(len(stages))):
-        index = int(chosen[number][total, level])
-        options.append(index)
-        total -= rounded[number][index]
-        table = stages[number][index].table
-        level = int((before[number][total] + table[:, level]).argmin())
-    options.reverse()
-    error = math.fsum(stages[n][index].error for n, index in enumerate(options))
-    return Path(seconds, error, tuple(options))

@@ -18,8 +18,9 @@ from atlasc.passes.calibration.ranges import Range
 
 SAMPLE = 1 << 16
 """Elements of an op's argument that are kept."""
-QUERIES, ENDS = 20, 2
-"""Rows of scores that are kept for each input and head, and how many at each end of a quantity."""
+QUERIES, EXTREMES = 20, 2
+"""Rows of scores that are kept for each input and head, and how many with an extreme value of each
+quantity."""
 STRETCHES = 4
 """Steps in which scores are stretched towards the ends of their ranges."""
 
@@ -35,7 +36,7 @@ class Captured:
         weights: how many rows of the calibration inputs each row stands for, broadcast to `y`.
         keep: of a softmax, which keys a query may see, as `x`; None for all.
         values: of a softmax, what its probabilities are multiplied with, [B, heads, keys, width].
-        beyond: of a softmax, the scores stretched to the ends of the calibrated ranges, as `x`.
+        stretched: of a softmax, the scores stretched to the ends of the calibrated ranges, as `x`.
     """
 
     op: Op
@@ -45,7 +46,7 @@ class Captured:
     weights: np.ndarray
     keep: np.ndarray | None = None
     values: np.ndarray | None = None
-    beyond: np.ndarray | None = None
+    stretched: np.ndarray | None = None
 
     def error(self, y: np.ndarray) -> float:
         """Weighted mean absolute error of a result; infinite where it is not finite."""
@@ -108,7 +109,7 @@ def _rows(
     weights = np.repeat(inputs, len(rows) // len(inputs))
     count = max(1, SAMPLE // rows.shape[1])
     if len(rows) > count:
-        # A row of the greatest and one of the least spread belong in: ranges end there.
+        # The rows of the greatest and the least variance are always kept: they bound the ranges.
         spread = rows.var(axis=-1)
         chosen = generator.choice(len(rows), count, replace=False)
         chosen = np.unique([*chosen, spread.argmax(), spread.argmin()])
@@ -129,21 +130,21 @@ def _softmax_rows(
     keep = keep_mask(site, scores, operands[1] if len(operands) > 1 else None)
     keep = None if keep is None or keep.all() else np.broadcast_to(keep, scores.shape)
     seen = scores if keep is None else np.where(keep, scores, -np.inf)
-    rows, weights = _telling_rows(seen, generator)
+    rows, weights = _extreme_rows(seen, generator)
     x = np.take_along_axis(scores, rows[..., None], axis=-2)
     kept = None if keep is None else np.take_along_axis(keep, rows[..., None], axis=-2)
     visible = x if kept is None else np.where(kept, x, -np.inf)
     powers = np.exp(visible - visible.max(axis=-1, keepdims=True))
     exact = powers / powers.sum(axis=-1, keepdims=True)
     weights = inputs[:, None, None, None] * weights.astype(inputs.dtype)[:, None]
-    return Captured(op, site, x, exact, weights, kept, beyond=_stretched(x, kept, known))
+    return Captured(op, site, x, exact, weights, kept, stretched=_stretched(x, kept, known))
 
 
-def _telling_rows(
+def _extreme_rows(
     seen: np.ndarray, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Queries of each input and head: those with the greatest and the least top, lowest score and
-    sum of exp(score / 4), and others by chance.
+    """Queries of each input and head: those whose greatest score, least score or sum of
+    exp(score / 4) is extreme, and others by chance.
 
     Args:
         seen: scores [B, heads, queries, keys], -inf where a mask hides a key.
@@ -157,20 +158,20 @@ def _telling_rows(
     top = seen.max(axis=-1)
     least = np.where(np.isfinite(seen), seen, np.inf).min(axis=-1)
     warm = top / 4 + np.log(np.exp((seen - top[..., None]) / 4).sum(axis=-1))
-    ends = [np.argsort(values, axis=-1)[..., -ENDS:] for values in (top, -top, -least, warm, -warm)]
-    extreme = ENDS * len(ends)
+    quantities = (top, -top, -least, warm, -warm)
+    extremes = [np.argsort(values, axis=-1)[..., -EXTREMES:] for values in quantities]
+    extreme = EXTREMES * len(extremes)
     chance = np.argsort(generator.random(top.shape), axis=-1)[..., : QUERIES - extreme]
     weights = np.ones(QUERIES)
     weights[extreme:] = (count - extreme) / (QUERIES - extreme)
-    return np.concatenate([*ends, chance], axis=-1), weights
+    return np.concatenate([*extremes, chance], axis=-1), weights
 
 
 def _stretched(x: np.ndarray, keep: np.ndarray | None, known: Range) -> np.ndarray:
-    """Rows of scores as far out as the calibrated ranges allow, where inputs may be that nobody has
-    seen.
+    """Rows of scores as far out as the calibrated ranges allow: new inputs may lie there.
 
-    A row is stretched by a factor, at most by that from what was seen to the range, for which its
-    scores and sums stay in their ranges.
+    Each row is multiplied by the largest factor, up to the range over what calibration saw, for
+    which its scores and sums stay in their ranges.
     """
     assert known.log_sums is not None and known.log_squares is not None
     stretch = (known.high - known.low) / max(known.seen_high - known.seen_low, 1e-6)

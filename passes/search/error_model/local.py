@@ -7,7 +7,7 @@ numbers order the choices of one group; what they mean for the model's output is
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +43,9 @@ class LocalErrors:
         self._known: dict[tuple[Group, Choice], float] = {}
 
     def error(self, group: Group, choice: Choice) -> float:
-        """Mean absolute error of the group's ops; infinite where a value explodes."""
+        """Mean absolute error of the group's ops; infinite where a value explodes, for a softmax
+        also on the scores that are stretched to the ends of its ranges.
+        """
         key = group, choice
         if key not in self._known:
             chosen = self._approximations(group, choice)
@@ -52,23 +54,20 @@ class LocalErrors:
 
     def _of_op(self, name: str, approximation: Approximation) -> float:
         captured = self._captured[name]
-        y = self._result(captured, captured.x, approximation)
-        if y is None or not self._holds_beyond(captured, approximation):
+
+        def result(x: np.ndarray) -> np.ndarray | None:
+            return self._blockwise.on_rows(
+                captured.op, captured.site, x, approximation, captured.keep
+            )
+
+        y = result(captured.x)
+        if y is None:
             return float("inf")
+        if captured.stretched is not None:
+            beyond = result(captured.stretched)
+            if beyond is None or not np.abs(beyond).max() <= GREATEST_PROBABILITY:
+                return float("inf")
         return captured.error(y if captured.values is None else y @ captured.values)
-
-    def _holds_beyond(self, captured: Captured, approximation: Approximation) -> bool:
-        """Whether a softmax stays bounded where nobody has seen inputs; another op does."""
-        if captured.beyond is None:
-            return True
-        y = self._result(captured, captured.beyond, approximation)
-        return y is not None and bool(np.abs(y).max() <= GREATEST_PROBABILITY)
-
-    def _result(
-        self, captured: Captured, x: np.ndarray, approximation: Approximation
-    ) -> np.ndarray | None:
-        op, site = captured.op, captured.site
-        return self._blockwise.on_rows(op, site, x, approximation, captured.keep)
 
 
 @dataclass(frozen=True, order=True)
@@ -113,35 +112,32 @@ def candidates(
         look: makes a candidate of a choice.
     """
     known: dict[Choice, Candidate] = {}
-
-    def known_or_new(choice: Choice) -> Candidate:
-        if choice not in known:
-            known[choice] = look(choice)
-        return known[choice]
-
-    queue = [known_or_new(canonical(start)) for start in starts]
-    heapq.heapify(queue)
     expanded: set[Choice] = set()
+    queue: list[Candidate] = []
+
+    def visit(choice: Choice) -> None:
+        if choice not in expanded:
+            if choice not in known:
+                known[choice] = look(choice)
+            heapq.heappush(queue, known[choice])
+
+    for start in starts:
+        visit(canonical(start))
     while queue:
         current = heapq.heappop(queue)
-        if current.choice in expanded or _dominated(current, known.values()):
+        if current.choice in expanded or any(
+            other.covers(current) and not current.covers(other) for other in known.values()
+        ):
             continue
         expanded.add(current.choice)
-        for position in range(len(current.choice)):
-            for step in (-1, 1):
-                moved = list(current.choice)
-                moved[position] += step
-                if lower[position] <= moved[position] <= upper[position]:
-                    neighbour = canonical(tuple(moved))
-                    if neighbour not in expanded:
-                        heapq.heappush(queue, known_or_new(neighbour))
+        for position, value in enumerate(current.choice):
+            for moved in (value - 1, value + 1):
+                if lower[position] <= moved <= upper[position]:
+                    choice = current.choice
+                    visit(canonical((*choice[:position], moved, *choice[position + 1 :])))
     finite = [c for c in known.values() if np.isfinite(c.local)]
     front: list[Candidate] = []
     for candidate in sorted(finite, key=lambda c: (c.cost, c.local, c.degrees, c.choice)):
         if not any(other.covers(candidate) for other in front):
             front.append(candidate)
     return front
-
-
-def _dominated(candidate: Candidate, others: Iterable[Candidate]) -> bool:
-    return any(other.covers(candidate) and not candidate.covers(other) for other in others)

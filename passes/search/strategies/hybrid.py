@@ -5,18 +5,19 @@
 2. A few candidates of each op are probed: the error of the model's output when they alone are
    approximated. Interpolation gives that error for all others (`surrogate.interpolated`).
 3. Cost is a sum over ops and the error close to one, so a dynamic program gives the least predicted
-   error for every cost at once (`surrogate.solve`). Seconds are no such sum: there the program
-   places the bootstraps too (`seconds_solver`).
-4. Settings of that front are evaluated; the predictions are corrected by what they turned out to
-   be, and the program is solved again, until that brings nothing.
-5. NSGA-II refines the front, and the program is solved again with all that is known, from
-   choices that were seen not to explode; what is left of the budget fills the front.
+   error for every cost at once (`additive`). Seconds are no such sum: there the program places the
+   bootstraps too (`latency_front`).
+4. Settings of that front are evaluated. The predictions are corrected by the errors found, and the
+   program is solved again, until a round improves nothing.
+5. NSGA-II refines the front. The program is solved again with all points so far, from choices that
+   were seen not to explode; what is left of the budget fills the front.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -24,17 +25,12 @@ from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.approximation.parametrisation import EXACT, LayerSetting
 from atlasc.passes.latency.outline import outline
-from atlasc.passes.search.dynamic_programs.seconds_solver import SecondsSolver
+from atlasc.passes.search.dynamic_programs.additive import Solver, solve
+from atlasc.passes.search.dynamic_programs.latency_front import solve_seconds
 from atlasc.passes.search.error_model.captured import capture
 from atlasc.passes.search.error_model.groups import Choice, Group, groups_of, starts
 from atlasc.passes.search.error_model.local import Candidate, LocalErrors, candidates
-from atlasc.passes.search.error_model.surrogate import (
-    LARGEST,
-    ErrorModel,
-    Solver,
-    interpolated,
-    solve,
-)
+from atlasc.passes.search.error_model.surrogate import LARGEST, ErrorModel, interpolated
 from atlasc.passes.search.nsga2 import check_population, minimise
 from atlasc.passes.search.point import Point
 from atlasc.passes.search.search_problem import SearchProblem
@@ -95,7 +91,7 @@ class Hybrid(Strategy):
 
     def run(self, run: SearchRun) -> None:
         """Run all steps."""
-        _Hybrid(run, self).run()
+        _Steps(run, self).take()
 
 
 def default_evaluations(groups: int) -> int:
@@ -112,83 +108,79 @@ def spearman(estimates: Sequence[float], errors: Sequence[float]) -> float | Non
     return float(spearmanr(estimates, errors).statistic)
 
 
-class _Hybrid:
-    """One run."""
+class _Steps:
+    """The steps of one search."""
 
-    def __init__(self, search_run: SearchRun, options: Hybrid) -> None:
-        problem, space = search_run.problem, search_run.objective.space
-        self.search_run, self.options = search_run, options
+    def __init__(self, run: SearchRun, options: Hybrid) -> None:
+        problem, space = run.problem, run.objective.space
+        self.run, self.options = run, options
         self.groups = groups_of(problem.module, problem.parametrisation)
         self.exact: Settings = ((EXACT,) * problem.parametrisation.variables,) * space.layers
         self.template = space.decode(space.lower)
         self.solver: Solver = solve
         if problem.cost == "latency":
             assert problem.latency_model is not None
-            fixed = search_run.objective.approximations(self.template)
-            self.solver = SecondsSolver(problem.latency_model, self._approximations, fixed)
-
-    def run(self) -> None:
-        """All steps."""
-        problem = self.search_run.problem
+            fixed = run.objective.approximations(self.template)
+            self.solver = partial(solve_seconds, problem.latency_model, self._approximations, fixed)
         captured = capture(
             problem.module,
             problem.calibration,
             problem.arrays,
             problem.shares,
             problem.dtype,
-            self.options.seed,
+            options.seed,
         )
-        local = LocalErrors(captured, self._approximations, problem.dtype)
-        self.candidates = [self._candidates(group, local) for group in self.groups]
+        self.local = LocalErrors(captured, self._approximations, problem.dtype)
+
+    def take(self) -> None:
+        """Take all steps."""
+        self.candidates = [self._candidates(group) for group in self.groups]
         probed = self._probe()
 
         def alone(index: int, choice: Choice) -> float:
-            return interpolated(probed[index], local.error(self.groups[index], choice))
+            return interpolated(probed[index], self.local.error(self.groups[index], choice))
 
         model = ErrorModel(self.groups, alone)
         for _ in range(self.options.rounds):
-            before = self.search_run.points
+            before = self.run.points
             self._solve(model, self.options.batch)
-            if self.search_run.points == before:
+            if self.run.points == before:
                 break
         self._refine()
         for rounds in range(LAST_ROUNDS, 0, -1):
-            self.candidates = self._proven(local)
+            self.candidates = self._proven()
             self._solve(model, self._left() // rounds)
 
     def _left(self) -> int:
-        return int(self.search_run.total) - self.search_run.done
+        return self.run.total - self.run.done
 
     def _whole(self) -> list[Point]:
         """All points so far that are no probes."""
-        return [p for p in self.search_run.asked.values() if not is_partial(p.settings)]
-
-    def _setting(self, group: Group, choice: Choice) -> LayerSetting:
-        """The layer in which only this group is approximated."""
-        layer = group.put(self.exact, choice)[group.block]
-        return LayerSetting.of(layer, self.search_run.problem.parametrisation)
+        return [p for p in self.run.asked.values() if not is_partial(p.settings)]
 
     def _approximations(self, group: Group, choice: Choice) -> dict[str, Approximation]:
-        return self.search_run.objective.approximations(group.put(self.exact, choice), group.places)
+        return self.run.objective.approximations(group.put(self.exact, choice), group.places)
 
-    def _candidate(self, group: Group, choice: Choice, local: LocalErrors) -> Candidate:
-        approximations, kind = self._approximations(group, choice), self.search_run.problem.cost
-        depth, levels = self.search_run.objective.costs(approximations)
-        cost, degrees = depth if kind == "depth" else levels, 0
+    def _candidate(self, group: Group, choice: Choice) -> Candidate:
+        approximations, kind = self._approximations(group, choice), self.run.problem.cost
+        depth, levels = self.run.objective.costs(approximations)
+        degrees = 0
         if kind == "latency":
             ops = {place.op.value.name: place.op for place in group.places}
             degrees = sum(outline(ops[n], chosen).degrees for n, chosen in approximations.items())
-        return Candidate(cost, local.error(group, choice), choice, degrees)
+        cost = depth if kind == "depth" else levels
+        return Candidate(cost, self.local.error(group, choice), choice, degrees)
 
-    def _candidates(self, group: Group, local: LocalErrors) -> list[Candidate]:
-        parametrisation = self.search_run.problem.parametrisation
+    def _candidates(self, group: Group) -> list[Candidate]:
+        parametrisation = self.run.problem.parametrisation
         lower, upper = group.pick(parametrisation.lower), group.pick(parametrisation.upper)
+
+        def canonical(choice: Choice) -> Choice:
+            layer = group.put(self.exact, choice)[group.block]
+            return group.pick(LayerSetting.of(layer, parametrisation).integers)
+
         found = candidates(
-            starts(group, lower, upper),
-            lower,
-            upper,
-            canonical=lambda choice: group.pick(self._setting(group, choice).integers),
-            look=lambda choice: self._candidate(group, choice, local),
+            starts(group, lower, upper), lower, upper, canonical, partial(self._candidate, group)
         )
         if not found:
             place = group.places[0]
@@ -200,23 +192,21 @@ class _Hybrid:
             )
         return found
 
-    def _proven(self, local: LocalErrors) -> list[list[Candidate]]:
+    def _proven(self) -> list[list[Candidate]]:
         """Candidates that settings without an explosion contain."""
         finite = [point.settings for point in self._whole() if point.valid]
-        found = []
-        for group, known in zip(self.groups, self.candidates):
-            choices = {group.of(settings) for settings in finite}
-            found.append(
-                [self._candidate(group, choice, local) for choice in sorted(choices)] or known
-            )
-        return found
+        return [
+            [self._candidate(group, choice) for choice in sorted(set(map(group.of, finite)))]
+            or known
+            for group, known in zip(self.groups, self.candidates)
+        ]
 
     def _probe(self) -> list[dict[float, float]]:
         """For each group the output errors of a few candidates by their local errors."""
         probed: list[dict[float, float]] = [{} for _ in self.groups]
-        for wanted in PROBED_ERRORS:
+        for error in PROBED_ERRORS:
             chosen = [
-                _nearest(found, known, wanted) for found, known in zip(self.candidates, probed)
+                _nearest(found, known, error) for found, known in zip(self.candidates, probed)
             ]
             batch = {
                 index: group.put(self.exact, candidate.choice)
@@ -225,7 +215,7 @@ class _Hybrid:
             }
             self._evaluate(list(batch.values()))
             for index, settings in batch.items():
-                point = self.search_run.asked.get((None, settings))
+                point = self.run.asked.get((None, settings))
                 if point is not None:
                     probed[index][chosen[index].local] = point.error
         return probed
@@ -236,7 +226,7 @@ class _Hybrid:
         Args:
             count: how many at most, evenly along what is not known of it.
         """
-        asked, (high, low) = self.search_run.asked, WANTED_ERRORS
+        asked, (high, low) = self.run.asked, WANTED_ERRORS
         model.fit(self._whole())
         front = self.solver(model, self.candidates, self.template)
         front = [p for p in front if low <= p.error <= high] or front
@@ -245,28 +235,30 @@ class _Hybrid:
         fresh = {unknown[i] for i in places.round().astype(int)}
         self._evaluate(sorted(fresh))
         # Settings that were known to explode say nothing of the prediction.
-        tried = [p for p in front if (k := (None, p.settings)) in asked
-                 and (asked[k].valid or p.settings in fresh)]  # fmt: skip
-        true = [min(asked[None, p.settings].error, LARGEST) for p in tried]
-        self.search_run.rank_correlation = spearman([p.error for p in tried], true)
+        known = [
+            (p.error, min(point.error, LARGEST))
+            for p in front
+            if (point := asked.get((None, p.settings))) and (point.valid or p.settings in fresh)
+        ]
+        self.run.rank_correlation = spearman([e for e, _ in known], [true for _, true in known])
 
     def _evaluate(self, batch: Sequence[Settings]) -> None:
         batch = batch[: max(0, self._left())]
         if batch:
-            self.search_run.points_of(batch)
+            self.run.points_of(batch)
 
     def _refine(self) -> None:
         """NSGA-II from the front so far, with half of what is left."""
         size = self.options.population
         generations = self._left() // 2 // size - 1
-        front, space = self.search_run.points, self.search_run.objective.space
+        front, space = self.run.points, self.run.objective.space
         if generations < 0 or not front:
             return
         seeds = [front[i] for i in np.linspace(0, len(front) - 1, size).round().astype(int)]
         vectors = np.unique([space.encode(p.settings) for p in seeds], axis=0)
         generator = np.random.default_rng([self.options.seed, 3])
         minimise(
-            self.search_run.evaluate,
+            self.run.evaluate,
             np.concatenate([vectors, space.random(size - len(vectors), generator)]),
             space.lower,
             space.upper,
@@ -275,8 +267,8 @@ class _Hybrid:
         )
 
 
-def _nearest(found: Sequence[Candidate], known: Mapping[float, float], wanted: float) -> Candidate:
-    """The candidate whose output error is expected to be nearest to one that is wanted."""
+def _nearest(found: Sequence[Candidate], known: Mapping[float, float], error: float) -> Candidate:
+    """The candidate whose output error is expected to be nearest to a wanted one."""
     if not known:
         return found[len(found) // 2]
-    return min(found, key=lambda c: abs(np.log(interpolated(known, c.local) / wanted)))
+    return min(found, key=lambda c: abs(np.log(interpolated(known, c.local) / error)))

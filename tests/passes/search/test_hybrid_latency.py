@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from atlasc.passes.approximation.parametrisation import WIDE
+from atlasc.passes.search.dynamic_programs.latency_front import STEPS, evenly, solve_seconds
 from atlasc.passes.search.dynamic_programs.min_plus import Path
-from atlasc.passes.search.dynamic_programs.seconds_solver import STEPS, SecondsSolver, evenly
 from atlasc.passes.search.error_model.groups import groups_of
 from atlasc.passes.search.error_model.local import Candidate, candidates
 from atlasc.passes.search.error_model.surrogate import ErrorModel
@@ -95,8 +95,8 @@ def test_predicted_seconds_and_errors_are_those_of_the_settings(timed) -> None:
         for candidate, scale in zip(two, (1.0, 0.1), strict=True)
     }
     model = ErrorModel(groups, lambda index, choice: errors[index, choice])
-    solver = SecondsSolver(timed.latency_model, approximations, objective.approximations(template))
-    front = solver(model, options, template)
+    fixed = objective.approximations(template)
+    front = solve_seconds(timed.latency_model, approximations, fixed, model, options, template)
     assert len(front) > 5
     for point in front:
         assert point.cost == objective.seconds(point.settings)

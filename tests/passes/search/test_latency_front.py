@@ -15,7 +15,7 @@ from atlasc.passes.approximation.algorithms.iterative_softmax import SoftmaxAppr
 from atlasc.passes.approximation.attribute import from_attribute
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.latency import LatencyModel, LatencyTarget
-from atlasc.passes.search.dynamic_programs.latency_front import Candidate, latency_front
+from atlasc.passes.search.dynamic_programs.latency_front import Alternative, latency_front
 from atlasc.targets.desilo.parameters import DesiloParameters
 
 
@@ -42,10 +42,10 @@ def ways(one: Approximation, exponent: int) -> Approximation:
 
 def candidates(
     names: tuple[str, ...], reference: dict[str, Approximation], rng: np.random.Generator
-) -> list[Candidate]:
+) -> list[Alternative]:
     exponents = [int(rng.integers(low, high)) for low, high in ((1, 3), (3, 6), (6, 8))]
     return [
-        Candidate({n: ways(reference[n], e) for n in names}, float(rng.integers(1, 9)) * 4.0**-e)
+        Alternative({n: ways(reference[n], e) for n in names}, float(rng.integers(1, 9)) * 4.0**-e)
         for e in exponents
     ]
 

@@ -12,7 +12,7 @@ import pytest
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.search import ray_workers, strategy
 from atlasc.passes.search.evaluator import RayWorkers
-from atlasc.passes.search.ray_workers import QUIET, RayPool
+from atlasc.passes.search.ray_workers import RayPool
 from atlasc.passes.search.search_problem import SearchProblem
 from atlasc.passes.search.strategies.atlas import Atlas
 
@@ -30,13 +30,10 @@ def problem(problem):
 @pytest.fixture(scope="module")
 def cluster():
     """A local cluster that already runs, as of a program that uses Ray itself, and claims GPUs."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in QUIET.items():
-            patch.setenv(name, value)
-        ray.init(
-            "local", num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False,
-            logging_level="ERROR", object_store_memory=100 << 20,
-        )  # fmt: skip
+    ray.init(
+        "local", num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False,
+        logging_level="ERROR", object_store_memory=100 << 20,
+    )  # fmt: skip
     yield
     ray.shutdown()
 

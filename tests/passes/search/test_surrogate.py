@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from atlasc.passes.search.dynamic_programs.additive import solve
 from atlasc.passes.search.error_model.groups import Group
 from atlasc.passes.search.error_model.local import Candidate, candidates
-from atlasc.passes.search.error_model.surrogate import LARGEST, ErrorModel, interpolated, solve
+from atlasc.passes.search.error_model.surrogate import LARGEST, ErrorModel, interpolated
 from atlasc.passes.search.point import Point
 
 LAYERS = 3

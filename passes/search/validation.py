@@ -26,6 +26,9 @@ from atlasc.passes.simulation.simulate import PolynomialSimulator
 MEMORY = 512 << 20
 """Bytes for the values of settings that begin alike: all of MiniLM's on 80 texts of 64 tokens."""
 
+OfSettings = Callable[[Settings], Mapping[str, Approximation]]
+"""From settings to approximations by result name."""
+
 
 @dataclass(frozen=True)
 class Validation:
@@ -65,9 +68,8 @@ class Validator:
         threads: int | None = None,
         memory: int = MEMORY,
     ) -> None:
-        self.module, self.dtype = module, np.dtype(dtype)
+        self.module, self.dtype, self._arrays = module, np.dtype(dtype), arrays
         self.inputs = input_count(module, arrays)
-        self._arrays = arrays
         size = chunk_size(module)
         self._chunks = [slice(start, start + size) for start in range(0, self.inputs, size)]
         self._client = Interpreter(client_part(module), self.dtype)
@@ -88,38 +90,37 @@ class Validator:
 
     def measure(self, approximations: Mapping[str, Approximation]) -> Validation:
         """What the inputs do under approximations, given by result name."""
-        outputs, leaving, exploded = [], 0, 0
+        outputs, out_of_range, exploded = [], 0, 0
         poly: Module | None = None
         for chunk, part in zip(self._chunks, self._prepared, strict=True):
             simulated = self._simulator.run(part, approximations)
-            if simulated.left is not None and all(map(_finite, simulated.outputs.values())):
-                outputs.append(simulated.outputs)
-                leaving += int(simulated.left.sum())
-                continue
-            poly = poly or self._expanded(approximations)
-            results, left, wild = self._op_by_op(poly, chunk)
+            results, left, lost = simulated.outputs, simulated.left, np.zeros(0, dtype=bool)
+            if left is None or not all(np.isfinite(array).all() for array in results.values()):
+                if poly is None:
+                    chosen = with_approximations(self.module, dict(approximations))
+                    poly = Expand().run(chosen, Report())
+                results, left, lost = self._op_by_op(poly, chunk)
             outputs.append(results)
-            leaving, exploded = leaving + left, exploded + wild
+            out_of_range += int(left.sum())
+            exploded += int(lost.sum())
         error = np.inf
         if not exploded:
             error = output_error(_joined(outputs), self._reference, self._weights)
-        return Validation(error, leaving, exploded)
+        return Validation(error, out_of_range, exploded)
 
-    def _expanded(self, approximations: Mapping[str, Approximation]) -> Module:
-        """The setting as a poly module."""
-        return Expand().run(with_approximations(self.module, dict(approximations)), Report())
-
-    def _op_by_op(self, poly: Module, chunk: slice) -> tuple[dict[str, np.ndarray], int, int]:
-        """Outputs, inputs that leave a range or explode, and inputs that explode."""
+    def _op_by_op(
+        self, poly: Module, chunk: slice
+    ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+        """Outputs, which inputs leave a range or explode, and which explode."""
         names = [str(row) for row in range(self.inputs)[chunk]]
         watch = DomainWatch(poly, names)
         with np.errstate(all="ignore"):
             results = interpret_poly(poly, self._encoded(chunk), self.dtype, observe=watch)
-        finite = [_finite_rows(array) for array in results.values()]
-        exploded = watch.exploded | ~np.logical_and.reduce(finite)
+        exploded = np.array(watch.exploded)
+        for array in results.values():
+            exploded |= ~np.isfinite(array.reshape(len(array), -1)).all(axis=1)
         left = {excess.input for _, excess in watch.found}
-        left |= {name for name, wild in zip(names, exploded, strict=True) if wild}
-        return results, len(left), int(exploded.sum())
+        return results, exploded | [name in left for name in names], exploded
 
     def _rows(self, chunk: slice) -> dict[str, np.ndarray]:
         return {name: array[chunk] for name, array in self._arrays.items()}
@@ -141,81 +142,65 @@ class Validator:
 def validated(
     front: Front,
     validator: Validator,
-    approximations: Callable[[Settings], Mapping[str, Approximation]],
+    approximations: OfSettings,
     progress: Callable[[int, int], None] | None = None,
 ) -> Front:
     """The front with `held_back_error` and `out_of_range` at each of its points, and the expert's.
 
-    Points that begin alike are tried one after the other. An interrupt from the keyboard leaves the
-    rest of the points as they are.
+    Points that begin alike are measured one after the other. An interrupt from the keyboard leaves
+    the rest of the points as they are.
 
     Args:
         front: what a search found.
         validator: on inputs that the search did not see.
-        approximations: of settings, by result name.
+        approximations: of settings.
         progress: called with (points done, all points).
     """
     points, expert, complete = list(front.points), front.expert, front.complete
     try:
         if expert is not None:
-            expert = _tried(expert, validator, approximations)
+            expert = _measured(expert, validator, approximations)
         order = sorted(
             range(len(points)), key=lambda i: validator.prefix(approximations(points[i].settings))
         )
         for done, index in enumerate(order, 1):
-            points[index] = _tried(points[index], validator, approximations)
+            points[index] = _measured(points[index], validator, approximations)
             if progress is not None:
                 progress(done, len(points))
     except KeyboardInterrupt:
         complete = False
     return replace(
-        front,
-        points=tuple(points),
-        expert=expert,
-        complete=complete,
-        held_back=validator.inputs,
+        front, points=tuple(points), expert=expert, complete=complete, held_back=validator.inputs
     )
 
 
-def tried_pick(
+def validated_pick(
     front: Front,
     validator: Validator,
-    approximations: Callable[[Settings], Mapping[str, Approximation]],
+    approximations: OfSettings,
     pick: Callable[[Front], Point],
 ) -> tuple[Front, Point]:
-    """The point that `pick` takes of a front, and the front with what was tried for it.
+    """The point that `pick` takes of a front, and the front with what was measured for it.
 
-    A point is tried when it would be taken. Where inputs leave a range under it, another one may be
-    taken, which is tried in turn.
+    A point is validated when it would be taken. Where inputs leave a range under it, another one
+    may be taken, which is validated in turn.
 
     Args:
         front, validator, approximations: as in `validated`.
-        pick: passes points that were not tried.
+        pick: passes points that were not validated.
     """
     front = replace(front, held_back=validator.inputs)
     while (point := pick(front)).out_of_range is None:
-        found = _tried(point, validator, approximations)
+        found = _measured(point, validator, approximations)
         points = tuple(found if other == point else other for other in front.points)
         front = replace(front, points=points)
     return front, point
 
 
-def _tried(
-    point: Point,
-    validator: Validator,
-    approximations: Callable[[Settings], Mapping[str, Approximation]],
-) -> Point:
+def _measured(point: Point, validator: Validator, approximations: OfSettings) -> Point:
     found = validator.measure(approximations(point.settings))
     return replace(point, held_back_error=found.error, out_of_range=found.out_of_range)
 
 
 def _joined(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-def _finite(array: np.ndarray) -> bool:
-    return bool(np.isfinite(array).all())
-
-
-def _finite_rows(array: np.ndarray) -> np.ndarray:
-    return np.isfinite(array.reshape(len(array), -1)).all(axis=1)
