@@ -79,14 +79,20 @@ def test_inner_advice_wins() -> None:
     assert str(caught.value) == "inner"
 
 
-def test_bar_on_a_terminal_follows_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
+class Terminal(io.StringIO):
+    """Takes the place of standard error, and says that it is a terminal."""
 
-    terminal = Terminal()
-    monkeypatch.setattr(progress_module.sys, "stderr", terminal)
-    monkeypatch.setenv("TERM", "xterm")
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        monkeypatch.setattr(progress_module.sys, "stderr", self)
+        monkeypatch.setenv("TERM", "xterm")
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_bar_on_a_terminal_follows_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal(monkeypatch)
     with progress("outer", total=2) as step, progress("inner", total=3) as inner:
         step()
         inner(3, note="last one")
@@ -103,13 +109,7 @@ def test_notes_are_spelled_out(monkeypatch: pytest.MonkeyPatch) -> None:
         time.sleep(0.1)
     assert "\x1b" not in out.getvalue() and r"[q\x1b]0;owned\x07[/red]]" in out.getvalue()
 
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    terminal = Terminal()
-    monkeypatch.setattr(progress_module.sys, "stderr", terminal)
-    monkeypatch.setenv("TERM", "xterm")
+    terminal = Terminal(monkeypatch)
     with progress(hostile, total=1) as step:
         step(note=hostile)
     assert "\x1b]0;" not in terminal.getvalue()
