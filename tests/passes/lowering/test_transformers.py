@@ -93,7 +93,7 @@ def test_selecting_early_changes_nothing(shape: Shape, seed: int) -> None:
         assert largest_difference(result, wanted[name]) < 1e-12
 
 
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(shapes(layers=4), st.integers(0, 999), st.integers(0, 4), st.booleans())
 def test_packed_program_equals_the_poly_module(
     shape: Shape, seed: int, spare: int, early: bool
