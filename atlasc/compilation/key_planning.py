@@ -130,7 +130,7 @@ def _within(program: Module, parameters: ParameterSet, room: int) -> Module:
 def _smallest(program: Module, parameters: ParameterSet) -> Module:
     """The program with the smallest plan of keys."""
     facts = {k: v for k, v in program.attributes.items() if k not in PLAN_ATTRIBUTES}
-    uses = program_costs(replace(program, attributes=facts)).total.turns
+    uses = program_costs(replace(program, attributes=facts)).total.rotation_groups
     model = key_model(parameters)
     plan = choose_rotations(uses, model, parameters.slots, 0)
     return _planned(program, parameters, model.size(plan.keys))

@@ -9,8 +9,7 @@ primitive is counted together with the level at which it runs, because that deci
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
@@ -61,14 +60,14 @@ class Counts:
     Attributes:
         primitives: calls by (primitive, level).
         rotations: key-switching rotations by amount, with 0 < amount < slots.
-        turns: calls by (level, amounts that one ciphertext is rotated by together).
+        rotation_groups: calls by (level, amounts by which one ciphertext is rotated together).
         rotation_levels: the highest level at which each amount is used: the level of its key.
         conjugation_level: the highest level at which a ciphertext is conjugated; −1 for none.
     """
 
     primitives: Counter[tuple[Primitive, int]] = field(default_factory=Counter)
     rotations: Counter[int] = field(default_factory=Counter)
-    turns: Counter[tuple[int, tuple[int, ...]]] = field(default_factory=Counter)
+    rotation_groups: Counter[tuple[int, tuple[int, ...]]] = field(default_factory=Counter)
     rotation_levels: dict[int, int] = field(default_factory=dict)
     conjugation_level: int = -1
 
@@ -123,7 +122,7 @@ class Counts:
         """Add the counts of ``other`` to these."""
         self.primitives.update(other.primitives)
         self.rotations.update(other.rotations)
-        self.turns.update(other.turns)
+        self.rotation_groups.update(other.rotation_groups)
         for amount, level in other.rotation_levels.items():
             if level > self.rotation_levels.get(amount, -1):
                 self.rotation_levels[amount] = level
@@ -184,15 +183,6 @@ class CountingEngine:
         self._scope = label
         self._current = self.counts.setdefault(label, Counts())
         self._primitives = self._current.primitives
-
-    @contextmanager
-    def scoped(self, label: str) -> Iterator[None]:
-        """Count under ``label`` inside a ``with``, then under the label from before."""
-        before, self.scope = self._scope, label
-        try:
-            yield
-        finally:
-            self.scope = before
 
     def total(self) -> Counts:
         """The counts of all scopes together."""
@@ -266,7 +256,7 @@ class CountingEngine:
         if not amount:
             return ciphertext
         self._primitives["rotate", ciphertext.level] += 1
-        self._turn(ciphertext.level, (amount,))
+        self._count_rotations(ciphertext.level, (amount,))
         return self._new(ciphertext.level)
 
     def rotate_many(self, ciphertext: Counted, amounts: Sequence[int]) -> list[Counted]:
@@ -279,7 +269,7 @@ class CountingEngine:
         elif nonzero:
             self._primitives["hoist", level] += 1
             self._primitives["rotate_hoisted", level] += len(nonzero)
-        self._turn(level, nonzero)
+        self._count_rotations(level, nonzero)
         return [self._new(level) if amount else ciphertext for amount in used]
 
     def conjugate(self, ciphertext: Counted) -> Counted:
@@ -318,11 +308,11 @@ class CountingEngine:
         self._primitives[primitive, level] += 1
         return self._new(level - 1)
 
-    def _turn(self, level: int, amounts: Sequence[int]) -> None:
+    def _count_rotations(self, level: int, amounts: Sequence[int]) -> None:
         """Rotations of one ciphertext, by other amounts than 0."""
         counts = self._current
         if amounts:
-            counts.turns[level, tuple(sorted(set(amounts)))] += 1
+            counts.rotation_groups[level, tuple(sorted(set(amounts)))] += 1
         for amount in amounts:
             counts.rotations[amount] += 1
             if level > counts.rotation_levels.get(amount, -1):

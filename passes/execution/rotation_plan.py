@@ -1,12 +1,12 @@
-"""How a program turns its ciphertexts: by a key of that amount, by the bootstrap key, or composed.
+"""How a program rotates its ciphertexts: own keys, the bootstrap key, compositions.
 
 A plan says for every amount that the kernels ask for which key switches it takes. It is part of the
 program (module attributes), so that every engine makes the same ones:
 
 * ``rotations`` = [[amount, level], …]: keys, each with the highest level that it serves;
-* ``bootstrap_rotations`` = [amount, …]: turned with the bootstrap key, at any level;
-* ``composed_rotations`` = [[amount, first, last], …] with amount = first + last (mod slots): turned
-  by ``first``, as the plan says of that, and then by one key switch by ``last``.
+* ``bootstrap_rotations`` = [amount, …]: rotated with the bootstrap key, at any level;
+* ``composed_rotations`` = [[amount, first, last], …] with amount = first + last (mod slots): first
+  rotated by ``first``, as the plan says of that, and then by ``last`` with one key switch.
 
 An own key comes first, then the bootstrap key, then the composition.
 """
@@ -30,7 +30,7 @@ class RotationPlan:
 
     Attributes:
         keys: amount -> highest level that its key serves.
-        bootstrap: amounts that are turned with the bootstrap key.
+        bootstrap: amounts that are rotated with the bootstrap key.
         composed: amount -> (first, last).
     """
 

@@ -62,9 +62,15 @@ class RotationKeys(Pass):
         total = program_costs(planned).total
         plan = RotationPlan(dict(sorted(total.rotation_levels.items())))
         if self.model is not None:
-            plan = choose_rotations(total.turns, self.model, module.attributes["slots"], budget)
+            plan = choose_rotations(
+                total.rotation_groups, self.model, module.attributes["slots"], budget
+            )
             _require_size(plan, self.model, budget)
-            report.say(_account(total.turns, plan, RotationPlan(total.rotation_levels), self.model))
+            report.say(
+                _account(
+                    total.rotation_groups, plan, RotationPlan(total.rotation_levels), self.model
+                )
+            )
         top = max((at for name, at in total.primitives if name in ("mul", "square")), default=-1)
         planned.attributes |= plan.attributes()
         planned.attributes["relinearization_level"] = top
@@ -92,7 +98,7 @@ def _account(uses: Uses, plan: RotationPlan, full: RotationPlan, model: KeyModel
     seconds = [rotation_seconds(uses, one, model.costs) for one in (plan, full)]
     return (
         f"{len(full.keys)} amounts: {len(plan.keys)} keys of {sizes[0]}, {len(plan.bootstrap)} "
-        f"turned with the bootstrap key, {len(plan.composed)} composed; all keys: {sizes[1]}, "
+        f"rotated with the bootstrap key, {len(plan.composed)} composed; all keys: {sizes[1]}, "
         f"{seconds[0] - seconds[1]:.1f} s less"
     )
 

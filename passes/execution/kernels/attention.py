@@ -4,19 +4,19 @@ The score of query i and key j lies on diagonal s = (j − i) mod n, in the slot
 diagonal takes the place of the feature d (its high bits number ciphertexts). A row sum of the
 softmax is then a sum over the top slot bits, which wraps around and needs no mask.
 
-With turn(x, r)[t] = x[t + r], cyclic within the n tokens, diagonal s of the scores is
+With cycle(x, r)[t] = x[t + r mod n] over the n tokens, diagonal s of the scores is
 Σ_d q[d, t] · k[d, t + s], and the context is Σ_s p[s, t] · v[d, t + s]. Three things make them
 cheap:
 
 * *Skewed copies.* s = start + baby, with ``baby`` in the place of the low bits of d. A copy of k
-  whose feature d is turned by (d − r) mod B, times q, holds one feature of each of B diagonals; the
-  B copies r = 0 … B − 1, rotated by r along d, add up to B diagonals at once. They are B products
-  and one relinearisation, where a diagonal at a time would take B of both and B sums over d.
+  whose feature d is rotated by (d − r) mod B, times q, holds one feature of each of B diagonals.
+  The B copies r = 0 … B − 1, rotated by r along d, add up to B diagonals at once. They take B
+  products and one relinearisation; a diagonal at a time would take B of both and B sums over d.
 * *Two halves of the diagonals in one ciphertext*: s in the real and s + n/2 in the imaginary part.
-* Only ``start`` turns q (and p), so n/2B turns are enough.
+* Only ``start`` cycles q (and p), so n/2B cycles are enough.
 
-A turn is two rotations of the ciphertext, each masked to the tokens that did not cross a border.
-The turn back shares its masks with the packing of the diagonals.
+A cycle is two rotations of the ciphertext, each masked to the tokens that did not cross a border.
+The cycle back shares its masks with the packing of the diagonals.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _skewed(ctx: Context[Ct], scores: Scores, x: Ct, direction: int, unit: compl
         (j, unit if part else 1.0, rotation)
         for part, offset in enumerate(scores.halves)
         for j in range(scores.baby)
-        for rotation in scores.turns(j + offset)
+        for rotation in scores.token_rotations(j + offset)
     ]
     rotated = ctx.engine.rotate_many(x, [move[2] * scores.stride for move in moves])
 
@@ -55,13 +55,13 @@ def _skewed(ctx: Context[Ct], scores: Scores, x: Ct, direction: int, unit: compl
     ]
 
 
-def _turn(
+def _cycle(
     ctx: Context[Ct], scores: Scores, x: Ct, amount: int, chosen: np.ndarray | None = None
 ) -> Ct:
-    """turn(x, amount) in the chosen slots, 0 elsewhere; in all slots and by 0 it costs nothing."""
+    """cycle(x, amount) in the chosen slots, 0 elsewhere; in all slots and by 0 it costs nothing."""
     if amount == 0 and chosen is None:
         return x
-    turns = scores.turns(amount)
+    turns = scores.token_rotations(amount)
     rotated = ctx.engine.rotate_many(x, [rotation * scores.stride for rotation in turns])
 
     def inside(rotation: int) -> np.ndarray:
@@ -94,7 +94,7 @@ def ct_matmul_qk(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]
         ]
         packed: dict[int, Ct] = {}
         for start in scores.starts:
-            query = _turn(ctx, scores, q[column], -start)
+            query = _cycle(ctx, scores, q[column], -start)
             product = ctx.engine.dot(_by_feature(ctx, scores, query), copies)
             total = _sum_over_groups(ctx, scores, product)
             placed = _placed(ctx, scores, op, total, start, mask)
@@ -110,7 +110,7 @@ def ct_matmul_qk(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]
 def _placed(
     ctx: Context[Ct], scores: Scores, op: Op, total: Ct, start: int, mask: np.ndarray | None
 ) -> Ct:
-    """The diagonals from ``start`` on, turned back; zero in other places and for masked keys.
+    """The diagonals from ``start`` on, cycled back; zero in other places and for masked keys.
 
     Where the two halves have different masks a and b: x ⊙ (a + b)/2 + conj(x) ⊙ (a − b)/2.
     """
@@ -125,12 +125,12 @@ def _placed(
         one, other = kept[0].astype(np.float64), kept[-1].astype(np.float64)
         return [(one + other) / 2, (one - other) / 2]
 
-    def turned(rotation: int, part: int) -> np.ndarray:
+    def cycled(rotation: int, part: int) -> np.ndarray:
         return np.roll(scores.served(rotation) * masks()[part], rotation * scores.stride)
 
     terms = []
-    for rotation in scores.turns(start):
-        vectors = (ctx.slots(turned, rotation, part) for part in range(len(sources)))
+    for rotation in scores.token_rotations(start):
+        vectors = (ctx.slots(cycled, rotation, part) for part in range(len(sources)))
         both = ctx.weighted_sum(sources, vectors)
         terms.append(ctx.engine.rotate(both, rotation * scores.stride))
     return ctx.total(terms)
@@ -200,9 +200,9 @@ def ct_matmul_pv(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]
             if first not in both:
                 both[first] = _together(ctx, scores, p, index, first)
             chosen = ctx.blank if ctx.dry else scores.block(start) & scores.first_copy
-            group = _sum_over_groups(ctx, scores, _turn(ctx, scores, both[first], -start, chosen))
+            group = _sum_over_groups(ctx, scores, _cycle(ctx, scores, both[first], -start, chosen))
             product = ctx.engine.dot(_by_feature(ctx, scores, group), copies)
-            terms.append(_turn(ctx, scores, product, start))
+            terms.append(_cycle(ctx, scores, product, start))
         total = ctx.total(terms)
         if len(scores.halves) > 1:
             total = ctx.engine.add(total, ctx.engine.conjugate(total))

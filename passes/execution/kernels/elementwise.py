@@ -148,7 +148,7 @@ def double_and_add(ctx: Context[Ct], x: Ct, stride: int, bits: int) -> Ct:
 
 
 def select(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
-    """Kernel of ``ckks.select``: turn the wanted index to index 0 of its field."""
+    """Kernel of ``ckks.select``: rotate the wanted index to index 0 of its field."""
     layout = layout_of(op.operands[0])
     amount = op.attributes["index"] * layout.stride(op.attributes["axis"])
     return [ctx.engine.rotate(c, amount) if amount else c for c in operands[0]]

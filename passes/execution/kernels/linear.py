@@ -157,12 +157,12 @@ class _Weights:
         self.ctx, self.source, self.target = ctx, source, target
         weight = op.site(ctx.symbols).constant("weight")
         self.rows = first_rows(target.layout) if op.attributes.get("first_row") else None
-        self.turned: np.ndarray | None = None
+        self.rotated_half: np.ndarray | None = None
         if "cos" in op.attributes:
             self.cos, self.sin = (
                 self._table(op.site(ctx.symbols).constant(name)) for name in ("cos", "sin")
             )
-            self.turned = _extend(rotate_half(weight, target.layout.extent("d")))
+            self.rotated_half = _extend(rotate_half(weight, target.layout.extent("d")))
         self.weight = _extend(weight)
 
     def _table(self, table: np.ndarray) -> np.ndarray:
@@ -179,8 +179,8 @@ class _Weights:
         position = (slot // self.source.stride + k) % self.source.positions
         column = self.source.feature[into][position]
         vector = np.repeat(self.weight[row, column], unit)
-        if self.turned is not None:
-            other = np.repeat(self.turned[row, column], unit)
+        if self.rotated_half is not None:
+            other = np.repeat(self.rotated_half[row, column], unit)
             vector = vector * self.cos[out] + other * self.sin[out]
         return vector if self.rows is None else vector * self.rows
 
@@ -196,7 +196,7 @@ def _extend(weight: np.ndarray) -> np.ndarray:
 
 
 def rotate_half(weight: np.ndarray, width: int) -> np.ndarray:
-    """Rows of a weight (or elements of a bias) turned as rotary embedding turns features."""
+    """Rows of a weight (or elements of a bias) rotated as rotary embedding rotates features."""
     heads = weight.reshape(-1, width, *weight.shape[1:])
     half = width // 2
     return np.concatenate([-heads[:, half:], heads[:, :half]], axis=1).reshape(weight.shape)
@@ -248,8 +248,8 @@ def _add_bias(ctx: Context[Ct], op: Op, target: FeatureMap, result: list[Ct]) ->
     tensor = blocked(bias, layout)
     if "cos" in op.attributes:
         cos, sin = (site.constant(name)[:, None, :] for name in ("cos", "sin"))
-        turned = blocked(rotate_half(bias, layout.extent("d")), layout)
-        tensor = tensor * cos + turned * sin
+        rotated_half = blocked(rotate_half(bias, layout.extent("d")), layout)
+        tensor = tensor * cos + rotated_half * sin
     repeat = (*ROWS, "g") if target.copy_padding else ROWS
     packed = layout.pack(tensor, repeat=repeat)
     if op.attributes.get("first_row"):

@@ -109,8 +109,8 @@ class Scores:
         """Which ciphertext of the scores holds a diagonal of the heads at an index."""
         return int(self.layout.ciphertext_of({**index, "s": diagonal, "b": 0, "t": 0}))
 
-    def turns(self, amount: int) -> list[int]:
-        """Rotations in tokens that ``turn(x, amount)`` is made of; ``served`` has their slots."""
+    def token_rotations(self, amount: int) -> list[int]:
+        """Rotations in tokens that ``cycle(x, amount)`` is made of; ``served`` has their slots."""
         other = amount - self.tokens if amount > 0 else amount + self.tokens
         return [rotation for rotation in (amount, other) if abs(rotation) != self.tokens]
 

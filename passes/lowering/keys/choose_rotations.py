@@ -2,7 +2,7 @@
 
 Every amount starts with a key at the highest level of its use. Then keys are given up, or lowered
 to a level that serves only part of the uses, always where that costs the fewest seconds for a byte,
-until the budget holds. What a key no longer serves is turned with the bootstrap key where that has
+until the budget holds. What a key no longer serves is rotated with the bootstrap key where that has
 the amount, or composed of two rotations, the first of which may be composed itself.
 
 Compositions are looked up as sums of two amounts, without a graph. A networkx graph of 8,192
@@ -41,7 +41,7 @@ class KeyModel:
     Attributes:
         key_bytes: size of a rotation key by the level that it serves, from 0 on.
         costs: seconds of ``rotate``, ``rotate_hoisted`` and ``hoist`` by level.
-        bootstrap: amounts that the bootstrap key turns by, without a key of their own.
+        bootstrap: amounts by which the bootstrap key rotates, without a key of their own.
         free: amounts whose keys are there anyway and reach every level.
     """
 
@@ -83,7 +83,7 @@ def choose_rotations(
     keys are left out that save no time.
 
     Args:
-        uses: what the program turns.
+        uses: the rotations of the program.
         model: sizes and costs.
         slots: of a ciphertext.
         budget: bytes of all rotation keys.
@@ -123,8 +123,8 @@ class _Planner:
         self.reach = dict(self.top)
         self.size = model.size(self.reach)
         # Sums of two of the bootstrap key's amounts are ways to others, whether used or not.
-        turns = sorted(model.bootstrap)
-        pairs = ((first, last) for first in turns for last in turns if first <= last)
+        given = sorted(model.bootstrap)
+        pairs = ((first, last) for first in given for last in given if first <= last)
         self.composed = {
             (first + last) % slots: (first, last)
             for first, last in pairs
@@ -171,7 +171,7 @@ class _Planner:
     def chosen(self) -> RotationPlan:
         """The plan without what nobody needs."""
         keys = {amount: level for amount, level in self.reach.items() if level >= 0}
-        turned: set[int] = set()
+        by_bootstrap: set[int] = set()
         composed: dict[int, tuple[int, int]] = {}
         waiting = [(amount, level) for amount in self.top for level in self.plain[amount]]
         while waiting:
@@ -179,11 +179,11 @@ class _Planner:
             if self.plan.hoists(amount, level):
                 continue
             if amount in self.model.bootstrap:
-                turned.add(amount)
+                by_bootstrap.add(amount)
             else:
                 composed[amount] = self.composed[amount]
                 waiting += [(part, level) for part in composed[amount]]
-        return RotationPlan(keys, frozenset(turned), composed)
+        return RotationPlan(keys, frozenset(by_bootstrap), composed)
 
     def _bytes(self, level: int) -> int:
         return self.model.key_bytes[level] if level >= 0 else 0
@@ -226,7 +226,7 @@ class _Planner:
         return seconds / (self._bytes(before) - self._bytes(level)), served
 
     def _serve(self, amount: int) -> tuple[float, tuple[int, int] | None] | None:
-        """The best way to turn where the own key does not reach: seconds beyond an own key's, and
+        """The best way to rotate where the own key does not reach: seconds beyond an own key's, and
         the parts of a composition."""
         reach, top = self.reach[amount], self.top[amount]
         above = [level for level in self.plain[amount] if level > reach]
@@ -247,7 +247,7 @@ class _Planner:
         return best
 
     def _switches(self, amount: int, level: int) -> bool:
-        """Whether one key switch turns by an amount."""
+        """Whether one key switch rotates by an amount."""
         return self.reach.get(amount, -1) >= level or amount in self.model.bootstrap
 
     def _steps(self, amount: int, level: int) -> int:

@@ -142,7 +142,7 @@ _WHY = {
     "poly.select": "only a token (axis 1) can be selected",
     "poly.reshape": "only the splitting and merging of attention heads is free",
     "poly.transpose": "only the splitting and merging of attention heads is free",
-    "poly.rotary": "a rotary embedding turns the queries or keys of attention",
+    "poly.rotary": "a rotary embedding applies to the queries or keys of attention",
     "poly.matmul": "it multiplies queries with keys, or weights with values, of the same heads",
 }
 

@@ -57,32 +57,32 @@ def reduce_factors(factors: Factors, table_limit: int, keep: Collection[int] = (
     """
     done = Elimination([], 0)
     degree = [len(factors.neighbours(variable)) for variable in range(len(factors.owner))]
-    turn = [-1 if variable in keep else 0 for variable in range(len(degree))]
-    queue = [_priority(degree[v], 0, v) for v in range(len(degree)) if turn[v] == 0]
+    rounds = [-1 if variable in keep else 0 for variable in range(len(degree))]
+    queue = [_priority(degree[v], 0, v) for v in range(len(degree)) if rounds[v] == 0]
     heapq.heapify(queue)
     while queue:
         entry = heapq.heappop(queue)
         variable = entry[2]
-        if turn[variable] < 0 or entry != _priority(degree[variable], turn[variable], variable):
+        if rounds[variable] < 0 or entry != _priority(degree[variable], rounds[variable], variable):
             continue
         if factors.levels ** degree[variable] > table_limit:
             break
         neighbours = _eliminate(factors, variable, done)
         # The next round comes after all that was ready before: blocks reduce inside first, and
         # in the same order, which is what makes equal blocks meet equal tables.
-        following = turn[variable] + 1
-        turn[variable] = -1
+        following = rounds[variable] + 1
+        rounds[variable] = -1
         for other in neighbours:
-            if turn[other] < 0:
+            if rounds[other] < 0:
                 continue
             degree[other] = len(factors.neighbours(other))
-            turn[other] = following
+            rounds[other] = following
             heapq.heappush(queue, _priority(degree[other], following, other))
     return done
 
 
-def _priority(degree: int, turn: int, variable: int) -> tuple[int, int, int]:
-    return max(degree, SERIES_PARALLEL), turn, variable
+def _priority(degree: int, rounds: int, variable: int) -> tuple[int, int, int]:
+    return max(degree, SERIES_PARALLEL), rounds, variable
 
 
 def _eliminate(factors: Factors, variable: int, done: Elimination) -> Scope:

@@ -1,9 +1,9 @@
 """The exact program over the levels of the live values, for what elimination leaves over.
 
 Variables are taken one after the other, in an order that keeps few of them live; a variable is live
-from its turn until the last table that it is in can be read. A state is the levels of the live
-variables, with the least cost that leads to them. Of two states, one that costs no more and whose
-levels are at least as good for everything still to come makes the other superfluous.
+from its place in that order until the last table that it is in can be read. A state is the levels
+of the live variables, with the least cost that leads to them. Of two states, one that costs no more
+and whose levels are at least as good for everything still to come makes the other superfluous.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def _growth(
 
 def _widths(order: Sequence[int], adjacent: dict[int, set[int]]) -> tuple[int, int]:
     """The most variables live at once, and the sum over all steps."""
-    turn = {v: position for position, v in enumerate(order)}
-    last = {v: max((turn[other] for other in adjacent[v]), default=-1) for v in order}
+    place = {v: position for position, v in enumerate(order)}
+    last = {v: max((place[other] for other in adjacent[v]), default=-1) for v in order}
     live, widths = set[int](), list[int]()
     for position, variable in enumerate(order):
         live = {v for v in live | {variable} if last[v] > position}

@@ -16,14 +16,14 @@ def test_is_an_engine() -> None:
 def test_counts_by_scope_and_level() -> None:
     engine = CountingEngine(slots=16, max_level=5, bootstrap_level=4)
     ct = engine.encrypt(None)
-    with engine.scoped("layer.0"):
-        product = engine.mul(ct, engine.drop_to(ct, 3))
-        assert product.level == 2
-        engine.square(product)
-        engine.mul_plain(ct, object())
-        engine.mul_plain(ct, 0.5)
-        engine.add(ct, product)
-        engine.sub(ct, ct)
+    engine.scope = "layer.0"
+    product = engine.mul(ct, engine.drop_to(ct, 3))
+    assert product.level == 2
+    engine.square(product)
+    engine.mul_plain(ct, object())
+    engine.mul_plain(ct, 0.5)
+    engine.add(ct, product)
+    engine.sub(ct, ct)
     engine.scope = "layer.1"
     engine.rotate(ct, 3)
     engine.rotate(product, 3 - 16)
@@ -97,18 +97,18 @@ def test_seconds() -> None:
 def test_underflow_names_the_scope() -> None:
     engine = CountingEngine(16, 1)
     bottom = engine.encrypt(None, 0)
-    with engine.scoped("encoder.layer.3.attention"):
-        for product in (
-            lambda: engine.mul(bottom, bottom),
-            lambda: engine.square(bottom),
-            lambda: engine.mul_plain(bottom, 2.0),
-        ):
-            with pytest.raises(AtlasError, match=r"in encoder\.layer\.3\.attention"):
-                product()
-        with pytest.raises(AtlasError, match="no level 1"):
-            engine.drop_to(bottom, 1)
-        with pytest.raises(AtlasError, match="bootstrap is impossible"):
-            engine.bootstrap(bottom)
+    engine.scope = "encoder.layer.3.attention"
+    for product in (
+        lambda: engine.mul(bottom, bottom),
+        lambda: engine.square(bottom),
+        lambda: engine.mul_plain(bottom, 2.0),
+    ):
+        with pytest.raises(AtlasError, match=r"in encoder\.layer\.3\.attention"):
+            product()
+    with pytest.raises(AtlasError, match="no level 1"):
+        engine.drop_to(bottom, 1)
+    with pytest.raises(AtlasError, match="bootstrap is impossible"):
+        engine.bootstrap(bottom)
     with pytest.raises(AtlasError, match="no data"):
         engine.decrypt(bottom)
     with pytest.raises(AtlasError, match=r"not in 0\.\.1"):

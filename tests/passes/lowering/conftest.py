@@ -1,6 +1,0 @@
-"""Makes the helpers of this folder importable under every import mode of pytest."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
