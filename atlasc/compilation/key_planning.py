@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 from atlasc.figures.summary import memory_parts
 from atlasc.ir.errors import AtlasError
@@ -11,7 +12,6 @@ from atlasc.ir.module import Module
 from atlasc.passes.costs.counts import program_costs
 from atlasc.passes.execution.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
 from atlasc.passes.framework.pass_base import run_passes
-from atlasc.passes.framework.rewriting import Rewriter
 from atlasc.passes.lowering.keys.choose_rotations import KeyModel, choose_rotations
 from atlasc.passes.lowering.keys.sizes import size_text
 from atlasc.passes.lowering.rotation_keys import RotationKeys
@@ -79,14 +79,11 @@ def _with_shared_keys(program: Module, parameters: ParameterSet) -> Module:
         return program
     shared = dict.fromkeys(plan.bootstrap, parameters.max_level)
     plan = replace(plan, keys={**plan.keys, **shared}, bootstrap=frozenset())
-    rewriter = Rewriter(program)
-    for op in program.ops:
-        rewriter.copy(op)
-    result = rewriter.module
-    for name in PLAN_ATTRIBUTES:
-        result.attributes.pop(name, None)
-    result.attributes |= plan.attributes()
-    return result
+    return replace(program, attributes=_without_plan(program) | plan.attributes())
+
+
+def _without_plan(program: Module) -> dict[str, Any]:
+    return {k: v for k, v in program.attributes.items() if k not in PLAN_ATTRIBUTES}
 
 
 def _memory(program: Module, parameters: ParameterSet) -> dict[str, int]:
@@ -129,8 +126,7 @@ def _within(program: Module, parameters: ParameterSet, room: int) -> Module:
 
 def _smallest(program: Module, parameters: ParameterSet) -> Module:
     """The program with the smallest plan of keys."""
-    facts = {k: v for k, v in program.attributes.items() if k not in PLAN_ATTRIBUTES}
-    uses = program_costs(replace(program, attributes=facts)).total.rotation_groups
+    uses = program_costs(replace(program, attributes=_without_plan(program))).total.rotation_groups
     model = key_model(parameters)
     plan = choose_rotations(uses, model, parameters.slots, 0)
     return _planned(program, parameters, model.size(plan.keys))

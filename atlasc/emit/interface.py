@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from atlasc.emit import text
 from atlasc.emit.blocks import OUTSIDE, PREPARING
-from atlasc.emit.weights import array_text, stored_arrays
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
 from atlasc.ir.opdef import Site
@@ -21,30 +20,8 @@ from atlasc.passes.execution.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
 from atlasc.passes.lowering.rotation_keys import MEMORY, key_plan
 from atlasc.targets.parameters import ParameterSet
 
-
-@dataclass(frozen=True)
-class InterfaceText:
-    """Initialisers, each a string or a list of strings, see ``interface.hpp`` of the runtime.
-
-    ``moduli`` and ``bootstrap_keys`` are empty where the parameters have none.
-    """
-
-    model: str
-    identity: str
-    parameters: str
-    moduli: dict[str, str]
-    bootstrap_keys: list[str]
-    keys: list[str]
-    bootstrap: str
-    composed: list[str]
-    levels: str
-    inputs: list[list[str]]
-    publics: list[str]
-    outputs: list[list[str]]
-    weights: list[str]
-    ops: int
-
-
+TYPES = {np.dtype(np.float32): "F32", np.dtype(np.float64): "F64", np.dtype(np.int64): "I64"}
+"""Types of arrays that the runtime reads, as safetensors names them."""
 MAP_INDENT = 16
 """Columns before the map of an output, in the template."""
 
@@ -62,8 +39,10 @@ def identity_of(program: Module) -> str:
     return state.hexdigest()
 
 
-def interface_text(program: Module, parameters: ParameterSet) -> InterfaceText:
-    """The facts of a lowered program.
+def interface_text(program: Module, parameters: ParameterSet) -> dict[str, Any]:
+    """The facts of a lowered program: initialisers, see ``interface.hpp`` of the runtime.
+
+    ``moduli`` and ``bootstrap_keys`` are empty where the parameters have none.
 
     Raises:
         AtlasError: its rotations were not planned; an input or output has no name that files can
@@ -93,25 +72,25 @@ def interface_text(program: Module, parameters: ParameterSet) -> InterfaceText:
             bootstrap_keys = [text.integers(pair) for pair in parameters.shared_rotations.items()]
             own = parameters.bootstrap_key_levels
             levels = [max(-1 if a is None else a, b) for a, b in zip(levels, own, strict=True)]
-    return InterfaceText(
-        text.string(program.name),
-        text.string(identity_of(program)),
-        "{" + ", ".join(facts) + "}",
-        moduli,
-        bootstrap_keys,
-        [text.integers(pair) for pair in sorted(plan.keys.items())],
-        text.integers(sorted(plan.bootstrap)),
-        [
+    return {
+        "model": text.string(program.name),
+        "identity": text.string(identity_of(program)),
+        "parameters": "{" + ", ".join(facts) + "}",
+        "moduli": moduli,
+        "bootstrap_keys": bootstrap_keys,
+        "rotations": [text.integers(pair) for pair in sorted(plan.keys.items())],
+        "bootstrap": text.integers(sorted(plan.bootstrap)),
+        "composed": [
             f"{{{text.integer(amount)}, {text.integers(parts)}}}"
             for amount, parts in sorted(plan.composed.items())
         ],
-        ", ".join(text.integer(-1 if level is None else level) for level in levels),
-        [_input(op) for op in program.inputs],
-        [_public(op) for op in program.ops if op.name == "ckks.public_input"],
-        [_output(op, program) for op in program.outputs],
-        [array_text(name, array) for name, array in stored_arrays(program).items()],
-        sum(op.name not in OUTSIDE for op in program.ops),
-    )
+        "levels": ", ".join(text.integer(-1 if level is None else level) for level in levels),
+        "inputs": [_input(op) for op in program.inputs],
+        "publics": [_public(op) for op in program.ops if op.name == "ckks.public_input"],
+        "outputs": [_output(op, program) for op in program.outputs],
+        "weights": [array_text(name, array) for name, array in stored_arrays(program).items()],
+        "ops": sum(op.name not in OUTSIDE for op in program.ops),
+    }
 
 
 def _check_names(program: Module) -> None:
@@ -198,3 +177,29 @@ def _map(site: Site, name: str, default: float, shape: list[int]) -> str:
 
 def _layout(kind: Any) -> str:
     return f"Layout({text.string(str(kind.layout))})"
+
+
+# --- the server's arrays
+
+
+def stored_arrays(program: Module) -> dict[str, np.ndarray]:
+    """The arrays of a program by name, in one of ``TYPES``.
+
+    Raises:
+        AtlasError: a name has characters that no file may have.
+    """
+    arrays = {}
+    for name, array in sorted(program.arrays_used().items()):
+        if not name.isprintable():
+            raise AtlasError(f"an array cannot be called {name!r}")
+        kept = None if array.dtype in TYPES else np.float64
+        arrays[name] = np.ascontiguousarray(array, kept).reshape(np.shape(array))
+    return arrays
+
+
+def array_text(name: str, array: np.ndarray) -> str:
+    """An initialiser of the runtime's ``Array``: name, type, shape, SHA-256."""
+    facts = [text.string(name), text.string(TYPES[array.dtype]), text.integers(array.shape)]
+    digest = hashlib.sha256(array.tobytes()).hexdigest()
+    indent = " " * 12
+    return f"{indent}{{{', '.join(facts)},\n{indent} {text.string(digest)}}}"

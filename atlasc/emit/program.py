@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from atlasc.emit import text
 from atlasc.emit.blocks import PREPARING, Block, blocks_of
@@ -26,23 +27,9 @@ class Function:
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class ProgramText:
-    """What the template of the program shows.
-
-    Attributes:
-        layouts: (name, text form) of all layouts.
-        functions: one for each block.
-        steps: the body of the function that calls them.
-    """
-
-    layouts: tuple[tuple[str, str], ...]
-    functions: tuple[Function, ...]
-    steps: tuple[str, ...]
-
-
-def program_text(module: Module) -> ProgramText:
-    """The functions of a ckks module.
+def program_text(module: Module) -> dict[str, Any]:
+    """What the template of the program shows: layouts as (name, text form), a function for each
+    block, and the steps that call them.
 
     Raises:
         AtlasError: an op or an attribute that the runtime does not have.
@@ -50,7 +37,7 @@ def program_text(module: Module) -> ProgramText:
     layouts, blocks = Layouts(module), blocks_of(module)
     named = tuple((name, text.string(layout)) for layout, name in layouts.names.items())
     functions = tuple(_function(block, layouts) for block in blocks)
-    return ProgramText(named, functions, tuple(_steps(module, blocks)))
+    return {"layouts": named, "functions": functions, "steps": list(_steps(module, blocks))}
 
 
 def _function(block: Block, layouts: Layouts) -> Function:

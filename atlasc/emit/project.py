@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from atlasc.emit import text
-from atlasc.emit.interface import identity_of, interface_text
+from atlasc.emit.interface import identity_of, interface_text, stored_arrays
 from atlasc.emit.program import program_text
-from atlasc.emit.weights import stored_arrays
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module

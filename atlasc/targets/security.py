@@ -31,35 +31,15 @@ ARCHIVE = Path(__file__).parent / "estimates" / "lattice.json"
 REQUIRED_BITS = 128
 """What a program must have unless the user asked for an insecure test."""
 
+_LIMITS = {
+    128: (26, 53, 106, 214, 430, 868, 1747, 3523),
+    192: (36, 73, 147, 297, 597, 1199, 2411),
+    256: (27, 56, 114, 230, 462, 929, 1866),
+}
+"""Security bits -> limits of the rings in order, the last one that of 2^17."""
 MAX_LOG_QP: dict[int, dict[int, int]] = {
-    128: {
-        2**10: 26,
-        2**11: 53,
-        2**12: 106,
-        2**13: 214,
-        2**14: 430,
-        2**15: 868,
-        2**16: 1747,
-        2**17: 3523,
-    },
-    192: {
-        2**11: 36,
-        2**12: 73,
-        2**13: 147,
-        2**14: 297,
-        2**15: 597,
-        2**16: 1199,
-        2**17: 2411,
-    },
-    256: {
-        2**11: 27,
-        2**12: 56,
-        2**13: 114,
-        2**14: 230,
-        2**15: 462,
-        2**16: 929,
-        2**17: 1866,
-    },
+    bits: {2 ** (18 - len(limits) + place): limit for place, limit in enumerate(limits)}
+    for bits, limits in _LIMITS.items()
 }
 """Security bits -> ring degree -> largest log2(QP), dense ternary secret, classical attacks."""
 

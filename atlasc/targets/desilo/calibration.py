@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from atlasc.passes.execution.counting_engine import PRIMITIVES
 from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.targets.base import Progress
 from atlasc.targets.costs.fitted import KEY, FittedCosts
@@ -168,21 +169,7 @@ def _round(known: FittedCosts, parameters: DesiloParameters, level: int) -> floa
     )
 
 
-_SIMPLE: tuple[str, ...] = (
-    "encrypt",
-    "decrypt",
-    "rotate",
-    "rescale",
-    "mul",
-    "mul_lazy",
-    "square",
-    "mul_plain",
-    "mul_scalar",
-    "add",
-    "add_plain",
-    "negate",
-    "times_i",
-)
+_SIMPLE = tuple(name for name in PRIMITIVES if name not in ("rotate_hoisted", "hoist", "bootstrap"))
 """Primitives that one call measures."""
 
 

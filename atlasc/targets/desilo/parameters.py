@@ -35,27 +35,15 @@ BOOTSTRAP_LEVELS = 14
 BOOTSTRAP_SECRET_WEIGHT = 128
 """Of the sparse secret to which a bootstrap switches a ciphertext while its modulus is raised."""
 
+_LEVELS = {
+    14: {1: 7, 2: 6, 3: 4},
+    15: {2: 17, 3: 15, 4: 14, 5: 12, 6: 11, 7: 9, 8: 8},
+    16: {4: 36, 5: 34, 6: 33, 7: 31, 8: 30, 9: 28, 10: 27, 12: 24, 14: 21, 16: 18},
+}
 LIBRARY_LEVELS: dict[tuple[int, int], int] = {
-    (14, 1): 7,
-    (14, 2): 6,
-    (14, 3): 4,
-    (15, 2): 17,
-    (15, 3): 15,
-    (15, 4): 14,
-    (15, 5): 12,
-    (15, 6): 11,
-    (15, 7): 9,
-    (15, 8): 8,
-    (16, 4): 36,
-    (16, 5): 34,
-    (16, 6): 33,
-    (16, 7): 31,
-    (16, 8): 30,
-    (16, 9): 28,
-    (16, 10): 27,
-    (16, 12): 24,
-    (16, 14): 21,
-    (16, 16): 18,
+    (log_degree, special): levels
+    for log_degree, row in _LEVELS.items()
+    for special, levels in row.items()
 }
 """(log2 of the ring degree, special primes) -> the library's max_level.
 

@@ -11,8 +11,8 @@ from cpp_build import Builder
 
 from atlasc.emit import text
 from atlasc.emit.blocks import blocks_of
+from atlasc.emit.interface import stored_arrays
 from atlasc.emit.project import sources, write_project
-from atlasc.emit.weights import stored_arrays
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from tests.atlasc.emit.cpp import STRICT
