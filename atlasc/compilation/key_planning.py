@@ -19,7 +19,7 @@ from atlasc.targets.machine import machine_bytes
 from atlasc.targets.parameters import ParameterSet
 
 SHARE = 0.95
-"""Of a machine's memory that a program may fill; the rest is the system's."""
+"""Share of a machine's memory that a program may fill; the system keeps the rest."""
 ROUNDS = 4
 """How often a budget is corrected for what composed rotations hold in memory."""
 

@@ -57,7 +57,7 @@ class Attributes:
         return [" | ".join(found)] if found else []
 
     def check(self) -> None:
-        """Raise AtlasError for an attribute that nobody asked for: it would be lost."""
+        """Raise AtlasError for an attribute that no kernel asked for: it would be lost."""
         lost = sorted(set(self.op.attributes) - self.asked)
         if lost:
             raise AtlasError(

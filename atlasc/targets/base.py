@@ -1,4 +1,4 @@
-"""What the rest of atlasc knows of a target: one object, :class:`Target`, and what it makes."""
+"""The base class of targets, and the engines of client and server that a target makes."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ def read_secret(reader: Callable[[str], Any], path: Path) -> Any:
 
 
 def read_key(reader: Callable[[str], Any], path: Path, expected: str | None = None) -> Any:
-    """``reader(path)`` with the library's errors turned into one that names the file.
+    """``reader(path)`` with the library's errors as one error that names the file.
 
     Args:
         reader: of the library.

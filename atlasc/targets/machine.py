@@ -89,7 +89,7 @@ class OtherWork:
         self._before = self._now()
 
     def share(self) -> float | None:
-        """From 0 (none) to 1 (all processors, all the time); None where nobody tells."""
+        """From 0 (none) to 1 (all processors, always); None where the system does not tell."""
         before, now = self._before, self._now()
         if before is None or now is None:
             return None
@@ -184,7 +184,7 @@ def require_memory(needed: int, purpose: str) -> None:
 
 
 def require_disk(needed: int, folder: Path, purpose: str) -> None:
-    """The same for the disk that holds ``folder``, which may not exist yet."""
+    """Refuse to start what would not fit on the disk of ``folder``, which may not exist yet."""
     existing = next(
         path for path in (folder.absolute(), *folder.absolute().parents) if path.exists()
     )

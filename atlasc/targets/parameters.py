@@ -105,7 +105,7 @@ class ParameterSet(Chain):
         return self.log_qp <= max_log_qp(self.ring_degree)
 
     def _work(self, levels: int) -> int:
-        """Of a key switch at each level of a program."""
+        """Work of one key switch at each level of a program, to compare sets by."""
         work = sum(
             (self.digits(level) + 8) * (self.residues(level) + self.special_primes)
             for level in range(levels + 1)
@@ -130,7 +130,7 @@ class ParameterSet(Chain):
 
     @property
     def security_bits(self) -> int:
-        """Of all its secrets; 0 for a ring that the table of the guidelines does not have."""
+        """Bits of security of its weakest secret; 0 for a ring that the guidelines do not cover."""
         try:
             return set_bits(self)
         except AtlasError:
@@ -147,7 +147,7 @@ class ParameterSet(Chain):
 
     @property
     def bootstrap_errors(self) -> tuple[float, float]:
-        """Of a bootstrap: standard deviation in each slot, and factor of its cubic term."""
+        """Errors of a bootstrap: standard deviation in each slot, and factor of its cubic term."""
         noise = self.noise_model()
         return noise.bootstrap, noise.bootstrap_cubic
 
@@ -167,12 +167,12 @@ class ParameterSet(Chain):
         return None if table is None else FittedCosts(table, self.from_dict)
 
     def measured_costs(self) -> PrimitiveCosts | None:
-        """Seconds of all primitives at all levels; None where nobody measured them."""
+        """Seconds of all primitives at all levels; None without a cost table."""
         fitted = self.fitted_costs()
         return None if fitted is None else fitted.costs(self)
 
     def costs(self) -> PrimitiveCosts:
-        """The same, or where nobody measured them costs that can only be compared."""
+        """Measured costs, or without a table relative ones, which can only be compared."""
         return self.measured_costs() or self.relative_costs()
 
     def relative_costs(self) -> PrimitiveCosts:
@@ -240,7 +240,7 @@ class ParameterSet(Chain):
             rotations: amount -> level of the rotation keys. Shared ones are the bootstrap's.
             relinearization_level, conjugation_level: of the other two; None: no key.
             live: level -> ciphertexts at the moment that needs most; eight at the top level where
-                nobody counted them.
+                they were not counted.
             constants: bytes of the program's arrays, which lie in the machine's memory.
         """
         others: Iterable[int | None] = relinearization_level, conjugation_level

@@ -21,8 +21,8 @@ def with_parameters(program: Module, target: Target, parameters: ParameterSet) -
 
 
 def with_matching_parameters(program: Module, target: Target) -> Module:
-    """The same for a program that was placed by hand: with the cheapest set that has its slots and
-    levels. The program itself where the target has none.
+    """A program that was placed by hand, with a note of the cheapest set that has its slots and
+    levels; the program itself where the target has none.
     """
     facts = program.attributes
     levels, bootstrap = facts["levels"], facts.get("bootstrap", False)

@@ -29,7 +29,7 @@ from atlasc.targets.chain import Chain, Secret
 ARCHIVE = Path(__file__).parent / "estimates" / "lattice.json"
 
 REQUIRED_BITS = 128
-"""What a program must have unless the user asked for an insecure test."""
+"""Bits of security that a program must have, unless the user asked for an insecure test."""
 
 _LIMITS = {
     128: (26, 53, 106, 214, 430, 868, 1747, 3523),
@@ -85,8 +85,8 @@ def check_security(ring_degree: int, log_qp: float, *, insecure_for_tests: bool 
     Args:
         ring_degree: N, a power of two; a ciphertext has N/2 slots.
         log_qp: log2 of the product of all moduli, special primes included.
-        insecure_for_tests: accept less, as the user asked; whoever passes True must say so in
-            every artifact that it writes.
+        insecure_for_tests: accept less, as the user asked; a caller that passes True must
+            say so in every artifact that it writes.
 
     Raises:
         AtlasError: fewer than 128 bits and not ``insecure_for_tests``.
@@ -131,7 +131,7 @@ def estimate_of(parameters: Chain) -> dict[str, Any]:
 
 def set_bits(parameters: Chain) -> int:
     """Bits of security of a whole set: the least of the table's for its dense secret and of the
-    estimates of its sparse one, which counts as 0 where nobody estimated it.
+    estimates of its sparse one, which counts as 0 where there is no estimate.
 
     Raises:
         AtlasError: the ring degree is not in the table.
@@ -149,8 +149,8 @@ def check_set(parameters: Chain, *, insecure_for_tests: bool = False) -> int:
 
     Args:
         parameters: a set.
-        insecure_for_tests: accept less, as the user asked; whoever passes True must say so in
-            every artifact that it writes.
+        insecure_for_tests: accept less, as the user asked; a caller that passes True must
+            say so in every artifact that it writes.
 
     Raises:
         AtlasError: fewer than 128 bits and not ``insecure_for_tests``.

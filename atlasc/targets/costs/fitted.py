@@ -132,7 +132,7 @@ class FittedCosts:
 
 
 def _terms(parameters: Chain, primitive: str, level: int) -> NDArray[np.float64]:
-    """What seconds are a combination of: products with a key, primes, and calls."""
+    """The three numbers that the fitted constants multiply: products with a key, primes, 1."""
     scale = 2.0 ** (parameters.log_ring_degree - 16) * parameters.log_ring_degree / 16
     residues = float(parameters.residues(level))
     if primitive not in KEY_SWITCHES:

@@ -86,8 +86,8 @@ class CostTable:
         sets: by parameter set.
         bootstrap: None where the backend has none.
         other_work: share of the machine that other processes took meanwhile, 0 to 1; None where
-            nobody knows.
-        note: for whoever reads it.
+            it is not known.
+        note: a remark for readers.
         path: the file that it was read from; not part of the file.
     """
 

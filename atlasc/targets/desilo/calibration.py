@@ -30,7 +30,7 @@ FEW, MANY = 2, 8
 """Rotations of the two hoisted calls that tell the shared part from the rest."""
 ROUNDS = 3
 SHORT, REPEATS = 0.02, 5
-"""What takes less than so many seconds is repeated up to so many times in each round."""
+"""A call that takes less than ``SHORT`` seconds is repeated up to ``REPEATS`` times."""
 BUSY = 0.05
 """Share of other work above which a table says that it was not taken on a quiet machine."""
 REFERENCE = ("rotate", "mul", "mul_plain", "rotate_hoisted")
@@ -59,7 +59,7 @@ _SETS: tuple[DesiloParameters, ...] = (
     BOOTSTRAPPED,
 )
 _FRACTIONS: tuple[float, ...] = (1.0, 0.6, 0.25, 0.05)
-"""Of the highest level."""
+"""Levels that are measured, as fractions of the highest one."""
 _QUICK_SETS = tuple(DesiloParameters(*key) for key in ((14, 1), (15, 2), (16, 4)))
 _QUICK_FRACTIONS = (0.6, 0.25, 0.05)
 
@@ -74,7 +74,7 @@ def calibrate(
         quick: fewer parameter sets, levels and rounds.
         bootstrap: measure a bootstrap too: 16 GB and minutes. Else it is scaled from the table
             that comes with atlasc, by the ratio of the other primitives.
-        note: for whoever reads the table.
+        note: a remark to keep in the table.
 
     Raises:
         AtlasError: desilofhe is missing, or the memory does not suffice.

@@ -14,7 +14,7 @@ What the library does, as measured, and what this module makes of it:
   rescaled form at hand a product with a number takes a twentieth of the time; with the rescaled and
   transformed form one with a plaintext takes a tenth. The result then stays transformed, which all
   operations accept; a bootstrap is given the other form.
-* ``rotate`` turns to the right; the protocol turns to the left.
+* ``rotate`` rotates to the right; the protocol rotates to the left.
 * A *light* plaintext is encoded in milliseconds at any level, multiplies as fast and as precisely
   as a full one, and is the only kind used. A number is faster still.
 * A key made at level l serves all levels up to l, and its size grows with the square of l.
@@ -25,7 +25,7 @@ What the library does, as measured, and what this module makes of it:
   encoded polynomial by 1.6e-3 c^3. The mean of the slots is one coefficient: a vector of ones comes
   back as 0.9984. Scale values to 1/4 or subtract their mean before. The noise model of the
   simulator has both.
-* Values at level 0 must stay below 2^19; beyond, they wrap around and nothing tells.
+* Values at level 0 must stay below 2^19; larger values wrap around without an error.
 * NaN and infinity are accepted by the library and spoil all slots; here they are refused.
 * It accepts a ciphertext of other parameters or other keys. Serialised ciphertexts therefore carry
   the identity of their key set, which is checked.
@@ -74,8 +74,8 @@ class DesiloCiphertext:
 class DesiloEngine:
     """Implements :class:`~atlasc.passes.execution.engine.Engine` on real ciphertexts.
 
-    A server gives ``evaluation`` alone, a client ``client`` alone; whoever tries a program out in
-    one process gives both.
+    A server gives ``evaluation`` alone, a client ``client`` alone; a trial in one process gives
+    both.
 
     Args:
         evaluation: keys for products, rotations and bootstraps.

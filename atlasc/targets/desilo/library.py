@@ -24,7 +24,7 @@ def installed_build() -> tuple[str, str] | None:
     """Distribution and version of the desilofhe that is installed; None without one.
 
     Both builds are one module of one name. Where both are installed, pip let the second one
-    overwrite the first, and the one for CUDA is reported: whoever installed it wants a GPU.
+    overwrite the first, and the one for CUDA is reported: its user wants a GPU.
     """
     for name in (CUDA_BUILD, CPU_BUILD):
         try:

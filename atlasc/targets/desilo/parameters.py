@@ -26,14 +26,14 @@ from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.targets.parameters import ParameterSet
 
 PRIME_BITS = 40
-"""Of the prime of one level, and so of the scale."""
+"""Bits of the prime of one level, and of the scale."""
 LARGE_PRIME_BITS = 60
-"""Of the base prime and of each special prime."""
+"""Bits of the base prime and of each special prime."""
 BOOTSTRAP_PRIMES = (15, 54)
 """How many primes a bootstrap consumes, and their bits."""
 BOOTSTRAP_LEVELS = 14
 BOOTSTRAP_SECRET_WEIGHT = 128
-"""Of the sparse secret to which a bootstrap switches a ciphertext while its modulus is raised."""
+"""Nonzero coefficients of the sparse secret while a bootstrap raises the modulus."""
 
 _LEVELS = {
     14: {1: 7, 2: 6, 3: 4},
@@ -52,9 +52,9 @@ ring degree 2^16 everything is garbage after more than 36 rescalings from the to
 more than 17."""
 
 _BOOTSTRAP_KEY_BYTES = int(13.8 * 2**30)
-"""Of the 'medium' bootstrap key with three stages, in memory."""
+"""Size of the 'medium' bootstrap key with three stages, in memory."""
 _BOOTSTRAP_FILE_BYTES = int(8.8 * 2**30)
-"""The same in a file."""
+"""Size of that key in a file."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class DesiloParameters(ParameterSet):
 
 
 def require_desilo(parameters: object) -> DesiloParameters:
-    """The same set; AtlasError where it is another target's."""
+    """The set itself; AtlasError where it belongs to another target."""
     if not isinstance(parameters, DesiloParameters):
         raise AtlasError(
             "the program was compiled for the parameters of another target than desilo",

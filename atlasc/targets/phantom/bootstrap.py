@@ -56,7 +56,7 @@ class BootstrapSet:
 
     @property
     def prime_bits(self) -> tuple[int, ...]:
-        """Of Q, from what is left at level 0 up."""
+        """Sizes of the primes of Q in bits, from level 0 upwards."""
         return (
             self.base_bits,
             *[self.scale_bits] * self.levels_left,
@@ -159,12 +159,12 @@ def _stage(engine: LiveEngine, x: Counted, offsets: list[int]) -> Counted:
     for baby, giant in _baby_giant(offsets, engine.slots):
         steps.setdefault(giant, []).append(baby % engine.slots)
     amounts = sorted({baby for babies in steps.values() for baby in babies} - {0})
-    turned = {0: x, **dict(zip(amounts, engine.rotate_many(x, amounts), strict=True))}
+    rotated = {0: x, **dict(zip(amounts, engine.rotate_many(x, amounts), strict=True))}
     total: Counted | None = None
     for giant, babies in sorted(steps.items()):
         inner: Counted | None = None
         for baby in babies:
-            term = engine.mul_plain(turned[baby], _DIAGONAL)
+            term = engine.mul_plain(rotated[baby], _DIAGONAL)
             inner = term if inner is None else engine.add(inner, term)
         assert inner is not None
         part = engine.rotate(inner, giant)

@@ -17,9 +17,9 @@ from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.phantom.bootstrap import SETS, BootstrapNeeds, bootstrap_needs
 
 BASE_BITS = 60
-"""What a leveled set has left at level 0."""
+"""Bits of the prime that a leveled set has left at level 0."""
 SCALE_BITS = 40
-"""Of the prime of one level of a leveled set, and so of the scale."""
+"""Bits of the prime of one level of a leveled set, and of its scale."""
 SPECIAL_BITS = 60
 BOOTSTRAPPED_RING = 16
 LOG_RING_DEGREES = (13, 14, 15, 16)
@@ -45,7 +45,7 @@ class PhantomParameters(ParameterSet):
     device = True
     in_runtime = True
     library_bytes = 2**30
-    """Of the CUDA context, Phantom's tables and what a key switch decomposes into, at most."""
+    """The CUDA context, Phantom's tables, and the digits of a key switch, at most."""
 
     log_ring_degree: int
     levels: int
@@ -94,14 +94,14 @@ class PhantomParameters(ParameterSet):
 
     @property
     def prime_bits(self) -> tuple[int, ...]:
-        """Of Q: what is left at level 0, then one for each level upwards."""
+        """Primes of Q: what is left at level 0, then one for each level upwards."""
         if self.bootstrap:
             return SETS[self.bootstrap].prime_bits
         return (BASE_BITS, *[SCALE_BITS] * self.levels)
 
     @property
     def special_bits(self) -> tuple[int, ...]:
-        """Of P, the special primes."""
+        """Primes of P, the special ones."""
         bits = SETS[self.bootstrap].eval_bits if self.bootstrap else SPECIAL_BITS
         return (bits,) * self.special_primes
 
