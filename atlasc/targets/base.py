@@ -77,7 +77,7 @@ class Target(ABC):
         return self.parameters.from_dict(data)
 
     def latency(self, costs: Path | None = None) -> LatencyTarget:
-        """What predictions of latency and the placement of bootstraps look at.
+        """Parameter sets and costs for the latency model and the placement of bootstraps.
 
         Args:
             costs: a cost table; None for the table in use.

@@ -161,7 +161,7 @@ def own_place(backend: str) -> Path:
 
 
 def active_table(backend: str, named: Path | None = None) -> CostTable | None:
-    """The table by which times are predicted; None where nobody measured one.
+    """The table by which times are predicted; None without one.
 
     The first of these that is of the backend: the file that is named (by ``--costs``), or else the
     one that ``ATLASC_COSTS`` names; the one that ``atlasc calibrate-backend`` wrote for this user;

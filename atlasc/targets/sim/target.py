@@ -29,7 +29,7 @@ class SimTarget(Target):
     parameters = desilo.parameters
 
     def cost_warning(self, costs: Path | None = None) -> str:
-        """Of the costs of ``desilo``."""
+        """The warning of ``desilo``, whose costs these are."""
         return desilo.cost_warning(costs)
 
     def check(self) -> None:
