@@ -20,7 +20,7 @@ from atlasc.passes.costs.op_costs import PrimitiveCosts
 from atlasc.passes.framework.analysis import MAGNITUDES, NOISE_GAINS, Analysis
 from atlasc.passes.framework.goal import ChooseParameters, Goal, Parameters
 from atlasc.passes.framework.pass_base import Cost, Pass, Report, run_passes
-from atlasc.passes.lowering.client_part import client_part
+from atlasc.passes.lowering.client_module import client_module
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.packing.geometry import least_slots
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
@@ -76,7 +76,7 @@ def to_poly(
     client = module
     for position, kind in enumerate(FOLDING):
         if kind.gives == "poly":
-            client = client_part(module)
+            client = client_module(module)
             inputs = None if inputs is None else {**inputs, **interpret(client, inputs)}
         module = run_passes(module, [kind()], after_each=after_each)
         if inputs is not None:

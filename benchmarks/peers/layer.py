@@ -16,7 +16,7 @@ from atlasc.passes.analyses.magnitudes import with_magnitudes
 from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.framework.rewriting import Rewriter, without_dead_ops
-from atlasc.passes.lowering.client_part import client_part
+from atlasc.passes.lowering.client_module import client_module
 
 if TYPE_CHECKING:
     from atlasc.compilation.steps import Steps
@@ -43,14 +43,14 @@ class Layer:
         """What the server gets of the first input: the embedded tokens, in clear, and the mask."""
         assert self.inputs is not None
         one = {name: array[:1] for name, array in self.inputs.items()}
-        return {**one, **interpret(client_part(self.module), one)}
+        return {**one, **interpret(client_module(self.module), one)}
 
     def unfolded(self) -> Module:
         """The polynomials as ``expand`` leaves them, with magnitudes where there are inputs."""
         poly = run_passes(self.module, [Expand()])
         if self.inputs is None:
             return poly
-        embedded = interpret(client_part(self.module), self.inputs)
+        embedded = interpret(client_module(self.module), self.inputs)
         return with_magnitudes(poly, {**self.inputs, **embedded})
 
 

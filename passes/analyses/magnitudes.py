@@ -12,8 +12,9 @@ from atlasc.passes.simulation.poly_values import interpret_poly
 
 
 def with_magnitudes(module: Module, inputs: Mapping[str, np.ndarray]) -> Module:
-    """A copy whose ops carry the greatest magnitude of their result on these inputs; an output that
-    of the answer, in its own units.
+    """A copy whose ops carry the greatest magnitude of their result on these inputs.
+
+    That of an output is the magnitude of the answer, in the answer's own units.
     """
     greatest: dict[Op, float] = {}
 

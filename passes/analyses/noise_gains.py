@@ -19,7 +19,7 @@ from atlasc.passes.calibration.measure import kept_tokens
 from atlasc.passes.framework.rewriting import Rewriter
 
 MEMORY = 512 << 20
-"""Bytes for the values of the inputs that are looked at; one is, however large it is."""
+"""Bytes for the values of the inputs that are used; one input is used, however large it is."""
 PROBES, VALUES = 16, 4096
 """Random directions at most, and output values whose directions are enough together."""
 _TINY = 1e-300
@@ -98,7 +98,7 @@ def program_change(module: Module, error: float, cubic: float) -> float | None:
 
 
 def _read(module: Module, inputs: Mapping[str, np.ndarray], output: np.ndarray) -> np.ndarray:
-    """1 for the values of an output that somebody reads, 0 for those of padding."""
+    """1 for the values of an output that belong to the answer, 0 for those of padding tokens."""
     kept = kept_tokens(module, inputs, output)
     return np.broadcast_to(1.0 if kept is None else kept, output.shape)
 

@@ -27,7 +27,7 @@ TOLERANCE = 1e-3
 """Change of the outputs by the errors of all bootstraps that is tolerated where another placement
 has less: root mean square, in units of the outputs' own."""
 DEARER = 1.25
-"""How much more a placement may cost, at most, because it has less error."""
+"""The cost of a placement with less error over that of the cheapest one, at most."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.execution.counting_engine import CountingEngine
 from atlasc.passes.execution.engine import Engine
 from atlasc.passes.framework.pass_base import run_passes
-from atlasc.passes.lowering.client_part import client_part
+from atlasc.passes.lowering.client_module import client_module
 from atlasc.targets.desilo.parameters import DesiloParameters
 from atlasc.targets.sim.engine import SimEngine
 from benchmarks.peers.measure import desilo_engines, run_all
@@ -36,7 +36,7 @@ def small_layer(shape: Shape) -> tuple[Module, dict[str, np.ndarray]]:
     inputs = inputs_for(shape, 2)
     approximate(module, inputs)
     poly = run_passes(module, [Expand()])
-    inputs = {**inputs, **interpret(client_part(module), inputs)}
+    inputs = {**inputs, **interpret(client_module(module), inputs)}
     return with_magnitudes(poly, inputs), inputs
 
 

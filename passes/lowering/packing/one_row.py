@@ -23,10 +23,11 @@ def is_alone(value: Value) -> bool:
 class OneRow:
     """Rebuilds values in the layout `one_row`.
 
-    A polynomial, which explodes where a slot leaves its range, needs that, and so does an operand
-    of another value in that layout. The other tokens must be zero before the copies are made: a
-    linear transform has that for nothing, a token that was selected takes a product. So the ops
-    since then are emitted once more; those that nothing reads are dropped at the end.
+    A polynomial needs that, because it explodes where a slot leaves its range; so does an operand
+    beside another value in that layout. The slots of the other tokens must be zero before the
+    copies are made. A linear transform writes these zeros at no cost; selecting a token costs one
+    plaintext product. So the ops since then are emitted once more, and ops without readers are
+    dropped at the end.
     """
 
     def __init__(self, rewriter: Rewriter) -> None:

@@ -11,7 +11,7 @@ from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
 from atlasc.ir.opdef import OPS
 from atlasc.passes.analyses.adjoint import RULES, Tape
-from atlasc.passes.lowering.client_part import client_part
+from atlasc.passes.lowering.client_module import client_module
 from atlasc.passes.pipeline import to_poly
 
 STEP = 1e-6
@@ -80,7 +80,7 @@ def test_a_transformer(shape: Shape) -> None:
     module, inputs = Builder(shape, 3).build(), inputs_for(shape, 4)
     approximate(module, inputs)
     _, folded = to_poly(module)
-    given = {**inputs, **interpret(client_part(module), inputs)}
+    given = {**inputs, **interpret(client_module(module), inputs)}
     (encrypted,) = (op for op in folded.inputs if op.attributes["side"] == "server")
     if encrypted.attributes.get("centred"):
         name = encrypted.attributes["name"]

@@ -11,7 +11,7 @@ from atlasc.ir.interpreter import Interpreter, interpret
 from atlasc.ir.module import Module, Op
 from atlasc.passes.analyses.noise_gains import with_noise_gains
 from atlasc.passes.framework.pass_base import Report, run_passes
-from atlasc.passes.lowering.client_part import client_part
+from atlasc.passes.lowering.client_module import client_module
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.place_bootstraps import DEARER, TOLERANCE, PlaceBootstraps
 from atlasc.passes.pipeline import to_poly
@@ -25,7 +25,7 @@ def transformer(shape: Shape) -> tuple[Module, dict[str, np.ndarray]]:
     module, inputs = Builder(shape, 3).build(), inputs_for(shape, 4)
     approximate(module, inputs)
     _, folded = to_poly(module, inputs)
-    return folded, {**inputs, **interpret(client_part(module), inputs)}
+    return folded, {**inputs, **interpret(client_module(module), inputs)}
 
 
 def shaken(module: Module, inputs: dict[str, np.ndarray], chosen: Op) -> float:

@@ -18,7 +18,7 @@ from atlasc.passes.costs.counts import critical_path
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.frontend.canonicalise import canonicalise
 from atlasc.passes.frontend.trace import trace
-from atlasc.passes.lowering.client_part import client_part
+from atlasc.passes.lowering.client_module import client_module
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.packing.geometry import least_slots
 from atlasc.passes.simulation.simulate import PolynomialSimulator
@@ -61,7 +61,7 @@ def test_an_activation_is_compiled(name: str) -> None:
     simulated = simulator.run(inputs).outputs["output"]
     assert np.abs(simulated - wanted).max() < 1e-3
 
-    inputs |= interpret(client_part(module), inputs)
+    inputs |= interpret(client_module(module), inputs)
     poly = folded(expanded(approximated), inputs)
     packed = run_passes(poly, [Pack(least_slots(poly))])
     engine = SimEngine(least_slots(poly), critical_path(packed).total)

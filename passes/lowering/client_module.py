@@ -6,7 +6,7 @@ from atlasc.ir.module import Module
 from atlasc.passes.framework.rewriting import Rewriter, without_dead_ops
 
 
-def client_part(module: Module) -> Module:
+def client_module(module: Module) -> Module:
     """The nn ops on the client's side; every ``nn.encrypt`` becomes an output of the same name.
 
     Its outputs are the inputs of the poly module that ``expand`` makes from the same module.
