@@ -73,7 +73,6 @@ app = typer.Typer(
     cls=_Commands,
     name="atlasc",
     no_args_is_help=True,
-    add_completion=False,
     # rich's help panels and tracebacks cost more start-up time than the rest of the program.
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

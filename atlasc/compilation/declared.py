@@ -46,6 +46,13 @@ def choose(name: str, value: str, known: Any) -> str:
     return value
 
 
+def documented(group: type[Group]) -> type[Group]:
+    """A group whose docstring ends with the help of its options."""
+    lines = [f"    {f.name}: {f.metadata['option'].help}" for f in fields(group)]  # type: ignore[arg-type]
+    group.__doc__ = "\n".join([group.__doc__ or "", "", "Attributes:", *lines])
+    return group
+
+
 def flag(name: str) -> str:
     """The option of a field: ``--key-memory``."""
     return f"--{name.replace('_', '-')}"

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from atlasc.compilation.declared import choose, flag, option
+from atlasc.compilation.declared import choose, documented, flag, option
 from atlasc.ir.errors import AtlasError
 from atlasc.targets import TARGETS
 
@@ -49,40 +49,27 @@ def parse_device_memory(text: str) -> int:
     return parse_size(text)
 
 
+@documented
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """How a model is loaded.
-
-    Attributes:
-        sequence_length: tokens of a text; longer texts are refused.
-        trust_pickle: unpickle a ``.pt`` file.
-    """
+    """How a model is loaded."""
 
     sequence_length: int | None = range_option(None, "Tokens of a text.", minimum=1)
     trust_pickle: bool = option(False, "Unpickle a .pt file, which can run any code in it.")
 
 
+@documented
 @dataclass(frozen=True, kw_only=True)
 class BatchOptions(ModelOptions):
-    """How a model is loaded and traced.
-
-    Attributes:
-        batch: inputs that one run answers.
-    """
+    """How a model is loaded and traced."""
 
     batch: int = option(1, "Inputs that one run answers.", minimum=1)
 
 
+@documented
 @dataclass(frozen=True, kw_only=True)
 class CalibrationOptions(ModelOptions):
-    """How the ranges of the nonlinear ops are measured.
-
-    Attributes:
-        margin: of the ranges, as a share of their width; None chooses it from the data.
-        held_back: share of the data on which the ranges and the settings are validated.
-        centre_keys: whether the keys of attention are shifted so that its ranges shrink.
-        seed: fixes the split of the data and the search.
-    """
+    """How the ranges of the nonlinear ops are measured."""
 
     margin: float | None = range_option(
         None, "Margin of the ranges, as a share of their width [default: from the data]."
@@ -98,14 +85,10 @@ class CalibrationOptions(ModelOptions):
     seed: int = option(0, "Fixes the split of the data and the search.")
 
 
+@documented
 @dataclass(frozen=True, kw_only=True)
 class CostOptions:
-    """By what times are predicted.
-
-    Attributes:
-        costs: a cost table that ``calibrate-backend`` wrote; None for the user's own, or the one
-            that comes with atlasc.
-    """
+    """By what times are predicted."""
 
     costs: Path | None = option(
         None,
@@ -114,25 +97,10 @@ class CostOptions:
     )
 
 
+@documented
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions(CalibrationOptions, CostOptions):
-    """How settings of the polynomials are searched.
-
-    Attributes:
-        strategy: name of the search algorithm.
-        evaluations: settings to evaluate at most.
-        cost: what is minimised beside the error: ``depth``, ``levels``, or ``latency``, the
-            predicted seconds.
-        space: ``paper`` or ``wide``; the next five change single switches of it.
-        softmax_ranges, fits, degrees, softmax_algorithms, channels: see `Parametrisation`.
-        population, generations: of a genetic strategy, in stage 1.
-        layer_population, layer_generations: of stage 2.
-        early_layers: stage 1 compares the values after that many layers.
-        workers: ``serial`` for this process, ``ray`` for processes here or on a cluster.
-        worker_count: workers of ray.
-        ray_address: HOST:PORT of a running cluster.
-        threads: of one evaluation.
-    """
+    """How settings of the polynomials are searched."""
 
     strategy: str | None = search_option(None, "hybrid, or atlas, the paper's [default: hybrid].")
     evaluations: int | None = search_option(
@@ -242,16 +210,10 @@ BUDGET_NAMES = tuple(
 )
 
 
+@documented
 @dataclass(frozen=True, kw_only=True)
 class LimitOptions:
-    """Which point of a front is picked.
-
-    Attributes:
-        max_error: greatest mean absolute error of the outputs against the cleartext model.
-        max_depth, max_levels: greatest depth and levels of the blocks.
-        max_seconds: most predicted seconds of one encrypted run.
-        out_of_range: share of the held-back inputs that may leave a range.
-    """
+    """Which point of a front is picked."""
 
     max_error: float | None = limit(
         None,
@@ -282,13 +244,10 @@ class LimitOptions:
         return Wanted(MAX_ERROR) if self.limits == Wanted() else self.limits
 
 
+@documented
 @dataclass(frozen=True, kw_only=True)
 class DeviceOptions:
-    """What a device holds.
-
-    Attributes:
-        device_memory: bytes of the GPU that keys and ciphertexts must fit; for phantom.
-    """
+    """What a device holds."""
 
     device_memory: int | None = option(
         None,
@@ -299,15 +258,10 @@ class DeviceOptions:
     )
 
 
+@documented
 @dataclass(frozen=True, kw_only=True)
 class TargetOptions(DeviceOptions, CostOptions):
-    """What a program runs on.
-
-    Attributes:
-        target: ``sim``, ``desilo`` or ``phantom``.
-        key_memory: bytes of memory for rotation keys, infinity for no limit; None for as much as
-            fits this machine.
-    """
+    """What a program runs on."""
 
     target: str = option("desilo", f"What the program is for: {', '.join(TARGETS)}.")
     key_memory: float | None = option(
@@ -319,14 +273,10 @@ class TargetOptions(DeviceOptions, CostOptions):
     )
 
 
+@documented
 @dataclass(frozen=True, kw_only=True)
 class CompileOptions(SearchOptions, BatchOptions, LimitOptions, TargetOptions):
-    """What ``compile`` may be told.
-
-    Attributes:
-        recipe: named settings instead of a search.
-        front: what ``search -o`` wrote, to pick from instead of searching.
-    """
+    """What ``compile`` may be told."""
 
     recipe: str | None = option(
         None, "Named settings instead of a search: is, nexus, thor, moai, arion, polaris."
@@ -345,27 +295,18 @@ class CompileOptions(SearchOptions, BatchOptions, LimitOptions, TargetOptions):
         return self.cost or "depth"
 
 
+@documented
 @dataclass(frozen=True, kw_only=True)
 class InspectOptions(BatchOptions, TargetOptions):
-    """How a model, or a text that is no program yet, is lowered to see what it costs.
-
-    Attributes:
-        recipe: approximations of an nn module whose ops carry none.
-    """
+    """How a model, or a text that is no program yet, is lowered to see what it costs."""
 
     recipe: str = option("is", "Named settings: is, nexus, thor, moai, arion or polaris.")
 
 
+@documented
 @dataclass(frozen=True, kw_only=True)
 class LowerOptions(BatchOptions, LimitOptions, TargetOptions):
-    """How an nn module or a model is lowered.
-
-    Attributes:
-        recipe: approximations of ops that carry none.
-        settings: ``front.json`` of a search, to pick from as compile does.
-        calibration: ranges that ``calibrate -o`` wrote.
-        data: ``.npz`` of inputs by name, for the magnitudes that bootstraps need.
-    """
+    """How an nn module or a model is lowered."""
 
     recipe: str | None = option(None, "Approximations of ops that carry none.")
     settings: Path | None = option(None, "front.json of a search, to pick from as compile does.")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +14,8 @@ from typer.testing import CliRunner
 
 from atlasc.cli import SECTIONS
 from atlasc.cli.group import CommandGroup
+from atlasc.compilation.options import CompileOptions
+from tests.atlasc.cli.command import ROOT
 
 COMMANDS = '''
 import typer
@@ -102,3 +106,26 @@ def test_every_listed_command_has_a_function_and_a_summary() -> None:
         module, function = target.split(":")
         summary = getattr(importlib.import_module(module), function).__doc__.strip()
         assert len(summary.partition("\n")[0]) <= 75, target
+
+
+def test_a_shell_completes_commands_and_options() -> None:
+    for words, expected in (("atlasc comp", "compile"), ("atlasc compile --max-l", "--max-levels")):
+        done = subprocess.run(
+            [sys.executable, "-m", "atlasc"],
+            env={
+                **os.environ,
+                "_ATLASC_COMPLETE": "complete_bash",
+                "COMP_WORDS": words,
+                "COMP_CWORD": str(words.count(" ")),
+            },
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=ROOT,
+        )
+        assert expected in done.stdout.split()
+
+
+def test_the_groups_of_options_document_themselves() -> None:
+    assert "    max_levels: Greatest number of levels" in (CompileOptions.__doc__ or "")
+    assert "    key_memory: Memory for rotation keys" in (CompileOptions.__doc__ or "")
