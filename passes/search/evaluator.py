@@ -54,8 +54,8 @@ class RayWorkers:
     Attributes:
         count: workers; None for one on each GPU, or for as many as there are processors for.
         threads: of each worker.
-        address: of a running cluster, on all of whose machines this atlasc is installed; None for
-            the environment variable RAY_ADDRESS, and without it for processes on this machine.
+        address: of a running cluster with this atlasc installed on every machine; None for the
+            environment variable RAY_ADDRESS, and without it for processes on this machine.
     """
 
     count: int | None = None

@@ -184,8 +184,8 @@ def _check_header(path: Path, line: bytes, wanted: Mapping[str, Any]) -> None:
         raise AtlasError(
             f"the journal {path} belongs to another search",
             why="; ".join(differences),
-            remedy="repeat the command that it comes from to go on with it, remove it to begin "
-            "anew, or give another path",
+            remedy="repeat the command that it comes from to go on with it, remove it to start "
+            "again, or give another path",
         )
 
 

@@ -1,4 +1,4 @@
-"""Evaluations spread over processes and machines by Ray, whose actors are called workers here."""
+"""Evaluations spread over processes and machines by Ray. Its actors are called workers here."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ class _Worker:
 class RayPool:
     """Workers that hold one problem; used as a context.
 
-    Settings that begin alike go to one worker, which keeps the values that they share; one that has
-    nothing left to do takes half of the longest share. A worker that dies is replaced, and what it
-    was evaluating is evaluated again.
+    Settings with equal first layers go to one worker, which reuses the values that they share. A
+    worker without work takes half of the longest share. A worker that dies is replaced, and its
+    settings are evaluated again.
 
     Args:
         problem: what the workers hold.
@@ -127,7 +127,7 @@ class RayPool:
 
         Args:
             layers: of the proxy; None for the whole model.
-            settings: in an order that puts those that begin alike next to each other.
+            settings: in an order that puts those with equal first layers next to each other.
 
         Raises:
             AtlasError: of an evaluation, or workers die again and again.
@@ -210,7 +210,7 @@ class RayEvaluator(Evaluator):
     Args:
         pool: the workers.
         layers: of the early-layer proxy; None for the whole model.
-        order: sorts settings that begin alike next to each other.
+        order: sorts settings with equal first layers next to each other.
     """
 
     def __init__(

@@ -39,7 +39,7 @@ SNAPSHOT_MEMORY = 256 << 20
 
 
 def silent(text: str) -> None:
-    """Tells nobody."""
+    """A note that is shown to no user."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,13 @@ class SearchProblem:
         parametrisation: what the integers of settings stand for.
         dtype: float32 or float64.
         threads: among which the inputs are divided; None for the number of processors.
-        memory: bytes for the values of settings that begin alike.
+        memory: bytes for values that settings with equal first layers share.
         journal: a file in which evaluations are kept, so that an interrupted search goes on where
             it stopped; None keeps nothing.
         workers: evaluate in other processes; None for this process alone.
         device: on which settings are evaluated: "cpu", "cuda", or "auto" for a GPU if there is one.
-        target: whose parameters and costs predict latencies; needed where they are the cost.
-        note: told in a sentence what a user should know of the journal and the workers.
+        target: its parameters and costs predict latencies; needed where latency is the cost.
+        note: called with a sentence for the user about the journal or the workers.
         shares: weight of each input in the error; None for equal ones.
     """
 
@@ -150,7 +150,7 @@ class Objective(Evaluator):
         return self.evaluate_all([settings])[0]
 
     def points(self, settings: Sequence[Settings]) -> Iterator[Point]:
-        """Evaluate different settings; those that begin alike one after the other."""
+        """Evaluate different settings; those with equal first layers one after the other."""
         ordered = sorted(settings, key=self.prefix)
         if isinstance(self._simulator, TorchSimulator):
             batch = map(self.approximations, ordered)
@@ -159,7 +159,7 @@ class Objective(Evaluator):
         return map(self._evaluate, ordered)
 
     def prefix(self, settings: Settings) -> list[int]:
-        """Sorts settings that begin alike next to each other."""
+        """A sort key that puts settings with equal first layers next to each other."""
         return self._simulator.prefix(self._inputs, self.approximations(settings))
 
     def _evaluate(self, settings: Settings) -> Point:

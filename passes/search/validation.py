@@ -24,7 +24,8 @@ from atlasc.passes.simulation.segments import client_part
 from atlasc.passes.simulation.simulate import PolynomialSimulator
 
 MEMORY = 512 << 20
-"""Bytes for the values of settings that begin alike: all of MiniLM's on 80 texts of 64 tokens."""
+"""Bytes for values that settings with equal first layers share: enough for all values of MiniLM on
+80 texts of 64 tokens."""
 
 OfSettings = Callable[[Settings], Mapping[str, Approximation]]
 """From settings to approximations by result name."""
@@ -57,7 +58,7 @@ class Validator:
         arrays: inputs by name, [N, ...] each.
         dtype: float32 or float64.
         threads: None for the number of processors.
-        memory: bytes for the values of settings that begin alike.
+        memory: bytes for values that settings with equal first layers share.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Validator:
         }
 
     def prefix(self, approximations: Mapping[str, Approximation]) -> list[int]:
-        """A sort key that brings settings that begin alike together."""
+        """A sort key that puts settings with equal first layers next to each other."""
         return self._simulator.prefix(self._prepared[0], approximations)
 
     def measure(self, approximations: Mapping[str, Approximation]) -> Validation:
@@ -147,7 +148,7 @@ def validated(
 ) -> Front:
     """The front with `held_back_error` and `out_of_range` at each of its points, and the expert's.
 
-    Points that begin alike are measured one after the other. An interrupt from the keyboard leaves
+    Points with equal first layers are measured one after the other. An interrupt from the keyboard leaves
     the rest of the points as they are.
 
     Args:

@@ -113,7 +113,7 @@ class ErrorModel:
         self._corrections.update(zip(positions, bounded, strict=True))
 
     def _blame(self, points: Sequence[Point]) -> None:
-        """Make choices dearer that carry later arguments out of their domains.
+        """Raise the predicted error of choices that drive later arguments out of their domains.
 
         A polynomial explodes when errors before it, or its own, do that. The choice that causes
         most of the error up to there gets the blame, once for every beginning of a setting that was
