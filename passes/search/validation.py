@@ -148,8 +148,8 @@ def validated(
 ) -> Front:
     """The front with `held_back_error` and `out_of_range` at each of its points, and the expert's.
 
-    Points with equal first layers are measured one after the other. An interrupt from the keyboard leaves
-    the rest of the points as they are.
+    Points with equal first layers are measured one after the other. An interrupt from the keyboard
+    leaves the rest of the points as they are.
 
     Args:
         front: what a search found.
