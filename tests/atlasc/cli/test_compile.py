@@ -134,6 +134,7 @@ def test_bad_data(tmp_path: Path) -> None:
         (("--held-back", 1.5), "held-back"),
         (("--margin", -1), "margin"),
         (("--recipe", "is", "--max-error", 1e-12), "the recipe is has depth 101"),
+        (("--recipe", "thor", "--max-levels", 40), "the recipe thor has depth"),
     ],
 )
 def test_bad_options(arguments: tuple[object, ...], message: str, tmp_path: Path) -> None:
