@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,10 +15,7 @@ from atlasc.passes.approximation.algorithms.activation import ActivationApproxim
 from atlasc.passes.approximation.algorithms.direct_softmax import DirectSoftmax
 from atlasc.passes.approximation.algorithms.iterative_softmax import SoftmaxApproximation
 from atlasc.passes.approximation.algorithms.norm import NormApproximation
-from atlasc.passes.approximation.description import (
-    Approximation,
-    family_of,
-)
+from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.approximation.fits.chebyshev import evaluate, fit
 from atlasc.passes.approximation.fits.chebyshev_sum import Interval
 from atlasc.passes.approximation.fitted import (
@@ -61,18 +59,14 @@ class Place:
 
 def places(module: Module) -> list[Place]:
     """The nonlinear ops on encrypted data, each with its block."""
-    layers: dict[int, int] = {}
-    norms: dict[int, int] = {}
+    blocks: dict[int, int] = {}
+    norms: Counter[int] = Counter()
     found = []
     for op in nonlinear_ops(module):
-        if op.layer is None:
-            found.append(Place(op, None))
-            continue
-        block = layers.setdefault(op.layer, len(layers))
-        position = norms.get(block, 0)
-        if family_of(op.name) == "norm":
-            norms[block] = position + 1
-        found.append(Place(op, block, min(position, 1)))
+        block = None if op.layer is None else blocks.setdefault(op.layer, len(blocks))
+        found.append(Place(op, block, 0 if block is None else min(norms[block], 1)))
+        if block is not None and op.definition.family == "norm":
+            norms[block] += 1
     return found
 
 
@@ -100,7 +94,7 @@ def approximation_for(
         return outside(op, calibration)
     if op.name == "nn.softmax":
         return _softmax(setting, known, parametrisation)
-    norm = family_of(op.name) == "norm"
+    norm = op.definition.family == "norm"
     number = setting.activation
     if norm:
         number = setting.second_norm if place.norm else setting.first_norm
@@ -142,7 +136,7 @@ def outside(op: Op, calibration: Calibration | None) -> Approximation:
     if op.name == "nn.softmax":
         shift = 0.0 if calibration is None else calibration.of(op).shift
         return SoftmaxApproximation((5, 5, 5, 5, 7), shift=shift)
-    is_norm = family_of(op.name) == "norm"
+    is_norm = op.definition.family == "norm"
     kind = NormApproximation if is_norm else ActivationApproximation
     if calibration is None:
         return kind(2**HIGHEST_EXPONENT - 1)
@@ -159,19 +153,6 @@ def _least_exponent(name: str, interval: Interval, tolerance: float = OUTSIDE_TO
         if error <= tolerance * np.abs(exact).max():
             return exponent
     return HIGHEST_EXPONENT
-
-
-def recipe_approximations(
-    module: Module, name: str, calibration: Calibration | None
-) -> dict[str, Approximation]:
-    """The approximations of a recipe by result name; see `apply_recipe`."""
-    chosen = recipe(name)
-    return {
-        op.value.name: chosen.approximation(
-            Facts.of(op, None if calibration is None else calibration.of(op))
-        )
-        for op in nonlinear_ops(module)
-    }
 
 
 def settings_approximations(
@@ -213,7 +194,14 @@ def apply_recipe(module: Module, name: str, calibration: Calibration | None = No
     Raises:
         AtlasError: no such recipe, or a calibration of another module.
     """
-    return with_approximations(module, recipe_approximations(module, name, calibration))
+    chosen = recipe(name)
+    found = {
+        op.value.name: chosen.approximation(
+            Facts.of(op, None if calibration is None else calibration.of(op))
+        )
+        for op in nonlinear_ops(module)
+    }
+    return with_approximations(module, found)
 
 
 def apply_settings(
@@ -243,13 +231,11 @@ def with_approximations(module: Module, approximations: dict[str, Approximation]
     for op in module.ops:
         attributes = op.attributes
         if op.result is not None and op.result.name in approximations:
-            described = approximations[op.result.name].to_attribute()
-            stored = {
-                name: rewriter.module.constant(f"{op.result.name}.{name}", value)
-                if isinstance(value, np.ndarray)
-                else value
-                for name, value in described.items()
-            }
-            attributes = {**attributes, "approximation": stored}
+            name = op.result.name
+            described = approximations[name].to_attribute()
+            for entry, value in described.items():
+                if isinstance(value, np.ndarray):
+                    described[entry] = rewriter.module.constant(f"{name}.{entry}", value)
+            attributes = {**attributes, "approximation": described}
         rewriter.copy(op, attributes=attributes)
     return rewriter.module

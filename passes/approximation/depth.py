@@ -1,11 +1,12 @@
 """Depth of a module's nonlinear ops in the paper's convention, and levels as compiled.
 
 Source: the paper's section on depth. ``exp`` 5, a softmax iteration p + 5, LayerNorm p + 8, RMSNorm
-p + 6, activation p + 1. The paper counts the blocks; what stands outside them is kept apart.
+p + 6, activation p + 1. The paper counts the blocks; ops outside them are counted apart.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from atlasc.ir.module import Module, Op
@@ -49,17 +50,17 @@ class Depth:
 
     @property
     def outside(self) -> int:
-        """Total over what stands outside the blocks (a final norm, a pooler)."""
+        """Total over the ops outside the blocks (a final norm, a pooler)."""
         return sum(entry.depth for entry in self.ops if entry.layer is None)
 
     @property
     def per_layer(self) -> dict[int, int]:
         """Depth by index of the block."""
-        layers: dict[int, int] = {}
+        layers: Counter[int] = Counter()
         for entry in self.ops:
             if entry.layer is not None:
-                layers[entry.layer] = layers.get(entry.layer, 0) + entry.depth
-        return layers
+                layers[entry.layer] += entry.depth
+        return dict(layers)
 
     @property
     def levels(self) -> int:

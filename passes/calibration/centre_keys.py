@@ -38,20 +38,18 @@ RIDGE = 1e-4
 """Added to the queries' second moments, as a share of their mean: directions in which queries
 hardly vary stay as they are."""
 FEWEST_INPUTS = 30
-"""Fewer inputs do not tell what holds for new ones."""
+"""With fewer inputs the vectors need not suit new ones."""
 MOST_INPUTS = 128
 """More do not make ranges smaller: on MiniLM 32 do nearly as well."""
 SAMPLE = 32
-"""Inputs whose rows are kept, to see by how much their range shrinks."""
+"""Inputs whose rows are kept, to measure by how much their range shrinks."""
 LEAST_RANGE = 1.0
 """Log-sums of rows that vary less need no centring."""
 LEAST_GAIN = 0.1
-"""Share by which their range must shrink; keys that gain less stay as they are."""
-
-
+"""Share by which their range must shrink, or else the keys stay as they are."""
 SUFFIX = "_centred"
-"""Behind the names of softmaxes whose keys are centred: a calibration of the one module refuses the
-other, which has other scores."""
+"""Appended to the names of softmaxes whose keys are centred. They have other scores, so a
+calibration of one module does not fit the other."""
 
 Shifts = Mapping[str, Sequence[float] | np.ndarray]
 """What is added to the keys of a softmax, by the name of its result: [outputs] of the linear layer
@@ -90,7 +88,7 @@ class CentreKeys(Pass):
 def with_centred_keys(module: Module, shifts: Shifts) -> Module:
     """A new module of the same meaning with these vectors added to its keys.
 
-    What is centred already stays as it is.
+    Keys that are centred already stay as they are.
 
     Raises:
         AtlasError: the vectors belong to another module.
