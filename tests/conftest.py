@@ -48,8 +48,8 @@ BOOTSTRAP_ROTATIONS = (1, 5, 64, 16384, 32765)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # Last: their keys stay in memory, and are made once for all of them.
-    items.sort(key=lambda item: item.get_closest_marker("bootstrap") is not None)
+    # First, while most memory is free: their keys are made once for all of them, then let go.
+    items.sort(key=lambda item: item.get_closest_marker("bootstrap") is None)
 
 
 @pytest.hookimpl(optionalhook=True)
