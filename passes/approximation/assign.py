@@ -155,6 +155,19 @@ def _least_exponent(name: str, interval: Interval, tolerance: float = OUTSIDE_TO
     return HIGHEST_EXPONENT
 
 
+def recipe_approximations(
+    module: Module, name: str, calibration: Calibration | None
+) -> dict[str, Approximation]:
+    """The approximations of a recipe by result name; see `apply_recipe`."""
+    chosen = recipe(name)
+    return {
+        op.value.name: chosen.approximation(
+            Facts.of(op, None if calibration is None else calibration.of(op))
+        )
+        for op in nonlinear_ops(module)
+    }
+
+
 def settings_approximations(
     module: Module,
     settings: Sequence[Sequence[int]],
@@ -194,14 +207,7 @@ def apply_recipe(module: Module, name: str, calibration: Calibration | None = No
     Raises:
         AtlasError: no such recipe, or a calibration of another module.
     """
-    chosen = recipe(name)
-    found = {
-        op.value.name: chosen.approximation(
-            Facts.of(op, None if calibration is None else calibration.of(op))
-        )
-        for op in nonlinear_ops(module)
-    }
-    return with_approximations(module, found)
+    return with_approximations(module, recipe_approximations(module, name, calibration))
 
 
 def apply_settings(

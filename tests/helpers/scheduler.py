@@ -21,7 +21,7 @@ FIRST = (
     "tests/runtime_cuda/conformance/test_on_sim.py",
     "tests/passes/lowering/test_transformers.py",
     "tests/passes/search/test_hybrid_latency.py",
-    "tests/passes/lowering/latency/test_latency_model.py",
+    "tests/passes/latency/test_latency_model.py",
     "tests/atlasc/cli/test_search_state.py",
     "tests/faults/test_full_disk.py",
 )

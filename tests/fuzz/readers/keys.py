@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
+from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.targets.desilo.parameters import DesiloParameters
 from atlasc.targets.key_folders import read_index, write_index
 from tests.fuzz.reader import Reader
 
-PLAN: dict[str, Any] = {
-    "rotations": {"1": 5, "64": 3},
-    "relinearization_level": 6,
-    "conjugation_level": None,
-}
+PLAN = KeyPlan({1: 5, 64: 3}, relinearization_level=6)
 
 
 def _seeds(folder: Path) -> list[Path]:
     place = folder / "server"
     place.mkdir()
-    write_index(place, "server", "desilo", DesiloParameters(14, 1), "0" * 32, **PLAN)
+    write_index(place, "server", "desilo", DesiloParameters(14, 1), "0" * 32, PLAN)
     return [place]
 
 
