@@ -19,6 +19,21 @@ GOOD = ((7, 6, 0, 0, 0, 7, 7, 7), (6, 6, 6, 0, 0, 6, 7, 8))
 OTHER = ((7, 7, 0, 0, 0, 5, 5, 5), (1, 1, 1, 1, 1, 1, 1, 1))
 
 
+def blas_rounds_rows_alike() -> bool:
+    """Whether a row of a product has the same bits whatever rows are beside it. OpenBLAS does so
+    with AVX-512, and not with its kernels for AVX2 (Haswell, Zen), which treat the last rows of a
+    block differently.
+    """
+    generator = np.random.default_rng(0)
+    rows = generator.normal(size=(40, 24)).astype(np.float32)
+    weight = generator.normal(size=(24, 24)).astype(np.float32)
+    return all(np.array_equal(rows[:n] @ weight, (rows @ weight)[:n]) for n in range(1, len(rows)))
+
+
+FLOAT32 = 1e-3
+"""Relative difference of an error of 1e-4 whose outputs differ in the last bits of float32."""
+
+
 def test_the_error_is_that_of_the_tokens_that_a_mask_keeps(problem) -> None:
     point = problem.objective().evaluate(GOOD)
     module = apply_settings(problem.module, GOOD, problem.calibration)
@@ -113,7 +128,12 @@ def test_points_do_not_depend_on_how_inputs_are_divided(problem, monkeypatch) ->
         for threads, memory in ((1, 0), (1, 1 << 20), (2, 1 << 20), (3, 0))
     ]
     assert any(point.valid for point in found[0]) and any(not point.valid for point in found[0])
-    assert found[1:] == found[:1] * 3
+    if blas_rounds_rows_alike():
+        assert found[1:] == found[:1] * 3
+    for points in found[1:]:
+        for first, point in zip(found[0], points, strict=True):
+            assert replace(point, error=first.error) == first
+            assert point.error == pytest.approx(first.error, rel=FLOAT32)
 
 
 def test_inputs_have_shares_of_the_error(problem) -> None:
@@ -126,5 +146,5 @@ def test_inputs_have_shares_of_the_error(problem) -> None:
     kept = problem.arrays["mask"].sum(axis=1)
     expected = np.average(errors, weights=np.multiply(shares, kept))
     found = replace(problem, shares=shares).objective().evaluate(GOOD).error
-    assert found == pytest.approx(expected, rel=1e-5)
+    assert found == pytest.approx(expected, rel=1e-5 if blas_rounds_rows_alike() else FLOAT32)
     assert found != pytest.approx(problem.objective().evaluate(GOOD).error, rel=1e-3)
