@@ -17,7 +17,7 @@ from atlasc.client.answers import Answers
 from atlasc.compilation.steps import ProgressCallback
 from atlasc.loading.in_memory import inputs_of
 from atlasc.run import roles
-from atlasc.targets.base import no_progress
+from atlasc.targets.base import Target, no_progress
 
 Source = Program | str | Path
 """A compiled program, or the folder of one; a role's part of the folder is enough for the role."""
@@ -44,8 +44,7 @@ def keygen(
         AtlasError: the folder exists, the target has no keys, or there is too little memory.
     """
     with atlas_errors():
-        bundle = _bundle(program, "client")
-        chosen = roles.check_target(bundle, target)
+        bundle, chosen = _opened(program, "client", target)
         roles.generate_keys(bundle, chosen, Path(folder), progress or no_progress)
 
 
@@ -63,8 +62,7 @@ class Client:
 
     def __init__(self, program: Source, keys: str | Path, target: str | None = None) -> None:
         with atlas_errors():
-            self.bundle = _bundle(program, "client")
-            chosen = roles.check_target(self.bundle, target)
+            self.bundle, chosen = _opened(program, "client", target)
             self._role = roles.ClientRole.open(self.bundle, chosen, Path(keys))
 
     def encrypt(self, inputs: object, *, unchecked: bool = False) -> bytes:
@@ -112,8 +110,7 @@ class Server:
 
     def __init__(self, program: Source, keys: str | Path, target: str | None = None) -> None:
         with atlas_errors():
-            self.bundle = _bundle(program, "server")
-            chosen = roles.check_target(self.bundle, target)
+            self.bundle, chosen = _opened(program, "server", target)
             self._role = roles.ServerRole.open(self.bundle, chosen, Path(keys))
 
     def execute(self, query: bytes, progress: ProgressCallback | None = None) -> bytes:
@@ -131,6 +128,8 @@ class Server:
             return self._role.execute(message, progress or no_progress)[0].to_bytes()
 
 
-def _bundle(program: Source, role: Role) -> Bundle:
+def _opened(program: Source, role: Role, target: str | None) -> tuple[Bundle, Target]:
+    """A role's part of a program, and the target that the role works on."""
     folder = program.folder if isinstance(program, Program) else Path(program)
-    return load_bundle(folder, role)
+    bundle = load_bundle(folder, role)
+    return bundle, roles.check_target(bundle, target)

@@ -28,10 +28,12 @@ Conventions that every implementation keeps, and that the conformance suite in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import NoReturn, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+
+from atlasc.ir.errors import AtlasError
 
 Vector: TypeAlias = NDArray[np.float64]
 """Cleartext slots: float64 of shape ``(slots,)``."""
@@ -136,3 +138,25 @@ class Engine(Protocol[Ct]):
 
         The levels are those of :meth:`bootstrap`: sharing one costs none.
         """
+
+
+def refuse(primitive: str, why: str, remedy: str = "") -> NoReturn:
+    """Refuse a call of a primitive.
+
+    Raises:
+        AtlasError: always.
+    """
+    raise AtlasError(f"{primitive} is impossible", why=why, remedy=remedy)
+
+
+def refuse_at_level_zero(primitive: str) -> NoReturn:
+    """Refuse a product of a ciphertext that has no level left.
+
+    Raises:
+        AtlasError: always.
+    """
+    refuse(
+        primitive,
+        "the operand is at level 0: no multiplication is left",
+        "place a bootstrap before it, or choose parameters with more levels",
+    )

@@ -34,12 +34,12 @@ What the library does, as measured, and what this module makes of it:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.execution.engine import Plaintext, Vector
+from atlasc.passes.execution.engine import Plaintext, Vector, refuse, refuse_at_level_zero
 from atlasc.targets.desilo.keys import ClientKeys, EvaluationKeys, KeySet
 from atlasc.targets.desilo.library import library_engine
 
@@ -119,7 +119,7 @@ class DesiloEngine:
         """Encrypt at ``level``, by default at the top."""
         level = self.max_level if level is None else level
         if not 0 <= level <= self.max_level:
-            self._fail("encrypt", f"level {level} is not in 0..{self.max_level}")
+            refuse("encrypt", f"level {level} is not in 0..{self.max_level}")
         values = self._vector(vector, "encrypt")
         raw = self._library.encrypt(values, self._secret("encrypt"), level=level)
         return DesiloCiphertext(raw)
@@ -207,7 +207,7 @@ class DesiloEngine:
     def mul_plain(self, ciphertext: DesiloCiphertext, value: Plaintext) -> DesiloCiphertext:
         """Product with a vector or a number, one level lower."""
         if ciphertext.level < 1:
-            self._underflow("mul_plain")
+            refuse_at_level_zero("mul_plain")
         plain = self._plain(value, "mul_plain")
         if not isinstance(plain, float):
             return DesiloCiphertext(self._library.multiply(self._factor(ciphertext), plain))
@@ -265,7 +265,7 @@ class DesiloEngine:
     def drop_to(self, ciphertext: DesiloCiphertext, level: int) -> DesiloCiphertext:
         """The same slots at a lower level."""
         if not 0 <= level <= ciphertext.level:
-            self._fail("drop_to", f"a ciphertext at level {ciphertext.level} has no level {level}")
+            refuse("drop_to", f"a ciphertext at level {ciphertext.level} has no level {level}")
         if level == ciphertext.level:
             return ciphertext
         return DesiloCiphertext(self._library.level_down(ciphertext.raw, level=level))
@@ -277,7 +277,7 @@ class DesiloEngine:
     def bootstrap_many(self, ciphertexts: Sequence[DesiloCiphertext]) -> list[DesiloCiphertext]:
         """Two at a time; the last one of an odd number goes with itself."""
         if self.bootstrap_level is None:
-            self._fail("bootstrap", "these parameters do not allow a bootstrap")
+            refuse("bootstrap", "these parameters do not allow a bootstrap")
         keys = self._keys("bootstrap").keys
         shared = [keys[name] for name in ("relinearization", "conjugation", "bootstrap")]
         bottom = [self._library.intt(self.drop_to(c, 0).raw) for c in ciphertexts]
@@ -306,11 +306,9 @@ class DesiloEngine:
         dtype = np.complex128 if np.iscomplexobj(value) else np.float64
         vector = np.ascontiguousarray(value, dtype=dtype)
         if vector.shape != (self.slots,):
-            self._fail(
-                primitive, f"a vector has {self.slots} slots, this one has shape {vector.shape}"
-            )
+            refuse(primitive, f"a vector has {self.slots} slots, this one has shape {vector.shape}")
         if not np.isfinite(vector).all():
-            self._fail(primitive, "the vector holds NaN or infinity")
+            refuse(primitive, "the vector holds NaN or infinity")
         return vector
 
     def _plain(self, value: Plaintext, primitive: str) -> Any:
@@ -318,12 +316,12 @@ class DesiloEngine:
             return self._library.encode_to_light_plaintext(self._vector(value, primitive))
         number = float(value)
         if not np.isfinite(number):
-            self._fail(primitive, f"the number is {number}")
+            refuse(primitive, f"the number is {number}")
         return number
 
     def _secret(self, primitive: str) -> Any:
         if self._client is None:
-            self._fail(
+            refuse(
                 primitive,
                 "this engine has evaluation keys only: the secret key never leaves the client",
                 "use the client's folder",
@@ -332,12 +330,12 @@ class DesiloEngine:
 
     def _keys(self, primitive: str) -> EvaluationKeys:
         if self._evaluation is None:
-            self._fail(primitive, "this engine has the client's keys only", "use the server's")
+            refuse(primitive, "this engine has the client's keys only", "use the server's")
         return self._evaluation
 
     def _relinearization(self, primitive: str, level: int) -> Any:
         if level < 1:
-            self._underflow(primitive)
+            refuse_at_level_zero(primitive)
         return self._key(primitive, "relinearization", level)
 
     def _key(self, primitive: str, name: str, level: int) -> Any:
@@ -347,18 +345,7 @@ class DesiloEngine:
         if reach < level:
             have = "there is no key" if reach < 0 else f"its key reaches only level {reach}"
             what = name.replace("_", " by ")
-            self._fail(
+            refuse(
                 primitive, f"{what} at level {level}: {have}", "generate the keys for this program"
             )
         return keys.keys[name]
-
-    def _underflow(self, primitive: str) -> NoReturn:
-        self._fail(
-            primitive,
-            "the operand is at level 0: no multiplication is left",
-            "place a bootstrap before it, or choose parameters with more levels",
-        )
-
-    @staticmethod
-    def _fail(primitive: str, why: str, remedy: str = "") -> NoReturn:
-        raise AtlasError(f"{primitive} is impossible", why=why, remedy=remedy)

@@ -12,13 +12,13 @@ so that a program's precision can be judged in milliseconds.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.execution.engine import Plaintext, Vector
+from atlasc.passes.execution.engine import Plaintext, Vector, refuse, refuse_at_level_zero
 from atlasc.targets.noise import NoiseModel, coefficients, from_coefficients
 
 Slots: TypeAlias = NDArray[Any]
@@ -94,7 +94,7 @@ class SimEngine:
         """Encrypt at ``level``, by default at the top."""
         level = self.max_level if level is None else level
         if not 0 <= level <= self.max_level:
-            self._fail("encrypt", f"level {level} is not in 0..{self.max_level}")
+            refuse("encrypt", f"level {level} is not in 0..{self.max_level}")
         values = self._vector(vector, "encrypt").copy()
         return SimCiphertext(self._noisy(values, self.noise.fresh if self.noise else 0.0), level)
 
@@ -108,7 +108,7 @@ class SimEngine:
         largest = self._largest(ciphertext)
         bits = self.log_capacity + self.log_scale * ciphertext.level
         if not largest < 2.0 ** min(bits, 1000):
-            self._fail(
+            refuse(
                 "decrypt",
                 f"a slot holds {largest:.3g}, but at level {ciphertext.level} only values below "
                 f"2^{bits:.0f} fit",
@@ -145,7 +145,7 @@ class SimEngine:
         """Product, one below the lower level."""
         level = min(left.level, right.level)
         if level < 1:
-            self._underflow("mul")
+            refuse_at_level_zero("mul")
         if self.noise is None:
             return SimCiphertext(left.values * right.values, level - 1)
         product = self._rescaled(left) * self._rescaled(right)
@@ -154,7 +154,7 @@ class SimEngine:
     def square(self, ciphertext: SimCiphertext) -> SimCiphertext:
         """Square, one level lower."""
         if ciphertext.level < 1:
-            self._underflow("square")
+            refuse_at_level_zero("square")
         if self.noise is None:
             return SimCiphertext(np.square(ciphertext.values), ciphertext.level - 1)
         values = np.square(self._rescaled(ciphertext))
@@ -164,7 +164,7 @@ class SimEngine:
         """Sum of products, one below the lowest level; relinearised once."""
         level = min(ciphertext.level for ciphertext in (*lefts, *rights))
         if level < 1:
-            self._underflow("dot")
+            refuse_at_level_zero("dot")
         total = np.zeros(self.slots)
         for left, right in zip(lefts, rights, strict=True):
             total = total + self._rescaled(left) * self._rescaled(right)
@@ -173,7 +173,7 @@ class SimEngine:
     def mul_plain(self, ciphertext: SimCiphertext, value: Plaintext) -> SimCiphertext:
         """Product with a vector or a number, one level lower."""
         if ciphertext.level < 1:
-            self._underflow("mul_plain")
+            refuse_at_level_zero("mul_plain")
         operand = self._plain(value, "mul_plain")
         return SimCiphertext(self._rescaled(ciphertext) * operand, ciphertext.level - 1)
 
@@ -219,17 +219,17 @@ class SimEngine:
     def drop_to(self, ciphertext: SimCiphertext, level: int) -> SimCiphertext:
         """The same slots at a lower level."""
         if not 0 <= level <= ciphertext.level:
-            self._fail("drop_to", f"a ciphertext at level {ciphertext.level} has no level {level}")
+            refuse("drop_to", f"a ciphertext at level {ciphertext.level} has no level {level}")
         return SimCiphertext(ciphertext.values, level)
 
     def bootstrap(self, ciphertext: SimCiphertext) -> SimCiphertext:
         """The same slots at ``bootstrap_level``."""
         if self.bootstrap_level is None:
-            self._fail("bootstrap", "these parameters do not allow a bootstrap")
+            refuse("bootstrap", "these parameters do not allow a bootstrap")
         largest = self._largest(ciphertext)
         # The tolerance lets a value of exactly the range pass with the noise of its history.
         if not largest <= self.bootstrap_range * (1 + 1e-6):
-            self._fail(
+            refuse(
                 "bootstrap",
                 f"a slot holds {largest:.6g}, outside [-{self.bootstrap_range:g}, "
                 f"{self.bootstrap_range:g}]: the result would be garbage",
@@ -273,9 +273,7 @@ class SimEngine:
     def _vector(self, value: Plaintext, primitive: str) -> Slots:
         vector = np.asarray(value, dtype=np.complex128 if np.iscomplexobj(value) else np.float64)
         if vector.shape != (self.slots,):
-            self._fail(
-                primitive, f"a vector has {self.slots} slots, this one has shape {vector.shape}"
-            )
+            refuse(primitive, f"a vector has {self.slots} slots, this one has shape {vector.shape}")
         return vector
 
     def _plain(self, value: Plaintext, primitive: str) -> Slots | float:
@@ -292,15 +290,4 @@ class SimEngine:
         reach = self.rotation_keys.get(amount)
         if reach is None or reach < level:
             have = "there is no key" if reach is None else f"its key reaches only level {reach}"
-            self._fail("rotate", f"amount {amount} at level {level}: {have}", "plan the key")
-
-    def _underflow(self, primitive: str) -> NoReturn:
-        self._fail(
-            primitive,
-            "the operand is at level 0: no multiplication is left",
-            "place a bootstrap before it, or choose parameters with more levels",
-        )
-
-    @staticmethod
-    def _fail(primitive: str, why: str, remedy: str = "") -> NoReturn:
-        raise AtlasError(f"{primitive} is impossible", why=why, remedy=remedy)
+            refuse("rotate", f"amount {amount} at level {level}: {have}", "plan the key")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.execution.engine import Vector
+from atlasc.passes.execution.engine import Vector, refuse
 from atlasc.targets.key_folders import KeyIndex
 from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.sim.engine import SimCiphertext, SimEngine
@@ -86,7 +86,7 @@ class SimRole(SimEngine):
 
     def _require_client(self, primitive: str) -> None:
         if self.role != "client":
-            self._fail(
+            refuse(
                 primitive,
                 "this engine has evaluation keys only: the secret key never leaves the client",
                 "use the client's folder",
