@@ -16,7 +16,6 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from atlasc.ir.errors import AtlasError, explained
-from atlasc.ir.files.arrays import arrays_digest
 from atlasc.ir.module import Module
 from atlasc.loading.configs import SAVE_REMEDY, read_config, read_object
 from atlasc.loading.exported import Shape, load_exported_program
@@ -108,13 +107,6 @@ class LoadedModel:
     def exported_shape(self, name: str) -> Shape | None:
         """The only shape that an input may have; None where others fit."""
         return (self.shapes or {}).get(name)
-
-    def weights_digest(self) -> str:
-        """SHA-256 (hex) of the parameters and buffers: names, types, shapes and values."""
-        state = {
-            name: tensor.numpy(force=True) for name, tensor in self.module.state_dict().items()
-        }
-        return arrays_digest(state)
 
     @cached_property
     def tokenizer(self) -> PreTrainedTokenizerBase | None:
