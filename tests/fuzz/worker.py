@@ -7,7 +7,9 @@ content that means something else.
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
+import gc
 import json
 import mmap
 import os
@@ -33,6 +35,9 @@ SECONDS = 10
 """Processor time of one input; it may wait five times as long."""
 ADDRESSES = 2 << 30
 """Address space beside what was in use: a fence against what takes much more than MEMORY."""
+STATUS, CLEAR_REFS = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+RESET_PEAK = "5"
+"""What makes ``VmHWM`` start again from the memory in use: see proc_pid_clear_refs(5)."""
 
 ROOT = str(Path(__file__).resolve().parents[2])
 HARMFUL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -140,10 +145,15 @@ def _work(
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * mmap.PAGESIZE + ADDRESSES,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    place, accepted, refused, before = Place(root), 0, 0, _most_memory()
+    # Garbage of the parent that this process let go would hide what an input takes.
+    gc.freeze()
+    place, accepted, refused = Place(root), 0, 0
     for number, content in inputs:
         counts.write(number, accepted, refused)
         path = place.put(content)
+        with contextlib.suppress(OSError):  # not on every kernel: then it counts what is added
+            CLEAR_REFS.write_text(RESET_PEAK)
+        before = _memory("VmHWM")
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
         signal.setitimer(signal.ITIMER_REAL, 5 * SECONDS)
         failure = judge(reader, path, meanings)
@@ -162,10 +172,8 @@ def _work(
             _send(sender, Failure(number, "output", _printed_by(text), text))
             os.ftruncate(printed, 0)
             os.lseek(printed, 0, os.SEEK_SET)
-        if (memory := _most_memory()) - before > MEMORY:
-            _send(sender, Failure(number, "memory", reader.name, f"{memory - before >> 20} MiB"))
-            counts.write(number, accepted, refused)
-            return  # the most that was in use does not go down again
+        if (taken := _memory("VmHWM") - before) > MEMORY:
+            _send(sender, Failure(number, "memory", reader.name, f"{taken >> 20} MiB"))
     counts.write(1 << 62, accepted, refused)
 
 
@@ -208,8 +216,10 @@ def _chain(error: BaseException) -> Iterable[BaseException]:
         found = found.__cause__ or found.__context__
 
 
-def _most_memory() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+def _memory(name: str) -> int:
+    """Bytes that Linux counts for this process, e.g. ``VmHWM``, the most since it was reset."""
+    lines = STATUS.read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith(f"{name}:"))) << 10
 
 
 def _printed_by(text: str) -> str:
