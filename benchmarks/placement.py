@@ -8,17 +8,19 @@ Run: python benchmarks/placement.py
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
-from atlasc.passes.lowering.placement import LevelChain, LevelGraph, place
+from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, Node
+from atlasc.passes.lowering.placement.placement import place
 
+TOP = 29
+"""The highest level."""
 STREAM, HIDDEN, SCORES, NARROW = 3, 12, 6, 1
 """Ciphertexts of the residual stream, the feed-forward layer, the scores, a sum."""
 
 
-def rising(seconds: float) -> Callable[[int], float]:
+def rising(seconds: float) -> tuple[float, ...]:
     """A cost that grows with the level that an operation is entered at."""
-    return lambda level: seconds * (1 + level) / 15
+    return tuple(seconds * (1 + level) / 15 for level in range(TOP + 1))
 
 
 LINEAR, PRODUCT, SUM, DEEP, CHEAP = (rising(s) for s in (9.0, 0.6, 1.2, 12.0, 0.05))
@@ -26,55 +28,56 @@ LINEAR, PRODUCT, SUM, DEEP, CHEAP = (rising(s) for s in (9.0, 0.6, 1.2, 12.0, 0.
 
 def layer_norm(graph: LevelGraph, x: int, name: str, *, entangled: bool) -> int:
     """(x - mean) * invsqrt(variance); entangled: the mean is computed once for both."""
-    total = graph.add_node(f"{name}.sum", [x], cost=SUM, ciphertexts=NARROW)
-    square = graph.add_node(f"{name}.square", [x], depth=1, cost=PRODUCT, ciphertexts=STREAM)
-    squares = graph.add_node(f"{name}.squares", [square], cost=SUM, ciphertexts=NARROW)
-    mean = graph.add_node(f"{name}.mean2", [total, total], depth=1, cost=PRODUCT)
-    variance = graph.add_node(f"{name}.variance", [squares, mean], cost=CHEAP)
-    inverse = graph.add_node(f"{name}.invsqrt", [variance], depth=9, cost=DEEP)
+    total = graph.add(Node(f"{name}.sum", (x,), cost=SUM, ciphertexts=NARROW))
+    square = graph.add(Node(f"{name}.square", (x,), depth=1, cost=PRODUCT, ciphertexts=STREAM))
+    squares = graph.add(Node(f"{name}.squares", (square,), cost=SUM, ciphertexts=NARROW))
+    mean = graph.add(Node(f"{name}.mean2", (total, total), depth=1, cost=PRODUCT))
+    variance = graph.add(Node(f"{name}.variance", (squares, mean), cost=CHEAP))
+    inverse = graph.add(Node(f"{name}.invsqrt", (variance,), depth=9, cost=DEEP))
     if not entangled:
-        total = graph.add_node(f"{name}.mean", [x], cost=SUM, ciphertexts=NARROW)
-    centred = graph.add_node(f"{name}.centre", [x, total], cost=CHEAP, ciphertexts=STREAM)
-    return graph.add_node(
-        f"{name}.product", [centred, inverse], depth=1, cost=PRODUCT, ciphertexts=STREAM
+        total = graph.add(Node(f"{name}.mean", (x,), cost=SUM, ciphertexts=NARROW))
+    centred = graph.add(Node(f"{name}.centre", (x, total), cost=CHEAP, ciphertexts=STREAM))
+    return graph.add(
+        Node(f"{name}.product", (centred, inverse), depth=1, cost=PRODUCT, ciphertexts=STREAM)
     )
 
 
 def softmax(graph: LevelGraph, scores: int, name: str) -> int:
     """Nodes of the iterative softmax `is`; the last one."""
-    y = graph.add_node(f"{name}.exp", [scores], depth=4, cost=DEEP, ciphertexts=SCORES)
+    y = graph.add(Node(f"{name}.exp", (scores,), depth=4, cost=DEEP, ciphertexts=SCORES))
     for j, degree in enumerate((5, 5, 5, 5, 7)):
         step = f"{name}.{j}"
-        square = graph.add_node(f"{step}.square", [y], depth=1, cost=PRODUCT, ciphertexts=SCORES)
-        total = graph.add_node(f"{step}.sum", [square], cost=SUM, ciphertexts=NARROW)
-        inverse = graph.add_node(f"{step}.invsqrt", [total], depth=degree, cost=DEEP)
-        y = graph.add_node(f"{step}.mul", [inverse, y], depth=1, cost=PRODUCT, ciphertexts=SCORES)
-        y = graph.add_node(f"{step}.out", [y], depth=1, cost=PRODUCT, ciphertexts=SCORES)
+        square = graph.add(Node(f"{step}.square", (y,), depth=1, cost=PRODUCT, ciphertexts=SCORES))
+        total = graph.add(Node(f"{step}.sum", (square,), cost=SUM, ciphertexts=NARROW))
+        inverse = graph.add(Node(f"{step}.invsqrt", (total,), depth=degree, cost=DEEP))
+        y = graph.add(Node(f"{step}.mul", (inverse, y), depth=1, cost=PRODUCT, ciphertexts=SCORES))
+        y = graph.add(Node(f"{step}.out", (y,), depth=1, cost=PRODUCT, ciphertexts=SCORES))
     return y
 
 
 def layer(graph: LevelGraph, x: int, name: str, *, entangled: bool) -> int:
     """Nodes of a post-norm block; the last one."""
     q, k, v = (
-        graph.add_node(f"{name}.{p}", [x], depth=1, cost=LINEAR, ciphertexts=STREAM) for p in "qkv"
+        graph.add(Node(f"{name}.{p}", (x,), depth=1, cost=LINEAR, ciphertexts=STREAM))
+        for p in "qkv"
     )
-    scores = graph.add_node(f"{name}.qk", [q, k], depth=2, cost=LINEAR, ciphertexts=SCORES)
+    scores = graph.add(Node(f"{name}.qk", (q, k), depth=2, cost=LINEAR, ciphertexts=SCORES))
     weights = softmax(graph, scores, f"{name}.softmax")
-    context = graph.add_node(f"{name}.av", [weights, v], depth=2, cost=LINEAR, ciphertexts=STREAM)
-    dense = graph.add_node(f"{name}.dense", [context], depth=1, cost=LINEAR, ciphertexts=STREAM)
-    x = graph.add_node(f"{name}.add1", [dense, x], cost=CHEAP, ciphertexts=STREAM)
+    context = graph.add(Node(f"{name}.av", (weights, v), depth=2, cost=LINEAR, ciphertexts=STREAM))
+    dense = graph.add(Node(f"{name}.dense", (context,), depth=1, cost=LINEAR, ciphertexts=STREAM))
+    x = graph.add(Node(f"{name}.add1", (dense, x), cost=CHEAP, ciphertexts=STREAM))
     x = layer_norm(graph, x, f"{name}.norm1", entangled=entangled)
-    hidden = graph.add_node(f"{name}.up", [x], depth=1, cost=LINEAR, ciphertexts=HIDDEN)
-    hidden = graph.add_node(f"{name}.gelu", [hidden], depth=9, cost=DEEP, ciphertexts=HIDDEN)
-    down = graph.add_node(f"{name}.down", [hidden], depth=1, cost=LINEAR, ciphertexts=STREAM)
-    x = graph.add_node(f"{name}.add2", [down, x], cost=CHEAP, ciphertexts=STREAM)
+    hidden = graph.add(Node(f"{name}.up", (x,), depth=1, cost=LINEAR, ciphertexts=HIDDEN))
+    hidden = graph.add(Node(f"{name}.gelu", (hidden,), depth=9, cost=DEEP, ciphertexts=HIDDEN))
+    down = graph.add(Node(f"{name}.down", (hidden,), depth=1, cost=LINEAR, ciphertexts=STREAM))
+    x = graph.add(Node(f"{name}.add2", (down, x), cost=CHEAP, ciphertexts=STREAM))
     return layer_norm(graph, x, f"{name}.norm2", entangled=entangled)
 
 
 def transformer(layers: int, *, entangled: bool) -> LevelGraph:
     """A stack of equal blocks."""
     graph = LevelGraph()
-    x = graph.add_input("x", level=29, ciphertexts=STREAM)
+    x = graph.add(Node("x", level=TOP, ciphertexts=STREAM))
     for index in range(layers):
         x = layer(graph, x, f"layer.{index}", entangled=entangled)
     return graph
@@ -82,7 +85,7 @@ def transformer(layers: int, *, entangled: bool) -> LevelGraph:
 
 def main() -> None:
     """Print the time of a placement for several numbers of layers."""
-    chain = LevelChain(29, {14: 33.0})
+    chain = LevelChain(TOP, 14, 33.0)
     place(transformer(1, entangled=True), chain)
     print("layers  nodes  bootstraps   milliseconds  method")
     for entangled in (False, True):
@@ -92,8 +95,8 @@ def main() -> None:
             found = place(graph, chain)
             milliseconds = 1000 * (time.perf_counter() - start)
             print(
-                f"{layers:6}  {len(graph):5}  {found.bootstrap_count:10}  {milliseconds:13.1f}"
-                f"  {found.method}"
+                f"{layers:6}  {len(graph.nodes):5}  {found.bootstrap_count:10}"
+                f"  {milliseconds:13.1f}  {found.method}"
             )
 
 

@@ -117,7 +117,7 @@ def search_speed(
             seconds: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
             chosen = [objective.approximations(settings) for settings in distinct]
             if reuse:
-                chosen.sort(key=lambda approximations: simulator.prefix(inputs, approximations))
+                chosen.sort(key=lambda approximations: simulator.prefix(approximations))
             for approximations in chosen:
                 if not reuse:
                     inputs = simulator.prepare(arrays)

@@ -16,11 +16,9 @@ from numpy.typing import NDArray
 from atlasc.passes.costs.op_costs import PrimitiveCosts, Profile, seconds_by_level
 from atlasc.passes.latency.outline import Polynomial
 from atlasc.passes.latency.segments import ProgramSegment
-from atlasc.passes.lowering.placement import LevelChain
-from atlasc.passes.lowering.placement.elimination import reduce_factors
-from atlasc.passes.lowering.placement.factors import Factors
+from atlasc.passes.lowering.placement.elimination import Factors, reduce_factors
+from atlasc.passes.lowering.placement.graph import LevelChain
 from atlasc.passes.lowering.placement.min_plus import INFINITY, Table, clip, eliminate
-from atlasc.passes.lowering.placement.placement import TABLE_LIMIT
 
 UNIT = 2.0**-24
 """Seconds of one unit of a table."""
@@ -39,7 +37,7 @@ class Expression(Factors):
         super().__init__(levels)
         self.keys: list[tuple[Any, ...]] = []
         self.ends = self._build(segment)
-        reduce_factors(self, TABLE_LIMIT, keep=self.ends)
+        reduce_factors(self, keep=self.ends)
         left = {variable for scope in self.scopes for variable in scope}
         assert left <= set(self.ends), "a segment so entangled that its levels cannot be eliminated"
 
@@ -187,9 +185,10 @@ class Tables:
 
     def _edge(self, ciphertexts: int) -> Table:
         """Free down, one bootstrap up; the same as `Pieces.edge`."""
-        seconds, _ = self._chain.refresh(self.levels)
-        calls = self._chain.bootstraps(ciphertexts)
-        return np.minimum(self._drop(), _units(np.array([seconds * calls])))
+        if self._chain.bootstrap_level is None:
+            return self._drop()
+        seconds = self._chain.bootstrap_cost * self._chain.bootstraps(ciphertexts)
+        return np.minimum(self._drop(), _units(np.array([seconds])))
 
 
 def _units(seconds: NDArray[np.float64]) -> Table:

@@ -1,5 +1,6 @@
-"""``place-bootstraps``: a level for every value, and bootstraps where they cost least, as long as
-what their errors do to the outputs is tolerated.
+"""``place-bootstraps``: a level for every value, and bootstraps where they cost least.
+
+Their errors are counted too, as long as another placement has less and costs little more.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from atlasc.passes.framework.analysis import MAGNITUDES, NOISE_GAINS
 from atlasc.passes.framework.goal import Goal
 from atlasc.passes.framework.pass_base import Pass, Report
 from atlasc.passes.framework.rewriting import Rewriter
-from atlasc.passes.lowering.placement import LevelChain, LevelGraph, Placement, place
+from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, Node
+from atlasc.passes.lowering.placement.placement import Placement, place
 
 RANGE = 1.0
 """A bootstrap is right for slots in [−1, 1]."""
@@ -39,7 +41,7 @@ class PlaceBootstraps(Pass):
         bootstrap: whether the backend can bootstrap.
         batch: ciphertexts of one value that one bootstrap refreshes.
         costs: seconds of each primitive at each level. With them the least predicted time is
-            wanted, without them the fewest bootstraps: the table in which nothing else costs.
+            wanted, without them the fewest bootstraps.
         fewest: with costs: of all placements with the fewest bootstraps the one of least time.
         error: standard deviation of what a bootstrap adds to each slot. With it, and where values
             carry a ``noise_gain``, no value is bootstrapped whose error the outputs would show
@@ -84,9 +86,11 @@ class PlaceBootstraps(Pass):
             cost = f"{seconds:.1f} s predicted, "
         report.say(f"{cost}{bootstraps} bootstraps; {placement.method}")
         placed = _Placer(module, placement, nodes).run()
-        placed.attributes["levels"] = self.levels
-        placed.attributes["bootstrap"] = self.bootstrap
-        placed.attributes["bootstrap_batch"] = self.batch
+        placed.attributes |= {
+            "levels": self.levels,
+            "bootstrap": self.bootstrap,
+            "bootstrap_batch": self.batch,
+        }
         return placed
 
     def solve(self, module: Module) -> tuple[Placement, dict[Op, int]]:
@@ -100,7 +104,7 @@ class PlaceBootstraps(Pass):
         try:
             cheapest = place(graph, chain)
         except AtlasError:
-            _blame_range(module, graph, chain, nodes)
+            _blame_range(graph, chain, nodes)
             raise
         return self._precise(graph, chain, nodes, cheapest), nodes
 
@@ -114,12 +118,19 @@ class PlaceBootstraps(Pass):
         """
         if self._noise(cheapest, nodes) <= TOLERANCE:
             return cheapest
-        errors = {node: self._error(op) for op, node in nodes.items()}
+        errors = {node: bootstrap_change(op, self.error, self.cubic) for op, node in nodes.items()}
         limits = sorted(set(errors.values()))
         low, high, best = 0, len(limits) - 1, cheapest
         while low < high:
             middle = (low + high) // 2
-            found = _placed_below(graph, chain, errors, limits[middle])
+            limited = [
+                replace(node, refreshable=node.refreshable and errors.get(i, 0.0) <= limits[middle])
+                for i, node in enumerate(graph.nodes)
+            ]
+            try:
+                found = place(LevelGraph(limited), chain)
+            except AtlasError:
+                found = None
             if found is None or found.cost > DEARER * cheapest.cost:
                 low = middle + 1
             elif self._noise(found, nodes) > TOLERANCE:
@@ -130,11 +141,8 @@ class PlaceBootstraps(Pass):
 
     def _noise(self, placement: Placement, nodes: dict[Op, int]) -> float:
         """Change of the outputs by the errors of all bootstraps."""
-        bootstrapped = (op for op, node in nodes.items() if node in placement.bootstraps)
-        return math.hypot(*map(self._error, bootstrapped))
-
-    def _error(self, op: Op) -> float:
-        return bootstrap_change(op, self.error, self.cubic)
+        refreshed = [op for op, node in nodes.items() if node in placement.bootstraps]
+        return math.hypot(*(bootstrap_change(op, self.error, self.cubic) for op in refreshed))
 
 
 def level_chain(
@@ -146,7 +154,7 @@ def level_chain(
 ) -> LevelChain:
     """The chain of a parameter set; see `PlaceBootstraps`. A bootstrap costs 1 without costs."""
     cost = 1.0 if costs is None else costs.get(("bootstrap", levels), 0.0) + FEWEST * fewest
-    return LevelChain(levels, {levels: cost} if bootstrap else {}, batch)
+    return LevelChain(levels, levels if bootstrap else None, cost, batch)
 
 
 def level_graph(
@@ -159,72 +167,42 @@ def level_graph(
         levels: of a fresh ciphertext.
         costs: of the ops; without them they cost nothing.
     """
-    graph, can = LevelGraph(), _refreshable(module)
+    graph, nodes = LevelGraph(), dict[Op, int]()
     cost = None if costs is None else OpCosts(module, costs, levels)
-    nodes: dict[Op, int] = {}
+    # Where magnitudes were measured at all, a value without one may be of any.
+    unknown = math.inf if any("magnitude" in op.attributes for op in module.ops) else 0.0
     for op in module.ops:
         if op.name in ("ckks.drop", "ckks.bootstrap"):
             raise AtlasError(
                 f"{op.name} is there already", where=op.location, remedy="place bootstraps once"
             )
-        result = op.result
-        if result is None or not isinstance(result.type, CiphertextType):
-            if op.name == "ckks.output":
-                source = nodes[op.operands[0].op]
-                nodes[op] = graph.add_node(f"output {op.attributes['name']}", [source])
-            continue
-        count = result.ciphertext.ciphertexts
-        name = f"{op.name} %{result.name} ({op.location or 'no location'})"
-        if op.name == "ckks.input":
-            nodes[op] = graph.add_input(name, levels, count, refreshable=can[op])
-        else:
-            nodes[op] = graph.add_node(
-                name,
-                [nodes[v.op] for v in op.operands if isinstance(v.type, CiphertextType)],
-                depth=levels_of(op, module),
-                cost=0.0 if cost is None else cost.by_level(op),
-                ciphertexts=count,
-                refreshable=can[op],
+        operands = [nodes[v.op] for v in op.operands if isinstance(v.type, CiphertextType)]
+        if op.name == "ckks.output":
+            nodes[op] = graph.add(Node(f"output {op.attributes['name']}", tuple(operands)))
+        elif isinstance(op.value.type, CiphertextType):
+            given = op.name == "ckks.input"
+            node = Node(
+                f"{op.name} %{op.value.name} ({op.location or 'no location'})",
+                tuple(operands),
+                0 if given else levels_of(op, module),
+                0.0 if given or cost is None else cost.by_level(op),
+                op.value.ciphertext.ciphertexts,
+                op.attributes.get("magnitude", unknown) <= RANGE,
+                levels if given else None,
             )
+            nodes[op] = graph.add(node)
     return graph, nodes
 
 
-def _refreshable(module: Module) -> dict[Op, bool]:
-    """Whether the result of each op is in the range of a bootstrap; unknown magnitudes are not."""
-    calibrated = any("magnitude" in op.attributes for op in module.ops)
-    unknown = float("inf") if calibrated else 0.0
-    return {op: op.attributes.get("magnitude", unknown) <= RANGE for op in module.ops}
-
-
-def _placed_below(
-    graph: LevelGraph, chain: LevelChain, errors: dict[int, float], limit: float
-) -> Placement | None:
-    """The cheapest placement without bootstraps of a larger error; None if there is none."""
-    limited = LevelGraph()
-    limited.nodes = [
-        replace(node, refreshable=node.refreshable and errors.get(index, 0.0) <= limit)
-        for index, node in enumerate(graph.nodes)
-    ]
-    try:
-        return place(limited, chain)
-    except AtlasError:
-        return None
-
-
-def _blame_range(
-    module: Module, graph: LevelGraph, chain: LevelChain, nodes: dict[Op, int]
-) -> None:
+def _blame_range(graph: LevelGraph, chain: LevelChain, nodes: dict[Op, int]) -> None:
     """Raise AtlasError if bootstraps of values outside the range would make a placement possible;
     it names one where there are fewest.
     """
-    opened = LevelGraph()
-    opened.nodes = [
+    opened = [
         replace(node, refreshable=True, cost=0.0, ciphertexts=0 if node.refreshable else 1)
         for node in graph.nodes
     ]
-    placement = place(
-        opened, LevelChain(chain.max_level, dict.fromkeys(chain.bootstrap_costs, 1.0))
-    )
+    placement = place(LevelGraph(opened), LevelChain(chain.max_level, chain.bootstrap_level))
     for op, node in nodes.items():
         if node in placement.bootstraps and not graph.nodes[node].refreshable:
             raise AtlasError(
@@ -242,50 +220,39 @@ class _Placer:
     def __init__(self, module: Module, placement: Placement, nodes: dict[Op, int]) -> None:
         self.placement, self.nodes = placement, nodes
         self.rewriter = Rewriter(module)
-        self.refreshed: dict[Value, Value] = {}
-        self.dropped: dict[tuple[Value, int], Value] = {}
-        self.users = module.users()
+        self.made: dict[tuple[str, Value, int], Value] = {}
 
     def run(self) -> Module:
+        users, entry_levels = self.rewriter.source.users(), self.placement.entry_levels
         for op in self.rewriter.source.ops:
-            if op.name == "ckks.input":
-                attributes = {**op.attributes, "level": self._input_level(op)}
-                self.rewriter.copy(op, [], attributes)
+            if op.name == "ckks.input":  # made no higher than any of its readers wants it
+                level = max((entry_levels[self.nodes[u]] for u in users[op.value]), default=0)
+                self.rewriter.copy(op, [], {**op.attributes, "level": level})
             elif op not in self.nodes:
                 self.rewriter.copy(op)
             else:
-                self.rewriter.copy(op, self._operands(op))
+                flags = iter(self.placement.refreshed_uses[self.nodes[op]])
+                operands = [
+                    self._at(operand, entry_levels[self.nodes[op]], next(flags))
+                    if isinstance(operand.type, CiphertextType)
+                    else self.rewriter.values[operand]
+                    for operand in op.operands
+                ]
+                self.rewriter.copy(op, operands)
         return self.rewriter.module
 
-    def _input_level(self, op: Op) -> int:
-        """A fresh ciphertext is made no higher than any of its readers wants it."""
-        wanted = [self.placement.entry_levels[self.nodes[user]] for user in self.users[op.value]]
-        return max(wanted, default=0)
-
-    def _operands(self, op: Op) -> list[Value]:
-        node = self.nodes[op]
-        level = self.placement.entry_levels[node]
-        flags = iter(self.placement.refreshed_uses[node])
-        return [
-            self._at(op, operand, level, next(flags))
-            if isinstance(operand.type, CiphertextType)
-            else self.rewriter.values[operand]
-            for operand in op.operands
-        ]
-
-    def _at(self, op: Op, operand: Value, level: int, refreshed: bool) -> Value:
+    def _at(self, operand: Value, level: int, refreshed: bool) -> Value:
         """The operand at a level, after its bootstrap where the placement says so."""
         value = self.rewriter.values[operand]
         if refreshed:
-            if operand not in self.refreshed:
-                target = self.placement.bootstraps[self.nodes[operand.op]]
-                self.refreshed[operand] = self._emit(operand.op, "ckks.bootstrap", value, target)
-            value = self.refreshed[operand]
+            target = self.placement.bootstraps[self.nodes[operand.op]]
+            value = self._made(operand.op, "ckks.bootstrap", value, target)
         if value.ciphertext.level == level:
             return value
-        if (value, level) not in self.dropped:
-            self.dropped[value, level] = self._emit(operand.op, "ckks.drop", value, level)
-        return self.dropped[value, level]
+        return self._made(operand.op, "ckks.drop", value, level)
 
-    def _emit(self, like: Op, name: str, value: Value, level: int) -> Value:
-        return self.rewriter.add(like, name, [value], {"level": level})
+    def _made(self, like: Op, name: str, value: Value, level: int) -> Value:
+        key = name, value, level
+        if key not in self.made:
+            self.made[key] = self.rewriter.add(like, name, [value], {"level": level})
+        return self.made[key]

@@ -160,7 +160,7 @@ class Objective(Evaluator):
 
     def prefix(self, settings: Settings) -> list[int]:
         """A sort key that puts settings with equal first layers next to each other."""
-        return self._simulator.prefix(self._inputs, self.approximations(settings))
+        return self._simulator.prefix(self.approximations(settings))
 
     def _evaluate(self, settings: Settings) -> Point:
         chosen = self.approximations(settings)

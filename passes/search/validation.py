@@ -87,7 +87,7 @@ class Validator:
 
     def prefix(self, approximations: Mapping[str, Approximation]) -> list[int]:
         """A sort key that puts settings with equal first layers next to each other."""
-        return self._simulator.prefix(self._prepared[0], approximations)
+        return self._simulator.prefix(approximations)
 
     def measure(self, approximations: Mapping[str, Approximation]) -> Validation:
         """What the inputs do under approximations, given by result name."""

@@ -6,7 +6,6 @@ library, it is evaluated against NumPy's arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -34,11 +33,6 @@ BLOCK = 1 << 16
 """Elements of a block: its temporaries fit into a core's second-level cache."""
 PROGRAMS = 1 << 12
 """Row programs that are kept: all ops of a model, under all approximations that a search tries."""
-
-BlockFunction = Callable[[np.ndarray, slice, np.ndarray], bool]
-"""From rows of a tensor, and which ones they are, to the rows of the result, which it writes into
-the third argument; False where they explode.
-"""
 
 
 @dataclass(frozen=True)
@@ -103,13 +97,7 @@ class Blockwise:
         approximation: Approximation,
         left: np.ndarray | None = None,
     ) -> np.ndarray | None:
-        """The op's result, or None if it explodes or is not finite.
-
-        Args:
-            arrays: the op's operands.
-            left: [N] for arguments of N inputs; True is written for those that leave the range of a
-                polynomial. None where the inputs are not watched.
-        """
+        """The op's result on its operands, or None if it explodes; see `on_rows` for ``left``."""
         x, keep = arrays[0], None
         if isinstance(approximation, Softmax):
             keep = keep_mask(site, x, arrays[1] if len(arrays) > 1 else None)
@@ -124,30 +112,43 @@ class Blockwise:
         keep: np.ndarray | None = None,
         left: np.ndarray | None = None,
     ) -> np.ndarray | None:
-        """The same of any rows of the op's argument.
+        """The result for any rows of the op's argument, or None if it explodes or is not finite.
 
         Args:
             x: [..., n].
             keep: of a softmax, which keys a query may see, broadcast to x; None for all.
-            left: as in `evaluate`.
+            left: [N] for arguments of N inputs; True is written for those that leave the range of a
+                polynomial. None where the inputs are not watched.
         """
-        x, kept = np.ascontiguousarray(x), None
+        rows = np.ascontiguousarray(x).reshape(-1, x.shape[-1])
+        result, size = np.empty_like(rows), max(1, BLOCK // x.shape[-1])
+        kept = None
         if keep is not None and not keep.all():
-            kept = np.broadcast_to(keep, x.shape).reshape(-1, x.shape[-1])
-        rows_left = None if left is None else np.zeros(x.size // x.shape[-1], dtype=np.bool_)
+            kept = np.broadcast_to(keep, x.shape).reshape(rows.shape)
+        outside = None if left is None else np.zeros(len(rows), dtype=np.bool_)
         program = self._program(op, site, approximation, left is not None)
-        if program is None:
-            result = self._map(self._with_numpy(op, site, approximation, kept, rows_left), x)
-        else:
-            result = self._map(
-                lambda rows, block, result: program.run(
-                    rows, _part(kept, block), result, self.limit, _part(rows_left, block)
-                ),
-                x,
-            )
-        if left is not None and rows_left is not None:
-            left |= rows_left.reshape(len(left), -1).any(axis=1)
-        return result
+
+        def work(start: int) -> bool:
+            block = slice(start, start + size)
+            seen, beyond = (None if a is None else a[block] for a in (kept, outside))
+            if program is not None:
+                return program.run(rows[block], seen, result[block], self.limit, beyond)
+            arithmetic, argument = replace(self.arithmetic, keep=seen, left=beyond), rows[block]
+            if seen is not None:
+                assert isinstance(approximation, Softmax)
+                argument = np.where(seen, argument, x.dtype.type(approximation.mask_fill))
+            with np.errstate(all="ignore"):
+                y = result[block]
+                y[...] = on_argument(op, site, approximation, arithmetic, argument)
+                # A comparison with a value that is not a number is false.
+                return bool(y.max() <= self.limit and -self.limit <= y.min())
+
+        starts = range(0, len(rows), size)
+        done = map(work, starts) if self._pool is None else self._pool.map(work, starts)
+        finite = all(done)
+        if left is not None and outside is not None:
+            left |= outside.reshape(len(left), -1).any(axis=1)
+        return result.reshape(x.shape) if finite else None
 
     def _program(
         self, op: Op, site: Site, approximation: Approximation, watched: bool
@@ -161,45 +162,10 @@ class Blockwise:
         if key not in self._programs:
             if len(self._programs) >= PROGRAMS:
                 self._programs.clear()
+            self._programs[key] = None
             with suppress(NotRecordable):
-                self._programs[key] = None
                 self._programs[key] = RowProgram(self.arithmetic.dtype, algorithm, watched)
         return self._programs[key]
-
-    def _with_numpy(
-        self,
-        op: Op,
-        site: Site,
-        approximation: Approximation,
-        kept: np.ndarray | None,
-        left: np.ndarray | None,
-    ) -> BlockFunction:
-        def apply(rows: np.ndarray, block: slice, result: np.ndarray) -> bool:
-            keep = _part(kept, block)
-            arithmetic = replace(self.arithmetic, keep=keep, left=_part(left, block))
-            if keep is not None:
-                assert isinstance(approximation, Softmax)
-                rows = np.where(keep, rows, rows.dtype.type(approximation.mask_fill))
-            with np.errstate(all="ignore"):
-                y = on_argument(op, site, approximation, arithmetic, rows)
-                result[...] = y
-                # A comparison with a value that is not a number is false.
-                return bool(y.max() <= self.limit and -self.limit <= y.min())
-
-        return apply
-
-    def _map(self, function: BlockFunction, x: np.ndarray) -> np.ndarray | None:
-        rows = x.reshape(-1, x.shape[-1])
-        size = max(1, BLOCK // rows.shape[1])
-        result = np.empty_like(rows)
-
-        def work(start: int) -> bool:
-            block = slice(start, start + size)
-            return function(rows[block], block, result[block])
-
-        starts = range(0, len(rows), size)
-        done = map(work, starts) if self._pool is None else self._pool.map(work, starts)
-        return result.reshape(x.shape) if all(done) else None
 
 
 def on_argument(
@@ -211,10 +177,5 @@ def on_argument(
     )
     if op.name == "nn.layer_norm":
         assert gamma is not None
-        mean = arithmetic.scale(arithmetic.row_sum(x), -1 / len(gamma))
-        x = arithmetic.add(x, mean)
+        x = arithmetic.add(x, arithmetic.scale(arithmetic.row_sum(x), -1 / len(gamma)))
     return applied(op, approximation, arithmetic, x, gamma, beta)
-
-
-def _part(rows: np.ndarray | None, block: slice) -> np.ndarray | None:
-    return None if rows is None else rows[block]

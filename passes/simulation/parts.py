@@ -1,19 +1,58 @@
-"""Inputs of a simulation, divided among threads."""
+"""Inputs of a simulation, divided among threads, with their values in the middle of the model."""
 
 from __future__ import annotations
 
 import itertools
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from threading import Lock
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from atlasc.ir.module import Value
-from atlasc.passes.simulation.snapshots import Snapshots
 
 AHEAD, FEWEST_FOR_AHEAD = 2, 8
 """The number of inputs that are evaluated first, and the fewest inputs with which that is done."""
+
+
+class Snapshots:
+    """Least recently used values by key, up to a number of bytes."""
+
+    def __init__(self, memory: int) -> None:
+        self.memory = memory
+        self._values: OrderedDict[int, dict[Value, np.ndarray]] = OrderedDict()
+        self._bytes = 0
+
+    def load(self, key: int) -> dict[Value, np.ndarray] | None:
+        """The values stored under a key, if they are still kept."""
+        return self._values.get(key)
+
+    def touch(self, path: Sequence[int]) -> None:
+        """Mark the keys of a setting as used, its first ones last: they are shared the most."""
+        for key in reversed(path):
+            if key in self._values:
+                self._values.move_to_end(key)
+
+    def store(self, key: int, values: dict[Value, np.ndarray], path: Sequence[int] = ()) -> None:
+        """Keep values; the least recently used ones go when memory is short.
+
+        Args:
+            path: keys that must not go for it; if only those are left, the values are not kept.
+        """
+        if key in self._values:
+            return
+        size = _bytes(values)
+        for old in [k for k in self._values if k not in path]:
+            if self._bytes + size <= self.memory:
+                break
+            self._bytes -= _bytes(self._values.pop(old))
+        if self._bytes + size <= self.memory:
+            self._values[key] = values
+            self._bytes += size
+
+
+def _bytes(values: dict[Value, np.ndarray]) -> int:
+    return sum(array.nbytes for array in values.values())
 
 
 @dataclass
@@ -22,72 +61,37 @@ class Part:
 
     Attributes:
         values: what the server gets, encrypted and public.
-        snapshots: values before nonlinear ops, by the approximations before them.
-        left: which inputs left the range of a polynomial in the segment that a key of `snapshots`
-            ends with; None where the inputs are not watched.
+        snapshots: values before nonlinear ops, by the keys of the settings that begin so.
+        left: which inputs left the range of a polynomial in the segment of a key; None where the
+            inputs are not watched.
+        failed: keys of settings that explode in the segment of the key.
     """
 
     values: dict[Value, np.ndarray]
     snapshots: Snapshots
     left: dict[int, np.ndarray] | None = None
-
-    def watch(self, key: int) -> np.ndarray | None:
-        """Where the inputs are written down that leave a range from now on."""
-        if self.left is None:
-            return None
-        count = len(next(iter(self.values.values())))
-        return self.left.setdefault(key, np.zeros(count, dtype=np.bool_))
-
-    def leaving(self, keys: Sequence[int]) -> np.ndarray | None:
-        """Which inputs left a range in any of these segments."""
-        return None if self.left is None else np.any([self.left[key] for key in keys], axis=0)
+    failed: set[int] = field(default_factory=set)
 
 
-@dataclass
-class PreparedInputs:
-    """Inputs whose client part has been computed.
+Rounds = list[list[Part]]
+"""Parts that are evaluated at the same time, in the order of the inputs.
 
-    Attributes:
-        rounds: parts that are evaluated at the same time, in the order of the inputs. A few inputs
-            are evaluated first: a setting that explodes nearly always does so on any input, and the
-            other inputs are then not evaluated.
-        threads: how many work on a round.
-    """
-
-    rounds: list[list[Part]]
-    threads: int
-
-
-class End:
-    """The first segment that need not be evaluated; threads lower it where values explode.
-
-    What is found does not depend on which thread is faster: a part goes on until it is past the
-    first explosion of the others.
-    """
-
-    def __init__(self, segment: int) -> None:
-        self.segment = segment
-        self._lock = Lock()
-
-    def lower(self, segment: int) -> None:
-        """No segment from this one on is needed."""
-        with self._lock:
-            self.segment = min(self.segment, segment)
+A few inputs are evaluated first: a setting that explodes nearly always does so on any input, and
+the other inputs are then not evaluated.
+"""
 
 
 def divided(
-    values: Mapping[Value, np.ndarray],
-    inputs: int,
-    threads: int,
-    memory: int,
-    watched: bool = False,
-) -> PreparedInputs:
+    values: Mapping[Value, np.ndarray], threads: int, memory: int, watched: bool = False
+) -> Rounds:
     """Values of inputs, [N, ...] each, divided into rounds of parts.
 
     Args:
+        threads: parts of a round at most.
         memory: bytes of snapshots.
         watched: whether runs find which inputs leave a range.
     """
+    inputs = len(next(iter(values.values())))
 
     def parts(start: int, end: int) -> list[Part]:
         pieces = max(1, min(threads, end - start))
@@ -102,5 +106,5 @@ def divided(
         ]
 
     if inputs < FEWEST_FOR_AHEAD:
-        return PreparedInputs([parts(0, inputs)], threads)
-    return PreparedInputs([parts(0, AHEAD), parts(AHEAD, inputs)], threads)
+        return [parts(0, inputs)]
+    return [parts(0, AHEAD), parts(AHEAD, inputs)]

@@ -8,7 +8,7 @@ approximation differs from those that it has seen.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from atlasc.ir.interpreter import Interpreter
-from atlasc.ir.module import Module, Value
+from atlasc.ir.module import Module, Op
 from atlasc.passes.approximation.attribute import carried_by
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.calibration.measure import nonlinear_ops
 from atlasc.passes.simulation.blockwise import Blockwise
-from atlasc.passes.simulation.parts import End, Part, PreparedInputs, divided
+from atlasc.passes.simulation.parts import Part, Rounds, divided
 from atlasc.passes.simulation.poly_values import EXPLODED
 from atlasc.passes.simulation.segments import end_after, largest_tensor
 from atlasc.passes.simulation.simulator import Approximations, Simulation, Simulator
@@ -61,19 +60,13 @@ class PolynomialSimulator(Simulator):
         self._blockwise: dict[int, Blockwise] = {}
         self._pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
         self._blas = ThreadpoolController()
-        self._symbols = self._constants()
-
-    def _constants(self) -> dict[str, np.ndarray]:
-        """The arrays behind symbols; weights lie as matrix products read them fastest."""
         linear = (op for s in self.segments for op in s.ops if op.name == "nn.linear")
-        weights = {op.attributes["weight"].name for op in linear}
-        return {
+        for name in {op.attributes["weight"].name for op in linear}:
             # A bare configuration has one number for all elements of a weight: strides of zero.
-            name: np.asfortranarray(array) if name in weights and any(array.strides) else array
-            for name, array in Interpreter(self.module, self.dtype).symbols.items()
-        }
+            if any(self.symbols[name].strides):  # as matrix products read it fastest
+                self.symbols[name] = np.asfortranarray(self.symbols[name])
 
-    def prepare(self, inputs: Mapping[str, np.ndarray], watched: bool = False) -> PreparedInputs:
+    def prepare(self, inputs: Mapping[str, np.ndarray], watched: bool = False) -> Rounds:
         """Compute the client's part (embeddings) once.
 
         Args:
@@ -85,8 +78,8 @@ class PolynomialSimulator(Simulator):
         """
         values = self.server_inputs(inputs)
         count = len(next(iter(values.values())))
-        threads = min(self.threads, count, count * largest_tensor(self.segments) // SMALLEST_PART)
-        return divided(values, count, max(1, threads), self.memory, watched)
+        threads = min(self.threads, count * largest_tensor(self.segments) // SMALLEST_PART)
+        return divided(values, threads, self.memory, watched)
 
     def default_approximations(self) -> dict[str, Approximation]:
         """What the module's ops carry.
@@ -99,123 +92,117 @@ class PolynomialSimulator(Simulator):
 
     def run(
         self,
-        inputs: Mapping[str, np.ndarray] | PreparedInputs,
+        inputs: Mapping[str, np.ndarray] | Rounds,
         approximations: Approximations | None = None,
         *,
         layers: int | None = None,
     ) -> Simulation:
-        """Evaluate the module under a setting.
+        """See `Simulator`.
 
         Args:
             inputs: arrays by name, or what `prepare` made of them.
             approximations: by result name; None for those that the module carries.
-            layers: stop after that many blocks; the outputs are then the values that later ops
-                need, by name.
+            layers: stop after that many blocks.
         """
-        prepared = inputs if isinstance(inputs, PreparedInputs) else self.prepare(inputs)
+        rounds = inputs if isinstance(inputs, list) else self.prepare(inputs)
         chosen = self.default_approximations() if approximations is None else approximations
         end = end_after(self.segments, layers)
-        share = max(1, self.threads // prepared.threads)
+        keys, threads = self.prefix(chosen)[:end], max(map(len, rounds))
+        share = max(1, self.threads // threads)
         if share not in self._blockwise:
             self._blockwise[share] = Blockwise(self.dtype, share, self.limit)
-        blockwise, stop = self._blockwise[share], End(end)
-        work = partial(self._part, chosen=chosen, end=end, blockwise=blockwise, stop=stop)
-        results: list[tuple[dict[str, np.ndarray], np.ndarray | None]] = []
+        outputs: list[dict[str, np.ndarray]] = []
         with self._blas.limit(limits=share, user_api="blas"):
-            for parts in prepared.rounds:
-                pool = None if prepared.threads == 1 else self._pool
-                results += map(work, parts) if pool is None else pool.map(work, parts)
-                if stop.segment < end:
-                    op = self.segments[stop.segment].ops[0]
+            for parts in rounds:
+                stops = [end] * len(parts)
+                work = partial(self._part, chosen, keys, self._blockwise[share], stops)
+                pool = None if threads == 1 else self._pool
+                numbers = range(len(parts))
+                outputs += (map if pool is None else pool.map)(work, numbers, parts)
+                if min(stops) < end:
+                    op = self.segments[min(stops)].ops[0]
                     return Simulation({}, f"{op.location}: {op.name}")
-        arrays = [outputs for outputs, _ in results]
-        joined = {name: np.concatenate([part[name] for part in arrays]) for name in arrays[0]}
-        left = [found for _, found in results if found is not None]
+        joined = {name: np.concatenate([part[name] for part in outputs]) for name in outputs[0]}
+        left = [
+            np.any([part.left[key] for key in keys], axis=0)
+            for parts in rounds
+            for part in parts
+            if part.left is not None
+        ]
         return Simulation(joined, left=np.concatenate(left) if left else None)
 
     def _part(
-        self, part: Part, chosen: Approximations, end: int, blockwise: Blockwise, stop: End
-    ) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
-        """Evaluate the first `end` segments on some of the inputs, unless they explode.
+        self,
+        chosen: Approximations,
+        keys: list[int],
+        blockwise: Blockwise,
+        stops: list[int],
+        number: int,
+        part: Part,
+    ) -> dict[str, np.ndarray]:
+        """The outputs of some of the inputs after as many segments as there are keys.
 
-        Returns:
-            the outputs, and which inputs leave a range, where they are watched.
+        Args:
+            stops: for each part the first segment that need not be evaluated; it is lowered where
+                values explode. What is found does not depend on which thread is faster: a part goes
+                on until it is past the first explosion of the others.
+            number: of the part in ``stops``.
         """
-        keys = self._keys(part, chosen, end)
-        failed = next((index for index, key in enumerate(keys) if part.snapshots.fails(key)), end)
-        if failed < end:
-            stop.lower(failed)
-            return {}, None
-        start, values = self._resume(part, keys)
-        outputs: dict[str, np.ndarray] = {}
-        for index in range(start, end):
-            if index >= stop.segment:
+        end = len(keys)
+        stops[number] = next((i for i, key in enumerate(keys) if key in part.failed), end)
+        if stops[number] < end:
+            return {}
+        start, values, outputs = 0, dict(part.values), dict[str, np.ndarray]()
+        for index in range(end - 1, 0, -1):
+            known = part.snapshots.load(keys[index - 1])
+            if known is not None:
+                start, values = index, values | known
                 break
-            segment = self.segments[index]
+        for index in range(start, end):
+            segment, key = self.segments[index], keys[index]
+            if index >= min(stops):
+                break
             if index > start and segment.nonlinear is not None:
                 live = {v: values[v] for v in segment.live}
                 part.snapshots.store(keys[index - 1], live, keys[:index])
-            left = part.watch(keys[index])
-            if not self._segment(index, values, chosen, outputs, blockwise, stop, left):
-                part.snapshots.store_failure(keys[index])
-                stop.lower(index)
+            left = None
+            if part.left is not None:
+                count = len(next(iter(part.values.values())))
+                left = part.left.setdefault(key, np.zeros(count, dtype=np.bool_))
+            for op in segment.ops:
+                if index >= min(stops):
+                    break
+                arrays = [values[operand] for operand in op.operands]
+                if op.result is None:
+                    factor = self.dtype.type(op.attributes.get("factor", 1.0))
+                    outputs[op.attributes["name"]] = arrays[0] * factor
+                    continue
+                result = self._result(op, arrays, chosen, blockwise, left)
+                if result is None:
+                    part.failed.add(key)
+                    stops[number] = index
+                    break
+                values[op.result] = result
+                for operand in op.operands:
+                    if self._last_use[operand] is op:
+                        values.pop(operand, None)
         part.snapshots.touch(keys)
-        if stop.segment < end:
-            return {}, None
-        if end < len(self.segments):
-            outputs = {value.name: values[value] for value in self.segments[end].live}
-        return outputs, part.leaving(keys)
+        if min(stops) == end < len(self.segments):
+            return {value.name: values[value] for value in self.segments[end].live}
+        return outputs
 
-    def prefix(self, inputs: PreparedInputs, approximations: Approximations) -> list[int]:
-        """See `Simulator`."""
-        return self._keys(inputs.rounds[0][0], approximations, len(self.segments))
-
-    def _keys(self, part: Part, chosen: Approximations, end: int) -> list[int]:
-        """A key for the values after each segment."""
-        names = (segment.nonlinear for segment in self.segments[:end])
-        return part.snapshots.keys(name and chosen.get(name) for name in names)
-
-    def _resume(self, part: Part, keys: Sequence[int]) -> tuple[int, dict[Value, np.ndarray]]:
-        """The first segment to evaluate, and the values there."""
-        values = dict(part.values)
-        for index in range(len(keys) - 1, 0, -1):
-            known = part.snapshots.load(keys[index - 1])
-            if known is not None:
-                values.update(known)
-                return index, values
-        return 0, values
-
-    def _segment(
+    def _result(
         self,
-        index: int,
-        values: dict[Value, np.ndarray],
+        op: Op,
+        arrays: list[np.ndarray],
         chosen: Approximations,
-        outputs: dict[str, np.ndarray],
         blockwise: Blockwise,
-        stop: End,
         left: np.ndarray | None,
-    ) -> bool:
-        """Evaluate a segment in place, unless it is not needed any more; False if it explodes."""
-        for op in self.segments[index].ops:
-            if index >= stop.segment:
-                return True
-            arrays = [values[operand] for operand in op.operands]
-            if op.result is None:
-                factor = self.dtype.type(op.attributes.get("factor", 1.0))
-                outputs[op.attributes["name"]] = arrays[0] * factor
-                continue
-            site = op.site(self._symbols)
-            approximation = chosen.get(op.result.name) if op.definition.nonlinear else None
-            result: np.ndarray | None
-            if approximation is not None:
-                result = blockwise.evaluate(op, site, arrays, approximation, left)
-            else:
-                assert op.definition.evaluate is not None
-                result = op.definition.evaluate(site, *arrays)
-            if result is None:
-                return False
-            values[op.result] = result
-            for operand in op.operands:
-                if self._last_use[operand] is op:
-                    values.pop(operand, None)
-        return True
+    ) -> np.ndarray | None:
+        """The result of an op; None if it explodes."""
+        site = op.site(self.symbols)
+        approximation = chosen.get(op.value.name) if op.definition.nonlinear else None
+        if approximation is not None:
+            return blockwise.evaluate(op, site, arrays, approximation, left)
+        assert op.definition.evaluate is not None
+        return op.definition.evaluate(site, *arrays)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,8 +58,10 @@ class Simulator(ABC):
         self.segments = segments(module)
         if not self.segments:
             raise AtlasError("the module encrypts nothing", remedy="trace a Transformer")
+        self.symbols = Interpreter(module, self.dtype).symbols
         self._client = Interpreter(client_part(module), self.dtype)
         self._last_use = last_uses(self.segments)
+        self._keys: dict[tuple[int, Hashable], int] = {}
 
     @abstractmethod
     def prepare(self, inputs: Mapping[str, np.ndarray]) -> Any:
@@ -77,9 +79,16 @@ class Simulator(ABC):
                 need, by name.
         """
 
-    @abstractmethod
-    def prefix(self, inputs: Any, approximations: Approximations) -> list[int]:
-        """A sort key that brings settings that begin alike together."""
+    def prefix(self, approximations: Approximations) -> list[int]:
+        """A key for each segment, equal for settings that agree up to it.
+
+        Sorted by their keys, settings that begin alike come together.
+        """
+        keys = [0]
+        for segment in self.segments:
+            chosen = approximations.get(segment.nonlinear or "")
+            keys.append(self._keys.setdefault((keys[-1], chosen), len(self._keys) + 1))
+        return keys[1:]
 
     def cleartext(self, inputs: Any, *, layers: int | None = None) -> dict[str, np.ndarray]:
         """The outputs with the exact functions: what the others are compared with."""

@@ -14,14 +14,12 @@ from typing import Any
 import numpy as np
 
 from atlasc.ir.functions import keep_mask
-from atlasc.ir.interpreter import Interpreter
 from atlasc.ir.module import Module, Op, Value
 from atlasc.passes.approximation.description import Approximation, Softmax
 from atlasc.passes.simulation.blockwise import on_argument
 from atlasc.passes.simulation.poly_values import EXPLODED
 from atlasc.passes.simulation.segments import end_after, largest_tensor
 from atlasc.passes.simulation.simulator import Approximations, Simulation, Simulator
-from atlasc.passes.simulation.snapshots import Snapshots
 from atlasc.passes.simulation.torch_arithmetic import Constants, TorchArithmetic, exact
 
 MEMORY = 4 << 30
@@ -76,9 +74,7 @@ class TorchSimulator(Simulator):
     ) -> None:
         super().__init__(module, np.float32, limit)
         self.device, self.memory = device, memory
-        self._symbols = Interpreter(module, np.float32).symbols
         self._constants: dict[tuple[Op, str], Any] = {}
-        self._keys = Snapshots()
 
     def prepare(self, inputs: Mapping[str, np.ndarray]) -> Uploaded:
         """Compute the client's part once and bring it to the device."""
@@ -86,11 +82,6 @@ class TorchSimulator(Simulator):
         public = {v: array for v, array in values.items() if v.tensor.side == "public"}
         encrypted = {v: self._tensor(values[v]) for v in values if v not in public}
         return Uploaded(encrypted, public, len(next(iter(values.values()))))
-
-    def prefix(self, inputs: Uploaded, approximations: Approximations) -> list[int]:
-        """See `Simulator`."""
-        names = (segment.nonlinear for segment in self.segments)
-        return self._keys.keys(name and approximations.get(name) for name in names)
 
     def run(
         self, inputs: Uploaded, approximations: Approximations, *, layers: int | None = None
@@ -188,7 +179,7 @@ class TorchSimulator(Simulator):
         self, op: Op, inputs: Uploaded, x: Any, approximation: Approximation | None
     ) -> Any:
         """The op on x [settings, N, ...]."""
-        site, kept = op.site(self._symbols), None
+        site, kept = op.site(self.symbols), None
         if op.name == "nn.softmax":
             mask = inputs.public[op.operands[1]] if len(op.operands) > 1 else None
             shape = np.broadcast_to(np.float32(0), tuple(x.shape[1:]))
@@ -204,7 +195,7 @@ class TorchSimulator(Simulator):
         def constant(name: str) -> Any:
             key = op, name
             if key not in self._constants:
-                array = op.site(self._symbols).constant(name, np.float32)
+                array = op.site(self.symbols).constant(name, np.float32)
                 self._constants[key] = self._tensor(array)
             return self._constants[key]
 

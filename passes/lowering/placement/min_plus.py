@@ -2,8 +2,8 @@
 
 An entry of a table is one int64 key, `round(cost * 2^s) * M + bootstraps`, with M above any
 possible number of bootstraps. So a smaller key means less cost and, at equal cost, fewer
-bootstraps; sums are exact in any order, and ties are ties. `s` is as large as 60 bits
-allow: costs that differ by less than about 2^-40 of the most that the program could cost are equal.
+bootstraps. Sums are exact in any order, and ties are ties. `s` is as large as 60 bits allow: costs
+that differ by less than about 2^-40 of the most that the program could cost are equal.
 """
 
 from __future__ import annotations
@@ -30,77 +30,59 @@ class Pieces:
     """
 
     def __init__(self, graph: LevelGraph, chain: LevelChain) -> None:
-        self.chain = chain
-        self.levels = chain.max_level + 1
-        self._refresh = np.array([chain.refresh(j)[0] for j in range(self.levels)])
+        self.chain, self.levels = chain, chain.max_level + 1
+        self.drop = np.where(np.tri(self.levels, dtype=bool), 0, INFINITY).astype(np.int64)
+        """[from, to]: 0 where to <= from."""
         self._costs: dict[object, NDArray[np.float64]] = {}
         self._edges: dict[int, Table] = {}
-        self._set_scale(graph)
+        calls = [chain.bootstraps(node.ciphertexts) for node in graph.nodes]
+        possible = 0.0 if chain.bootstrap_level is None else chain.bootstrap_cost
+        most = sum(calls) * possible
+        for node in graph.nodes:
+            if node.level is None:
+                costs = self.costs(node)
+                most += float(costs[np.isfinite(costs)].max(initial=0.0))
+        bits = sum(calls).bit_length()
+        self._modulus = 1 << bits
+        # Rounding adds at most half a unit to each of two terms a node: one bit keeps it inside.
+        self._scale = math.ldexp(1.0, _KEY_BITS - bits - 1 - math.frexp(max(most, 2.0**-900))[1])
 
     def costs(self, node: Node) -> NDArray[np.float64]:
         """Cost of a node by entry level, [levels]; inf below its depth."""
         key = (node.cost, node.depth)
         if key not in self._costs:
-            self._costs[key] = self._evaluate(node)
+            if isinstance(node.cost, tuple) and len(node.cost) < self.levels:
+                raise ValueError(
+                    f"node {node.name} has {len(node.cost)} costs; levels 0..{self.levels - 1} "
+                    "need one each"
+                )
+            costs = np.full(self.levels, np.inf)
+            costs[node.depth :] = [node.cost_at(at) for at in range(node.depth, self.levels)]
+            for level in np.flatnonzero(~(costs >= 0)):
+                raise ValueError(
+                    f"node {node.name} has cost {costs[level]} at level {level}, not >= 0"
+                )
+            self._costs[key] = costs
         return self._costs[key]
 
-    def drop(self) -> Table:
-        """D, [from, to]: 0 where to <= from."""
-        allowed = np.tri(self.levels, dtype=bool)
-        return np.where(allowed, 0, INFINITY).astype(np.int64)
-
     def edge(self, node: Node) -> Table:
-        """D (x) min(I, B) (x) D, [from, to]: free down, one bootstrap of the result up."""
-        if not node.refreshable:
-            return self.drop()
+        """[from, to]: free down, one bootstrap of the node's result up."""
+        bootstrap = self.chain.bootstrap_level
+        if not node.refreshable or bootstrap is None:
+            return self.drop
         calls = self.chain.bootstraps(node.ciphertexts)
         if calls not in self._edges:
-            costs = self._refresh * calls if calls else self._free_refresh()
-            up = np.broadcast_to(self._encode(costs, calls), (self.levels,) * 2)
-            can = (np.arange(self.levels) >= self.chain.bootstrap_from)[:, None]
-            self._edges[calls] = np.minimum(self.drop(), np.where(can, up, INFINITY))
+            cost = self.chain.bootstrap_cost * calls if calls else 0.0
+            reached = np.where(np.arange(self.levels) <= bootstrap, cost, np.inf)
+            self._edges[calls] = np.minimum(self.drop, self._encode(reached, calls))
         return self._edges[calls]
 
     def node(self, node: Node) -> Table:
-        """C (x) edge, [entry level, level of the result at its uses]."""
+        """[entry level, level of the result at its uses]."""
         table = np.full((self.levels, self.levels), INFINITY, np.int64)
-        stop = self.levels - node.depth
-        if stop > 0:
-            table[node.depth :] = self.edge(node)[:stop]
+        if node.depth < self.levels:
+            table[node.depth :] = self.edge(node)[: self.levels - node.depth]
         return clip(table + self._encode(self.costs(node), 0)[:, None])
-
-    def _free_refresh(self) -> NDArray[np.float64]:
-        return np.where(np.isfinite(self._refresh), 0.0, np.inf)
-
-    def _evaluate(self, node: Node) -> NDArray[np.float64]:
-        cost = node.cost
-        if not callable(cost) and not isinstance(cost, int | float) and len(cost) < self.levels:
-            raise ValueError(
-                f"node {node.name} has {len(cost)} costs; levels 0..{self.levels - 1} need one each"
-            )
-        costs = np.full(self.levels, np.inf)
-        for level in range(node.depth, self.levels):
-            costs[level] = node.cost_at(level)
-        if not (costs >= 0).all():
-            level = int(np.flatnonzero(~(costs >= 0))[0])
-            raise ValueError(f"node {node.name} has cost {costs[level]} at level {level}, not >= 0")
-        return costs
-
-    def _set_scale(self, graph: LevelGraph) -> None:
-        refresh = max(self._refresh[np.isfinite(self._refresh)], default=0.0)
-        most, bootstraps = 0.0, 0
-        for node in graph.nodes:
-            calls = self.chain.bootstraps(node.ciphertexts)
-            bootstraps += calls
-            most += calls * float(refresh)
-            if not node.is_input:
-                costs = self.costs(node)
-                most += float(costs[np.isfinite(costs)].max(initial=0.0))
-        self._modulus = 1 << bootstraps.bit_length()
-        room = _KEY_BITS - bootstraps.bit_length()
-        # Rounding adds at most half a unit to each of two terms a node: one bit keeps it inside.
-        bits = room - 1 - math.frexp(max(most, 2.0**-900))[1]
-        self._scale = math.ldexp(1.0, bits)
 
     def _encode(self, costs: NDArray[np.float64], bootstraps: int) -> Table:
         """Keys of costs; so many bootstraps are counted in each."""
@@ -118,14 +100,14 @@ def clip(table: Table) -> Table:
 def eliminate(tables: Sequence[Table], axes: Sequence[tuple[int, ...]], width: int) -> Table:
     """The sum of tables, minimised over one level.
 
+    Two tables [i, k] and [k, j] with width 2 give their (min,+) product: a series. A table with two
+    other axes in common with the result adds: a fork that joins.
+
     Args:
         tables: tables over levels.
         axes: for each table the axis of the result that each of its own axes is; `width` stands for
             the level to be minimised over.
         width: number of axes of the result.
-
-    Two tables [i, k] and [k, j] with width 2 give their (min,+) product: a series. A table with two
-    other axes in common with the result adds: a fork that joins.
     """
     levels = tables[0].shape[0]
     slabs = [_align(table, axis, width) for table, axis in zip(tables, axes, strict=True)]
@@ -141,11 +123,11 @@ def eliminate(tables: Sequence[Table], axes: Sequence[tuple[int, ...]], width: i
 
 def _align(table: Table, axes: tuple[int, ...], width: int) -> Table:
     """A view with the eliminated axis first and all others in the order of the result."""
-    order = sorted(range(len(axes)), key=lambda position: (axes[position] + 1) % (width + 1))
+    places = [(axis + 1) % (width + 1) for axis in axes]
     shape = [1] * (width + 1)
-    for position in order:
-        shape[(axes[position] + 1) % (width + 1)] = table.shape[position]
-    return table.transpose(order).reshape(shape)
+    for place in places:
+        shape[place] = table.shape[0]
+    return table.transpose(np.argsort(places)).reshape(shape)
 
 
 def _sum(terms: Sequence[Table], shape: tuple[int, ...]) -> Table:

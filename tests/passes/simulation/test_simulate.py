@@ -148,7 +148,7 @@ def test_a_softmax_that_is_equal_is_not_evaluated_again(monkeypatch) -> None:
     assert evaluated[0].name == "nn.gelu"
     assert evaluated[0].layer == 0
     usual, other = simulator.default_approximations(), changed
-    keys = [simulator.prefix(prepared, chosen) for chosen in (usual, other, usual)]
+    keys = [simulator.prefix(chosen) for chosen in (usual, other, usual)]
     assert keys[0] == keys[2] != keys[1]
 
 
@@ -158,7 +158,7 @@ def test_little_memory_keeps_little() -> None:
     prepared = simulator.prepare(arrays)
     first = simulator.run(prepared).outputs["y"]
     np.testing.assert_array_equal(simulator.run(prepared).outputs["y"], first)
-    snapshots = prepared.rounds[0][0].snapshots
+    snapshots = prepared[0][0].snapshots
     kept = [snapshots.load(key) or {} for key in range(1, 100)]
     assert sum(array.nbytes for values in kept for array in values.values()) <= 1000
 
@@ -184,7 +184,7 @@ def test_inputs_divided_among_threads_give_the_same(monkeypatch) -> None:
     monkeypatch.setattr(simulate, "SMALLEST_PART", 1)
     simulator = PolynomialSimulator(module, np.float64, threads=3, memory=1 << 20)
     prepared = simulator.prepare(arrays)
-    assert [len(next(iter(part.values.values()))) for part in prepared.rounds[0]] == [1, 2, 2]
+    assert [len(next(iter(part.values.values()))) for part in prepared[0]] == [1, 2, 2]
     np.testing.assert_allclose(simulator.run(prepared).outputs["y"], whole, rtol=0, atol=1e-12)
 
 
@@ -193,7 +193,7 @@ def test_a_few_inputs_go_ahead_of_many(inputs: int, sizes: list[int], monkeypatc
     module, arrays = model(replace(SHAPES["vision"], batch=inputs))
     simulator = PolynomialSimulator(module, np.float64, threads=1)
     prepared = simulator.prepare(arrays)
-    assert [len(next(iter(part.values.values()))) for (part,) in prepared.rounds] == sizes
+    assert [len(next(iter(part.values.values()))) for (part,) in prepared] == sizes
     alone = np.concatenate(
         [simulator.run({"x": arrays["x"][i : i + 1]}).outputs["y"] for i in range(inputs)]
     )

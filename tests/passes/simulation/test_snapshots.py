@@ -5,18 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from atlasc.ir.module import Module
-from atlasc.passes.simulation.snapshots import Snapshots
+from atlasc.passes.simulation.parts import Snapshots
 
 MODULE = Module("m", "nn")
 VALUE = MODULE.add("nn.input", [], {"name": "x", "shape": [1], "side": "client", "dtype": "f64"})
 TEN = {VALUE: np.zeros(10, np.uint8)}
-
-
-def test_equal_beginnings_have_equal_keys() -> None:
-    snapshots = Snapshots()
-    first, second = snapshots.keys("abc"), snapshots.keys("abd")
-    assert first[:2] == second[:2]
-    assert first[2] != second[2]
 
 
 def test_the_least_recently_used_go_first() -> None:
