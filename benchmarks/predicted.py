@@ -30,8 +30,8 @@ from atlasc.compilation.options import CompileOptions
 from atlasc.passes.execution.counting_engine import Counted, CountingEngine
 from atlasc.run import session
 from atlasc.run.timing import Pace
+from atlasc.targets import costs as cost_files
 from atlasc.targets import find_target
-from atlasc.targets.costs import table as cost_files
 from atlasc.targets.machine import OtherWork
 
 DIGITS = Path(__file__).resolve().parent.parent / "examples" / "digits_vit"

@@ -117,7 +117,7 @@ class Manifest(Schema):
         Raises:
             AtlasError: they are damaged, or weaker than the manifest says.
         """
-        found = find_target(self.target).read_parameters(self.parameters)
+        found = find_target(self.target).parameters.from_dict(self.parameters)
         if found.to_dict() != self.parameters:
             raise AtlasError(f"{MANIFEST} has parameters that are none of {self.target}")
         said = self.security_bits, self.insecure

@@ -29,7 +29,7 @@ from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.json_text import Schema, Sha256, parse_json
 from atlasc.ir.files.plain import MIB, read_bytes, too_large
-from atlasc.targets.base import RoleEngine
+from atlasc.targets.engine import SlotEngine
 
 INDEX = "index.json"
 Kind = Literal["query", "answer"]
@@ -97,7 +97,9 @@ class Message:
         return Named(self.index.query, self.index.program, self.index.count, digest)
 
     @classmethod
-    def of(cls, kind: Kind, bundle: Bundle, engine: RoleEngine, content: Ciphertexts) -> Message:
+    def of(
+        cls, kind: Kind, bundle: Bundle, engine: SlotEngine[Any], content: Ciphertexts
+    ) -> Message:
         """The message with some ciphertexts.
 
         Raises:
@@ -147,7 +149,7 @@ class Message:
                 )
         return cls(index, content, str(files))
 
-    def ciphertexts(self, bundle: Bundle, engine: RoleEngine) -> Ciphertexts:
+    def ciphertexts(self, bundle: Bundle, engine: SlotEngine[Any]) -> Ciphertexts:
         """What the message holds.
 
         Raises:
@@ -170,7 +172,7 @@ class Message:
             public[name] = mask.reshape(shape).astype(np.float64)
         return Ciphertexts(values, self.index.count, public, self.index.query)
 
-    def _ciphertext(self, slot: _Slot, engine: RoleEngine) -> Any:
+    def _ciphertext(self, slot: _Slot, engine: SlotEngine[Any]) -> Any:
         where = f"{self.place}/{slot.file}"
         try:
             ciphertext = engine.deserialize(self.files[slot.file])

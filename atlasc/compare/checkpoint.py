@@ -1,7 +1,7 @@
-"""The state of a comparison that takes hours, in a file, so that it can be interrupted.
+"""What a comparison found so far, and the file that keeps it, so that it can be interrupted.
 
 The file holds the slots of all live values in the clear, which a comparison knows anyway, and
-neither keys nor ciphertexts. A comparison that continues from it makes new keys and encrypts the
+neither keys nor ciphertexts. A comparison that goes on from it makes new keys and encrypts the
 slots again.
 """
 
@@ -11,6 +11,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -18,27 +19,71 @@ import numpy as np
 from pydantic import ConfigDict, Field
 
 from atlasc.client.program import Packed
-from atlasc.compare.lock_step import LiveSlots, OpError
 from atlasc.files import write_with
 from atlasc.ir.bounds import MAX_LEVEL
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.arrays import read_npz
-from atlasc.ir.files.json_text import STRICT, Count, Schema, parse_json
+from atlasc.ir.files.json_text import STRICT, Amount, Count, Schema, parse_json
 from atlasc.ir.files.plain import GIB
 
-SIDES = ("ours", "theirs")
-"""Names of reference and target in the file."""
 MAX_STATE = 16 * GIB
 """Bytes of a checkpoint: some thousand ciphertexts in the clear."""
 EVERY = 60.0
-"""Seconds between two writes."""
+"""Seconds between two writes of a checkpoint."""
+
+Slots = list[tuple[np.ndarray, int]]
+"""Slots and level of the ciphertexts of one value."""
+LiveSlots = dict[str, tuple[Slots, Slots]]
+"""By value: of the reference, and of the target."""
+AnyNumber = Annotated[float, Field(strict=False, allow_inf_nan=True)]
+"""A target that is wrong may leave any number; JSON has infinity as a string."""
 Levels = list[Annotated[int, Field(ge=0, le=MAX_LEVEL)]]
+_ANY_NUMBERS = ConfigDict({**STRICT, "ser_json_inf_nan": "strings"})
+
+
+@dataclass(frozen=True)
+class OpError:
+    """What one op of the target did.
+
+    Attributes:
+        op, value, location: which op, its result's name, and its module path.
+        level: of the result, as it should be.
+        target_level: of the target's; another one is an error too.
+        error: greatest error over all slots that the op alone added.
+        bound: on ``error``.
+        difference: greatest absolute difference from the reference, of all ops so far.
+        largest: greatest absolute slot of the reference.
+        tolerance: bound on ``difference``, if there is one.
+    """
+
+    __pydantic_config__ = _ANY_NUMBERS
+
+    op: str
+    value: str
+    location: str
+    level: int
+    target_level: int
+    error: AnyNumber
+    bound: AnyNumber
+    difference: AnyNumber
+    largest: AnyNumber
+    tolerance: Amount | None = None
+
+    @property
+    def parts(self) -> bool:
+        """Whether the op is wrong, or the programs are too far apart here."""
+        apart = self.tolerance is not None and not self.difference <= self.tolerance
+        return apart or not self.error <= self.bound or self.level != self.target_level
+
+
+Resumed = tuple[int, list[OpError], LiveSlots]
+"""The op to continue with, records of the ops before it, and the live values."""
 
 
 class _State(Schema):
-    """What a checkpoint says beside its arrays."""
+    """What a checkpoint says beside its arrays; levels of the reference and of the target."""
 
-    model_config = ConfigDict({**STRICT, "ser_json_inf_nan": "strings"})
+    model_config = _ANY_NUMBERS
 
     identity: str
     position: Count
@@ -55,20 +100,14 @@ def comparison_identity(program: str, query: Packed, *names: str) -> str:
 
 
 class Checkpoint:
-    """A file with the state of one comparison.
-
-    Args:
-        path: an ``.npz``.
-        identity: of the comparison.
-        every: seconds between two writes.
-    """
+    """A file, an ``.npz``, with the state of the comparison of an identity."""
 
     def __init__(self, path: Path, identity: str, every: float = EVERY) -> None:
         self.path, self.identity, self.every = path, identity, every
         self._written = time.monotonic()
 
-    def load(self) -> tuple[int, list[OpError], LiveSlots] | None:
-        """(next op, records of the ops before it, live values); None where there is no file.
+    def load(self) -> Resumed | None:
+        """The state; None where there is no file.
 
         Raises:
             AtlasError: the file is damaged, or of another comparison.
@@ -82,7 +121,7 @@ class Checkpoint:
             for name, sides in state.levels.items():
                 ours, theirs = (
                     [(arrays[f"{side}:{name}:{n}"], level) for n, level in enumerate(levels)]
-                    for side, levels in zip(SIDES, sides, strict=True)
+                    for side, levels in zip(("ours", "theirs"), sides, strict=True)
                 )
                 live[name] = ours, theirs
         except (ValueError, KeyError) as error:
@@ -104,20 +143,15 @@ class Checkpoint:
     def save_now_and_then(
         self, position: int, ops: Sequence[OpError], live: Callable[[], LiveSlots]
     ) -> None:
-        """Write the state, unless that was done less than ``every`` seconds ago.
-
-        Args:
-            position: the op to continue with.
-            ops: records of the ops before it.
-            live: returns the live values; called only when they are written.
-        """
+        """Write the state unless that was done less than ``every`` seconds ago; the live values
+        are asked for only then."""
         if time.monotonic() - self._written < self.every:
             return
         arrays: dict[str, np.ndarray] = {}
         levels: dict[str, tuple[list[int], list[int]]] = {}
         for name, sides in live().items():
             levels[name] = [], []
-            for side, values, known in zip(SIDES, sides, levels[name], strict=True):
+            for side, values, known in zip(("ours", "theirs"), sides, levels[name], strict=True):
                 known += [level for _, level in values]
                 arrays |= {f"{side}:{name}:{n}": slots for n, (slots, _) in enumerate(values)}
         state = _State(
@@ -125,7 +159,3 @@ class Checkpoint:
         ).model_dump_json()
         write_with(self.path, lambda draft: np.savez(draft, facts=state, **arrays))  # type: ignore[arg-type]
         self._written = time.monotonic()
-
-    def remove(self) -> None:
-        """The comparison has ended."""
-        self.path.unlink(missing_ok=True)

@@ -1,20 +1,49 @@
 """Two targets side by side, op by op: the first op that is wrong is found.
 
-Both run the program in lock-step (:mod:`atlasc.compare.lock_step`). Only live values are kept.
+After each op the target's result is decrypted and compared twice:
+
+* with the simulator's result of **that op on the target's own operands**: the *error* of the op
+  alone. It must stay within a *bound*, which is measured in the same way: the simulator runs the op
+  with the errors of CKKS, and :data:`SAFETY` times the resulting difference is allowed. So the
+  bound follows the noise of the target and the op's effect on it, and no op is blamed for the error
+  of another one;
+* with the reference's result, which comes from the program's inputs: the *difference*, in which
+  errors add up and grow.
+
+Only live values are kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+import numpy as np
+
 from atlasc.client.program import Packed
-from atlasc.compare.checkpoint import Checkpoint
-from atlasc.compare.lock_step import LockStep, OpError
+from atlasc.compare.checkpoint import Checkpoint, LiveSlots, OpError, Resumed, Slots
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.module import Module, Op
+from atlasc.ir.module import Module, Op, Value
+from atlasc.ir.types import CiphertextType
 from atlasc.passes.execution.engine import Engine
+from atlasc.passes.execution.execute import apply
+from atlasc.passes.execution.kernels.context import Context
+from atlasc.passes.execution.rotation_plan import planned
+from atlasc.targets.noise import NoiseModel
+from atlasc.targets.sim import SimEngine
+
+SAFETY = 10.0
+"""The noise model is Gaussian; a real slot's error has an exponential tail, up to 12 standard
+deviations in 32,768 slots, where a Gaussian one has 4. Chance may double that."""
+NOISE_RUNS = 3
+"""Noisy simulations of each op: one of them may add little noise where the op amplifies most."""
+FLOOR = 1e-8
+"""Of the largest value: rounding of an encoded vector (8e-10 was seen at N = 2^16) and of float64,
+which the noise model does not have."""
+IMAGINARY = 1e-6
+"""A reference value with smaller imaginary parts is real, and only real parts are compared."""
 
 
 @dataclass
@@ -50,6 +79,7 @@ def compare(
     keep_going: bool = False,
     before: Callable[[Op], None] | None = None,
     checkpoint: Checkpoint | None = None,
+    resumed: Resumed | None = None,
 ) -> Comparison:
     """Run one query on two engines, up to the first op that is wrong.
 
@@ -61,10 +91,11 @@ def compare(
         tolerance: largest difference, for slots up to 1; larger values get proportionally more.
         keep_going: do not stop at the first wrong op; later ones are judged by their own operands.
         before: called before every op.
-        checkpoint: where the state is kept, and from which the comparison continues.
+        checkpoint: where the state is kept.
+        resumed: the state from which the comparison goes on, as the checkpoint had it.
 
     Raises:
-        AtlasError: the engines have different parameters; the checkpoint is of another comparison.
+        AtlasError: the engines have different parameters; the state does not suit the program.
     """
     for name in ("slots", "max_level", "bootstrap_level", "bootstrap_batch"):
         ours, theirs = getattr(reference, name), getattr(target, name)
@@ -73,10 +104,10 @@ def compare(
                 "two engines of different parameters cannot be compared",
                 why=f"{name} is {ours} in the reference and {theirs} in the target",
             )
-    run = LockStep(program, query, reference, target)
+    run = _LockStep(program, query, reference, target)
     result, start = Comparison(), 0
-    if checkpoint is not None and (state := checkpoint.load()) is not None:
-        start, result.ops, live = state
+    if resumed is not None:
+        start, result.ops, live = resumed
         run.restore(live, start)
     for position, op in enumerate(program.ops[start:], start):
         if before is not None:
@@ -93,5 +124,176 @@ def compare(
         if checkpoint is not None:
             checkpoint.save_now_and_then(position + 1, result.ops, run.live)
     if checkpoint is not None:
-        checkpoint.remove()
+        checkpoint.path.unlink(missing_ok=True)
     return result
+
+
+@dataclass
+class _Both:
+    """A live value: ciphertexts of both engines, and the target's slots."""
+
+    reference: list[Any]
+    target: list[Any]
+    slots: list[np.ndarray]
+
+
+class _LockStep:
+    """Both programs at the same op, and the simulators that judge it."""
+
+    def __init__(
+        self, program: Module, query: Packed, reference: Engine[Any], target: Engine[Any]
+    ) -> None:
+        self.program, self.query = program, query
+        self.values: dict[Value, Any] = {}
+        self.last_use = {v: n for n, op in enumerate(program.ops) for v in op.operands}
+        parameters = target.slots, target.max_level, target.bootstrap_level
+        # The reference alone refuses values outside the range of a bootstrap: noise may leave it.
+        judge = partial(
+            SimEngine, *parameters, bootstrap_batch=target.bootstrap_batch, bootstrap_range=np.inf
+        )
+        noise = NoiseModel.ckks(2 * target.slots)
+        noisy = (judge(noise=noise, seed=seed) for seed in range(NOISE_RUNS))
+        self.contexts = [
+            Context(planned(engine, program), program.symbols, query.public)
+            for engine in (reference, target, judge(), *noisy)
+        ]
+        self.reference, self.target = self.contexts[:2]
+
+    def step(self, position: int, op: Op, tolerance: float | None) -> OpError | None:
+        """Run an op; None for one that makes no ciphertexts."""
+        found = None
+        with np.errstate(over="ignore", invalid="ignore"):
+            if op.name == "ckks.public_input":
+                self.values[op.value] = self.query.public[op.attributes["name"]]
+            elif op.name == "ckks.input":
+                name = op.attributes["name"]
+                fresh = [(v, self.query.levels[name]) for v in self.query.vectors[name]]
+                found = self._judge(op, [_encrypted(c, fresh) for c in self.contexts], tolerance)
+            elif op.result is not None:
+                found = self._judge(op, [self._result(c, op) for c in self.contexts], tolerance)
+        for operand in op.operands:
+            if self.last_use[operand] == position:
+                self.values.pop(operand, None)
+        return found
+
+    def live(self) -> LiveSlots:
+        """Slots and levels of all live ciphertexts, by value: of the reference, of the target."""
+        found: LiveSlots = {}
+        for value, both in self.values.items():
+            if isinstance(both, _Both):
+                slots = [_slots(self.reference, c) for c in both.reference]
+                found[value.name] = (
+                    list(zip(slots, _levels(self.reference, both.reference), strict=True)),
+                    list(zip(both.slots, _levels(self.target, both.target), strict=True)),
+                )
+        return found
+
+    def restore(self, live: LiveSlots, position: int) -> None:
+        """Encrypt again the values of a checkpoint.
+
+        Raises:
+            AtlasError: the rest of the program needs other values, or the program makes others.
+        """
+        by_name = {
+            op.value.name: (op.value, op.result.type.ciphertexts)
+            for op in self.program.ops[:position]
+            if op.result is not None and isinstance(op.result.type, CiphertextType)
+        }
+        needed = {n for n, (v, _) in by_name.items() if self.last_use.get(v, -1) >= position}
+        if not needed <= live.keys() <= by_name.keys():
+            raise _unsuitable("it has other values than this program")
+        shape, top = (self.target.engine.slots,), self.target.engine.max_level
+        for name, (ours, theirs) in live.items():
+            value, count = by_name[name]
+            if len(ours) != count or len(theirs) != count:
+                raise _unsuitable(f"%{name} has {count} ciphertexts in this program")
+            for slots, level in (*ours, *theirs):
+                if slots.shape != shape or slots.dtype.kind not in "fc":
+                    raise _unsuitable(f"%{name} is not made of {shape[0]} slots")
+                if level > top:
+                    raise _unsuitable(f"%{name} has level {level}")
+            pair = _encrypted(self.reference, ours), _encrypted(self.target, theirs)
+            self.values[value] = _Both(*pair, [slots for slots, _ in theirs])
+        for op in self.program.ops:
+            if op.name == "ckks.public_input":
+                self.values[op.value] = self.query.public[op.attributes["name"]]
+
+    def _result(self, ctx: Context[Any], op: Op) -> list[Any]:
+        """What an engine makes of an op; the judges start from the target's operands."""
+        given = []
+        for value in (self.values[operand] for operand in op.operands):
+            if not isinstance(value, _Both):
+                given.append(value)
+            elif ctx is self.reference:
+                given.append(value.reference)
+            elif ctx is self.target:
+                given.append(value.target)
+            else:
+                levels = _levels(self.target, value.target)
+                given.append(_encrypted(ctx, list(zip(value.slots, levels, strict=True))))
+        return apply(ctx, op, given)
+
+    def _judge(self, op: Op, results: list[list[Any]], tolerance: float | None) -> OpError:
+        error = bound = difference = largest = 0.0
+        both = self.values[op.value] = _Both(results[0], results[1], [])
+        for made in zip(*results, strict=True):
+            ours = _slots(self.reference, made[0])
+            imaginary = np.iscomplexobj(ours)
+            theirs, right, *noisy = (
+                _slots(ctx, one, imaginary)
+                for ctx, one in zip(self.contexts[1:], made[1:], strict=True)
+            )
+            noise = max(_apart(slots, right) for slots in noisy)
+            largest = max(largest, float(np.abs(ours).max()))
+            error = max(error, _apart(theirs, right))
+            bound = max(bound, SAFETY * noise + FLOOR * max(1.0, float(np.abs(right).max())))
+            difference = max(difference, _apart(theirs, ours))
+            both.slots.append(theirs)
+        allowed = None if tolerance is None else tolerance * max(1.0, largest)
+        level, target_level = (_levels(self.contexts[n], results[n])[0] for n in (2, 1))
+        facts = (level, target_level, error, bound, difference, largest, allowed)
+        return OpError(op.name, op.value.name, op.location, *facts)
+
+
+def _levels(ctx: Context[Any], ciphertexts: Sequence[Any]) -> list[int]:
+    return [ctx.engine.level(ciphertext) for ciphertext in ciphertexts]
+
+
+def _slots(ctx: Context[Any], ciphertext: Any, imaginary: bool | None = None) -> np.ndarray:
+    """Decrypted slots: complex or not as asked for, by default as they are."""
+    engine = ctx.engine
+    # Decryption is cheaper at a lower level; level 1 still holds any sane value.
+    low = engine.drop_to(ciphertext, min(1, engine.level(ciphertext)))
+    real = engine.decrypt(low)
+    if imaginary is False:
+        return real
+    other = -engine.decrypt(engine.times_i(low))
+    if imaginary is None and not np.abs(other).max() > IMAGINARY:
+        return real
+    return real + 1j * other
+
+
+def _encrypted(ctx: Context[Any], values: Slots) -> list[Any]:
+    """Slots, complex ones too, in an engine."""
+    engine, made = ctx.engine, []
+    for slots, level in values:
+        ciphertext = engine.encrypt(np.ascontiguousarray(slots.real), level)
+        if np.iscomplexobj(slots):
+            other = engine.encrypt(np.ascontiguousarray(slots.imag), level)
+            ciphertext = engine.add(ciphertext, engine.times_i(other))
+        made.append(ciphertext)
+    return made
+
+
+def _apart(one: np.ndarray, other: np.ndarray) -> float:
+    """Greatest absolute difference; infinite where one is not a number."""
+    apart = float(np.abs(one - other).max())
+    return apart if apart == apart else float("inf")
+
+
+def _unsuitable(why: str) -> AtlasError:
+    return AtlasError(
+        "the checkpoint does not suit the program",
+        why=why,
+        remedy="delete it, and the comparison starts from the beginning",
+    )

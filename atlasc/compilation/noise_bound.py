@@ -29,7 +29,7 @@ from atlasc.passes.analyses.noise_gains import bootstrap_change
 from atlasc.passes.execution.paterson_stockmeyer import evaluate_plan, plan_chebyshev
 from atlasc.passes.framework.rewriting import Rewriter
 from atlasc.targets.noise import NoiseModel
-from atlasc.targets.sim.engine import SimEngine
+from atlasc.targets.sim import SimEngine
 
 MARGIN = 3.0
 """By which the bound exceeds what the sources add up to."""

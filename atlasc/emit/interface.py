@@ -1,19 +1,18 @@
-"""What client and server agree on, as initialisers of the runtime's ``Interface``."""
+"""What client and server agree on: the facts of ``interface.cpp``, as the template shows them."""
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from atlasc.emit import text
-from atlasc.emit.blocks import OUTSIDE, PREPARING
+from atlasc.emit.program import OUTSIDE, PREPARING
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.module import Module, Op
-from atlasc.ir.opdef import Site
+from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.text.printer import print_module
 from atlasc.ir.types import CiphertextType
 from atlasc.passes.execution.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
@@ -22,8 +21,6 @@ from atlasc.targets.parameters import ParameterSet
 
 TYPES = {np.dtype(np.float32): "F32", np.dtype(np.float64): "F64", np.dtype(np.int64): "I64"}
 """Types of arrays that the runtime reads, as safetensors names them."""
-MAP_INDENT = 16
-"""Columns before the map of an output, in the template."""
 
 
 def identity_of(program: Module) -> str:
@@ -39,10 +36,8 @@ def identity_of(program: Module) -> str:
     return state.hexdigest()
 
 
-def interface_text(program: Module, parameters: ParameterSet) -> dict[str, Any]:
-    """The facts of a lowered program: initialisers, see ``interface.hpp`` of the runtime.
-
-    ``moduli`` and ``bootstrap_keys`` are empty where the parameters have none.
+def interface_facts(program: Module, parameters: ParameterSet) -> dict[str, Any]:
+    """The facts of a lowered program, see ``interface.hpp`` of the runtime.
 
     Raises:
         AtlasError: its rotations were not planned; an input or output has no name that files can
@@ -54,48 +49,8 @@ def interface_text(program: Module, parameters: ParameterSet) -> dict[str, Any]:
             f"the rotations of @{program.name} are not planned",
             remedy="run the pass rotation-keys on it, or compile the model",
         )
-    _check_names(program)
-    keys = key_plan(program)
-    levels = [keys.relinearization_level, keys.conjugation_level]
-    refreshed = parameters.bootstrap_level
-    facts = [
-        text.integer(parameters.slots),
-        text.integer(parameters.max_level),
-        "std::nullopt" if refreshed is None else text.integer(refreshed),
-        text.integer(parameters.bootstrap_batch),
-    ]
-    moduli, bootstrap_keys = dict[str, str](), list[str]()
-    if parameters.in_runtime:
-        facts.append("moduli()")
-        moduli = _moduli(parameters)
-        if parameters.bootstrap:
-            bootstrap_keys = [text.integers(pair) for pair in parameters.shared_rotations.items()]
-            own = parameters.bootstrap_key_levels
-            levels = [max(-1 if a is None else a, b) for a, b in zip(levels, own, strict=True)]
-    return {
-        "model": text.string(program.name),
-        "identity": text.string(identity_of(program)),
-        "parameters": "{" + ", ".join(facts) + "}",
-        "moduli": moduli,
-        "bootstrap_keys": bootstrap_keys,
-        "rotations": [text.integers(pair) for pair in sorted(plan.keys.items())],
-        "bootstrap": text.integers(sorted(plan.bootstrap)),
-        "composed": [
-            f"{{{text.integer(amount)}, {text.integers(parts)}}}"
-            for amount, parts in sorted(plan.composed.items())
-        ],
-        "levels": ", ".join(text.integer(-1 if level is None else level) for level in levels),
-        "inputs": [_input(op) for op in program.inputs],
-        "publics": [_public(op) for op in program.ops if op.name == "ckks.public_input"],
-        "outputs": [_output(op, program) for op in program.outputs],
-        "weights": [array_text(name, array) for name, array in stored_arrays(program).items()],
-        "ops": sum(op.name not in OUTSIDE for op in program.ops),
-    }
-
-
-def _check_names(program: Module) -> None:
-    """Names become those of arrays in messages, beside ``NAME/NUMBER`` for a ciphertext."""
     public = [op for op in program.ops if op.name == "ckks.public_input"]
+    # Names become those of arrays in messages, beside NAME/NUMBER for a ciphertext.
     for ops in ([*program.inputs, *public], program.outputs):
         names = [op.attributes["name"] for op in ops]
         for name in names:
@@ -105,85 +60,62 @@ def _check_names(program: Module) -> None:
                     why="letters, digits and ._- are possible, and no name may occur twice",
                     remedy="rename it in the model",
                 )
-
-
-def _moduli(parameters: ParameterSet) -> dict[str, str]:
+    keys = key_plan(program)
+    bootstrap_keys: Mapping[int, int] = {}
+    levels = [
+        -1 if at is None else at for at in (keys.relinearization_level, keys.conjugation_level)
+    ]
+    if parameters.in_runtime and parameters.bootstrap:
+        bootstrap_keys = parameters.shared_rotations
+        levels = list(map(max, levels, parameters.bootstrap_key_levels))
+    arrays = stored_arrays(program)
     return {
-        "primes": text.lines(map(text.integer, parameters.prime_bits), 8),
-        "special": text.integers(parameters.special_bits),
-        "scale": text.integer(parameters.scale_bits),
-        "bootstrap": text.string(str(parameters.bootstrap or "")),
+        "model": program.name,
+        "identity": identity_of(program),
+        "parameters": parameters,
+        "plan": plan,
+        "bootstrap_keys": bootstrap_keys.items(),
+        "levels": levels,
+        "inputs": [_carried(op, op.value) for op in program.inputs],
+        "publics": [op.attributes for op in public],
+        "outputs": [_carried(op, op.operands[0]) | _maps(op, program) for op in program.outputs],
+        "weights": [
+            (name, TYPES[a.dtype], a.shape, hashlib.sha256(a.tobytes()).hexdigest())
+            for name, a in arrays.items()
+        ],
+        "ops": sum(op.name not in OUTSIDE for op in program.ops),
     }
 
 
-def _input(op: Op) -> list[str]:
-    get = op.attributes.get
-    return [
-        text.string(op.attributes["name"]),
-        text.integers(op.attributes["shape"]),
-        _layout(op.value.type),
-        _level(op, op.attributes["name"], op.value.type),
-        text.number(get("factor", 1.0)),
-        "true" if get("centred", False) else "false",
-        _magnitude(op),
-    ]
+def _carried(op: Op, value: Value) -> dict[str, Any]:
+    """An input or output with its ciphertexts, and the greatest magnitude of slots in the
+    calibration, where it was measured."""
+    kind, source = value.type, value.op
+    if not isinstance(kind, CiphertextType) or kind.level is None:
+        raise AtlasError(f"the level of {op.attributes['name']!r} is not known", where=op.location)
+    while source.name in PREPARING and "magnitude" not in source.attributes:
+        source = source.operands[0].op
+    defaults = {"factor": 1.0, "centred": False}
+    packed = {"layout": str(kind.layout), "level": kind.level}
+    return defaults | op.attributes | packed | {"magnitude": source.attributes.get("magnitude")}
 
 
-def _magnitude(op: Op) -> str:
-    """The greatest magnitude of slots in the calibration, where it was measured."""
-    while op.name in PREPARING and "magnitude" not in op.attributes:
-        op = op.operands[0].op
-    magnitude = op.attributes.get("magnitude")
-    return "std::nullopt" if magnitude is None else text.number(magnitude)
-
-
-def _level(op: Op, name: str, kind: Any) -> str:
-    level = kind.level if isinstance(kind, CiphertextType) else None
-    if level is None:
-        raise AtlasError(f"the level of {name!r} is not known", where=op.location)
-    return text.integer(level)
-
-
-def _public(op: Op) -> str:
-    name, shape = text.string(op.attributes["name"]), text.integers(op.attributes["shape"])
-    return f"{{{name}, {shape}}}"
-
-
-def _output(op: Op, program: Module) -> list[str]:
-    site, shape = op.site(program.symbols), op.attributes["shape"]
-    maps = [_map(site, name, default, shape) for name, default in (("factor", 1.0), ("shift", 0.0))]
-    result = op.operands[0]
-    return [
-        text.string(op.attributes["name"]),
-        text.integers(shape),
-        _layout(result.type),
-        *maps,
-        _level(op, op.attributes["name"], result.type),
-        _magnitude(result.op),
-    ]
-
-
-def _map(site: Site, name: str, default: float, shape: list[int]) -> str:
+def _maps(op: Op, program: Module) -> dict[str, Any]:
     """Numbers that repeat over the elements of an output: one, or one for each of the last axes."""
-    if name not in site.attributes:
-        return text.numbers([default])
-    values = site.constant(name)
-    while values.ndim and values.shape[0] == 1:
-        values = values[0]
-    if values.shape != tuple(shape[len(shape) - values.ndim :]):
-        values = np.broadcast_to(values, shape[1:])
-    return text.numbers(values, MAP_INDENT)
-
-
-def _layout(kind: Any) -> str:
-    return f"Layout({text.string(str(kind.layout))})"
-
-
-# --- the server's arrays
+    site, shape = op.site(program.symbols), op.attributes["shape"]
+    found: dict[str, Any] = {"factor": [1.0], "shift": [0.0]}
+    for name in found.keys() & op.attributes.keys():
+        values = site.constant(name)
+        while values.ndim and values.shape[0] == 1:
+            values = values[0]
+        if values.shape != tuple(shape[len(shape) - values.ndim :]):
+            values = np.broadcast_to(values, shape[1:])
+        found[name] = values
+    return found
 
 
 def stored_arrays(program: Module) -> dict[str, np.ndarray]:
-    """The arrays of a program by name, in one of ``TYPES``.
+    """The server's arrays of a program by name, in one of ``TYPES``.
 
     Raises:
         AtlasError: a name has characters that no file may have.
@@ -195,11 +127,3 @@ def stored_arrays(program: Module) -> dict[str, np.ndarray]:
         kept = None if array.dtype in TYPES else np.float64
         arrays[name] = np.ascontiguousarray(array, kept).reshape(np.shape(array))
     return arrays
-
-
-def array_text(name: str, array: np.ndarray) -> str:
-    """An initialiser of the runtime's ``Array``: name, type, shape, SHA-256."""
-    facts = [text.string(name), text.string(TYPES[array.dtype]), text.integers(array.shape)]
-    digest = hashlib.sha256(array.tobytes()).hexdigest()
-    indent = " " * 12
-    return f"{indent}{{{', '.join(facts)},\n{indent} {text.string(digest)}}}"

@@ -1,72 +1,139 @@
-"""The text of a program's functions."""
+"""The text of a program: one function for each Transformer block, in the order of execution."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from atlasc.emit import text
-from atlasc.emit.blocks import PREPARING, Block, blocks_of
-from atlasc.emit.calls import Layouts, operands, statement
+from atlasc.emit.calls import FLAGS, KERNELS, Layouts, operands, statement
 from atlasc.ir.module import Module, Op, Value
+
+OUTSIDE = ("ckks.input", "ckks.public_input", "ckks.output")
+"""Ops at the border of a program, which are in no block."""
+PREPARING = ("ckks.drop", "ckks.bootstrap")
+"""Ops that bring a value to where its user wants it."""
+_NAMES = {name for name, _ in KERNELS.values()} | {*FLAGS, "plain", "execute", "interface"}
+_TAKEN = _NAMES | {"Context", "Layout", "Packed", "Values", "context", "inputs", "results"}
+_VARIABLE = re.compile(r"v(\d+|_\w*)|layout_\d+")
+"""Names of the generated code and of what it calls."""
 
 
 @dataclass(frozen=True)
-class Function:
-    """One block as text.
+class Block:
+    """Ops that become one function.
 
     Attributes:
-        place: what it computes.
-        signature: result type, name and parameters.
-        lines: its body.
+        name: of the function, made of the path of the model's module.
+        place: that path, or words where the ops have no common module.
+        ops: in order.
+        inputs: values from before that the ops use.
+        outputs: values that later ops use.
     """
 
+    name: str
     place: str
-    signature: str
-    lines: tuple[str, ...]
+    ops: tuple[Op, ...]
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+
+
+def blocks_of(module: Module) -> list[Block]:
+    """The blocks of a ckks module: what comes before the layers, the layers, and what follows."""
+    ops = [op for op in module.ops if op.name not in OUTSIDE]
+    parts: dict[int, list[Op]] = {}
+    for op, layer in zip(ops, _layers(module, ops), strict=True):
+        parts.setdefault(layer, []).append(op)
+    users, taken = module.users(), set[str]()
+    blocks = []
+    for layer, part in parts.items():
+        place = _place(part, layer)
+        name = text.identifier(place)
+        while name in taken or name in _TAKEN or _VARIABLE.fullmatch(name):
+            name = f"{name}_{len(taken)}"
+        taken.add(name)
+        inside = set(part)
+        used = [v for op in part for v in op.operands if v.op.name != "ckks.public_input"]
+        inputs = dict.fromkeys(value for value in used if value.op not in inside)
+        outputs = [op.value for op in part if any(user not in inside for user in users[op.value])]
+        blocks.append(Block(name, place, tuple(part), tuple(inputs), tuple(outputs)))
+    return blocks
+
+
+def _layers(module: Module, ops: Sequence[Op]) -> list[int]:
+    """The layer that each op is put into, −1 before the first one. It never decreases."""
+    users = module.users()
+    layers: dict[Op, int | None] = {}
+    for op in reversed(ops):
+        following = users[op.value] if op.name in PREPARING else []
+        layers[op] = layers.get(following[0], op.layer) if following else op.layer
+    with_layer = [position for position, op in enumerate(ops) if layers[op] is not None]
+    last = with_layer[-1] if with_layer else -1
+    after = max((layer for layer in layers.values() if layer is not None), default=-1) + 1
+    result, current = [], -1
+    for position, op in enumerate(ops):
+        layer = after if position > last >= 0 else layers[op]
+        current = max(current, current if layer is None else layer)
+        result.append(current)
+    return result
+
+
+def _place(ops: Sequence[Op], layer: int) -> str:
+    """The module that ops come from: that of their layer, or what their paths have in common."""
+    for op in ops:
+        if op.layer == layer and op.name not in PREPARING:
+            parts = op.location.split(".")
+            number = next(at for at, part in enumerate(parts) if part.isdecimal())
+            return ".".join(parts[: number + 1])
+    paths = [op.location.split(".") for op in ops if op.location and op.name not in PREPARING]
+    common = []
+    for names in zip(*paths, strict=False):
+        if len(set(names)) > 1:
+            break
+        common.append(names[0])
+    return ".".join(common) or ("the first modules" if layer < 0 else "the last modules")
 
 
 def program_text(module: Module) -> dict[str, Any]:
-    """What the template of the program shows: layouts as (name, text form), a function for each
-    block, and the steps that call them.
+    """What the template of the program shows: the layouts; of each block its place, the head of its
+    function and the lines of it; and the steps that call them.
 
     Raises:
         AtlasError: an op or an attribute that the runtime does not have.
     """
     layouts, blocks = Layouts(module), blocks_of(module)
-    named = tuple((name, text.string(layout)) for layout, name in layouts.names.items())
-    functions = tuple(_function(block, layouts) for block in blocks)
-    return {"layouts": named, "functions": functions, "steps": list(_steps(module, blocks))}
+    return {
+        "layouts": [(name, layout) for layout, name in layouts.names.items()],
+        "functions": [
+            (text.comment(block.place), _head(block), list(_body(block, layouts)))
+            for block in blocks
+        ],
+        "steps": list(_steps(module, blocks)),
+    }
 
 
-def _function(block: Block, layouts: Layouts) -> Function:
+def _head(block: Block) -> str:
+    count = len(block.outputs)
+    result = "Packed" if count == 1 else f"std::tuple<{', '.join(['Packed'] * count)}>"
     parameters = ["Context& context", *(f"Packed {text.variable(v)}" for v in block.inputs)]
-    signature = text.call(f"{_result_type(block)} {block.name}", parameters, ") {", 0)
-    lines, place = [], ""
-    kept = set(block.outputs)
-    last_use = _last_uses(block.ops)
+    return text.call(f"{result} {block.name}", parameters, ") {", 0)
+
+
+def _body(block: Block, layouts: Layouts) -> Iterable[str]:
+    place, last_use = "", {value: op for op in block.ops for value in op.operands}
     for op in block.ops:
         if op.location not in ("", place) and op.name not in PREPARING:
             place = op.location
-            lines.append(f"    context.at({text.string(place)});")
-        last = {v for v in op.operands if last_use[v] is op and v not in kept}
-        lines.append(statement(op, layouts, last))
+            yield f"    context.at({text.string(place)});"
+        last = {v for v in op.operands if last_use[v] is op and v not in block.outputs}
+        yield statement(op, layouts, last)
     names = [text.variable(value) for value in block.outputs]
     if len(names) == 1:
-        lines.append(f"    return {names[0]};")
+        yield f"    return {names[0]};"
     else:
-        lines.append(f"    return {{{', '.join(f'std::move({name})' for name in names)}}};")
-    return Function(text.comment(block.place), signature, tuple(lines))
-
-
-def _result_type(block: Block) -> str:
-    count = len(block.outputs)
-    return "Packed" if count == 1 else f"std::tuple<{', '.join(['Packed'] * count)}>"
-
-
-def _last_uses(ops: Iterable[Op]) -> dict[Value, Op]:
-    return {value: op for op in ops for value in op.operands}
+        yield f"    return {{{', '.join(f'std::move({name})' for name in names)}}};"
 
 
 def _steps(module: Module, blocks: Sequence[Block]) -> Iterable[str]:
@@ -79,8 +146,7 @@ def _steps(module: Module, blocks: Sequence[Block]) -> Iterable[str]:
         last = {v for v in block.inputs if last_use[v] is block and v not in returned}
         names = [text.variable(value) for value in block.outputs]
         head = f"Packed {names[0]}" if len(names) == 1 else f"auto [{', '.join(names)}]"
-        arguments = ["context", *operands(block.inputs, last)]
-        yield text.call(f"{head} = {block.name}", arguments)
+        yield text.call(f"{head} = {block.name}", ["context", *operands(block.inputs, last)])
     yield "    Values results;"
     for op in module.outputs:
         name, value = text.string(op.attributes["name"]), text.variable(op.operands[0])

@@ -1,15 +1,21 @@
-"""Writes the C++ project of a lowered program: sources, weights, and the runtime that it links."""
+"""Writes the C++ project of a lowered program, what its client encrypts, and builds it."""
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+import numpy as np
+
+from atlasc.client.program import ClientProgram, rows_of
 from atlasc.emit import text
-from atlasc.emit.interface import identity_of, interface_text, stored_arrays
+from atlasc.emit.interface import identity_of, interface_facts, stored_arrays
 from atlasc.emit.program import program_text
-from atlasc.files import new_folder
+from atlasc.files import new_folder, write_with
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.targets.parameters import ParameterSet
@@ -18,9 +24,17 @@ RUNTIME = Path(__file__).parents[1] / "runtime_cuda"
 """Sources of the C++ runtime, as they are installed."""
 RUNTIME_PARTS = ("CMakeLists.txt", "include", "src", "bootstrap", "engines", "python")
 SOURCES = ("interface.cpp", "program.hpp", "program.cpp", "client.cpp", "server.cpp", "python.cpp")
-ENGINES = ("sim", "phantom")
-"""Folders of ``runtime_cuda/engines``; a project has the sources of all, and links one."""
 WEIGHTS = "weights.safetensors"
+COMPILERS = ("c++", "g++", "clang++")
+_TAIL = 30
+"""Lines of a failed build that are shown."""
+ENGINES = {
+    "sim": "see what the tools say; the project stays, to be built by hand",
+    "phantom": "build where CUDA is, and set the variable Phantom_ROOT to the folder where "
+    "Phantom-FHE was built (docs/backend-phantom.md); --engine sim tries the program without both",
+}
+"""Folders of ``runtime_cuda/engines``, and what to do when a build with one fails; a project has
+the sources of all, and links one."""
 
 
 def sources(program: Module, parameters: ParameterSet, engine: str = "sim") -> dict[str, str]:
@@ -35,9 +49,16 @@ def sources(program: Module, parameters: ParameterSet, engine: str = "sim") -> d
         AtlasError: there is no such engine, or it cannot have these parameters; the C++ runtime
             lacks an op or an attribute; the rotations are not planned.
     """
-    _check_engine(engine, parameters)
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
+    if engine not in ENGINES:
+        raise AtlasError(f"there is no engine {engine!r}", remedy=f"use {' or '.join(ENGINES)}")
+    if engine == "phantom" and not parameters.in_runtime:
+        raise AtlasError(
+            "the program was not compiled for the engine phantom",
+            why="its parameters name no moduli",
+            remedy="compile the model again with --target phantom",
+        )
     environment = Environment(
         loader=PackageLoader("atlasc.emit"),
         trim_blocks=True,
@@ -45,10 +66,12 @@ def sources(program: Module, parameters: ParameterSet, engine: str = "sim") -> d
         keep_trailing_newline=True,
         undefined=StrictUndefined,
     )
-    facts: dict[str, Any] = {
+    literals = (text.integer, text.integers, text.number, text.numbers, text.lines)
+    environment.filters |= {"quoted": text.string, **{one.__name__: one for one in literals}}
+    facts = {
         "name": text.identifier(program.name),
         "engine": engine,
-        "interface": interface_text(program, parameters),
+        "interface": interface_facts(program, parameters),
         "program": program_text(program),
     }
     paths = ["CMakeLists.txt", "README.md", *(f"src/{name}" for name in SOURCES)]
@@ -80,12 +103,98 @@ def write_project(
             copy(RUNTIME / part, draft / "runtime" / part)
 
 
-def _check_engine(engine: str, parameters: ParameterSet) -> None:
-    if engine not in ENGINES:
-        raise AtlasError(f"there is no engine {engine!r}", remedy=f"use {' or '.join(ENGINES)}")
-    if engine == "phantom" and not parameters.in_runtime:
+def prepared_inputs(
+    client: ClientProgram, arrays: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """What the C++ client encrypts of raw inputs: float64 by name, as many rows as inputs.
+
+    Raises:
+        AtlasError: of the inputs; more than a batch.
+    """
+    prepared, count = client.prepare(arrays), rows_of(arrays)
+    return {n: np.ascontiguousarray(a[:count], dtype=np.float64) for n, a in prepared.items()}
+
+
+def save_inputs(path: Path, client: ClientProgram, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write :func:`prepared_inputs` as safetensors."""
+    from safetensors.numpy import save_file
+
+    tensors = prepared_inputs(client, arrays)
+    write_with(path, lambda draft: save_file(tensors, draft))
+
+
+# --- building
+
+
+def require_tools() -> None:
+    """Raise AtlasError unless CMake and a C++ compiler are there."""
+    if shutil.which("cmake") is None:
         raise AtlasError(
-            "the program was not compiled for the engine phantom",
-            why="its parameters name no moduli",
-            remedy="compile the model again with --target phantom",
+            "CMake was not found",
+            why="an emitted project is built with it",
+            remedy="install cmake (3.16 or newer), or build the project on another machine",
         )
+    compiler = os.environ.get("CXX")
+    wanted = [compiler] if compiler else COMPILERS
+    if not any(map(shutil.which, wanted)):
+        missing = f"the C++ compiler {compiler} was not" if compiler else "no C++ compiler was"
+        raise AtlasError(
+            f"{missing} found",
+            why="looked for " + ", ".join(wanted),
+            remedy="install one, or set CXX to its path",
+        )
+
+
+def python_definitions() -> list[str]:
+    """CMake options for the Python module of this interpreter.
+
+    Raises:
+        AtlasError: pybind11 is missing.
+    """
+    try:
+        import pybind11
+    except ImportError:
+        raise AtlasError(
+            "pybind11 was not found",
+            why="the Python module of an emitted project is built with it",
+            remedy="pip install 'atlasc[python]'",
+        ) from None
+    return [
+        "-DATLASC_PYTHON=ON",
+        "-DPYBIND11_FINDPYTHON=ON",  # else CMake takes the first Python on the path
+        f"-Dpybind11_DIR={pybind11.get_cmake_dir()}",
+        f"-DPython_EXECUTABLE={sys.executable}",
+    ]
+
+
+def build_project(
+    folder: Path, engine: str, definitions: Sequence[str] = (), jobs: int | None = None
+) -> Path:
+    """Build the project in ``folder/build``; the executables ``client`` and ``server`` are there.
+
+    Args:
+        folder: what :func:`write_project` wrote.
+        engine: the one it was written for.
+        definitions: CMake options, such as ``-DCMAKE_BUILD_TYPE=Debug``.
+        jobs: compilers that run side by side; None: as many as there are cores.
+
+    Raises:
+        AtlasError: a tool is missing, or the build failed; shows the end of what it printed.
+    """
+    require_tools()
+    build = folder / "build"
+    parallel = str(jobs or os.cpu_count() or 1)
+    for command in (
+        ["cmake", "-S", str(folder), "-B", str(build), *definitions],
+        ["cmake", "--build", str(build), "--parallel", parallel],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            tail = (done.stdout + done.stderr).strip().splitlines()[-_TAIL:]
+            raise AtlasError(
+                "the build failed",
+                where=" ".join(command),
+                why="\n".join(tail),
+                remedy=ENGINES[engine],
+            )
+    return build

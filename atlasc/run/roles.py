@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,8 @@ from atlasc.passes.lowering.rotation_keys import key_plan
 from atlasc.run.session import decrypt_all, encrypt_all, execute
 from atlasc.run.timing import Pace, Timing
 from atlasc.targets import find_target
-from atlasc.targets.base import Progress, RoleEngine, Target, no_progress
+from atlasc.targets.base import Progress, Target, no_progress
+from atlasc.targets.engine import SlotEngine
 from atlasc.targets.key_folders import INDEX
 
 
@@ -69,7 +71,7 @@ class ClientRole:
     """
 
     bundle: Bundle
-    engine: RoleEngine
+    engine: SlotEngine[Any]
     ledger: Ledger
 
     @classmethod
@@ -82,10 +84,10 @@ class ClientRole:
             keys: the client's folder, or the one that holds it.
 
         Raises:
-            AtlasError: as :meth:`atlasc.targets.base.Target.client_engine`.
+            AtlasError: as :meth:`atlasc.targets.base.Target.role_engine`.
         """
         folder = key_folder(keys, "client")
-        return cls(bundle, target.client_engine(folder, bundle.parameters), Ledger(folder))
+        return cls(bundle, target.role_engine("client", folder, bundle.parameters), Ledger(folder))
 
     def encrypt(self, arrays: Mapping[str, np.ndarray], *, unchecked: bool = False) -> Message:
         """Encrypt at most a batch of raw inputs into a query, which the ledger then knows.
@@ -129,17 +131,18 @@ class ServerRole:
 
     bundle: Bundle
     target: Target
-    engine: RoleEngine
+    engine: SlotEngine[Any]
 
     @classmethod
     def open(cls, bundle: Bundle, target: Target, keys: Path) -> ServerRole:
         """Load the server's keys; arguments as for :meth:`ClientRole.open`.
 
         Raises:
-            AtlasError: as :meth:`atlasc.targets.base.Target.server_engine`.
+            AtlasError: as :meth:`atlasc.targets.base.Target.role_engine`.
         """
         folder = key_folder(keys, "server")
-        engine = target.server_engine(folder, bundle.parameters, key_plan(bundle.program))
+        plan = key_plan(bundle.program)
+        engine = target.role_engine("server", folder, bundle.parameters, plan)
         return cls(bundle, target, engine)
 
     def execute(

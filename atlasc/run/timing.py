@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from atlasc.bundle.folder import Bundle
-from atlasc.emit.blocks import OUTSIDE
 from atlasc.emit.interface import identity_of
+from atlasc.emit.program import OUTSIDE
 from atlasc.figures.summary import kind_of
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.json_text import STRICT, Amount, Count, Schema, read_json

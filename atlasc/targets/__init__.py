@@ -10,13 +10,8 @@ from atlasc.ir.errors import AtlasError
 if TYPE_CHECKING:
     from atlasc.targets.base import Target
 
-TARGETS = (
-    "sim",
-    "desilo",
-    "phantom",
-    "count",
-)
-"""Folders beside this file; ``TARGET`` of the module ``target`` in each is the object."""
+TARGETS = ("sim", "desilo", "phantom", "count")
+"""Modules beside this file; ``TARGET`` of each is the object."""
 
 
 def find_target(name: str) -> Target:
@@ -25,4 +20,4 @@ def find_target(name: str) -> Target:
         raise AtlasError(
             f"there is no target {name!r}", remedy=f"choose one of: {', '.join(TARGETS)}"
         )
-    return cast("Target", importlib.import_module(f"{__name__}.{name}.target").TARGET)
+    return cast("Target", importlib.import_module(f"{__name__}.{name}").TARGET)

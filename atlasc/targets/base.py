@@ -1,19 +1,19 @@
-"""The base class of targets, and the engines of client and server that a target makes."""
+"""The base class of targets."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.execution.engine import Engine
 from atlasc.passes.latency import LatencyTarget
 from atlasc.passes.lowering.rotation_keys import KeyPlan
-from atlasc.targets.costs.table import CostTable, active_table
+from atlasc.targets.costs import CostTable, active_table
+from atlasc.targets.engine import SlotEngine
+from atlasc.targets.key_folders import Role
 from atlasc.targets.parameters import ParameterSet
 
 Progress = Callable[[str, int, int], None]
@@ -24,30 +24,8 @@ def no_progress(what: str, done: int, total: int) -> None:
     """The callback that says nothing."""
 
 
-class RoleEngine(Engine[Any], Protocol):
-    """An engine of a client or a server alone, whose ciphertexts travel as bytes.
-
-    Attributes:
-        identity: of the key set, 32 hexadecimal digits; every ciphertext carries it.
-    """
-
-    identity: str
-
-    def serialize(self, ciphertext: Any) -> bytes:
-        """A ciphertext for a file or the wire."""
-        ...
-
-    def deserialize(self, data: bytes) -> Any:
-        """The inverse of :meth:`serialize`.
-
-        Raises:
-            AtlasError: not a ciphertext of this target, damaged, or made with other keys.
-        """
-        ...
-
-
-class Target(ABC):
-    """What a compiled program runs on. Each folder beside this file has one instance.
+class Target:
+    """What a compiled program runs on. Each module and each folder beside this file has one.
 
     Attributes:
         name: as in ``--target``.
@@ -66,15 +44,7 @@ class Target(ABC):
     writes_project: ClassVar[bool] = False
     parameters: ClassVar[type[ParameterSet]]
 
-    # --- parameters and costs
-
-    def choose_parameters(self, levels: int, slots: int = 1) -> ParameterSet:
-        """The cheapest set for a program; see :meth:`ParameterSet.choose`."""
-        return self.parameters.choose(levels, slots)
-
-    def read_parameters(self, data: Mapping[str, Any]) -> ParameterSet:
-        """The set that a manifest describes; AtlasError where it is damaged."""
-        return self.parameters.from_dict(data)
+    # --- costs
 
     def latency(self, costs: Path | None = None) -> LatencyTarget:
         """Parameter sets and costs for the latency model and the placement of bootstraps.
@@ -82,10 +52,11 @@ class Target(ABC):
         Args:
             costs: a cost table; None for the table in use.
         """
-        return LatencyTarget(partial(self._costed, costs), ParameterSet.costs)
 
-    def _costed(self, costs: Path | None, levels: int, slots: int = 1) -> ParameterSet:
-        return self.choose_parameters(levels, slots).costed_by(costs)
+        def choose(levels: int, slots: int = 1) -> ParameterSet:
+            return self.parameters.choose(levels, slots).costed_by(costs)
+
+        return LatencyTarget(choose, ParameterSet.costs)
 
     def has_costs(self, costs: Path | None = None) -> bool:
         """Whether seconds of its primitives are known, by a cost table or the table in use."""
@@ -117,7 +88,6 @@ class Target(ABC):
         Raises:
             AtlasError: as :meth:`check_calibration`; too little memory.
         """
-        self.check_calibration()
         raise NotImplementedError
 
     def cost_ratio(self, table: CostTable, other: CostTable) -> float:
@@ -126,7 +96,6 @@ class Target(ABC):
 
     # --- execution
 
-    @abstractmethod
     def check(self) -> None:
         """Raise AtlasError, with the remedy, unless its programs can be executed here."""
 
@@ -166,29 +135,21 @@ class Target(ABC):
         """
         raise self._not_in_python()
 
-    def client_engine(self, folder: Path, parameters: ParameterSet) -> RoleEngine:
-        """An engine that encrypts and decrypts.
+    def role_engine(
+        self, role: Role, folder: Path, parameters: ParameterSet, plan: KeyPlan | None = None
+    ) -> SlotEngine[Any]:
+        """The engine of a client, which encrypts and decrypts, or of a server, which executes
+        programs and has no secret key.
 
         Args:
-            folder: the client's keys.
+            role: whose engine.
+            folder: the role's keys.
             parameters: of the program.
+            plan: the keys that the program needs, of a server.
 
         Raises:
-            AtlasError: the keys are incomplete, damaged, open to other users, the server's, of
-                another target or of other parameters.
-        """
-        raise self._not_in_python()
-
-    def server_engine(self, folder: Path, parameters: ParameterSet, plan: KeyPlan) -> RoleEngine:
-        """An engine that executes programs; it has no secret key.
-
-        Args:
-            folder: the server's keys.
-            parameters: of the program.
-            plan: the keys that the program needs.
-
-        Raises:
-            AtlasError: as :meth:`client_engine`; keys are missing; too little memory.
+            AtlasError: the keys are incomplete, damaged, open to other users, the other role's, of
+                another target or of other parameters; keys are missing; too little memory.
         """
         raise self._not_in_python()
 

@@ -93,7 +93,7 @@ class Chain(ABC):
 
     @property
     def dnum(self) -> int:
-        """Digits of a key switch at the top of the chain."""
+        """Digits of a key switch at the top of the chain, where a bootstrap starts."""
         return self.digits(len(self.prime_bits) - self.base_primes)
 
     def digits(self, level: int) -> int:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
@@ -41,10 +42,6 @@ class Machine:
         """Whether times of one may be expected on the other."""
         return (self.processor, self.threads) == (other.processor, other.threads)
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return asdict(self)
-
 
 def available_threads() -> int:
     """Threads that this process may run at once."""
@@ -63,22 +60,13 @@ def this_machine(root: Path = Path("/")) -> Machine:
         pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
         pages = 0
-    return Machine(_processor(root), available_threads(), round(pages / GIB, 1))
-
-
-def _processor(root: Path) -> str:
-    """The model's name; virtual machines shorten it, so family and number go with it."""
-    facts: dict[str, str] = {}
-    try:
-        for line in (root / "proc/cpuinfo").read_text().splitlines():
-            name, _, value = line.partition(":")
-            facts.setdefault(name.strip(), value.strip())
-    except OSError:
-        pass
-    if "model name" not in facts:
-        return platform.processor() or platform.machine()
-    numbers = [f"{name} {facts[name]}" for name in ("cpu family", "model") if name in facts]
-    return ", ".join([facts["model name"], *numbers]).replace("cpu family", "family")
+    # Virtual machines shorten the model's name, so family and number go with it.
+    names = {"": "model name", "family ": "cpu family", "model ": "model"}
+    facts = {kind: _read(root / "proc/cpuinfo", rf"{n}\s*:[ \t]*(.*)") for kind, n in names.items()}
+    processor = platform.processor() or platform.machine()
+    if facts[""]:
+        processor = ", ".join(f"{kind}{fact.strip()}" for kind, fact in facts.items() if fact)
+    return Machine(processor, available_threads(), round(pages / GIB, 1))
 
 
 class OtherWork:
@@ -122,8 +110,10 @@ def available_bytes(root: Path = Path("/")) -> int | None:
     Returns:
         None where the system does not tell (not Linux).
     """
-    limits = [_meminfo(root, "MemAvailable"), _control_group(root / "sys/fs/cgroup")]
-    return min((value for value in limits if value), default=None)
+    limit = _read(root / "sys/fs/cgroup/memory.max", r"\d+")
+    used = _read(root / "sys/fs/cgroup/memory.current", r"\d+")
+    left = None if limit is None or used is None else max(1, int(limit) - int(used))
+    return min((value for value in (_memory(root, "MemAvailable"), left) if value), default=None)
 
 
 def machine_bytes(root: Path = Path("/")) -> int | None:
@@ -131,35 +121,21 @@ def machine_bytes(root: Path = Path("/")) -> int | None:
 
     Args and returns as :func:`available_bytes`.
     """
-    limits = [_meminfo(root, "MemTotal"), _limit(root / "sys/fs/cgroup")]
-    return min((value for value in limits if value), default=None)
+    limit = int(_read(root / "sys/fs/cgroup/memory.max", r"\d+") or 0)
+    return min((value for value in (_memory(root, "MemTotal"), limit) if value), default=None)
 
 
-def _meminfo(root: Path, entry: str) -> int | None:
+def _memory(root: Path, entry: str) -> int:
+    return int(_read(root / "proc/meminfo", rf"{entry}:\s*(\d+)") or 0) * 1024
+
+
+def _read(path: Path, pattern: str) -> str | None:
+    """What a line of a file of the system starts with; None without the file or such a line."""
     try:
-        lines = (root / "proc/meminfo").read_text().splitlines()
+        found = re.search(rf"^{pattern}", path.read_text(), re.MULTILINE)
     except OSError:
         return None
-    for line in lines:
-        if line.startswith(f"{entry}:"):
-            return int(line.split()[1]) * 1024
-    return None
-
-
-def _limit(folder: Path) -> int | None:
-    try:
-        return int((folder / "memory.max").read_text())
-    except (OSError, ValueError):  # "max" stands for none
-        return None
-
-
-def _control_group(folder: Path) -> int | None:
-    limit = _limit(folder)
-    try:
-        used = int((folder / "memory.current").read_text())
-    except (OSError, ValueError):
-        return None
-    return None if limit is None else max(1, limit - used)
+    return found and found[found.re.groups]
 
 
 def require_memory(needed: int, purpose: str) -> None:

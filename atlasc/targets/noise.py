@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,9 +77,5 @@ def from_coefficients(polynomial: Vector) -> Vector:
 @lru_cache(maxsize=4)
 def _powers_of_five(degree: int) -> NDArray[np.int64]:
     """5^j modulo 2 degree, for j = 0 .. degree/2 - 1: which root of unity belongs to slot j."""
-    powers = np.empty(degree // 2, dtype=np.int64)
-    power = 1
-    for index in range(degree // 2):
-        powers[index] = power
-        power = power * 5 % (2 * degree)
-    return powers
+    powers = accumulate(range(degree // 2), lambda power, _: power * 5 % (2 * degree), initial=1)
+    return np.fromiter(powers, dtype=np.int64, count=degree // 2)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from copy import copy
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,8 +14,7 @@ from atlasc.ir.files.json_text import STRICT, parse_json
 from atlasc.passes.costs.op_costs import PrimitiveCosts
 from atlasc.passes.execution.counting_engine import PRIMITIVES, Primitive
 from atlasc.targets.chain import Chain
-from atlasc.targets.costs.fitted import FittedCosts
-from atlasc.targets.costs.table import active_table
+from atlasc.targets.costs import FittedCosts, active_table
 from atlasc.targets.noise import NoiseModel
 from atlasc.targets.security import check_set, max_log_qp, set_bits
 
@@ -27,6 +25,7 @@ TRANSFORM = 10.0
 """Products of a residue that its number-theoretic transform counts as."""
 
 
+@dataclass(frozen=True)
 class ParameterSet(Chain):
     """Base of the parameter sets of all targets; a subclass is a dataclass of JSON values.
 
@@ -34,9 +33,9 @@ class ParameterSet(Chain):
         family: the target that the sets were made for; names their cost table.
         device: whether programs run in the memory of a device rather than in the machine's.
         in_runtime: whether the C++ runtime makes engines with these moduli.
-        scale_bits: log2 of the scale of a program's ciphertexts.
         library_bytes: working memory of the library at ring degree 2^16.
-        cost_table: by which seconds are predicted; None for the table in use.
+        cost_table: by which seconds are predicted; None for the table in use. No part of the
+            identity of a set, nor of its JSON form.
     """
 
     __pydantic_config__ = STRICT
@@ -45,7 +44,7 @@ class ParameterSet(Chain):
     device: ClassVar[bool] = False
     in_runtime: ClassVar[bool] = False
     library_bytes: ClassVar[int]
-    cost_table: ClassVar[Path | None] = None  # of one set: no part of its identity
+    cost_table: Path | None = field(default=None, kw_only=True, compare=False, repr=False)
 
     # --- which sets there are
 
@@ -106,20 +105,20 @@ class ParameterSet(Chain):
 
     def _work(self, levels: int) -> int:
         """Work of one key switch at each level of a program, to compare sets by."""
-        work = sum(
-            (self.digits(level) + 8) * (self.residues(level) + self.special_primes)
-            for level in range(levels + 1)
-        )
+        primes = [self.residues(level) + self.special_primes for level in range(levels + 1)]
+        work = sum((self.digits(level) + 8) * count for level, count in enumerate(primes))
         return work * self.ring_degree * self.log_ring_degree
 
     def to_dict(self) -> dict[str, Any]:
         """For a manifest; :meth:`from_dict` reads it back."""
-        return asdict(self)  # type: ignore[call-overload]
+        return {name: value for name, value in asdict(self).items() if name != "cost_table"}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Raises AtlasError when ``data`` is not what :meth:`to_dict` writes."""
         try:
+            if "cost_table" in data:
+                raise ValueError("cost_table: no member of it")
             return parse_json(json.dumps(dict(data)), cls)
         except (TypeError, ValueError) as error:
             raise AtlasError(
@@ -139,7 +138,7 @@ class ParameterSet(Chain):
     @property
     @abstractmethod
     def scale_bits(self) -> int:
-        """See the class."""
+        """log2 of the scale of a program's ciphertexts."""
 
     def noise_model(self) -> NoiseModel:
         """The errors that the simulator adds in this set's stead."""
@@ -153,9 +152,7 @@ class ParameterSet(Chain):
 
     def costed_by(self, table: Path | None) -> Self:
         """The same set, whose seconds are predicted by a table; None for the table in use."""
-        found = copy(self)
-        object.__setattr__(found, "cost_table", table)
-        return found
+        return replace(self, cost_table=table)
 
     def fitted_costs(self) -> FittedCosts | None:
         """Costs by the table; None where nobody measured them.

@@ -39,7 +39,7 @@ def parameters_of(program: Module) -> ParameterSet | None:
     facts = program.attributes
     if TARGET not in facts or PARAMETERS not in facts:
         return None
-    found = find_target(facts[TARGET]).read_parameters(facts[PARAMETERS])
+    found = find_target(facts[TARGET]).parameters.from_dict(facts[PARAMETERS])
     slots, levels = facts.get("slots"), facts.get("levels", 0)
     refreshed = found.bootstrap_level == levels or not facts.get("bootstrap", False)
     if slots != found.slots or levels > found.max_level or not refreshed:

@@ -36,7 +36,6 @@ _LIMITS = {
     192: (36, 73, 147, 297, 597, 1199, 2411),
     256: (27, 56, 114, 230, 462, 929, 1866),
 }
-"""Security bits -> limits of the rings in order, the last one that of 2^17."""
 MAX_LOG_QP: dict[int, dict[int, int]] = {
     bits: {2 ** (18 - len(limits) + place): limit for place, limit in enumerate(limits)}
     for bits, limits in _LIMITS.items()
@@ -119,7 +118,13 @@ def estimate_of(parameters: Chain) -> dict[str, Any]:
         the cost model that cost least, and the modulus that was estimated. ``estimate_bits`` is
         None where the archive has nothing, as for the rings of tests.
     """
-    secrets = [_fact(secret) for secret in parameters.secrets]
+    secrets: list[dict[str, Any]] = []
+    for secret in parameters.secrets:
+        found = _estimate(secret)
+        known = {"secret": str(secret), "published": secret.published, "log_qp": secret.log_q}
+        names = {"estimate_bits": "bits", "attack": "attack", "cost_model": "cost_model"}
+        names["estimated_log_qp"] = "log_q"
+        secrets.append(known | {name: found.get(entry) for name, entry in names.items()})
     weakest = min(secrets, key=lambda fact: fact["estimate_bits"] or 0.0)
     return {
         "bits": set_bits(parameters),
@@ -137,24 +142,12 @@ def set_bits(parameters: Chain) -> int:
         AtlasError: the ring degree is not in the table.
     """
     bits = security_bits(parameters.ring_degree, parameters.log_qp)
-    for secret in parameters.secrets:
-        if secret.weight is not None:
-            found = _estimate(secret)
-            bits = min(bits, 0 if found is None else int(found["bits"]))
-    return bits
+    sparse = [secret for secret in parameters.secrets if secret.weight is not None]
+    return min([bits, *(int(_estimate(secret).get("bits", 0)) for secret in sparse)])
 
 
 def check_set(parameters: Chain, *, insecure_for_tests: bool = False) -> int:
-    """The bits of :func:`set_bits`, refused below 128.
-
-    Args:
-        parameters: a set.
-        insecure_for_tests: accept less, as the user asked; a caller that passes True must
-            say so in every artifact that it writes.
-
-    Raises:
-        AtlasError: fewer than 128 bits and not ``insecure_for_tests``.
-    """
+    """The bits of :func:`set_bits`; raises as :func:`check_security`."""
     check_security(parameters.ring_degree, parameters.log_qp, insecure_for_tests=insecure_for_tests)
     bits = set_bits(parameters)
     if bits < REQUIRED_BITS and not insecure_for_tests:
@@ -167,25 +160,12 @@ def check_set(parameters: Chain, *, insecure_for_tests: bool = False) -> int:
     return bits
 
 
-def _fact(secret: Secret) -> dict[str, Any]:
-    found = _estimate(secret)
-    return {
-        "secret": str(secret),
-        "published": secret.published,
-        "log_qp": secret.log_q,
-        "estimate_bits": None if found is None else found["bits"],
-        "attack": None if found is None else found["attack"],
-        "cost_model": None if found is None else found["cost_model"],
-        "estimated_log_qp": None if found is None else found["log_q"],
-    }
-
-
-def _estimate(secret: Secret) -> dict[str, Any] | None:
-    """The archive's entry for the smallest modulus that is large enough."""
-    fits = [
+def _estimate(secret: Secret) -> dict[str, Any]:
+    """The archive's entry for the smallest modulus that is large enough; empty without one."""
+    fits: list[dict[str, Any]] = [
         entry
         for entry in archive()["estimates"]
         if (entry["ring_degree"], entry["weight"]) == (secret.ring_degree, secret.weight)
         and entry["log_q"] >= secret.log_q
     ]
-    return min(fits, key=lambda entry: entry["log_q"], default=None)
+    return min(fits, key=lambda entry: entry["log_q"], default={})

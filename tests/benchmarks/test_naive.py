@@ -20,7 +20,7 @@ from atlasc.passes.execution.engine import Engine
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.client_module import client_module
 from atlasc.targets.desilo.parameters import DesiloParameters
-from atlasc.targets.sim.engine import SimEngine
+from atlasc.targets.sim import SimEngine
 from benchmarks.peers.measure import desilo_engines, run_all
 from benchmarks.peers.mlp import Mlp
 from benchmarks.peers.naive import Naive

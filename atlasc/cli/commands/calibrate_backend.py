@@ -12,7 +12,7 @@ from atlasc.cli.output import print_table
 from atlasc.cli.progress import progress
 
 if TYPE_CHECKING:
-    from atlasc.targets.costs.table import CostTable
+    from atlasc.targets.costs import CostTable
 
 SHOWN = ("rotate", "rotate_hoisted", "mul", "mul_plain", "rescale", "encrypt", "decrypt")
 
@@ -46,7 +46,7 @@ def calibrate_backend(
     """
     from atlasc.files import require_file_place, write_text
     from atlasc.targets import find_target
-    from atlasc.targets.costs.table import load, own_place, shipped_place
+    from atlasc.targets.costs import load, own_place, shipped_place
 
     chosen = find_target(target)
     chosen.check_calibration()

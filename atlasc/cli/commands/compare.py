@@ -14,7 +14,8 @@ from atlasc.cli.progress import progress
 from atlasc.cli.selection import select
 
 if TYPE_CHECKING:
-    from atlasc.compare.compare import Comparison, OpError
+    from atlasc.compare.checkpoint import OpError
+    from atlasc.compare.compare import Comparison
 
 DIFFERENT = 1
 """Exit code where the targets differ, as that of diff."""
@@ -68,12 +69,12 @@ def compare(
     if not index:
         inputs = inputs.take(range(min(loaded.client.batch, len(inputs))))
     query = loaded.client.query(inputs.arrays, unchecked=True)
-    state, start = None, 0
+    state = resumed = None
     if checkpoint is not None:
         identity = comparison_identity(loaded.identity, query, chosen, against)
         state = Checkpoint(checkpoint, identity)
-        found = state.load()
-        start = 0 if found is None else found[0]
+        resumed = state.load()
+    start = 0 if resumed is None else resumed[0]
     parameters, program = loaded.parameters, loaded.program
     with progress("generating keys") as step:
         reference = find_target(against).make_engine(program, parameters, step.report)
@@ -89,6 +90,7 @@ def compare(
             keep_going=keep_going,
             before=Pace(loaded, find_target(chosen), 1, step.report, start),
             checkpoint=state,
+            resumed=resumed,
         )
     if as_json:
         print_json(_record(result, against, chosen))

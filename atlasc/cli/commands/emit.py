@@ -54,8 +54,7 @@ def emit(
     from atlasc.bundle.folder import load_bundle
     from atlasc.compilation.checks import check_memory
     from atlasc.compilation.key_planning import plan_keys
-    from atlasc.emit.build import build_project, python_definitions, require_tools
-    from atlasc.emit.project import write_project
+    from atlasc.emit.project import build_project, python_definitions, require_tools, write_project
     from atlasc.files import require_new
     from atlasc.targets import find_target
 
@@ -104,7 +103,7 @@ def embed(
     """
     from atlasc.api.admission import admit
     from atlasc.bundle.folder import load_bundle
-    from atlasc.emit.inputs import save_inputs
+    from atlasc.emit.project import save_inputs
     from atlasc.files import require_file_place, require_new
 
     require_new(output)

@@ -2,7 +2,7 @@
 
 Each parameter set is measured at a few levels, in rounds over all primitives, of which the shortest
 time counts: what else the machine does then falls on all of them alike. The costs between are
-those of :mod:`atlasc.targets.costs.fitted`.
+those of :mod:`atlasc.targets.costs`.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 import datetime
 import gc
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from atlasc.passes.execution.counting_engine import PRIMITIVES
 from atlasc.passes.lowering.rotation_keys import KeyPlan
+from atlasc.targets import costs
 from atlasc.targets.base import Progress
-from atlasc.targets.costs.fitted import KEY, FittedCosts
-from atlasc.targets.costs.table import Bootstrap, CostTable, Measured, load, shipped_place
+from atlasc.targets.costs import KEY, Bootstrap, CostTable, FittedCosts, Measured
 from atlasc.targets.desilo.engine import DesiloCiphertext, DesiloEngine
 from atlasc.targets.desilo.keys import ClientKeys, EvaluationKeys, KeySet
 from atlasc.targets.desilo.library import REQUIRED_VERSION, library_engine, load_library
@@ -35,10 +35,13 @@ BUSY = 0.05
 """Share of other work above which a table says that it was not taken on a quiet machine."""
 REFERENCE = ("rotate", "mul", "mul_plain", "rotate_hoisted")
 """Primitives whose ratio to another table scales a bootstrap."""
+_SIMPLE: tuple[str, ...] = tuple(
+    name for name in PRIMITIVES if name not in ("rotate_hoisted", "hoist", "bootstrap")
+)
+"""Primitives that one call measures."""
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """A parameter set and the levels at which it is measured."""
 
     parameters: DesiloParameters
@@ -47,21 +50,16 @@ class Plan:
 
 def plans(quick: bool = False) -> list[Plan]:
     """What is measured: each ring degree, and several numbers of special primes at the largest."""
-    sets, fractions = (_QUICK_SETS, _QUICK_FRACTIONS) if quick else (_SETS, _FRACTIONS)
+    keys = ((14, 1), (14, 3), (15, 2), (15, 5), (16, 8), (16, 4))
+    sets = [*(DesiloParameters(*key) for key in keys), BOOTSTRAPPED]
+    fractions = [1.0, 0.6, 0.25, 0.05]  # of the highest level
+    if quick:
+        sets = [DesiloParameters(*key) for key in ((14, 1), (15, 2), (16, 4))]
+        fractions = fractions[1:]
     return [
         Plan(p, tuple(sorted({max(1, round(f * p.max_level)) for f in fractions}, reverse=True)))
         for p in sets
     ]
-
-
-_SETS: tuple[DesiloParameters, ...] = (
-    *(DesiloParameters(*key) for key in ((14, 1), (14, 3), (15, 2), (15, 5), (16, 8), (16, 4))),
-    BOOTSTRAPPED,
-)
-_FRACTIONS: tuple[float, ...] = (1.0, 0.6, 0.25, 0.05)
-"""Levels that are measured, as fractions of the highest one."""
-_QUICK_SETS = tuple(DesiloParameters(*key) for key in ((14, 1), (15, 2), (16, 4)))
-_QUICK_FRACTIONS = (0.6, 0.25, 0.05)
 
 
 def calibrate(
@@ -80,40 +78,42 @@ def calibrate(
         AtlasError: desilofhe is missing, or the memory does not suffice.
     """
     load_library()
-    known = _costs(load(shipped_place(DesiloParameters.family)))
-    chosen = plans(quick)
-    rounds = ROUNDS - 1 if quick else ROUNDS
-    pace = _Pace(progress, sum(_predicted(known, plan, rounds) for plan in chosen))
+    shipped = costs.load(costs.shipped_place(DesiloParameters.family))
+    known, scaled = FittedCosts(shipped, DesiloParameters.from_dict), shipped.bootstrap
+    assert scaled is not None
+    chosen, rounds = plans(quick), ROUNDS - quick
+    pace = _Pace(progress)
+    for p, levels in chosen:
+        pace.total += _key_seconds(known, p) + rounds * sum(_round(known, p, at) for at in levels)
     if bootstrap:
-        assert known.table.bootstrap is not None
-        pace.total += known.table.bootstrap.key_seconds + 2 * known.table.bootstrap.seconds
+        pace.total += scaled.key_seconds + 2 * scaled.seconds
     others = OtherWork()
-    sets = [
+    sets = tuple(
         Measured(plan.parameters.to_dict(), _measure(plan, rounds, pace, known)) for plan in chosen
-    ]
+    )
     measured = _measure_bootstrap(pace) if bootstrap else None
     share = others.share()
     remarks = [note] if note else []
     if share is not None and share > BUSY:
         remarks.append(f"taken beside other work on {share:.0%} of the machine: too high")
-    table = CostTable(
-        DesiloParameters.family,
-        REQUIRED_VERSION,
-        this_machine(),
-        datetime.date.today().isoformat(),
-        tuple(sets),
-        measured,
-        share,
-        "; ".join(remarks),
-    )
-    return table if measured is not None else _with_scaled_bootstrap(table, known)
+
+    def table() -> CostTable:
+        today, family = datetime.date.today().isoformat(), DesiloParameters.family
+        facts = family, REQUIRED_VERSION, this_machine(), today, sets, measured, share
+        return CostTable(*facts, "; ".join(remarks))
+
+    if measured is None:
+        factor = ratio(table(), shipped)
+        measured = Bootstrap(scaled.seconds * factor, scaled.key_seconds * factor, False)
+        remarks.append(f"bootstrap not measured: {factor:.3g} times that of {shipped.machine}")
+    return table()
 
 
 def ratio(table: CostTable, other: CostTable) -> float:
     """How many times as long the key switches and products of one table take as those of another:
     the geometric mean at what the first measured with the largest ring degree.
     """
-    mine, theirs = _costs(table), _costs(other)
+    both = [FittedCosts(one, DesiloParameters.from_dict) for one in (table, other)]
     logs = []
     largest = max(one.parameters["log_ring_degree"] for one in table.sets)
     for one in table.sets:
@@ -121,45 +121,24 @@ def ratio(table: CostTable, other: CostTable) -> float:
         if parameters.log_ring_degree == largest:
             for primitive in REFERENCE:
                 for level in one.seconds[primitive]:
-                    costs = (c.cost(parameters, primitive, level) for c in (mine, theirs))
-                    logs.append(np.subtract(*np.log(list(costs))))
+                    seconds = [fitted.cost(parameters, primitive, level) for fitted in both]
+                    logs.append(np.subtract(*np.log(seconds)))
     return float(np.exp(np.mean(logs)))
 
 
-def _costs(table: CostTable) -> FittedCosts:
-    return FittedCosts(table, DesiloParameters.from_dict)
-
-
-def _with_scaled_bootstrap(table: CostTable, known: FittedCosts) -> CostTable:
-    shipped = known.table.bootstrap
-    assert shipped is not None
-    factor = ratio(table, known.table)
-    remark = f"bootstrap not measured: {factor:.3g} times that of {known.table.machine}"
-    return replace(
-        table,
-        bootstrap=Bootstrap(shipped.seconds * factor, shipped.key_seconds * factor, False),
-        note="; ".join(part for part in (table.note, remark) if part),
-    )
-
-
-@dataclass
 class _Pace:
     """Progress in predicted time."""
 
-    progress: Progress
-    total: float
-    done: float = field(default=0.0)
+    def __init__(self, progress: Progress) -> None:
+        self.progress, self.total, self.done = progress, 1e-9, 0.0
 
     def __call__(self, what: str, predicted: float) -> None:
-        self.progress(what, min(int(100 * self.done / max(self.total, 1e-9)), 99), 100)
+        self.progress(what, min(int(100 * self.done / self.total), 99), 100)
         self.done += predicted
 
 
-def _predicted(known: FittedCosts, plan: Plan, rounds: int) -> float:
-    """Seconds that a plan takes by another table."""
-    p = plan.parameters
-    keys = (MANY + 1) * known.cost(p, KEY, p.max_level)
-    return keys + rounds * sum(_round(known, p, level) for level in plan.levels)
+def _key_seconds(known: FittedCosts, parameters: DesiloParameters) -> float:
+    return (MANY + 1) * known.cost(parameters, KEY, parameters.max_level)
 
 
 def _round(known: FittedCosts, parameters: DesiloParameters, level: int) -> float:
@@ -167,10 +146,6 @@ def _round(known: FittedCosts, parameters: DesiloParameters, level: int) -> floa
         known.cost(parameters, primitive, level) * (MANY + FEW if "hoisted" in primitive else 1)
         for primitive in (*_SIMPLE, "rotate_hoisted", "hoist", "hoist")
     )
-
-
-_SIMPLE = tuple(name for name in PRIMITIVES if name not in ("rotate_hoisted", "hoist", "bootstrap"))
-"""Primitives that one call measures."""
 
 
 def _actions(
@@ -203,10 +178,10 @@ def _measure(
     plan: Plan, rounds: int, pace: _Pace, known: FittedCosts
 ) -> dict[str, dict[int, float]]:
     """Shortest seconds by primitive and level."""
-    p = plan.parameters
+    p, levels = plan.parameters, sorted(plan.levels)
     name = f"2^{p.log_ring_degree}, {p.special_primes} special primes"
     name += ", bootstrapping" if p.bootstrap else ""
-    pace(f"keys, {name}", (MANY + 1) * known.cost(p, KEY, p.max_level))
+    pace(f"keys, {name}", _key_seconds(known, p))
     keys, key_seconds = _keys(p)
     engine = DesiloEngine.from_key_set(keys)
     vector = np.random.default_rng(1).uniform(-1, 1, engine.slots)
@@ -218,30 +193,26 @@ def _measure(
     for _ in range(rounds):
         for level, pair in pairs.items():
             pace(f"{name}, level {level}", _round(known, p, level))
-            for primitive, seconds in _timed(_actions(engine, *pair)):
+            for primitive, action in _actions(engine, *pair).items():
                 best = shortest.get((primitive, level), np.inf)
-                shortest[primitive, level] = min(best, seconds)
+                shortest[primitive, level] = min(best, _timed(action))
     del keys, engine, pairs
     gc.collect()
-    table: dict[str, dict[int, float]] = {KEY: {p.max_level: key_seconds}}
-    for primitive in _SIMPLE:
-        table[primitive] = {level: shortest[primitive, level] for level in sorted(plan.levels)}
-    for level in sorted(plan.levels):
-        each, shared = _hoisted(shortest["few", level], shortest["many", level])
-        table.setdefault("rotate_hoisted", {})[level] = each
-        table.setdefault("hoist", {})[level] = shared
-    return table
+    table = {primitive: {at: shortest[primitive, at] for at in levels} for primitive in _SIMPLE}
+    hoisted = {at: _hoisted(shortest["few", at], shortest["many", at]) for at in levels}
+    table["rotate_hoisted"] = {at: each for at, (each, _) in hoisted.items()}
+    table["hoist"] = {at: shared for at, (_, shared) in hoisted.items()}
+    return {KEY: {p.max_level: key_seconds}, **table}
 
 
-def _timed(actions: Mapping[str, Callable[[], object]]) -> Iterator[tuple[str, float]]:
+def _timed(action: Callable[[], object]) -> float:
     """Shortest of a few calls; of one where it takes long."""
-    for name, action in actions.items():
-        times: list[float] = []
-        while not times or (sum(times) < SHORT and len(times) < REPEATS):
-            started = time.perf_counter()
-            action()
-            times.append(time.perf_counter() - started)
-        yield name, min(times)
+    times: list[float] = []
+    while not times or (sum(times) < SHORT and len(times) < REPEATS):
+        started = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - started)
+    return min(times)
 
 
 def _hoisted(few: float, many: float) -> tuple[float, float]:
@@ -253,24 +224,20 @@ def _hoisted(few: float, many: float) -> tuple[float, float]:
 
 def _keys(parameters: DesiloParameters) -> tuple[KeySet, float]:
     """Keys for the primitives, without those of a bootstrap, and the seconds that one took."""
-    top = parameters.max_level
-    require_memory(
-        (MANY + 4) * parameters.key_bytes(top) + parameters.ring_degree * 2**14,
-        "the keys that are measured",
-    )
+    top, slots, amounts = parameters.max_level, parameters.slots, range(1, MANY + 1)
+    needed = (MANY + 4) * parameters.key_bytes(top) + parameters.ring_degree * 2**14
+    require_memory(needed, "the keys that are measured")
     library = library_engine(parameters)
     secret = library.create_secret_key()
     started = time.perf_counter()
-    rotations = {
-        f"rotation_{amount}": library.create_fixed_rotation_key(
-            secret, parameters.slots - amount, top
-        )
-        for amount in range(1, MANY + 1)
+    keys = {
+        f"rotation_{amount}": library.create_fixed_rotation_key(secret, slots - amount, top)
+        for amount in amounts
     }
     seconds = (time.perf_counter() - started) / MANY
     full = () if parameters.bootstrap else (top,)
-    keys = {"relinearization": library.create_relinearization_key(secret, *full), **rotations}
-    plan = KeyPlan(dict.fromkeys(range(1, MANY + 1), top), top)
+    keys["relinearization"] = library.create_relinearization_key(secret, *full)
+    plan = KeyPlan(dict.fromkeys(amounts, top), top)
     evaluation = EvaluationKeys(parameters, "", plan, keys)
     return KeySet(ClientKeys(parameters, "", secret), evaluation), seconds
 
@@ -284,6 +251,5 @@ def _measure_bootstrap(pace: _Pace) -> Bootstrap:
     engine = DesiloEngine.from_key_set(keys)
     vector = np.random.default_rng(2).uniform(-1, 1, engine.slots)
     batch = [engine.encrypt(vector, 0) for _ in range(engine.bootstrap_batch)]
-    action = {"bootstrap": lambda: engine.bootstrap_many(batch)}
-    seconds = min(seconds for _ in range(2) for _, seconds in _timed(action))
+    seconds = min(_timed(lambda: engine.bootstrap_many(batch)) for _ in range(2))
     return Bootstrap(seconds, key_seconds, True)

@@ -37,11 +37,13 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.execution.engine import Plaintext, Vector, refuse, refuse_at_level_zero
+from atlasc.passes.execution.engine import Plaintext, Vector, refuse
 from atlasc.targets.desilo.keys import ClientKeys, EvaluationKeys, KeySet
 from atlasc.targets.desilo.library import library_engine
+from atlasc.targets.engine import SlotEngine, require_reach
 
 LibraryCiphertext: TypeAlias = Any
 """``desilofhe.Ciphertext``; the library is imported lazily, so the type is not available here."""
@@ -71,8 +73,8 @@ class DesiloCiphertext:
         return int(self.raw.level)
 
 
-class DesiloEngine:
-    """Implements :class:`~atlasc.passes.execution.engine.Engine` on real ciphertexts.
+class DesiloEngine(SlotEngine[DesiloCiphertext]):
+    """An engine on real ciphertexts.
 
     A server gives ``evaluation`` alone, a client ``client`` alone; a trial in one process gives
     both.
@@ -98,15 +100,11 @@ class DesiloEngine:
         keys = evaluation or client
         if keys is None:
             raise AtlasError("an engine needs keys", remedy="generate them with atlasc keygen")
-        self.parameters = keys.parameters
-        self.identity = keys.identity
-        self.slots = self.parameters.slots
-        self.max_level = self.parameters.max_level
-        self.bootstrap_level = self.parameters.bootstrap_level
-        self.bootstrap_batch = self.parameters.bootstrap_batch
-        self._evaluation = evaluation
-        self._client = client
-        self._library = library_engine(self.parameters)
+        self.parameters = p = keys.parameters
+        super().__init__(p.slots, p.max_level, p.bootstrap_level, p.bootstrap_batch)
+        self.identity, self.has_secret = keys.identity, client is not None
+        self._evaluation, self._client = evaluation, client
+        self._library = library_engine(p)
 
     @classmethod
     def from_key_set(cls, keys: KeySet) -> DesiloEngine:
@@ -115,23 +113,16 @@ class DesiloEngine:
 
     # --- in and out
 
-    def encrypt(self, vector: Vector, level: int | None = None) -> DesiloCiphertext:
-        """Encrypt at ``level``, by default at the top."""
-        level = self.max_level if level is None else level
-        if not 0 <= level <= self.max_level:
-            refuse("encrypt", f"level {level} is not in 0..{self.max_level}")
-        values = self._vector(vector, "encrypt")
-        raw = self._library.encrypt(values, self._secret("encrypt"), level=level)
-        return DesiloCiphertext(raw)
+    def _encrypt(self, vector: NDArray[Any], level: int) -> DesiloCiphertext:
+        assert self._client is not None
+        return DesiloCiphertext(self._library.encrypt(vector, self._client.secret, level=level))
 
     def decrypt(self, ciphertext: DesiloCiphertext) -> Vector:
         """The slots; needs the secret key."""
-        slots = self._library.decrypt(ciphertext.raw, self._secret("decrypt"))
+        self._require_secret("decrypt")
+        assert self._client is not None
+        slots = self._library.decrypt(ciphertext.raw, self._client.secret)
         return np.asarray(slots).real.astype(np.float64)
-
-    def level(self, ciphertext: DesiloCiphertext) -> int:
-        """Multiplications that are left."""
-        return ciphertext.level
 
     def serialize(self, ciphertext: DesiloCiphertext) -> bytes:
         """For a file or the wire. Size: ``parameters.ciphertext_bytes(level)`` and a header."""
@@ -139,37 +130,26 @@ class DesiloEngine:
         return _MAGIC + bytes.fromhex(self.identity) + payload
 
     def deserialize(self, data: bytes) -> DesiloCiphertext:
-        """The inverse of :meth:`serialize`.
-
-        Raises:
-            AtlasError: not a ciphertext, damaged, or made with other keys.
-        """
+        """See the base class."""
         start = len(_MAGIC)
         end = start + len(self.identity) // 2
         if data[:start] != _MAGIC:
             raise AtlasError("this is not a ciphertext of the target desilo")
-        if data[start:end].hex() != self.identity:
-            raise AtlasError(
-                "this ciphertext was made with other keys",
-                why=f"it belongs to {data[start:end].hex()[:8]}, the keys are {self.identity[:8]}",
-                remedy="encrypt the input again with the client keys of this key set",
-            )
+        self._require_identity(data[start:end].hex())
         try:
             return DesiloCiphertext(self._library.deserialize_ciphertext(data[end:]))
         except RuntimeError as error:
             raise AtlasError("this ciphertext is damaged", why=str(error)) from error
 
-    # --- additions
+    # --- arithmetic
 
     def add(self, left: DesiloCiphertext, right: DesiloCiphertext) -> DesiloCiphertext:
         """Sum, at the lower level."""
-        left, right = self._aligned(left, right)
-        return DesiloCiphertext(self._library.add(left.raw, right.raw))
+        return DesiloCiphertext(self._library.add(*self._aligned(left, right)))
 
     def sub(self, left: DesiloCiphertext, right: DesiloCiphertext) -> DesiloCiphertext:
         """Difference, at the lower level."""
-        left, right = self._aligned(left, right)
-        return DesiloCiphertext(self._library.subtract(left.raw, right.raw))
+        return DesiloCiphertext(self._library.subtract(*self._aligned(left, right)))
 
     def negate(self, ciphertext: DesiloCiphertext) -> DesiloCiphertext:
         """Negation, at the same level."""
@@ -177,26 +157,19 @@ class DesiloEngine:
 
     def add_plain(self, ciphertext: DesiloCiphertext, value: Vector | float) -> DesiloCiphertext:
         """Sum with a vector or a number, at the same level."""
-        plain = self._plain(value, "add_plain")
+        plain = self._encoded(value, "add_plain")
         return DesiloCiphertext(self._library.add(ciphertext.raw, plain))
-
-    # --- products
-
-    def mul(self, left: DesiloCiphertext, right: DesiloCiphertext) -> DesiloCiphertext:
-        """Product, one below the lower level."""
-        return self.dot([left], [right])
 
     def square(self, ciphertext: DesiloCiphertext) -> DesiloCiphertext:
         """Square, one level lower."""
-        key = self._relinearization("square", ciphertext.level)
+        level = self._require_level("square", ciphertext)
+        key = self._key("square", "relinearization", level)
         return DesiloCiphertext(self._library.square(self._factor(ciphertext), key))
 
-    def dot(
-        self, lefts: Sequence[DesiloCiphertext], rights: Sequence[DesiloCiphertext]
+    def _dot(
+        self, lefts: Sequence[DesiloCiphertext], rights: Sequence[DesiloCiphertext], level: int
     ) -> DesiloCiphertext:
-        """Sum of products, one below the lowest level; relinearised once."""
-        level = min(ciphertext.level for ciphertext in (*lefts, *rights))
-        key = self._relinearization("a product", level)
+        key = self._key("a product", "relinearization", level)
         total = None
         for pair in zip(lefts, rights, strict=True):
             left, right = (self._factor(self.drop_to(factor, level)) for factor in pair)
@@ -206,16 +179,13 @@ class DesiloEngine:
 
     def mul_plain(self, ciphertext: DesiloCiphertext, value: Plaintext) -> DesiloCiphertext:
         """Product with a vector or a number, one level lower."""
-        if ciphertext.level < 1:
-            refuse_at_level_zero("mul_plain")
-        plain = self._plain(value, "mul_plain")
+        self._require_level("mul_plain", ciphertext)
+        plain = self._encoded(value, "mul_plain")
         if not isinstance(plain, float):
             return DesiloCiphertext(self._library.multiply(self._factor(ciphertext), plain))
         if ciphertext.rescaled is None:
             ciphertext.rescaled = self._library.rescale(ciphertext.raw)
         return DesiloCiphertext(self._library.multiply(ciphertext.rescaled, plain))
-
-    # --- the imaginary part
 
     def times_i(self, ciphertext: DesiloCiphertext) -> DesiloCiphertext:
         """i · x, at the same level."""
@@ -227,13 +197,7 @@ class DesiloEngine:
         key = self._key("conjugate", "conjugation", ciphertext.level)
         return DesiloCiphertext(self._library.conjugate(ciphertext.raw, key))
 
-    # --- rotations
-
-    def rotate(self, ciphertext: DesiloCiphertext, amount: int) -> DesiloCiphertext:
-        """Rotation to the left, at the same level."""
-        amount %= self.slots
-        if amount == 0:
-            return ciphertext
+    def _rotate(self, ciphertext: DesiloCiphertext, amount: int) -> DesiloCiphertext:
         keys, name = self._keys("rotate"), f"rotation_{amount}"
         if keys.reach(name) < ciphertext.level and "bootstrap" in keys.keys:
             right = self.slots - amount
@@ -248,36 +212,23 @@ class DesiloEngine:
     ) -> list[DesiloCiphertext]:
         """One rotation to the left for each amount, hoisted."""
         wanted = [amount % self.slots for amount in amounts]
-        keys = self._keys("rotate_many")
-        level = ciphertext.level
+        keys, level = self._keys("rotate_many"), ciphertext.level
         hoisted = sorted({n for n in wanted if keys.reach(f"rotation_{n}") >= level})
-        done = {amount: self.rotate(ciphertext, amount) for amount in set(wanted) - set(hoisted)}
         if len(hoisted) == 1:
-            done[hoisted[0]] = self.rotate(ciphertext, hoisted[0])
-        elif hoisted:
+            hoisted = []
+        done = {amount: self.rotate(ciphertext, amount) for amount in set(wanted) - set(hoisted)}
+        if hoisted:
             batch = [keys.keys[f"rotation_{amount}"] for amount in hoisted]
             rotated = map(DesiloCiphertext, self._library.rotate_batch(ciphertext.raw, batch))
             done.update(zip(hoisted, rotated, strict=True))
         return [done[amount] for amount in wanted]
 
-    # --- levels
-
-    def drop_to(self, ciphertext: DesiloCiphertext, level: int) -> DesiloCiphertext:
-        """The same slots at a lower level."""
-        if not 0 <= level <= ciphertext.level:
-            refuse("drop_to", f"a ciphertext at level {ciphertext.level} has no level {level}")
-        if level == ciphertext.level:
-            return ciphertext
+    def _drop_to(self, ciphertext: DesiloCiphertext, level: int) -> DesiloCiphertext:
         return DesiloCiphertext(self._library.level_down(ciphertext.raw, level=level))
 
-    def bootstrap(self, ciphertext: DesiloCiphertext) -> DesiloCiphertext:
-        """The same slots at ``bootstrap_level``."""
-        return self.bootstrap_many([ciphertext])[0]
-
-    def bootstrap_many(self, ciphertexts: Sequence[DesiloCiphertext]) -> list[DesiloCiphertext]:
-        """Two at a time; the last one of an odd number goes with itself."""
-        if self.bootstrap_level is None:
-            refuse("bootstrap", "these parameters do not allow a bootstrap")
+    def _bootstrap(
+        self, ciphertexts: Sequence[DesiloCiphertext], level: int
+    ) -> list[DesiloCiphertext]:
         keys = self._keys("bootstrap").keys
         shared = [keys[name] for name in ("relinearization", "conjugation", "bootstrap")]
         bottom = [self._library.intt(self.drop_to(c, 0).raw) for c in ciphertexts]
@@ -289,11 +240,9 @@ class DesiloEngine:
 
     # --- helpers
 
-    def _aligned(
-        self, left: DesiloCiphertext, right: DesiloCiphertext
-    ) -> tuple[DesiloCiphertext, DesiloCiphertext]:
-        level = min(left.level, right.level)
-        return self.drop_to(left, level), self.drop_to(right, level)
+    def _aligned(self, *operands: DesiloCiphertext) -> list[LibraryCiphertext]:
+        level = min(operand.level for operand in operands)
+        return [self.drop_to(operand, level).raw for operand in operands]
 
     def _factor(self, ciphertext: DesiloCiphertext) -> LibraryCiphertext:
         """The rescaled and transformed form."""
@@ -302,50 +251,28 @@ class DesiloEngine:
             ciphertext.factor = self._library.ntt(rescaled)
         return ciphertext.factor
 
-    def _vector(self, value: Plaintext, primitive: str) -> Any:
-        dtype = np.complex128 if np.iscomplexobj(value) else np.float64
-        vector = np.ascontiguousarray(value, dtype=dtype)
-        if vector.shape != (self.slots,):
-            refuse(primitive, f"a vector has {self.slots} slots, this one has shape {vector.shape}")
+    def _vector(self, value: Plaintext, primitive: str) -> NDArray[Any]:
+        vector = super()._vector(value, primitive)
         if not np.isfinite(vector).all():
             refuse(primitive, "the vector holds NaN or infinity")
         return vector
 
-    def _plain(self, value: Plaintext, primitive: str) -> Any:
-        if not isinstance(value, float | int):
-            return self._library.encode_to_light_plaintext(self._vector(value, primitive))
-        number = float(value)
-        if not np.isfinite(number):
-            refuse(primitive, f"the number is {number}")
-        return number
-
-    def _secret(self, primitive: str) -> Any:
-        if self._client is None:
-            refuse(
-                primitive,
-                "this engine has evaluation keys only: the secret key never leaves the client",
-                "use the client's folder",
-            )
-        return self._client.secret
+    def _encoded(self, value: Plaintext, primitive: str) -> Any:
+        """A number, or a plaintext of the library."""
+        plain = self._plain(value, primitive)
+        if not isinstance(plain, float):
+            return self._library.encode_to_light_plaintext(plain)
+        if not np.isfinite(plain):
+            refuse(primitive, f"the number is {plain}")
+        return plain
 
     def _keys(self, primitive: str) -> EvaluationKeys:
         if self._evaluation is None:
             refuse(primitive, "this engine has the client's keys only", "use the server's")
         return self._evaluation
 
-    def _relinearization(self, primitive: str, level: int) -> Any:
-        if level < 1:
-            refuse_at_level_zero(primitive)
-        return self._key(primitive, "relinearization", level)
-
     def _key(self, primitive: str, name: str, level: int) -> Any:
         """A key that serves a level."""
-        keys = self._keys(primitive)
-        reach = keys.reach(name)
-        if reach < level:
-            have = "there is no key" if reach < 0 else f"its key reaches only level {reach}"
-            what = name.replace("_", " by ")
-            refuse(
-                primitive, f"{what} at level {level}: {have}", "generate the keys for this program"
-            )
+        keys, remedy = self._keys(primitive), "generate the keys for this program"
+        require_reach(primitive, name.replace("_", " by "), keys.reach(name), level, remedy)
         return keys.keys[name]

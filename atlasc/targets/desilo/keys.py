@@ -17,16 +17,15 @@ written last, so a folder without it is an interrupted key generation and is ref
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.plain import sha256_of
+from atlasc.ir.files.plain import require_private, sha256_of
 from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.targets.base import Progress, no_progress
 from atlasc.targets.desilo.library import library_engine
@@ -36,7 +35,6 @@ from atlasc.targets.key_folders import (
     new_folder,
     read_index,
     read_key,
-    read_secret,
     require_size,
     write_bytes,
     write_index,
@@ -72,8 +70,10 @@ class ClientKeys:
     def load(cls, folder: Path) -> ClientKeys:
         """Raises AtlasError when the folder is incomplete, damaged, or not a client's."""
         index = read_index(folder, "client", DesiloParameters.family)
-        parameters = DesiloParameters.from_dict(index.parameters)
-        secret = read_secret(library_engine(parameters).read_secret_key, folder / "secret.key")
+        parameters, path = DesiloParameters.from_dict(index.parameters), folder / "secret.key"
+        if path.exists():
+            require_private(path)
+        secret = read_key(library_engine(parameters).read_secret_key, path)
         return cls(parameters, index.identity, secret)
 
 
@@ -113,15 +113,11 @@ class EvaluationKeys:
         index = read_index(folder, "server", DesiloParameters.family)
         parameters, plan = DesiloParameters.from_dict(index.parameters), index.plan
         _require_memory(parameters, plan, "the evaluation keys")
-        engine = library_engine(parameters)
-        keys = {
-            name: read_key(
-                getattr(engine, f"read_{_kind(name)}_key"),
-                folder / f"{name}.key",
-                index.files.get(f"{name}.key", ""),
-            )
-            for name in _names(parameters, plan)
-        }
+        engine, keys = library_engine(parameters), dict[str, Any]()
+        for name in _names(parameters, plan):
+            digest = index.files.get(f"{name}.key", "")
+            reader = getattr(engine, f"read_{_kind(name)}_key")
+            keys[name] = read_key(reader, folder / f"{name}.key", digest)
         return cls(parameters, index.identity, plan, keys)
 
 
@@ -149,8 +145,9 @@ class KeySet:
         """
         plan = _normalise(parameters, plan)
         _require_memory(parameters, plan, "the keys")
-        client, made = _generator(parameters, plan, progress)
-        return cls(client, EvaluationKeys(parameters, client.identity, plan, dict(made)))
+        client = _new_secret(parameters)
+        made = dict(_made(client, plan, progress))
+        return cls(client, EvaluationKeys(parameters, client.identity, plan, made))
 
 
 def generate_to(
@@ -175,17 +172,16 @@ def generate_to(
     require_memory(needed, "generating the keys")
     for folder in (client_folder, server_folder):
         new_folder(folder)
-    client, made = _generator(parameters, plan, progress)
+    client = _new_secret(parameters)
     engine, digests = library_engine(parameters), dict[str, str]()
-    for name, key in made:
+    for name, key in _made(client, plan, progress):
         path = server_folder / f"{name}.key"
         create(path).close()
         getattr(engine, f"write_{_kind(name)}_key")(key, str(path))
         require_size(path, sizes[name])
         digests[path.name] = sha256_of(path)
-    write_index(
-        server_folder, "server", parameters.family, parameters, client.identity, plan, files=digests
-    )
+    family, identity = parameters.family, client.identity
+    write_index(server_folder, "server", family, parameters, identity, plan, files=digests)
     client.save(client_folder)
 
 
@@ -210,39 +206,31 @@ def _kind(name: str) -> str:
 
 def _names(parameters: DesiloParameters, plan: KeyPlan) -> list[str]:
     """The keys of a plan, in the order in which they are made."""
-    levels = {
-        "relinearization": plan.relinearization_level,
-        "conjugation": plan.conjugation_level,
-    }
-    names = [name for name, level in levels.items() if level is not None]
+    kinds = ("relinearization", "conjugation")
+    names = [kind for kind in kinds if getattr(plan, f"{kind}_level") is not None]
     names += [f"rotation_{amount}" for amount in plan.rotations]
     return [*names, "bootstrap"] if parameters.bootstrap else names
 
 
-def _generator(
-    parameters: DesiloParameters, plan: KeyPlan, progress: Progress
-) -> tuple[ClientKeys, Iterator[tuple[str, Any]]]:
-    """A new secret, and an iterator that makes its evaluation keys one by one: (name, key)."""
-    engine = library_engine(parameters)
-    secret = engine.create_secret_key(ternary_secret(parameters.ring_degree))
+def _new_secret(parameters: DesiloParameters) -> ClientKeys:
+    secret = library_engine(parameters).create_secret_key(ternary_secret(parameters.ring_degree))
+    return ClientKeys(parameters, secrets.token_hex(16), secret)
 
-    def maker(name: str) -> Callable[[], Any]:
-        make = partial(getattr(engine, f"create_{_kind(name)}_key"), secret)
+
+def _made(client: ClientKeys, plan: KeyPlan, progress: Progress) -> Iterator[tuple[str, Any]]:
+    """Makes the evaluation keys of a secret one by one: (name, key)."""
+    parameters, engine = client.parameters, library_engine(client.parameters)
+    names = _names(parameters, plan)
+    for index, name in enumerate(names):
+        progress(name.replace("_", " ") + " key", index, len(names))
+        arguments: tuple[int, ...] = ()  # a bootstrap needs full keys
         if name.startswith("rotation_"):
             amount = int(name.removeprefix("rotation_"))
-            right = parameters.slots - amount  # the library rotates to the right
-            return partial(make, right, plan.rotations[amount])
-        if parameters.bootstrap:  # which needs full keys
-            return make
-        return partial(make, getattr(plan, f"{name}_level"))
-
-    def made() -> Iterator[tuple[str, Any]]:
-        names = _names(parameters, plan)
-        for index, name in enumerate(names):
-            progress(name.replace("_", " ") + " key", index, len(names))
-            yield name, maker(name)()
-
-    return ClientKeys(parameters, secrets.token_hex(16), secret), made()
+            # The library rotates to the right.
+            arguments = parameters.slots - amount, plan.rotations[amount]
+        elif not parameters.bootstrap:
+            arguments = (getattr(plan, f"{name}_level"),)
+        yield name, getattr(engine, f"create_{_kind(name)}_key")(client.secret, *arguments)
 
 
 def _normalise(parameters: DesiloParameters, plan: KeyPlan) -> KeyPlan:

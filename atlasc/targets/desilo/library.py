@@ -20,8 +20,8 @@ CPU_BUILD, CUDA_BUILD = "desilofhe", "desilofhe-cu130"
 _REMEDY = 'pip install "atlasc[desilo]"'
 
 
-def installed_build() -> tuple[str, str] | None:
-    """Distribution and version of the desilofhe that is installed; None without one.
+def installed_build() -> tuple[str | None, str | None]:
+    """Distribution and version of the desilofhe that is installed; None, None without one.
 
     Both builds are one module of one name. Where both are installed, pip let the second one
     overwrite the first, and the one for CUDA is reported: its user wants a GPU.
@@ -31,13 +31,7 @@ def installed_build() -> tuple[str, str] | None:
             return name, importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return None
-
-
-def installed_version() -> str | None:
-    """The version of the desilofhe that is installed; None without one."""
-    build = installed_build()
-    return None if build is None else build[1]
+    return None, None
 
 
 def load_library() -> Any:
@@ -46,7 +40,7 @@ def load_library() -> Any:
     Raises:
         AtlasError: it is not installed, of another version, or does not load on this machine.
     """
-    version = installed_version()
+    _, version = installed_build()
     if version is None:
         raise AtlasError(
             "the target desilo needs the library desilofhe, which is not installed",
@@ -79,15 +73,12 @@ def library_engine(parameters: DesiloParameters) -> Any:
             levels or slots are not the assumed ones.
     """
     library = load_library()
-    build = installed_build()
-    if build is not None and build[0] == CUDA_BUILD:
-        mode: dict[str, Any] = {"mode": "gpu"}
-    else:
-        mode = {"mode": "parallel", "thread_count": available_threads()}
+    gpu = installed_build()[0] == CUDA_BUILD
+    mode = {"mode": "gpu"} if gpu else {"mode": "parallel", "thread_count": available_threads()}
     try:
         engine = library.Engine(**mode, **parameters.library_arguments())
     except RuntimeError as error:
-        if mode["mode"] != "gpu":
+        if not gpu:
             raise
         raise AtlasError(
             f"{CUDA_BUILD} is installed, but computes on no GPU here",

@@ -62,8 +62,7 @@ class DesiloParameters(ParameterSet):
     """One parameter set.
 
     Attributes:
-        log_ring_degree: log2 of the ring degree N; a ciphertext has N/2 slots.
-        special_primes: number of special primes.
+        log_ring_degree, special_primes: see :class:`Chain`.
         bootstrap: the set with bootstrapping; it fixes the other two to 16 and 4.
 
     Raises:
@@ -114,7 +113,7 @@ class DesiloParameters(ParameterSet):
 
     @property
     def special_bits(self) -> tuple[int, ...]:
-        """See the base class."""
+        """Sizes of the special primes in bits."""
         return (LARGE_PRIME_BITS,) * self.special_primes
 
     @property

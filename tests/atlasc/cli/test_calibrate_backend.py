@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from atlasc.targets.costs.table import VARIABLE, CostTable, own_place
+from atlasc.targets.costs import VARIABLE, CostTable, own_place
 from atlasc.targets.desilo import calibration as desilo_calibration
 from tests.atlasc.cli.command import DATA, MODEL, refused, run
 

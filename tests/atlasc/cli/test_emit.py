@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tiny_model import BATCH, Tiny
 
-from atlasc.emit.build import build_project
+from atlasc.emit.project import build_project
 from atlasc.ir.errors import AtlasError
 from tests.atlasc.cli.command import refused, run
 

@@ -14,13 +14,12 @@ from tiny_model import Tiny
 
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.client.program import Packed
-from atlasc.compare.checkpoint import Checkpoint, comparison_identity
+from atlasc.compare.checkpoint import Checkpoint, OpError, comparison_identity
 from atlasc.compare.compare import Comparison, compare
-from atlasc.compare.lock_step import OpError
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.types import CiphertextType
 from atlasc.targets.noise import NoiseModel
-from atlasc.targets.sim.engine import SimCiphertext, SimEngine
+from atlasc.targets.sim import SimCiphertext, SimEngine
 
 SLOTS, TOP = 16384, 16
 NOISE = NoiseModel.ckks(2 * SLOTS)
@@ -183,7 +182,15 @@ def interrupted_and_resumed(bundle: Bundle, query: Packed, path: Path, after: in
     ran = []
     again = Checkpoint(path, comparison_identity("p", query, "sim"))
     target = Broken(square=1, wrong=0.0, seed=8)
-    result = compare(bundle.program, query, exact(), target, before=ran.append, checkpoint=again)
+    result = compare(
+        bundle.program,
+        query,
+        exact(),
+        target,
+        before=ran.append,
+        checkpoint=again,
+        resumed=again.load(),
+    )
     assert len(ran) == len(bundle.program.ops) - after
     return result
 
@@ -241,7 +248,7 @@ def test_a_checkpoint_must_suit_the_program(bundle: Bundle, query: Packed, tmp_p
     ):
         state.save_now_and_then(5, [], lambda live=live: live)
         with pytest.raises(AtlasError, match="does not suit the program"):
-            compare(bundle.program, query, exact(), exact(), checkpoint=state)
+            compare(bundle.program, query, exact(), exact(), resumed=state.load())
 
 
 def test_a_checkpoint_keeps_what_is_no_number(query: Packed, tmp_path: Path) -> None:

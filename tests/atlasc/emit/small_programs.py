@@ -17,7 +17,7 @@ from atlasc.passes.lowering.packing.geometry import Packing, least_slots
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.lowering.rotation_keys import RotationKeys, rotation_reach
 from atlasc.passes.lowering.select_early import SelectEarly
-from atlasc.targets.sim.engine import SimEngine
+from atlasc.targets.sim import SimEngine
 from tests.passes.lowering.packed import expanded, folded, run_packed
 from tests.passes.lowering.small_transformers import Builder, Shape, approximate, inputs_for
 

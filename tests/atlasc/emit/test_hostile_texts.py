@@ -10,8 +10,8 @@ import pytest
 from cpp_build import Builder
 
 from atlasc.emit import text
-from atlasc.emit.blocks import blocks_of
 from atlasc.emit.interface import stored_arrays
+from atlasc.emit.program import blocks_of
 from atlasc.emit.project import sources, write_project
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from cpp_build import ROOT, Builder
 
-from atlasc.emit.blocks import OUTSIDE
+from atlasc.emit.program import OUTSIDE
 from atlasc.emit.project import write_project
 from atlasc.emit.text import identifier
 from atlasc.passes.costs.counts import program_costs

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from atlasc.emit import text
-from atlasc.emit.blocks import OUTSIDE, blocks_of
 from atlasc.emit.calls import KERNELS
+from atlasc.emit.program import OUTSIDE, blocks_of
 from atlasc.emit.project import RUNTIME, SOURCES, WEIGHTS, sources, write_project
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, ops_of

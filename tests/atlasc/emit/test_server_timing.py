@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from atlasc.bundle.folder import load_bundle
-from atlasc.emit.blocks import OUTSIDE
+from atlasc.emit.program import OUTSIDE
 from atlasc.ir.errors import AtlasError
 from atlasc.run.timing import Timing
 from tests.atlasc.emit.cpp import Project, command_line, digit_answers, refused, run

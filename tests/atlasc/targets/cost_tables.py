@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from atlasc.passes.execution.counting_engine import PRIMITIVES
-from atlasc.targets.costs.fitted import KEY, KEY_SWITCHES
-from atlasc.targets.costs.table import Bootstrap, CostTable, Measured
+from atlasc.targets.costs import KEY, KEY_SWITCHES, Bootstrap, CostTable, Measured
 from atlasc.targets.desilo.parameters import DesiloParameters
 from atlasc.targets.machine import Machine
 

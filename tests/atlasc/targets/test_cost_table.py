@@ -10,8 +10,8 @@ import pytest
 from cost_tables import MACHINE, table_of
 
 from atlasc.ir.errors import AtlasError
-from atlasc.targets.costs import table as cost_files
-from atlasc.targets.costs.table import (
+from atlasc.targets import costs as cost_files
+from atlasc.targets.costs import (
     VARIABLE,
     CostTable,
     active_table,

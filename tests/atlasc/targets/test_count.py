@@ -12,7 +12,7 @@ from atlasc.targets import find_target
 
 def test_count_reports_what_a_program_takes() -> None:
     target = find_target("count")
-    parameters = target.choose_parameters(3)
+    parameters = target.parameters.choose(3)
     engine = target.make_engine(Module("m", "ckks"), parameters)
     x = engine.encrypt(None)  # type: ignore[arg-type]
     product = engine.rotate(engine.mul(x, x), 1)

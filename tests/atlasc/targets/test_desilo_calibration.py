@@ -6,7 +6,7 @@ import pytest
 from cost_tables import MACHINE, table_of
 
 from atlasc.passes.execution.counting_engine import PRIMITIVES
-from atlasc.targets.costs.fitted import KEY, FittedCosts
+from atlasc.targets.costs import KEY, FittedCosts
 from atlasc.targets.desilo import calibration as desilo_calibration
 from atlasc.targets.desilo.calibration import FEW, MANY, Plan, calibrate, plans, ratio
 from atlasc.targets.desilo.parameters import BOOTSTRAPPED, DesiloParameters
@@ -45,7 +45,7 @@ def test_the_ratio_of_two_tables() -> None:
 def test_a_small_table(monkeypatch: pytest.MonkeyPatch) -> None:
     known = table_of([SMALL])
     monkeypatch.setattr(desilo_calibration, "plans", lambda quick: [Plan(SMALL, (3, 1))])
-    monkeypatch.setattr(desilo_calibration, "load", lambda path: known)
+    monkeypatch.setattr(desilo_calibration.costs, "load", lambda path: known)
     seen: list[tuple[str, int, int]] = []
     table = calibrate(lambda *step: seen.append(step), quick=True, note="by a test")
     (one,) = table.sets

@@ -7,8 +7,7 @@ from cost_tables import law, table_of
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.counting_engine import PRIMITIVES, CountingEngine
-from atlasc.targets.costs.fitted import KEY, FittedCosts
-from atlasc.targets.costs.table import CostTable
+from atlasc.targets.costs import KEY, CostTable, FittedCosts
 from atlasc.targets.desilo.parameters import BOOTSTRAPPED, LEVELED, DesiloParameters
 
 DEEP = DesiloParameters(16, 4)

@@ -9,7 +9,7 @@ import pytest
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.counting_engine import PRIMITIVES
 from atlasc.targets import find_target
-from atlasc.targets.costs.table import Bootstrap, CostTable, Measured
+from atlasc.targets.costs import Bootstrap, CostTable, Measured
 from atlasc.targets.machine import Machine
 from atlasc.targets.phantom.bootstrap import bootstrap_needs
 from atlasc.targets.phantom.parameters import PhantomParameters
@@ -59,7 +59,7 @@ def test_what_the_engine_does_not_take_is_refused() -> None:
 
 @pytest.mark.parametrize("parameters", [BOOTSTRAPPED, PhantomParameters.choose(9)])
 def test_manifests_read_back(parameters: PhantomParameters) -> None:
-    assert find_target("phantom").read_parameters(parameters.to_dict()) == parameters
+    assert find_target("phantom").parameters.from_dict(parameters.to_dict()) == parameters
 
 
 def test_needs_of_a_bootstrap() -> None:

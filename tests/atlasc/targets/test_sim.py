@@ -12,7 +12,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.engine import Engine
 from atlasc.targets import TARGETS, find_target
 from atlasc.targets.noise import NoiseModel, coefficients, from_coefficients
-from atlasc.targets.sim.engine import SimEngine
+from atlasc.targets.sim import SimEngine
 
 
 class TestExact(EngineConformance):

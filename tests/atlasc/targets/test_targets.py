@@ -41,19 +41,19 @@ def test_a_target_is_whole(name: str) -> None:
     assert target.name == name and target.summary
     assert target.runtime_engine in ("sim", "phantom")
     with pytest.raises(AtlasError, match="no parameters with 262144 slots"):
-        target.choose_parameters(3, 2**18)
+        target.parameters.choose(3, 2**18)
 
 
 @pytest.mark.parametrize("name", TARGETS)
 @pytest.mark.parametrize(("levels", "slots"), NEEDS)
 def test_parameter_sets(name: str, levels: int, slots: int) -> None:
     target = find_target(name)
-    found = target.choose_parameters(levels, slots)
+    found = target.parameters.choose(levels, slots)
     assert found.slots >= slots and found.security_bits >= 128
     assert found.bootstrap or found.max_level >= levels
     assert len(found.prime_bits) >= found.residues(found.max_level)
     assert found.log_qp == sum(found.prime_bits) + sum(found.special_bits)
-    assert target.read_parameters(json.loads(json.dumps(found.to_dict()))) == found
+    assert target.parameters.from_dict(json.loads(json.dumps(found.to_dict()))) == found
     again = target.parameters.matching(found.slots, found.max_level, bool(found.bootstrap))
     assert again is not None and again.max_level == found.max_level
     costs = found.costs()
@@ -70,19 +70,19 @@ def test_parameter_sets(name: str, levels: int, slots: int) -> None:
 def test_damaged_parameters_are_refused(name: str, damage: dict[str, Any]) -> None:
     target = find_target(name)
     with pytest.raises(AtlasError):
-        target.read_parameters(target.choose_parameters(3).to_dict() | damage)
+        target.parameters.from_dict(target.parameters.choose(3).to_dict() | damage)
 
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_program_carries_its_parameters(name: str) -> None:
     target = find_target(name)
-    for parameters in (target.choose_parameters(3), target.parameters.bootstrapped()):
+    for parameters in (target.parameters.choose(3), target.parameters.bootstrapped()):
         program = placed(parameters)
         assert parameters_of(program) is None
         text = print_module(with_parameters(program, target, parameters))
         assert parameters_of(parse(text, {})) == parameters
         assert parameters_of(with_matching_parameters(program, target)) is not None
-        other = with_parameters(placed(target.choose_parameters(12, 2**14)), target, parameters)
+        other = with_parameters(placed(target.parameters.choose(12, 2**14)), target, parameters)
         with pytest.raises(AtlasError, match="was not lowered for the parameters"):
             parameters_of(other)
 
@@ -109,7 +109,7 @@ def test_hostile_parameters_in_a_text_are_refused(facts: str, why: str) -> None:
 
 def test_phantom_is_not_executed_by_python() -> None:
     target = find_target("phantom")
-    parameters = target.choose_parameters(3)
+    parameters = target.parameters.choose(3)
     with pytest.raises(AtlasError, match="executed by the C\\+\\+ project"):
         target.make_engine(placed(parameters), parameters)
 
@@ -121,5 +121,5 @@ class TestSim(EngineConformance):
     @classmethod
     def engine(cls) -> Engine[Any]:
         target = find_target("sim")
-        parameters = target.choose_parameters(3)
+        parameters = target.parameters.choose(3)
         return target.make_engine(placed(parameters), parameters)

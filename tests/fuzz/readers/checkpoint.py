@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from atlasc.compare.checkpoint import Checkpoint
-from atlasc.compare.lock_step import OpError
+from atlasc.compare.checkpoint import Checkpoint, OpError
 from tests.fuzz.reader import Reader
 
 IDENTITY = "0" * 64

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.run.timing import Timing
-from atlasc.targets.costs.table import CostTable
+from atlasc.targets.costs import CostTable
 from tests.fuzz.reader import Reader
 from tests.fuzz.seeds import ROOT, compiled, files
 

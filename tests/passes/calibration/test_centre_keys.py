@@ -31,7 +31,7 @@ from atlasc.passes.framework.pass_base import Report, run_passes
 from atlasc.passes.frontend.canonicalise import canonicalise
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.packing.geometry import least_slots
-from atlasc.targets.sim.engine import SimEngine
+from atlasc.targets.sim import SimEngine
 
 SHAPES = {
     "encoder": Shape(layers=2, mask=True, pre_norm=False, classes=0, tokens=6),

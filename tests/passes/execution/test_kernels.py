@@ -19,7 +19,7 @@ from atlasc.passes.execution.kernels.context import KEY_SWITCH, ROWS, blocked, l
 from atlasc.passes.execution.kernels.linear import DiagonalPlan, choose_plan
 from atlasc.passes.execution.kernels.scores import row_score_layout, score_layout
 from atlasc.passes.lowering.packing.geometry import Packing, bits_for
-from atlasc.targets.sim.engine import SimEngine
+from atlasc.targets.sim import SimEngine
 
 LEVEL = 8
 

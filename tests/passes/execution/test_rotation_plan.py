@@ -9,7 +9,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.execution.counting_engine import CountingEngine
 from atlasc.passes.execution.rotation_plan import PlannedEngine, RotationPlan, path_tree, planned
-from atlasc.targets.sim.engine import SimEngine
+from atlasc.targets.sim import SimEngine
 
 SLOTS = 32
 PLAN = RotationPlan({1: 3, 2: 3, 4: 1, 8: 0}, frozenset({31}), {3: (2, 1), 7: (8, 31), 5: (3, 2)})

@@ -17,7 +17,7 @@ from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.assign_scales import AssignScales
 from atlasc.passes.lowering.fold_features import FoldFeatures
 from atlasc.passes.lowering.normalise_affine import NormaliseAffine
-from atlasc.targets.sim.engine import SimEngine
+from atlasc.targets.sim import SimEngine
 
 Arrays = Mapping[str, np.ndarray]
 

@@ -23,7 +23,7 @@ from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.packing.geometry import least_slots
 from atlasc.passes.simulation.simulate import PolynomialSimulator
 from atlasc.passes.simulation.torch_simulator import TorchSimulator
-from atlasc.targets.sim.engine import SimEngine
+from atlasc.targets.sim import SimEngine
 
 MODULES = {
     "gelu": torch.nn.GELU(),

@@ -13,7 +13,7 @@ from atlasc.passes.execution.execute import Execution
 from atlasc.passes.framework.pass_base import Report, run_passes
 from atlasc.passes.lowering.gather_sums import GatherSums
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
-from atlasc.targets.sim.engine import SimEngine
+from atlasc.targets.sim import SimEngine
 
 THREE = "[s:3 g:1 b:0 t:1 | g.1:2 | b=1 g=5 s=8 t=2]"
 """Five heads, two in a ciphertext of 32 slots: three ciphertexts."""

@@ -16,7 +16,7 @@ from atlasc.passes.execution.execute import Execution
 from atlasc.passes.framework.pass_base import Report, run_passes
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.packing.geometry import Packing, choose_packing, least_slots
-from atlasc.targets.sim.engine import SimEngine
+from atlasc.targets.sim import SimEngine
 
 RANDOM = np.random.default_rng(0)
 ARRAYS = {

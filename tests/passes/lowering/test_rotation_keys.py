@@ -22,7 +22,7 @@ from atlasc.passes.lowering.keys.sizes import parse_size
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.lowering.rotation_keys import RotationKeys, key_plan, rotation_reach
-from atlasc.targets.sim.engine import SimEngine
+from atlasc.targets.sim import SimEngine
 
 LEVELS = 4
 FEATURES, SLOTS = 61, 128

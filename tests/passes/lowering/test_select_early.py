@@ -19,7 +19,7 @@ from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.lowering.select_early import SelectEarly
 from atlasc.passes.pipeline import to_poly
-from atlasc.targets.sim.engine import SimEngine
+from atlasc.targets.sim import SimEngine
 
 RANDOM = np.random.default_rng(0)
 ARRAYS = {

@@ -20,7 +20,7 @@ from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.packing.geometry import least_slots
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.lowering.select_early import SelectEarly
-from atlasc.targets.sim.engine import SimEngine
+from atlasc.targets.sim import SimEngine
 
 LEVELS = 14
 

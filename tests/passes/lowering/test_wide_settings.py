@@ -24,7 +24,7 @@ from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.packing.geometry import least_slots
 from atlasc.passes.simulation.simulate import PolynomialSimulator
-from atlasc.targets.sim.engine import SimEngine
+from atlasc.targets.sim import SimEngine
 
 Arrays = dict[str, np.ndarray]
 

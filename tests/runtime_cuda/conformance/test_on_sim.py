@@ -34,7 +34,7 @@ def test_usage(programs: Path) -> None:
 
 
 def test_benchmark_writes_a_cost_table(programs: Path, tmp_path: Path) -> None:
-    from atlasc.targets.costs.table import CostTable
+    from atlasc.targets.costs import CostTable
 
     command = [programs / "primitives", "none", "1", "leveled", "11", "4", "1"]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -17,19 +17,15 @@ from atlasc.targets.parameters import ParameterSet
 class CountEngine(CountingEngine):
     """Counts calls; in place of an answer it gives the report."""
 
-    def report(self) -> dict[str, int]:
-        """Calls so far by primitive."""
+    def decrypt(self, ciphertext: Counted) -> NoReturn:
+        """Refused, with the calls by primitive."""
         calls: Counter[str] = Counter()
         for (primitive, _), count in self.total().primitives.items():
             calls[primitive] += count
-        return dict(sorted(calls.items()))
-
-    def decrypt(self, ciphertext: Counted) -> NoReturn:
-        """Refused, with the report."""
-        calls = ", ".join(f"{count} {primitive}" for primitive, count in self.report().items())
+        report = ", ".join(f"{count} {primitive}" for primitive, count in sorted(calls.items()))
         raise AtlasError(
             "the target count computes no answers",
-            why=f"the program took {calls}",
+            why=f"the program took {report}",
             remedy="use --target sim for answers without encryption",
         )
 
@@ -42,9 +38,6 @@ class CountTarget(Target):
     encrypted = False
     parameters = DesiloParameters
 
-    def check(self) -> None:
-        """It works everywhere."""
-
     def make_engine(
         self,
         program: Module,
@@ -54,12 +47,8 @@ class CountTarget(Target):
         noise: bool = False,
     ) -> CountEngine:
         """See the base class."""
-        return CountEngine(
-            parameters.slots,
-            parameters.max_level,
-            parameters.bootstrap_level,
-            parameters.bootstrap_batch,
-        )
+        p = parameters
+        return CountEngine(p.slots, p.max_level, p.bootstrap_level, p.bootstrap_batch)
 
 
 TARGET = CountTarget()

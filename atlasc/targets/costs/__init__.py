@@ -1,1 +1,0 @@
-"""Cost tables: what the primitives of a target cost on a machine."""

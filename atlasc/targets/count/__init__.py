@@ -1,1 +1,0 @@
-"""A target that counts and computes nothing."""

@@ -1,0 +1,341 @@
+"""The target ``sim``: cleartext slots that behave like ciphertexts, for tests and rehearsals.
+
+The engine is exact, fast, has no keys, and is strict about levels: it is the oracle of every test
+of the lowering. It refuses what a real backend could not do, or would do silently wrong: a product
+at level 0, values outside the range of a bootstrap, values that no longer fit the last modulus, a
+rotation for which the plan has no key. With a :class:`~atlasc.targets.noise.NoiseModel` each
+primitive adds the error that CKKS adds, so that a program's precision can be judged in
+milliseconds.
+
+Parameter sets, costs and errors are those of ``desilo``, so that it shows what would be run. Client
+and server may be rehearsed on it: folders of keys and files of ciphertexts have the places and the
+checks of real ones, and each of them says that it hides nothing.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import add
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Module
+from atlasc.passes.execution.engine import Plaintext, Vector, refuse
+from atlasc.passes.lowering.rotation_keys import KeyPlan, rotation_reach
+from atlasc.targets.base import Progress, Target, no_progress
+from atlasc.targets.desilo import TARGET as desilo
+from atlasc.targets.engine import SlotEngine, require_reach
+from atlasc.targets.key_folders import (
+    KeyIndex,
+    Role,
+    check_keys,
+    new_folder,
+    write_bytes,
+    write_index,
+)
+from atlasc.targets.noise import NoiseModel, coefficients, from_coefficients
+from atlasc.targets.parameters import ParameterSet
+
+LOG_CAPACITY, LOG_SCALE = 19.0, 40
+"""log2 of the largest absolute value that fits at level 0 (base modulus over scale, less a bit for
+the sign), and of the scale: the bits that each level adds."""
+NOTE = "SIMULATION: nothing is encrypted; this hides nothing and protects nobody"
+"""In every file that a person may open."""
+
+Slots: TypeAlias = NDArray[Any]
+"""float64, or complex128 within an op."""
+
+
+class SimCiphertext:
+    """Slots and the level at which they stand. Immutable by convention; use the engine."""
+
+    __slots__ = ("level", "values")
+
+    def __init__(self, values: Slots, level: int) -> None:
+        self.values, self.level = values, level
+
+    def __repr__(self) -> str:
+        return f"SimCiphertext(level={self.level}, slots={self.values.size})"
+
+
+class SimEngine(SlotEngine[SimCiphertext]):
+    """An engine on float64 arrays.
+
+    Args:
+        slots: real numbers in a ciphertext, a power of two.
+        max_level: levels of a fresh ciphertext.
+        bootstrap_level: levels after a bootstrap; None when the parameters do not allow one.
+        bootstrap_batch: ciphertexts that one bootstrap refreshes. Two become the parts of a complex
+            one, so that an imaginary part of one of them spoils the other.
+        noise: None computes exactly (in float64).
+        seed: of the noise; the same program with the same seed gives the same result.
+        bootstrap_range: largest absolute slot value that may enter a bootstrap.
+        rotation_keys: amount -> highest level at which it may be used, as the plan of rotation
+            keys has it; None allows every amount.
+    """
+
+    def __init__(
+        self,
+        slots: int = 32768,
+        max_level: int = 38,
+        bootstrap_level: int | None = None,
+        *,
+        bootstrap_batch: int = 1,
+        noise: NoiseModel | None = None,
+        seed: int = 0,
+        bootstrap_range: float = 1.0,
+        rotation_keys: Mapping[int, int] | None = None,
+    ) -> None:
+        if slots < 1 or slots & (slots - 1):
+            raise AtlasError(f"the number of slots must be a power of two, not {slots}")
+        super().__init__(slots, max_level, bootstrap_level, bootstrap_batch)
+        self.noise, self.bootstrap_range = noise or NoiseModel(), bootstrap_range
+        self.rotation_keys = rotation_keys
+        if rotation_keys is not None:
+            self.rotation_keys = {a % slots: level for a, level in rotation_keys.items()}
+        self._random = np.random.default_rng(seed)
+
+    @classmethod
+    def of(
+        cls, parameters: ParameterSet, keys: Mapping[int, int], noise: NoiseModel | None = None
+    ) -> SimEngine:
+        """The engine for a parameter set with some rotation keys."""
+        p = parameters
+        return cls(
+            *(p.slots, p.max_level, p.bootstrap_level),
+            bootstrap_batch=p.bootstrap_batch,
+            rotation_keys=keys,
+            noise=noise,
+        )
+
+    @classmethod
+    def of_role(cls, parameters: ParameterSet, index: KeyIndex) -> SimEngine:
+        """The engine of the client or the server whose folder of keys has an index."""
+        keys = dict(index.plan.rotations)
+        if index.role == "server":  # the key of the bootstrap serves rotations too
+            keys |= dict.fromkeys(parameters.bootstrap_rotations, parameters.max_level)
+        engine = cls.of(parameters, keys)
+        engine.identity, engine.has_secret = index.identity, index.role == "client"
+        return engine
+
+    # --- in and out
+
+    def _encrypt(self, vector: Slots, level: int) -> SimCiphertext:
+        return SimCiphertext(self._noisy(vector.copy(), self.noise.fresh), level)
+
+    def decrypt(self, ciphertext: SimCiphertext) -> Vector:
+        """The slots.
+
+        Raises:
+            AtlasError: a value does not fit the modulus of its level: a real ciphertext would
+                have wrapped around, and would decrypt to garbage.
+        """
+        self._require_secret("decrypt")
+        largest = _largest(ciphertext)
+        bits = LOG_CAPACITY + LOG_SCALE * ciphertext.level
+        if not largest < 2.0 ** min(bits, 1000):
+            refuse(
+                "decrypt",
+                f"a slot holds {largest:.3g}, but at level {ciphertext.level} only values below "
+                f"2^{bits:.0f} fit",
+                "a polynomial was evaluated outside its range: calibrate on more inputs",
+            )
+        return ciphertext.values.real.copy()
+
+    def serialize(self, ciphertext: SimCiphertext) -> bytes:
+        """A safetensors file with slots, level and identity, whose header says that they are not
+        encrypted."""
+        from safetensors.numpy import save
+
+        arrays = {
+            "slots": np.ascontiguousarray(ciphertext.values.real),
+            "level": np.array(ciphertext.level, dtype=np.int64),
+            "keys": np.frombuffer(bytes.fromhex(self.identity), np.uint8),
+        }
+        return save(arrays, {"note": NOTE})
+
+    def deserialize(self, data: bytes) -> SimCiphertext:
+        """See the base class."""
+        from safetensors.numpy import load
+
+        wanted = {"slots": ("<f8", (self.slots,)), "level": ("<i8", ()), "keys": ("|u1", (16,))}
+        why = f"it has not {self.slots} slots and a level up to {self.max_level}"
+        try:
+            arrays = load(data)
+        except Exception as error:  # SafetensorError, and whatever NumPy makes of odd types
+            arrays, why = {}, (str(error).splitlines() or [type(error).__name__])[0]
+        found = {name: (array.dtype.str, array.shape) for name, array in arrays.items()}
+        if found != wanted or not 0 <= (level := int(arrays["level"])) <= self.max_level:
+            raise AtlasError("this is not a ciphertext of the target sim", why=why)
+        self._require_identity(arrays["keys"].tobytes().hex())
+        return SimCiphertext(arrays["slots"], level)
+
+    # --- arithmetic
+
+    def add(self, left: SimCiphertext, right: SimCiphertext) -> SimCiphertext:
+        """Sum, at the lower level."""
+        return SimCiphertext(left.values + right.values, min(left.level, right.level))
+
+    def sub(self, left: SimCiphertext, right: SimCiphertext) -> SimCiphertext:
+        """Difference, at the lower level."""
+        return SimCiphertext(left.values - right.values, min(left.level, right.level))
+
+    def negate(self, ciphertext: SimCiphertext) -> SimCiphertext:
+        """Negation, at the same level."""
+        return SimCiphertext(-ciphertext.values, ciphertext.level)
+
+    def times_i(self, ciphertext: SimCiphertext) -> SimCiphertext:
+        """i · x, at the same level."""
+        return SimCiphertext(1j * ciphertext.values, ciphertext.level)
+
+    def conjugate(self, ciphertext: SimCiphertext) -> SimCiphertext:
+        """The complex conjugate, at the same level."""
+        return self._switched(ciphertext.values.conj(), ciphertext.level)
+
+    def rotate_many(self, ciphertext: SimCiphertext, amounts: Sequence[int]) -> list[SimCiphertext]:
+        """One rotation to the left for each amount, hoisted."""
+        # All results are windows into one array of twice the length: no copy for each.
+        twice = np.concatenate((ciphertext.values, ciphertext.values))
+        result = []
+        for amount in (amount % self.slots for amount in amounts):
+            if amount == 0:
+                result.append(ciphertext)
+                continue
+            self._require_key(amount, ciphertext.level)
+            window = twice[amount : amount + self.slots]
+            result.append(self._switched(window, ciphertext.level))
+        return result
+
+    def square(self, ciphertext: SimCiphertext) -> SimCiphertext:
+        """Square, one level lower."""
+        level = self._require_level("square", ciphertext)
+        return self._switched(np.square(self._rescaled(ciphertext)), level - 1)
+
+    def add_plain(self, ciphertext: SimCiphertext, value: Vector | float) -> SimCiphertext:
+        """Sum with a vector or a number, at the same level."""
+        operand = self._plain(value, "add_plain")
+        return SimCiphertext(ciphertext.values + operand, ciphertext.level)
+
+    def mul_plain(self, ciphertext: SimCiphertext, value: Plaintext) -> SimCiphertext:
+        """Product with a vector or a number, one level lower."""
+        level = self._require_level("mul_plain", ciphertext)
+        operand = self._plain(value, "mul_plain")
+        return SimCiphertext(self._rescaled(ciphertext) * operand, level - 1)
+
+    def _rotate(self, ciphertext: SimCiphertext, amount: int) -> SimCiphertext:
+        self._require_key(amount, ciphertext.level)
+        values = ciphertext.values
+        rolled = np.concatenate((values[amount:], values[:amount]))
+        return self._switched(rolled, ciphertext.level)
+
+    def _dot(
+        self, lefts: Sequence[SimCiphertext], rights: Sequence[SimCiphertext], level: int
+    ) -> SimCiphertext:
+        pairs = zip(lefts, rights, strict=True)
+        products = (self._rescaled(left) * self._rescaled(right) for left, right in pairs)
+        return self._switched(reduce(add, products), level - 1)
+
+    def _drop_to(self, ciphertext: SimCiphertext, level: int) -> SimCiphertext:
+        return SimCiphertext(ciphertext.values, level)
+
+    def _bootstrap(self, ciphertexts: Sequence[SimCiphertext], level: int) -> list[SimCiphertext]:
+        if self.bootstrap_batch == 1:
+            return [self._refreshed(ciphertext.values.real, level) for ciphertext in ciphertexts]
+        refreshed = []
+        for first in range(0, len(ciphertexts), 2):
+            pair = ciphertexts[first : first + 2]
+            both = pair[0].values + 1j * pair[-1].values
+            refreshed += [self._refreshed(part, level) for part in (both.real, both.imag)]
+        return refreshed[: len(ciphertexts)]
+
+    def _refreshed(self, values: Vector, level: int) -> SimCiphertext:
+        largest = _largest(SimCiphertext(values, 0))
+        # The tolerance lets a value of exactly the range pass with the noise of its history.
+        if not largest <= self.bootstrap_range * (1 + 1e-6):
+            refuse(
+                "bootstrap",
+                f"a slot holds {largest:.6g}, outside [-{self.bootstrap_range:g}, "
+                f"{self.bootstrap_range:g}]: the result would be garbage",
+                "scale the value down before the bootstrap, or calibrate its range again",
+            )
+        if self.noise.bootstrap_cubic:
+            polynomial = coefficients(values)
+            values = from_coefficients(polynomial - self.noise.bootstrap_cubic * polynomial**3)
+        return SimCiphertext(self._noisy(values, self.noise.bootstrap), level)
+
+    def _noisy(self, values: Slots, deviation: float) -> Slots:
+        if not deviation:
+            return values
+        return values + deviation * self._random.standard_normal(self.slots)
+
+    def _rescaled(self, ciphertext: SimCiphertext) -> Slots:
+        return self._noisy(ciphertext.values, self.noise.rescale)
+
+    def _switched(self, values: Slots, level: int) -> SimCiphertext:
+        return SimCiphertext(self._noisy(values, self.noise.key_switch), level)
+
+    def _require_key(self, amount: int, level: int) -> None:
+        if self.rotation_keys is not None:
+            reach = self.rotation_keys.get(amount, -1)
+            require_reach("rotate", f"amount {amount}", reach, level, "plan the key")
+
+
+def _largest(ciphertext: SimCiphertext) -> float:
+    values = ciphertext.values.real
+    return float(max(values.max(), -values.min()))  # NaN stays NaN and fails every bound
+
+
+class SimTarget(Target):
+    """A simulation, in this process or as client and server."""
+
+    name = "sim"
+    summary = "cleartext slots with levels and noise"
+    encrypted = False
+    parameters = desilo.parameters
+
+    def cost_warning(self, costs: Path | None = None) -> str:
+        """The warning of ``desilo``, whose costs these are."""
+        return desilo.cost_warning(costs)
+
+    def make_engine(
+        self,
+        program: Module,
+        parameters: ParameterSet,
+        progress: Progress = no_progress,
+        *,
+        noise: bool = False,
+    ) -> SimEngine:
+        """See the base class; there are no keys to make."""
+        keys = rotation_reach(program, parameters.max_level)
+        return SimEngine.of(parameters, keys, parameters.noise_model() if noise else None)
+
+    def generate_keys(
+        self,
+        parameters: ParameterSet,
+        plan: KeyPlan,
+        client: Path,
+        server: Path,
+        progress: Progress = no_progress,
+    ) -> None:
+        """Write folders like those of real keys. ``secret.key`` holds words instead of a secret."""
+        identity = secrets.token_hex(16)
+        for folder in (client, server):
+            new_folder(folder)
+        write_index(server, "server", self.name, parameters, identity, plan, note=NOTE)
+        write_bytes(client / "secret.key", f"{NOTE}\n".encode())
+        write_index(client, "client", self.name, parameters, identity, note=NOTE)
+
+    def role_engine(
+        self, role: Role, folder: Path, parameters: ParameterSet, plan: KeyPlan | None = None
+    ) -> SimEngine:
+        """See the base class."""
+        return SimEngine.of_role(parameters, check_keys(folder, role, self.name, parameters, plan))
+
+
+TARGET = SimTarget()

@@ -1,1 +1,0 @@
-"""The simulator: cleartext slots that behave like ciphertexts."""
