@@ -15,7 +15,7 @@ import time
 import numpy as np
 
 from atlasc.ir.module import Module
-from atlasc.passes.approximation.assign import (
+from atlasc.passes.approximation.approximate import (
     layer_count,
     settings_approximations,
     with_approximations,

@@ -55,7 +55,7 @@ def main() -> None:
 
     from atlasc.loading.data import inputs_from_texts
     from atlasc.loading.models import load_model
-    from atlasc.passes.approximation.assign import apply_recipe
+    from atlasc.passes.approximation.approximate import apply_recipe
     from atlasc.passes.calibration.calibrate import calibrate
     from atlasc.passes.frontend.trace import trace
     from atlasc.passes.simulation.simulate import PolynomialSimulator
@@ -99,7 +99,7 @@ def search_speed(
     threads: int | None,
 ) -> None:
     """Print evaluations a second of settings that are finite and of those that are not."""
-    from atlasc.passes.approximation.assign import layer_count
+    from atlasc.passes.approximation.approximate import layer_count
     from atlasc.passes.search.search_problem import SNAPSHOT_MEMORY, SearchProblem
     from atlasc.passes.search.space import SearchSpace
     from atlasc.passes.simulation.simulate import PolynomialSimulator

@@ -26,7 +26,7 @@ from atlasc.compilation.search import SEARCH_INPUTS, pick_validated, search, sea
 from atlasc.compilation.steps import Steps, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.passes.approximation.assign import apply_recipe, apply_settings
+from atlasc.passes.approximation.approximate import apply_recipe, apply_settings
 from atlasc.passes.approximation.depth import depth_of
 from atlasc.passes.calibration.measure import nonlinear_ops
 from atlasc.passes.search.front import Front

@@ -16,7 +16,7 @@ from atlasc.figures.summary import costs_summary
 from atlasc.ir.module import Module
 from atlasc.ir.text.storage import load_module
 from atlasc.loading.models import load_model
-from atlasc.passes.approximation.assign import apply_recipe
+from atlasc.passes.approximation.approximate import apply_recipe
 from atlasc.passes.approximation.depth import Depth, depth_of
 from atlasc.passes.approximation.recipes import recipe as find_recipe
 from atlasc.passes.calibration.calibrate import nominal_calibration

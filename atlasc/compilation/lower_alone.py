@@ -21,7 +21,7 @@ from atlasc.ir.files.plain import GIB
 from atlasc.ir.module import Module
 from atlasc.ir.text.storage import load_module, save_module
 from atlasc.loading.models import load_model
-from atlasc.passes.approximation.assign import apply_recipe, apply_settings
+from atlasc.passes.approximation.approximate import apply_recipe, apply_settings
 from atlasc.passes.approximation.depth import depth_of
 from atlasc.passes.calibration.calibrate import read_calibration
 from atlasc.passes.calibration.centre_keys import with_centred_keys

@@ -13,7 +13,7 @@ from atlasc.compilation.options import CompileOptions, SearchOptions
 from atlasc.compilation.prepare import PreparedModel
 from atlasc.compilation.steps import Steps, silent
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.approximation.assign import layer_count, settings_approximations
+from atlasc.passes.approximation.approximate import layer_count, settings_approximations
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.calibration.measure import nonlinear_ops
 from atlasc.passes.search.front import Front

@@ -98,7 +98,7 @@ def bert_base(tokens: int, recipe: str, steps: Steps) -> Layer:
     import torch
     import transformers
 
-    from atlasc.passes.approximation.assign import apply_recipe
+    from atlasc.passes.approximation.approximate import apply_recipe
     from atlasc.passes.calibration.calibrate import nominal_calibration
     from atlasc.passes.frontend.trace import trace
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from atlasc.ir.module import Module
 from atlasc.ir.scalar_functions import function
-from atlasc.passes.approximation.algorithms.activation import ActivationApproximation
+from atlasc.passes.approximation.algorithms.chebyshev import ActivationApproximation
 from atlasc.targets.desilo.engine import DesiloEngine
 from atlasc.targets.desilo.keys import KeySet
 from atlasc.targets.machine import require_memory

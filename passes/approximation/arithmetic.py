@@ -7,17 +7,19 @@ into poly ops, over depths the paper's count, and recorded it gives row programs
 
 from __future__ import annotations
 
+import math
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from atlasc.passes.approximation.fits.chebyshev import evaluate, levels_of_degree
 from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
+from atlasc.passes.framework.linear_system import LinearSystem
 
 T = TypeVar("T")
 
@@ -149,8 +151,7 @@ class DepthArithmetic(Arithmetic[int]):
         return max(operands) + cost
 
 
-@dataclass(frozen=True)
-class RecordedStep:
+class RecordedStep(NamedTuple):
     """One recorded operation.
 
     Attributes:
@@ -166,11 +167,7 @@ class RecordedStep:
 
 @dataclass
 class Recorder(Arithmetic[int]):
-    """Writes down what an algorithm does to its argument, which is value 0.
-
-    Attributes:
-        steps: in order.
-    """
+    """Writes down what an algorithm does to its argument, which is value 0."""
 
     steps: list[RecordedStep] = field(default_factory=list)
 
@@ -178,3 +175,61 @@ class Recorder(Arithmetic[int]):
         """The number of the new step."""
         self.steps.append(RecordedStep(name, operands, constant))
         return len(self.steps)
+
+
+def levels_of_steps(steps: Sequence[RecordedStep]) -> int:
+    """Levels from the argument to the last step in a lowered program.
+
+    A ciphertext may hold f v instead of v, so that a positive factor costs no level unless other
+    readers of its operand want another one. With L = log f every step gives a linear equation; the
+    lowering solves them for the whole program (`assign-scales`), this does for one algorithm, in
+    the same order: products and sums of rows, then factors and domain maps, then additions. A
+    factor for each channel is folded into the linear layer before the op.
+    """
+    system: LinearSystem[int] = LinearSystem()
+    factors: list[tuple[int, Mapping[int, float], float]] = []
+    products: set[tuple[int, int]] = set()
+    """Operands, as (step, position), that stay a product by a plaintext."""
+    for number, (name, operands, constant) in enumerate(steps, 1):
+        first = operands[0]
+        row = {number: 1.0, first: -1.0}
+        match name:
+            case "add" | "sub":
+                continue
+            case "mul" | "square":
+                same = operands[-1] == first
+                row = {number: 1.0, first: -2.0} if same else {**row, operands[-1]: -1.0}
+            case "chebyshev":
+                low, high = constant.calibrated or (-1.0, 1.0)
+                row = {first: 1.0}
+                if high - low != 2.0:
+                    factors.append((number, row, math.log(2.0 / (high - low))))
+                    continue
+            case "scale":
+                channels = np.ndim(constant) > 0
+                if not channels and constant > 0:
+                    factors.append((number, row, -math.log(constant)))
+                elif not channels or first != 0:
+                    products.add((number, 0))
+                continue
+        system.add(row, 0.0)
+    products |= {(n, 0) for n, row, constant in factors if not system.add(row, constant)}
+    unfolded = _levels(steps, {(number, 0) for number, *_ in factors} | products)
+    for number, (name, operands, _) in enumerate(steps, 1):
+        if name in ("add", "sub"):
+            for place in sorted(range(2), key=lambda place: -unfolded[operands[place]]):
+                if not system.add({number: 1.0, operands[place]: -1.0}, 0.0):
+                    products.add((number, place))
+    return _levels(steps, products)[-1]
+
+
+def _levels(steps: Sequence[RecordedStep], products: set[tuple[int, int]]) -> list[int]:
+    """Levels of every value where these operands of steps are multiplied by a plaintext first."""
+    levels = [0]
+    for number, step in enumerate(steps, 1):
+        entries = [levels[v] + ((number, i) in products) for i, v in enumerate(step.operands)]
+        cost = int(step.name in ("mul", "square"))
+        if step.name == "chebyshev":
+            cost = levels_of_degree(step.constant.degree)
+        levels.append(max(entries) + cost)
+    return levels

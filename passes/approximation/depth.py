@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from atlasc.ir.module import Module, Op
-from atlasc.passes.approximation.attribute import carried_by
-from atlasc.passes.approximation.description import Approximation
+from atlasc.ir.module import Module
+from atlasc.passes.approximation.algorithms import carried_by
 from atlasc.passes.calibration.measure import nonlinear_ops
 
 
@@ -20,7 +19,6 @@ class OpDepth:
     """One nonlinear op.
 
     Attributes:
-        op, location: which op.
         layer: index of its block, None outside the blocks.
         depth: in the paper's convention.
         levels: that it consumes in a lowered program.
@@ -35,18 +33,14 @@ class OpDepth:
 
 @dataclass(frozen=True)
 class Depth:
-    """Depth of a module.
-
-    Attributes:
-        ops: one entry for each nonlinear op, in order of execution.
-    """
+    """Depth of a module; `ops` has an entry for each nonlinear op, in order of execution."""
 
     ops: tuple[OpDepth, ...]
 
     @property
     def blocks(self) -> int:
         """Total over the blocks: the figure that the paper reports."""
-        return sum(entry.depth for entry in self.ops if entry.layer is not None)
+        return sum(self.per_layer.values())
 
     @property
     def outside(self) -> int:
@@ -74,10 +68,9 @@ def depth_of(module: Module) -> Depth:
     Raises:
         AtlasError: an op has no approximation.
     """
-    ops = nonlinear_ops(module)
-    return Depth(tuple(op_depth(op, carried_by(op, module.symbols)) for op in ops))
-
-
-def op_depth(op: Op, chosen: Approximation) -> OpDepth:
-    """Depth and levels of one op under an approximation."""
-    return OpDepth(op.name, op.location, op.layer, chosen.depth_of(op.name), chosen.levels)
+    entries = []
+    for op in nonlinear_ops(module):
+        chosen = carried_by(op, module.symbols)
+        depth, levels = chosen.depth_of(op.name), chosen.levels
+        entries.append(OpDepth(op.name, op.location, op.layer, depth, levels))
+    return Depth(tuple(entries))

@@ -11,18 +11,22 @@ import dataclasses
 import math
 from abc import ABC, abstractmethod
 from functools import cached_property
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Op
 from atlasc.ir.opdef import OPS
-from atlasc.passes.approximation.arithmetic import Arithmetic, Constant, DepthArithmetic, Recorder
+from atlasc.passes.approximation.arithmetic import (
+    Arithmetic,
+    Constant,
+    DepthArithmetic,
+    Recorder,
+    T,
+    levels_of_steps,
+)
 from atlasc.passes.approximation.fits.chebyshev_sum import Interval, checked
-from atlasc.passes.approximation.levels import levels_of_steps
-
-T = TypeVar("T")
 
 NORM_DEPTH = {"nn.layer_norm": 7, "nn.rms_norm": 5}
 """Depth of a textbook norm around 1/sqrt, in the paper's convention. A mean costs two (mask, 1/n),
@@ -46,10 +50,7 @@ class Approximation(ABC):
     positive: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            name, value = field.name, getattr(self, field.name)
-            if value is None:
-                continue
+        for name, value in self._entries().items():
             if name.endswith("degree") and value < 1:
                 raise AtlasError(f"{self.family}: a polynomial cannot have degree {value}")
             degree = getattr(self, name.replace("coefficients", "degree"), None)
@@ -60,17 +61,19 @@ class Approximation(ABC):
                 value = interval(value, what, name in self.positive)
             object.__setattr__(self, name, value)
 
+    def _entries(self) -> dict[str, Any]:
+        """The fields that are set."""
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        values = {field.name: getattr(self, field.name) for field in fields}
+        return {name: value for name, value in values.items() if value is not None}
+
     def to_attribute(self) -> dict[str, Any]:
         """The description as an attribute value: the algorithm, then the fields that are set.
 
         Arrays are left as they are, for a module to store them.
         """
-        fields = dataclasses.fields(self)  # type: ignore[arg-type]
-        values = {f.name: getattr(self, f.name) for f in fields}
-        return {
-            "algorithm": self.algorithm,
-            **{name: _plain(value) for name, value in values.items() if value is not None},
-        }
+        entries = {name: _plain(value) for name, value in self._entries().items()}
+        return {"algorithm": self.algorithm, **entries}
 
     @abstractmethod
     def body(self, arithmetic: Arithmetic[T], x: T) -> T:

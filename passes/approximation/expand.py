@@ -13,8 +13,8 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import OPS, Symbol
 from atlasc.ir.types import TensorType
+from atlasc.passes.approximation.algorithms import carried_by
 from atlasc.passes.approximation.arithmetic import Arithmetic
-from atlasc.passes.approximation.attribute import carried_by
 from atlasc.passes.approximation.description import Softmax, applied
 from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
 from atlasc.passes.framework.pass_base import Pass, Report

@@ -9,24 +9,23 @@ from functools import lru_cache
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.approximation.algorithms.activation import (
+from atlasc.passes.approximation.algorithms.chebyshev import (
+    SUM_RANGES,
     ActivationApproximation,
     ChannelActivation,
-)
-from atlasc.passes.approximation.algorithms.direct_softmax import DirectSoftmax
-from atlasc.passes.approximation.algorithms.iterative_softmax import (
-    SUM_RANGES,
+    DirectSoftmax,
+    NormApproximation,
     SoftmaxApproximation,
 )
-from atlasc.passes.approximation.algorithms.norm import NormApproximation
 from atlasc.passes.approximation.description import Activation
-from atlasc.passes.approximation.fits.channel_fits import HIGHEST_CHANNEL_DEGREE, channel_fits
 from atlasc.passes.approximation.fits.chebyshev_sum import Interval
 from atlasc.passes.approximation.fits.exponential import exponential, least_exponential
 from atlasc.passes.approximation.fits.weighted import (
     FOLLOWED,
+    HIGHEST_CHANNEL_DEGREE,
     HIGHEST_WEIGHTED_DEGREE,
     RELATIVE,
+    channel_fits,
     interpolated_fit,
     weighted_fit,
 )
@@ -61,9 +60,7 @@ def fitted_norm(degree: int, known: Range, space: Parametrisation) -> NormApprox
     interval = known.low, known.high
     if space.fits == "weighted" and known.quantiles is not None:
         interval = _wider(interval, known.quantiles)
-    return NormApproximation(
-        degree, interval, _weighted("invsqrt", degree, interval, known.quantiles, space)
-    )
+    return NormApproximation(degree, interval, _weighted("invsqrt", degree, interval, known, space))
 
 
 def fitted_activation(
@@ -73,9 +70,8 @@ def fitted_activation(
     if space.channels == "each" and known.channels and degree <= HIGHEST_CHANNEL_DEGREE:
         return _by_channel(function, degree, known.channels, space.fits == "weighted")
     interval = known.low, known.high
-    return ActivationApproximation(
-        degree, interval, _weighted(function, degree, interval, known.quantiles, space)
-    )
+    coefficients = _weighted(function, degree, interval, known, space)
+    return ActivationApproximation(degree, interval, coefficients)
 
 
 @lru_cache(maxsize=256)
@@ -84,6 +80,16 @@ def _by_channel(
 ) -> ChannelActivation:
     ranges = np.column_stack([known.low, known.high])
     return ChannelActivation(degree, ranges, channel_fits(function, degree, known, weighted))
+
+
+def _weighted(
+    function: str, degree: int, interval: Interval, known: Range, space: Parametrisation
+) -> tuple[float, ...] | None:
+    """Coefficients of the weighted fit; None for an interpolant."""
+    if space.fits != "weighted" or known.quantiles is None or degree > HIGHEST_WEIGHTED_DEGREE:
+        return None
+    found = weighted_fit(function, degree, interval, known.quantiles)
+    return None if found.floor is None else tuple(found.coefficients)
 
 
 def paper_shift(known: Range, iterations: int) -> float:
@@ -117,55 +123,49 @@ def measured_softmax(
     The exponential gets the least degree whose errors do not show in the probabilities beside those
     of the last 1/sqrt, which nothing corrects. Where the polynomial of an iteration is f times
     1/sqrt, the next sum is f^4 times what was measured, so its range gets room for all f that the
-    polynomial has.
+    polynomial has. That room is a power of `SUM_ROOM`: few different ranges, so few different fits.
     """
+
+    def room(factor: float) -> float:
+        return SUM_ROOM ** max(1, math.ceil(math.log(factor, SUM_ROOM)))
+
     count = len(degrees)
     log_sums = _log_sums(known)
     weighted = space.fits == "weighted"
+    quantiles = known.sum_quantiles_of(count)
     ranges: list[Interval] = []
     fits: list[tuple[float, ...]] = []
     below = above = 1.0
     error = 0.0
-    measured = zip(degrees, known.sum_ranges(count), known.sum_quantiles_of(count), strict=True)
-    for degree, (low, high), seen in measured:
+    for degree, (low, high), seen in zip(degrees, known.sum_ranges(count), quantiles, strict=True):
         interval = low / below, high * above
         if weighted:
             interval = _wider(interval, seen)
-            seen = _spread(seen, error)
-        if weighted:
             bound = FOLLOWED if len(ranges) < count - 1 else RELATIVE
-            chosen = weighted_fit("invsqrt", degree, interval, seen, bound)
+            chosen = weighted_fit("invsqrt", degree, interval, _spread(seen, error), bound)
         else:
             chosen = interpolated_fit("invsqrt", degree, interval, seen)
         ranges.append(interval)
         fits.append(tuple(chosen.coefficients))
         error = chosen.seen_error
-        below = _room(1 / max(1 + chosen.least, LEAST_FACTOR) ** 4)
-        above = _room(min(1 + chosen.greatest, GREATEST_FACTOR) ** 4)
+        below = room(1 / max(1 + chosen.least, LEAST_FACTOR) ** 4)
+        above = room(min(1 + chosen.greatest, GREATEST_FACTOR) ** 4)
     exp_range = ((known.low - known.shift) / 2**count, 0.0)
     remaining = error**2 ** (renormalisations or 0)
     tolerance = min(max(EXP_SHARE * remaining, LEAST_TOLERANCE), GREATEST_TOLERANCE)
     # By the inequality of Cauchy and Schwarz the sum of squares moves by at most this share.
-    first = known.sum_quantiles_of(count)[0][0]
-    allowed = SUM_SHARE / 2 * math.sqrt(first / (known.width or 1))
-    facts = (exp_range, count, log_sums, allowed, weighted)
-    exp_degree = least_exponential(EXP_DEGREES, *facts, tolerance)
-    found = exponential(exp_degree, *facts)
+    allowed = SUM_SHARE / 2 * math.sqrt(quantiles[0][0] / (known.width or 1))
+    found = least_exponential(EXP_DEGREES, tolerance, exp_range, count, log_sums, allowed, weighted)
     return SoftmaxApproximation.of_degrees(
         degrees,
         shift=known.shift,
         exp_range=exp_range,
-        exp_degree=exp_degree,
+        exp_degree=found.degree,
         sum_ranges=tuple(ranges),
         coefficients=tuple(fits) if weighted else None,
         exp_coefficients=tuple(found.coefficients) if weighted else None,
         renormalisations=renormalisations,
     )
-
-
-def _room(factor: float) -> float:
-    """A power of `SUM_ROOM` that is no less: few different ranges, so few different fits."""
-    return SUM_ROOM ** max(1, math.ceil(math.log(factor, SUM_ROOM)))
 
 
 def _spread(seen: tuple[float, ...], error: float) -> tuple[float, ...]:
@@ -188,22 +188,16 @@ def fitted_direct(
     exp_range = (known.low - known.shift, 0.0)
     log_sums = _log_sums(known)
     low, high = (math.exp(end - known.shift) for end in known.log_sums[0])
-    weighted = space.fits == "weighted"
-    allowed = SUM_SHARE * math.exp(log_sums[0]) / (known.width or 1)
-    found = exponential(exp_degree, exp_range, 0, log_sums, allowed, weighted)
-    coefficients = None
-    if weighted:
+    coefficients = exp_coefficients = None
+    if space.fits == "weighted":
+        allowed = SUM_SHARE * math.exp(log_sums[0]) / (known.width or 1)
+        found = exponential(exp_degree, exp_range, 0, log_sums, allowed, weighted=True)
+        exp_coefficients = tuple(found.coefficients)
         seen = tuple(math.exp(s) for s in log_sums)
         low, high = _wider((low, high), seen)
         coefficients = tuple(weighted_fit("inverse", degree, (low, high), seen).coefficients)
     return DirectSoftmax(
-        degree,
-        (low, high),
-        shift=known.shift,
-        exp_degree=exp_degree,
-        exp_range=exp_range,
-        coefficients=coefficients,
-        exp_coefficients=tuple(found.coefficients) if weighted else None,
+        degree, (low, high), known.shift, exp_degree, exp_range, coefficients, exp_coefficients
     )
 
 
@@ -216,20 +210,6 @@ def _log_sums(known: Range) -> tuple[float, ...]:
             remedy="calibrate on inputs",
         )
     return tuple(s - known.shift for s in known.sum_quantiles[0])
-
-
-def _weighted(
-    function: str,
-    degree: int,
-    interval: Interval,
-    quantiles: tuple[float, ...] | None,
-    space: Parametrisation,
-) -> tuple[float, ...] | None:
-    """Coefficients of the weighted fit; None for an interpolant."""
-    if space.fits != "weighted" or quantiles is None or degree > HIGHEST_WEIGHTED_DEGREE:
-        return None
-    found = weighted_fit(function, degree, interval, quantiles)
-    return None if found.floor is None else tuple(found.coefficients)
 
 
 def _wider(interval: Interval, seen: Sequence[float]) -> Interval:

@@ -22,23 +22,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Op
-from atlasc.passes.approximation.algorithms.activation import ActivationApproximation
-from atlasc.passes.approximation.algorithms.chebyshev_newton import (
+from atlasc.passes.approximation.algorithms.chebyshev import (
+    ActivationApproximation,
     ChebyshevNewtonNorm,
     ChebyshevSoftmax,
+    NormApproximation,
+    SoftmaxApproximation,
 )
-from atlasc.passes.approximation.algorithms.iterative_softmax import SoftmaxApproximation
 from atlasc.passes.approximation.algorithms.nexus import (
     LineNewtonNorm,
     PowerSoftmax,
     SignPiecewiseActivation,
 )
-from atlasc.passes.approximation.algorithms.norm import NormApproximation
 from atlasc.passes.approximation.algorithms.thor import (
     AdaptiveNorm,
     AdaptiveSoftmax,
@@ -49,8 +49,7 @@ from atlasc.passes.approximation.fits.chebyshev_sum import Interval
 from atlasc.passes.calibration.ranges import Range
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(NamedTuple):
     """What a recipe may ask of an op.
 
     Attributes:
@@ -83,85 +82,49 @@ class Facts:
 
 
 Rule = Callable[[Facts], Any]
+Choice = Callable[[Facts], Approximation]
 
 
-@dataclass(frozen=True)
-class Choice:
-    """An algorithm and its settings.
+class Recipe(NamedTuple):
+    """What the ops of each family get."""
 
-    Attributes:
-        algorithm: the class.
-        settings: arguments by name; a rule gives the argument for an op.
-    """
-
-    algorithm: type[Approximation]
-    settings: dict[str, Any | Rule]
-
-    def __call__(self, facts: Facts) -> Approximation:
-        """The approximation of an op."""
-        given = {n: v(facts) if callable(v) else v for n, v in self.settings.items()}
-        return self.algorithm(**given)
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """Settings of all nonlinear ops of a model.
-
-    Attributes:
-        source: the paper that published the settings.
-        softmax, norm, activation: the choices.
-        assumed: True where the paper's settings could not be established and stand-ins are used.
-    """
-
-    source: str
     softmax: Choice
     norm: Choice
     activation: Choice
-    assumed: bool = False
 
     def approximation(self, facts: Facts) -> Approximation:
-        """The approximation of an op; activations that the recipe does not cover get `FULL`."""
+        """The approximation of an op."""
         chosen: Choice = getattr(self, family_of(facts.op))
-        algorithm = chosen.algorithm
-        if issubclass(algorithm, Activation) and not algorithm.covers(facts.op.removeprefix("nn.")):
-            return FULL(facts)
         return chosen(facts)
 
 
-def choice(algorithm: type[Approximation], **settings: Any) -> Choice:
-    """A choice, its settings written as arguments."""
-    return Choice(algorithm, settings)
+def choice(algorithm: type[Approximation], **settings: Any | Rule) -> Choice:
+    """An algorithm and its settings; activations that it does not cover get `FULL`."""
+
+    def chosen(facts: Facts) -> Approximation:
+        if issubclass(algorithm, Activation) and not algorithm.covers(facts.op.removeprefix("nn.")):
+            return FULL(facts)
+        return algorithm(**{n: v(facts) if callable(v) else v for n, v in settings.items()})
+
+    return chosen
 
 
-def measured(facts: Facts) -> Interval | None:
-    """The calibrated range, or none."""
-    return facts.range
-
-
-def greatest(facts: Facts) -> float:
-    """The greatest score."""
-    return facts.greatest
+measured: Rule = attrgetter("range")
+greatest: Rule = attrgetter("greatest")
 
 
 def measured_or(default: Interval, of_outputs: Interval | None = None) -> Rule:
     """The calibrated range, or a published one; norms after an MLP may have one of their own."""
-
-    def rule(facts: Facts) -> Interval:
-        published = default if "attention" in facts.location else of_outputs or default
-        return facts.range or published
-
-    return rule
+    return lambda facts: (
+        facts.range or (default if "attention" in facts.location else of_outputs or default)
+    )
 
 
 def exp_range(published: Interval) -> Rule:
     """The range of the shifted scores, at least (-1, 1), or a published one."""
-
-    def rule(facts: Facts) -> Interval:
-        if facts.range is None:
-            return published
-        return min(-1.0, facts.range[0] - facts.greatest), 1.0
-
-    return rule
+    return lambda facts: (
+        (min(-1.0, facts.range[0] - facts.greatest), 1.0) if facts.range else published
+    )
 
 
 def _middle_of_sums(facts: Facts) -> float:
@@ -193,63 +156,58 @@ def _moai_shift(facts: Facts) -> float:
 FULL = choice(ActivationApproximation, degree=511, range=measured)
 
 RECIPES = {
-    # The paper's expert setting: iterative softmax (5,5,5,5,7), degree 511 for the others.
+    # The paper's expert setting: iterative softmax (5,5,5,5,7), degree 511 for the others. Cho et
+    # al. 2024, Fast and Accurate Homomorphic Softmax Evaluation (CCS 2024).
     "is": Recipe(
-        "Cho et al. 2024, Fast and Accurate Homomorphic Softmax Evaluation (CCS 2024)",
         softmax=choice(SoftmaxApproximation, iterations=(5, 5, 5, 5, 7), shift=greatest),
         norm=choice(NormApproximation, degree=511, range=measured),
         activation=FULL,
     ),
-    # Secure Transformer Inference Made Non-interactive (NDSS 2025; code zju-abclab/NEXUS).
-    # Softmax 17: x/128 and 7 squarings 8, mask of the sum 1, 0.01 times the sum 1, inverse 5, 0.01
-    # again 1, product 1. LayerNorm 22: two means 4 and a square 1, a line 1, 4 Newton steps 8,
-    # Goldschmidt 1 + 2*2 + 1, product and gamma 2. GELU 18: division 1, four polynomials of degree
-    # 9 at 4, product 1. Together 17 + 2*22 + 18 = 79 a layer.
+    # Zhang et al., Secure Transformer Inference Made Non-interactive (NDSS 2025; code
+    # zju-abclab/NEXUS). Softmax 17: x/128 and 7 squarings 8, mask of the sum 1, 0.01 times the sum
+    # 1, inverse 5, 0.01 again 1, product 1. LayerNorm 22: two means 4 and a square 1, a line 1, 4
+    # Newton steps 8, Goldschmidt 1 + 2*2 + 1, product and gamma 2. GELU 18: division 1, four
+    # polynomials of degree 9 at 4, product 1.
     # NEXUS measures no ranges. We scale each norm into the range on which its constants converge,
     # which is free.
     "nexus": Recipe(
-        "Zhang et al., NEXUS (NDSS 2025)",
         softmax=choice(PowerSoftmax, shift=greatest, divisor=_middle_of_sums),
         norm=choice(LineNewtonNorm, range=measured),
         activation=choice(SignPiecewiseActivation, range=measured_or((-5.0, 5.0))),
     ),
-    # Code crypto-starlab/THOR, with its BERT ranges. Softmax 41: exponential 5 and a squaring 1,
-    # sum 1, 8 steps of the inverse 16, product and square 2, sum 1, 7 steps 14, product 1.
-    # LayerNorm 17 (attention, 5 steps) and 19 (output, 6 steps). GELU 12: 1 + 5 + 5 + 1. Together
-    # 89 a layer and 1068 for BERT-base, where 1070 is published: their code also uses a range of
-    # (0.75, 2500) for the output norm of two layers, one step of 2 more in each (1072), and 4
-    # rounds for the softmax of one (21 more); which of these the published figure counts we do not
-    # know.
+    # Moon et al., THOR (eprint 2024/1881; code crypto-starlab/THOR), with its BERT ranges. Softmax
+    # 41: exponential 5 and a squaring 1, sum 1, 8 steps of the inverse 16, product and square 2,
+    # sum 1, 7 steps 14, product 1. LayerNorm 17 (attention, 5 steps) and 19 (output, 6 steps). GELU
+    # 12: 1 + 5 + 5 + 1. For BERT-base their code also uses a range of (0.75, 2500) for the output
+    # norm of two layers, one step of 2 more in each (1072), and 4 rounds for the softmax of one (21
+    # more); which of these the published figure counts we do not know.
     "thor": Recipe(
-        "Moon et al., THOR (eprint 2024/1881)",
         softmax=choice(
             AdaptiveSoftmax,
             score_range=measured_or((-27.2493, 21.72692)),
             rounds=_thor_rounds,
             epsilon=_thor_epsilon,
-            width=lambda facts: facts.width,
+            width=attrgetter("width"),
         ),
         norm=choice(AdaptiveNorm, range=measured_or((0.15, 10.0), of_outputs=(0.2, 150.0))),
         activation=choice(CompositeActivation, range=measured_or((-32.0, 32.0))),
     ),
-    # Code dtc2025ag/MOAI_GPU. Softmax 19: NEXUS's exponential 8, sum 1, inverse with 8 steps 9,
-    # product 1; a constant is subtracted so that the sum needs no divisor (8.1 in the code). The
-    # steps are a parameter of the code; 8 is what its test of the inverse uses. Norms 22, as NEXUS.
-    # GELU 6: one polynomial of degree 24, whose coefficients are our Chebyshev fit. In all 69 a
-    # layer.
+    # Zhang et al., MOAI (ICLR 2026, eprint 2025/991; code dtc2025ag/MOAI_GPU). Softmax 19: NEXUS's
+    # exponential 8, sum 1, inverse with 8 steps 9, product 1; a constant is subtracted so that the
+    # sum needs no divisor (8.1 in the code). The steps are a parameter of the code; 8 is what its
+    # test of the inverse uses. Norms 22, as NEXUS. GELU 6: one polynomial of degree 24, whose
+    # coefficients are our Chebyshev fit.
     "moai": Recipe(
-        "Zhang et al., MOAI (ICLR 2026, eprint 2025/991)",
         softmax=choice(PowerSoftmax, steps=8, divisor=1.0, shift=_moai_shift),
         norm=choice(LineNewtonNorm, range=measured),
         activation=choice(ActivationApproximation, degree=24, range=measured),
     ),
-    # With the code's BERT-base ranges. Softmax 22: exponential of degree 63 on (-60, 15) 7, sum 1,
+    # Arion: Attention-Optimized Transformer Inference on Encrypted Data (code hangenba/Arion), with
+    # the code's BERT-base ranges. Softmax 22: exponential of degree 63 on (-60, 15) 7, sum 1,
     # inverse of degree 255 on (0.02, 400) 9 and 2 Newton steps 4, product 1; 2.08 is subtracted
     # from the scores. LayerNorm 17: 7 around 1/sqrt of degree 31 (6) and 2 Newton steps (4), on
     # (0.001, 2.1) after attention and (0.5, 2500) after the MLP. GELU 9: degree 255 on (-61, 136).
-    # In all 65 a layer.
     "arion": Recipe(
-        "Arion: Attention-Optimized Transformer Inference on Encrypted Data (hangenba/Arion)",
         softmax=choice(
             ChebyshevSoftmax,
             shift=lambda facts: 2.08 if facts.range is None else facts.greatest,
@@ -271,10 +229,9 @@ RECIPES = {
     ),
     # Stand-in for POLARIS: neither its paper nor its code could be consulted. Assumed: one
     # Chebyshev sum for each function and no iterations. Softmax 18: exponential of degree 31 (6),
-    # sum 1, inverse of degree 511 (10), product 1; norms and activation of degree 63 (14 and 7). In
-    # all 53 a layer. Do not read figures of this recipe as POLARIS's.
+    # sum 1, inverse of degree 511 (10), product 1; norms and activation of degree 63 (14 and 7). Do
+    # not read figures of this recipe as POLARIS's.
     "polaris": Recipe(
-        "POLARIS; settings assumed, see the comment on the recipe",
         softmax=choice(
             ChebyshevSoftmax,
             shift=greatest,
@@ -285,16 +242,12 @@ RECIPES = {
         ),
         norm=choice(NormApproximation, degree=63, range=measured),
         activation=choice(ActivationApproximation, degree=63, range=measured),
-        assumed=True,
     ),
 }  # fmt: skip
 
 
 def recipe(name: str) -> Recipe:
     """The recipe of that name; raises AtlasError with the known names otherwise."""
-    try:
-        return RECIPES[name]
-    except KeyError:
-        raise AtlasError(
-            f"there is no recipe {name!r}", remedy=f"use one of {', '.join(RECIPES)}"
-        ) from None
+    if name not in RECIPES:
+        raise AtlasError(f"there is no recipe {name!r}", remedy=f"use one of {', '.join(RECIPES)}")
+    return RECIPES[name]

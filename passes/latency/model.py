@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.passes.approximation.assign import with_approximations
+from atlasc.passes.approximation.approximate import with_approximations
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.calibration.measure import nonlinear_ops
 from atlasc.passes.framework.goal import ChooseParameters, Parameters

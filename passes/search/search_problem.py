@@ -14,14 +14,13 @@ import numpy as np
 
 from atlasc.ir.module import Module
 from atlasc.ir.text.printer import print_module
-from atlasc.passes.approximation.assign import (
+from atlasc.passes.approximation.approximate import (
     Place,
     approximation_for,
     layer_count,
     places,
     settings_approximations,
 )
-from atlasc.passes.approximation.depth import op_depth
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.approximation.parametrisation import PAPER, LayerSetting, Parametrisation
 from atlasc.passes.calibration.calibrate import Calibration
@@ -183,9 +182,9 @@ class Objective(Evaluator):
 
     def costs(self, approximations: Mapping[str, Approximation]) -> tuple[int, int]:
         """Depth and levels of the blocks; ops that are exact cost nothing."""
-        ops = {place.op.value.name: place.op for place in self._places if place.block is not None}
-        entries = [op_depth(ops[n], chosen) for n, chosen in approximations.items() if n in ops]
-        return sum(e.depth for e in entries), sum(e.levels for e in entries)
+        inside = {p.op.value.name: p.op.name for p in self._places if p.block is not None}
+        chosen = [(inside[n], one) for n, one in approximations.items() if n in inside]
+        return sum(one.depth_of(op) for op, one in chosen), sum(one.levels for _, one in chosen)
 
     def approximations(
         self, settings: Settings, places: Sequence[Place] | None = None

@@ -10,7 +10,7 @@ import numpy as np
 
 from atlasc.ir.interpreter import Interpreter
 from atlasc.ir.module import Module, Op
-from atlasc.passes.approximation.assign import with_approximations
+from atlasc.passes.approximation.approximate import with_approximations
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.calibration.measure import chunk_size, input_count, kept_tokens

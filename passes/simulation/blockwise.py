@@ -19,8 +19,7 @@ from atlasc.ir.module import Op
 from atlasc.ir.opdef import Site
 from atlasc.passes.approximation.arithmetic import Arithmetic, NumpyArithmetic, T
 from atlasc.passes.approximation.description import Approximation, Softmax, applied
-from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
-from atlasc.passes.approximation.fits.validity import valid_range, widened
+from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum, valid_range, widened
 from atlasc.passes.simulation.row_programs import (
     Cell,
     NotRecordable,

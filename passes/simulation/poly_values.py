@@ -18,7 +18,7 @@ from atlasc.ir.interpreter import Observer, interpret
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Site
 from atlasc.passes.approximation.fits.chebyshev import evaluate
-from atlasc.passes.approximation.fits.validity import valid_range, widened
+from atlasc.passes.approximation.fits.chebyshev_sum import valid_range, widened
 
 EXPLODED = 1e6
 """A value beyond this is taken for an explosion: hidden states of real models stay far below, and

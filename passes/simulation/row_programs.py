@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from atlasc.passes.approximation.arithmetic import Arithmetic, Constant
 from atlasc.passes.approximation.fits.chebyshev import native_library
-from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
-from atlasc.passes.approximation.fits.validity import valid_range, widened
+from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum, valid_range, widened
 
 LEAST_TRUNCATED = 32
 FRACTION_OF_PRECISION = 128

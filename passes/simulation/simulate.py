@@ -17,7 +17,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from atlasc.ir.module import Module, Op
-from atlasc.passes.approximation.attribute import carried_by
+from atlasc.passes.approximation.algorithms import carried_by
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.calibration.measure import nonlinear_ops
 from atlasc.passes.simulation.blockwise import Blockwise

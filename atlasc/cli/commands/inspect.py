@@ -54,7 +54,7 @@ def depth(
 
     find_recipe(recipe)
     from atlasc.compilation.inspection import bare_module
-    from atlasc.passes.approximation.assign import apply_recipe
+    from atlasc.passes.approximation.approximate import apply_recipe
     from atlasc.passes.approximation.depth import depth_of
 
     bare = BatchOptions(**vars(options))

@@ -10,30 +10,28 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.scalar_functions import function as scalar_function
-from atlasc.passes.approximation.algorithms.iterations import (
-    goldschmidt_inverse_sqrt,
-    newton_inverse_sqrt,
-    product_inverse,
-)
-from atlasc.passes.approximation.arithmetic import Arithmetic
+from atlasc.passes.approximation.algorithms.chebyshev import newton_inverse_sqrt
+from atlasc.passes.approximation.arithmetic import Arithmetic, T
 from atlasc.passes.approximation.description import Activation, Norm, Softmax
 from atlasc.passes.approximation.fits.chebyshev import fit
 from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum, Interval
 
-T = TypeVar("T")
-
-#: The first guess of 1/sqrt is intercept - slope x; with 4 + 2 steps it converges on LINE_RANGE.
-LINE_SLOPE = -1.29054537e-4
-LINE_INTERCEPT = 1.29054537e-1
+LINE_SLOPE, LINE_INTERCEPT = -1.29054537e-4, 1.29054537e-1
 LINE_RANGE: Interval = (4.0, 800.0)
+"""The first guess of 1/sqrt is a line; with 4 + 2 steps it converges on this range."""
 NEWTON_STEPS, GOLDSCHMIDT_STEPS = 4, 2
+SIGN_WIDTH = 0.016
+"""The share of the reach in which the composite sign is not yet +-1."""
+_G4 = (5850 / 1024, -34974 / 1024, 97015 / 1024, -113492 / 1024, 46623 / 1024)
+_F4 = (315 / 128, -420 / 128, 378 / 128, -180 / 128, 35 / 128)
+"""Odd coefficients of x, x^3, ..: Cheon, Kim and Kim 2020 (eprint 2019/1234), g_4 over 2^10 and f_4
+over 2^7."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +39,9 @@ class PowerSoftmax(Softmax):
     """exp as (1 + x/2^r)^(2^r), the inverse of its sum as a product. Depth 17 with r = 7, 4 steps
     and a divisor.
 
-    The inverse has a relative error of |1 - s|^(2^(steps+1)), where s is the row sum over
-    `divisor`: 8e-4 on row sums in (20, 180) for the published settings, and useless below 5.
+    The inverse of s, the row sum over `divisor`, is the product of 1 + (1 - s)^(2^i) for i = 0 ..
+    steps, in steps + 1 levels. Its relative error is |1 - s|^(2^(steps+1)): 8e-4 on row sums in
+    (20, 180) for the published settings, and useless below 5.
 
     Attributes:
         squarings: r.
@@ -70,10 +69,16 @@ class PowerSoftmax(Softmax):
         for _ in range(self.squarings):
             y = arithmetic.square(y)
         total = arithmetic.row_sum(y)
-        if self.divisor == 1.0:
-            return arithmetic.mul(y, product_inverse(arithmetic, total, self.steps))
-        inverse = product_inverse(arithmetic, arithmetic.scale(total, 1 / self.divisor), self.steps)
-        return arithmetic.mul(y, arithmetic.scale(inverse, 1 / self.divisor))
+        if self.divisor != 1.0:
+            total = arithmetic.scale(total, 1 / self.divisor)
+        power = arithmetic.add_const(total, -1.0)  # of even powers alone, so the sign is free
+        inverse = arithmetic.add_const(arithmetic.scale(total, -1.0), 2.0)
+        for _ in range(self.steps):
+            power = arithmetic.square(power)
+            inverse = arithmetic.mul(inverse, arithmetic.add_const(power, 1.0))
+        if self.divisor != 1.0:
+            inverse = arithmetic.scale(inverse, 1 / self.divisor)
+        return arithmetic.mul(y, inverse)
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,7 @@ class LineNewtonNorm(Norm):
 
     The relative error is at most 4e-4 where the scaled argument is in (4, 800). A measured range is
     scaled to lie there; the factor goes into 1/n and costs nothing. Ranges wider than 200 to 1 lose
-    their low end.
+    their low end. Goldschmidt's coupled iteration takes two levels a step and two around them.
 
     Attributes:
         range: of the variance (or mean square) plus epsilon; None leaves the argument as it is.
@@ -105,7 +110,12 @@ class LineNewtonNorm(Norm):
         """1/sqrt(v / unit)."""
         guess = arithmetic.add_const(arithmetic.scale(v, LINE_SLOPE), LINE_INTERCEPT)
         guess = newton_inverse_sqrt(arithmetic, v, guess, NEWTON_STEPS)
-        return goldschmidt_inverse_sqrt(arithmetic, v, guess, GOLDSCHMIDT_STEPS)
+        root, half = arithmetic.mul(v, guess), arithmetic.scale(guess, 0.5)
+        for _ in range(GOLDSCHMIDT_STEPS):
+            excess = arithmetic.add_const(arithmetic.mul(root, half), -0.5)
+            root = arithmetic.sub(root, arithmetic.mul(root, excess))
+            half = arithmetic.sub(half, arithmetic.mul(half, excess))
+        return arithmetic.scale(half, 2.0)
 
 
 @dataclass(frozen=True)
@@ -139,30 +149,22 @@ class SignPiecewiseActivation(Activation):
                 remedy="use a Chebyshev approximation for this op",
             )
         reach = max(abs(end) for end in self.range) + piece
-        below = _half_sign(arithmetic, arithmetic.add_const(x, piece), reach)
-        above = _half_sign(arithmetic, arithmetic.add_const(x, -piece), reach)
+
+        def half_sign(z: T) -> T:
+            """sign(z)/2 for |z| <= reach, within 5e-5 where |z| >= 0.0157 reach."""
+            z = arithmetic.scale(z, 1 / reach)
+            coarse, fine = _sign_polynomial(_G4), _sign_polynomial(_F4)
+            for coefficients in (coarse, coarse, fine, fine / 2):
+                z = arithmetic.chebyshev(z, ChebyshevSum.of(coefficients))
+            return z
+
+        below = half_sign(arithmetic.add_const(x, piece))
+        above = half_sign(arithmetic.add_const(x, -piece))
         domain = (-piece - SIGN_WIDTH * reach, piece + SIGN_WIDTH * reach)
         total = ChebyshevSum(12, lambda: fit(function, 12, domain), domain)
         middle = arithmetic.chebyshev(x, total)
         inner = arithmetic.mul(middle, arithmetic.sub(below, above))
         return arithmetic.add(inner, arithmetic.mul(x, arithmetic.add_const(above, 0.5)))
-
-
-def _half_sign(arithmetic: Arithmetic[T], x: T, reach: float) -> T:
-    """sign(x)/2 for |x| <= reach, within 5e-5 where |x| >= 0.0157 reach."""
-    z = arithmetic.scale(x, 1 / reach)
-    coarse, fine = _sign_polynomial(_G4), _sign_polynomial(_F4)
-    for coefficients in (coarse, coarse, fine, fine / 2):
-        z = arithmetic.chebyshev(z, ChebyshevSum.of(coefficients))
-    return z
-
-
-#: The share of the reach in which the composite sign is not yet +-1.
-SIGN_WIDTH = 0.016
-#: Odd coefficients of x, x^3, ..: Cheon, Kim and Kim 2020 (eprint 2019/1234), g_4 over 2^10 and f_4
-#: over 2^7.
-_G4 = (5850 / 1024, -34974 / 1024, 97015 / 1024, -113492 / 1024, 46623 / 1024)
-_F4 = (315 / 128, -420 / 128, 378 / 128, -180 / 128, 35 / 128)
 
 
 @lru_cache(maxsize=2)

@@ -7,31 +7,28 @@ composite of degrees 31 and 27.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeVar
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from numpy.polynomial.chebyshev import chebvander
 from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.scalar_functions import function as scalar_function
-from atlasc.passes.approximation.algorithms.iterations import (
-    adaptive_inverse,
-    adaptive_inverse_factors,
-    adaptive_inverse_sqrt,
-    adaptive_inverse_sqrt_factors,
-)
-from atlasc.passes.approximation.arithmetic import Arithmetic
+from atlasc.passes.approximation.arithmetic import Arithmetic, T
 from atlasc.passes.approximation.description import NORM_DEPTH, Activation, Norm, Softmax
 from atlasc.passes.approximation.fits.chebyshev import fit
 from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum, Interval
 
-T = TypeVar("T")
-
 NORM_PRECISION = 0.001
 SOFTMAX_PRECISION = 0.01
 FINAL_PRECISION = 0.001
+INNER_DEGREE, OUTER_DEGREE = 31, 27
+"""Of a composite activation."""
 
 
 @dataclass(frozen=True)
@@ -82,14 +79,34 @@ class AdaptiveSoftmax(Softmax):
         for round_ in range(self.rounds + 1):
             sums = arithmetic.row_sum(y)
             alpha = FINAL_PRECISION if round_ == self.rounds else SOFTMAX_PRECISION
-            factors = adaptive_inverse_factors(epsilon, alpha)
-            y = arithmetic.mul(y, adaptive_inverse(arithmetic, sums, factors))
+            y = arithmetic.mul(y, _inverse(arithmetic, sums, epsilon, alpha))
             if round_ < self.rounds:
                 y = arithmetic.square(y)
                 # Probabilities of sum p have squares of sum p^2 / width or more; the code halves
                 # that for safety.
                 epsilon = (1 - alpha) / self.width / 2
         return y
+
+
+def _inverse(arithmetic: Arithmetic[T], x: T, epsilon: float, alpha: float) -> T:
+    """1/x on [epsilon, 1] by the adaptive Goldschmidt iteration, two levels a step: a = a k
+    (2 - k b), b = b k (2 - k b). x times the result is in [1 - alpha, 1].
+
+    Source: THOR, section on softmax.
+    """
+    factors: list[float] = []
+    while not factors or epsilon < 1 - alpha:
+        k = 2 / (epsilon + 1)
+        epsilon = k * epsilon * (2 - k * epsilon)
+        factors.append(k)
+    k = factors[0]
+    result = arithmetic.add_const(arithmetic.scale(x, -k * k), 2 * k)
+    b = x
+    for previous, k in pairwise(factors):
+        correction = arithmetic.add_const(arithmetic.scale(b, -previous), 2.0)
+        b = arithmetic.mul(arithmetic.scale(b, previous), correction)
+        result = arithmetic.mul(result, arithmetic.add_const(arithmetic.scale(b, -k * k), 2 * k))
+    return result
 
 
 @dataclass(frozen=True)
@@ -117,12 +134,30 @@ class AdaptiveNorm(Norm):
 
     @property
     def factors(self) -> list[float]:
-        """The relaxation factor of each step."""
-        return adaptive_inverse_sqrt_factors(self.range[0] / self.range[1], NORM_PRECISION)
+        """The relaxation factor k of each step: f(k epsilon) = f(k) for f(t) = t (3 - t)^2 / 4.
+
+        Source: THOR, section on LayerNorm.
+        """
+        factors: list[float] = []
+        epsilon = self.range[0] / self.range[1]
+        while not factors or epsilon < 1 - NORM_PRECISION:
+            k = 3 / (1 + math.sqrt(epsilon) + epsilon)
+            epsilon = k * epsilon * (3 - k * epsilon) ** 2 / 4
+            factors.append(k)
+        return factors
 
     def inverse_sqrt(self, arithmetic: Arithmetic[T], v: T) -> T:
-        """1/sqrt(v / unit)."""
-        return adaptive_inverse_sqrt(arithmetic, v, self.factors)
+        """1/sqrt(v / unit) by b = b k^1.5 (3/k - a) / 2, a = a k^3 (3/k - a)^2 / 4."""
+        factors = self.factors
+        k = factors[0]
+        result = arithmetic.add_const(arithmetic.scale(v, -(k**1.5) / 2), 1.5 * k**0.5)
+        a = v
+        for previous, k in pairwise(factors):
+            square = arithmetic.square(arithmetic.add_const(a, -3 / previous))
+            a = arithmetic.mul(arithmetic.scale(a, previous**3 / 4), square)
+            cubic = arithmetic.mul(arithmetic.scale(result, k**1.5 / 2), a)
+            result = arithmetic.sub(arithmetic.scale(result, 1.5 * k**0.5), cubic)
+        return result
 
     def depth_of(self, op_name: str) -> int:
         """Depth of that op in the paper's convention."""
@@ -157,38 +192,34 @@ class CompositeActivation(Activation):
                 remedy="use a Chebyshev approximation for this op",
             )
         reach = max(abs(end) for end in self.range)
-        inner, outer = composite(function, reach)
+        inner, outer = _composite(function, reach)
         inside = arithmetic.chebyshev(x, ChebyshevSum.of(inner, (-reach, reach)))
         return arithmetic.mul(x, arithmetic.chebyshev(inside, ChebyshevSum.of(outer)))
 
 
 @lru_cache(maxsize=256)
-def composite(
-    function: str, reach: float, inner_degree: int = 31, outer_degree: int = 27
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _composite(function: str, reach: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Coefficients (inner, outer) with (1 + s(x)) / 2 = outer(inner(x / reach)) for |x| <= reach.
 
     The inner polynomial is a least-squares fit of tanh(c x), scaled into [-1, 1]; the outer one
     fits s over the values of the inner, weighted by |x|. The slope c is the one of 16 with the
     least error of x s(x).
     """
-    basis = np.polynomial.chebyshev.chebvander
     near_zero = np.linspace(0, min(1, 8 / reach), 600)
     t = np.concatenate([np.cos(np.linspace(0, np.pi / 2, 900)), near_zero])
     x = reach * t
     target, weight = scalar_function(function).gate_numpy(x), x + 0.05
-    inner_basis = basis(t, inner_degree)[:, 1::2]
-    best: tuple[float, NDArray[Any], NDArray[Any]] | None = None
+    inner_basis = chebvander(t, INNER_DEGREE)[:, 1::2]
+    tried: list[tuple[float, NDArray[Any], NDArray[Any]]] = []
     for slope in np.geomspace(1.0, 0.6 * reach + 2.0, 16):
         inner = np.linalg.lstsq(inner_basis, np.tanh(slope * t), rcond=None)[0]
         inner /= np.abs(inner_basis @ inner).max()
-        outer_basis = basis(inner_basis @ inner, outer_degree)[:, 1::2]
+        outer_basis = chebvander(inner_basis @ inner, OUTER_DEGREE)[:, 1::2]
         outer = np.linalg.lstsq(outer_basis * weight[:, None], target * weight, rcond=1e-13)[0]
         error = float(np.abs(x * (outer_basis @ outer - target)).max())
-        if best is None or error < best[0]:
-            best = error, inner, outer
-    assert best is not None
-    first, second = np.zeros(inner_degree + 1), np.zeros(outer_degree + 1)
-    first[1::2], second[1::2] = best[1], best[2] / 2
+        tried.append((error, inner, outer))
+    _, inner, outer = min(tried, key=lambda one: one[0])
+    first, second = np.zeros(INNER_DEGREE + 1), np.zeros(OUTER_DEGREE + 1)
+    first[1::2], second[1::2] = inner, outer / 2
     second[0] = 0.5
     return first, second

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.polynomial.chebyshev import chebval, chebvander
 
-from atlasc.passes.approximation.fits.chebyshev import fit
-from atlasc.passes.approximation.fits.chebyshev_sum import Interval
+from atlasc.passes.approximation.fits.chebyshev import Interval, fit
+from atlasc.passes.approximation.fits.chebyshev_sum import Array, from_unit
 
 NEGLIGIBLE = 1e-4
 """Error of a probability that a y so small that it does not count may make."""
@@ -28,16 +28,16 @@ POINTS = 512
 
 @dataclass(frozen=True)
 class Exponential:
-    """A polynomial for exp.
+    """A Chebyshev sum for exp.
 
     Attributes:
-        coefficients: of the Chebyshev sum.
         error: the greatest that it makes in a probability: of all scores, root mean square over the
             rows that were seen.
         greatest: error of y.
     """
 
-    coefficients: NDArray[np.float64]
+    degree: int
+    coefficients: Array
     error: float
     greatest: float
 
@@ -54,7 +54,6 @@ def exponential(
     """The exponential of one softmax.
 
     Args:
-        degree: of the polynomial.
         exp_range: (low, 0) of the shifted scores over 2^halvings.
         halvings: k.
         log_sums: s of the rows that were seen, as evenly spaced quantiles.
@@ -62,49 +61,40 @@ def exponential(
         weighted: least squares of the errors in probabilities, instead of the interpolant.
     """
     t = -np.cos(np.pi * np.linspace(0, 1, max(POINTS, 4 * (degree + 1))))
-    low, high = exp_range
-    exact = np.exp((low + high) / 2 + (high - low) / 2 * t)
-    weight = _weights(exact, halvings, np.asarray(log_sums, dtype=np.float64))
+    exact = np.exp(from_unit(t, exp_range))
+    # The error in a probability for an error of one in y. A row that holds a score x has a sum of
+    # exp(x) or more. Where y is so small that it does not count, an error must still not grow into
+    # something that does.
+    power, sums = 2**halvings, np.asarray(log_sums, dtype=np.float64)
+    scores = power * np.log(exact)
+    inverse = np.exp(-2 * np.maximum(sums[None, :], scores[:, None])).mean(axis=1)
+    least = np.exp((np.log(NEGLIGIBLE) + sums.min()) / power)
+    weight = power * np.maximum(exact, least) ** (power - 1) * np.sqrt(inverse)
     if weighted:
         both = np.hypot(weight, NEGLIGIBLE / allowed)
-        rows = np.polynomial.chebyshev.chebvander(t, degree) * both[:, None]
+        rows = chebvander(t, degree) * both[:, None]
         coefficients = np.linalg.lstsq(rows, exact * both, rcond=None)[0]
         coefficients.setflags(write=False)
     else:
         coefficients = fit("exp", degree, exp_range)
-    difference = np.polynomial.chebyshev.chebval(t, coefficients) - exact
-    return Exponential(
-        coefficients, float(np.abs(weight * difference).max()), float(np.abs(difference).max())
-    )
+    error = np.abs(chebval(t, coefficients) - exact)
+    return Exponential(degree, coefficients, float((weight * error).max()), float(error.max()))
 
 
 def least_exponential(
     degrees: Sequence[int],
+    tolerance: float,
     exp_range: Interval,
     halvings: int,
     log_sums: tuple[float, ...],
     allowed: float,
     weighted: bool,
-    tolerance: float,
-) -> int:
-    """The least of rising degrees whose exponential is within the tolerance, and y within what is
-    allowed; else the greatest.
+) -> Exponential:
+    """The exponential of the least of rising degrees that is within the tolerance, and y within
+    what is allowed; else that of the greatest.
     """
     for degree in degrees:
         found = exponential(degree, exp_range, halvings, log_sums, allowed, weighted)
         if found.error <= tolerance and found.greatest <= allowed:
-            return degree
-    return degrees[-1]
-
-
-def _weights(exact: NDArray[np.float64], halvings: int, sums: NDArray[np.float64]) -> NDArray:
-    """Error in a probability for an error of one in y = exact, [points].
-
-    A row that holds a score x has a sum of exp(x) or more. Where y is so small that it does not
-    count, an error must still not grow into something that does.
-    """
-    power = 2**halvings
-    scores = power * np.log(exact)
-    inverse = np.exp(-2 * np.maximum(sums[None, :], scores[:, None])).mean(axis=1)
-    least = np.exp((np.log(NEGLIGIBLE) + sums.min()) / power)
-    return power * np.maximum(exact, least) ** (power - 1) * np.sqrt(inverse)
+            break
+    return found

@@ -3,37 +3,47 @@
 A Chebyshev interpolant spends its degree evenly on the interval, but arguments do not lie evenly: a
 GELU on (-17, 25) gets most of them from (-3, 3). A weighted fit minimises
 
-    mean over what was seen of e(x)^2  +  lambda * mean over the interval of e(x)^2,
+    mean over what was seen of e(x)^2  +  lambda * mean over the interval of e(x)^2.
 
-where e is the error relative to the function (1/sqrt, 1/x) or to its greatest magnitude
-(activations), and lambda is the least of a geometric grid for which |e| stays bounded on the whole
-interval: within `RELATIVE` or `ABSOLUTE`, and a few times the interpolant's greatest error. So an
-argument that was never seen gets a coarse value, but no explosion.
+Here e is the error relative to the function (1/sqrt, 1/x) or to its greatest magnitude
+(activations). Lambda is the least of a geometric grid for which |e| stays bounded on the whole
+interval: by a number, and by a few times the interpolant's greatest error. So an argument that was
+never seen gets a coarse value, but no explosion.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.polynomial.chebyshev import chebinterpolate, chebvander
 
 from atlasc.ir.scalar_functions import function
 from atlasc.passes.approximation.fits.chebyshev import check_domain, fit
-from atlasc.passes.approximation.fits.chebyshev_sum import Interval
-from atlasc.passes.approximation.fits.validity import ABSOLUTE_ERROR, RELATIVE_ERROR
+from atlasc.passes.approximation.fits.chebyshev_sum import (
+    ABSOLUTE_ERROR,
+    RELATIVE_ERROR,
+    Array,
+    Interval,
+    from_unit,
+)
+from atlasc.passes.calibration.ranges import ChannelRanges
 
 HIGHEST_WEIGHTED_DEGREE = 127
 """Above it an interpolant is right to what a ciphertext can show, and least squares are slow."""
+HIGHEST_CHANNEL_DEGREE = 63
+"""Above it one polynomial for all channels has a smaller error than other approximations."""
 FLOORS = tuple(10.0**exponent for exponent in range(-9, 4))
+"""The grid of lambda."""
 POINTS_OF_CELL = 4
-LEAST_GRID = 256
+LEAST_GRID, CHANNEL_GRID = 256, 257
+CHANNELS_AT_ONCE = 256
 
 
-@dataclass(frozen=True)
-class Bound:
+class Bound(NamedTuple):
     """How far a fit may be off where arguments were hardly seen.
 
     Attributes:
@@ -49,6 +59,8 @@ RELATIVE = Bound(RELATIVE_ERROR, 8.0)
 """Of 1/sqrt and 1/x, which so stay positive and at most half as large again."""
 ABSOLUTE = Bound(ABSOLUTE_ERROR, 1.5)
 """Of activations. Their rare large arguments decide what a layer adds to its hidden states."""
+OF_CHANNEL = Bound(ABSOLUTE_ERROR, 4.0)
+"""Of an activation in one channel; looser, since few channels have rare large arguments."""
 FOLLOWED = Bound(RELATIVE_ERROR, 2.0)
 """Of 1/sqrt in an iteration that others follow: they need ranges for the greatest of its errors."""
 
@@ -62,11 +74,11 @@ class JudgedFit:
         floor: lambda; None for the interpolant.
         seen_error: root mean square over what was seen.
         least, greatest: the extreme errors on the whole interval.
-        bounded: whether these are within the function's bound. Otherwise the degree is too low for
-            any lambda, and this is the fit whose greatest error is least.
+        bounded: whether these are within the bound. Otherwise the degree is too low for any lambda,
+            and this is the fit whose greatest error is least.
     """
 
-    coefficients: NDArray[np.float64]
+    coefficients: Array
     floor: float | None
     seen_error: float
     least: float
@@ -101,19 +113,27 @@ def weighted_fit(
     """
     if degree > HIGHEST_WEIGHTED_DEGREE:
         return interpolated_fit(name, degree, interval, quantiles)
-    problem = _Problem.of(name, degree, interval, quantiles)
-    problem = replace(problem, bound=bound or problem.bound)
-    interpolant = problem.judged(_interpolant(name, degree, interval), None)
-    problem = problem.limited(interpolant.worst_error)
-    candidates = []
-    for floor, coefficients in problem.solutions():
-        candidates.append(problem.judged(coefficients, floor))
-        if candidates[-1].bounded:
+    problem = _Problem(name, degree, interval, quantiles, bound)
+    # Double precision is enough for an interpolant to compare with.
+    exact = function(name).numpy
+    plain = problem.judged(chebinterpolate(lambda t: exact(from_unit(t, interval)), degree))
+    problem.allowed = min(problem.bound.error, problem.bound.times * plain.worst_error)
+    # Mean square errors are made of R of the QR decomposition of [rows, values].
+    seen, grid = (
+        _triangle(np.column_stack(points) / np.sqrt(len(points[1])))
+        for points in (problem.seen, problem.grid)
+    )
+    found = []
+    for floor in FLOORS:
+        square = _triangle(np.vstack([seen, np.sqrt(floor) * grid]))[:-1]
+        solution = np.linalg.solve(square[:, :-1], square[:, -1]).astype(np.float64)
+        found.append(problem.judged(solution, floor))
+        if found[-1].bounded:
             break
-    best = candidates[-1]
+    best = found[-1]
     if not best.bounded:
-        best = min([*candidates, interpolant], key=lambda found: found.worst_error)
-    if best.seen_error < interpolant.seen_error:
+        best = min([*found, plain], key=lambda judged: judged.worst_error)
+    if best.seen_error < plain.seen_error:
         return best
     return interpolated_fit(name, degree, interval, quantiles)
 
@@ -123,107 +143,55 @@ def interpolated_fit(
     name: str, degree: int, interval: Interval, quantiles: tuple[float, ...]
 ) -> JudgedFit:
     """The interpolant, judged in the same way."""
-    return _Problem.of(name, degree, interval, quantiles).judged(fit(name, degree, interval), None)
+    return _Problem(name, degree, interval, quantiles).judged(fit(name, degree, interval))
 
 
-def _interpolant(name: str, degree: int, interval: Interval) -> NDArray[np.float64]:
-    """The interpolant in double precision, which is enough to compare with."""
-    low, high = interval
-    angles = np.pi * (np.arange(degree + 1) + 0.5) / (degree + 1)
-    values = function(name).numpy((low + high) / 2 + (high - low) / 2 * np.cos(angles))
-    coefficients = 2 / (degree + 1) * np.cos(np.outer(np.arange(degree + 1), angles)) @ values
-    coefficients[0] /= 2
-    return coefficients
-
-
-@dataclass(frozen=True)
-class _Points:
-    """Some points of the interval.
-
-    Attributes:
-        rows: [points, degree + 1] Chebyshev polynomials there, over what errors are relative to.
-        values: [points] the function, likewise.
-    """
-
-    rows: NDArray[np.float64]
-    values: NDArray[np.float64]
-
-    def errors(self, coefficients: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Of a Chebyshev sum."""
-        return self.rows @ coefficients - self.values
-
-    def triangle(self) -> NDArray[np.float64]:
-        """R of the QR decomposition of [rows, values], of which the mean square error is made."""
-        both = np.column_stack([self.rows, self.values]) / np.sqrt(len(self.values))
-        return np.asarray(np.linalg.qr(both, mode="r"), dtype=np.float64)
-
-
-@dataclass(frozen=True)
 class _Problem:
-    """Least squares over the seen points and over a grid of the interval.
+    """Least squares over the points that were seen and over a grid of the interval.
 
-    Attributes:
-        seen, grid: both kinds of points.
-        bound: of the errors on the grid.
+    Both are a pair: rows [points, degree + 1] of Chebyshev polynomials and values [points] of the
+    function, both over what errors are relative to. `allowed` bounds the errors on the grid.
     """
 
-    seen: _Points
-    grid: _Points
-    bound: Bound
+    def __init__(
+        self,
+        name: str,
+        degree: int,
+        interval: Interval,
+        quantiles: tuple[float, ...],
+        bound: Bound | None = None,
+    ) -> None:
+        low, high = check_domain(name, degree, interval)
+        known = function(name)
+        # Dense enough for a sum of that degree, ends included.
+        angles = np.pi * np.linspace(0, 1, max(LEAST_GRID, 4 * (degree + 1)))
+        grid = low + (high - low) * (0.5 - 0.5 * np.cos(angles))
+        greatest = np.abs(known.numpy(grid)).max()
 
-    @staticmethod
-    def of(name: str, degree: int, interval: Interval, quantiles: Sequence[float]) -> _Problem:
-        low, high = interval = check_domain(name, degree, interval)
-        chosen = function(name)
-        seen = np.clip(np.asarray(quantiles, dtype=np.float64), low, high)
-        grid = _grid(interval, degree + 1)
-        greatest = np.abs(chosen.numpy(grid)).max()
+        def points(x: Array) -> tuple[Array, Array]:
+            values = known.numpy(x)
+            scale = values if known.positive_domain else np.full_like(values, greatest)
+            t = np.clip((2 * x - (low + high)) / (high - low), -1, 1)
+            return chebvander(t, degree) / scale[:, None], values / scale
 
-        def points(x: NDArray[np.float64]) -> _Points:
-            values = chosen.numpy(x)
-            scale = values if chosen.positive_domain else np.full_like(values, greatest)
-            rows = np.polynomial.chebyshev.chebvander(_unit(x, interval), degree)
-            return _Points(rows / scale[:, None], values / scale)
+        seen = between(np.clip(np.asarray(quantiles), low, high), known.positive_domain)
+        self.seen, self.grid = points(seen), points(grid)
+        self.bound = bound or (RELATIVE if known.positive_domain else ABSOLUTE)
+        self.allowed = self.bound.error
 
-        bound = RELATIVE if chosen.positive_domain else ABSOLUTE
-        return _Problem(points(between(seen, chosen.positive_domain)), points(grid), bound)
-
-    def limited(self, interpolant: float) -> _Problem:
-        """The same with errors bounded by a multiple of the interpolant's greatest error too."""
-        error = min(self.bound.error, self.bound.times * interpolant)
-        return replace(self, bound=replace(self.bound, error=error))
-
-    def solutions(self) -> Iterator[tuple[float, NDArray[np.float64]]]:
-        """Pairs of a floor and its coefficients, floors rising."""
-        seen, grid = self.seen.triangle(), self.grid.triangle()
-        for floor in FLOORS:
-            stacked = np.vstack([seen, np.sqrt(floor) * grid])
-            square = np.asarray(np.linalg.qr(stacked, mode="r"), dtype=np.float64)[:-1]
-            yield floor, np.linalg.solve(square[:, :-1], square[:, -1]).astype(np.float64)
-
-    def judged(self, coefficients: NDArray[np.float64], floor: float | None) -> JudgedFit:
-        """A fit with its errors."""
+    def judged(self, coefficients: Array, floor: float | None = None) -> JudgedFit:
         coefficients.setflags(write=False)
-        error = float(np.sqrt(np.mean(np.square(self.seen.errors(coefficients)))))
-        on_grid = self.grid.errors(coefficients)
-        least, greatest = float(on_grid.min()), float(on_grid.max())
-        bounded = max(-least, greatest) <= self.bound.error
-        return JudgedFit(coefficients, floor, error, least, greatest, bounded)
+        seen, grid = (rows @ coefficients - values for rows, values in (self.seen, self.grid))
+        error, least, greatest = np.sqrt(np.mean(np.square(seen))), grid.min(), grid.max()
+        bounded = bool(max(-least, greatest) <= self.allowed)
+        return JudgedFit(coefficients, floor, float(error), float(least), float(greatest), bounded)
 
 
-def _grid(interval: Interval, terms: int) -> NDArray[np.float64]:
-    """Points of the interval, ends included, dense enough for a sum of that number of terms."""
-    low, high = interval
-    count = max(LEAST_GRID, 4 * terms)
-    return low + (high - low) * (0.5 - 0.5 * np.cos(np.pi * np.linspace(0, 1, count)))
+def _triangle(rows: Array) -> Array:
+    return np.asarray(np.linalg.qr(rows, mode="r"), dtype=np.float64)
 
 
-def _unit(x: NDArray[np.float64], interval: Interval) -> NDArray[np.float64]:
-    low, high = interval
-    return np.clip((2 * x - (low + high)) / (high - low), -1, 1)
-
-
-def between(quantiles: NDArray[np.float64], logarithmic: bool = False) -> NDArray[np.float64]:
+def between(quantiles: Array, logarithmic: bool = False) -> Array:
     """[..., points] of equal weight: a few spread evenly between each two of [..., quantiles], or
     evenly in the logarithm.
     """
@@ -232,3 +200,69 @@ def between(quantiles: NDArray[np.float64], logarithmic: bool = False) -> NDArra
     points = ends[..., :-1, None] + np.diff(ends)[..., None] * shares
     points = points.reshape(*ends.shape[:-1], -1)
     return np.exp(points) if logarithmic else points
+
+
+def channel_fits(name: str, degree: int, ranges: ChannelRanges, weighted: bool = True) -> Array:
+    """Coefficients [C, degree + 1] of each channel's Chebyshev sum on its own range.
+
+    All channels are solved at once, by normal equations. These lose digits, but far fewer than a
+    fit of such a degree can show.
+
+    Args:
+        name: of the function, in `scalar_functions.FUNCTIONS`.
+        degree: `HIGHEST_CHANNEL_DEGREE` at most.
+        weighted: False for the interpolants.
+    """
+    low, high, seen = (np.asarray(part) for part in (ranges.low, ranges.high, ranges.quantiles))
+    found = []
+    for start in range(0, len(low), CHANNELS_AT_ONCE):
+        some = slice(start, start + CHANNELS_AT_ONCE)
+        quantiles = seen[some] if weighted else None
+        found.append(_some_channels(function(name).numpy, degree, low[some], high[some], quantiles))
+    return np.concatenate(found)
+
+
+def _some_channels(
+    exact: Callable[[Any], Any], degree: int, low: Array, high: Array, quantiles: Array | None
+) -> Array:
+    """The fits of some channels, of interpolants where quantiles [C, Q] are None.
+
+    Values and errors are shares of the greatest magnitude in a channel. The argument is mapped to
+    [-1, 1], so that all channels share the Chebyshev polynomials on the grid.
+    """
+    middle, half = (low + high)[:, None] / 2, (high - low)[:, None] / 2
+    fits = chebinterpolate(lambda t: exact(middle + half * t).T, degree).T
+    if quantiles is None:
+        return fits
+    t = np.cos(np.pi * np.linspace(0, 1, CHANNEL_GRID))
+    grid, on_grid = chebvander(t, degree), exact(middle + half * t)
+    scale = np.abs(on_grid).max(axis=1, keepdims=True)
+    scale[scale == 0] = 1.0
+    on_grid /= scale
+    t = np.clip((between(quantiles) - middle) / half, -1, 1)
+    basis, values = chebvander(t, degree), exact(middle + half * t) / scale
+
+    def worst(found: Array, of: Any) -> Array:
+        errors: Array = np.abs(found @ grid.T - on_grid[of])
+        return errors.max(axis=1)
+
+    def mean_square(found: Array, of: Any) -> Array:
+        errors = (basis[of] @ found[:, :, None])[:, :, 0] - values[of]
+        return np.asarray(np.mean(np.square(errors), axis=1))
+
+    rows = basis.transpose(0, 2, 1)
+    square, right = rows @ basis / t.shape[1], rows @ values[:, :, None] / t.shape[1]
+    grid_square = grid.T @ grid / CHANNEL_GRID
+    grid_right = (on_grid @ grid / CHANNEL_GRID)[:, :, None]
+    plain, left = fits / scale, np.arange(len(fits))
+    bound = np.minimum(OF_CHANNEL.error, OF_CHANNEL.times * worst(plain, slice(None)))
+    for floor in FLOORS:
+        system = square[left] + floor * grid_square
+        found = np.linalg.solve(system, right[left] + floor * grid_right[left])[:, :, 0]
+        good = worst(found, left) <= bound[left]
+        better = good & (mean_square(found, left) < mean_square(plain[left], left))
+        fits[left[better]] = found[better] * scale[left[better]]
+        left = left[~good]
+        if not len(left):
+            break
+    return fits

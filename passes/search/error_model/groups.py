@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from atlasc.ir.module import Module
-from atlasc.passes.approximation.assign import Place, places
+from atlasc.passes.approximation.approximate import Place, places
 from atlasc.passes.approximation.description import family_of
 from atlasc.passes.approximation.parametrisation import (
     ACTIVATION,

@@ -12,8 +12,8 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.scalar_functions import function
 from atlasc.ir.verifier import verify
-from atlasc.passes.approximation.assign import apply_recipe, apply_settings, layer_count
-from atlasc.passes.approximation.attribute import from_attribute
+from atlasc.passes.approximation.algorithms import from_attribute
+from atlasc.passes.approximation.approximate import apply_recipe, apply_settings, layer_count
 from atlasc.passes.approximation.depth import depth_of
 from atlasc.passes.approximation.fitted import paper_shift
 from atlasc.passes.approximation.parametrisation import LayerSetting, Parametrisation

@@ -15,15 +15,14 @@ from atlasc.ir.module import Module
 from atlasc.ir.scalar_functions import function
 from atlasc.ir.text.parser import parse
 from atlasc.ir.text.printer import print_module
-from atlasc.passes.approximation.algorithms.activation import (
+from atlasc.passes.approximation.algorithms import carried_by
+from atlasc.passes.approximation.algorithms.chebyshev import (
     ActivationApproximation,
     ChannelActivation,
 )
-from atlasc.passes.approximation.assign import apply_settings, settings_approximations
-from atlasc.passes.approximation.attribute import carried_by
+from atlasc.passes.approximation.approximate import apply_settings, settings_approximations
 from atlasc.passes.approximation.depth import depth_of
-from atlasc.passes.approximation.fits.channel_fits import BOUND, channel_fits
-from atlasc.passes.approximation.fits.weighted import weighted_fit
+from atlasc.passes.approximation.fits.weighted import OF_CHANNEL, channel_fits, weighted_fit
 from atlasc.passes.approximation.fitted import fitted_activation
 from atlasc.passes.approximation.parametrisation import Parametrisation
 from atlasc.passes.calibration.calibrate import Calibration, calibrate, read_calibration
@@ -83,7 +82,7 @@ def test_a_fit_is_no_worse_than_the_interpolant_where_it_counts_and_bounded_else
 
         size = np.abs(exact((a + b) / 2 + (b - a) / 2 * grid)).max()
         worst, usual = (np.abs(errors(c, grid)).max() for c in (fit, interpolant))
-        bound = min(BOUND.error * size, BOUND.times * usual) * (1 + 1e-6) + 1e-14 * size
+        bound = min(OF_CHANNEL.error * size, OF_CHANNEL.times * usual) * (1 + 1e-6) + 1e-14 * size
         assert worst <= bound or np.array_equal(fit, interpolant)
         cells = points[:-1, None] + np.diff(points)[:, None] * (np.arange(4) + 0.5) / 4
         t = (2 * cells.ravel() - a - b) / (b - a)
@@ -95,7 +94,7 @@ def test_a_fit_agrees_with_the_weighted_one_of_a_single_range() -> None:
     known = channels([-3.0, -19.0], [2.0, 26.0])
     fits = channel_fits("gelu", 15, known)
     for low, high, quantiles, fit in zip(known.low, known.high, known.quantiles, fits, strict=True):
-        one = weighted_fit("gelu", 15, (low, high), quantiles, BOUND)
+        one = weighted_fit("gelu", 15, (low, high), quantiles, OF_CHANNEL)
         assert np.abs(fit - one.coefficients).max() < 1e-3 * np.abs(one.coefficients).max()
 
 

@@ -11,13 +11,15 @@ from small_models import SHAPES, Builder, inputs_for
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.text.parser import parse
 from atlasc.ir.text.printer import print_module
-from atlasc.passes.approximation.algorithms.activation import ActivationApproximation
-from atlasc.passes.approximation.algorithms.direct_softmax import DirectSoftmax
-from atlasc.passes.approximation.algorithms.iterative_softmax import SoftmaxApproximation
-from atlasc.passes.approximation.algorithms.norm import NormApproximation
+from atlasc.passes.approximation.algorithms import from_attribute
+from atlasc.passes.approximation.algorithms.chebyshev import (
+    ActivationApproximation,
+    DirectSoftmax,
+    NormApproximation,
+    SoftmaxApproximation,
+)
+from atlasc.passes.approximation.approximate import apply_settings, settings_approximations
 from atlasc.passes.approximation.arithmetic import DepthArithmetic, NumpyArithmetic
-from atlasc.passes.approximation.assign import apply_settings, settings_approximations
-from atlasc.passes.approximation.attribute import from_attribute
 from atlasc.passes.approximation.fits.exponential import exponential, least_exponential
 from atlasc.passes.approximation.parametrisation import Parametrisation
 from atlasc.passes.calibration.calibrate import calibrate
@@ -120,7 +122,7 @@ def test_the_exponential_is_as_good_as_probabilities_need() -> None:
         for halvings in (0, 1, 3):
             interval = (-16.0 / 2**halvings, 0.0)
             least = [
-                least_exponential(degrees, interval, halvings, s, 1.0, weighted, 1e-3)
+                least_exponential(degrees, 1e-3, interval, halvings, s, 1.0, weighted).degree
                 for s in (near, far)
             ]
             assert least[0] < least[1] if halvings == weighted == 0 else least[0] <= least[1]
@@ -129,5 +131,8 @@ def test_the_exponential_is_as_good_as_probabilities_need() -> None:
             exponential(degree, (-16.0, 0.0), 0, far, 1.0, weighted=w) for w in (True, False)
         )
         assert one.error <= other.error + 1e-10
-    strict = least_exponential(degrees, (-4.0, 0.0), 2, near, 1e-6, True, 1.0)
-    assert strict > least_exponential(degrees, (-4.0, 0.0), 2, near, 1.0, True, 1.0)
+    strict, loose = (
+        least_exponential(degrees, 1.0, (-4.0, 0.0), 2, near, allowed, True).degree
+        for allowed in (1e-6, 1.0)
+    )
+    assert strict > loose

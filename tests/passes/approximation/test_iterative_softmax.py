@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.scalar_functions import FUNCTIONS
-from atlasc.passes.approximation.algorithms.activation import ActivationApproximation
-from atlasc.passes.approximation.algorithms.iterative_softmax import SoftmaxApproximation
-from atlasc.passes.approximation.algorithms.norm import NormApproximation
+from atlasc.passes.approximation.algorithms import from_attribute
+from atlasc.passes.approximation.algorithms.chebyshev import (
+    ActivationApproximation,
+    NormApproximation,
+    SoftmaxApproximation,
+)
 from atlasc.passes.approximation.arithmetic import DepthArithmetic, NumpyArithmetic
-from atlasc.passes.approximation.attribute import from_attribute
 
 NUMPY = NumpyArithmetic(threads=1)
 FULL = SoftmaxApproximation((5, 5, 5, 5, 7))

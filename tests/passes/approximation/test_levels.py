@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 from small_models import SHAPES, Builder, inputs_for
 
-from atlasc.passes.approximation.arithmetic import Arithmetic, Recorder, T
-from atlasc.passes.approximation.assign import apply_recipe
+from atlasc.passes.approximation.approximate import apply_recipe
+from atlasc.passes.approximation.arithmetic import Arithmetic, Recorder, T, levels_of_steps
 from atlasc.passes.approximation.depth import depth_of
 from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
-from atlasc.passes.approximation.levels import levels_of_steps
 from atlasc.passes.approximation.recipes import RECIPES
 from atlasc.passes.calibration.calibrate import calibrate, nominal_calibration
 from atlasc.passes.costs.counts import critical_path

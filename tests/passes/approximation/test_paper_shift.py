@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from small_models import SHAPES, Builder, inputs_for
 
-from atlasc.passes.approximation.algorithms.iterative_softmax import (
+from atlasc.passes.approximation.algorithms.chebyshev import (
     EXP_DEGREE,
     EXP_RANGE,
     SUM_RANGES,

@@ -7,7 +7,7 @@ import pytest
 
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module
-from atlasc.passes.approximation.assign import apply_recipe
+from atlasc.passes.approximation.approximate import apply_recipe
 from atlasc.passes.calibration.calibrate import nominal_calibration
 from atlasc.passes.costs.counts import program_costs
 from atlasc.passes.execution.counting_engine import CountingEngine

@@ -13,11 +13,13 @@ from small_transformers import Builder, Shape, approximate, inputs_for
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.passes.approximation.algorithms.activation import ChannelActivation
-from atlasc.passes.approximation.algorithms.iterative_softmax import SoftmaxApproximation
-from atlasc.passes.approximation.algorithms.norm import NormApproximation
-from atlasc.passes.approximation.assign import recipe_approximations, with_approximations
-from atlasc.passes.approximation.attribute import from_attribute
+from atlasc.passes.approximation.algorithms import from_attribute
+from atlasc.passes.approximation.algorithms.chebyshev import (
+    ChannelActivation,
+    NormApproximation,
+    SoftmaxApproximation,
+)
+from atlasc.passes.approximation.approximate import recipe_approximations, with_approximations
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.calibration.calibrate import nominal_calibration
 from atlasc.passes.costs.counts import program_costs

@@ -12,7 +12,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
 from atlasc.ir.scalar_functions import ACTIVATIONS
-from atlasc.passes.approximation.assign import apply_recipe, recipe_approximations
+from atlasc.passes.approximation.approximate import apply_recipe, recipe_approximations
 from atlasc.passes.calibration.calibrate import calibrate
 from atlasc.passes.costs.counts import critical_path
 from atlasc.passes.framework.pass_base import run_passes

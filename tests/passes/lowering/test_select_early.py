@@ -10,7 +10,7 @@ from small_transformers import Builder, Shape
 
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
-from atlasc.passes.approximation.assign import apply_recipe
+from atlasc.passes.approximation.approximate import apply_recipe
 from atlasc.passes.calibration.calibrate import nominal_calibration
 from atlasc.passes.costs.counts import critical_path, program_costs
 from atlasc.passes.framework.pass_base import Report, run_passes

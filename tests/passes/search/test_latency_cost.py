@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from atlasc.passes.approximation.assign import apply_settings
+from atlasc.passes.approximation.approximate import apply_settings
 from atlasc.passes.approximation.parametrisation import EXACT
 from atlasc.passes.costs.counts import program_costs
 from atlasc.passes.pipeline import lower_nn

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from small_transformers import Builder, Shape, approximate, inputs_for
 
-from atlasc.passes.approximation.algorithms.iterative_softmax import SoftmaxApproximation
-from atlasc.passes.approximation.attribute import from_attribute
+from atlasc.passes.approximation.algorithms import from_attribute
+from atlasc.passes.approximation.algorithms.chebyshev import SoftmaxApproximation
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.latency import LatencyModel, LatencyTarget
 from atlasc.passes.search.dynamic_programs.latency_front import Alternative, latency_front

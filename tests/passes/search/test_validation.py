@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from atlasc.passes.approximation.assign import with_approximations
+from atlasc.passes.approximation.approximate import with_approximations
 from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.approximation.parametrisation import PAPER, Parametrisation
 from atlasc.passes.calibration.calibrate import Calibration

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from atlasc.ir.text.parser import parse
-from atlasc.passes.approximation.fits.validity import SLACK
+from atlasc.passes.approximation.fits.chebyshev_sum import SLACK
 from atlasc.passes.simulation.poly_values import DomainWatch, Excess, interpret_poly
 
 TEXT = """module @m : poly {

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_models import SHAPES, Builder, inputs_for
 
-from atlasc.passes.approximation.algorithms.activation import (
+from atlasc.passes.approximation.algorithms.chebyshev import (
     ActivationApproximation,
     ChannelActivation,
+    NormApproximation,
+    SoftmaxApproximation,
 )
-from atlasc.passes.approximation.algorithms.iterative_softmax import SoftmaxApproximation
-from atlasc.passes.approximation.algorithms.norm import NormApproximation
+from atlasc.passes.approximation.approximate import apply_settings
 from atlasc.passes.approximation.arithmetic import Arithmetic, NumpyArithmetic, T
-from atlasc.passes.approximation.assign import apply_settings
 from atlasc.passes.approximation.description import Activation, Norm, Softmax
 from atlasc.passes.approximation.fits.chebyshev import fit
 from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum

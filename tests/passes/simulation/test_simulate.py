@@ -11,12 +11,12 @@ from small_models import SHAPES, Builder, Shape, inputs_for
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
-from atlasc.passes.approximation.arithmetic import NumpyArithmetic
-from atlasc.passes.approximation.assign import (
+from atlasc.passes.approximation.approximate import (
     apply_recipe,
     apply_settings,
     settings_approximations,
 )
+from atlasc.passes.approximation.arithmetic import NumpyArithmetic
 from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.approximation.fits.chebyshev import fit
 from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from small_models import SHAPES, Builder, inputs_for
 
+from atlasc.passes.approximation.approximate import recipe_approximations, settings_approximations
 from atlasc.passes.approximation.arithmetic import NumpyArithmetic
-from atlasc.passes.approximation.assign import recipe_approximations, settings_approximations
 from atlasc.passes.approximation.fits.chebyshev import fit
 from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
 from atlasc.passes.calibration.calibrate import calibrate
