@@ -16,19 +16,16 @@ import numpy as np
 
 from atlasc.ir.module import Value
 from atlasc.passes.frontend.graph import Node, is_node, shape
-from atlasc.passes.frontend.importer import Importer
-from atlasc.passes.frontend.report import Refusal
-from atlasc.passes.frontend.softmax import MaskExpression, emit_softmax
+from atlasc.passes.frontend.importer import Importer, Refusal
+from atlasc.passes.frontend.masks import MaskExpression, emit_softmax
 
 Rule = Callable[..., Value]
 
 
 def linear(importer: Importer, node: Node, x: Node, weight: Node, bias: Node | None) -> Value:
     """x · weightᵀ + bias with a constant weight."""
-    attributes = {"weight": importer.symbol(weight)}
-    if bias is not None:
-        attributes["bias"] = importer.symbol(bias)
-    return importer.add(node, "nn.linear", [x], attributes)
+    weights = {"weight": importer.symbol(weight), "bias": importer.symbol(bias)}
+    return importer.add(node, "nn.linear", x, **weights)
 
 
 def addmm(
@@ -40,8 +37,7 @@ def addmm(
     if importer.kinds[weight] != "constant" or importer.kinds[bias] != "constant":
         raise Refusal("only a constant matrix and a constant bias are taken")
     symbol = importer.constant(importer.name_of(weight), importer.array(weight).T)
-    attributes = {"weight": symbol, "bias": importer.symbol(bias)}
-    return importer.add(node, "nn.linear", [x], attributes)
+    return importer.add(node, "nn.linear", x, weight=symbol, bias=importer.symbol(bias))
 
 
 def matmul(importer: Importer, node: Node, a: Node, b: Node) -> Value:
@@ -49,28 +45,28 @@ def matmul(importer: Importer, node: Node, a: Node, b: Node) -> Value:
     if importer.kinds[a] == "constant":
         raise Refusal("a constant matrix on the left has no op")
     if importer.kinds[b] == "data":
-        return importer.add(node, "nn.matmul", [a, b], {"transpose_b": False})
+        return importer.add(node, "nn.matmul", a, b, transpose_b=False)
     if len(shape(b)) != 2:
         raise Refusal("only a constant matrix is taken, not a batch of matrices")
     symbol = importer.constant(importer.name_of(b), importer.array(b).T)
-    return importer.add(node, "nn.linear", [a], {"weight": symbol})
+    return importer.add(node, "nn.linear", a, weight=symbol)
 
 
 def add(importer: Importer, node: Node, a: Node, b: Any, alpha: float, sign: int = 1) -> Value:
     """Sum with a private tensor, a constant tensor or a number."""
     alpha = sign * float(alpha)
     if not is_node(b):
-        return importer.add(node, "nn.add_constant", [a], {"value": alpha * float(b)})
+        return importer.add(node, "nn.add_constant", a, value=alpha * float(b))
     _refuse_mask(importer, a, b)
     if importer.kinds[b] == "constant" and importer.kinds[a] != "constant":
         array = importer.array(b)
         value = importer.reduced(b, array if alpha == 1 else alpha * array)
-        return importer.add(node, "nn.add_constant", [a], {"value": value})
-    other = b if alpha == 1 else importer.add(node, "nn.scale", [b], {"factor": alpha})
+        return importer.add(node, "nn.add_constant", a, value=value)
+    other = b if alpha == 1 else importer.add(node, "nn.scale", b, factor=alpha)
     if importer.kinds[a] == "constant":
         value = importer.reduced(a, importer.array(a))
-        return importer.add(node, "nn.add_constant", [other], {"value": value})
-    return importer.add(node, "nn.add", [a, other])
+        return importer.add(node, "nn.add_constant", other, value=value)
+    return importer.add(node, "nn.add", a, other)
 
 
 def subtract(importer: Importer, node: Node, a: Node, b: Any, alpha: float) -> Value:
@@ -81,18 +77,18 @@ def subtract(importer: Importer, node: Node, a: Node, b: Any, alpha: float) -> V
 def multiply(importer: Importer, node: Node, a: Node, b: Any) -> Value:
     """Product with a private tensor, a constant tensor or a number."""
     if not is_node(b):
-        return importer.add(node, "nn.scale", [a], {"factor": float(b)})
+        return importer.add(node, "nn.scale", a, factor=float(b))
     _refuse_mask(importer, a, b)
     for constant, x in ((a, b), (b, a)):
         if importer.kinds[constant] == "constant":
             return _scale(importer, node, x, constant, importer.array(constant))
-    return importer.add(node, "nn.mul", [a, b])
+    return importer.add(node, "nn.mul", a, b)
 
 
 def divide(importer: Importer, node: Node, a: Node, b: Any) -> Value:
     """Quotient by a number or a constant tensor."""
     if not is_node(b):
-        return importer.add(node, "nn.scale", [a], {"factor": 1.0 / float(b)})
+        return importer.add(node, "nn.scale", a, factor=1.0 / float(b))
     if importer.kinds[b] != "constant" or importer.kinds[a] != "data":
         raise Refusal("division by a private value is not a polynomial")
     with np.errstate(divide="ignore"):
@@ -105,9 +101,8 @@ def _refuse_mask(importer: Importer, *operands: Node) -> None:
 
 
 def _scale(importer: Importer, node: Node, x: Node, constant: Node, array: np.ndarray) -> Value:
-    if array.size == 1:
-        return importer.add(node, "nn.scale", [x], {"factor": float(array.reshape(-1)[0])})
-    return importer.add(node, "nn.scale", [x], {"factor": importer.reduced(constant, array)})
+    factor = float(array.item()) if array.size == 1 else importer.reduced(constant, array)
+    return importer.add(node, "nn.scale", x, factor=factor)
 
 
 def power(importer: Importer, node: Node, x: Node, exponent: float = 2) -> Value:
@@ -116,13 +111,13 @@ def power(importer: Importer, node: Node, x: Node, exponent: float = 2) -> Value
         raise Refusal(f"the exponent {exponent} is not one of 1, 2, 3, 4")
     result = importer.value(x)
     for _ in range(int(exponent) - 1):
-        result = importer.add(node, "nn.mul", [result, x])
+        result = importer.add(node, "nn.mul", result, x)
     return result
 
 
 def embedding(importer: Importer, node: Node, table: Node, ids: Node, *options: Any) -> Value:
     """Rows of a table by the ids of an input."""
-    return importer.add(node, "nn.embedding", [ids], {"table": importer.symbol(table)})
+    return importer.add(node, "nn.embedding", ids, table=importer.symbol(table))
 
 
 def layer_norm(
@@ -138,12 +133,9 @@ def layer_norm(
     """Normalisation over the last axis."""
     if list(extents) != [shape(x)[-1]]:
         raise Refusal("a layer norm over more than the last axis has no op")
-    attributes = {
-        "gamma": importer.vector(weight, "ones", extents[0]),
-        "beta": importer.vector(bias, "zeros", extents[0]),
-        "epsilon": float(epsilon),
-    }
-    return importer.add(node, "nn.layer_norm", [x], attributes)
+    gamma = importer.vector(weight, "ones", extents[0])
+    beta = importer.vector(bias, "zeros", extents[0])
+    return importer.add(node, "nn.layer_norm", x, gamma=gamma, beta=beta, epsilon=float(epsilon))
 
 
 def rms_norm(
@@ -160,7 +152,7 @@ def rms_norm(
     if epsilon is None:  # torch: the machine epsilon of the operand's type
         epsilon = float(np.finfo(np.float32).eps)
     gamma = importer.vector(weight, "ones", extents[0])
-    return importer.add(node, "nn.rms_norm", [x], {"gamma": gamma, "epsilon": float(epsilon)})
+    return importer.add(node, "nn.rms_norm", x, gamma=gamma, epsilon=float(epsilon))
 
 
 def attention(
@@ -179,16 +171,17 @@ def attention(
     if float(dropout) != 0.0:
         raise Refusal("attention with dropout: call model.eval() before exporting")
     factor = 1.0 / math.sqrt(shape(query)[-1]) if factor is None else float(factor)
-    heads = [importer.value(operand) for operand in (query, key, value)]
+    q, k, v = (importer.value(operand) for operand in (query, key, value))
+    axis = len(shape(key)) - 3
     repeats = shape(query)[-3] // shape(key)[-3]
     if repeats > 1:
-        attributes = {"axis": len(shape(key)) - 3, "repeats": repeats}
-        heads[1:] = [importer.add(node, "nn.repeat", [x], attributes) for x in heads[1:]]
-    scores = importer.add(node, "nn.matmul", heads[:2], {"transpose_b": True})
-    scores = importer.add(node, "nn.scale", [scores], {"factor": factor})
+        k = importer.add(node, "nn.repeat", k, axis=axis, repeats=repeats)
+        v = importer.add(node, "nn.repeat", v, axis=axis, repeats=repeats)
+    scores = importer.add(node, "nn.matmul", q, k, transpose_b=True)
+    scores = importer.add(node, "nn.scale", scores, factor=factor)
     expression = None if mask is None else MaskExpression(mask)
     weights = emit_softmax(importer, node, scores, expression, bool(causal))
-    return importer.add(node, "nn.matmul", [weights, heads[2]], {"transpose_b": False})
+    return importer.add(node, "nn.matmul", weights, v, transpose_b=False)
 
 
 # Rules that move or pick elements along axes
@@ -196,36 +189,33 @@ def attention(
 
 def reshape(importer: Importer, node: Node, x: Node | Value, *options: Any) -> Value:
     """Any change of extents that keeps the elements in order."""
-    return importer.add(node, "nn.reshape", [x], {"shape": list(shape(node))})
+    return importer.add(node, "nn.reshape", x, shape=list(shape(node)))
 
 
 def transpose(importer: Importer, node: Node, x: Node, first: int = 0, second: int = 1) -> Value:
     """Swap of two axes."""
     order = list(range(len(shape(node))))
     order[first], order[second] = order[second], order[first]
-    return importer.add(node, "nn.transpose", [x], {"permutation": order})
+    return importer.add(node, "nn.transpose", x, permutation=order)
 
 
 def permute(importer: Importer, node: Node, x: Node, axes: Sequence[int]) -> Value:
     """Permutation of all axes."""
-    order = [axis % len(axes) for axis in axes]
-    return importer.add(node, "nn.transpose", [x], {"permutation": order})
+    return importer.add(node, "nn.transpose", x, permutation=[axis % len(axes) for axis in axes])
 
 
 def select(importer: Importer, node: Node, x: Node, axis: int, index: int) -> Value:
     """One index along an axis."""
     axis %= len(shape(x))
-    attributes = {"axis": axis, "index": index % shape(x)[axis]}
-    return importer.add(node, "nn.select", [x], attributes)
+    return importer.add(node, "nn.select", x, axis=axis, index=index % shape(x)[axis])
 
 
 def slice_one(
     importer: Importer, node: Node, x: Node, axis: int, start: int | None, *options: Any
 ) -> Value:
     """A slice of a single index."""
-    extent = shape(x)[axis]
     if shape(node)[axis] != 1:
-        raise Refusal(f"a slice of {shape(node)[axis]} of {extent} elements has no op")
+        raise Refusal(f"a slice of {shape(node)[axis]} of {shape(x)[axis]} elements has no op")
     return reshape(importer, node, select(importer, node, x, axis, start or 0))
 
 
@@ -251,44 +241,33 @@ def mean(
     """Mean along one axis."""
     if axes is None or len(axes) != 1:
         raise Refusal("a mean is taken along one axis")
-    result = importer.add(node, "nn.mean", [x], {"axis": axes[0] % len(shape(x))})
+    result = importer.add(node, "nn.mean", x, axis=axes[0] % len(shape(x)))
     return reshape(importer, node, result) if keep else result
 
 
-ATEN_RULES: dict[str, Rule] = {
-    "aten.linear.default": linear,
-    "aten.addmm.default": addmm,
-    "aten.matmul.default": matmul,
-    "aten.mm.default": matmul,
-    "aten.bmm.default": matmul,
-    "aten.add.Tensor": add,
-    "aten.add_.Tensor": add,
-    "aten.sub.Tensor": subtract,
-    "aten.mul.Tensor": multiply,
-    "aten.mul.Scalar": multiply,
-    "aten.div.Tensor": divide,
-    "aten.div.Scalar": divide,
-    "aten.neg.default": lambda importer, node, x: multiply(importer, node, x, -1.0),
-    "aten.pow.Tensor_Scalar": power,
-    "aten.square.default": power,
-    "aten.embedding.default": embedding,
-    "aten.layer_norm.default": layer_norm,
-    "aten.rms_norm.default": rms_norm,
-    "aten.scaled_dot_product_attention.default": attention,
-    "aten.view.default": reshape,
-    "aten.reshape.default": reshape,
-    "aten._unsafe_view.default": reshape,
-    "aten.flatten.using_ints": reshape,
-    "aten.unflatten.int": reshape,
-    "aten.unsqueeze.default": reshape,
-    "aten.squeeze.dim": reshape,
-    "aten.squeeze.default": reshape,
-    "aten.transpose.int": transpose,
-    "aten.t.default": transpose,
-    "aten.permute.default": permute,
-    "aten.select.int": select,
-    "aten.slice.Tensor": slice_one,
-    "aten.index.Tensor": index_row,
-    "aten.cat.default": concatenate,
-    "aten.mean.dim": mean,
+_OPS: dict[Rule, str] = {
+    linear: "linear.default",
+    addmm: "addmm.default",
+    matmul: "matmul.default mm.default bmm.default",
+    add: "add.Tensor add_.Tensor",
+    subtract: "sub.Tensor",
+    multiply: "mul.Tensor mul.Scalar",
+    divide: "div.Tensor div.Scalar",
+    lambda importer, node, x: multiply(importer, node, x, -1.0): "neg.default",
+    power: "pow.Tensor_Scalar square.default",
+    embedding: "embedding.default",
+    layer_norm: "layer_norm.default",
+    rms_norm: "rms_norm.default",
+    attention: "scaled_dot_product_attention.default",
+    reshape: "view.default reshape.default _unsafe_view.default flatten.using_ints unflatten.int "
+    "unsqueeze.default squeeze.dim squeeze.default",
+    transpose: "transpose.int t.default",
+    permute: "permute.default",
+    select: "select.int",
+    slice_one: "slice.Tensor",
+    index_row: "index.Tensor",
+    concatenate: "cat.default",
+    mean: "mean.dim",
 }
+ATEN_RULES = {f"aten.{op}": rule for rule, ops in _OPS.items() for op in ops.split()}
+"""By the qualified name of the op, with its overload."""

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
@@ -20,15 +19,13 @@ if TYPE_CHECKING:
     import torch
 
 TRACED = 3
-Scalar = (bool, int, float, str, type(None))
 
 
-@dataclass(frozen=True)
-class Blocks:
+class Blocks(NamedTuple):
     """A list of equal blocks: its path in the model, and their number."""
 
     path: str
-    count: int
+    number: int
 
 
 def repeated_blocks(module: torch.nn.Module) -> Blocks | None:
@@ -43,7 +40,7 @@ def repeated_blocks(module: torch.nn.Module) -> Blocks | None:
         if isinstance(child, torch.nn.ModuleList) and len(child) > TRACED
         if len({_signature(block, index) for index, block in enumerate(child)}) == 1
     ]
-    return max(found, key=lambda blocks: blocks.count, default=None)
+    return max(found, key=lambda blocks: blocks.number, default=None)
 
 
 def _signature(block: torch.nn.Module, index: int) -> tuple:
@@ -52,7 +49,7 @@ def _signature(block: torch.nn.Module, index: int) -> tuple:
         (path, key, None if value == index and ("idx" in key or "index" in key) else value)
         for path, part in block.named_modules()
         for key, value in sorted(vars(part).items())
-        if isinstance(value, Scalar)
+        if isinstance(value, bool | int | float | str | None)
     ]
     tensors = [(name, tuple(tensor.shape)) for name, tensor in block.state_dict().items()]
     return repr(block), tuple(tensors), repr(settings)
@@ -61,12 +58,10 @@ def _signature(block: torch.nn.Module, index: int) -> tuple:
 @contextmanager
 def shortened(module: torch.nn.Module, blocks: Blocks) -> Iterator[None]:
     """The model with only the first three of its blocks."""
-    import torch
-
     path, _, name = blocks.path.rpartition(".")
     parent = module.get_submodule(path)
     every = getattr(parent, name)
-    setattr(parent, name, torch.nn.ModuleList(list(every)[:TRACED]))
+    setattr(parent, name, every[:TRACED])
     try:
         yield
     finally:
@@ -85,20 +80,33 @@ def extend(module: Module, blocks: Blocks) -> Module | None:
     inner = {op.value for op in (*first, *second)}
     if any(operand in inner for op in module.ops[stop:] for operand in op.operands):
         return None  # only the last block may be read from outside
-    extension = _Extension(module, Module(module.name, "nn", attributes=dict(module.attributes)))
+    result = Module(module.name, "nn", attributes=dict(module.attributes))
+    values: dict[Value, Value] = {}
+
+    def copy(op: Op, old: str = "", new: str = "") -> Value:
+        """Add an op, its location and symbols moved from one path to another."""
+        attributes = {key: _renamed(value, old, new) for key, value in op.attributes.items()}
+        for key, value in op.attributes.items():
+            if isinstance(value, Symbol):
+                result.symbols[attributes[key].name] = module.symbols[value.name]
+        operands = [values[operand] for operand in op.operands]
+        name = op.value.name if op.name == "nn.input" else None
+        added = result.add(op.name, operands, attributes, _rebased(op.location, old, new), name)
+        if op.result is not None:
+            values[op.result] = added
+        return added
+
     for op in module.ops[:start]:
-        extension.copy(op)
-    values = extension.values
+        copy(op)
     previous = [values[op.value] for op in first]
-    for index in range(1, blocks.count):
+    for index in range(1, blocks.number):
         # The block before stands where the first one stood, so that its results are taken.
         values.update({op.value: value for op, value in zip(first, previous, strict=True)})
-        renaming = f"{blocks.path}.1", f"{blocks.path}.{index}"
-        previous = [extension.copy(op, *renaming) for op in second]
+        previous = [copy(op, f"{blocks.path}.1", f"{blocks.path}.{index}") for op in second]
     values.update({op.value: value for op, value in zip(third, previous, strict=True)})
     for op in module.ops[stop:]:
-        extension.copy(op)
-    return extension.result
+        copy(op)
+    return result
 
 
 def _span(module: Module, path: str) -> slice | None:
@@ -130,28 +138,3 @@ def _rebased(path: str, old: str, new: str) -> str:
 
 def _renamed(value: Any, old: str, new: str) -> Any:
     return Symbol(_rebased(value.name, old, new)) if isinstance(value, Symbol) else value
-
-
-class _Extension:
-    """Adds ops of a module to a longer one."""
-
-    def __init__(self, source: Module, result: Module) -> None:
-        self.source, self.result = source, result
-        self.values: dict[Value, Value] = {}
-
-    def copy(self, op: Op, old: str = "", new: str = "") -> Value:
-        """Add an op, its location and symbols moved from one path to another."""
-        attributes = {key: self._symbol(value, old, new) for key, value in op.attributes.items()}
-        operands = [self.values[operand] for operand in op.operands]
-        name = op.value.name if op.name == "nn.input" else None
-        where = _rebased(op.location, old, new)
-        value = self.result.add(op.name, operands, attributes, where, name)
-        if op.result is not None:
-            self.values[op.result] = value
-        return value
-
-    def _symbol(self, value: Any, old: str, new: str) -> Any:
-        renamed = _renamed(value, old, new)
-        if isinstance(value, Symbol):
-            self.result.symbols[renamed.name] = self.source.symbols[value.name]
-        return renamed

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,11 @@ from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.passes.framework.pass_base import Pass, Report
 from atlasc.passes.framework.rewriting import Rewriter, without_dead_ops
+from atlasc.passes.framework.uniform import elementwise, is_uniform
 
 Users = dict[Value, list[Op]]
+Weights = Mapping[Op, tuple[str, Callable[[np.ndarray], np.ndarray]]]
+"""Linear layers whose weight and bias change: the suffix of the new symbols, and the change."""
 # Ops f with f(c·x) = c·f(x) in their first operand, for a number c.
 HOMOGENEOUS = ("nn.reshape", "nn.transpose", "nn.repeat", "nn.rotary", "nn.select", "nn.mean")
 
@@ -55,84 +59,63 @@ def _merge_neighbours(module: Module) -> Module:
     """Drop reshapes, transposes and scales that do nothing; merge two that follow each other."""
     rewriter, users = Rewriter(module), module.users()
     for op in module.ops:
-        rule = NEIGHBOURS.get(op.name)
-        replacement = rule(rewriter, op, users) if rule is not None else None
-        if replacement is None:
+        merged = _merged(rewriter, op, users)
+        if merged is None:
             rewriter.copy(op)
         else:
-            rewriter.values[op.value] = replacement
+            rewriter.values[op.value] = merged
     return rewriter.module
 
 
-def _reshape(rewriter: Rewriter, op: Op, users: Users) -> Value | None:
-    source = rewriter.operands(op)[0]
-    while source.op.name == "nn.reshape":
-        source = source.op.operands[0]
-    if source.tensor.shape == tuple(op.attributes["shape"]):
-        return source
-    return rewriter.copy(op, [source])
-
-
-def _transpose(rewriter: Rewriter, op: Op, users: Users) -> Value | None:
-    source, order = rewriter.operands(op)[0], list(op.attributes["permutation"])
-    if source.op.name == "nn.transpose":
-        inner = source.op.attributes["permutation"]
-        order, source = [inner[axis] for axis in order], source.op.operands[0]
-    if order == sorted(order):
-        return source
-    return rewriter.copy(op, [source], {**op.attributes, "permutation": order})
-
-
-def _scale(rewriter: Rewriter, op: Op, users: Users) -> Value | None:
-    source, factor = rewriter.operands(op)[0], op.attributes["factor"]
-    if isinstance(factor, Symbol):
+def _merged(rewriter: Rewriter, op: Op, users: Users) -> Value | None:
+    """What takes the place of an op; None where it stays as it is."""
+    if op.name not in ("nn.reshape", "nn.transpose", "nn.scale", "nn.add_constant", "nn.matmul"):
         return None
-    inner = source.op.attributes.get("factor") if source.op.name == "nn.scale" else None
-    if inner is not None and not isinstance(inner, Symbol):
-        factor, source = factor * inner, source.op.operands[0]
-    if factor == 1:
-        return source
-    return rewriter.copy(op, [source], {**op.attributes, "factor": factor})
-
-
-def _add_constant(rewriter: Rewriter, op: Op, users: Users) -> Value | None:
-    source, before = rewriter.operands(op)[0], op.operands[0]
-    if source.op.name != "nn.add_constant" or len(users[before]) != 1:
+    source, given = rewriter.operands(op)[0], op.attributes
+    before, inner = source.op, source.op.attributes
+    if op.name == "nn.reshape":
+        while source.op.name == "nn.reshape":
+            source = source.op.operands[0]
+        return (
+            source if source.tensor.shape == tuple(given["shape"]) else rewriter.copy(op, [source])
+        )
+    if op.name == "nn.transpose":
+        order = list(given["permutation"])
+        if before.name == "nn.transpose":
+            order, source = [inner["permutation"][axis] for axis in order], before.operands[0]
+        changed = {**given, "permutation": order}
+        return source if order == sorted(order) else rewriter.copy(op, [source], changed)
+    if op.name == "nn.scale":
+        factor = given["factor"]
+        if isinstance(factor, Symbol):
+            return None
+        if before.name == "nn.scale" and not isinstance(inner["factor"], Symbol):
+            factor, source = factor * inner["factor"], before.operands[0]
+        return source if factor == 1 else rewriter.copy(op, [source], {**given, "factor": factor})
+    if op.name == "nn.add_constant":
+        if before.name != "nn.add_constant" or len(users[op.operands[0]]) != 1:
+            return None
+        parts = inner["value"], given["value"]
+        symbols = rewriter.module.symbols
+        total = sum(np.asarray(symbols[p.name] if isinstance(p, Symbol) else p) for p in parts)
+        named = [part.name for part in parts if isinstance(part, Symbol)]
+        value = rewriter.module.constant(f"{named[0]}.sum", total) if named else float(total)
+        return rewriter.copy(op, [before.operands[0]], {**given, "value": value})
+    other = rewriter.operands(op)[1]
+    *batch, rows, columns = range(len(other.tensor.shape))
+    swap = {"permutation": [*batch, columns, rows]}
+    if other.op.name != "nn.transpose" or other.op.attributes != swap:
         return None
-    symbols = rewriter.module.symbols
-    first, second = source.op.attributes["value"], op.attributes["value"]
-    total = _array(symbols, first) + _array(symbols, second)
-    base = first if isinstance(first, Symbol) else second
-    named = isinstance(base, Symbol)
-    value = rewriter.module.constant(f"{base.name}.sum", total) if named else float(total)
-    return rewriter.copy(op, [source.op.operands[0]], {**op.attributes, "value": value})
-
-
-def _matmul(rewriter: Rewriter, op: Op, users: Users) -> Value | None:
-    a, b = rewriter.operands(op)
-    if b.op.name != "nn.transpose":
-        return None
-    *batch, rows, columns = range(len(b.tensor.shape))
-    if b.op.attributes["permutation"] != [*batch, columns, rows]:
-        return None
-    attributes = {**op.attributes, "transpose_b": not op.attributes["transpose_b"]}
-    return rewriter.copy(op, [a, b.op.operands[0]], attributes)
-
-
-NEIGHBOURS: dict[str, Callable[[Rewriter, Op, Users], Value | None]] = {
-    "nn.reshape": _reshape,
-    "nn.transpose": _transpose,
-    "nn.scale": _scale,
-    "nn.add_constant": _add_constant,
-    "nn.matmul": _matmul,
-}
+    changed = {**given, "transpose_b": not given["transpose_b"]}
+    return rewriter.copy(op, [source, other.op.operands[0]], changed)
 
 
 def _repeat_weights(module: Module, report: Report) -> Module:
     """linear, reshape, transpose, (rotary,) repeat: repeat the rows of the weight instead."""
     users = module.users()
-    linears: dict[Op, Op] = {}
-    reshapes: dict[Op, Op] = {}
+    dropped: set[Op] = set()
+    weights: dict[Op, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {}
+    shapes: dict[Op, dict[str, Any]] = {}
     for op in module.ops:
         if op.name != "nn.repeat":
             continue
@@ -141,41 +124,22 @@ def _repeat_weights(module: Module, report: Report) -> Module:
             report.say(f"{op.location}: repeat stays, no linear layer makes its heads alone")
             continue
         reshape, linear = chain
-        reshapes[reshape], linears[linear] = op, op
+        repeats = op.attributes["repeats"]
+        batch, length, heads, size = reshape.attributes["shape"]
+
+        def repeated(array: np.ndarray, heads: int = heads, repeats: int = repeats) -> np.ndarray:
+            if is_uniform(array):
+                return np.broadcast_to(
+                    array.reshape(-1)[0], (len(array) * repeats, *array.shape[1:])
+                )
+            by_head = array.reshape(heads, -1, *array.shape[1:])
+            return np.repeat(by_head, repeats, axis=0).reshape(-1, *array.shape[1:])
+
+        shapes[reshape] = {"shape": [batch, length, heads * repeats, size]}
+        weights[linear] = "repeated", repeated
+        dropped.add(op)
         report.say(f"{op.location}: heads repeated in the weight of {linear.location}")
-
-    def changed(rewriter: Rewriter, op: Op) -> dict[str, Any] | None:
-        if op in linears:
-            copies = linears[op]
-            repeats, heads = copies.attributes["repeats"], copies.operands[0].tensor.shape[1]
-
-            def repeat(array: np.ndarray) -> np.ndarray:
-                by_head = array.reshape(heads, -1, *array.shape[1:])
-                return np.repeat(by_head, repeats, axis=0).reshape(-1, *array.shape[1:])
-
-            return _changed_weight(rewriter.module, op, "repeated", repeat, repeats)
-        if op in reshapes:
-            batch, length, heads, size = op.attributes["shape"]
-            shape = [batch, length, heads * reshapes[op].attributes["repeats"], size]
-            return {**op.attributes, "shape": shape}
-        return None
-
-    return _rewritten(module, set(linears.values()), changed)
-
-
-def _rewritten(
-    module: Module,
-    dropped: Collection[Op],
-    changed: Callable[[Rewriter, Op], dict[str, Any] | None],
-) -> Module:
-    """A copy without some ops, whose operand takes their place, and with changed attributes."""
-    rewriter = Rewriter(module)
-    for op in module.ops:
-        if op in dropped:
-            rewriter.values[op.value] = rewriter.operands(op)[0]
-        else:
-            rewriter.copy(op, None, changed(rewriter, op))
-    return rewriter.module
+    return _rewritten(module, dropped, weights, shapes)
 
 
 def _heads_chain(op: Op, users: Users) -> tuple[Op, Op] | None:
@@ -219,15 +183,11 @@ def _scale_weights(module: Module, report: Report) -> Module:
         dropped.add(op)
         report.say(f"{op.location}: scale folded into the weight of {linear.location}")
 
-    def changed(rewriter: Rewriter, op: Op) -> dict[str, Any] | None:
-        if op not in factors:
-            return None
-        factor = np.float64(factors[op])
-        return _changed_weight(
-            rewriter.module, op, "scaled", lambda array: (array * factor).astype(array.dtype)
-        )
+    def scaled(array: np.ndarray, factor: float) -> np.ndarray:
+        return elementwise(lambda part: (part * np.float64(factor)).astype(array.dtype), array)
 
-    return _rewritten(module, dropped, changed)
+    weights = {op: ("scaled", partial(scaled, factor=factor)) for op, factor in factors.items()}
+    return _rewritten(module, dropped, weights, {})
 
 
 def _scaled_linear(value: Value, users: Users) -> Op | None:
@@ -245,31 +205,24 @@ def _scaled_linear(value: Value, users: Users) -> Op | None:
     return None
 
 
-def _changed_weight(
+def _rewritten(
     module: Module,
-    op: Op,
-    suffix: str,
-    change: Callable[[np.ndarray], np.ndarray],
-    repeats: int = 1,
-) -> dict[str, Any]:
-    """Attributes of a linear op whose weight and bias were changed, as new symbols.
-
-    A weight without values (all strides 0) gets ``repeats`` times its rows, without any memory.
-    """
-    attributes = dict(op.attributes)
-    for name in ("weight", "bias"):
-        if name not in attributes:
+    dropped: Collection[Op],
+    weights: Weights,
+    attributes: Mapping[Op, Mapping[str, Any]],
+) -> Module:
+    """A copy without some ops, whose operand takes their place, and with what changes."""
+    rewriter = Rewriter(module)
+    for op in module.ops:
+        if op in dropped:
+            rewriter.values[op.value] = rewriter.operands(op)[0]
             continue
-        symbol = attributes[name]
-        array = module.symbols[symbol.name]
-        if any(array.strides):
-            changed = change(array)
-        else:
-            rows = array.shape[0] * repeats
-            changed = np.broadcast_to(array.reshape(-1)[0], (rows, *array.shape[1:]))
-        attributes[name] = module.constant(f"{symbol.name}.{suffix}", changed)
-    return attributes
-
-
-def _array(symbols: dict[str, np.ndarray], value: Symbol | float) -> np.ndarray:
-    return symbols[value.name] if isinstance(value, Symbol) else np.asarray(value)
+        changed = {**op.attributes, **attributes.get(op, {})}
+        suffix, change = weights.get(op, ("", None))
+        for name in ("weight", "bias"):
+            if change is None or name not in changed:
+                continue
+            array = change(module.symbols[changed[name].name])
+            changed[name] = rewriter.module.constant(f"{changed[name].name}.{suffix}", array)
+        rewriter.copy(op, None, changed)
+    return rewriter.module

@@ -6,16 +6,17 @@ Values of a model without weights (meta tensors) stay meta tensors: only their s
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.frontend.graph import Node, place, shape, target
+from atlasc.passes.frontend.graph import Kind, Node, is_float, packet, place, shape, target
 
 if TYPE_CHECKING:
     import torch
+    from torch.fx import Graph
 
 COMPARISONS = ("aten.ne.Scalar", "aten.eq.Scalar")
 MAX_ELEMENTS = 2**28
@@ -23,42 +24,31 @@ MAX_ELEMENTS = 2**28
 PROBE_IDS = 32  # ids that stand for ordinary tokens when positions are probed
 
 
-class Folder:
-    """Evaluates nodes on concrete tensors.
+def evaluate(root: Node, known: MutableMapping[Node, Any]) -> torch.Tensor:
+    """Value of a node, on the CPU, or a meta tensor when weights are absent.
 
     Args:
-        stored: tensors of parameters, buffers and lifted constants, by placeholder node.
+        root: the node.
+        known: values of the nodes that it depends on; those that are computed are added.
     """
-
-    def __init__(self, stored: Mapping[Node, torch.Tensor]) -> None:
-        self.known: dict[Node, Any] = dict(stored)
-
-    def constant(self, node: Node) -> torch.Tensor:
-        """Value of a constant node, on the CPU, or a meta tensor when weights are absent."""
-        return self._evaluate(node, self.known)
-
-    def evaluate_with(self, node: Node, inputs: Mapping[Node, torch.Tensor]) -> torch.Tensor:
-        """Value of a node for concrete user inputs; constants below it are kept."""
-        return self._evaluate(node, {**self.known, **inputs})
-
-    def _evaluate(self, root: Node, known: dict[Node, Any]) -> Any:
-        pending = [root]
-        while pending:
-            node = pending[-1]
-            if node in known:
-                pending.pop()
-                continue
-            missing = [operand for operand in node.all_input_nodes if operand not in known]
-            if missing:
-                pending += missing
-                continue
+    pending = [root]
+    while pending:
+        node = pending[-1]
+        missing = [operand for operand in node.all_input_nodes if operand not in known]
+        if node not in known and missing:
+            pending += missing
+            continue
+        if node not in known:
             known[node] = _call(node, known)
-            pending.pop()
-        return known[root]
+        pending.pop()
+    return known[root]
 
 
 def _call(node: Node, known: Mapping[Node, Any]) -> Any:
-    """One op on concrete tensors: on the CPU, or on meta as soon as one operand is meta."""
+    """One op on concrete tensors: on the CPU, or on meta as soon as one operand is meta.
+
+    A constant that would take the machine's memory is refused: an archive may ask for any size.
+    """
     import torch
     import torch.fx
 
@@ -68,8 +58,8 @@ def _call(node: Node, known: Mapping[Node, Any]) -> Any:
             where=place(node),
             remedy="report this model: its constants hang on something that is not a tensor op",
         )
-    operands = {operand: known[operand] for operand in node.all_input_nodes}
-    meta = any(isinstance(t, torch.Tensor) and t.is_meta for t in operands.values())
+    operands = [known[operand] for operand in node.all_input_nodes]
+    meta = any(isinstance(t, torch.Tensor) and t.is_meta for t in operands)
     device = torch.device("meta" if meta else "cpu")
 
     def moved(value: Any) -> Any:
@@ -77,17 +67,10 @@ def _call(node: Node, known: Mapping[Node, Any]) -> Any:
             return device
         return value.to(device) if isinstance(value, torch.Tensor) else value
 
-    args = torch.fx.map_arg((node.args, node.kwargs), lambda operand: operands[operand])
+    args = torch.fx.map_arg((node.args, node.kwargs), known.__getitem__)
     args, kwargs = torch.utils._pytree.tree_map(moved, args)
     if "device" in kwargs and not meta:
         kwargs = {**kwargs, "device": device}
-    _check_size(node, args)
-    with torch.no_grad():
-        return node.target(*args, **kwargs)
-
-
-def _check_size(node: Node, args: Sequence[Any]) -> None:
-    """Refuse a constant that would take the machine's memory: an archive may ask for any size."""
     lists = [arg for arg in args if isinstance(arg, (list, tuple))]
     sizes = [math.prod(one) for one in lists if all(isinstance(extent, int) for extent in one)]
     if str(node.target).startswith("aten.arange"):
@@ -99,6 +82,8 @@ def _check_size(node: Node, args: Sequence[Any]) -> None:
             why=f"{node.target} makes one of {largest} elements; at most {MAX_ELEMENTS} are made",
             remedy="export the model with inputs of an ordinary size",
         )
+    with torch.no_grad():
+        return node.target(*args, **kwargs)
 
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray:
@@ -116,35 +101,48 @@ def to_numpy(tensor: torch.Tensor) -> np.ndarray:
     return tensor.cpu().numpy()
 
 
-def fixed_index(node: Node, ids: Node, vocabulary: int, folder: Folder) -> torch.Tensor:
+def fixed_indices(
+    graph: Graph, inputs: Mapping[Node, str], kinds: Mapping[Node, Kind], known: dict[Node, Any]
+) -> dict[Node, torch.Tensor]:
+    """Indices of embeddings that are computed from ids, but do not depend on which ids they are.
+
+    Raises:
+        AtlasError: an index does depend on the ids.
+    """
+    ids = [node for node in inputs if kinds[node] == "data" and not is_float(node)]
+    fixed: dict[Node, torch.Tensor] = {}
+    for node in graph.nodes:
+        index = node.args[1] if packet(node) == "embedding" else None
+        if index is None or kinds[index] != "index" or index in fixed:
+            continue
+        seen, pending = set(), [index]
+        while (source := pending.pop()) not in ids:
+            if source not in seen:
+                seen.add(source)
+                pending += source.all_input_nodes
+        takers = [one for one in source.users if packet(one) == "embedding"]
+        table = next((one.args[0] for one in takers if one.args[1] is source), node.args[0])
+        fixed[index] = _fixed_index(index, source, shape(table)[0], known)
+    return fixed
+
+
+def _fixed_index(node: Node, ids: Node, vocabulary: int, known: Mapping[Node, Any]) -> torch.Tensor:
     """Integers computed from token ids that do not depend on which tokens they are.
 
     RoBERTa counts the tokens that are not padding to get positions. With padding on the right
     (the tokenizer's default) the count is 0, 1, 2, ... wherever a token is, and padding is masked,
     so the positions are constants. This is checked on probes.
-
-    Args:
-        node: the index tensor.
-        ids: the input that it is computed from.
-        vocabulary: number of ids.
-        folder: evaluates the nodes.
-
-    Raises:
-        AtlasError: the integers do depend on the tokens.
     """
     import torch
 
     batch, length = shape(ids)
-    special = {
-        int(user.args[1])
-        for user in ids.users
-        if target(user) in COMPARISONS and isinstance(user.args[1], int)
-    }
+    compared = [one.args[1] for one in ids.users if target(one) in COMPARISONS]
+    special = {value for value in compared if isinstance(value, int)}
     ordinary = [i for i in range(vocabulary) if i not in special][-PROBE_IDS:]
     random = np.random.default_rng(0)
 
     def probe(tokens: np.ndarray) -> torch.Tensor:
-        return folder.evaluate_with(node, {ids: torch.from_numpy(tokens)})
+        return evaluate(node, {**known, ids: torch.from_numpy(tokens)})
 
     first, second = (random.choice(ordinary, size=(batch, length)) for _ in range(2))
     fixed = probe(first)

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from atlasc.ir.module import Value
-from atlasc.passes.frontend.graph import Node, arguments, defaults, is_node, packet
+from atlasc.passes.frontend.graph import arguments, defaults, is_node, packet
 
 Bindings = dict[str, Any]
 _OPERATORS: dict[type[ast.AST], str] = {
@@ -27,15 +25,6 @@ _OPERATORS: dict[type[ast.AST], str] = {
     ast.Pow: "pow",
     ast.USub: "neg",
 }
-_COMMUTATIVE = ("mul", "add")
-
-
-@dataclass(frozen=True)
-class Match:
-    """A group of nodes: the data nodes that it takes, and the function that emits it."""
-
-    needs: tuple[Node, ...]
-    emit: Callable[[], Value]
 
 
 def matches(form: str, node: Any) -> Iterator[Bindings]:
@@ -74,21 +63,18 @@ def _matches(form: ast.expr, value: Any, bound: Bindings) -> Iterator[Bindings]:
 def _call(
     name: str,
     operands: Sequence[ast.expr],
-    keywords: dict[str, ast.expr],
+    keywords: Mapping[str, ast.expr],
     value: Any,
     bound: Bindings,
 ) -> Iterator[Bindings]:
-    if packet(value) != name:
-        return
-    given = arguments(value)
-    if len(given) < len(operands):
+    if packet(value) != name or len(given := arguments(value)) < len(operands):
         return
     wanted = {**dict(zip(given, operands)), **keywords}
     if any(given[key] != default for key, default in defaults(value).items() if key not in wanted):
         return
     pairs = [(form, given[key]) for key, form in wanted.items()]
     yield from _all(pairs, bound)
-    if name in _COMMUTATIVE:
+    if name in ("mul", "add"):
         (first, a), (second, b) = pairs
         yield from _all([(first, b), (second, a)], bound)
 

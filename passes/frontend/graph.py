@@ -11,7 +11,7 @@ The kind of a node says what its value depends on:
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from atlasc.ir.bounds import as_location
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 
 Kind = Literal["constant", "mask", "index", "data"]
 PUBLIC_INPUT = "attention_mask"
+COPIES = {"alias", "clone", "contiguous", "detach", "detach_", "lift_fresh_copy", "to", "_to_copy",
+          "type_as"}  # fmt: skip
+DROPOUTS = {"dropout", "feature_dropout"}
+RESHAPES = ("view", "reshape", "_unsafe_view")
+VIEWS = (*RESHAPES, "expand", "slice", "flatten")
+"""They leave a tensor as it is where its shape stays."""
 
 
 class Node(Protocol):
@@ -38,17 +44,6 @@ class Node(Protocol):
 
     def replace_all_uses_with(self, other: Any) -> Any:
         """Route the users of this node to another one."""
-        ...
-
-
-COPIES = {"alias", "clone", "contiguous", "detach", "detach_", "lift_fresh_copy", "to", "_to_copy",
-          "type_as"}  # fmt: skip
-DROPOUTS = {"dropout", "feature_dropout"}
-RESHAPES = ("view", "reshape", "_unsafe_view")
-VIEWS = (*RESHAPES, "expand", "slice", "flatten")
-"""They leave a tensor as it is where its shape stays."""
-_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
-_SELF = re.compile(r"^L\['self'\]\.?")
 
 
 def target(node: Any) -> str:
@@ -56,15 +51,15 @@ def target(node: Any) -> str:
     return str(node.target) if getattr(node, "op", None) == "call_function" else ""
 
 
-def shape(node: Node) -> tuple[int, ...]:
-    """Static shape of a node's tensor."""
-    return tuple(int(extent) for extent in node.meta["val"].shape)
-
-
 def packet(node: Any) -> str:
     """Name of the aten op that a node calls without its overload, such as ``add``; else ``""``."""
     parts = target(node).split(".")
     return parts[1] if len(parts) == 3 and parts[0] == "aten" else ""
+
+
+def shape(node: Node) -> tuple[int, ...]:
+    """Static shape of a node's tensor."""
+    return tuple(int(extent) for extent in node.meta["val"].shape)
 
 
 def arguments(node: Node) -> dict[str, Any]:
@@ -86,8 +81,8 @@ def is_node(value: Any) -> bool:
 
 def is_float(node: Node) -> bool:
     """True for a floating-point tensor."""
-    value = node.meta.get("val")
-    return value is not None and hasattr(value, "dtype") and bool(value.dtype.is_floating_point)
+    dtype = getattr(node.meta.get("val"), "dtype", None)
+    return dtype is not None and bool(dtype.is_floating_point)
 
 
 def module_path(node: Node) -> str:
@@ -95,9 +90,8 @@ def module_path(node: Node) -> str:
 
     A model may call its modules anything: what no location may hold becomes underscores.
     """
-    stack = node.meta.get("nn_module_stack") or {}
-    paths = [_SELF.sub("", str(path)) for path, _ in stack.values()]
-    return as_location(paths[-1]) if paths else ""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    return as_location(re.sub(r"^L\['self'\]\.?", "", str(stack[-1][0]))) if stack else ""
 
 
 def source_line(node: Node) -> str:
@@ -105,10 +99,9 @@ def source_line(node: Node) -> str:
 
     The innermost frame outside torch is taken: a line in ``torch/nn`` says little about a model.
     """
-    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    frames = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
     outside = [frame for frame in frames if "/torch/" not in frame[0].replace("\\", "/")]
-    chosen = (outside or frames)[-1:]
-    return ":".join(chosen[0]) if chosen else ""
+    return ":".join((outside or frames or [()])[-1])
 
 
 def place(node: Node) -> str:
@@ -128,30 +121,27 @@ def inline_regions(graph_module: Any) -> tuple[Graph, Any]:
     flat = torch.fx.Graph()
     table: dict[Any, Any] = {}
 
-    def copied(argument: Any) -> Any:
-        return torch.fx.map_arg(argument, lambda node: table[node])
-
     def copy(owner: Any) -> Any:
         regions: dict[Any, Any] = {}
         for node in owner.graph.nodes:
             if node in table:
                 continue
             if node.op == "output":
-                return copied(node.args[0])
+                return torch.fx.map_arg(node.args[0], table.__getitem__)
             part = getattr(owner, str(node.target)) if node.op == "get_attr" else None
+            region = next((arg for arg in node.args if arg in regions), None)
             if hasattr(part, "graph"):
                 regions[node] = part
-                continue
-            region = next((arg for arg in node.args if arg in regions), None)
-            if region is not None:
+            elif region is not None:
                 operands = node.args[node.args.index(region) + 1 :]
                 holes = regions[region].graph.find_nodes(op="placeholder")
-                table.update(zip(holes, copied(operands), strict=True))
+                copied = torch.fx.map_arg(operands, table.__getitem__)
+                table.update(zip(holes, copied, strict=True))
                 table[node] = copy(regions[region])
             elif "getitem" in str(node.target) and isinstance(table[node.args[0]], list | tuple):
                 table[node] = table[node.args[0]][node.args[1]]
             else:
-                table[node] = flat.node_copy(node, lambda operand: table[operand])
+                table[node] = flat.node_copy(node, table.__getitem__)
         raise AssertionError("a graph ends with its output node")
 
     return flat, copy(graph_module)
@@ -181,7 +171,7 @@ def remove_identities(graph: Graph) -> None:
 
 
 def classify(
-    graph: Graph, inputs: dict[Node, str], fixed: Collection[Node] = ()
+    graph: Graph, inputs: Mapping[Node, str], fixed: Collection[Node] = ()
 ) -> dict[Node, Kind]:
     """Kind of every node, from the user inputs that it depends on.
 

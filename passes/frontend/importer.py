@@ -16,9 +16,8 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.passes.frontend import graph as fx
-from atlasc.passes.frontend.constants import Folder, fixed_index, to_numpy
+from atlasc.passes.frontend.constants import evaluate, fixed_indices, to_numpy
 from atlasc.passes.frontend.graph import Node
-from atlasc.passes.frontend.report import Refusal
 
 if TYPE_CHECKING:
     import torch
@@ -27,6 +26,10 @@ if TYPE_CHECKING:
 _LAYER = re.compile(r"(?:^|\.)\d+(?:\.|$)")
 CLIENT_OPS = ("nn.embedding", "nn.patchify")
 SMALL = 1 << 20  # bytes up to which equal constants are merged
+
+
+class Refusal(Exception):
+    """A rule does not take the arguments that it sees; the text says why."""
 
 
 class Missing(Exception):
@@ -41,6 +44,10 @@ class Importer:
         inputs: placeholder nodes of user inputs, with their names.
         stored: tensors of parameters, buffers and lifted constants, with their paths.
         name: name of the module.
+
+    Attributes:
+        known: values of the constant nodes that were evaluated.
+        mask_meanings: what masks mean that were seen before; see ``masks``.
     """
 
     def __init__(
@@ -52,32 +59,19 @@ class Importer:
     ) -> None:
         self.graph, self.inputs = graph, dict(inputs)
         self.names = {node: as_symbol(path) for node, (path, _) in stored.items()}
-        self.folder = Folder({node: tensor for node, (_, tensor) in stored.items()})
+        self.known: dict[Node, Any] = {node: tensor for node, (_, tensor) in stored.items()}
         self.module = Module(as_symbol(name), "nn")
         self.mask_input = next((n for n, i in inputs.items() if i == fx.PUBLIC_INPUT), None)
         self.mask_meanings: dict[Any, Any] = {}
         fx.remove_identities(graph)
         self.kinds = fx.classify(graph, self.inputs)
-        self._fix_indices()
+        if fixed := fixed_indices(graph, self.inputs, self.kinds, self.known):
+            self.known |= fixed
+            self.kinds = fx.classify(graph, self.inputs, fixed)
         self.layered = any(_LAYER.search(fx.module_path(node)) for node in graph.nodes)
         self.values: dict[Node, Value] = {}
         self._encrypted: dict[Value, Value] = {}
         self._constants: dict[tuple, Symbol] = {}
-
-    def _fix_indices(self) -> None:
-        """Fold integers computed from ids that do not depend on the ids (RoBERTa's positions)."""
-        ids = [n for n in self.inputs if self.kinds[n] == "data" and not fx.is_float(n)]
-        fixed: set[Node] = set()
-        for node in self.graph.nodes:
-            index = node.args[1] if fx.packet(node) == "embedding" else None
-            if index is None or self.kinds[index] != "index" or index in fixed:
-                continue
-            source = _input_below(index, ids)
-            vocabulary = fx.shape(_table_of(source) or node.args[0])[0]
-            self.folder.known[index] = fixed_index(index, source, vocabulary, self.folder)
-            fixed.add(index)
-        if fixed:
-            self.kinds = fx.classify(self.graph, self.inputs, fixed)
 
     def name_of(self, node: Node) -> str:
         """Name for the symbol of a constant: its parameter's, or its module's path."""
@@ -85,7 +79,7 @@ class Importer:
 
     def tensor(self, node: Node) -> torch.Tensor:
         """Value of a constant node."""
-        return self.folder.constant(node)
+        return evaluate(node, self.known)
 
     def array(self, node: Node) -> np.ndarray:
         """Value of a constant node as an array."""
@@ -95,22 +89,13 @@ class Importer:
         """True when only the shape of a constant is known, in a model without weights."""
         return bool(self.tensor(node).is_meta)
 
-    def reduce(self, array: np.ndarray) -> np.ndarray:
-        """A constant without leading axes along which it does not change (the batch)."""
-        while array.ndim > 1:
-            same = array.shape[0] == 1 or array.strides[0] == 0
-            if not same and not (array == array[:1]).all():
-                break
-            array = array[0]
-        return array
-
     def without_batch(self, node: Node, shape: Sequence[int]) -> np.ndarray:
         """A constant of a shape whose leading axes were broadcast.
 
         Raises:
             Refusal: it changes along a leading axis.
         """
-        array = self.reduce(self.array(node))
+        array = _reduced(self.array(node))
         try:
             return np.broadcast_to(array, tuple(shape))
         except ValueError:
@@ -127,17 +112,19 @@ class Importer:
             self._constants[key] = self.module.constant(name, array)
         return self._constants[key]
 
-    def symbol(self, node: Node) -> Symbol:
-        """Symbol of a constant node, named after its parameter."""
+    def symbol(self, node: Node | None) -> Symbol | None:
+        """Symbol of a constant node, named after its parameter; None without a node."""
+        if node is None:
+            return None
         if self.kinds[node] != "constant":
             raise Refusal("a weight must be a constant, not computed from an input")
         return self.constant(self.name_of(node), self.array(node))
 
     def reduced(self, node: Node, array: np.ndarray) -> Symbol:
         """Symbol of an array that was made from a constant node, without its batch."""
-        return self.constant(self.name_of(node), self.reduce(array))
+        return self.constant(self.name_of(node), _reduced(array))
 
-    def vector(self, node: Node | None, fill: str, size: int) -> Symbol:
+    def vector(self, node: Node | None, fill: str, size: int) -> Symbol | None:
         """Symbol of a constant node; where there is none, of a vector of ``ones`` or ``zeros``."""
         if node is not None:
             return self.symbol(node)
@@ -153,32 +140,19 @@ class Importer:
             raise Missing
         raise Refusal(f"its operand {operand.name} is not private data")
 
-    def public_mask(self) -> Value:
-        """The public attention mask."""
-        assert self.mask_input is not None
-        if self.mask_input not in self.values:
-            self.values[self.mask_input] = self.input(self.mask_input)
-        return self.values[self.mask_input]
+    def add(self, node: Node, op_name: str, *operands: Node | Value, **attributes: object) -> Value:
+        """Emit an op that comes from a node; client values that enter the server are encrypted.
 
-    def add(
-        self,
-        node: Node,
-        op_name: str,
-        operands: Sequence[Node | Value],
-        attributes: Mapping[str, Any] | None = None,
-    ) -> Value:
-        """Emit an op that comes from a node; client values that enter the server are encrypted."""
+        Attributes that are None are left out.
+        """
         location = fx.module_path(node)
         values = [self.value(operand) for operand in operands]
-        server = any(value.tensor.side == "server" for value in values)
-        if self.layered:
-            server = server or bool(_LAYER.search(location))
-        else:
-            server = server or op_name not in CLIENT_OPS
-        if server:
+        in_layers = _LAYER.search(location) if self.layered else op_name not in CLIENT_OPS
+        if in_layers or any(value.tensor.side == "server" for value in values):
             values = [self.on_server(value) for value in values]
+        given = {name: value for name, value in attributes.items() if value is not None}
         try:
-            return self.module.add(op_name, values, attributes, location)
+            return self.module.add(op_name, values, given, location)
         except AtlasError as error:
             raise AtlasError(error.what, where=fx.place(node), why=error.why) from None
 
@@ -192,31 +166,24 @@ class Importer:
         return self._encrypted[value]
 
     def input(self, node: Node) -> Value:
-        """Emit the input op of a placeholder."""
-        name = self.inputs[node]
-        public = name == fx.PUBLIC_INPUT
-        attributes = {
-            "name": name,
-            "shape": list(fx.shape(node)),
-            "side": "public" if public else "client",
-            "dtype": "f64" if fx.is_float(node) else "i64",
-        }
-        return self.module.add("nn.input", [], attributes, name=name)
+        """The input of a placeholder, emitted once."""
+        if node not in self.values:
+            name = self.inputs[node]
+            attributes = {
+                "name": name,
+                "shape": list(fx.shape(node)),
+                "side": "public" if name == fx.PUBLIC_INPUT else "client",
+                "dtype": "f64" if fx.is_float(node) else "i64",
+            }
+            self.values[node] = self.module.add("nn.input", [], attributes, name=name)
+        return self.values[node]
 
 
-def _input_below(node: Node, inputs: Sequence[Node]) -> Node:
-    """The first input that a node is computed from."""
-    seen, pending = set(), [node]
-    while (current := pending.pop()) not in inputs:
-        if current not in seen:
-            seen.add(current)
-            pending += current.all_input_nodes
-    return current
-
-
-def _table_of(ids: Node) -> Node | None:
-    """The table of the embedding that takes these ids as they are."""
-    for user in ids.users:
-        if fx.packet(user) == "embedding" and user.args[1] is ids:
-            return user.args[0]
-    return None
+def _reduced(array: np.ndarray) -> np.ndarray:
+    """A constant without leading axes along which it does not change (the batch)."""
+    while array.ndim > 1:
+        same = array.shape[0] == 1 or array.strides[0] == 0
+        if not same and not (array == array[:1]).all():
+            break
+        array = array[0]
+    return array

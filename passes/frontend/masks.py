@@ -1,14 +1,22 @@
-"""What an attention mask means: it is evaluated on probes and must drop whole keys."""
+"""Softmax with its mask: which expression masks the scores, and which keys it drops.
+
+What a mask means is not read off its expression: it is evaluated on probes, and must drop whole
+keys.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Value
+from atlasc.passes.frontend.constants import evaluate
+from atlasc.passes.frontend.forms import matches
+from atlasc.passes.frontend.graph import Node, is_node, place, shape
+from atlasc.passes.frontend.importer import Importer
 
 if TYPE_CHECKING:
     import torch
@@ -16,9 +24,22 @@ if TYPE_CHECKING:
 DROPPED = -1e4  # an additive mask at or below this drops a key
 RANDOM_PROBES = 3
 
+# How models put a mask into scores, and whether True in the mask means to drop a key.
+MASKED_SCORES = {
+    "scores + mask": False,
+    "masked_fill(scores, mask, low)": True,
+    "where(mask, scores, low)": False,
+}
 
-@dataclass(frozen=True)
-class Meaning:
+
+class MaskExpression(NamedTuple):
+    """A node whose value masks scores; ``inverted`` when True in it means to drop a key."""
+
+    node: Node
+    inverted: bool = False
+
+
+class Meaning(NamedTuple):
     """Which keys a softmax drops.
 
     Attributes:
@@ -35,6 +56,64 @@ class Meaning:
         if self.by_mask:
             keep &= mask.astype(bool)[:, None, None, :]
         return np.tril(keep) if self.causal else keep
+
+
+def masked_scores(importer: Importer, node: Node) -> tuple[Node, MaskExpression | None]:
+    """The scores below a mask, and the mask, for the operand of a softmax.
+
+    A constant that adds finite values (a position bias) is no mask and stays a sum.
+    """
+    kinds = importer.kinds
+    for form, inverted in MASKED_SCORES.items():
+        for found in matches(form, node):
+            scores, mask, low = found["scores"], found["mask"], found.get("low")
+            if kinds.get(scores) != "data" or kinds.get(mask, "data") == "data":
+                continue
+            if low is None:  # a sum
+                known = kinds[mask] == "constant" and not importer.is_absent(mask)
+                if kinds[mask] == "mask" or (known and keep_of(importer.tensor(mask)) is not None):
+                    return scores, MaskExpression(mask)
+                continue
+            if is_node(low):
+                known = kinds[low] == "constant" and not importer.is_absent(low)
+                array = importer.array(low) if known else np.empty(0)
+                low = array.max() if array.size else np.inf
+            if low <= DROPPED:
+                return scores, MaskExpression(mask, inverted)
+    return node, None
+
+
+def emit_softmax(
+    importer: Importer,
+    node: Node,
+    scores: Node | Value,
+    mask: MaskExpression | None,
+    causal: bool,
+) -> Value:
+    """nn.softmax with the mask operand and the causal attribute that the expression means.
+
+    Raises:
+        AtlasError: the expression does something else; see ``meaning``.
+    """
+    value, public = importer.value(scores), importer.mask_input
+    if mask is None:
+        return importer.add(node, "nn.softmax", value, causal=causal or None)
+    key = (mask, value.tensor.shape)
+    if key not in importer.mask_meanings:
+
+        def masked(probe: np.ndarray) -> torch.Tensor:
+            import torch
+
+            inputs = {} if public is None else {public: torch.from_numpy(probe)}
+            tensor = evaluate(mask.node, {**importer.known, **inputs})
+            return ~tensor if mask.inverted else tensor
+
+        depends = public is not None and importer.kinds[mask.node] == "mask"
+        probes = probe_masks(*shape(public)) if public is not None and depends else []
+        importer.mask_meanings[key] = meaning(masked, probes, value.tensor.shape, place(node))
+    found = importer.mask_meanings[key]
+    operands = [importer.input(public)] if public is not None and found.by_mask else []
+    return importer.add(node, "nn.softmax", value, *operands, causal=causal or found.causal or None)
 
 
 def probe_masks(batch: int, length: int) -> list[np.ndarray]:
@@ -83,31 +162,22 @@ def meaning(
     Raises:
         AtlasError: the mask does something else than dropping keys by mask and causality.
     """
-    candidates = [
-        Meaning(by_mask, causal)
-        for by_mask in ((False, True) if probes else (False,))
-        for causal in (False, True)
-    ]
+    by_mask = (False, True) if probes else (False,)
+    candidates = [Meaning(mask, causal) for mask in by_mask for causal in (False, True)]
+    why = "it drops other keys than those with mask 0 and later ones"
     for probe in probes or [np.ones((1, 1), dtype=np.int64)]:
         keep = keep_of(evaluate(probe))
         if keep is None:
-            raise _strange("it adds finite values that depend on the mask", where)
+            why, candidates = "it adds finite values that depend on the mask", []
+            break
         actual = np.broadcast_to(keep, scores)
-        candidates = [
-            candidate
-            for candidate in candidates
-            if np.array_equal(actual, candidate.keep(probe, scores))
-        ]
+        candidates = [one for one in candidates if np.array_equal(actual, one.keep(probe, scores))]
     if not candidates:
-        raise _strange("it drops other keys than those with mask 0 and later ones", where)
+        raise AtlasError(
+            "an attention mask has a meaning that the softmax op cannot express",
+            where=where,
+            why=why,
+            remedy="only padding masks and causal masks are compiled; disable sliding windows and "
+            "position biases in the configuration if the sequence is short enough",
+        )
     return candidates[0]
-
-
-def _strange(why: str, where: str) -> AtlasError:
-    return AtlasError(
-        "an attention mask has a meaning that the softmax op cannot express",
-        where=where,
-        why=why,
-        remedy="only padding masks and causal masks are compiled; disable sliding windows and "
-        "position biases in the configuration if the sequence is short enough",
-    )

@@ -1,8 +1,8 @@
 """Patterns: several aten ops that are one nn op.
 
 ``PATTERNS`` lists forms (see ``forms``), each with the function that is called where a node has the
-form, with what its names stand for. It returns a ``Match`` (the nodes that the group takes, and how
-to emit it), or None where more than the form is asked for.
+form, with what its names stand for. It returns a ``Match``, or None where more than the form is
+asked for.
 """
 
 from __future__ import annotations
@@ -10,16 +10,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from atlasc.ir.module import Value
 from atlasc.ir.scalar_functions import ACTIVATIONS
-from atlasc.passes.frontend.forms import Match, matches
+from atlasc.passes.frontend.forms import matches
 from atlasc.passes.frontend.graph import RESHAPES, Node, arguments, packet, shape
 from atlasc.passes.frontend.importer import Importer
-from atlasc.passes.frontend.softmax import emit_softmax, masked_scores
+from atlasc.passes.frontend.masks import emit_softmax, masked_scores
+
+
+class Match(NamedTuple):
+    """A group of nodes: the data nodes that it takes, and the function that emits it."""
+
+    needs: tuple[Node, ...]
+    emit: Callable[[], Value]
 
 
 def find(importer: Importer, node: Node) -> Match | None:
@@ -37,7 +44,7 @@ def _last_axis(node: Node, axis: object) -> bool:
 
 def activation(importer: Importer, node: Node, x: Node, *, name: str) -> Match:
     """An activation."""
-    return Match((x,), partial(importer.add, node, f"nn.{name}", [x]))
+    return Match((x,), partial(importer.add, node, f"nn.{name}", x))
 
 
 def softmax(
@@ -47,7 +54,7 @@ def softmax(
     if not _last_axis(node, axis):
         return None
     scores, mask = masked_scores(importer, operand)
-    return Match((scores,), lambda: emit_softmax(importer, node, scores, mask, causal=False))
+    return Match((scores,), partial(emit_softmax, importer, node, scores, mask, causal=False))
 
 
 def rms_norm(
@@ -66,7 +73,7 @@ def rms_norm(
 
     def emit() -> Value:
         gamma = importer.vector(weight, "ones", shape(x)[-1])
-        return importer.add(node, "nn.rms_norm", [x], {"gamma": gamma, "epsilon": float(epsilon)})
+        return importer.add(node, "nn.rms_norm", x, gamma=gamma, epsilon=float(epsilon))
 
     return Match((x,), emit)
 
@@ -93,7 +100,7 @@ def rotary(
             name: importer.constant(f"rotary.{name}", importer.without_batch(table, shape(x)[-2:]))
             for name, table in (("cos", cos), ("sin", sin))
         }
-        return importer.add(node, "nn.rotary", [x], tables)
+        return importer.add(node, "nn.rotary", x, **tables)
 
     return Match((x,), emit)
 
@@ -111,8 +118,7 @@ def repeat_heads(
         or shape(node) != (*before[:axis], before[axis] * repeats, *before[axis + 1 :])
     ):
         return None
-    attributes = {"axis": axis, "repeats": repeats}
-    return Match((x,), lambda: importer.add(node, "nn.repeat", [x], attributes))
+    return Match((x,), partial(importer.add, node, "nn.repeat", x, axis=axis, repeats=repeats))
 
 
 def product_with_transpose(
@@ -123,7 +129,7 @@ def product_with_transpose(
     private = importer.kinds[a] == importer.kinds[b] == "data"
     if not private or {first % rank, second % rank} != {rank - 2, rank - 1}:
         return None
-    return Match((a, b), lambda: importer.add(node, "nn.matmul", [a, b], {"transpose_b": True}))
+    return Match((a, b), partial(importer.add, node, "nn.matmul", a, b, transpose_b=True))
 
 
 def patch_embedding(
@@ -137,7 +143,7 @@ def patch_embedding(
         first = axis in (1, -2) and shape(token)[1:2] == (1,)
         if not first or importer.kinds[token] != "constant":
             return None
-    return Match((conv.args[0],), lambda: _emit_patches(importer, node, conv, token))
+    return Match((conv.args[0],), partial(_emit_patches, importer, node, conv, token))
 
 
 def _patches(node: Node) -> Node | None:
@@ -162,16 +168,13 @@ def _patches(node: Node) -> Node | None:
 def _emit_patches(importer: Importer, node: Node, conv: Node, token: Node | None) -> Value:
     """Patch rows times the kernel as a matrix; the class token and the bias as one constant."""
     image, kernel, bias = list(arguments(conv).values())[:3]
-    attributes: dict[str, Any] = {"patch": shape(kernel)[-1], "class_token": token is not None}
-    rows = importer.add(conv, "nn.patchify", [image], attributes)
-    weight = importer.array(kernel)
-    symbol = importer.constant(importer.name_of(kernel), weight.reshape(weight.shape[0], -1))
-    attributes = {"weight": symbol}
+    patch = shape(kernel)[-1]
+    rows = importer.add(conv, "nn.patchify", image, patch=patch, class_token=token is not None)
+    array = importer.array(kernel)
+    weight = importer.constant(importer.name_of(kernel), array.reshape(array.shape[0], -1))
     if token is None:
-        if bias is not None:
-            attributes["bias"] = importer.symbol(bias)
-        return importer.add(conv, "nn.linear", [rows], attributes)
-    rows = importer.add(conv, "nn.linear", [rows], attributes)
+        return importer.add(conv, "nn.linear", rows, weight=weight, bias=importer.symbol(bias))
+    rows = importer.add(conv, "nn.linear", rows, weight=weight)
     first = importer.without_batch(token, shape(token)[1:])
     other = np.zeros_like(first) if bias is None else importer.array(bias)
     others = np.broadcast_to(other, (shape(node)[1] - 1, first.shape[-1]))
@@ -180,16 +183,16 @@ def _emit_patches(importer: Importer, node: Node, conv: Node, token: Node | None
     else:
         value = np.concatenate([first, others])
     constant = importer.constant(importer.name_of(token), value)
-    return importer.add(node, "nn.add_constant", [rows], {"value": constant})
+    return importer.add(node, "nn.add_constant", rows, value=constant)
 
 
-_RMS = "x * rsqrt(mean({square}, axes, True) + epsilon)"
+_RMS = [f"x * rsqrt(mean({square}, axes, True) + epsilon)" for square in ("x ** 2", "x * x")]
 _HALF_TURNED = "cat([-slice(x, axis, half, end), slice(x, axis, 0, half)], last)"
-PATTERNS: tuple[tuple[str, Callable[..., Match | None]], ...] = (
+PATTERNS: list[tuple[str, Callable[..., Match | None]]] = [
     ("softmax(operand, axis, dtype)", softmax),
     ("_softmax(operand, axis, dtype)", softmax),
-    *((_RMS.format(square=square), rms_norm) for square in ("x ** 2", "x * x")),
-    *((f"weight * ({_RMS.format(square=square)})", rms_norm) for square in ("x ** 2", "x * x")),
+    *((form, rms_norm) for form in _RMS),
+    *((f"weight * ({form})", rms_norm) for form in _RMS),
     (f"x * cos + {_HALF_TURNED} * sin", rotary),
     *((f"{name}(expand(unsqueeze(x, axis), wide), merged)", repeat_heads) for name in RESHAPES),
     ("matmul(a, transpose(b, first, second))", product_with_transpose),
@@ -201,4 +204,4 @@ PATTERNS: tuple[tuple[str, Callable[..., Match | None]], ...] = (
         for name, function in ACTIVATIONS.items()
         for form in function.forms
     ),
-)
+]

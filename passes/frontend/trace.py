@@ -1,9 +1,14 @@
-"""Entry of the frontend: from a torch module or an exported program to an nn module."""
+"""Entry of the frontend: from a torch module or an exported program to an nn module.
+
+Three walks over the exported graph: what each node depends on (``graph.classify``), backwards from
+the output which nodes are needed and which of them form one nn op (``patterns``), and forwards to
+emit the ops.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,13 +16,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from atlasc.ir.bounds import as_name
-from atlasc.ir.errors import AtlasError
-from atlasc.ir.module import Module
+from atlasc.ir.errors import AtlasError, first_line
+from atlasc.ir.module import Module, Value
+from atlasc.ir.scalar_functions import ACTIVATIONS
 from atlasc.ir.verifier import verify
 from atlasc.passes.frontend import blocks
 from atlasc.passes.frontend import graph as fx
-from atlasc.passes.frontend.import_export import import_graph
-from atlasc.passes.frontend.importer import Importer
+from atlasc.passes.frontend.aten_rules import ATEN_RULES
+from atlasc.passes.frontend.importer import Importer, Missing, Refusal
+from atlasc.passes.frontend.patterns import Match, find
 
 if TYPE_CHECKING:
     import torch
@@ -80,21 +87,6 @@ def trace(
     return _import(export(module, example_inputs), example_inputs, name, output)
 
 
-def _import(
-    program: ExportedProgram, example_inputs: Mapping[str, Example], name: str, output: str | None
-) -> Module:
-    """The verified nn module of an exported program."""
-    _check_shapes(program, example_inputs)
-    graph, results = fx.inline_regions(program.graph_module)
-    holders = {str(node.target): node for node in graph.nodes if node.op == "placeholder"}
-    inputs = {holders[key]: key for key in _user_inputs(program)}
-    stored = {holders[key]: value for key, value in _stored(program).items() if key in holders}
-    label, result = _pick(_output_names(program), results, output)
-    imported = import_graph(Importer(graph, inputs, stored, name), result, label)
-    verify(imported)
-    return imported
-
-
 def export(module: torch.nn.Module, example_inputs: Mapping[str, Example]) -> ExportedProgram:
     """torch.export of a model for fixed shapes, without autograd and key/value cache.
 
@@ -112,34 +104,27 @@ def export(module: torch.nn.Module, example_inputs: Mapping[str, Example]) -> Ex
             remedy=f"its inputs: {', '.join(parameters)}",
         )
     first = next(iter(module.parameters()), torch.zeros(0))
-    tensors = {key: _example(key, value, first) for key, value in example_inputs.items()}
+    tensors = {}
+    for key, example in example_inputs.items():
+        if isinstance(example, ShapeSpec):
+            dtype = np.int64 if example.dtype == "i64" else np.float32
+            example = np.full(example.shape, key == fx.PUBLIC_INPUT, dtype)
+        tensor = torch.from_numpy(np.ascontiguousarray(example))
+        floating = tensor.is_floating_point()
+        tensors[key] = tensor.to(first.device, first.dtype if floating else torch.int64)
     with _without_cache(module), torch.no_grad():
         try:
             return torch.export.export(module, (), tensors, strict=False)
         except AtlasError:
             raise
         except Exception as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise AtlasError(
                 f"torch.export cannot trace {type(module).__name__}",
-                why=f"{type(error).__name__}: {reason}",
+                why=f"{type(error).__name__}: {first_line(error)}",
                 remedy="check the names and shapes of the inputs (the model takes "
                 f"{', '.join(parameters)}); control flow that depends on values of tensors "
                 "cannot be compiled",
             ) from error
-
-
-def _example(name: str, example: Example, like: torch.Tensor) -> torch.Tensor:
-    """Example tensor of an input, on the device of the model's parameters."""
-    import torch
-
-    if isinstance(example, ShapeSpec):
-        dtype = np.int64 if example.dtype == "i64" else np.float32
-        example = np.full(example.shape, name == fx.PUBLIC_INPUT, dtype)
-    tensor = torch.from_numpy(np.ascontiguousarray(example))
-    if tensor.is_floating_point():
-        return tensor.to(like.device, like.dtype)
-    return tensor.to(like.device, torch.int64)
 
 
 @contextmanager
@@ -160,28 +145,15 @@ def _without_cache(module: torch.nn.Module) -> Iterator[None]:
             setattr(config, key, value)
 
 
-def _user_inputs(program: ExportedProgram) -> list[str]:
-    """Names of the tensor inputs, which are those of their placeholders."""
-    tensors = {node.name for node in program.graph.nodes if hasattr(node.meta.get("val"), "shape")}
-    return [key for key in program.graph_signature.user_inputs if key in tensors]
-
-
-def _stored(program: ExportedProgram) -> dict[str, tuple[str, torch.Tensor]]:
-    """Path and tensor of parameters, buffers and lifted constants by placeholder name."""
+def _import(
+    program: ExportedProgram, example_inputs: Mapping[str, Example], name: str, output: str | None
+) -> Module:
+    """The verified nn module of an exported program."""
     signature = program.graph_signature
-    paths = {
-        **signature.inputs_to_parameters,
-        **signature.inputs_to_buffers,
-        **signature.inputs_to_lifted_tensor_constants,
+    tensors = {
+        one.name: one for one in program.graph.nodes if hasattr(one.meta.get("val"), "shape")
     }
-    values = {**program.constants, **program.state_dict}
-    return {key: (path, values[path]) for key, path in paths.items()}
-
-
-def _check_shapes(program: ExportedProgram, example_inputs: Mapping[str, Example]) -> None:
-    """Raise AtlasError when an exported program was made for other inputs."""
-    nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
-    wanted = {key: fx.shape(nodes[key]) for key in _user_inputs(program)}
+    wanted = {key: fx.shape(tensors[key]) for key in signature.user_inputs if key in tensors}
     for key, example in example_inputs.items():
         if wanted.get(key) != tuple(example.shape):
             raise AtlasError(
@@ -189,21 +161,31 @@ def _check_shapes(program: ExportedProgram, example_inputs: Mapping[str, Example
                 why=f"the program was exported for {wanted}",
                 remedy="give inputs of these shapes, or export the model for yours",
             )
+    paths = {
+        **signature.inputs_to_parameters,
+        **signature.inputs_to_buffers,
+        **signature.inputs_to_lifted_tensor_constants,
+    }
+    values = {**program.constants, **program.state_dict}
+    graph, results = fx.inline_regions(program.graph_module)
+    holders = {str(node.target): node for node in graph.nodes if node.op == "placeholder"}
+    inputs = {holders[key]: key for key in wanted}
+    stored = {holders[key]: (path, values[path]) for key, path in paths.items() if key in holders}
+    label, result = _pick(program, results, output)
+    imported = _import_graph(Importer(graph, inputs, stored, name), result, label)
+    verify(imported)
+    return imported
 
 
-def _output_names(program: ExportedProgram) -> list[str] | None:
-    """Names of the outputs when the model returns a dictionary (HuggingFace models do)."""
-    spec = program.call_spec.out_spec
-    context = getattr(spec, "context", None)
-    if isinstance(context, list | tuple) and all(isinstance(key, str) for key in context):
-        return [as_name(key) for key in context] or None
-    return None
-
-
-def _pick(names: list[str] | None, results: Any, output: str | None) -> tuple[str, fx.Node]:
-    """Name and node of the wanted output."""
+def _pick(program: ExportedProgram, results: Any, output: str | None) -> tuple[str, fx.Node]:
+    """Name and node of the wanted output. A model that returns a dictionary names its outputs."""
     nodes = list(results) if isinstance(results, list | tuple) else [results]
-    if names is None or len(names) != len(nodes):
+    names = getattr(program.call_spec.out_spec, "context", None)
+    if isinstance(names, list | tuple) and all(isinstance(key, str) for key in names):
+        names = [as_name(key) for key in names]
+    else:
+        names = []
+    if len(names) != len(nodes):
         names = ["output"] if len(nodes) == 1 else [f"output{i}" for i in range(len(nodes))]
     table = {key: node for key, node in zip(names, nodes, strict=True) if fx.is_node(node)}
     if output is None:
@@ -213,3 +195,69 @@ def _pick(names: list[str] | None, results: Any, output: str | None) -> tuple[st
             f"the model has no output {output!r}", remedy=f"its outputs: {', '.join(table)}"
         )
     return output, table[output]
+
+
+def _import_graph(importer: Importer, result: fx.Node, output: str) -> Module:
+    """Import everything that a node needs, and make it the output.
+
+    Raises:
+        AtlasError: ops without a rule, all of them in one message.
+    """
+    needed, selected = {result}, dict[Any, Match | None]()
+    for node in reversed(importer.graph.nodes):
+        if node in needed and importer.kinds[node] == "data":
+            found = selected[node] = find(importer, node) if node not in importer.inputs else None
+            needed.update(node.all_input_nodes if found is None else found.needs)
+    faults: list[tuple[fx.Node, str]] = []
+    for node in importer.graph.nodes:
+        if node in selected:
+            try:
+                importer.values[node] = _emit(importer, node, selected[node])
+            except Missing:
+                continue
+            except Refusal as refusal:
+                faults.append((node, str(refusal)))
+    if faults:
+        raise _unsupported(faults)
+    module = importer.module
+    module.ops.sort(key=lambda op: op.name != "nn.input")  # stable: inputs come first
+    module.add("nn.output", [importer.on_server(importer.values[result])], {"name": output})
+    return module
+
+
+def _emit(importer: Importer, node: fx.Node, found: Match | None) -> Value:
+    if node in importer.inputs:
+        return importer.input(node)
+    if found is not None:
+        return found.emit()
+    rule = ATEN_RULES.get(fx.target(node))
+    if rule is not None:
+        return rule(importer, node, *fx.arguments(node).values())
+    if "getitem" in str(node.target):
+        raise Missing  # part of the result of an op that has been reported
+    known = fx.packet(node) in ACTIVATIONS
+    raise Refusal("only its default arguments are understood" if known else "")
+
+
+def _unsupported(faults: Sequence[tuple[fx.Node, str]]) -> AtlasError:
+    """One error for all faults; equal ops of one source line share a line of the message."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for node, reason in faults:
+        op = fx.target(node) or f"{node.op} {node.target}"
+        groups.setdefault((op, reason, fx.source_line(node)), []).append(fx.module_path(node))
+    lines = []
+    for (op, reason, line), paths in groups.items():
+        text = f"{op}: {reason}" if reason else op
+        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        place = f"  ({line})" if line else ""
+        lines.append(f"{text}  in {paths[0] or '(top level)'}{more}{place}")
+    names = sorted({op for op, _, _ in groups})
+    count = "1 op" if len(faults) == 1 else f"{len(faults)} ops"
+    return AtlasError(
+        f"{count} of the model cannot be compiled: {', '.join(names)}",
+        where="\n    ".join(["", *lines]) if len(lines) > 1 else lines[0],
+        why="encrypted data only knows sums, products and the functions that have a rule",
+        remedy="replace these ops in the model by supported ones (linear, matmul, add, mul, "
+        "reshape, transpose, softmax, layer norm, RMS norm, "
+        f"{', '.join(ACTIVATIONS)}), or add a rule to passes/frontend/aten_rules.py",
+    )

@@ -37,7 +37,7 @@ def test_equal_to_tracing_every_block(family):
     model = _bare(family, **({"image_size": 32} if family == "ViT" else {}))
     found = blocks.repeated_blocks(model)
     assert found is not None
-    assert found.count == 5
+    assert found.number == 5
     short = trace.trace(model, _inputs(family), name="bare")
     program = trace.export(model, _inputs(family))
     assert len([n for n in program.graph.nodes if "softmax" in n.name or "dot" in n.name]) == 5
