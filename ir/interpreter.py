@@ -56,33 +56,29 @@ class Interpreter:
         """
         values: dict[Value, np.ndarray] = dict(known or {})
         outputs: dict[str, np.ndarray] = {}
-        for position in range(start, len(self.module.ops)):
-            op = self.module.ops[position]
-            if op.definition.evaluate is None:
-                if op.result is None:
-                    site = op.site(self.symbols)
-                    outputs[op.attributes["name"]] = output(site, values[op.operands[0]])
-                else:
-                    values[op.result] = self._input(op, inputs)
+        for position, op in enumerate(self.module.ops[start:], start):
+            site, arrays = op.site(self.symbols), [values[operand] for operand in op.operands]
+            evaluate = op.definition.evaluate
+            if op.result is None:
+                outputs[op.attributes["name"]] = output(site, arrays[0])
             else:
-                arrays = [values[operand] for operand in op.operands]
-                values[op.value] = self._evaluate(op, arrays)
-            if observe is not None and op.result is not None:
-                observe(op, values[op.result])
+                result = None
+                if evaluate is None:
+                    result = self._input(op, site, inputs)
+                elif self.override is not None:
+                    result = self.override(op, site, arrays)
+                if result is None:
+                    assert evaluate is not None
+                    result = evaluate(site, *arrays)
+                values[op.result] = result
+                if observe is not None:
+                    observe(op, result)
             for operand in op.operands:
                 if self._last_use[operand] == position:
                     values.pop(operand, None)
         return outputs
 
-    def _evaluate(self, op: Op, arrays: list[np.ndarray]) -> np.ndarray:
-        site = op.site(self.symbols)
-        result = None if self.override is None else self.override(op, site, arrays)
-        if result is None:
-            assert op.definition.evaluate is not None
-            result = op.definition.evaluate(site, *arrays)
-        return result
-
-    def _input(self, op: Op, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+    def _input(self, op: Op, site: Site, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
         name, wanted = op.attributes["name"], tuple(op.attributes["shape"])
         if name not in inputs:
             raise AtlasError(
@@ -100,7 +96,7 @@ class Interpreter:
             )
         if op.attributes["dtype"] == "i64":
             return array.astype(np.int64, copy=False)
-        return encrypted_input(op.site(self.symbols), array.astype(self.dtype, copy=False))
+        return encrypted_input(site, array.astype(self.dtype, copy=False))
 
 
 def interpret(

@@ -12,10 +12,12 @@ key where there is one query alone).
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -35,6 +37,10 @@ class Field:
     bits: int
     low: int = 0
 
+    def digit(self, index: Any) -> Any:
+        """The bits of indices along the axis that the field holds."""
+        return (np.asarray(index) >> self.low) & ((1 << self.bits) - 1)
+
     def __str__(self) -> str:
         return f"{self.axis}{f'.{self.low}' if self.low else ''}:{self.bits}"
 
@@ -45,13 +51,6 @@ class Field:
         if match is None:
             raise ValueError(f"a layout field is axis[.low]:bits, not {text!r}")
         return cls(match[1], int(match[3]), int(match[2] or 0))
-
-
-def _extent(text: str) -> tuple[str, int]:
-    match = _EXTENT.fullmatch(text)
-    if match is None:
-        raise ValueError(f"an extent is axis=count, not {text!r}")
-    return match[1], int(match[2])
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,13 @@ class Layout:
         if len(parts) != 3:
             raise ValueError("a layout is [slot fields | ciphertext fields | extents]")
         fields, outer = (tuple(map(Field.parse, part.split())) for part in parts[:2])
-        return cls(fields, outer, tuple(map(_extent, parts[2].split())))
+        extents = []
+        for extent in parts[2].split():
+            match = _EXTENT.fullmatch(extent)
+            if match is None:
+                raise ValueError(f"an extent is axis=count, not {extent!r}")
+            extents.append((match[1], int(match[2])))
+        return cls(fields, outer, tuple(extents))
 
     @cached_property
     def slots(self) -> int:
@@ -145,27 +150,21 @@ class Layout:
     @cached_property
     def ciphertexts(self) -> int:
         """Number of ciphertexts."""
-        count = 1
-        for field in self.outer:
-            count *= self._outer_radix(field)
-        return count
+        return math.prod(map(self._outer_radix, self.outer))
 
     def ciphertext_of(self, index: Mapping[str, np.ndarray | int]) -> np.ndarray:
         """Ciphertext number of elements given by their index along each axis."""
         number: np.ndarray = np.asarray(0)
         for field in self.outer:
-            digit = (np.asarray(index[field.axis]) >> field.low) & ((1 << field.bits) - 1)
-            number = number * self._outer_radix(field) + digit
+            number = number * self._outer_radix(field) + field.digit(index[field.axis])
         return number
 
     def slot_of(self, index: Mapping[str, np.ndarray | int]) -> np.ndarray:
         """Slot of elements given by their index along each axis; other fields count as 0."""
         slot: np.ndarray = np.asarray(0)
         for field in self.fields:
-            slot = slot << field.bits
-            if field.axis not in (REPLICATED, UNUSED):
-                digit = (np.asarray(index[field.axis]) >> field.low) & ((1 << field.bits) - 1)
-                slot = slot + digit
+            known = field.axis not in (REPLICATED, UNUSED)
+            slot = (slot << field.bits) + (field.digit(index[field.axis]) if known else 0)
         return slot
 
     def slot_index(self, axis: str) -> np.ndarray:
@@ -202,26 +201,13 @@ class Layout:
         full = np.zeros(self.shape, dtype=np.int64)
         return self.ciphertext_of(index) + full, self.slot_of(index) + full
 
-    @cached_property
-    def _replicas(self) -> np.ndarray:
-        """Slot offsets of all copies that the replicated fields ask for."""
-        offsets = np.zeros(1, dtype=np.int64)
-        position = 0
-        for field in reversed(self.fields):
-            if field.axis == REPLICATED:
-                copies = np.arange(1 << field.bits) << position
-                offsets = (copies[:, None] + offsets[None, :]).ravel()
-            position += field.bits
-        return offsets
-
     def padded(self, axes: tuple[str, ...]) -> Layout:
         """The layout with the extents of ``axes`` grown to fill all slots of their ciphertexts."""
-        grown = []
-        for axis, extent in self.extents:
-            if axis in axes:
-                size = 1 << sum(field.bits for field in self.fields if field.axis == axis)
-                extent = -(-extent // size) * size
-            grown.append((axis, extent))
+        sizes = {
+            axis: 1 << sum(field.bits for field in self.fields if field.axis == axis)
+            for axis in axes
+        }
+        grown = ((a, -(-n // sizes.get(a, 1)) * sizes.get(a, 1)) for a, n in self.extents)
         return Layout(self.fields, self.outer, tuple(grown))
 
     def pack(self, tensor: np.ndarray, repeat: tuple[str, ...] = ()) -> np.ndarray:
@@ -234,14 +220,21 @@ class Layout:
             if grown > extent:
                 index = np.arange(grown)
                 tensor = np.take(tensor, np.where(index < extent, index, 0), axis=position)
-        return full._pack(tensor)
-
-    def _pack(self, tensor: np.ndarray) -> np.ndarray:
+        # Slot offsets of all copies that the replicated fields ask for.
+        copies, low = np.zeros(1, dtype=np.int64), 0
+        for field in reversed(self.fields):
+            if field.axis == REPLICATED:
+                copies = ((np.arange(1 << field.bits) << low)[:, None] + copies).ravel()
+            low += field.bits
         packed = np.zeros((self.ciphertexts, self.slots))
-        ciphertext, slot = self._grid
-        values = np.broadcast_to(tensor, self.shape)
-        packed[ciphertext[..., None], slot[..., None] + self._replicas] = values[..., None]
+        ciphertext, slot = full._grid
+        packed[ciphertext[..., None], slot[..., None] + copies] = tensor[..., None]
         return packed
+
+    def unpack(self, packed: np.ndarray) -> np.ndarray:
+        """The tensor that ``[ciphertexts, slots]`` hold; the first copy where replicated."""
+        ciphertext, slot = self._grid
+        return packed[ciphertext, slot]
 
     def without(self, axes: tuple[str, ...], stand_in: str) -> Layout:
         """The layout after a reduction over ``axes``: their slot fields become ``stand_in``."""
@@ -283,8 +276,3 @@ class Layout:
         outer = (*left, *(field for field in self.outer if field.axis != "g"))
         extents = tuple(pair for pair in self.extents if pair[0] != "t")
         return Layout(fields, outer, extents)
-
-    def unpack(self, packed: np.ndarray) -> np.ndarray:
-        """The tensor that ``[ciphertexts, slots]`` hold; the first copy where replicated."""
-        ciphertext, slot = self._grid
-        return packed[ciphertext, slot]

@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from atlasc.ir.bounds import MAX_PATH, is_location, is_symbol
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.opdef import OPS, OpDef, RuleError, Site, Symbol, symbols_in
-from atlasc.ir.ops import ckks, ckks_attention, nn, poly  # noqa: F401  (the registry)
+from atlasc.ir.opdef import OPS, OpDef, RuleError, Site, Symbol, require, symbols_in
+from atlasc.ir.ops import ckks, nn, poly  # noqa: F401  (the registry)
 from atlasc.ir.types import CiphertextType, TensorType, Type, is_bounded
 
 IRLevel = Literal["nn", "poly", "ckks"]
+LEVELS: tuple[IRLevel, ...] = get_args(IRLevel)
 _LAYER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
 
 
@@ -71,6 +72,10 @@ class Op:
         """The result of an op that has one."""
         assert self.result is not None, f"{self.name} has no result"
         return self.result
+
+    def levels(self, symbols: Mapping[str, np.ndarray]) -> int:
+        """Levels that the op consumes."""
+        return self.definition.consumed(self.site(symbols))
 
     def site(self, symbols: Mapping[str, np.ndarray]) -> Site:
         """The part of the op that the rules of its declaration see."""
@@ -200,6 +205,15 @@ class Module:
                 table[operand].append(op)
         return table
 
+    def depths(self) -> dict[Value, int]:
+        """Levels consumed on the longest path to every value."""
+        depth: dict[Value, int] = {}
+        for op in self.ops:
+            if op.result is not None:
+                before = max((depth[operand] for operand in op.operands), default=0)
+                depth[op.result] = before + op.levels(self.symbols)
+        return depth
+
     def symbols_used(self) -> set[str]:
         """Names of the symbols that some op refers to."""
         return {symbol.name for op in self.ops for symbol in symbols_in(op.attributes)}
@@ -246,14 +260,9 @@ def infer_type(op: Op, symbols: Mapping[str, np.ndarray]) -> Type | None:
     Raises:
         RuleError: what is wrong, without the place.
     """
-    low, high = op.definition.operand_bounds()
-    if not low <= len(op.operands) <= high:
-        takes = str(low) if low == high else f"{low} to {high}"
-        raise RuleError(f"takes {takes} operands, not {len(op.operands)}")
-    op.definition.check_attributes(op.attributes)
+    op.definition.check(len(op.operands), op.attributes)
     for symbol in symbols_in(op.attributes):
-        if symbol.name not in symbols:
-            raise RuleError(f"the module has no symbol {symbol}")
+        require(symbol.name in symbols, f"the module has no symbol {symbol}")
     try:
         result = op.definition.infer(op.site(symbols))
     except (ArithmeticError, LookupError, ValueError) as error:

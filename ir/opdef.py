@@ -42,6 +42,12 @@ class RuleError(Exception):
     """An op breaks its declaration; the caller adds the op and its place."""
 
 
+def require(holds: object, otherwise: str) -> None:
+    """Raise RuleError with a message where a rule does not hold."""
+    if not holds:
+        raise RuleError(otherwise)
+
+
 @dataclass(frozen=True)
 class AttributeDef:
     """One attribute of an op: name, kind (see ``KINDS``), meaning, and whether it may be absent."""
@@ -168,16 +174,6 @@ COMMON = (
 """Optional attributes of every op (docs/precision.md)."""
 
 
-def no_levels(site: Site) -> int:
-    """Rule of an op that consumes no level."""
-    return 0
-
-
-def one_level(site: Site) -> int:
-    """Rule of an op with one product and one rescale."""
-    return 1
-
-
 @dataclass(frozen=True)
 class OpDef:
     """Declaration of an op.
@@ -189,7 +185,7 @@ class OpDef:
         attributes: the attributes it takes, beside those in ``COMMON``.
         infer: result type from a Site, or None for an op without result. Raises RuleError.
         evaluate: cleartext meaning; called with the Site and the operand arrays.
-        levels: levels consumed when compiled.
+        levels: levels consumed when compiled: a number, or a function of a Site.
         family: of the approximations that replace a nonlinear op (softmax, norm, activation).
     """
 
@@ -199,7 +195,7 @@ class OpDef:
     attributes: tuple[AttributeDef, ...]
     infer: Callable[[Site], Type | None]
     evaluate: Callable[..., np.ndarray] | None = None
-    levels: Callable[[Site], int] = no_levels
+    levels: int | Callable[[Site], int] = 0
     family: str = ""
 
     @property
@@ -212,13 +208,18 @@ class OpDef:
         """The IR level (``nn``, ``poly`` or ``ckks``) that the op belongs to."""
         return self.name.split(".")[0]
 
-    def operand_bounds(self) -> tuple[int, int]:
-        """Least and greatest number of operands."""
-        required = sum(not name.endswith("?") for name in self.operands)
-        return required, len(self.operands)
+    def consumed(self, site: Site) -> int:
+        """Levels that the op consumes."""
+        return self.levels if isinstance(self.levels, int) else self.levels(site)
 
-    def check_attributes(self, attributes: Mapping[str, Any]) -> None:
-        """Raise RuleError on a missing, unknown or ill-typed attribute."""
+    def check(self, operands: int, attributes: Mapping[str, Any]) -> None:
+        """Raise RuleError on a wrong number of operands, or a missing, unknown or ill-typed
+        attribute.
+        """
+        high = len(self.operands)
+        low = sum(not name.endswith("?") for name in self.operands)
+        takes = str(low) if low == high else f"{low} to {high}"
+        require(low <= operands <= high, f"takes {takes} operands, not {operands}")
         kinds = {attribute.name: attribute.kind for attribute in (*self.attributes, *COMMON)}
         for name, value in attributes.items():
             if name not in kinds:
@@ -228,9 +229,9 @@ class OpDef:
             if not KINDS[kinds[name]](value):
                 shown = reprlib.repr(value)
                 raise RuleError(f"attribute {name!r} must be of kind {kinds[name]}, not {shown}")
-        for attribute in self.attributes:
-            if not attribute.optional and attribute.name not in attributes:
-                raise RuleError(f"attribute {attribute.name!r} ({attribute.kind}) is missing")
+        for one in self.attributes:
+            given = one.optional or one.name in attributes
+            require(given, f"attribute {one.name!r} ({one.kind}) is missing")
 
 
 OPS: dict[str, OpDef] = {}
@@ -247,9 +248,7 @@ def declare(
 ) -> None:
     """Declare one op, or the same op at several IR levels (``"nn.add poly.add"``).
 
-    Args:
-        names, operands: separated by spaces.
-        summary, infer, attributes, facts: the other fields of ``OpDef``.
+    Names and operands are separated by spaces; ``facts`` are the other fields of ``OpDef``.
     """
     for name in names.split():
         if name in OPS:

@@ -60,13 +60,14 @@ class ScalarFunction:
         return self.gate(_numpy(), x)
 
 
-def _library(source: Any, **others: Any) -> SimpleNamespace:
-    """Elementary functions under the names that ``meaning`` uses: those of a library, and others.
+def _library(source: Any, special: Any, **others: Any) -> SimpleNamespace:
+    """Elementary functions under the names that ``meaning`` uses.
 
     ``root`` is the square root of a number, which must keep the dtype of an array.
     """
     shared = {name: getattr(source, name) for name in ("sqrt", "exp", "expm1", "tanh")}
-    return SimpleNamespace(**{"pi": math.pi, "root": math.sqrt, **shared, **others})
+    shared |= {"pi": math.pi, "root": math.sqrt, "erf": special.erf, "erfc": special.erfc}
+    return SimpleNamespace(**{**shared, **others})
 
 
 @cache
@@ -75,8 +76,7 @@ def _numpy() -> SimpleNamespace:
 
     return _library(
         np,
-        erf=special.erf,
-        erfc=special.erfc,
+        special,
         sigmoid=special.expit,
         softplus=lambda x: np.logaddexp(x, 0),
         above_zero=lambda x: np.maximum(x, 0),
@@ -90,8 +90,7 @@ def _torch() -> SimpleNamespace:
 
     return _library(
         torch,
-        erf=torch.erf,
-        erfc=torch.erfc,
+        torch,
         sigmoid=torch.sigmoid,
         softplus=lambda x: torch.logaddexp(x, torch.zeros_like(x)),
         above_zero=torch.relu,
@@ -103,10 +102,9 @@ def _torch() -> SimpleNamespace:
 def _mpmath(mp: Any) -> SimpleNamespace:
     return _library(
         mp,
+        mp,
         pi=mp.pi,
         root=mp.sqrt,
-        erf=mp.erf,
-        erfc=mp.erfc,
         sigmoid=lambda x: 1 / (1 + mp.exp(-x)),
         softplus=lambda x: mp.log1p(mp.exp(x)),
         above_zero=lambda x: max(x, mp.mpf(0)),

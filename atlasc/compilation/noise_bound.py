@@ -24,7 +24,6 @@ import numpy as np
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.ir.types import CiphertextType
-from atlasc.passes.analyses.depths import levels_of
 from atlasc.passes.analyses.noise_gains import bootstrap_change
 from atlasc.passes.execution.paterson_stockmeyer import evaluate_plan, plan_chebyshev
 from atlasc.passes.framework.rewriting import Rewriter
@@ -76,7 +75,7 @@ def program_change(program: Module, noise: NoiseModel) -> float:
             total += bootstrap_change(source, noise.bootstrap, noise.bootstrap_cubic) ** 2
         elif op.name == "ckks.chebyshev":
             total += (_of_chebyshev(program, op, noise) * gain) ** 2
-        elif levels := levels_of(op, program):
+        elif levels := op.levels(program.symbols):
             total += noise.rescale**2 * sum(gains[value] ** 2 for value in encrypted)
             total += (noise.rescale * gain) ** 2 * (levels - 1 + _row_norm(program, op) ** 2)
     # What is decrypted has been rescaled once more.

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files.plain import GIB, MIB, open_plain, too_large
 
 MAX_ARRAYS = 1 << 16
@@ -44,30 +44,21 @@ def read_npz(path: Path, limit: int, *, what: str, links: bool = True) -> dict[s
     Raises:
         AtlasError: it cannot be read, is damaged, or holds anything but plain arrays.
     """
-    try:
-        with (
-            open_plain(path, limit, links=links) as file,
-            zipfile.ZipFile(file) as archive,
-        ):
-            members = archive.infolist()
-            names = [member.filename.removesuffix(_SUFFIX) for member in members]
-            if len(set(names)) < len(names) or len(names) > MAX_ARRAYS:
-                raise ValueError("it has arrays of one name, or too many")
-            size = sum(member.file_size for member in members)
-            limit = min(limit, UNPACKED * os.fstat(file.fileno()).st_size + MIN_UNPACKED)
-            if size > limit:
-                raise too_large(path, size, limit)
-            return {
-                name: _array(archive, member) for name, member in zip(names, members, strict=True)
-            }
-    except AtlasError:
-        raise
-    except Exception as error:  # zipfile, zlib and NumPy raise many types for a damaged file
-        raise AtlasError(
-            f"{what} {path} cannot be read as an .npz of plain arrays",
-            why=(str(error).splitlines() or [type(error).__name__])[0],
-            remedy="write it with numpy.savez(path, name=array)",
-        ) from None
+    remedy = "write it with numpy.savez(path, name=array)"
+    with (
+        explained(f"{what} {path} cannot be read as an .npz of plain arrays", remedy=remedy),
+        open_plain(path, limit, links=links) as file,
+        zipfile.ZipFile(file) as archive,
+    ):
+        members = archive.infolist()
+        names = [member.filename.removesuffix(_SUFFIX) for member in members]
+        if len(set(names)) < len(names) or len(names) > MAX_ARRAYS:
+            raise ValueError("it has arrays of one name, or too many")
+        size = sum(member.file_size for member in members)
+        limit = min(limit, UNPACKED * os.fstat(file.fileno()).st_size + MIN_UNPACKED)
+        if size > limit:
+            raise too_large(path, size, limit)
+        return {name: _array(archive, member) for name, member in zip(names, members, strict=True)}
 
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
@@ -108,21 +99,14 @@ def read_safetensors(path: Path, *, links: bool = True) -> dict[str, np.ndarray]
     """
     from safetensors.numpy import load_file
 
+    invalid = f"{path} is not a valid safetensors file"
     with open_plain(path, MAX_WEIGHTS, links=links) as file:
         if int.from_bytes(file.read(8), "little") > MAX_HEADER:
-            raise AtlasError(
-                f"{path} is not a valid safetensors file", why="its header is too large"
-            )
-        try:
+            raise AtlasError(invalid, why="its header is too large")
+        with explained(invalid, remedy="copy it again, or make it again"):
             arrays = load_file(path)
-        except Exception as error:  # SafetensorError, and errors of NumPy on unknown types
-            raise AtlasError(
-                f"{path} is not a valid safetensors file",
-                why=(str(error).splitlines() or [type(error).__name__])[0],
-                remedy="copy it again, or make it again",
-            ) from None
     if not all(map(printable_name, arrays)):
-        raise AtlasError(f"{path} is not a valid safetensors file", why="a name has control codes")
+        raise AtlasError(invalid, why="a name has control codes")
     return arrays
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -77,10 +77,11 @@ def parse_json(text: str | bytes, schema: type[Read]) -> Read:
     """
     try:
         value: Read = _adapter(schema).validate_json(text)
-        json.loads(text, object_pairs_hook=_unique, parse_constant=_not_finite, parse_float=_finite)
+        json.loads(text, object_pairs_hook=_unique, parse_constant=_number, parse_float=_number)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        raise ValueError(f"{_place(first['loc'])}{first['msg']}") from None
+        place = f"{'.'.join(map(str, first['loc']))}: " if first["loc"] else ""
+        raise ValueError(f"{place}{first['msg']}") from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     return value
@@ -106,10 +107,6 @@ _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 """Cached, because making an adapter takes time."""
 
 
-def _place(location: Sequence[int | str]) -> str:
-    return f"{'.'.join(map(str, location))}: " if location else ""
-
-
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
@@ -117,12 +114,10 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _finite(text: str) -> float:
+def _number(text: str) -> float:
+    if text in ("NaN", "Infinity", "-Infinity"):
+        raise ValueError(f"{text} is not a number of JSON")
     value = float(text)
     if math.isinf(value):
         raise ValueError(f"{text[:20]} is too large for a number")
     return value
-
-
-def _not_finite(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number of JSON")

@@ -34,7 +34,10 @@ def open_plain(path: Path, limit: int, *, links: bool = True) -> BinaryIO:
     try:
         descriptor = os.open(path, flags)
     except (OSError, ValueError) as error:
-        raise AtlasError(f"{path} cannot be read", why=_reason(path, error)) from None
+        reason = (error.strerror if isinstance(error, OSError) else "") or str(error)
+        if path.is_symlink():
+            reason = "it is a link, and links are not followed here"
+        raise AtlasError(f"{path} cannot be read", why=reason) from None
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
@@ -114,9 +117,3 @@ def too_large(path: Path, size: int, limit: int) -> AtlasError:
         why=f"it has {size} bytes; a file of this kind has at most {limit}",
         remedy="check that it is the right file",
     )
-
-
-def _reason(path: Path, error: OSError | ValueError) -> str:
-    if path.is_symlink():
-        return "it is a link, and links are not followed here"
-    return (error.strerror if isinstance(error, OSError) else "") or str(error)

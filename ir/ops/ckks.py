@@ -14,12 +14,11 @@ from atlasc.ir import rules
 from atlasc.ir.bounds import is_shape
 from atlasc.ir.layout import REPLICATED, UNUSED, Layout
 from atlasc.ir.opdef import AttributeDef as A
-from atlasc.ir.opdef import RuleError, Site, declare, one_level
-from atlasc.ir.ops.nn import CENTRED, FACTOR, OUTPUT_MAP
+from atlasc.ir.opdef import RuleError, Site, declare, require
+from atlasc.ir.ops.nn import CAUSAL, CENTRED, FACTOR, OUTPUT_MAP, QUERY
 from atlasc.ir.ops.poly import chebyshev_levels
 from atlasc.ir.types import CiphertextType, TensorType
 
-Rule = Callable[[Site], CiphertextType]
 FIRST_ROW = A("first_row", "bool", "zero in all tokens but the first", optional=True)
 PADDING = (
     A("copy_padding", "bool", "padding blocks copy block 0 (else they are zero)", optional=True),
@@ -28,14 +27,30 @@ PADDING = (
 HIDDEN = ("b", "t", "g", "d")
 """Axes of a hidden state's layout."""
 LAYOUT = A("layout", "string", "packing of the result")
+QK_LEVELS = 3  # masks of the rotations, product, packing mask
+PV_LEVELS = 3  # extraction mask (at the level of V's rotation masks), product, last rotation masks
+ROW_LEVELS = 3  # of both products with one query: the product, two masks
 
 
-def parse_layout(site: Site) -> Layout:
-    """The layout attribute, checked."""
-    try:
-        return Layout.parse(site.attributes["layout"])
-    except ValueError as error:
-        raise RuleError(str(error)) from None
+def declare_ckks(
+    name: str,
+    summary: str,
+    operands: str,
+    rule: Callable[[Site], Layout],
+    *attributes: A,
+    levels: int | Callable[[Site], int] = 0,
+) -> None:
+    """Declare an op whose result has the rule's layout and lies ``levels`` below its operands."""
+
+    def infer(site: Site) -> CiphertextType:
+        layout, consumed = rule(site), levels if isinstance(levels, int) else levels(site)
+        entry = operand_level(site)
+        if entry is None:
+            return CiphertextType(layout)
+        require(entry >= consumed, f"it consumes {consumed} levels, its operands have {entry}")
+        return CiphertextType(layout, entry - consumed)
+
+    declare(name, summary, operands, infer, *attributes, levels=levels)
 
 
 def operand_level(site: Site) -> int | None:
@@ -46,19 +61,12 @@ def operand_level(site: Site) -> int | None:
     return levels.pop() if levels else None
 
 
-def below(site: Site, consumed: int) -> int | None:
-    """Level of the result of an op that consumes levels."""
-    level = operand_level(site)
-    if level is None:
-        return None
-    if level < consumed:
-        raise RuleError(f"it consumes {consumed} levels, its operands have {level}")
-    return level - consumed
-
-
-def ciphertext(site: Site, layout: Layout, consumed: int = 0) -> CiphertextType:
-    """Result type with a layout, ``consumed`` levels below the operands."""
-    return CiphertextType(layout, below(site, consumed))
+def parse_layout(site: Site) -> Layout:
+    """The layout attribute, checked."""
+    try:
+        return Layout.parse(site.attributes["layout"])
+    except ValueError as error:
+        raise RuleError(str(error)) from None
 
 
 def first_layout(site: Site, operand: int = 0) -> Layout:
@@ -68,13 +76,9 @@ def first_layout(site: Site, operand: int = 0) -> Layout:
     return site.types[operand].layout
 
 
-def unary(levels: int) -> Rule:
-    """Rule of an op that keeps the layout."""
-    return lambda site: ciphertext(site, first_layout(site), levels)
-
-
-def _join(one: Layout, other: Layout) -> Layout:
-    """Layout of an elementwise op: equal, or one is replicated where the other has an axis."""
+def _elementwise(site: Site) -> Layout:
+    """Equal layouts, or one is replicated where the other has an axis."""
+    one, other = first_layout(site, 0), first_layout(site, 1)
     for a, b in ((one, other), (other, one)):
         if a == b or _covers(a, b):
             return a
@@ -92,13 +96,6 @@ def _covers(full: Layout, reduced: Layout) -> bool:
     return aligned and outer and dict(reduced.extents).items() <= dict(full.extents).items()
 
 
-def _elementwise(levels: int) -> Rule:
-    def infer(site: Site) -> CiphertextType:
-        return ciphertext(site, _join(first_layout(site, 0), first_layout(site, 1)), levels)
-
-    return infer
-
-
 def _input(site: Site) -> CiphertextType:
     layout, shape = parse_layout(site), site.attributes["shape"]
     if tuple(axis for axis, _ in layout.extents) != HIDDEN:
@@ -110,7 +107,7 @@ def _input(site: Site) -> CiphertextType:
         or shape[-1] > math.prod(layout.shape[2:])
     ):
         raise RuleError(f"no tensor of shape {shape} fits into the layout {layout}")
-    return CiphertextType(layout, site.attributes.get("level"))
+    return _result(site)
 
 
 def _check_unpacked(layout: Layout, shape: list[int]) -> None:
@@ -127,47 +124,35 @@ def _result(site: Site) -> CiphertextType:
     return CiphertextType(parse_layout(site), site.attributes.get("level"))
 
 
-def _public_input(site: Site) -> TensorType:
-    return TensorType(tuple(site.attributes["shape"]), "public")
-
-
-def _linear_transform(site: Site) -> CiphertextType:
+def _linear_transform(site: Site) -> Layout:
     layout = parse_layout(site)
     outputs, inputs = rules.matrix_shape(site, "weight")
     for where, features in ((first_layout(site), inputs), (layout, outputs)):
         blocks, width = where.extent("g"), where.extent("d")
-        if not (blocks - 1) * width < features <= blocks * width:
-            raise RuleError(
-                f"weight is [{outputs}, {inputs}], but {blocks} blocks of {width} features cannot "
-                f"be {features} features"
-            )
-    if "bias" in site.attributes and site.constant_shape("bias") != (outputs,):
-        raise RuleError(f"bias has shape {site.constant_shape('bias')}, not ({outputs},)")
+        fits = (blocks - 1) * width < features <= blocks * width
+        weight = f"weight is [{outputs}, {inputs}], but {blocks} blocks of {width} features"
+        require(fits, f"{weight} cannot be {features} features")
+    rules.check_bias(site, outputs)
     tables = [site.constant_shape(name) for name in ("cos", "sin") if name in site.attributes]
-    if tables and tables != [(layout.extent("t"), layout.extent("d"))] * 2:
-        raise RuleError("a rotary embedding needs cos and sin, both [tokens, width of a head]")
-    if site.attributes["baby_steps"] < 1:
-        raise RuleError("baby_steps must be at least 1")
-    return ciphertext(site, layout, 1)
+    both = not tables or tables == [(layout.extent("t"), layout.extent("d"))] * 2
+    require(both, "a rotary embedding needs cos and sin, both [tokens, width of a head]")
+    require(site.attributes["baby_steps"] >= 1, "baby_steps must be at least 1")
+    return layout
 
 
-def _replicate(site: Site) -> CiphertextType:
+def _replicate(site: Site) -> Layout:
     source, layout = first_layout(site), parse_layout(site)
     if layout not in (source.one_row, source.without((UNUSED,), REPLICATED)):
         raise RuleError(f"the layout {layout} does not replicate {source}")
-    return ciphertext(site, layout)
+    return layout
 
 
-def _chebyshev(site: Site) -> CiphertextType:
-    return ciphertext(site, first_layout(site), chebyshev_levels(site))
-
-
-def _double(site: Site) -> CiphertextType:
+def _double(site: Site) -> Layout:
     rules.check_times(site)
-    return ciphertext(site, first_layout(site))
+    return first_layout(site)
 
 
-def _rotate_sum(site: Site) -> CiphertextType:
+def _rotate_sum(site: Site) -> Layout:
     layout, axes = first_layout(site), tuple(site.attributes["axes"])
     for axis in axes:
         if axis not in dict(layout.extents):
@@ -177,55 +162,51 @@ def _rotate_sum(site: Site) -> CiphertextType:
     while remaining and remaining[0] in (*axes, REPLICATED):
         remaining.pop(0)
     wraps = not set(axes) & set(remaining)
-    return ciphertext(site, layout.without(axes, REPLICATED if wraps else UNUSED))
+    return layout.without(axes, REPLICATED if wraps else UNUSED)
 
 
-def _select(site: Site) -> CiphertextType:
-    layout, axis = first_layout(site), site.attributes["axis"]
+def _select(site: Site) -> Layout:
+    layout, axis, index = first_layout(site), site.attributes["axis"], site.attributes["index"]
     if layout.field(axis) is None:
         raise RuleError(f"the operand's layout {layout} has no slot field for axis {axis}")
-    if not 0 <= site.attributes["index"] < layout.extent(axis):
-        raise RuleError(f"axis {axis} has no index {site.attributes['index']}")
-    return ciphertext(site, layout.without((axis,), UNUSED))
+    require(0 <= index < layout.extent(axis), f"axis {axis} has no index {index}")
+    return layout.without((axis,), UNUSED)
 
 
-def _mul_plain(site: Site) -> CiphertextType:
-    if "layout" not in site.attributes:
-        return ciphertext(site, first_layout(site), 1)
-    layout = parse_layout(site)
-    if not _covers(layout, first_layout(site)):
-        raise RuleError(f"layout {layout} does not cover {first_layout(site)}")
-    return ciphertext(site, layout, 1)
+def _mul_plain(site: Site) -> Layout:
+    source = first_layout(site)
+    layout = parse_layout(site) if "layout" in site.attributes else source
+    if layout != source and not _covers(layout, source):
+        raise RuleError(f"layout {layout} does not cover {source}")
+    return layout
 
 
-def _gather(site: Site) -> CiphertextType:
+def _gather(site: Site) -> Layout:
     layout = first_layout(site)
     if layout.gathered is None:
         raise RuleError(f"the copies in the layout {layout} have no room for its ciphertexts")
-    return ciphertext(site, layout.gathered, 1)
+    return layout.gathered
 
 
-def _spread(site: Site) -> CiphertextType:
+def _spread(site: Site) -> Layout:
     layout = parse_layout(site)
     if layout.gathered != first_layout(site):
         raise RuleError(f"{first_layout(site)} is not the layout {layout} in one ciphertext")
-    return ciphertext(site, layout, 1)
+    return layout
 
 
 def _set_level(site: Site) -> CiphertextType:
     source, level = site.types[0], site.attributes["level"]
     if not isinstance(source, CiphertextType):
         raise RuleError("the operand must be a ciphertext")
-    if level < 0:
-        raise RuleError(f"there is no level {level}")
+    require(level >= 0, f"there is no level {level}")
     return replace(source, level=level)
 
 
 def _drop(site: Site) -> CiphertextType:
-    result = _set_level(site)
-    level = operand_level(site)
-    if level is not None and not 0 <= site.attributes["level"] <= level:
-        raise RuleError(f"cannot drop from level {level} to {site.attributes['level']}")
+    result, level = _set_level(site), operand_level(site)
+    lower = level is None or site.attributes["level"] <= level
+    require(lower, f"cannot drop from level {level} to {site.attributes['level']}")
     return result
 
 
@@ -233,9 +214,48 @@ def _output(site: Site) -> None:
     shape = site.attributes["shape"]
     _check_unpacked(first_layout(site), shape)
     tensor = Site([TensorType(tuple(shape))], site.attributes, site.symbols)
-    for name in ("factor", "shift"):
-        if name in site.attributes:
-            rules.constant_broadcast(name)(tensor)
+    rules.constant_broadcast("factor", "shift")(tensor)
+
+
+def _masked(site: Site, operand: int, scores: Layout) -> Layout:
+    """The layout of scores, to which the query and the mask, from an operand on, must fit."""
+    if scores.field("s") is None:
+        raise RuleError(f"scores have an axis s, the layout {scores} has none")
+    keys = scores.extent("t" if scores.field("t") else "s")
+    rules.check_query(site, keys)
+    for mask in site.types[operand:]:
+        wanted = (scores.extent("b"), keys)
+        if not isinstance(mask, TensorType) or mask.shape != wanted:
+            raise RuleError(f"the mask must be a public tensor of shape {wanted}, not {mask}")
+    return scores
+
+
+def _scores(site: Site) -> Layout:
+    same = first_layout(site, 0) == first_layout(site, 1)
+    require(same, "queries and keys must have one layout")
+    return _masked(site, 2, parse_layout(site))
+
+
+def _row_scores(site: Site) -> Layout:
+    query, keys = first_layout(site, 0), first_layout(site, 1)
+    if query != keys.without(("t",), REPLICATED):
+        raise RuleError(f"the query must be replicated over the tokens of the keys, not {query}")
+    return _masked(site, 2, parse_layout(site))
+
+
+def _context(site: Site) -> Layout:
+    weights, values = first_layout(site, 0), first_layout(site, 1)
+    fits = weights.field("s") is not None and values.field("d") is not None
+    require(fits, "it takes weights with an axis s and values with an axis d")
+    return parse_layout(site)
+
+
+def _row_context(site: Site) -> Layout:
+    weights, values = first_layout(site, 0), first_layout(site, 1)
+    one_query = weights.field("s") is not None and not weights.field("t")
+    whole = one_query and values.field("t") is not None
+    require(whole, "it takes the weights of one query and values of all tokens")
+    return values.one_row
 
 
 declare("ckks.input", "Encrypted input.", "", _input, A("name", "name", "name in the data"),
@@ -244,51 +264,70 @@ declare("ckks.input", "Encrypted input.", "", _input, A("name", "name", "name in
 declare("ckks.result", "A result of the server, in the client's part of a program.", "", _result,
         A("name", "string", "name of the result"), LAYOUT, A("shape", "ints", "extents"),
         A("level", "int", "level", optional=True))  # fmt: skip
-declare("ckks.public_input", "Plaintext that the server sees.", "", _public_input,
+declare("ckks.public_input", "Plaintext that the server sees.", "",
+        lambda site: TensorType(tuple(site.attributes["shape"]), "public"),
         A("name", "name", "name in the data"), A("shape", "ints", "extents"))  # fmt: skip
 declare("ckks.output", "Encrypted result.", "x", _output, A("name", "name", "name"),
         A("shape", "ints", "extents of the tensor"), *OUTPUT_MAP)  # fmt: skip
-declare("ckks.linear_transform",
-        "weight · x + bias over the features, by diagonals with baby and giant steps.", "x",
-        _linear_transform, A("weight", "symbol", "[out, in]"),
-        A("bias", "symbol", "[out]", optional=True),
-        A("cos", "symbol", "rotary table [n, d]", optional=True),
-        A("sin", "symbol", "rotary table [n, d]", optional=True),
-        *PADDING,
-        A("baby_steps", "int", "rotations of the operand"),
-        A("paired", "bool", "two diagonals share a complex plaintext", optional=True), LAYOUT,
-        levels=one_level)  # fmt: skip
-declare("ckks.add", "Sum.", "a b", _elementwise(0))
-declare("ckks.sub", "Difference.", "a b", _elementwise(0))
-declare("ckks.double", "x · 2^times by additions.", "x", _double, A("times", "int", "doublings"))
-declare("ckks.add_plain", "Sum with a plaintext.", "x", unary(0),
-        A("value", "scalar or symbol", "broadcast to the packed tensor"), *PADDING)  # fmt: skip
-declare("ckks.mul", "Product, relinearised and rescaled.", "a b", _elementwise(1),
-        levels=one_level)  # fmt: skip
-declare("ckks.square", "Square, relinearised and rescaled.", "x", unary(1), levels=one_level)
-declare("ckks.mul_plain", "Product with a plaintext, rescaled.", "x", _mul_plain,
-        A("value", "scalar or symbol", "broadcast to the packed tensor"),
-        A("zero_padding", "bool", "zero in padding rows (else they copy row 0)", optional=True),
-        FIRST_ROW,
-        A("layout", "string", "of the result, where a replicated operand grows an axis",
-          optional=True),
-        levels=one_level)  # fmt: skip
-declare("ckks.chebyshev", "Chebyshev sum on (−1, 1), Paterson–Stockmeyer.", "x", _chebyshev,
-        A("coefficients", "floats or symbol", "[degree + 1] or [features, degree + 1], T₀ first"),
-        levels=chebyshev_levels)  # fmt: skip
-declare("ckks.rotate_sum", "Sum over axes by rotations, and over ciphertexts.", "x", _rotate_sum,
-        A("axes", "strings", "axes that are summed"))  # fmt: skip
-declare("ckks.select", "Keep one index along an axis; other slots hold anything.", "x", _select,
-        A("axis", "string", "axis"), A("index", "int", "from 0"))  # fmt: skip
-declare("ckks.replicate",
-        "Copies one token into the slots of all tokens, which must be zero before.",
-        "x", _replicate, LAYOUT)  # fmt: skip
-declare("ckks.gather",
-        "Moves all ciphertexts of a replicated value into one, in the slots of some copies.",
-        "x", _gather, levels=one_level)  # fmt: skip
-declare("ckks.spread", "The inverse of ``gather``.", "x", _spread, LAYOUT,
-        levels=one_level)  # fmt: skip
+declare_ckks("ckks.linear_transform",
+             "weight · x + bias over the features, by diagonals with baby and giant steps.", "x",
+             _linear_transform, A("weight", "symbol", "[out, in]"),
+             A("bias", "symbol", "[out]", optional=True),
+             A("cos", "symbol", "rotary table [n, d]", optional=True),
+             A("sin", "symbol", "rotary table [n, d]", optional=True),
+             *PADDING,
+             A("baby_steps", "int", "rotations of the operand"),
+             A("paired", "bool", "two diagonals share a complex plaintext", optional=True), LAYOUT,
+             levels=1)  # fmt: skip
+declare_ckks("ckks.add", "Sum.", "a b", _elementwise)
+declare_ckks("ckks.sub", "Difference.", "a b", _elementwise)
+declare_ckks("ckks.double", "x · 2^times by additions.", "x", _double,
+             A("times", "int", "doublings"))  # fmt: skip
+declare_ckks("ckks.add_plain", "Sum with a plaintext.", "x", first_layout,
+             A("value", "scalar or symbol", "broadcast to the packed tensor"),
+             *PADDING)  # fmt: skip
+declare_ckks("ckks.mul", "Product, relinearised and rescaled.", "a b", _elementwise, levels=1)
+declare_ckks("ckks.square", "Square, relinearised and rescaled.", "x", first_layout, levels=1)
+declare_ckks("ckks.mul_plain", "Product with a plaintext, rescaled.", "x", _mul_plain,
+             A("value", "scalar or symbol", "broadcast to the packed tensor"),
+             A("zero_padding", "bool", "zero in padding rows (else they copy row 0)",
+               optional=True),
+             FIRST_ROW,
+             A("layout", "string", "of the result, where a replicated operand grows an axis",
+               optional=True),
+             levels=1)  # fmt: skip
+declare_ckks("ckks.chebyshev", "Chebyshev sum on (−1, 1), Paterson–Stockmeyer.", "x", first_layout,
+             A("coefficients", "floats or symbol",
+               "[degree + 1] or [features, degree + 1], T₀ first"),
+             levels=chebyshev_levels)  # fmt: skip
+declare_ckks("ckks.rotate_sum", "Sum over axes by rotations, and over ciphertexts.", "x",
+             _rotate_sum, A("axes", "strings", "axes that are summed"))  # fmt: skip
+declare_ckks("ckks.select", "Keep one index along an axis; other slots hold anything.", "x",
+             _select, A("axis", "string", "axis"), A("index", "int", "from 0"))  # fmt: skip
+declare_ckks("ckks.replicate",
+             "Copies one token into the slots of all tokens, which must be zero before.",
+             "x", _replicate, LAYOUT)  # fmt: skip
+declare_ckks("ckks.gather",
+             "Moves all ciphertexts of a replicated value into one, in the slots of some copies.",
+             "x", _gather, levels=1)  # fmt: skip
+declare_ckks("ckks.spread", "The inverse of ``gather``.", "x", _spread, LAYOUT, levels=1)
 declare("ckks.bootstrap", "Refresh to a level.", "x", _set_level,
         A("level", "int", "level of the result"))  # fmt: skip
 declare("ckks.drop", "Drop to a lower level.", "x", _drop,
         A("level", "int", "level of the result"))  # fmt: skip
+declare_ckks("ckks.ct_matmul_qk",
+             "Scores q·kᵀ in diagonal packing; masked keys become ``fill``.",
+             "q k mask?", _scores, CAUSAL,
+             A("fill", "float", "value of a masked score"), LAYOUT, levels=QK_LEVELS)  # fmt: skip
+declare_ckks("ckks.mask_zero",
+             "Sets masked keys and padding keys, which all hold ``value``, to 0.",
+             "weights mask?", lambda site: _masked(site, 1, first_layout(site)), CAUSAL, QUERY,
+             A("value", "float", "what every masked weight holds"))  # fmt: skip
+declare_ckks("ckks.ct_matmul_pv", "Context p·v of diagonally packed weights.", "p v",
+             _context, LAYOUT, levels=PV_LEVELS)  # fmt: skip
+declare_ckks("ckks.row_scores",
+             "Scores q·kᵀ of one query, replicated over its tokens; masked keys become ``fill``.",
+             "q k mask?", _row_scores, CAUSAL, QUERY,
+             A("fill", "float", "value of a masked score"), LAYOUT, levels=ROW_LEVELS)  # fmt: skip
+declare_ckks("ckks.row_context", "Context p·v of the weights of one query.", "p v", _row_context,
+             levels=ROW_LEVELS)  # fmt: skip

@@ -7,7 +7,7 @@ import numpy as np
 from atlasc.ir import functions, rules
 from atlasc.ir.bounds import is_shape
 from atlasc.ir.opdef import AttributeDef as A
-from atlasc.ir.opdef import RuleError, Site, declare, one_level
+from atlasc.ir.opdef import Site, declare, require
 from atlasc.ir.scalar_functions import ACTIVATIONS
 from atlasc.ir.types import DTYPES, SIDES, TensorType
 
@@ -24,36 +24,33 @@ EPSILON = A("epsilon", "float", "added to the variance or mean square")
 
 
 def _input(site: Site) -> TensorType:
-    side, dtype = site.attributes["side"], site.attributes["dtype"]
-    if side not in SIDES or dtype not in DTYPES:
-        raise RuleError(f"side must be one of {SIDES} and dtype one of {DTYPES}")
-    if not site.attributes["shape"] or not is_shape(site.attributes["shape"]):
-        raise RuleError("shape must have positive extents, and not too many elements")
-    return TensorType(tuple(site.attributes["shape"]), side, dtype)
+    shape, side, dtype = (site.attributes[name] for name in ("shape", "side", "dtype"))
+    known = side in SIDES and dtype in DTYPES
+    require(known, f"side must be one of {SIDES} and dtype one of {DTYPES}")
+    fits = shape and is_shape(shape)
+    require(fits, "shape must have positive extents, and not too many elements")
+    return TensorType(tuple(shape), side, dtype)
 
 
 def _output(site: Site) -> None:
-    for name in ("factor", "shift"):
-        if name in site.attributes:
-            rules.constant_broadcast(name)(site)
+    rules.constant_broadcast("factor", "shift")(site)
 
 
 def _encrypt(site: Site) -> TensorType:
-    if site.types[0].side != "client":
-        raise RuleError("only a client value can be encrypted")
+    require(site.types[0].side == "client", "only a client value can be encrypted")
     return TensorType(site.shape(), "server")
 
 
 def _embedding(site: Site) -> TensorType:
-    if site.types[0].dtype != "i64":
-        raise RuleError("ids must be of dtype i64")
+    require(site.types[0].dtype == "i64", "ids must be of dtype i64")
     return rules.tensor(site, (*site.shape(), rules.matrix_shape(site, "table")[1]))
 
 
 def _patchify(site: Site) -> TensorType:
     shape, patch = site.shape(), site.attributes["patch"]
-    if len(shape) != 4 or patch < 1 or shape[2] % patch or shape[3] % patch:
-        raise RuleError(f"an image [B,C,H,W] whose sides divide by {patch} is needed, not {shape}")
+    whole = len(shape) == 4 and patch >= 1 and not (shape[2] % patch or shape[3] % patch)
+    wanted = f"an image [B,C,H,W] whose sides divide by {patch} is needed, not {shape}"
+    require(whole, wanted)
     patches = (shape[2] // patch) * (shape[3] // patch) + bool(site.attributes["class_token"])
     return rules.tensor(site, (shape[0], patches, shape[1] * patch * patch))
 
@@ -77,22 +74,22 @@ declare("nn.patchify", "Image to patch rows.", "image", _patchify,
         evaluate=functions.patchify)  # fmt: skip
 declare("nn.linear poly.linear", "x · weightᵀ + bias.", "x", rules.linear,
         A("weight", "symbol", "[out, in]"), A("bias", "symbol", "[out]", optional=True),
-        evaluate=functions.linear, levels=one_level)  # fmt: skip
+        evaluate=functions.linear, levels=1)  # fmt: skip
 declare("nn.add poly.add", "Elementwise sum.", "a b", rules.broadcast,
         evaluate=lambda site, a, b: a + b)  # fmt: skip
 declare("nn.add_constant poly.add_constant", "Sum with a constant.", "x",
         rules.constant_broadcast("value"), A("value", "scalar or symbol", "broadcast to x"),
         evaluate=lambda site, x: x + site.like("value", x))  # fmt: skip
 declare("nn.mul poly.mul", "Elementwise product.", "a b", rules.broadcast,
-        evaluate=lambda site, a, b: a * b, levels=one_level)  # fmt: skip
+        evaluate=lambda site, a, b: a * b, levels=1)  # fmt: skip
 declare("nn.scale poly.scale", "Product with a constant.", "x",
         rules.constant_broadcast("factor"), A("factor", "scalar or symbol", "broadcast to x"),
-        evaluate=lambda site, x: x * site.like("factor", x), levels=one_level)  # fmt: skip
+        evaluate=lambda site, x: x * site.like("factor", x), levels=1)  # fmt: skip
 declare("nn.matmul poly.matmul", "Batched matrix product.", "a b", rules.matmul,
         A("transpose_b", "bool", "b is given as [..., n, k]"),
         evaluate=lambda site, a, b: a @ (
             b.swapaxes(-1, -2) if site.attributes["transpose_b"] else b),
-        levels=one_level)  # fmt: skip
+        levels=1)  # fmt: skip
 declare("nn.transpose poly.transpose", "Permutation of the axes.", "x", rules.transpose,
         A("permutation", "ints", "result axis i is operand axis permutation[i]"),
         evaluate=lambda site, x: x.transpose(site.attributes["permutation"]))  # fmt: skip
@@ -107,14 +104,14 @@ declare("nn.mean poly.mean", "Mean along an axis.", "x", rules.mean, A("axis", "
         FACTOR, evaluate=lambda site, x: x.mean(axis=site.attributes["axis"])
         * x.dtype.type(site.attributes.get("factor", 1.0)))  # fmt: skip
 declare("nn.center poly.center", "x − mean of the last axis.", "x", rules.over_last_axis,
-        evaluate=lambda site, x: x - x.mean(axis=-1, keepdims=True), levels=one_level)  # fmt: skip
+        evaluate=lambda site, x: x - x.mean(axis=-1, keepdims=True), levels=1)  # fmt: skip
 declare("nn.repeat poly.repeat", "Repeat each index along an axis.", "x", rules.repeat,
         A("axis", "int", "from 0"), A("repeats", "int", "copies"),
         evaluate=lambda site, x: np.repeat(
             x, site.attributes["repeats"], axis=site.attributes["axis"]))  # fmt: skip
 declare("nn.rotary poly.rotary", "Rotary position embedding.", "x", rules.rotary,
         A("cos", "symbol", "[n, d]"), A("sin", "symbol", "[n, d]"),
-        evaluate=functions.rotary, levels=one_level)  # fmt: skip
+        evaluate=functions.rotary, levels=1)  # fmt: skip
 declare("nn.softmax", "Softmax over the last axis, with a public mask of keys.", "scores mask?",
         rules.keys_mask, CAUSAL, APPROXIMATION, evaluate=functions.softmax,
         family="softmax")  # fmt: skip

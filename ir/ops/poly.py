@@ -7,44 +7,32 @@ import numpy as np
 from atlasc.ir import functions, rules
 from atlasc.ir.bounds import MAX_COEFFICIENTS
 from atlasc.ir.opdef import AttributeDef as A
-from atlasc.ir.opdef import RuleError, Site, declare, one_level
+from atlasc.ir.opdef import RuleError, Site, declare, require
 from atlasc.ir.ops.nn import CAUSAL, QUERY
 from atlasc.ir.types import TensorType
 
 
 def chebyshev_levels(site: Site) -> int:
     """Levels of a Chebyshev sum of degree n whose argument lies in (−1, 1): ⌈log₂(n+1)⌉."""
-    degree = coefficient_count(site) - 1
-    return degree.bit_length()
-
-
-def coefficient_count(site: Site) -> int:
-    """Coefficients of a sum: the length of the vector, or of each row where channels differ."""
     shape = site.constant_shape("coefficients")
-    if len(shape) not in (1, 2) or shape[-1] < 1:
-        raise RuleError(f"coefficients must be one vector, or one a channel, not of shape {shape}")
-    if shape[-1] > MAX_COEFFICIENTS:
-        raise RuleError(f"{shape[-1]} coefficients are more than {MAX_COEFFICIENTS}")
-    return shape[-1]
+    vectors = len(shape) in (1, 2) and shape[-1] >= 1
+    require(vectors, f"coefficients must be one vector, or one a channel, not of shape {shape}")
+    few = shape[-1] <= MAX_COEFFICIENTS
+    require(few, f"{shape[-1]} coefficients are more than {MAX_COEFFICIENTS}")
+    return (shape[-1] - 1).bit_length()
 
 
 def _chebyshev(site: Site) -> TensorType:
-    domain = site.attributes["domain"]
-    if len(domain) != 2 or not domain[0] < domain[1]:
-        raise RuleError(f"domain {domain} is not [low, high] with low < high")
-    valid = site.attributes.get("valid", [-1.0, 1.0])
-    if len(valid) != 2 or not (valid[0] <= -1.0 and valid[1] >= 1.0):
-        raise RuleError(f"valid {valid} is not [low, high] around [-1, 1]")
-    coefficient_count(site)
+    domain, valid = site.attributes["domain"], site.attributes.get("valid", [-1.0, 1.0])
+    ordered = len(domain) == 2 and domain[0] < domain[1]
+    require(ordered, f"domain {domain} is not [low, high] with low < high")
+    around = len(valid) == 2 and valid[0] <= -1.0 and valid[1] >= 1.0
+    require(around, f"valid {valid} is not [low, high] around [-1, 1]")
+    chebyshev_levels(site)
     channels = site.constant_shape("coefficients")[:-1]
     if channels and channels != site.shape()[-1:]:
         raise RuleError(f"coefficients for {channels[0]} channels, the operand has {site.shape()}")
     return rules.same_as_first(site)
-
-
-def _affine(site: Site) -> TensorType:
-    rules.constant_broadcast("shift")(site)
-    return rules.constant_broadcast("scale")(site)
 
 
 def _double(site: Site) -> TensorType:
@@ -58,14 +46,15 @@ def _row_sum(site: Site) -> TensorType:
 
 
 declare("poly.square", "Elementwise square.", "x", rules.same_as_first,
-        evaluate=lambda site, x: np.square(x), levels=one_level)  # fmt: skip
+        evaluate=lambda site, x: np.square(x), levels=1)  # fmt: skip
 declare("poly.sub", "Elementwise difference.", "a b", rules.broadcast,
         evaluate=lambda site, a, b: a - b)  # fmt: skip
-declare("poly.affine", "x · scale + shift.", "x", _affine,
+declare("poly.affine", "x · scale + shift.", "x",
+        rules.constant_broadcast("shift", "scale"),
         A("scale", "scalar or symbol", "broadcast to x"),
         A("shift", "scalar or symbol", "broadcast to x"),
         evaluate=lambda site, x: x * site.like("scale", x) + site.like("shift", x),
-        levels=one_level)  # fmt: skip
+        levels=1)  # fmt: skip
 declare("poly.double", "x · 2^times by additions, which consume no level.", "x", _double,
         A("times", "int", "doublings"),
         evaluate=lambda site, x: x * x.dtype.type(2 ** site.attributes["times"]))  # fmt: skip

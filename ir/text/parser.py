@@ -15,10 +15,9 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 
 from atlasc.ir.bounds import MAX_PATH, MAX_STORED, is_shape, is_symbol
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.module import IRLevel, Module, Value
+from atlasc.ir.module import LEVELS, IRLevel, Module, Value
 from atlasc.ir.opdef import RuleError, Symbol, check_value
 
-LEVELS = ("nn", "poly", "ckks")
 MAX_DIGITS = 20
 """Of an integer of 64 bits, its sign included."""
 NUMBERS = "biuf"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
 from atlasc.ir.opdef import RuleError, Symbol, check_value, quoted
@@ -23,7 +21,8 @@ def print_module(module: Module) -> str:
         raise AtlasError(f"module @{module.name} cannot be printed", why=str(error)) from None
     lines = [f"module {Symbol(module.name)} : {module.level}{_attributes(module.attributes)} {{"]
     for name, array in module.arrays_used().items():
-        lines.append(f"  symbol {Symbol(name)} : {_array_type(array)}")
+        extents = "x".join(map(str, array.shape))
+        lines.append(f"  symbol {Symbol(name)} : {array.dtype.name}[{extents}]")
     lines += [f"  {print_op(op)}" for op in module.ops]
     return "\n".join([*lines, "}", ""])
 
@@ -31,21 +30,15 @@ def print_module(module: Module) -> str:
 def print_op(op: Op) -> str:
     """One op on one line."""
     head = f"%{op.result.name} = " if op.result is not None else ""
-    operands = "".join(
-        f"{' ' if index == 0 else ', '}%{operand.name}" for index, operand in enumerate(op.operands)
-    )
+    operands = ", ".join(f"%{operand.name}" for operand in op.operands)
     place = f" loc {quoted(op.location)}" if op.location else ""
     result = f" : {op.result.type}" if op.result is not None else ""
-    return f"{head}{op.name}{operands}{_attributes(op.attributes)}{place}{result}"
+    call = f"{op.name} {operands}" if operands else op.name
+    return f"{head}{call}{_attributes(op.attributes)}{place}{result}"
 
 
 def _attributes(attributes: dict[str, Any]) -> str:
-    return f" {_dict(attributes)}" if attributes else ""
-
-
-def _dict(attributes: dict[str, Any]) -> str:
-    pairs = ", ".join(f"{name} = {print_attribute(value)}" for name, value in attributes.items())
-    return "{" + pairs + "}"
+    return f" {print_attribute(attributes)}" if attributes else ""
 
 
 def print_attribute(value: Any) -> str:
@@ -62,10 +55,6 @@ def print_attribute(value: Any) -> str:
         case list():
             return "[" + ", ".join(map(print_attribute, value)) + "]"
         case dict():
-            return _dict(value)
+            pairs = (f"{name} = {print_attribute(entry)}" for name, entry in value.items())
+            return "{" + ", ".join(pairs) + "}"
     raise TypeError(f"an attribute cannot be a {type(value).__name__}")
-
-
-def _array_type(array: np.ndarray) -> str:
-    extents = "x".join(str(n) for n in array.shape)
-    return f"{array.dtype.name}[{extents}]"

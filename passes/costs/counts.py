@@ -12,7 +12,6 @@ import numpy as np
 
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
-from atlasc.passes.analyses.depths import depths, levels_of
 from atlasc.passes.execution.counting_engine import Counted, CountingEngine, Counts
 from atlasc.passes.execution.dry_runs import dry_engine, dry_inputs, live_ciphertexts
 from atlasc.passes.execution.execute import Execution
@@ -152,14 +151,14 @@ def critical_path(module: Module) -> CriticalPath:
 
     An op counts as nonlinear when it was expanded from a nonlinear function (``part``).
     """
-    deepest = depths(module)
+    deepest = module.depths()
     ends = [op.operands[0] for op in module.outputs]
     value: Value | None = max(ends, key=lambda end: deepest[end])
     nonlinear = total = 0
     per_layer: dict[int | None, tuple[int, int]] = {}
     while value is not None:
         op = value.op
-        consumed = levels_of(op, module)
+        consumed = op.levels(module.symbols)
         counted = consumed if "part" in op.attributes else 0
         nonlinear, total = nonlinear + counted, total + consumed
         so_far = per_layer.get(op.layer, (0, 0))

@@ -15,7 +15,6 @@ import numpy as np
 
 from atlasc.ir.module import Module, Op
 from atlasc.ir.types import CiphertextType
-from atlasc.passes.analyses.depths import levels_of
 from atlasc.passes.costs.counts import shapes_key
 from atlasc.passes.execution.counting_engine import Counted, CountingEngine, Primitive
 from atlasc.passes.execution.kernels import KERNELS
@@ -98,7 +97,7 @@ class OpCosts:
 
     def by_level(self, op: Op) -> tuple[float, ...]:
         """Seconds of an op by entry level 0..levels."""
-        key = (self._profiles.of(op), levels_of(op, self._module))
+        key = (self._profiles.of(op), op.levels(self._module.symbols))
         if key not in self._known:
             self._known[key] = seconds_by_level(*key, self._costs, self._levels)
         return self._known[key]

@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module
-from atlasc.passes.analyses.depths import depths
 from atlasc.passes.execution.counting_engine import Counted, CountingEngine
 from atlasc.passes.execution.execute import Execution
 
@@ -19,7 +18,7 @@ def dry_engine(module: Module, kind: type[Counting]) -> Counting:
     attributes = module.attributes
     levels = attributes.get("levels") or 0
     given = [op.attributes.get("level", 0) for op in module.ops if op.name == "ckks.input"]
-    top = max(levels, *given, *depths(module).values())
+    top = max(levels, *given, *module.depths().values())
     return kind(attributes["slots"], top, levels or None, attributes.get("bootstrap_batch", 1))
 
 

@@ -97,9 +97,11 @@ def _merged(rewriter: Rewriter, op: Op, users: Users) -> Value | None:
             return None
         parts = inner["value"], given["value"]
         symbols = rewriter.module.symbols
-        total = sum(np.asarray(symbols[p.name] if isinstance(p, Symbol) else p) for p in parts)
+        one, two = (symbols[p.name] if isinstance(p, Symbol) else np.asarray(p) for p in parts)
         named = [part.name for part in parts if isinstance(part, Symbol)]
-        value = rewriter.module.constant(f"{named[0]}.sum", total) if named else float(total)
+        value = (
+            rewriter.module.constant(f"{named[0]}.sum", one + two) if named else float(one + two)
+        )
         return rewriter.copy(op, [before.operands[0]], {**given, "value": value})
     other = rewriter.operands(op)[1]
     *batch, rows, columns = range(len(other.tensor.shape))

@@ -14,7 +14,6 @@ import networkx
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
 from atlasc.ir.types import CiphertextType
-from atlasc.passes.analyses.depths import levels_of
 from atlasc.passes.calibration.measure import nonlinear_ops
 from atlasc.passes.costs.op_costs import OpProfiles, Profile
 from atlasc.passes.latency.outline import Polynomial
@@ -174,7 +173,7 @@ def _piece(
         return Piece(operands, 0, frozenset(), _width(op), which[op])
     if op.result is None:
         return Piece(operands, 0, frozenset(), 0)
-    return Piece(operands, levels_of(op, packed), profiles.of(op), _width(op))
+    return Piece(operands, op.levels(packed.symbols), profiles.of(op), _width(op))
 
 
 _PRODUCTS = ("ckks.chebyshev", "ckks.mul", "ckks.square")

@@ -27,7 +27,6 @@ from typing import Any
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
-from atlasc.passes.analyses.depths import depths
 from atlasc.passes.framework.analysis import MAGNITUDES
 from atlasc.passes.framework.linear_system import LinearSystem
 from atlasc.passes.framework.pass_base import Pass, Report
@@ -148,7 +147,7 @@ def _equations(
                 f"poly.scale %{op.value.name} ({op.location}) stays a product: its operand has "
                 "another reader that wants another factor"
             )
-    depth = depths(module)
+    depth = module.depths()
     for op in module.ops:
         if op.name in ("poly.add", "poly.sub"):
             order = sorted(range(2), key=lambda i: -depth[op.operands[i]])

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.types import CiphertextType
-from atlasc.passes.analyses.depths import levels_of
 from atlasc.passes.analyses.noise_gains import bootstrap_change
 from atlasc.passes.costs.op_costs import OpCosts, PrimitiveCosts
 from atlasc.passes.framework.analysis import MAGNITUDES, NOISE_GAINS
@@ -184,7 +183,7 @@ def level_graph(
             node = Node(
                 f"{op.name} %{op.value.name} ({op.location or 'no location'})",
                 tuple(operands),
-                0 if given else levels_of(op, module),
+                0 if given else op.levels(module.symbols),
                 0.0 if given or cost is None else cost.by_level(op),
                 op.value.ciphertext.ciphertexts,
                 op.attributes.get("magnitude", unknown) <= RANGE,
