@@ -79,25 +79,17 @@ def to_poly(
             client = client_module(module)
             inputs = None if inputs is None else {**inputs, **interpret(client, inputs)}
         module = run_passes(module, [kind()], after_each=after_each)
-        if inputs is not None:
-            module = _analysed(module, inputs, _RUNS[position + 1 :])
+        for analysis, compute in COMPUTE.items() if inputs is not None else ():
+            missing = module.level == analysis.level and not analysis.is_known(module)
+            if missing and _reaches(analysis, _RUNS[position + 1 :]):
+                module = compute(module, inputs)
     return client, module
-
-
-def _analysed(module: Module, inputs: Mapping[str, np.ndarray], following: Steps) -> Module:
-    for analysis, compute in COMPUTE.items():
-        missing = module.level == analysis.level and not analysis.is_known(module)
-        if missing and _reaches(analysis, following):
-            module = compute(module, inputs)
-    return module
 
 
 def _reaches(analysis: Analysis, following: Steps) -> bool:
     """Whether a later pass needs an analysis, and all passes before that one keep it."""
-    for kind in following:
-        if analysis in kind.needs or analysis not in kind.keeps:
-            return analysis in kind.needs
-    return False
+    first = next((k for k in following if analysis in k.needs or analysis not in k.keeps), None)
+    return first is not None and analysis in first.needs
 
 
 def lower_nn(

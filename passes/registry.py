@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from atlasc.ir.errors import AtlasError
@@ -72,11 +71,7 @@ def check_level(step: Pass, module: Module) -> None:
 
 
 def require_slots(module: Module) -> None:
-    """Refuse a ckks module that does not tell its slots.
-
-    Raises:
-        AtlasError: it does not.
-    """
+    """Refuse, with an AtlasError, a ckks module that does not tell its slots."""
     if "slots" not in module.attributes:
         raise AtlasError(
             f"@{module.name} does not tell the slots of its ciphertexts",
@@ -96,19 +91,15 @@ def describe(kind: type[Pass]) -> tuple[str, str]:
 
 def passes_table() -> str:
     """The pipeline as a table in Markdown."""
-    return "\n".join(_rows())
-
-
-def _rows() -> Iterator[str]:
-    yield "| Pass | Level | Needs | Runs | What it does |"
-    yield "|---|---|---|---|---|"
+    rows = ["| Pass | Level | Needs | Runs | What it does |", "|---|---|---|---|---|"]
     root = Path(__file__).resolve().parent
     for kind in PIPELINE:
         file = Path(inspect.getfile(kind)).resolve().relative_to(root).as_posix()
         levels = kind.takes if kind.gives is None else f"{kind.takes} → {kind.gives}"
         needs = ", ".join(analysis.name for analysis in kind.needs)
         name, what = f"[`{kind.name}`](../passes/{file})", describe(kind)[1]
-        yield f"| {name} | {levels} | {needs} | {WHEN[kind.when]} | {what} |"
+        rows.append(f"| {name} | {levels} | {needs} | {WHEN[kind.when]} | {what} |")
+    return "\n".join(rows)
 
 
 def with_passes_table(document: str) -> str:

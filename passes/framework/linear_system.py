@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -22,48 +23,41 @@ class LinearSystem(Generic[K]):
     """
 
     rows: dict[K, tuple[dict[K, float], float]] = field(default_factory=dict)
-    _mentions: dict[K, set[K]] = field(default_factory=dict)
+    _mentions: defaultdict[K, set[K]] = field(default_factory=lambda: defaultdict(set))
 
     def add(self, row: Mapping[K, float], constant: float) -> bool:
         """Add an equation; False, and no change, where it contradicts those before it."""
-        free, rest = self._reduce(row, constant)
-        if not free:
-            return abs(rest) < TOLERANCE
-        # The unknown mentioned least keeps the substitution below short.
-        pivot = min(free, key=lambda unknown: len(self._mentions.get(unknown, ())))
-        weight = free.pop(pivot)
-        expression = {unknown: -value / weight for unknown, value in free.items()}
-        self._substitute(pivot, expression, rest / weight)
-        self._store(pivot, expression, rest / weight)
-        return True
-
-    def _reduce(self, row: Mapping[K, float], constant: float) -> tuple[dict[K, float], float]:
-        free: dict[K, float] = {}
+        free: defaultdict[K, float] = defaultdict(float)
         for unknown, coefficient in row.items():
             expression, offset = self.rows.get(unknown, ({unknown: 1.0}, 0.0))
             constant -= coefficient * offset
             for name, value in expression.items():
-                free[name] = free.get(name, 0.0) + coefficient * value
-        return {name: value for name, value in free.items() if abs(value) > TOLERANCE}, constant
-
-    def _substitute(self, pivot: K, expression: Mapping[K, float], constant: float) -> None:
-        """Remove a new pivot from the expressions that mention it."""
-        for other in list(self._mentions.pop(pivot, ())):
+                free[name] += coefficient * value
+        left = {name: value for name, value in free.items() if abs(value) > TOLERANCE}
+        if not left:
+            return abs(constant) < TOLERANCE
+        # The unknown mentioned least keeps the substitution below short.
+        pivot = min(left, key=lambda unknown: len(self._mentions.get(unknown, ())))
+        weight = left.pop(pivot)
+        solved, constant = (
+            {name: -value / weight for name, value in left.items()},
+            constant / weight,
+        )
+        for other in self._mentions.pop(pivot, ()):  # they mention the pivot no more
             terms, offset = self.rows[other]
-            weight = terms.pop(pivot)
-            for name, value in expression.items():
-                terms[name] = terms.get(name, 0.0) + weight * value
+            share = terms.pop(pivot)
+            for name, value in solved.items():
+                terms[name] = terms.get(name, 0.0) + share * value
                 if abs(terms[name]) <= TOLERANCE:
                     del terms[name]
-                    self._mentions.get(name, set()).discard(other)
+                    self._mentions[name].discard(other)
                 else:
-                    self._mentions.setdefault(name, set()).add(other)
-            self.rows[other] = (terms, offset + weight * constant)
-
-    def _store(self, pivot: K, expression: dict[K, float], constant: float) -> None:
-        self.rows[pivot] = (expression, constant)
-        for name in expression:
-            self._mentions.setdefault(name, set()).add(pivot)
+                    self._mentions[name].add(other)
+            self.rows[other] = (terms, offset + share * constant)
+        self.rows[pivot] = (solved, constant)
+        for name in solved:
+            self._mentions[name].add(pivot)
+        return True
 
     def solve(self, wishes: Mapping[K, float]) -> dict[K, float]:
         """The solution nearest to the wishes in the least-squares sense.
@@ -94,19 +88,17 @@ class LinearSystem(Generic[K]):
 
     def _groups(self, free: Iterable[K]) -> list[list[K]]:
         """Free unknowns, those that share a pivot together."""
-        groups, seen = [], set()
+        groups, seen = [], set[K]()
         for start in free:
-            if start in seen:
-                continue
-            group, pending = [], [start]
+            group: list[K] = []
+            pending = [] if start in seen else [start]
             seen.add(start)
             while pending:
-                name = pending.pop()
-                group.append(name)
-                for pivot in self._mentions.get(name, ()):
-                    for other in self.rows[pivot][0]:
-                        if other not in seen:
-                            seen.add(other)
-                            pending.append(other)
-            groups.append(group)
+                group.append(pending.pop())
+                for pivot in self._mentions.get(group[-1], ()):
+                    fresh = [other for other in self.rows[pivot][0] if other not in seen]
+                    seen.update(fresh)
+                    pending += fresh
+            if group:
+                groups.append(group)
         return groups

@@ -174,63 +174,50 @@ def parse_pipeline(text: str, available: dict[str, type[Pass]]) -> list[Pass]:
             raise AtlasError(
                 f"there is no pass {name!r}", remedy=f"passes: {', '.join(sorted(available))}"
             )
-        passes.append(_make(available[name], options))
+        passes.append(available[name](**_options(available[name], options)))
         position = match.end()
     if text.rstrip().endswith(","):
         raise AtlasError("the pipeline ends with a comma", where=f"column {len(text.rstrip())}")
     return passes
 
 
-def _make(kind: type[Pass], options: str) -> Pass:
+def _options(kind: type[Pass], text: str) -> dict[str, Any]:
     hints = get_type_hints(kind)
     declared = dataclasses.fields(kind)  # type: ignore[arg-type]
-    fields = {f.name: f.metadata for f in declared if is_option(f)}
+    parsers = {f.name: f.metadata.get("parse") for f in declared if is_option(f)}
     values: dict[str, Any] = {}
-    for part in filter(None, (piece.strip() for piece in options.split(","))):
-        key, _, raw = part.partition("=")
-        name = key.strip().replace("-", "_")
-        if name not in fields:
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        key, _, raw = (piece.strip() for piece in part.partition("="))
+        name = key.replace("-", "_")
+        if name not in parsers:
             raise AtlasError(
-                f"pass {kind.name} has no option {key.strip()!r}",
-                remedy=f"its options: {', '.join(sorted(fields)) or 'none'}",
+                f"pass {kind.name} has no option {key!r}",
+                remedy=f"its options: {', '.join(sorted(parsers)) or 'none'}",
             )
         if name in values:
             raise AtlasError(f"option {name} of pass {kind.name} is given twice")
-        values[name] = _convert(kind, name, raw.strip(), hints[name], fields[name].get("parse"))
-    return kind(**values)
+        try:
+            values[name] = _value(raw, hints[name], parsers[name])
+        except (KeyError, ValueError):
+            raise AtlasError(
+                f"option {name} of pass {kind.name} cannot be {reprlib.repr(raw)}",
+                why=f"it is of type {getattr(hints[name], '__name__', hints[name])}",
+            ) from None
+    return values
 
 
-def _convert(
-    kind: type[Pass], name: str, raw: str, hint: Any, parse: Callable[[str], Any] | None
-) -> Any:
+def _value(raw: str, hint: Any, parse: Callable[[str], Any] | None) -> Any:
+    """An option's value; raises KeyError or ValueError."""
     kinds = get_args(hint) or (hint,)
-    try:
-        if raw == "none" and type(None) in kinds:
-            return None
-        if parse is not None:
-            return parse(raw)
-        if bool in kinds:
-            return {"true": True, "false": False}[raw.lower()]
-        if int in kinds:
-            return _integer(raw)
-        if float in kinds:
-            return _finite(raw)
-    except (KeyError, ValueError):
-        raise AtlasError(
-            f"option {name} of pass {kind.name} cannot be {reprlib.repr(raw)}",
-            why=f"it is of type {getattr(hint, '__name__', hint)}",
-        ) from None
-    return raw
-
-
-def _integer(raw: str) -> int:
-    if len(raw) > MAX_DIGITS:
+    if raw == "none" and type(None) in kinds:
+        return None
+    if parse is not None:
+        return parse(raw)
+    if bool in kinds:
+        return {"true": True, "false": False}[raw.lower()]
+    if int in kinds and len(raw) > MAX_DIGITS:
         raise ValueError(raw)
-    return int(raw)
-
-
-def _finite(raw: str) -> float:
-    value = float(raw)
-    if not math.isfinite(value):
+    value = int(raw) if int in kinds else float(raw) if float in kinds else raw
+    if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(raw)
     return value
