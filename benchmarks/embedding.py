@@ -28,7 +28,7 @@ from atlasc.cli.costs import show_timing
 from atlasc.cli.output import print_table
 from atlasc.cli.progress import progress
 from atlasc.figures.summary import costs_summary
-from atlasc.passes.costs.counts import program_costs
+from atlasc.passes.costs import program_costs
 from atlasc.run import session
 from atlasc.run.ranges import simulate
 from atlasc.targets import find_target

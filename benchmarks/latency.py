@@ -23,7 +23,7 @@ from atlasc.passes.approximation.approximate import (
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.approximation.parametrisation import PAPER
 from atlasc.passes.calibration.calibrate import nominal_calibration
-from atlasc.passes.costs.counts import program_costs
+from atlasc.passes.costs import program_costs
 from atlasc.passes.frontend.trace import trace
 from atlasc.passes.latency import LatencyModel
 from atlasc.passes.pipeline import lower_nn

@@ -26,7 +26,7 @@ from atlasc.ir.module import Module
 from atlasc.passes.approximation.approximate import apply_recipe, apply_settings
 from atlasc.passes.approximation.depth import depth_of
 from atlasc.passes.calibration.calibrate import nominal_calibration
-from atlasc.passes.costs.counts import program_costs
+from atlasc.passes.costs import program_costs
 from atlasc.passes.frontend.trace import trace
 from atlasc.passes.pipeline import Lowered, lower_nn
 from atlasc.targets import find_target

@@ -15,8 +15,7 @@ from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
 from atlasc.passes.analyses.magnitudes import with_magnitudes
 from atlasc.passes.analyses.noise_gains import with_noise_gains
-from atlasc.passes.costs.counts import critical_path
-from atlasc.passes.costs.op_costs import PrimitiveCosts
+from atlasc.passes.costs import PrimitiveCosts, critical_path
 from atlasc.passes.framework.analysis import MAGNITUDES, NOISE_GAINS, Analysis
 from atlasc.passes.framework.goal import ChooseParameters, Goal, Parameters
 from atlasc.passes.framework.pass_base import Cost, Pass, Report, run_passes
@@ -79,9 +78,9 @@ def to_poly(
             client = client_module(module)
             inputs = None if inputs is None else {**inputs, **interpret(client, inputs)}
         module = run_passes(module, [kind()], after_each=after_each)
-        for analysis, compute in COMPUTE.items() if inputs is not None else ():
+        for analysis, compute in COMPUTE.items():
             missing = module.level == analysis.level and not analysis.is_known(module)
-            if missing and _reaches(analysis, _RUNS[position + 1 :]):
+            if inputs and missing and _reaches(analysis, _RUNS[position + 1 :]):
                 module = compute(module, inputs)
     return client, module
 

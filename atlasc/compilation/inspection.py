@@ -21,7 +21,7 @@ from atlasc.passes.approximation.depth import Depth, depth_of
 from atlasc.passes.approximation.recipes import recipe as find_recipe
 from atlasc.passes.calibration.calibrate import nominal_calibration
 from atlasc.passes.calibration.measure import nonlinear_ops
-from atlasc.passes.costs.counts import ProgramCosts, program_costs
+from atlasc.passes.costs import ProgramCosts, program_costs
 from atlasc.passes.pipeline import STEPS, lower_poly
 from atlasc.passes.registry import require_slots
 from atlasc.targets import find_target

@@ -26,7 +26,7 @@ from atlasc.passes.approximation.depth import depth_of
 from atlasc.passes.calibration.calibrate import read_calibration
 from atlasc.passes.calibration.centre_keys import with_centred_keys
 from atlasc.passes.calibration.measure import nonlinear_ops
-from atlasc.passes.costs.counts import program_costs
+from atlasc.passes.costs import program_costs
 from atlasc.passes.pipeline import Lowered
 from atlasc.passes.search.front import Front
 from atlasc.targets import find_target

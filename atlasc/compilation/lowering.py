@@ -22,7 +22,7 @@ from atlasc.files import new_folder
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.depth import depth_of
 from atlasc.passes.calibration.calibrate import Calibration
-from atlasc.passes.costs.counts import program_costs
+from atlasc.passes.costs import program_costs
 from atlasc.passes.pipeline import STEPS, Lowered, lower_nn
 from atlasc.targets import find_target
 from atlasc.targets.parameters import ParameterSet

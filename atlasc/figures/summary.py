@@ -8,7 +8,7 @@ from atlasc.client.sharing import safe_digits
 from atlasc.ir.module import Op
 from atlasc.passes.analyses.noise_gains import program_change
 from atlasc.passes.approximation.depth import Depth
-from atlasc.passes.costs.counts import ProgramCosts, merged
+from atlasc.passes.costs import ProgramCosts, merged
 from atlasc.passes.execution.counting_engine import Counts
 from atlasc.passes.execution.rotation_plan import RotationPlan
 from atlasc.targets.parameters import ParameterSet
@@ -66,8 +66,8 @@ def costs_summary(
         "depth": paper,
         "depth_outside": None if paper is None else sum(deep.values()) - paper,
         "levels": blocks,
-        "levels_outside": costs.levels - blocks,
-        "levels_total": costs.levels_total,
+        "levels_outside": costs.path.nonlinear - blocks,
+        "levels_total": costs.path.total,
         **summary.counts(costs.total),
         "composed_rotations": len(plan.composed),
         "bootstrap_rotations": len(plan.bootstrap),
@@ -145,7 +145,7 @@ class _Summary:
         }
 
     def layer(self, layer: int | None, counts: Counts) -> dict[str, Any]:
-        levels, levels_total = self.costs.levels_per_layer.get(layer, (0, 0))
+        levels, levels_total = self.costs.path.per_layer.get(layer, (0, 0))
         seconds: dict[str, float] = {}
         if self.primitive_costs is not None:
             for op, of_op in self.costs.per_op.items():

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from atlasc.ir.module import Module, Op, Value
-from atlasc.passes.costs.counts import ProgramCosts, merged
-from atlasc.passes.costs.op_costs import PrimitiveCosts
+from atlasc.passes.costs import PrimitiveCosts, ProgramCosts, merged
 from atlasc.passes.execution.counting_engine import Counts
 from atlasc.report.svg import BLUE, INK, ORANGE, Drawing, shares, shares_height
 from atlasc.targets.parameters import ParameterSet

@@ -19,7 +19,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.json_text import STRICT, Amount, Count, Schema, read_json
 from atlasc.ir.files.plain import MIB
 from atlasc.ir.module import Module, Op
-from atlasc.passes.costs.counts import program_costs
+from atlasc.passes.costs import program_costs
 from atlasc.targets import TARGETS, find_target
 from atlasc.targets.base import Progress, Target
 from atlasc.targets.parameters import ParameterSet

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.json_text import STRICT, parse_json
-from atlasc.passes.costs.op_costs import PrimitiveCosts
+from atlasc.passes.costs import PrimitiveCosts
 from atlasc.passes.execution.counting_engine import PRIMITIVES, Primitive
 from atlasc.targets.chain import Chain
 from atlasc.targets.costs import FittedCosts, active_table

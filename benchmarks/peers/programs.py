@@ -13,7 +13,7 @@ from atlasc.client.program import client_program
 from atlasc.compilation.lowering import lower_module
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Op
-from atlasc.passes.costs.counts import program_costs
+from atlasc.passes.costs import program_costs
 from atlasc.passes.execution.counting_engine import CountingEngine, Counts
 from atlasc.passes.execution.engine import Engine
 from atlasc.passes.lowering.rotation_keys import KeyPlan, key_plan
@@ -100,7 +100,7 @@ class OurProgram(Program):
     @property
     def levels(self) -> int:
         """Of the lowered program."""
-        return self._costs.levels_total
+        return self._costs.path.total
 
     @property
     def plan(self) -> KeyPlan:

@@ -16,7 +16,7 @@ from atlasc.ir.module import Op
 from atlasc.passes.approximation.arithmetic import Recorder
 from atlasc.passes.approximation.description import Approximation, applied
 from atlasc.passes.approximation.fits.chebyshev import levels_of_degree
-from atlasc.passes.costs.op_costs import Profile
+from atlasc.passes.costs import Profile
 from atlasc.passes.execution.counting_engine import Counted, CountingEngine
 from atlasc.passes.execution.paterson_stockmeyer import evaluate_plan, plan_chebyshev
 

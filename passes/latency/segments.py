@@ -15,7 +15,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
 from atlasc.ir.types import CiphertextType
 from atlasc.passes.calibration.measure import nonlinear_ops
-from atlasc.passes.costs.op_costs import OpProfiles, Profile
+from atlasc.passes.costs import OpProfiles, Profile
 from atlasc.passes.latency.outline import Polynomial
 
 Place = tuple[str, str]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from atlasc.passes.costs.op_costs import PrimitiveCosts, Profile, seconds_by_level
+from atlasc.passes.costs import PrimitiveCosts, Profile, seconds_by_level
 from atlasc.passes.latency.outline import Polynomial
 from atlasc.passes.latency.segments import ProgramSegment
 from atlasc.passes.lowering.placement.elimination import Factors, reduce_factors

@@ -12,7 +12,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.types import CiphertextType
 from atlasc.passes.analyses.noise_gains import bootstrap_change
-from atlasc.passes.costs.op_costs import OpCosts, PrimitiveCosts
+from atlasc.passes.costs import PrimitiveCosts, op_costs
 from atlasc.passes.framework.analysis import MAGNITUDES, NOISE_GAINS
 from atlasc.passes.framework.goal import Goal
 from atlasc.passes.framework.pass_base import Pass, Report
@@ -167,7 +167,7 @@ def level_graph(
         costs: of the ops; without them they cost nothing.
     """
     graph, nodes = LevelGraph(), dict[Op, int]()
-    cost = None if costs is None else OpCosts(module, costs, levels)
+    cost = None if costs is None else op_costs(module, costs, levels)
     # Where magnitudes were measured at all, a value without one may be of any.
     unknown = math.inf if any("magnitude" in op.attributes for op in module.ops) else 0.0
     for op in module.ops:
@@ -184,7 +184,7 @@ def level_graph(
                 f"{op.name} %{op.value.name} ({op.location or 'no location'})",
                 tuple(operands),
                 0 if given else op.levels(module.symbols),
-                0.0 if given or cost is None else cost.by_level(op),
+                0.0 if given or cost is None else cost(op),
                 op.value.ciphertext.ciphertexts,
                 op.attributes.get("magnitude", unknown) <= RANGE,
                 levels if given else None,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.passes.costs.counts import program_costs
+from atlasc.passes.costs import program_costs
 from atlasc.passes.execution.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
 from atlasc.passes.framework.analysis import KEY_PLAN, MAGNITUDES, NOISE_GAINS
 from atlasc.passes.framework.pass_base import Pass, Report

@@ -15,7 +15,7 @@ from atlasc.compilation.options import ALL_MEMORY, CompileOptions, parse_memory
 from atlasc.figures.summary import costs_summary
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.passes.costs.counts import program_costs
+from atlasc.passes.costs import program_costs
 from atlasc.passes.lowering.rotation_keys import MEMORY, key_plan
 from atlasc.targets.machine import machine_bytes
 from tests.atlasc.cli.command import MODEL, refused, run

@@ -20,7 +20,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from atlasc.passes.costs.op_costs import PrimitiveCosts
+from atlasc.passes.costs import PrimitiveCosts
 from atlasc.passes.execution.rotation_plan import RotationPlan, Tree, path_tree
 
 MAX_SWITCHES = 3

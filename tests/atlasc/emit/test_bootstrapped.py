@@ -12,7 +12,7 @@ from cpp_build import ROOT, Builder
 
 from atlasc.compilation.key_planning import plan_keys
 from atlasc.emit.project import sources, write_project
-from atlasc.passes.costs.counts import program_costs
+from atlasc.passes.costs import program_costs
 from atlasc.targets.phantom.parameters import PhantomParameters
 from tests.atlasc.emit.cpp import Project, answers, compiled, refused, reseal
 from tests.atlasc.emit.small_programs import Case, small_program

@@ -14,7 +14,7 @@ from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
 from atlasc.passes.approximation.recipes import RECIPES
 from atlasc.passes.calibration.calibrate import calibrate, nominal_calibration
-from atlasc.passes.costs.counts import critical_path
+from atlasc.passes.costs import critical_path
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.assign_scales import AssignScales
 from atlasc.passes.lowering.fold_features import FoldFeatures

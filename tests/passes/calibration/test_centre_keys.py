@@ -26,7 +26,7 @@ from atlasc.passes.calibration.calibrate import calibrate, read_calibration
 from atlasc.passes.calibration.centre_keys import CentreKeys, key_shifts, with_centred_keys
 from atlasc.passes.calibration.key_paths import key_paths
 from atlasc.passes.calibration.measure import measure
-from atlasc.passes.costs.counts import critical_path
+from atlasc.passes.costs import critical_path
 from atlasc.passes.framework.pass_base import Report, run_passes
 from atlasc.passes.frontend.canonicalise import canonicalise
 from atlasc.passes.lowering.pack import Pack

@@ -9,7 +9,7 @@ from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.approximate import apply_recipe
 from atlasc.passes.calibration.calibrate import nominal_calibration
-from atlasc.passes.costs.counts import program_costs
+from atlasc.passes.costs import program_costs
 from atlasc.passes.execution.counting_engine import CountingEngine
 from atlasc.passes.execution.execute import Execution
 from atlasc.passes.framework.uniform import elementwise, is_uniform
@@ -69,7 +69,7 @@ def test_shapes_alone_cost_what_weights_cost() -> None:
     real, bare = lowered(3, uniform=False), lowered(3, uniform=True)
     counts = [program_costs(part.program) for part in (real, bare)]
     assert counts[0].total == counts[1].total
-    assert counts[0].levels_per_layer == counts[1].levels_per_layer
+    assert counts[0].path == counts[1].path
     weights = [array for array in bare.program.symbols.values() if array.shape == (8, 8)]
     assert weights
     assert all(is_uniform(array) for array in weights)

@@ -22,8 +22,7 @@ from atlasc.passes.approximation.algorithms.chebyshev import (
 from atlasc.passes.approximation.approximate import recipe_approximations, with_approximations
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.calibration.calibrate import nominal_calibration
-from atlasc.passes.costs.counts import program_costs
-from atlasc.passes.costs.op_costs import OpProfiles
+from atlasc.passes.costs import OpProfiles, program_costs
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.latency import LatencyModel, LatencyTarget
 from atlasc.passes.latency.outline import Polynomial
@@ -77,7 +76,7 @@ def lowered_seconds(
     lowered = lower_nn(module, target.choose, costs=target.costs)
     costs = program_costs(lowered.program)
     primitive_costs = target.costs(lowered.parameters)
-    return costs.total.seconds(primitive_costs), costs.levels_total, lowered.parameters
+    return costs.total.seconds(primitive_costs), costs.path.total, lowered.parameters
 
 
 @st.composite
@@ -192,7 +191,7 @@ def test_what_a_kernel_does_does_not_depend_on_the_level(monkeypatch: pytest.Mon
     packed = run_passes(poly, [Pack(1 << 10)])
     profiles = []
     for top in (64, 41):
-        monkeypatch.setattr("atlasc.passes.costs.op_costs._TOP", top)
+        monkeypatch.setattr("atlasc.passes.costs._TOP", top)
         known = OpProfiles(packed)
         ops = [op for op in packed.ops if op.operands and op.result is not None]
         profiles.append([known.of(op) for op in ops])

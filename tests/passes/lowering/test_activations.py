@@ -14,7 +14,7 @@ from atlasc.ir.module import Module
 from atlasc.ir.scalar_functions import ACTIVATIONS
 from atlasc.passes.approximation.approximate import apply_recipe, recipe_approximations
 from atlasc.passes.calibration.calibrate import calibrate
-from atlasc.passes.costs.counts import critical_path
+from atlasc.passes.costs import critical_path
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.frontend.canonicalise import canonicalise
 from atlasc.passes.frontend.trace import trace

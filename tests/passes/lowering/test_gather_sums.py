@@ -8,7 +8,7 @@ from short_text import dedent, module_of, short
 
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module
-from atlasc.passes.costs.counts import critical_path, program_costs
+from atlasc.passes.costs import critical_path, program_costs
 from atlasc.passes.execution.execute import Execution
 from atlasc.passes.framework.pass_base import Report, run_passes
 from atlasc.passes.lowering.gather_sums import GatherSums

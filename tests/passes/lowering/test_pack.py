@@ -11,7 +11,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module
-from atlasc.passes.costs.counts import critical_path
+from atlasc.passes.costs import critical_path
 from atlasc.passes.execution.execute import Execution
 from atlasc.passes.framework.pass_base import Report, run_passes
 from atlasc.passes.lowering.pack import Pack

@@ -12,7 +12,7 @@ from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.approximate import apply_recipe
 from atlasc.passes.calibration.calibrate import nominal_calibration
-from atlasc.passes.costs.counts import critical_path, program_costs
+from atlasc.passes.costs import critical_path, program_costs
 from atlasc.passes.framework.pass_base import Report, run_passes
 from atlasc.passes.lowering.gather_sums import GatherSums
 from atlasc.passes.lowering.pack import Pack

@@ -19,7 +19,7 @@ from atlasc.passes.approximation.approximate import apply_settings, layer_count
 from atlasc.passes.approximation.depth import depth_of
 from atlasc.passes.approximation.parametrisation import DEGREES, WIDE, Parametrisation
 from atlasc.passes.calibration.calibrate import calibrate
-from atlasc.passes.costs.counts import critical_path
+from atlasc.passes.costs import critical_path
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.packing.geometry import least_slots

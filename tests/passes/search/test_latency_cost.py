@@ -8,7 +8,7 @@ import pytest
 
 from atlasc.passes.approximation.approximate import apply_settings
 from atlasc.passes.approximation.parametrisation import EXACT
-from atlasc.passes.costs.counts import program_costs
+from atlasc.passes.costs import program_costs
 from atlasc.passes.pipeline import lower_nn
 from atlasc.passes.search.front import Front
 from atlasc.passes.search.point import Point

@@ -6,7 +6,7 @@ import numpy as np
 from short_text import poly
 
 from atlasc.ir.module import Module
-from atlasc.passes.costs.counts import critical_path, program_costs
+from atlasc.passes.costs import critical_path, program_costs
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
@@ -85,7 +85,7 @@ def test_attention() -> None:
     assert context.key_switches == 3 * 2 + 1 + 1 + 1 + 1 + 1
     assert context.plaintext_products == 2 * 7 + 1
     assert scores.ciphertext_products == context.ciphertext_products == 2
-    assert (costs.levels, costs.levels_total) == (0, 3 + 3)
+    assert costs.path[:2] == (0, 3 + 3)
 
 
 def test_levels_of_the_critical_path() -> None:
@@ -102,7 +102,7 @@ def test_levels_of_the_critical_path() -> None:
     assert (path.nonlinear, path.total) == (3 + 1, 1 + 3 + 1 + 1 + 1)
     assert path.per_layer == {0: (4, 5), 1: (0, 1), None: (0, 1)}
     costs = program_costs(packed(body))
-    assert (costs.levels, costs.levels_total, costs.levels_per_layer) == (4, 7, path.per_layer)
+    assert costs.path == (4, 7, path.per_layer)
 
 
 def test_counts_by_layer_add_up() -> None:
@@ -125,7 +125,7 @@ def test_bootstraps_and_levels_of_a_placed_program() -> None:
     module = run_passes(packed(body), [PlaceBootstraps(levels=2)])
     costs = program_costs(module)
     assert costs.total.bootstraps == 1
-    assert costs.levels_total == 3
+    assert costs.path.total == 3
     tops = {level for (_, level) in costs.total.primitives}
     assert max(tops) <= 2
 

@@ -1,0 +1,215 @@
+"""What a lowered program costs, read off the program itself by running its kernels without data.
+
+Equal ops are counted once, however many there are: the blocks of a model are equal.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from atlasc.ir.module import Module, Op, Value
+from atlasc.ir.opdef import Symbol
+from atlasc.ir.types import CiphertextType
+from atlasc.passes.execution.counting_engine import Counted, CountingEngine, Counts, Primitive
+from atlasc.passes.execution.dry_runs import dry_engine, dry_inputs, live_ciphertexts
+from atlasc.passes.execution.execute import apply
+from atlasc.passes.execution.kernels.context import Context
+from atlasc.passes.execution.rotation_plan import RotationPlan, planned
+from atlasc.passes.framework.analysis import OBSERVED
+
+PrimitiveCosts = Mapping[tuple[Primitive, int], float]
+"""Seconds of one call by (primitive, level); see `CountingEngine` for what the level is of."""
+Profile = frozenset[tuple[tuple[Primitive, int], int]]
+"""((primitive, levels below the entry), calls) of an op."""
+Layer = int | None
+"""Index of a block; None is what lies outside of all blocks."""
+_TOP = 64
+"""A level that no kernel runs out of."""
+
+
+@dataclass
+class ProgramCosts:
+    """Counts of a ckks module by op."""
+
+    module: Module
+    per_op: dict[Op, Counts]
+
+    @cached_property
+    def total(self) -> Counts:
+        """Counts of the whole program."""
+        return merged(self.per_op.values())
+
+    def per_layer(self) -> dict[Layer, Counts]:
+        """Counts by layer index."""
+        layers: dict[Layer, list[Counts]] = {}
+        for op, counts in self.per_op.items():
+            layers.setdefault(op.layer, []).append(counts)
+        return {layer: merged(parts) for layer, parts in layers.items()}
+
+    def rotation_keys(self, counts: Counts | None = None) -> dict[int, int]:
+        """Keys behind the rotations of some counts, by default of all: amount and level."""
+        used = dict(sorted((self.total if counts is None else counts).rotation_levels.items()))
+        plan = RotationPlan.of(self.module)
+        return used if plan is None else plan.used(used)
+
+    @cached_property
+    def path(self) -> CriticalPath:
+        """The path that consumes most levels."""
+        return critical_path(self.module)
+
+    @cached_property
+    def live(self) -> Counter[int]:
+        """Ciphertexts by level at the moment that needs most memory."""
+        return live_ciphertexts(self.module)
+
+    @cached_property
+    def constants(self) -> int:
+        """Bytes of the program's arrays."""
+        return sum(array.nbytes for array in self.module.arrays_used().values())
+
+
+def merged(parts: Iterable[Counts]) -> Counts:
+    """Sum of counts."""
+    result = Counts()
+    for counts in parts:
+        result.merge(counts)
+    return result
+
+
+def program_costs(module: Module) -> ProgramCosts:
+    """Count a ckks module (with or without levels placed).
+
+    Each op is counted as if nothing before it had rescaled its operands, so that its counts depend
+    on nothing but itself.
+    """
+    engine = dry_engine(module, CountingEngine)
+    ctx: Context[Counted] = Context(planned(engine, module), module.symbols, dry=True)
+    given = dry_inputs(module, engine)
+    per_op: dict[Op, Counts] = {}
+    known: dict[tuple[Any, ...], tuple[tuple[int, ...], Counts]] = {}
+    levels: dict[Value, tuple[int, ...] | None] = {}
+    for position, op in enumerate(module.ops):
+        engine.scope = str(position)
+        per_op[op] = counts = engine.counts[engine.scope]
+        if op.result is None:
+            continue
+        if op.name == "ckks.public_input":
+            levels[op.result] = None
+        elif op.name == "ckks.input":
+            levels[op.result] = tuple(ct.level for ct in given[op.attributes["name"]])
+        else:
+            before = [levels[operand] for operand in op.operands]
+            key = (*_key(op, module.symbols), *before)
+            if key in known:
+                counts.merge(known[key][1])
+            else:
+                result = apply(ctx, op, [_fresh(ctx, one) for one in before])
+                known[key] = tuple(ct.level for ct in result), counts
+            levels[op.result] = known[key][0]
+    return ProgramCosts(module, per_op)
+
+
+def _fresh(ctx: Context[Counted], levels: Iterable[int] | None) -> Any:
+    """An operand: ciphertexts of these levels, or the plaintext of a public input."""
+    return ctx.blank if levels is None else [Counted(level) for level in levels]
+
+
+def _key(op: Op, symbols: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+    """What the counts of an op at given levels depend on: its types and attributes, with a symbol's
+    shape (for coefficients its values) in place of its name.
+    """
+    parts = [op.name, str(op.value.type), *(str(value.type) for value in op.operands)]
+    for name, value in sorted(op.attributes.items()):
+        if isinstance(value, Symbol):
+            array = symbols[value.name]
+            value = array.tobytes() if name == "coefficients" else array.shape
+        if name not in OBSERVED:
+            parts.append(f"{name}={value!r}")
+    return tuple(parts)
+
+
+class CriticalPath(NamedTuple):
+    """Levels along the deepest path: of the nonlinear ops, of all ops, and both by layer."""
+
+    nonlinear: int
+    total: int
+    per_layer: dict[Layer, tuple[int, int]]
+
+
+def critical_path(module: Module) -> CriticalPath:
+    """The path that consumes most levels from an input to an output.
+
+    An op counts as nonlinear when it was expanded from a nonlinear function (``part``).
+    """
+    deepest = module.depths()
+    ends = [op.operands[0] for op in module.outputs]
+    value: Value | None = max(ends, key=lambda end: deepest[end])
+    per_layer: dict[Layer, tuple[int, int]] = {}
+    while value is not None:
+        op = value.op
+        consumed = op.levels(module.symbols)
+        nonlinear, total = per_layer.get(op.layer, (0, 0))
+        counted = consumed if "part" in op.attributes else 0
+        per_layer[op.layer] = (nonlinear + counted, total + consumed)
+        value = max(op.operands, key=lambda operand: deepest[operand], default=None)
+    nonlinear, total = (sum(column) for column in zip(*per_layer.values(), strict=True))
+    return CriticalPath(nonlinear, total, per_layer)
+
+
+class OpProfiles:
+    """Primitives of the ops of a packed module by levels below the level at which an op is entered.
+
+    All operands of an op arrive at one level, and a kernel never looks at which one it is: what
+    runs d levels below the entry does so wherever the entry is.
+
+    Args:
+        module: ckks module, with or without levels.
+    """
+
+    def __init__(self, module: Module) -> None:
+        self._engine = CountingEngine(module.attributes["slots"], _TOP, None)
+        self._context: Context[Counted] = Context(self._engine, module.symbols, dry=True)
+        self._known: dict[tuple[str, ...], Profile] = {}
+
+    def of(self, op: Op) -> Profile:
+        """The profile of an op that has a kernel."""
+        key = _key(op, self._context.symbols)
+        if key not in self._known:
+            self._engine.scope = f"profile {len(self._known)}"
+            levels = [
+                [_TOP] * value.ciphertext.ciphertexts
+                if isinstance(value.type, CiphertextType)
+                else None
+                for value in op.operands
+            ]
+            apply(self._context, op, [_fresh(self._context, one) for one in levels])
+            counted = self._engine.counts[self._engine.scope].primitives.items()
+            self._known[key] = frozenset(((name, _TOP - level), n) for (name, level), n in counted)
+        return self._known[key]
+
+
+def seconds_by_level(
+    profile: Profile, depth: int, costs: PrimitiveCosts, levels: int
+) -> tuple[float, ...]:
+    """Seconds of an op by entry level 0..levels; infinite below its depth."""
+    total = np.zeros(levels + 1)
+    total[:depth] = np.inf
+    for (primitive, below), calls in profile:
+        for level in range(max(depth, below), levels + 1):
+            total[level] += calls * costs[primitive, level - below]
+    return tuple(total.tolist())
+
+
+def op_costs(
+    module: Module, costs: PrimitiveCosts, levels: int
+) -> Callable[[Op], tuple[float, ...]]:
+    """Seconds of the ops of a ckks module without levels, by entry level 0..levels."""
+    profiles = OpProfiles(module)
+    table = cache(lambda profile, depth: seconds_by_level(profile, depth, costs, levels))
+    return lambda op: table(profiles.of(op), op.levels(module.symbols))

@@ -1,1 +1,0 @@
-"""What a lowered program costs, read off the program."""
