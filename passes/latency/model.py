@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.calibration.measure import nonlinear_ops
 from atlasc.passes.framework.goal import ChooseParameters, Parameters
 from atlasc.passes.latency.outline import Outline, Polynomial, outline
-from atlasc.passes.latency.segments import Cut, ProgramSegment, SegmentedProgram, cut, places_of
+from atlasc.passes.latency.segments import ProgramSegment, SegmentedProgram, cut, places_of
 from atlasc.passes.latency.tables import Tables
 from atlasc.passes.lowering.place_bootstraps import level_chain
 from atlasc.passes.pipeline import (
@@ -37,20 +38,12 @@ _Key = tuple[int, tuple[int, ...]]
 
 
 class Packing(NamedTuple):
-    """How a program is packed.
-
-    Attributes:
-        slots: of a ciphertext.
-        gathered: whether sums are brought into one ciphertext, as in a program with bootstraps.
+    """Slots of a ciphertext, and whether sums are brought into one ciphertext, as in a program with
+    bootstraps.
     """
 
     slots: int
     gathered: bool
-
-    @staticmethod
-    def of(parameters: Parameters) -> Packing:
-        """The packing for a parameter set."""
-        return Packing(parameters.slots, parameters.bootstrap_level is not None)
 
 
 @dataclass(frozen=True)
@@ -79,6 +72,9 @@ class LatencyModel:
         target: parameters and costs.
         reference: approximations of all nonlinear ops, for the first lowering.
 
+    Attributes:
+        chain: (parameters) to the program under this set, a `TimedChain`.
+
     Raises:
         AtlasError: of the lowering; a program with several encrypted inputs.
     """
@@ -94,8 +90,10 @@ class LatencyModel:
         self._segments: dict[Packing, dict[_Key, ProgramSegment]] = {}
         self._programs: dict[Packing, SegmentedProgram] = {}
         self._same: dict[tuple[Any, ...], ProgramSegment] = {}
-        self._depths: dict[tuple[ProgramSegment, tuple[Polynomial, ...]], int] = {}
-        self._chains: dict[Any, TimedChain] = {}
+        self._depth = cache(ProgramSegment.depth)
+        self.chain: Callable[[Any], TimedChain] = cache(
+            lambda parameters: TimedChain(self, parameters, target)
+        )
         self._first = self._poly(self._reference)
         levels, self._least_slots = levels_and_slots(self._first)
         self._without_bootstraps = Packing(target.choose(levels, self._least_slots).slots, False)
@@ -110,13 +108,9 @@ class LatencyModel:
 
     def levels(self, approximations: Approximations) -> int:
         """Levels of the whole program on its longest path."""
-        total = 0
-        for number in range(len(self.program(self._without_bootstraps).cuts)):
-            key = self.segment(self._without_bootstraps, number, approximations)
-            if key not in self._depths:
-                self._depths[key] = key[0].depth(key[1])
-            total += self._depths[key]
-        return total
+        packing = self._without_bootstraps
+        numbers = range(len(self.program(packing).cuts))
+        return sum(self._depth(*self.segment(packing, n, approximations)) for n in numbers)
 
     def parameters(self, approximations: Approximations) -> Parameters:
         """The parameter set that the target chooses."""
@@ -140,12 +134,6 @@ class LatencyModel:
         parameters = self.parameters(self._reference)
         costs = sorted(self._target.costs(parameters).items())
         return hashlib.sha256(f"{parameters} {costs}".encode()).hexdigest()
-
-    def chain(self, parameters: Parameters) -> TimedChain:
-        """The program under one parameter set."""
-        if parameters not in self._chains:
-            self._chains[parameters] = TimedChain(self, parameters, self._target)
-        return self._chains[parameters]
 
     def program(self, packing: Packing) -> SegmentedProgram:
         """The reference program in a packing."""
@@ -185,25 +173,19 @@ class LatencyModel:
             self._outlines[key] = (steps, found)
         return self._outlines[key]
 
-    def _learn(
-        self, packing: Packing, names: Sequence[str], approximations: Approximations
-    ) -> None:
+    def _learn(self, packing: Packing, names: Sequence[str], given: Approximations) -> None:
         """Lower a program in which all ops of a kind have the steps of these ones."""
-        like = {self._ops[name].name: approximations[name] for name in names}
+        like = {self._ops[name].name: given[name] for name in names}
         chosen = {name: like.get(op.name, self._reference[name]) for name, op in self._ops.items()}
-        chosen |= {name: approximations[name] for name in names}
+        chosen |= {name: given[name] for name in names}
         self._register(packing, self._cut(self._poly(chosen), packing), chosen)
 
-    def _register(
-        self, packing: Packing, found: SegmentedProgram, approximations: Approximations
-    ) -> None:
+    def _register(self, packing: Packing, found: SegmentedProgram, given: Approximations) -> None:
         known = self._segments.setdefault(packing, {})
-        cuts: Sequence[Cut] = self._programs[packing].cuts
-        if [one.names for one in found.cuts] != [one.names for one in cuts]:
+        if [one.names for one in found.cuts] != [one.names for one in self._programs[packing].cuts]:
             return
         for number, one in enumerate(found.cuts):
-            outlines = [self._outline(name, approximations) for name in one.names]
-            key = (number, tuple(steps for steps, _ in outlines))
+            key = (number, tuple(self._outline(name, given)[0] for name in one.names))
             content = (one.segment.pieces, one.segment.last)
             known.setdefault(key, self._same.setdefault(content, one.segment))
 
@@ -229,7 +211,7 @@ class TimedChain:
         levels, costs = parameters.max_level if top is None else top, target.costs(parameters)
         chain = level_chain(levels, top is not None, parameters.bootstrap_batch, costs)
         self._tables = Tables(chain, costs)
-        self._packing = Packing.of(parameters)
+        self._packing = Packing(parameters.slots, top is not None)
         program = model.program(self._packing)
         self.names = tuple(one.names for one in program.cuts)
         self.start = self._tables.start(program.width)
@@ -250,7 +232,4 @@ def _shape(array: np.ndarray) -> np.ndarray:
     """An array of that shape which stores one number."""
     if not array.ndim or not np.issubdtype(array.dtype, np.floating):
         return array
-    return np.broadcast_to(array.dtype.type(_ANY), array.shape)
-
-
-_ANY = 0.01
+    return np.broadcast_to(array.dtype.type(0.01), array.shape)

@@ -7,7 +7,8 @@ nonlinear op or two. In a segment the Chebyshev sums are left open: their degree
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import networkx
 
@@ -34,9 +35,9 @@ class Piece:
     """
 
     operands: tuple[int, ...]
-    depth: int
-    profile: Profile
-    ciphertexts: int
+    depth: int = 0
+    profile: Profile = frozenset()
+    ciphertexts: int = 0
     open: int | None = None
 
 
@@ -61,27 +62,17 @@ class ProgramSegment:
         return max(reached) if self.last else reached[-1]
 
 
-@dataclass(frozen=True)
-class Cut:
-    """A segment and the nonlinear ops that are in it.
-
-    Attributes:
-        names: result names of these ops in the nn module.
-        segment: its open sums are those of the ops, in the same order.
+class Cut(NamedTuple):
+    """Result names of nonlinear ops in the nn module, and the segment that they are in: its open
+    sums are theirs, in the same order.
     """
 
     names: tuple[str, ...]
     segment: ProgramSegment
 
 
-@dataclass(frozen=True)
-class SegmentedProgram:
-    """A program.
-
-    Attributes:
-        width: ciphertexts of its input.
-        cuts: in order.
-    """
+class SegmentedProgram(NamedTuple):
+    """Ciphertexts of a program's input, and its segments in order."""
 
     width: int
     cuts: tuple[Cut, ...]
@@ -112,19 +103,25 @@ def cut(packed: Module, places: Mapping[Place, Sequence[str]]) -> SegmentedProgr
             remedy="use --cost levels",
         )
     number = {op: position for position, op in enumerate(ops)}
-    profiles, segments = OpProfiles(packed), []
-    start = 0
+    profiles, cuts, start = OpProfiles(packed), [], 0
     for end in _ends(ops, number):
         inside = ops[start + 1 : end + 1]
         keys = list(dict.fromkeys(place for op in inside if (place := _place(op)) is not None))
         opened = [op for op in inside if op.name == "ckks.chebyshev" and _place(op) is not None]
-        ordered = sorted(opened, key=lambda op: (keys.index(_place(op) or ("", "")), number[op]))
-        which = {op: position for position, op in enumerate(ordered)}
-        pieces = tuple(_piece(packed, profiles, op, start, number, which) for op in inside)
+        opened.sort(key=lambda op: keys.index(_place(op) or ("", "")))
+        pieces = []
+        for op in inside:
+            piece = Piece(tuple(number[v.op] - start for v in op.operands if v.op in number))
+            if op in opened:
+                piece = replace(piece, ciphertexts=_width(op), open=opened.index(op))
+            elif op.result is not None:
+                depth, profile = op.levels(packed.symbols), profiles.of(op)
+                piece = Piece(piece.operands, depth, profile, _width(op))
+            pieces.append(piece)
         names = tuple(name for key in keys for name in places.get(key, ()))
-        segments.append(Cut(names, ProgramSegment(pieces, end == len(ops) - 1)))
+        cuts.append(Cut(names, ProgramSegment(tuple(pieces), end == len(ops) - 1)))
         start = end
-    return SegmentedProgram(_width(ops[0]), tuple(segments))
+    return SegmentedProgram(_width(ops[0]), tuple(cuts))
 
 
 def _ends(ops: Sequence[Op], number: Mapping[Op, int]) -> list[int]:
@@ -158,22 +155,6 @@ def _crossing(ops: Sequence[Op], number: Mapping[Op, int]) -> set[int]:
     while (before := dominators.get(min(found))) is not None and before not in found:
         found.add(before)
     return {position for position in found if position < end and ops[position].result is not None}
-
-
-def _piece(
-    packed: Module,
-    profiles: OpProfiles,
-    op: Op,
-    start: int,
-    number: Mapping[Op, int],
-    which: Mapping[Op, int],
-) -> Piece:
-    operands = tuple(number[v.op] - start for v in op.operands if v.op in number)
-    if op in which:
-        return Piece(operands, 0, frozenset(), _width(op), which[op])
-    if op.result is None:
-        return Piece(operands, 0, frozenset(), 0)
-    return Piece(operands, op.levels(packed.symbols), profiles.of(op), _width(op))
 
 
 _PRODUCTS = ("ckks.chebyshev", "ckks.mul", "ckks.square")

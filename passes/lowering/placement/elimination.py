@@ -25,7 +25,7 @@ recognition of series parallel digraphs (1982).
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 
@@ -47,22 +47,19 @@ class Factors:
     """Tables on variables; each variable set carries at most one table.
 
     Attributes:
-        levels: number of levels that each variable can take.
+        pieces: the tables, and the levels that each variable can take.
         owner: for each variable the index of its node.
         entry: for each node the variable of its entry level; None for inputs.
-        tables: the distinct tables.
         scopes: table number by variable set.
         touching: for each variable the sets that it is in.
     """
 
-    def __init__(self, levels: int) -> None:
-        self.levels = levels
+    def __init__(self, pieces: Pieces) -> None:
+        self.pieces = pieces
         self.owner: list[int] = []
         self.entry: list[int | None] = []
-        self.tables: list[Table] = []
         self.scopes: dict[Scope, int] = {}
         self.touching: list[set[Scope]] = []
-        self._numbers: dict[Hashable, int] = {}
 
     def add_variable(self, node: int) -> int:
         """A new variable of a node; its number."""
@@ -70,19 +67,13 @@ class Factors:
         self.touching.append(set())
         return len(self.owner) - 1
 
-    def intern(self, key: Hashable, build: Callable[[], Table]) -> int:
-        """Number of the table that `key` describes; built when it is new."""
-        if key not in self._numbers:
-            self._numbers[key] = len(self.tables)
-            self.tables.append(build())
-        return self._numbers[key]
-
     def put(self, scope: Scope, number: int) -> None:
         """Add a table; two on the same variables (a fork that joined) become their sum."""
         if scope in self.scopes:
             one, other = sorted((self.scopes[scope], number))
-            number = self.intern(
-                ("sum", one, other), lambda: clip(self.tables[one] + self.tables[other])
+            tables = self.pieces.tables
+            number = self.pieces.intern(
+                ("sum", one, other), lambda: clip(tables[one] + tables[other])
             )
         self.scopes[scope] = number
         for variable in scope:
@@ -104,10 +95,10 @@ class Factors:
             tables.append((scope, self.scopes.pop(scope)))
         if neighbours:
             meeting = sorted((number, tuple(place[v] for v in scope)) for scope, number in tables)
-            number = self.intern(
+            number = self.pieces.intern(
                 ("eliminate", *meeting),
                 lambda: eliminate(
-                    [self.tables[number] for number, _ in meeting],
+                    [self.pieces.tables[number] for number, _ in meeting],
                     [axes for _, axes in meeting],
                     len(neighbours),
                 ),
@@ -127,12 +118,12 @@ class Step:
 
 def build_factors(graph: LevelGraph, pieces: Pieces) -> Factors:
     """The variables and tables of a graph, from the elementary pieces of its operations."""
-    factors, uses = Factors(pieces.levels), graph.uses()
+    factors, uses = Factors(pieces), graph.uses()
     trunks: list[int | None] = []
     for index, node in enumerate(graph.nodes):
         factors.entry.append(None if node.level is not None else factors.add_variable(index))
         trunks.append(factors.add_variable(index) if len(uses[index]) > 1 else None)
-    drop = factors.intern("drop", lambda: pieces.drop)
+    drop = pieces.intern("drop", lambda: pieces.drop)
     for index, (node, trunk) in enumerate(zip(graph.nodes, trunks, strict=True)):
         users = [factors.entry[user] for user in uses[index]]
         # Where the value goes: the fork, its one user, or (an output) nowhere.
@@ -142,7 +133,7 @@ def build_factors(graph: LevelGraph, pieces: Pieces) -> Factors:
             read = bool(ends)
             key = (node.level, node.cost, node.depth, node.ciphertexts, node.refreshable, read)
             build = partial(_value_table, pieces, node, read)
-            factors.put(scope, factors.intern(("node", *key), build))
+            factors.put(scope, pieces.intern(("node", *key), build))
         for user in users if trunk is not None else ():
             assert trunk is not None
             assert user is not None
@@ -179,7 +170,7 @@ def reduce_factors(
         variable = entry[2]
         if variable not in rounds or entry != priority(variable):
             continue
-        if factors.levels ** len(factors.neighbours(variable)) > table_limit:
+        if factors.pieces.levels ** len(factors.neighbours(variable)) > table_limit:
             break
         steps.append(factors.eliminate(variable))
         # The next round comes after all that was ready before: blocks reduce inside first, and
@@ -200,9 +191,9 @@ def recover_levels(factors: Factors, steps: list[Step]) -> dict[int, int]:
     """
     chosen: dict[int, int] = {}
     for step in reversed(steps):
-        total = np.zeros(factors.levels, np.int64)
+        total = np.zeros(factors.pieces.levels, np.int64)
         for scope, number in step.tables:
             position = tuple(slice(None) if v == step.variable else chosen[v] for v in scope)
-            total = clip(total + factors.tables[number][position])
+            total = clip(total + factors.pieces.tables[number][position])
         chosen[step.variable] = int(total.argmin())
     return chosen

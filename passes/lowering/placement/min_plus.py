@@ -9,7 +9,7 @@ that differ by less than about 2^-40 of the most that the program could cost are
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,29 +23,55 @@ _KEY_BITS = 60
 
 
 class Pieces:
-    """Tables of the elementary pieces of one graph on one chain, each distinct one built once.
+    """The tables on one chain, each distinct one built once.
 
-    Raises:
-        ValueError: a node's cost is negative, not a number, or missing for a level.
+    Args:
+        chain: levels and bootstraps.
+        scale: units of cost in a key.
+        modulus: above any possible number of bootstraps; 1 where they are not counted.
+
+    Attributes:
+        drop: [from, to], 0 where to <= from.
+        tables: all distinct tables; a table is spoken of by its number.
     """
 
-    def __init__(self, graph: LevelGraph, chain: LevelChain) -> None:
+    def __init__(self, chain: LevelChain, scale: float, modulus: int = 1) -> None:
         self.chain, self.levels = chain, chain.max_level + 1
         self.drop = np.where(np.tri(self.levels, dtype=bool), 0, INFINITY).astype(np.int64)
-        """[from, to]: 0 where to <= from."""
+        self.tables: list[Table] = []
+        self._numbers: dict[Hashable, int] = {}
         self._costs: dict[object, NDArray[np.float64]] = {}
         self._edges: dict[int, Table] = {}
+        self._scale, self._modulus = scale, modulus
+
+    @classmethod
+    def of(cls, graph: LevelGraph, chain: LevelChain) -> Pieces:
+        """For the keys that are as fine as the costs of a graph allow.
+
+        Raises:
+            ValueError: a node's cost is negative, not a number, or missing for a level.
+        """
+        pieces = cls(chain, 1.0)
         calls = [chain.bootstraps(node.ciphertexts) for node in graph.nodes]
         possible = 0.0 if chain.bootstrap_level is None else chain.bootstrap_cost
         most = sum(calls) * possible
         for node in graph.nodes:
             if node.level is None:
-                costs = self.costs(node)
+                costs = pieces.costs(node)
                 most += float(costs[np.isfinite(costs)].max(initial=0.0))
         bits = sum(calls).bit_length()
-        self._modulus = 1 << bits
+        pieces._modulus = 1 << bits
         # Rounding adds at most half a unit to each of two terms a node: one bit keeps it inside.
-        self._scale = math.ldexp(1.0, _KEY_BITS - bits - 1 - math.frexp(max(most, 2.0**-900))[1])
+        pieces._scale = math.ldexp(1.0, _KEY_BITS - bits - 1 - math.frexp(max(most, 2.0**-900))[1])
+        return pieces
+
+    def intern(self, key: Hashable, build: Callable[[], Table]) -> int:
+        """Number of the table that `key` describes; built when it is new."""
+        if key not in self._numbers:
+            table = build()
+            self._numbers[key] = len(self.tables)
+            self.tables.append(table)
+        return self._numbers[key]
 
     def costs(self, node: Node) -> NDArray[np.float64]:
         """Cost of a node by entry level, [levels]; inf below its depth."""
@@ -88,7 +114,7 @@ class Pieces:
         """Keys of costs; so many bootstraps are counted in each."""
         finite = np.isfinite(costs)
         units = np.rint(np.where(finite, costs, 0.0) * self._scale).astype(np.int64)
-        return np.where(finite, units * self._modulus + bootstraps, INFINITY)
+        return np.where(finite, units * self._modulus + bootstraps % self._modulus, INFINITY)
 
 
 def clip(table: Table) -> Table:

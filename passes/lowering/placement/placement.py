@@ -84,7 +84,7 @@ def place(graph: LevelGraph, chain: LevelChain, *, table_limit: int = TABLE_LIMI
             graph is so entangled that its tables exceed the limit. Each names the node.
         ValueError: a cost is negative, not a number, or missing for a level.
     """
-    pieces = Pieces(graph, chain)
+    pieces = Pieces.of(graph, chain)
     check_feasible(graph, pieces)
     factors = build_factors(graph, pieces)
     steps = reduce_factors(factors, table_limit)
@@ -97,7 +97,7 @@ def place(graph: LevelGraph, chain: LevelChain, *, table_limit: int = TABLE_LIMI
             f"the bootstraps around {name} cannot be placed exactly",
             where=name,
             why=f"its level depends on those of {', '.join(dict.fromkeys(names))}, a table of "
-            f"{factors.levels ** len(others)} entries; the limit is {table_limit}",
+            f"{pieces.levels ** len(others)} entries; the limit is {table_limit}",
             remedy="offer fewer levels, or let fewer values cross",
         )
     chosen = recover_levels(factors, steps)
@@ -106,7 +106,7 @@ def place(graph: LevelGraph, chain: LevelChain, *, table_limit: int = TABLE_LIMI
         for variable, node in zip(factors.entry, graph.nodes, strict=True)
     )
     widest = max((len(step.neighbours) for step in steps), default=0)
-    return _placement(graph, chain, entries, Method(widest, len(factors.tables), len(steps)))
+    return _placement(graph, chain, entries, Method(widest, len(pieces.tables), len(steps)))
 
 
 def check_feasible(graph: LevelGraph, pieces: Pieces) -> None:
