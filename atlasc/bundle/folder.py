@@ -35,7 +35,7 @@ from atlasc.client.program import ClientProgram
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.plain import sha256_of
 from atlasc.ir.module import Module
-from atlasc.ir.text.storage import load_module, save_modules
+from atlasc.ir.text.storage import load_module, save_module, save_modules
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.models import LoadedModel, client_model
 from atlasc.targets.parameters import ParameterSet
@@ -52,6 +52,8 @@ MODEL_FILES = (
     "tokenizer.model",
 )
 """What the client needs of a HuggingFace directory to read its inputs: no weights, no code."""
+
+CLIENT_MODULES = ("embed", "interface")
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,10 @@ class Bundle:
         Raises:
             AtlasError: it answers another number of inputs than the manifest says.
         """
-        client = ClientProgram.load(self.folder / "client")
+        part = self.folder / "client"
+        client = ClientProgram(
+            *(load_module(part / f"{n}.air", part / f"{n}.safetensors") for n in CLIENT_MODULES)
+        )
         if client.batch != self.batch:
             raise AtlasError(
                 f"{self.folder} answers {client.batch} inputs a run, its manifest says {self.batch}"
@@ -149,7 +154,8 @@ def write_bundle(
     """Fill a new folder; the manifest, with the digests of all other files, comes last."""
     for name in ("client/model", "server"):
         (draft / name).mkdir(parents=True)
-    client.save(draft / "client")
+    for name in CLIENT_MODULES:
+        save_module(getattr(client, name), draft / "client" / f"{name}.air")
     for name in MODEL_FILES:
         if (model_directory / name).is_file():
             shutil.copyfile(model_directory / name, draft / "client" / "model" / name)
