@@ -53,8 +53,6 @@ MODEL_FILES = (
 )
 """What the client needs of a HuggingFace directory to read its inputs: no weights, no code."""
 
-CLIENT_MODULES = ("embed", "interface")
-
 
 @dataclass(frozen=True)
 class Bundle:
@@ -80,10 +78,7 @@ class Bundle:
         Raises:
             AtlasError: it answers another number of inputs than the manifest says.
         """
-        part = self.folder / "client"
-        client = ClientProgram(
-            *(load_module(part / f"{n}.air", part / f"{n}.safetensors") for n in CLIENT_MODULES)
-        )
+        client = ClientProgram(*map(self._module, ("client/embed", "client/interface")))
         if client.batch != self.batch:
             raise AtlasError(
                 f"{self.folder} answers {client.batch} inputs a run, its manifest says {self.batch}"
@@ -93,14 +88,17 @@ class Bundle:
     @cached_property
     def program(self) -> Module:
         """The packed program that the server runs."""
-        server = self.folder / "server"
-        return load_module(server / "program.air", server / "weights.safetensors")
+        return self._module("server/program", "server/weights")
 
     @cached_property
     def poly(self) -> Module:
         """The program's cleartext meaning: the polynomial simulation."""
-        server = self.folder / "server"
-        return load_module(server / "poly.air", server / "weights.safetensors")
+        return self._module("server/poly", "server/weights")
+
+    def _module(self, name: str, arrays: str = "") -> Module:
+        return load_module(
+            self.folder / f"{name}.air", self.folder / f"{arrays or name}.safetensors"
+        )
 
     @property
     def target(self) -> str:
@@ -154,7 +152,7 @@ def write_bundle(
     """Fill a new folder; the manifest, with the digests of all other files, comes last."""
     for name in ("client/model", "server"):
         (draft / name).mkdir(parents=True)
-    for name in CLIENT_MODULES:
+    for name in ("embed", "interface"):
         save_module(getattr(client, name), draft / "client" / f"{name}.air")
     for name in MODEL_FILES:
         if (model_directory / name).is_file():
