@@ -30,7 +30,6 @@ from atlasc.ir.types import CiphertextType
 from atlasc.passes.execution.engine import Engine
 from atlasc.passes.execution.execute import apply
 from atlasc.passes.execution.kernels.context import Context
-from atlasc.passes.execution.rotation_plan import planned
 from atlasc.targets.noise import NoiseModel
 from atlasc.targets.sim import SimEngine
 
@@ -153,8 +152,7 @@ class _LockStep:
         noise = NoiseModel.ckks(2 * target.slots)
         noisy = (judge(noise=noise, seed=seed) for seed in range(NOISE_RUNS))
         self.contexts = [
-            Context(planned(engine, program), program.symbols, query.public)
-            for engine in (reference, target, judge(), *noisy)
+            Context(engine, program) for engine in (reference, target, judge(), *noisy)
         ]
         self.reference, self.target = self.contexts[:2]
 
