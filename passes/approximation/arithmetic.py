@@ -8,11 +8,10 @@ into poly ops, over depths the paper's count, and recorded it gives row programs
 from __future__ import annotations
 
 import math
-import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,84 +20,127 @@ from atlasc.passes.approximation.fits.chebyshev import evaluate, levels_of_degre
 from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
 from atlasc.passes.framework.linear_system import LinearSystem
 
-T = TypeVar("T")
-
 Constant = Any
 """A number, or whatever the interpretation takes for a plaintext tensor (an array, a symbol)."""
 
 
-class Arithmetic(ABC, Generic[T]):
-    """What CKKS offers on a tensor. Operands broadcast as in NumPy; nothing is changed in place."""
+class Arithmetic(ABC):
+    """What the steps of an algorithm mean."""
 
     @abstractmethod
-    def step(self, name: str, *operands: T, constant: Any = None) -> T:
-        """The result of one operation; `name` is that of a method below."""
+    def step(self, name: str, *operands: Any, constant: Any = None) -> Any:
+        """The result of one operation; for the names see `Term`."""
 
-    def add(self, a: T, b: T) -> T:
-        """a + b."""
-        return self.step("add", a, b)
+    def run(self, algorithm: Callable[..., Term], x: Any, *others: Any) -> Any:
+        """The result of an algorithm on an argument x of the interpretation."""
+        return algorithm(Term(self, x), *others).value
 
-    def sub(self, a: T, b: T) -> T:
-        """a - b."""
-        return self.step("sub", a, b)
+    def centred(self, a: Any, features: int) -> Any:
+        """A tensor of [..., features] minus its mean over the last axis."""
+        return self.step(
+            "add", a, self.step("scale", self.step("row_sum", a), constant=-1 / features)
+        )
 
-    def mul(self, a: T, b: T) -> T:
-        """a * b, elementwise."""
-        return self.step("mul", a, b)
 
-    def square(self, a: T) -> T:
-        """a * a."""
-        return self.step("square", a)
+@dataclass(frozen=True)
+class Term:
+    """A tensor in an algorithm, and what CKKS offers on it. Operands broadcast as in NumPy.
 
-    def add_const(self, a: T, c: Constant) -> T:
-        """a + c, with a plaintext c."""
-        return self.step("add_const", a, constant=c)
+    Sums and products are the steps `add` and `mul`, with a `Constant` on the right `add_const` and
+    `scale`; a difference of two terms is `sub`. The other steps have the names of the methods.
 
-    def scale(self, a: T, c: Constant) -> T:
-        """a * c, with a plaintext c."""
-        return self.step("scale", a, constant=c)
+    Attributes:
+        value: what the interpretation takes for a tensor.
+    """
 
-    def row_sum(self, a: T) -> T:
+    arithmetic: Arithmetic
+    value: Any
+
+    def _step(self, name: str, *others: Term, constant: Any = None) -> Term:
+        values = (self.value, *(other.value for other in others))
+        return Term(self.arithmetic, self.arithmetic.step(name, *values, constant=constant))
+
+    def __add__(self, other: Term | Constant) -> Term:
+        if isinstance(other, Term):
+            return self._step("add", other)
+        return self._step("add_const", constant=other)
+
+    def __sub__(self, other: Term) -> Term:
+        return self._step("sub", other)
+
+    def __mul__(self, other: Term | Constant) -> Term:
+        if isinstance(other, Term):
+            return self._step("mul", other)
+        return self._step("scale", constant=other)
+
+    def square(self) -> Term:
+        """The product with itself."""
+        return self._step("square")
+
+    def row_sum(self) -> Term:
         """The sum over the last axis, which is kept with length 1."""
-        return self.step("row_sum", a)
+        return self._step("row_sum")
 
-    def chebyshev(self, a: T, total: ChebyshevSum) -> T:
-        """The value of a Chebyshev sum at a."""
-        return self.step("chebyshev", a, constant=total)
+    def chebyshev(self, total: ChebyshevSum) -> Term:
+        """The value of a Chebyshev sum."""
+        return self._step("chebyshev", constant=total)
 
-    def masked(self, a: T, value: float) -> T:
-        """a [..., queries, keys] with 0 for masked keys, all of which hold `value` before.
+    def centred(self, features: int) -> Term:
+        """[..., features] minus its mean over the last axis."""
+        return Term(self.arithmetic, self.arithmetic.centred(self.value, features))
 
-        This is an addition, so it costs no level. Without a mask the result is a itself.
+    def filled(self, value: float) -> Term:
+        """[..., queries, keys] with a value for masked keys; without a mask nothing changes."""
+        return self._step("filled", constant=value)
+
+    def masked(self, value: float) -> Term:
+        """[..., queries, keys] with 0 for masked keys, all of which hold `value` before.
+
+        This is an addition, so it costs no level. Without a mask nothing changes.
         """
-        return self.step("masked", a, constant=value)
+        return self._step("masked", constant=value)
 
 
-class ArrayArithmetic(Arithmetic[Any]):
+class ArrayArithmetic(Arithmetic):
     """Evaluation on arrays with Python's operators, as NumPy and torch share it."""
 
-    OPERATORS: ClassVar[dict[str, Callable[..., Any]]] = {
-        "add": operator.add,
-        "sub": operator.sub,
-        "mul": operator.mul,
-        "square": lambda a: a * a,
-    }
+    def step(self, name: str, *operands: Any, constant: Any = None) -> Any:
+        """The result of an operation."""
+        a = operands[0]
+        match name:
+            case "add":
+                return a + operands[1]
+            case "sub":
+                return a - operands[1]
+            case "mul":
+                return a * operands[1]
+            case "square":
+                return a * a
+            case "add_const":
+                return a + self.constant(constant)
+            case "scale":
+                return a * self.constant(constant)
+            case "row_sum":
+                return self.row_sum(a)
+            case "chebyshev":
+                return self.chebyshev(a, constant)
+        return self.filled(a, constant if name == "filled" else 0)
 
     @abstractmethod
     def constant(self, c: Constant) -> Any:
         """A plaintext of the arrays' dtype."""
 
-    def step(self, name: str, *operands: Any, constant: Any = None) -> Any:
-        """The result of an elementwise operation; the others have methods of their own."""
-        return self.OPERATORS[name](*operands)
+    @abstractmethod
+    def row_sum(self, a: Any) -> Any:
+        """The sum over the last axis, kept; float32 rows are summed in float64."""
 
-    def add_const(self, a: Any, c: Constant) -> Any:
-        """a + c."""
-        return a + self.constant(c)
+    @abstractmethod
+    def chebyshev(self, a: Any, total: ChebyshevSum) -> Any:
+        """The Chebyshev sum."""
 
-    def scale(self, a: Any, c: Constant) -> Any:
-        """c a."""
-        return a * self.constant(c)
+    @abstractmethod
+    def filled(self, a: Any, value: float) -> Any:
+        """An array with a value for masked keys."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +162,7 @@ class NumpyArithmetic(ArrayArithmetic):
         return np.asarray(c, dtype=self.dtype)
 
     def row_sum(self, a: NDArray[Any]) -> NDArray[Any]:
-        """The sum over the last axis, kept; float32 rows are summed in float64."""
+        """See `ArrayArithmetic`."""
         return a.sum(axis=-1, keepdims=True, dtype=np.float64).astype(self.dtype)
 
     def chebyshev(self, a: NDArray[Any], total: ChebyshevSum) -> NDArray[Any]:
@@ -128,12 +170,12 @@ class NumpyArithmetic(ArrayArithmetic):
         x = np.asarray(a, self.dtype)
         return evaluate(x, total.coefficients, total.domain, self.threads)
 
-    def masked(self, a: NDArray[Any], value: float) -> NDArray[Any]:
-        """a with 0 for masked keys."""
-        return a if self.keep is None else np.where(self.keep, a, np.asarray(0, self.dtype))
+    def filled(self, a: NDArray[Any], value: float) -> NDArray[Any]:
+        """See `ArrayArithmetic`."""
+        return a if self.keep is None else np.where(self.keep, a, np.asarray(value, self.dtype))
 
 
-class DepthArithmetic(Arithmetic[int]):
+class DepthArithmetic(Arithmetic):
     """Multiplicative depth in the paper's convention; a value is the depth at which it is known.
 
     Every product costs one level, also one by a plaintext, and nothing is folded. A row sum costs
@@ -155,7 +197,7 @@ class RecordedStep(NamedTuple):
     """One recorded operation.
 
     Attributes:
-        name: of the method of `Arithmetic`.
+        name: see `Term`.
         operands: numbers of earlier steps; 0 is the argument, the first step has number 1.
         constant: the plaintext or the Chebyshev sum, if it has one.
     """
@@ -166,7 +208,7 @@ class RecordedStep(NamedTuple):
 
 
 @dataclass
-class Recorder(Arithmetic[int]):
+class Recorder(Arithmetic):
     """Writes down what an algorithm does to its argument, which is value 0."""
 
     steps: list[RecordedStep] = field(default_factory=list)

@@ -19,11 +19,10 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Op
 from atlasc.ir.opdef import OPS
 from atlasc.passes.approximation.arithmetic import (
-    Arithmetic,
     Constant,
     DepthArithmetic,
     Recorder,
-    T,
+    Term,
     levels_of_steps,
 )
 from atlasc.passes.approximation.fits.chebyshev_sum import Interval, checked
@@ -76,13 +75,13 @@ class Approximation(ABC):
         return {"algorithm": self.algorithm, **entries}
 
     @abstractmethod
-    def body(self, arithmetic: Arithmetic[T], x: T) -> T:
+    def body(self, x: Term) -> Term:
         """What depth and levels are counted of: the algorithm on its argument."""
 
     @cached_property
     def depth(self) -> int:
         """Depth of the body in the paper's convention."""
-        return self.body(DepthArithmetic(), 0)
+        return DepthArithmetic().run(self.body, 0)
 
     def depth_of(self, op_name: str) -> int:
         """Depth of that nn op under this approximation, in the paper's convention."""
@@ -92,7 +91,7 @@ class Approximation(ABC):
     def levels(self) -> int:
         """Levels that an op consumes in a lowered program; see `levels_of_steps`."""
         recorder = Recorder()
-        self.body(recorder, 0)
+        recorder.run(self.body, 0)
         return levels_of_steps(recorder.steps)
 
 
@@ -107,12 +106,12 @@ class Softmax(Approximation):
         """What a masked score is set to before `apply`: the low end of the exponential's range."""
 
     @abstractmethod
-    def apply(self, arithmetic: Arithmetic[T], scores: T) -> T:
-        """Probabilities of scores [..., n], masked scores having been filled with `mask_fill`."""
+    def apply(self, scores: Term) -> Term:
+        """Probabilities of scores [..., n], where masked keys have `mask_fill`."""
 
-    def body(self, arithmetic: Arithmetic[T], x: T) -> T:
+    def body(self, x: Term) -> Term:
         """The whole softmax."""
-        return self.apply(arithmetic, x)
+        return self.apply(x)
 
 
 class Activation(Approximation):
@@ -126,12 +125,12 @@ class Activation(Approximation):
         return True
 
     @abstractmethod
-    def apply(self, arithmetic: Arithmetic[T], x: T, function: str) -> T:
+    def apply(self, x: Term, function: str) -> Term:
         """The function of x; its name is in `scalar_functions.ACTIVATIONS`."""
 
-    def body(self, arithmetic: Arithmetic[T], x: T) -> T:
+    def body(self, x: Term) -> Term:
         """A GELU: depth and levels are those of all functions."""
-        return self.apply(arithmetic, x, "gelu")
+        return self.apply(x, "gelu")
 
 
 class Norm(Approximation):
@@ -145,43 +144,31 @@ class Norm(Approximation):
         return 1.0
 
     @abstractmethod
-    def inverse_sqrt(self, arithmetic: Arithmetic[T], v: T) -> T:
+    def inverse_sqrt(self, v: Term) -> Term:
         """1/sqrt(v / `unit`) up to the approximation, elementwise."""
 
     def apply(
-        self,
-        arithmetic: Arithmetic[T],
-        x: T,
-        features: int,
-        epsilon: float,
-        gamma: Constant | None = None,
-        beta: Constant | None = None,
-    ) -> T:
-        """x / sqrt(mean(x^2) + epsilon) for x [..., features]; a LayerNorm gets a centred x.
-
-        Args:
-            gamma, beta: plaintext vectors of length `features`, or whatever the arithmetic takes
-                for them.
+        self, x: Term, features: int, epsilon: float, gamma: Constant = None, beta: Constant = None
+    ) -> Term:
+        """gamma x / sqrt(mean(x^2) + epsilon) + beta for x [..., features], which is centred for
+        a LayerNorm; gamma and beta are [features].
         """
-        y = self.normalised(arithmetic, x, 1 / features, epsilon)
-        y = y if gamma is None else arithmetic.scale(y, gamma)
-        return y if beta is None else arithmetic.add_const(y, beta)
+        y = self.normalised(x, 1 / features, epsilon)
+        y = y if gamma is None else y * gamma
+        return y if beta is None else y + beta
 
-    def normalised(self, arithmetic: Arithmetic[T], x: T, share: float, epsilon: float) -> T:
+    def normalised(self, x: Term, share: float, epsilon: float) -> Term:
         """x / sqrt(share * sum(x^2) + epsilon)."""
-        variance = arithmetic.row_sum(arithmetic.square(x))
-        variance = arithmetic.scale(variance, share * self.unit)
-        variance = arithmetic.add_const(variance, epsilon * self.unit)
-        numerator = arithmetic.scale(x, math.sqrt(self.unit))
-        return arithmetic.mul(numerator, self.inverse_sqrt(arithmetic, variance))
+        variance = x.square().row_sum() * (share * self.unit) + epsilon * self.unit
+        return x * math.sqrt(self.unit) * self.inverse_sqrt(variance)
 
-    def body(self, arithmetic: Arithmetic[T], x: T) -> T:
+    def body(self, x: Term) -> Term:
         """A norm of some length; depth and levels are those of all."""
-        return self.apply(arithmetic, x, 768, 1e-5)
+        return self.apply(x, 768, 1e-5)
 
     def depth_of(self, op_name: str) -> int:
         """Depth of that nn op under this approximation, in the paper's convention."""
-        return NORM_DEPTH[op_name] + self.inverse_sqrt(DepthArithmetic(), 0)
+        return NORM_DEPTH[op_name] + DepthArithmetic().run(self.inverse_sqrt, 0)
 
 
 def family_of(op_name: str) -> str:
@@ -192,27 +179,16 @@ def family_of(op_name: str) -> str:
     return definition.family
 
 
-def applied(
-    op: Op,
-    approximation: Approximation,
-    arithmetic: Arithmetic[T],
-    x: T,
-    gamma: Constant | None = None,
-    beta: Constant | None = None,
-) -> T:
-    """An op under its approximation.
-
-    Args:
-        x: masked scores are filled, the argument of a LayerNorm is centred.
-        gamma, beta: of a norm, as the arithmetic takes them.
-    """
+def applied(op: Op, approximation: Approximation, x: Term, *constants: Constant) -> Term:
+    """An op under its approximation; the constants are gamma and beta of a norm."""
     if isinstance(approximation, Softmax):
-        return approximation.apply(arithmetic, x)
+        return approximation.apply(x.filled(approximation.mask_fill))
     if isinstance(approximation, Activation):
-        return approximation.apply(arithmetic, x, op.name.removeprefix("nn."))
+        return approximation.apply(x, op.name.removeprefix("nn."))
     assert isinstance(approximation, Norm)
     features = int(op.operands[0].tensor.shape[-1])
-    return approximation.apply(arithmetic, x, features, op.attributes["epsilon"], gamma, beta)
+    x = x.centred(features) if op.name == "nn.layer_norm" else x
+    return approximation.apply(x, features, op.attributes["epsilon"], *constants)
 
 
 def interval(value: Any, what: str, positive: bool = False) -> Interval:

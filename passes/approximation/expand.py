@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,17 @@ from atlasc.ir.opdef import OPS, Symbol
 from atlasc.ir.types import TensorType
 from atlasc.passes.approximation.algorithms import carried_by
 from atlasc.passes.approximation.arithmetic import Arithmetic
-from atlasc.passes.approximation.description import Softmax, applied
+from atlasc.passes.approximation.description import applied
 from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
 from atlasc.passes.framework.pass_base import Pass, Report
 from atlasc.passes.framework.rewriting import Rewriter
 
+MASKING = {"filled": ("mask_fill", "fill"), "masked": ("mask_zero", "value")}
+"""The op of a step, and its attribute for the value."""
+
 
 @dataclass
-class PolyArithmetic(Arithmetic[Value]):
+class PolyArithmetic(Arithmetic):
     """Emits a poly op for every step of an algorithm.
 
     Attributes:
@@ -48,11 +52,16 @@ class PolyArithmetic(Arithmetic[Value]):
                 return self.emit("scale", operands, {"factor": self._constant(constant)})
             case "chebyshev":
                 return self.emit("chebyshev", operands, self._sum(constant))
-            case "masked":
+            case "filled" | "masked":
+                new_name, entry = MASKING[name]
                 mask = [self.rewriter.values[operand] for operand in self.op.operands[1:]]
-                attributes = {"causal": self.op.attributes.get("causal", False), "value": constant}
-                return self.emit("mask_zero", [*operands, *mask], attributes)
+                attributes = {"causal": self.op.attributes.get("causal", False), entry: constant}
+                return self.emit(new_name, [*operands, *mask], attributes)
         return self.emit(name, operands, {})
+
+    def centred(self, a: Value, features: int) -> Value:
+        """See `Arithmetic`."""
+        return self.emit("center", [a], {})
 
     def _sum(self, total: ChebyshevSum) -> dict[str, Any]:
         values = np.asarray(total.coefficients, dtype=np.float64)
@@ -132,14 +141,7 @@ def _copy(rewriter: Rewriter, op: Op) -> None:
 
 
 def _expanded(rewriter: Rewriter, op: Op, shared: dict[str, Symbol]) -> Value:
-    arithmetic = PolyArithmetic(rewriter, op, shared)
-    approximation = carried_by(op, rewriter.source.symbols)
-    x, *mask = rewriter.operands(op)
-    if isinstance(approximation, Softmax):
-        fill = float(approximation.mask_fill)
-        causal = op.attributes.get("causal", False)
-        x = arithmetic.emit("mask_fill", [x, *mask], {"causal": causal, "fill": fill})
-    if op.name == "nn.layer_norm":
-        x = arithmetic.emit("center", [x], {})
-    gamma, beta = (op.attributes.get(name) for name in ("gamma", "beta"))
-    return applied(op, approximation, arithmetic, x, gamma, beta)
+    approximation, x = carried_by(op, rewriter.source.symbols), rewriter.values[op.operands[0]]
+    constants = [op.attributes[name] for name in ("gamma", "beta") if name in op.attributes]
+    algorithm = partial(applied, op, approximation)
+    return PolyArithmetic(rewriter, op, shared).run(algorithm, x, *constants)

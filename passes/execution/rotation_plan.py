@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic
 
 from atlasc.ir.module import Module
-from atlasc.passes.execution.engine import Ct, Engine
+from atlasc.passes.execution.engine import Engine
+from atlasc.passes.execution.kernels.context import Ct
 
 PLAN_ATTRIBUTES = ("rotations", "bootstrap_rotations", "composed_rotations")
 

@@ -7,7 +7,7 @@ lowering serves them all.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,7 +88,7 @@ class Outline:
 def outline(op: Op, approximation: Approximation) -> Outline:
     """The outline of an approximation of a nonlinear op."""
     recorder = Recorder()
-    applied(op, approximation, recorder, 0)
+    recorder.run(partial(applied, op, approximation), 0)
     sums = [step.constant for step in recorder.steps if step.name == "chebyshev"]
     return Outline(
         tuple((step.name, *step.operands) for step in recorder.steps),

@@ -6,6 +6,7 @@ library, it is evaluated against NumPy's arithmetic.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,14 +18,12 @@ from numpy.typing import NDArray
 from atlasc.ir.functions import keep_mask
 from atlasc.ir.module import Op
 from atlasc.ir.opdef import Site
-from atlasc.passes.approximation.arithmetic import Arithmetic, NumpyArithmetic, T
+from atlasc.passes.approximation.arithmetic import NumpyArithmetic, Term
 from atlasc.passes.approximation.description import Approximation, Softmax, applied
 from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum, valid_range, widened
 from atlasc.passes.simulation.row_programs import (
-    Cell,
     NotRecordable,
     RowProgram,
-    RowRecorder,
     kept_terms,
 )
 
@@ -125,20 +124,17 @@ class Blockwise:
         if keep is not None and not keep.all():
             kept = np.broadcast_to(keep, x.shape).reshape(rows.shape)
         outside = None if left is None else np.zeros(len(rows), dtype=np.bool_)
-        program = self._program(op, site, approximation, left is not None)
+        algorithm = algorithm_of(op, site, approximation)
+        program = self._program((op, approximation, left is not None), algorithm)
 
         def work(start: int) -> bool:
             block = slice(start, start + size)
             seen, beyond = (None if a is None else a[block] for a in (kept, outside))
             if program is not None:
                 return program.run(rows[block], seen, result[block], self.limit, beyond)
-            arithmetic, argument = replace(self.arithmetic, keep=seen, left=beyond), rows[block]
-            if seen is not None:
-                assert isinstance(approximation, Softmax)
-                argument = np.where(seen, argument, x.dtype.type(approximation.mask_fill))
+            arithmetic, y = replace(self.arithmetic, keep=seen, left=beyond), result[block]
             with np.errstate(all="ignore"):
-                y = result[block]
-                y[...] = on_argument(op, site, approximation, arithmetic, argument)
+                y[...] = arithmetic.run(algorithm, rows[block])
                 # A comparison with a value that is not a number is false.
                 return bool(y.max() <= self.limit and -self.limit <= y.min())
 
@@ -150,31 +146,18 @@ class Blockwise:
         return result.reshape(x.shape) if finite else None
 
     def _program(
-        self, op: Op, site: Site, approximation: Approximation, watched: bool
+        self, key: tuple[Op, Approximation, bool], algorithm: Callable[[Term], Term]
     ) -> RowProgram | None:
-        def algorithm(recorder: RowRecorder, x: Cell) -> Cell:
-            if isinstance(approximation, Softmax):
-                x = recorder.filled(x, approximation.mask_fill)
-            return on_argument(op, site, approximation, recorder, x)
-
-        key = (op, approximation, watched)
         if key not in self._programs:
             if len(self._programs) >= PROGRAMS:
                 self._programs.clear()
             self._programs[key] = None
             with suppress(NotRecordable):
-                self._programs[key] = RowProgram(self.arithmetic.dtype, algorithm, watched)
+                self._programs[key] = RowProgram(self.arithmetic.dtype, algorithm, key[2])
         return self._programs[key]
 
 
-def on_argument(
-    op: Op, site: Site, approximation: Approximation, arithmetic: Arithmetic[T], x: T
-) -> T:
-    """The op under its approximation with the constants of its site, as `expand` emits it."""
-    gamma, beta = (
-        site.constant(name) if name in site.attributes else None for name in ("gamma", "beta")
-    )
-    if op.name == "nn.layer_norm":
-        assert gamma is not None
-        x = arithmetic.add(x, arithmetic.scale(arithmetic.row_sum(x), -1 / len(gamma)))
-    return applied(op, approximation, arithmetic, x, gamma, beta)
+def algorithm_of(op: Op, site: Site, approximation: Approximation) -> Callable[[Term], Term]:
+    """The op under its approximation with the constants of its site."""
+    constants = [site.constant(name) for name in ("gamma", "beta") if name in site.attributes]
+    return lambda x: applied(op, approximation, x, *constants)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from atlasc.passes.approximation.arithmetic import Arithmetic, Constant
+from atlasc.passes.approximation.arithmetic import Arithmetic, Constant, Term
 from atlasc.passes.approximation.fits.chebyshev import native_library
 from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum, valid_range, widened
 
@@ -51,7 +51,7 @@ class Instruction:
 
 
 @dataclass
-class RowRecorder(Arithmetic[Cell]):
+class RowRecorder(Arithmetic):
     """Writes down the instructions for what an algorithm does to its argument, `Cell(0)`.
 
     Attributes:
@@ -82,7 +82,7 @@ class RowRecorder(Arithmetic[Cell]):
             case "add" | "mul":
                 operands = tuple(sorted(operands, key=lambda cell: not cell.wide))
             case "sub" if operands[1].wide and not a.wide:
-                return self.add(self.scale(operands[1], -1.0), a)
+                return self.step("add", self.step("scale", operands[1], constant=-1.0), a)
             case "add_const" | "scale":
                 return self._constant(name.removesuffix("_const"), a, constant)
             case "row_sum":
@@ -93,11 +93,9 @@ class RowRecorder(Arithmetic[Cell]):
                 return self._chebyshev(a, constant)
             case "masked":
                 return self._emit("mask", a)
+            case "filled":
+                return self._emit("fill", a, scalar=constant)
         return self._emit(name, *operands, wide=operands[0].wide)
-
-    def filled(self, a: Cell, value: float) -> Cell:
-        """a with a value for masked keys, which an approximation of softmax starts from."""
-        return self._emit("fill", a, scalar=value)
 
     def _constant(self, kind: str, a: Cell, c: Constant) -> Cell:
         c = np.asarray(c, dtype=np.float64)
@@ -144,7 +142,7 @@ class RowProgram:
 
     Args:
         dtype: float32 or float64.
-        algorithm: called with a recorder and its argument.
+        algorithm: what is recorded.
         watched: whether runs are asked which rows leave a range.
 
     Raises:
@@ -153,11 +151,11 @@ class RowProgram:
     """
 
     def __init__(
-        self, dtype: Any, algorithm: Callable[[RowRecorder, Cell], Cell], watched: bool = False
+        self, dtype: Any, algorithm: Callable[[Term], Term], watched: bool = False
     ) -> None:
         library = native_library()
         recorder = RowRecorder(dtype, watched)
-        result = algorithm(recorder, Cell(0))
+        result = recorder.run(algorithm, Cell(0))
         if library is None or not result.wide or result.index == 0:
             raise NotRecordable
         registers, wide = _registers(recorder.instructions, result)

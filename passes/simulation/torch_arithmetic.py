@@ -36,7 +36,7 @@ class TorchArithmetic(ArrayArithmetic):
         return self.like.new_tensor(c) if np.ndim(c) else float(c)
 
     def row_sum(self, a: Any) -> Any:
-        """The sum over the last axis, kept."""
+        """See `ArrayArithmetic`."""
         return a.sum(-1, keepdim=True, dtype=_torch().float64).to(a.dtype)
 
     def chebyshev(self, a: Any, total: ChebyshevSum) -> Any:
@@ -57,9 +57,9 @@ class TorchArithmetic(ArrayArithmetic):
         groups = _torch().stack(basis[:size], dim=-1) @ table.T
         return _clenshaw(basis[size], groups.movedim(-1, 0)).to(a.dtype)
 
-    def masked(self, a: Any, value: float) -> Any:
-        """a with 0 for masked keys."""
-        return a if self.keep is None else a.masked_fill(~self.keep, 0)
+    def filled(self, a: Any, value: float) -> Any:
+        """See `ArrayArithmetic`."""
+        return a if self.keep is None else a.masked_fill(~self.keep, value)
 
 
 def _clenshaw(t: Any, terms: Any) -> Any:

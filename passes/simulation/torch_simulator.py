@@ -15,8 +15,8 @@ import numpy as np
 
 from atlasc.ir.functions import keep_mask
 from atlasc.ir.module import Module, Op, Value
-from atlasc.passes.approximation.description import Approximation, Softmax
-from atlasc.passes.simulation.blockwise import on_argument
+from atlasc.passes.approximation.description import Approximation
+from atlasc.passes.simulation.blockwise import algorithm_of
 from atlasc.passes.simulation.poly_values import EXPLODED
 from atlasc.passes.simulation.segments import end_after, largest_tensor
 from atlasc.passes.simulation.simulator import Approximations, Simulation, Simulator
@@ -187,9 +187,8 @@ class TorchSimulator(Simulator):
             kept = None if keep is None or keep.all() else self._tensor(keep)
         if approximation is None:
             return exact(op, [x], self._constant(op), kept)
-        if isinstance(approximation, Softmax) and kept is not None:
-            x = x.masked_fill(~kept, approximation.mask_fill)
-        return on_argument(op, site, approximation, TorchArithmetic(x, kept), x)
+        algorithm = algorithm_of(op, site, approximation)
+        return TorchArithmetic(x, kept).run(algorithm, x)
 
     def _constant(self, op: Op) -> Constants:
         def constant(name: str) -> Any:

@@ -69,11 +69,12 @@ def compare(
     if not index:
         inputs = inputs.take(range(min(loaded.client.batch, len(inputs))))
     query = loaded.client.query(inputs.arrays, unchecked=True)
-    state = None
+    state = resumed = None
     if checkpoint is not None:
         identity = comparison_identity(loaded.identity, query, chosen, against)
         state = Checkpoint(checkpoint, identity)
-    start = 0 if state is None else state.position
+        resumed = state.load()
+    start = 0 if resumed is None else resumed[0]
     parameters, program = loaded.parameters, loaded.program
     with progress("generating keys") as step:
         reference = find_target(against).make_engine(program, parameters, step.report)
@@ -89,6 +90,7 @@ def compare(
             keep_going=keep_going,
             before=Pace(loaded, find_target(chosen), 1, step.report, start),
             checkpoint=state,
+            resumed=resumed,
         )
     if as_json:
         print_json(_record(result, against, chosen))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.approximation.arithmetic import Arithmetic, T
+from atlasc.passes.approximation.arithmetic import Term
 from atlasc.passes.approximation.description import Activation, Norm, Softmax, interval
 from atlasc.passes.approximation.fits.chebyshev import levels_of_degree
 from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum, Interval, checked
@@ -118,21 +118,19 @@ class SoftmaxApproximation(Softmax):
         """The score of a masked key."""
         return self.score_range[0]
 
-    def apply(self, arithmetic: Arithmetic[T], scores: T) -> T:
+    def apply(self, scores: Term) -> Term:
         """Probabilities of the scores."""
         exponential = ChebyshevSum.fitted(
             "exp", self.exp_degree, self.exp_range, self.exp_coefficients, self.score_range
         )
-        y = arithmetic.chebyshev(scores, exponential)
-        y = arithmetic.masked(y, exponential.lowest)
+        y = scores.chebyshev(exponential).masked(exponential.lowest)
         degrees = self.degrees or tuple(2**p - 1 for p in self.iterations)
         coefficients = self.coefficients or [None] * len(degrees)
         for fit in zip(degrees, self.sum_ranges or SUM_RANGES, coefficients, strict=True):
-            total = arithmetic.row_sum(arithmetic.square(y))
-            inverse = ChebyshevSum.fitted("invsqrt", *fit)
-            y = arithmetic.square(arithmetic.mul(y, arithmetic.chebyshev(total, inverse)))
+            total = y.square().row_sum()
+            y = (y * total.chebyshev(ChebyshevSum.fitted("invsqrt", *fit))).square()
         for _ in range(self.renormalisations or 0):
-            y = arithmetic.sub(arithmetic.add(y, y), arithmetic.mul(y, arithmetic.row_sum(y)))
+            y = y + y - y * y.row_sum()
         return y
 
 
@@ -165,7 +163,7 @@ class DirectSoftmax(Softmax):
         """The score of a masked key."""
         return self.shift + self.exp_range[0]
 
-    def apply(self, arithmetic: Arithmetic[T], scores: T, newton_steps: int = 0) -> T:
+    def apply(self, scores: Term, newton_steps: int = 0) -> Term:
         """Probabilities of the scores: exponentials, times the inverse of their sum.
 
         Each Newton step y = y (2 - x y) squares the relative error of the inverse, in two levels.
@@ -175,13 +173,12 @@ class DirectSoftmax(Softmax):
             "exp", self.exp_degree, self.exp_range, self.exp_coefficients, domain
         )
         inverse = ChebyshevSum.fitted("inverse", self.degree, self.sum_range, self.coefficients)
-        exponentials = arithmetic.chebyshev(scores, exponential)
-        exponentials = arithmetic.masked(exponentials, exponential.lowest)
-        x = arithmetic.row_sum(exponentials)
-        y = arithmetic.chebyshev(x, inverse)
+        exponentials = scores.chebyshev(exponential).masked(exponential.lowest)
+        x = exponentials.row_sum()
+        y = x.chebyshev(inverse)
         for _ in range(newton_steps):
-            y = arithmetic.add(y, arithmetic.sub(y, arithmetic.mul(arithmetic.square(y), x)))
-        return arithmetic.mul(exponentials, y)
+            y = y + (y - y.square() * x)
+        return exponentials * y
 
 
 @dataclass(frozen=True)
@@ -209,11 +206,11 @@ class ChebyshevSoftmax(Softmax):
         """The score of a masked key."""
         return self.shift + self.exp_range[0]
 
-    def apply(self, arithmetic: Arithmetic[T], scores: T) -> T:
+    def apply(self, scores: Term) -> Term:
         """Probabilities of the scores."""
         inverse = self.inverse_degree, self.inverse_range
         direct = DirectSoftmax(*inverse, self.shift, self.exp_degree, self.exp_range)
-        return direct.apply(arithmetic, scores, self.newton_steps)
+        return direct.apply(scores, self.newton_steps)
 
 
 @dataclass(frozen=True)
@@ -232,17 +229,16 @@ class NormApproximation(Norm):
     range: Interval | None = None
     coefficients: tuple[float, ...] | None = None
 
-    def inverse_sqrt(self, arithmetic: Arithmetic[T], v: T) -> T:
+    def inverse_sqrt(self, v: Term) -> Term:
         """1/sqrt(v)."""
-        return arithmetic.chebyshev(v, self._sum(None))
+        return v.chebyshev(self._sum(None))
 
-    def normalised(self, arithmetic: Arithmetic[T], x: T, share: float, epsilon: float) -> T:
+    def normalised(self, x: Term, share: float, epsilon: float) -> Term:
         """x / sqrt(share * sum(x^2) + epsilon); share and epsilon go into the domain map."""
         domain = None
         if self.range is not None:
             domain = (self.range[0] - epsilon) / share, (self.range[1] - epsilon) / share
-        squares = arithmetic.row_sum(arithmetic.square(x))
-        return arithmetic.mul(x, arithmetic.chebyshev(squares, self._sum(domain)))
+        return x * x.square().row_sum().chebyshev(self._sum(domain))
 
     def _sum(self, domain: Interval | None) -> ChebyshevSum:
         known, given = self.range, self.coefficients
@@ -263,21 +259,21 @@ class ChebyshevNewtonNorm(Norm):
     newton_steps: int
     range: Interval
 
-    def inverse_sqrt(self, arithmetic: Arithmetic[T], v: T) -> T:
+    def inverse_sqrt(self, v: Term) -> Term:
         """1/sqrt(v)."""
-        guess = arithmetic.chebyshev(v, ChebyshevSum.fitted("invsqrt", self.degree, self.range))
-        return newton_inverse_sqrt(arithmetic, v, guess, self.newton_steps)
+        guess = v.chebyshev(ChebyshevSum.fitted("invsqrt", self.degree, self.range))
+        return newton_inverse_sqrt(v, guess, self.newton_steps)
 
 
-def newton_inverse_sqrt(arithmetic: Arithmetic[T], x: T, guess: T, steps: int) -> T:
+def newton_inverse_sqrt(x: Term, guess: Term, steps: int) -> Term:
     """1/sqrt(x) by y = (3 y - x y^3) / 2; two levels a step once -x/2 is computed.
 
     Each step about squares the relative error.
     """
     y = guess
     for _ in range(steps):
-        cubic = arithmetic.mul(arithmetic.mul(arithmetic.scale(x, -0.5), y), arithmetic.square(y))
-        y = arithmetic.add(arithmetic.scale(y, 1.5), cubic)
+        cubic = x * -0.5 * y * y.square()
+        y = y * 1.5 + cubic
     return y
 
 
@@ -296,10 +292,10 @@ class ActivationApproximation(Activation):
     range: Interval | None = None
     coefficients: tuple[float, ...] | None = None
 
-    def apply(self, arithmetic: Arithmetic[T], x: T, function: str) -> T:
+    def apply(self, x: Term, function: str) -> Term:
         """The function of x."""
         total = ChebyshevSum.fitted(function, self.degree, self.range, self.coefficients)
-        return arithmetic.chebyshev(x, total)
+        return x.chebyshev(total)
 
 
 @dataclass(frozen=True, eq=False)
@@ -346,9 +342,8 @@ class ChannelActivation(Activation):
     def __hash__(self) -> int:
         return hash(self.digest)
 
-    def apply(self, arithmetic: Arithmetic[T], x: T, function: str) -> T:
+    def apply(self, x: Term, function: str) -> Term:
         """The function of x, whose last axis holds the channels."""
         low, high = self.ranges.T
-        t = arithmetic.scale(x, 2 / (high - low))
-        t = arithmetic.add_const(t, -(high + low) / (high - low))
-        return arithmetic.chebyshev(t, ChebyshevSum.of(self.coefficients))
+        t = x * (2 / (high - low)) + -(high + low) / (high - low)
+        return t.chebyshev(ChebyshevSum.of(self.coefficients))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.scalar_functions import function as scalar_function
 from atlasc.passes.approximation.algorithms.chebyshev import newton_inverse_sqrt
-from atlasc.passes.approximation.arithmetic import Arithmetic, T
+from atlasc.passes.approximation.arithmetic import Term
 from atlasc.passes.approximation.description import Activation, Norm, Softmax
 from atlasc.passes.approximation.fits.chebyshev import fit
 from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum, Interval
@@ -62,23 +62,23 @@ class PowerSoftmax(Softmax):
         """The score of a masked key."""
         return self.shift - 2.0**self.squarings  # the exponential is exactly zero there
 
-    def apply(self, arithmetic: Arithmetic[T], scores: T) -> T:
+    def apply(self, scores: Term) -> Term:
         """Probabilities of the scores."""
         scale = 2.0**-self.squarings
-        y = arithmetic.add_const(arithmetic.scale(scores, scale), 1.0 - self.shift * scale)
+        y = scores * scale + (1.0 - self.shift * scale)
         for _ in range(self.squarings):
-            y = arithmetic.square(y)
-        total = arithmetic.row_sum(y)
+            y = y.square()
+        total = y.row_sum()
         if self.divisor != 1.0:
-            total = arithmetic.scale(total, 1 / self.divisor)
-        power = arithmetic.add_const(total, -1.0)  # of even powers alone, so the sign is free
-        inverse = arithmetic.add_const(arithmetic.scale(total, -1.0), 2.0)
+            total = total * (1 / self.divisor)
+        power = total + -1.0  # of even powers alone, so the sign is free
+        inverse = total * -1.0 + 2.0
         for _ in range(self.steps):
-            power = arithmetic.square(power)
-            inverse = arithmetic.mul(inverse, arithmetic.add_const(power, 1.0))
+            power = power.square()
+            inverse = inverse * (power + 1.0)
         if self.divisor != 1.0:
-            inverse = arithmetic.scale(inverse, 1 / self.divisor)
-        return arithmetic.mul(y, inverse)
+            inverse = inverse * (1 / self.divisor)
+        return y * inverse
 
 
 @dataclass(frozen=True)
@@ -106,16 +106,14 @@ class LineNewtonNorm(Norm):
         centre = math.sqrt(LINE_RANGE[0] * LINE_RANGE[1] / (self.range[0] * self.range[1]))
         return min(centre, LINE_RANGE[1] / self.range[1])
 
-    def inverse_sqrt(self, arithmetic: Arithmetic[T], v: T) -> T:
+    def inverse_sqrt(self, v: Term) -> Term:
         """1/sqrt(v / unit)."""
-        guess = arithmetic.add_const(arithmetic.scale(v, LINE_SLOPE), LINE_INTERCEPT)
-        guess = newton_inverse_sqrt(arithmetic, v, guess, NEWTON_STEPS)
-        root, half = arithmetic.mul(v, guess), arithmetic.scale(guess, 0.5)
+        guess = newton_inverse_sqrt(v, v * LINE_SLOPE + LINE_INTERCEPT, NEWTON_STEPS)
+        root, half = v * guess, guess * 0.5
         for _ in range(GOLDSCHMIDT_STEPS):
-            excess = arithmetic.add_const(arithmetic.mul(root, half), -0.5)
-            root = arithmetic.sub(root, arithmetic.mul(root, excess))
-            half = arithmetic.sub(half, arithmetic.mul(half, excess))
-        return arithmetic.scale(half, 2.0)
+            excess = root * half + -0.5
+            root, half = root - root * excess, half - half * excess
+        return half * 2.0
 
 
 @dataclass(frozen=True)
@@ -139,7 +137,7 @@ class SignPiecewiseActivation(Activation):
         """Whether the function is 0 on one side and x on the other."""
         return scalar_function(function).linear_beyond is not None
 
-    def apply(self, arithmetic: Arithmetic[T], x: T, function: str) -> T:
+    def apply(self, x: Term, function: str) -> Term:
         """The function of x."""
         piece = scalar_function(function).linear_beyond
         if piece is None:
@@ -150,21 +148,18 @@ class SignPiecewiseActivation(Activation):
             )
         reach = max(abs(end) for end in self.range) + piece
 
-        def half_sign(z: T) -> T:
+        def half_sign(z: Term) -> Term:
             """sign(z)/2 for |z| <= reach, within 5e-5 where |z| >= 0.0157 reach."""
-            z = arithmetic.scale(z, 1 / reach)
+            z = z * (1 / reach)
             coarse, fine = _sign_polynomial(_G4), _sign_polynomial(_F4)
             for coefficients in (coarse, coarse, fine, fine / 2):
-                z = arithmetic.chebyshev(z, ChebyshevSum.of(coefficients))
+                z = z.chebyshev(ChebyshevSum.of(coefficients))
             return z
 
-        below = half_sign(arithmetic.add_const(x, piece))
-        above = half_sign(arithmetic.add_const(x, -piece))
+        below, above = half_sign(x + piece), half_sign(x + -piece)
         domain = (-piece - SIGN_WIDTH * reach, piece + SIGN_WIDTH * reach)
         total = ChebyshevSum(12, lambda: fit(function, 12, domain), domain)
-        middle = arithmetic.chebyshev(x, total)
-        inner = arithmetic.mul(middle, arithmetic.sub(below, above))
-        return arithmetic.add(inner, arithmetic.mul(x, arithmetic.add_const(above, 0.5)))
+        return x.chebyshev(total) * (below - above) + x * (above + 0.5)
 
 
 @lru_cache(maxsize=2)

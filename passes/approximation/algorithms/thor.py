@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.scalar_functions import function as scalar_function
-from atlasc.passes.approximation.arithmetic import Arithmetic, T
+from atlasc.passes.approximation.arithmetic import Term
 from atlasc.passes.approximation.description import NORM_DEPTH, Activation, Norm, Softmax
 from atlasc.passes.approximation.fits.chebyshev import fit
 from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum, Interval
@@ -63,7 +63,7 @@ class AdaptiveSoftmax(Softmax):
         """The score of a masked key."""
         return self.score_range[0]
 
-    def apply(self, arithmetic: Arithmetic[T], scores: T) -> T:
+    def apply(self, scores: Term) -> Term:
         """Probabilities of the scores."""
         low, high = self.score_range
         powers = 2.0**self.squarings
@@ -71,24 +71,23 @@ class AdaptiveSoftmax(Softmax):
         # 1 / width goes into the polynomial, so that the first row sums lie in (0, 1].
         share = self.width ** (-1 / powers)
         total = ChebyshevSum(15, lambda: fit("exp", 15, (-reach, 0.0)) * share, (low, high))
-        y = arithmetic.chebyshev(scores, total)
+        y = scores.chebyshev(total)
         for _ in range(self.squarings):
-            y = arithmetic.square(y)
-        y = arithmetic.masked(y, total.lowest**powers)
+            y = y.square()
+        y = y.masked(total.lowest**powers)
         epsilon = self.epsilon
         for round_ in range(self.rounds + 1):
-            sums = arithmetic.row_sum(y)
             alpha = FINAL_PRECISION if round_ == self.rounds else SOFTMAX_PRECISION
-            y = arithmetic.mul(y, _inverse(arithmetic, sums, epsilon, alpha))
+            y = y * _inverse(y.row_sum(), epsilon, alpha)
             if round_ < self.rounds:
-                y = arithmetic.square(y)
+                y = y.square()
                 # Probabilities of sum p have squares of sum p^2 / width or more; the code halves
                 # that for safety.
                 epsilon = (1 - alpha) / self.width / 2
         return y
 
 
-def _inverse(arithmetic: Arithmetic[T], x: T, epsilon: float, alpha: float) -> T:
+def _inverse(x: Term, epsilon: float, alpha: float) -> Term:
     """1/x on [epsilon, 1] by the adaptive Goldschmidt iteration, two levels a step: a = a k
     (2 - k b), b = b k (2 - k b). x times the result is in [1 - alpha, 1].
 
@@ -100,12 +99,11 @@ def _inverse(arithmetic: Arithmetic[T], x: T, epsilon: float, alpha: float) -> T
         epsilon = k * epsilon * (2 - k * epsilon)
         factors.append(k)
     k = factors[0]
-    result = arithmetic.add_const(arithmetic.scale(x, -k * k), 2 * k)
-    b = x
+    result, b = x * (-k * k) + 2 * k, x
     for previous, k in pairwise(factors):
-        correction = arithmetic.add_const(arithmetic.scale(b, -previous), 2.0)
-        b = arithmetic.mul(arithmetic.scale(b, previous), correction)
-        result = arithmetic.mul(result, arithmetic.add_const(arithmetic.scale(b, -k * k), 2 * k))
+        correction = b * -previous + 2.0
+        b = b * previous * correction
+        result = result * (b * (-k * k) + 2 * k)
     return result
 
 
@@ -146,17 +144,16 @@ class AdaptiveNorm(Norm):
             factors.append(k)
         return factors
 
-    def inverse_sqrt(self, arithmetic: Arithmetic[T], v: T) -> T:
+    def inverse_sqrt(self, v: Term) -> Term:
         """1/sqrt(v / unit) by b = b k^1.5 (3/k - a) / 2, a = a k^3 (3/k - a)^2 / 4."""
         factors = self.factors
         k = factors[0]
-        result = arithmetic.add_const(arithmetic.scale(v, -(k**1.5) / 2), 1.5 * k**0.5)
-        a = v
+        result, a = v * (-(k**1.5) / 2) + 1.5 * k**0.5, v
         for previous, k in pairwise(factors):
-            square = arithmetic.square(arithmetic.add_const(a, -3 / previous))
-            a = arithmetic.mul(arithmetic.scale(a, previous**3 / 4), square)
-            cubic = arithmetic.mul(arithmetic.scale(result, k**1.5 / 2), a)
-            result = arithmetic.sub(arithmetic.scale(result, 1.5 * k**0.5), cubic)
+            square = (a + -3 / previous).square()
+            a = a * (previous**3 / 4) * square
+            cubic = result * (k**1.5 / 2) * a
+            result = result * (1.5 * k**0.5) - cubic
         return result
 
     def depth_of(self, op_name: str) -> int:
@@ -184,7 +181,7 @@ class CompositeActivation(Activation):
         """Whether the function is x (1 + s(x)) / 2."""
         return scalar_function(function).gate is not None
 
-    def apply(self, arithmetic: Arithmetic[T], x: T, function: str) -> T:
+    def apply(self, x: Term, function: str) -> Term:
         """The function of x."""
         if not self.covers(function):
             raise AtlasError(
@@ -193,8 +190,8 @@ class CompositeActivation(Activation):
             )
         reach = max(abs(end) for end in self.range)
         inner, outer = _composite(function, reach)
-        inside = arithmetic.chebyshev(x, ChebyshevSum.of(inner, (-reach, reach)))
-        return arithmetic.mul(x, arithmetic.chebyshev(inside, ChebyshevSum.of(outer)))
+        inside = x.chebyshev(ChebyshevSum.of(inner, (-reach, reach)))
+        return x * inside.chebyshev(ChebyshevSum.of(outer))
 
 
 @lru_cache(maxsize=256)

@@ -42,9 +42,9 @@ def softmax(degree: int, scores: np.ndarray, shift: float = 0.0) -> DirectSoftma
 def test_it_is_a_softmax_and_the_shift_moves_the_scores() -> None:
     scores = np.random.default_rng(0).uniform(-8, 0, (20, 16))
     direct = softmax(63, scores)
-    assert np.abs(direct.apply(NUMPY, scores) - exact(scores)).max() < 1e-9
+    assert np.abs(NUMPY.run(direct.apply, scores) - exact(scores)).max() < 1e-9
     moved = softmax(63, scores + 5, shift=5.0)
-    assert moved.apply(NUMPY, scores + 5) == pytest.approx(exact(scores), abs=1e-9)
+    assert NUMPY.run(moved.apply, scores + 5) == pytest.approx(exact(scores), abs=1e-9)
 
 
 def test_masked_keys_weigh_nothing() -> None:
@@ -54,7 +54,7 @@ def test_masked_keys_weigh_nothing() -> None:
     sums = np.where(keep, np.exp(scores), 0).sum(axis=-1)
     direct = replace(softmax(63, scores), sum_range=(0.9 * sums.min(), 1.1 * sums.max()))
     filled = np.where(keep, scores, direct.mask_fill)
-    found = direct.apply(NumpyArithmetic(threads=1, keep=keep), filled)
+    found = NumpyArithmetic(threads=1, keep=keep).run(direct.apply, filled)
     assert np.abs(found - exact(np.where(keep, scores, -np.inf))).max() < 1e-9
     assert (found[~keep] == 0).all()
 
@@ -62,14 +62,14 @@ def test_masked_keys_weigh_nothing() -> None:
 @pytest.mark.parametrize(("degree", "exp_degree", "levels"), [(7, 15, 8), (27, 31, 11), (5, 3, 6)])
 def test_depth_and_levels(degree: int, exp_degree: int, levels: int) -> None:
     direct = DirectSoftmax(degree, (0.5, 2.0), exp_degree=exp_degree)
-    assert direct.depth == levels + 3 == direct.apply(DepthArithmetic(), 0)
+    assert direct.depth == levels + 3 == DepthArithmetic().run(direct.apply, 0)
     assert direct.levels == levels
     assert DirectSoftmax(degree, exp_degree=exp_degree).depth == direct.depth
 
 
 def test_mistakes() -> None:
     with pytest.raises(AtlasError, match="no range yet"):
-        DirectSoftmax(7).apply(NUMPY, np.zeros((1, 2)))
+        NUMPY.run(DirectSoftmax(7).apply, np.zeros((1, 2)))
     with pytest.raises(AtlasError, match="sum range must be positive"):
         DirectSoftmax(7, (0.0, 1.0))
     with pytest.raises(AtlasError, match="cannot have degree 0"):
@@ -87,12 +87,12 @@ def test_mistakes() -> None:
 def test_given_coefficients_are_used() -> None:
     x = np.linspace(0.5, 1.0, 9)
     norm = NormApproximation(1, (0.5, 1.0), (2.0, 0.0))
-    assert (norm.inverse_sqrt(NUMPY, x) == 2).all()
+    assert (NUMPY.run(norm.inverse_sqrt, x) == 2).all()
     activation = ActivationApproximation(1, (-1.0, 1.0), (0.0, 3.0))
-    assert activation.apply(NUMPY, x, "gelu") == pytest.approx(3 * x)
+    assert NUMPY.run(activation.apply, x, "gelu") == pytest.approx(3 * x)
     flat = SoftmaxApproximation((1,), coefficients=((0.5, 0.0),), exp_degree=1,
                                 exp_coefficients=(1.0, 0.0))  # fmt: skip
-    assert flat.apply(NUMPY, x[None] - 1) == pytest.approx(np.full((1, 9), 0.25))
+    assert NUMPY.run(flat.apply, x[None] - 1) == pytest.approx(np.full((1, 9), 0.25))
 
 
 @pytest.mark.parametrize("name", ["encoder", "decoder"])

@@ -95,7 +95,7 @@ def test_coarse_iterations_do_not_leave_the_ranges_of_later_ones(
             seen.append(super().row_sum(a))
             return seen[-1]
 
-    chosen.apply(Watching(threads=1), rows[inside])
+    Watching(threads=1).run(chosen.apply, rows[inside])
     assert inside.any()
     for (low, high), sums in zip(chosen.sum_ranges[1:], seen[1:], strict=True):
         assert (sums >= 0.99 * low).all()

@@ -38,28 +38,28 @@ def test_softmax_of_the_paper_against_mpmath():
     rng = np.random.default_rng(1)
     scores = rng.uniform(-40, 0, (24, 64))
     scores[:12] -= 20
-    error = np.abs(FULL.apply(NUMPY, scores) - exact_softmax(scores))
+    error = np.abs(NUMPY.run(FULL.apply, scores) - exact_softmax(scores))
     assert error.max() < 1e-6
     assert error.mean() < 1e-8
 
 
 def test_float32_stays_float32_and_loses_no_more_than_rounding():
     scores = np.random.default_rng(2).uniform(-30, 0, (4, 3, 32, 32)).astype(np.float32)
-    single = FULL.apply(NumpyArithmetic(np.float32), scores)
+    single = NumpyArithmetic(np.float32).run(FULL.apply, scores)
     assert single.dtype == np.float32
-    assert np.abs(single - FULL.apply(NUMPY, scores.astype(np.float64))).max() < 5e-6
+    assert np.abs(single - NUMPY.run(FULL.apply, scores.astype(np.float64))).max() < 5e-6
 
 
 def test_the_shift_moves_the_scores():
     scores = np.random.default_rng(3).uniform(-30, 0, (8, 16))
-    moved = SoftmaxApproximation((5, 5, 5, 5, 7), shift=17.0).apply(NUMPY, scores + 17.0)
-    np.testing.assert_allclose(moved, FULL.apply(NUMPY, scores), atol=1e-13)
+    moved = NUMPY.run(SoftmaxApproximation((5, 5, 5, 5, 7), shift=17.0).apply, scores + 17.0)
+    np.testing.assert_allclose(moved, NUMPY.run(FULL.apply, scores), atol=1e-13)
 
 
 def test_masked_scores_get_no_weight():
     scores = np.random.default_rng(4).uniform(-30, 0, (8, 32))
     scores[:, 20:] = FULL.mask_fill
-    probabilities = FULL.apply(NUMPY, scores)
+    probabilities = NUMPY.run(FULL.apply, scores)
     assert np.abs(probabilities[:, 20:]).max() < 1e-9
     assert np.abs(probabilities[:, :20] - exact_softmax(scores[:, :20])).max() < 1e-6
 
@@ -81,7 +81,8 @@ def test_every_iteration_more_lowers_the_error():
     scores = np.random.default_rng(5).uniform(-15, 0, (16, 32))
     exact = exact_softmax(scores)
     errors = [
-        np.abs(SoftmaxApproximation((7,) * k).apply(NUMPY, scores) - exact).mean() for k in (1, 5)
+        np.abs(NUMPY.run(SoftmaxApproximation((7,) * k).apply, scores) - exact).mean()
+        for k in (1, 5)
     ]
     assert errors[1] < errors[0] / 100
 
@@ -102,7 +103,7 @@ def test_norms_against_mpmath(op_name, degree, value_range, bound):
     epsilon = 1e-5
     approximation = NormApproximation(degree, value_range)
     given = x - x.mean(-1, keepdims=True) if op_name == "nn.layer_norm" else x
-    y = approximation.apply(NUMPY, given, 48, epsilon, gamma, beta)
+    y = NUMPY.run(approximation.apply, given, 48, epsilon, gamma, beta)
     with mpmath.workdps(40):
         for row, result in zip(x, y, strict=True):
             values = [mpmath.mpf(float(v)) for v in row]
@@ -117,9 +118,9 @@ def test_norms_against_mpmath(op_name, degree, value_range, bound):
 def test_depth_of_norms_and_activations(p):
     norm = NormApproximation(2**p - 1, (0.1, 1.0))
     assert (norm.depth_of("nn.layer_norm"), norm.depth_of("nn.rms_norm")) == (p + 8, p + 6)
-    assert 7 + norm.inverse_sqrt(DepthArithmetic(), 0) == p + 8
+    assert 7 + DepthArithmetic().run(norm.inverse_sqrt, 0) == p + 8
     activation = ActivationApproximation(2**p - 1, (-3.0, 3.0))
-    assert activation.depth == p + 1 == activation.apply(DepthArithmetic(), 0, "gelu")
+    assert activation.depth == p + 1 == DepthArithmetic().run(activation.apply, 0, "gelu")
     assert (norm.levels, activation.levels) == (p + 2, p)
     unit = ActivationApproximation(2**p - 1, (-1.0, 1.0))
     assert (unit.depth, unit.levels) == (p + 1, p)
@@ -128,13 +129,13 @@ def test_depth_of_norms_and_activations(p):
 @pytest.mark.parametrize("function", ["gelu", "gelu_tanh", "silu", "tanh"])
 def test_activations_of_degree_511(function):
     x = np.linspace(-30, 20, 4001)
-    y = ActivationApproximation(511, (-31.0, 21.0)).apply(NUMPY, x, function)
+    y = NUMPY.run(ActivationApproximation(511, (-31.0, 21.0)).apply, x, function)
     assert np.abs(y - FUNCTIONS[function].numpy(x)).max() < 1e-13
 
 
 def test_relu_converges_like_one_over_the_degree():
     x = np.linspace(-1, 1, 4001)
-    y = ActivationApproximation(511, (-1.0, 1.0)).apply(NUMPY, x, "relu")
+    y = NUMPY.run(ActivationApproximation(511, (-1.0, 1.0)).apply, x, "relu")
     assert np.abs(y - np.maximum(x, 0)).max() < 1 / 511
 
 
@@ -193,18 +194,19 @@ def test_bad_attributes_are_refused(op_name, attribute, text):
 def test_without_a_range_the_depth_is_known_but_nothing_is_evaluated():
     assert NormApproximation(511).depth_of("nn.layer_norm") == 17
     with pytest.raises(AtlasError, match="no range yet"):
-        NormApproximation(511).apply(NUMPY, np.ones((1, 4)), 4, 0.0)
+        NUMPY.run(NormApproximation(511).apply, np.ones((1, 4)), 4, 0.0)
     with pytest.raises(AtlasError, match="no range yet"):
-        ActivationApproximation(511).apply(NUMPY, np.ones(3), "gelu")
+        NUMPY.run(ActivationApproximation(511).apply, np.ones(3), "gelu")
 
 
 def test_a_renormalisation_squares_the_error_of_row_sums() -> None:
     scores = np.random.default_rng(0).uniform(-6, 0, (50, 8))
     errors = []
     for steps in (None, 1, 2):
-        coarse = SoftmaxApproximation(
-            (2,), sum_ranges=((0.02, 8.0),), renormalisations=steps
-        ).apply(NUMPY, scores)
+        coarse = NUMPY.run(
+            SoftmaxApproximation((2,), sum_ranges=((0.02, 8.0),), renormalisations=steps).apply,
+            scores,
+        )
         errors.append(np.abs(1 - coarse.sum(axis=-1)).max())
     assert 0.05 < errors[0] < 1
     assert errors[1] == pytest.approx(errors[0] ** 2, rel=1e-6)
@@ -214,7 +216,7 @@ def test_a_renormalisation_squares_the_error_of_row_sums() -> None:
 def test_a_renormalisation_costs_one_level_and_two_of_depth() -> None:
     plain, twice = SoftmaxApproximation((5, 5)), SoftmaxApproximation((5, 5), renormalisations=2)
     assert twice.depth - plain.depth == 4
-    assert twice.depth == twice.apply(DepthArithmetic(), 0)
+    assert twice.depth == DepthArithmetic().run(twice.apply, 0)
     assert twice.levels - plain.levels == 2
     assert from_attribute("nn.softmax", twice.to_attribute()) == twice
     with pytest.raises(AtlasError, match="cannot have 0 renormalisations"):

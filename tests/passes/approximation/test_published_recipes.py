@@ -122,7 +122,7 @@ def scores_with_sums(low, high, spread, keys=64, rows=20):
 def test_softmax_against_mpmath(approximation, sums, spread, bound):
     scores = scores_with_sums(*sums, spread)
     exact = exact_softmax(scores)
-    assert np.abs(approximation.apply(NUMPY, scores) / exact - 1).max() < bound
+    assert np.abs(NUMPY.run(approximation.apply, scores) / exact - 1).max() < bound
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -135,7 +135,7 @@ def test_masked_scores_get_no_weight(name):
     filled = np.concatenate([scores, np.full((20, 16), approximation.mask_fill)], axis=1)
     if name in ("is", "nexus", "moai"):
         # Only these reach far enough below the measured scores for a mask to vanish.
-        assert np.abs(approximation.apply(NUMPY, filled)[:, 64:]).max() < 1e-6
+        assert np.abs(NUMPY.run(approximation.apply, filled)[:, 64:]).max() < 1e-6
     assert approximation.mask_fill <= measured[0] or name in ("thor", "arion", "polaris")
 
 
@@ -143,7 +143,7 @@ def test_nexus_masks_to_exactly_zero():
     approximation = PowerSoftmax(shift=3.25)
     filled = np.full((1, 4), approximation.mask_fill)
     filled[0, 0] = 5.0
-    assert not approximation.apply(NUMPY, filled)[0, 1:].any()
+    assert not NUMPY.run(approximation.apply, filled)[0, 1:].any()
 
 
 # argument range of 1/sqrt, bound on its relative error there.
@@ -163,7 +163,7 @@ def test_nexus_masks_to_exactly_zero():
 def test_inverse_square_roots_against_mpmath(approximation, value_range, bound):
     points = np.geomspace(*value_range, 400)
     unit = approximation.unit
-    result = approximation.inverse_sqrt(NUMPY, points * unit) * np.sqrt(unit)
+    result = NUMPY.run(approximation.inverse_sqrt, points * unit) * np.sqrt(unit)
     with mpmath.workdps(30):
         exact = np.array([float(1 / mpmath.sqrt(mpmath.mpf(float(v)))) for v in points])
     assert np.abs(result / exact - 1).max() < bound
@@ -181,7 +181,7 @@ def test_whole_norms(name, op_name):
     measured = float(variance.min()) * 0.9, float(variance.max()) * 1.1
     approximation = recipe(name).approximation(Facts(op_name, "", measured))
     assert isinstance(approximation, Norm)
-    y = approximation.apply(NUMPY, centred, 96, epsilon, gamma, beta)
+    y = NUMPY.run(approximation.apply, centred, 96, epsilon, gamma, beta)
     assert np.abs(y - exact).max() < 5e-3
 
 
@@ -198,7 +198,7 @@ def test_whole_norms(name, op_name):
 )
 def test_activations_against_mpmath(approximation, function, bound):
     points = np.linspace(*approximation.range, 701)
-    y = approximation.apply(NUMPY, points, function)
+    y = NUMPY.run(approximation.apply, points, function)
     with mpmath.workdps(30):
         exact = [
             float(FUNCTIONS[function].precise(mpmath.mp, mpmath.mpf(float(x)))) for x in points
@@ -209,11 +209,11 @@ def test_activations_against_mpmath(approximation, function, bound):
 @pytest.mark.parametrize("kind", [SignPiecewiseActivation, CompositeActivation])
 def test_activations_that_are_not_covered_are_refused(kind):
     with pytest.raises(AtlasError, match="does not cover tanh"):
-        kind().apply(NUMPY, np.zeros(3), "tanh")
+        NUMPY.run(kind().apply, np.zeros(3), "tanh")
 
 
 def test_thor_counts_the_product_with_an_encryption_of_one():
     approximation = AdaptiveNorm((0.15, 10.0))
     steps = len(approximation.factors)
     assert (steps, approximation.depth_of("nn.layer_norm")) == (5, 17)
-    assert approximation.inverse_sqrt(DepthArithmetic(), 0) == 2 * steps - 1
+    assert DepthArithmetic().run(approximation.inverse_sqrt, 0) == 2 * steps - 1

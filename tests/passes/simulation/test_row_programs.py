@@ -17,7 +17,7 @@ from atlasc.passes.approximation.algorithms.chebyshev import (
     SoftmaxApproximation,
 )
 from atlasc.passes.approximation.approximate import apply_settings
-from atlasc.passes.approximation.arithmetic import Arithmetic, NumpyArithmetic, T
+from atlasc.passes.approximation.arithmetic import NumpyArithmetic, Term
 from atlasc.passes.approximation.description import Activation, Norm, Softmax
 from atlasc.passes.approximation.fits.chebyshev import fit
 from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
@@ -25,18 +25,14 @@ from atlasc.passes.approximation.recipes import Facts, recipe
 from atlasc.passes.calibration.calibrate import calibrate
 from atlasc.passes.simulation import row_programs
 from atlasc.passes.simulation.blockwise import BlockArithmetic
-from atlasc.passes.simulation.row_programs import Cell, NotRecordable, RowProgram, RowRecorder
+from atlasc.passes.simulation.row_programs import NotRecordable, RowProgram
 from atlasc.passes.simulation.simulate import PolynomialSimulator
 
 PRECISION = {np.float32: 2e-6, np.float64: 1e-13}
 
 
 def centred_norm(norm: Norm, gamma: np.ndarray, beta: np.ndarray) -> Any:
-    def algorithm(arithmetic: Arithmetic[T], x: T) -> T:
-        x = arithmetic.add(x, arithmetic.scale(arithmetic.row_sum(x), -1 / len(gamma)))
-        return norm.apply(arithmetic, x, len(gamma), 1e-5, gamma, beta)
-
-    return algorithm
+    return lambda x: norm.apply(x.centred(len(gamma)), len(gamma), 1e-5, gamma, beta)
 
 
 def compare(
@@ -46,14 +42,14 @@ def compare(
     fill: float = 0.0,
     dtype: Any = np.float64,
 ) -> None:
-    def filled(recorder: RowRecorder, cell: Cell) -> Cell:
-        return algorithm(recorder, recorder.filled(cell, fill))
+    def filled(term: Term) -> Term:
+        return algorithm(term.filled(fill))
 
     x = x.astype(dtype)
     result = np.empty_like(x)
     assert RowProgram(dtype, filled).run(x, keep, result, 1e30)
     start = x.astype(np.float64) if keep is None else np.where(keep, x, fill).astype(np.float64)
-    expected = algorithm(NumpyArithmetic(np.float64, 1, keep), start)
+    expected = NumpyArithmetic(np.float64, 1, keep).run(algorithm, start)
     scale = max(1.0, np.abs(expected).max())
     assert np.abs(result - expected).max() <= PRECISION[dtype] * scale
 
@@ -101,7 +97,7 @@ def test_norm(degree, width, rows, dtype, seed) -> None:
 def test_activation(degree: int, dtype: type) -> None:
     x = np.random.default_rng(0).uniform(-12, 15, (7, 1000))
     activation = ActivationApproximation(degree, (-12.0, 15.0))
-    compare(lambda arithmetic, cell: activation.apply(arithmetic, cell, "gelu"), x, dtype=dtype)
+    compare(lambda term: activation.apply(term, "gelu"), x, dtype=dtype)
 
 
 @settings(max_examples=40, deadline=None)
@@ -120,9 +116,9 @@ def test_activation_by_channel(degree, width, rows, dtype, seed) -> None:
     x = ranges[:, 0] + np.diff(ranges).T * generator.uniform(0, 1, (rows, width))
     x = x.astype(dtype)
     result, left = np.empty_like(x), np.zeros(rows, np.bool_)
-    program = RowProgram(dtype, lambda a, cell: activation.apply(a, cell, "gelu"), True)
+    program = RowProgram(dtype, lambda term: activation.apply(term, "gelu"), True)
     assert program.run(x, None, result, np.inf, left)
-    expected = activation.apply(NumpyArithmetic(np.float64, 1), x.astype(np.float64), "gelu")
+    expected = NumpyArithmetic(np.float64, 1).run(activation.apply, x.astype(np.float64), "gelu")
     # The map to (-1, 1) is rounded, and a polynomial of degree d has slopes up to d squared.
     tolerance = 4 * np.finfo(dtype).eps * (degree + 1) ** 3
     assert np.abs(result - expected).max() <= tolerance
@@ -146,7 +142,7 @@ def test_every_published_algorithm(name: str) -> None:
     ones = np.ones(64)
     compare(centred_norm(norm, ones, 0 * ones), generator.normal(0, 1, (20, 64)))
     x = generator.uniform(-6, 6, (5, 64))
-    compare(lambda arithmetic, cell: activation.apply(arithmetic, cell, "gelu"), x)
+    compare(lambda term: activation.apply(term, "gelu"), x)
 
 
 def test_it_ends_at_the_first_explosion() -> None:
@@ -164,7 +160,7 @@ def test_it_ends_at_the_first_explosion() -> None:
 
 def test_an_element_does_not_depend_on_its_neighbours() -> None:
     activation = ActivationApproximation(511, (-12.0, 15.0))
-    program = RowProgram(np.float32, lambda a, x: activation.apply(a, x, "gelu"))
+    program = RowProgram(np.float32, lambda term: activation.apply(term, "gelu"))
     inside = np.linspace(-12, 15, 300, dtype=np.float32).reshape(1, -1)
     alone, beside = np.empty_like(inside), np.empty((1, 301), np.float32)
     assert program.run(inside, None, alone, np.inf)
@@ -185,14 +181,14 @@ def test_rows_that_leave_a_range_are_named(dtype: Any) -> None:
         program.run(x[rows], None, np.empty_like(x[rows]), np.inf, left[rows])
     watching = BlockArithmetic(dtype, 1, left=np.zeros(len(x), dtype=np.bool_))
     with np.errstate(all="ignore"):
-        softmax.apply(watching, x)
+        watching.run(softmax.apply, x)
     assert watching.left is not None
     np.testing.assert_array_equal(left[:77], watching.left[:77])
     assert left[[3, 77, 199]].all() and not left[:3].any()
     exponential = np.zeros(len(x), dtype=np.bool_)
     RowProgram(
         dtype,
-        lambda a, c: a.chebyshev(c, ChebyshevSum.of(fit("gelu", 15, (-4.0, 5.0)), (-4.0, 5.0))),
+        lambda x: x.chebyshev(ChebyshevSum.of(fit("gelu", 15, (-4.0, 5.0)), (-4.0, 5.0))),
         watched=True,
     ).run(x, None, np.empty_like(x), np.inf, exponential)
     assert exponential.sum() == ((x < -4) | ~(x <= 5)).any(axis=1).sum()
@@ -200,11 +196,11 @@ def test_rows_that_leave_a_range_are_named(dtype: Any) -> None:
 
 def test_what_cannot_be_recorded_is_refused() -> None:
     with pytest.raises(NotRecordable):
-        RowProgram(np.float64, lambda arithmetic, x: arithmetic.row_sum(x))
+        RowProgram(np.float64, lambda x: x.row_sum())
     with pytest.raises(NotRecordable):
-        RowProgram(np.float64, lambda arithmetic, x: x)
+        RowProgram(np.float64, lambda x: x)
     with pytest.raises(NotRecordable):
-        RowProgram(np.float64, lambda arithmetic, x: arithmetic.scale(x, np.ones((2, 3))))
+        RowProgram(np.float64, lambda x: x * np.ones((2, 3)))
 
 
 @pytest.mark.parametrize("name", SHAPES)
