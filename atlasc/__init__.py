@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from atlasc.api.roles import Client, Server, keygen
     from atlasc.compilation.options import CompileOptions
     from atlasc.ir.errors import AtlasError
-    from atlasc.run.ranges import Verdict
+    from atlasc.run.session import Verdict
 
 __all__ = [
     "AtlasError",
@@ -54,7 +54,7 @@ _PLACES = {
     "Program": "atlasc.api.program",
     "ProgramAnswers": "atlasc.api.program",
     "Server": "atlasc.api.roles",
-    "Verdict": "atlasc.run.ranges",
+    "Verdict": "atlasc.run.session",
     "compile": "atlasc.api.program",
     "keygen": "atlasc.api.roles",
     "load": "atlasc.api.program",

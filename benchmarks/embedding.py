@@ -30,7 +30,7 @@ from atlasc.cli.progress import progress
 from atlasc.figures.summary import costs_summary
 from atlasc.passes.costs import program_costs
 from atlasc.run import session
-from atlasc.run.ranges import simulate
+from atlasc.run.session import simulate
 from atlasc.targets import find_target
 from atlasc.targets.machine import OtherWork
 from benchmarks.peers.measure import peak_memory, reset_peak_memory

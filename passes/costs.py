@@ -20,7 +20,7 @@ from atlasc.passes.execution.counting_engine import Counted, CountingEngine, Cou
 from atlasc.passes.execution.dry_runs import dry_engine, dry_inputs, live_ciphertexts
 from atlasc.passes.execution.execute import apply
 from atlasc.passes.execution.kernels.context import Context
-from atlasc.passes.execution.rotation_plan import RotationPlan, planned
+from atlasc.passes.execution.rotation_plan import RotationPlan
 from atlasc.passes.framework.analysis import OBSERVED
 
 PrimitiveCosts = Mapping[tuple[Primitive, int], float]
@@ -89,7 +89,7 @@ def program_costs(module: Module) -> ProgramCosts:
     on nothing but itself.
     """
     engine = dry_engine(module, CountingEngine)
-    ctx: Context[Counted] = Context(planned(engine, module), module.symbols, dry=True)
+    ctx: Context[Counted] = Context(engine, module)
     given = dry_inputs(module, engine)
     per_op: dict[Op, Counts] = {}
     known: dict[tuple[Any, ...], tuple[tuple[int, ...], Counts]] = {}
@@ -174,7 +174,7 @@ class OpProfiles:
 
     def __init__(self, module: Module) -> None:
         self._engine = CountingEngine(module.attributes["slots"], _TOP, None)
-        self._context: Context[Counted] = Context(self._engine, module.symbols, dry=True)
+        self._context: Context[Counted] = Context(self._engine, module)
         self._known: dict[tuple[str, ...], Profile] = {}
 
     def of(self, op: Op) -> Profile:

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from atlasc.bundle.folder import Bundle, load_bundle
-from atlasc.client.admission import REMEDY
+from atlasc.client.checks import REMEDY
 from atlasc.compilation.steps import Steps, silent
 from atlasc.ir.errors import AtlasError, printable
 from atlasc.loading.inputs import Inputs
-from atlasc.run.ranges import CleartextRun, Verdict, simulate
+from atlasc.run.session import CleartextRun, Verdict, simulate
 
 Note = Callable[[str, str], None]
 """``note(headline, details)``: a warning; the details are further lines, already indented."""

@@ -23,7 +23,7 @@ from atlasc.api.admission import (
 )
 from atlasc.api.errors import atlas_errors
 from atlasc.bundle.folder import Bundle, load_bundle
-from atlasc.client.answers import Answers, judge
+from atlasc.client.checks import judge
 from atlasc.compilation.compile import compile_model
 from atlasc.compilation.declared import options_of
 from atlasc.compilation.inspection import inspect_bundle
@@ -37,8 +37,7 @@ from atlasc.loading.inputs import Inputs
 from atlasc.passes.simulation.poly_values import Excess
 from atlasc.run import session
 from atlasc.run.built import BuiltProgram, module_place
-from atlasc.run.ranges import Verdict
-from atlasc.run.session import RunResult
+from atlasc.run.session import RunResult, Verdict
 from atlasc.run.timing import Timing
 from atlasc.targets import find_target
 
@@ -118,7 +117,7 @@ class ProgramAnswers:
     @property
     def outputs(self) -> dict[str, np.ndarray]:
         """Answers by output name, ``[inputs, ...]``; NaN in the rows that are refused."""
-        shown = Answers(self.answer.outputs, self.answer.refused).shown(self.unchecked)
+        shown = self.answer.shown(self.unchecked)
         return {name: self._placed(values) for name, values in shown.items()}
 
     @property

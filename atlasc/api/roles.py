@@ -13,7 +13,7 @@ from atlasc.api.errors import atlas_errors
 from atlasc.api.program import Program
 from atlasc.bundle.folder import Bundle, Role, load_bundle
 from atlasc.bundle.messages import Message
-from atlasc.client.answers import Answers
+from atlasc.client.checks import Answers
 from atlasc.compilation.steps import ProgressCallback
 from atlasc.loading.in_memory import inputs_of
 from atlasc.run import roles

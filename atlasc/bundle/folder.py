@@ -35,7 +35,7 @@ from atlasc.client.program import ClientProgram
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.plain import sha256_of
 from atlasc.ir.module import Module
-from atlasc.ir.text.storage import load_module, save_modules
+from atlasc.ir.text.storage import load_module, save_module, save_modules
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.models import LoadedModel, client_model
 from atlasc.targets.parameters import ParameterSet
@@ -78,7 +78,7 @@ class Bundle:
         Raises:
             AtlasError: it answers another number of inputs than the manifest says.
         """
-        client = ClientProgram.load(self.folder / "client")
+        client = ClientProgram(*map(self._module, ("client/embed", "client/interface")))
         if client.batch != self.batch:
             raise AtlasError(
                 f"{self.folder} answers {client.batch} inputs a run, its manifest says {self.batch}"
@@ -88,14 +88,17 @@ class Bundle:
     @cached_property
     def program(self) -> Module:
         """The packed program that the server runs."""
-        server = self.folder / "server"
-        return load_module(server / "program.air", server / "weights.safetensors")
+        return self._module("server/program", "server/weights")
 
     @cached_property
     def poly(self) -> Module:
         """The program's cleartext meaning: the polynomial simulation."""
-        server = self.folder / "server"
-        return load_module(server / "poly.air", server / "weights.safetensors")
+        return self._module("server/poly", "server/weights")
+
+    def _module(self, name: str, arrays: str = "") -> Module:
+        return load_module(
+            self.folder / f"{name}.air", self.folder / f"{arrays or name}.safetensors"
+        )
 
     @property
     def target(self) -> str:
@@ -149,7 +152,8 @@ def write_bundle(
     """Fill a new folder; the manifest, with the digests of all other files, comes last."""
     for name in ("client/model", "server"):
         (draft / name).mkdir(parents=True)
-    client.save(draft / "client")
+    for name in ("embed", "interface"):
+        save_module(getattr(client, name), draft / "client" / f"{name}.air")
     for name in MODEL_FILES:
         if (model_directory / name).is_file():
             shutil.copyfile(model_directory / name, draft / "client" / "model" / name)

@@ -12,7 +12,8 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -28,13 +29,13 @@ QueryId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 
 
 class Entry(Schema):
-    """One line.
+    """One line: a query was made, an answer to it was decrypted, or its numbers were shared.
 
     Attributes:
-        event: a query was made, an answer to it was decrypted, or its numbers were shared.
-        query: which query.
+        event: which of these.
+        query: name of the query.
         program: identity of the bundle.
-        count: inputs of the query.
+        count: inputs of the query, or those that the answer says to be of.
         answer: SHA-256 of the answer; empty for a query.
         spent: of the key's budget of shared numbers, see :meth:`Ledger.share`.
     """
@@ -45,23 +46,6 @@ class Entry(Schema):
     count: Annotated[int, Field(ge=1, le=2**20)]
     answer: Sha256 | Literal[""] = ""
     spent: Annotated[float, Field(ge=0, le=1)] = 0.0
-
-
-@dataclass(frozen=True)
-class Named:
-    """What an answer says of itself.
-
-    Attributes:
-        query: the query that it names.
-        program: identity of the bundle.
-        count: inputs that it says to answer.
-        answer: its SHA-256.
-    """
-
-    query: str
-    program: str
-    count: int
-    answer: str
 
 
 @dataclass(frozen=True)
@@ -79,12 +63,7 @@ class Ledger:
         """The file."""
         return self.folder / LEDGER
 
-    def made(self, query: str, program: str, count: int) -> None:
-        """Note a query, before it leaves the client."""
-        with self._open() as (_, append):
-            append(Entry(event="query", query=query, program=program, count=count))
-
-    def check(self, answer: Named) -> None:
+    def check(self, answer: Entry) -> None:
         """Refuse an answer unless it is the only one to a query of this key.
 
         Raises:
@@ -93,13 +72,16 @@ class Ledger:
         with self._open() as (known, _):
             _expect(known, answer)
 
-    def took(self, answer: Named) -> None:
-        """Note that an answer was decrypted; raises as :meth:`check`."""
+    def add(self, entry: Entry) -> None:
+        """Note a query before it leaves the client, or an answer that was decrypted, if
+        :meth:`check` accepts it.
+        """
         with self._open() as (known, append):
-            _expect(known, answer)
-            append(Entry(event="answer", **asdict(answer)))
+            if entry.event != "query":
+                _expect(known, entry)
+            append(entry)
 
-    def share(self, answer: Named, bits: int, shares: int) -> int:
+    def share(self, answer: Entry, bits: int, shares: int) -> int:
         """Note that the numbers of an answer leave the client, before they are shown.
 
         An answer that is shared at kappa bits as one of tau spends 2^-kappa / tau, in proportion to
@@ -129,7 +111,7 @@ class Ledger:
                     remedy="make new keys with atlasc keygen, and say with --shares beforehand how "
                     "many answers they are to share",
                 )
-            append(Entry(event="share", spent=cost, **asdict(answer)))
+            append(Entry(**{**dict(answer), "event": "share", "spent": cost}))
             return len(spent) + 1
 
     @contextmanager
@@ -138,30 +120,23 @@ class Ledger:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             descriptor = os.open(self.path, flags, 0o600)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                require_private(self.path)
+                content = read_bytes(self.path, _LARGEST, links=False)
+                *lines, rest = content.split(b"\n")
+                if rest:  # a process was killed, or the machine stopped, before the line was whole
+                    os.ftruncate(descriptor, len(content) - len(rest))
+                known = [self._parsed(number, line) for number, line in enumerate(lines, 1)]
+                yield known, partial(_append, descriptor)
+            finally:
+                os.close(descriptor)
         except OSError as error:
-            raise self._unusable(error) from None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            require_private(self.path)
-            content = read_bytes(self.path, _LARGEST, links=False)
-            *lines, rest = content.split(b"\n")
-            if rest:  # a process was killed, or the machine stopped, before the line was whole
-                os.ftruncate(descriptor, len(content) - len(rest))
-            known = [self._parsed(number, line) for number, line in enumerate(lines, 1)]
-            yield known, lambda entry: self._append(descriptor, entry)
-        finally:
-            os.close(descriptor)
-
-    def _append(self, descriptor: int, entry: Entry) -> None:
-        line = json.dumps(entry.model_dump()).encode() + b"\n"
-        size = os.fstat(descriptor).st_size
-        try:
-            if os.write(descriptor, line) < len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(descriptor)
-        except OSError as error:
-            os.ftruncate(descriptor, size)
-            raise self._unusable(error) from None
+            raise AtlasError(
+                f"the ledger {self.path} cannot be written",
+                why=error.strerror or str(error),
+                remedy="make room on the disk, or keep the keys in a folder that you may write to",
+            ) from None
 
     def _parsed(self, number: int, line: bytes) -> Entry:
         try:
@@ -173,15 +148,21 @@ class Ledger:
                 remedy="make new keys: with this ledger old answers could pass for new ones",
             ) from None
 
-    def _unusable(self, error: OSError) -> AtlasError:
-        return AtlasError(
-            f"the ledger {self.path} cannot be written",
-            why=error.strerror or str(error),
-            remedy="make room on the disk, or keep the keys in a folder that you may write to",
-        )
+
+def _append(descriptor: int, entry: Entry) -> None:
+    """Add a whole line or none."""
+    line = json.dumps(entry.model_dump()).encode() + b"\n"
+    size = os.fstat(descriptor).st_size
+    try:
+        if os.write(descriptor, line) < len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.fsync(descriptor)
+    except OSError:
+        os.ftruncate(descriptor, size)
+        raise
 
 
-def _expect(known: list[Entry], answer: Named) -> None:
+def _expect(known: list[Entry], answer: Entry) -> None:
     """Raise AtlasError unless an answer is the only one to one of the known queries."""
     same = [entry for entry in known if entry.query == answer.query]
     why = ""

@@ -8,9 +8,9 @@ and queries and answers of one are refused by the other.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -175,35 +175,22 @@ def check_files(folder: Path, manifest: Manifest, roles: tuple[Role, ...] = ROLE
             why=f"it does not list {unlisted[0]}",
             remedy="compile the model again",
         )
-    places = tuple(f"{role}/" for role in roles)
     for name, expected in manifest.files.items():
-        if name.startswith(places) or roles == ROLES:
-            _check_file(folder, name, expected)
-    for role in roles:
-        for name in _files(folder / role):
-            if f"{role}/{name}" not in manifest.files:
-                raise AtlasError(
-                    f"{folder / role / name} does not belong to the bundle",
-                    why="the manifest does not list it",
-                    remedy="remove it, or copy the bundle again",
-                )
-
-
-def _check_file(folder: Path, name: str, expected: str) -> None:
-    path = folder / name
-    if not os.path.lexists(path):
-        raise AtlasError(f"{folder} lacks {name}", remedy="copy it again, or compile again")
-    if sha256_of(path) != expected:
-        raise AtlasError(
-            f"{path} was changed after the bundle was compiled",
-            why="its SHA-256 is not the one in the manifest",
-            remedy="compile the model again, or restore the file",
-        )
-
-
-def _files(folder: Path) -> Iterator[str]:
-    """Paths of everything in a folder that is no folder, links among them."""
-    for parent, folders, names in os.walk(folder):
-        links = [name for name in folders if (Path(parent) / name).is_symlink()]
-        for name in (*names, *links):
-            yield (Path(parent) / name).relative_to(folder).as_posix()
+        if roles != ROLES and not name.startswith(tuple(f"{role}/" for role in roles)):
+            continue
+        if not os.path.lexists(folder / name):
+            raise AtlasError(f"{folder} lacks {name}", remedy="copy it again, or compile again")
+        if sha256_of(folder / name) != expected:
+            raise AtlasError(
+                f"{folder / name} was changed after the bundle was compiled",
+                why="its SHA-256 is not the one in the manifest",
+                remedy="compile the model again, or restore the file",
+            )
+    for path in itertools.chain.from_iterable((folder / role).rglob("*") for role in roles):
+        listed = path.relative_to(folder).as_posix() in manifest.files
+        if not listed and (path.is_symlink() or not path.is_dir()):
+            raise AtlasError(
+                f"{path} does not belong to the bundle",
+                why="the manifest does not list it",
+                remedy="remove it, or copy the bundle again",
+            )

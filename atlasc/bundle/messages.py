@@ -16,7 +16,7 @@ import os
 import secrets
 import zipfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -24,17 +24,15 @@ import numpy as np
 from pydantic import Field
 
 from atlasc.bundle.folder import Bundle
-from atlasc.bundle.ledger import Named, QueryId
+from atlasc.bundle.ledger import Entry, QueryId
 from atlasc.files import new_folder
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files.json_text import Schema, Sha256, parse_json
 from atlasc.ir.files.plain import MIB, read_bytes, too_large
 from atlasc.targets.engine import SlotEngine
 
 INDEX = "index.json"
 Kind = Literal["query", "answer"]
-_ARTICLE = {"query": "a query", "answer": "an answer"}
-_WRITER = {"query": "encrypt", "answer": "execute"}
 _LARGEST_INDEX = MIB
 _HEADER = MIB
 """Bytes of a ciphertext beside its numbers."""
@@ -60,23 +58,6 @@ class Index(Schema):
 
 
 @dataclass(frozen=True)
-class Ciphertexts:
-    """What a message holds.
-
-    Attributes:
-        values: ciphertexts by the name of the input or output.
-        count: inputs of the batch that are real.
-        public: a query's public inputs by name, as zeros and ones.
-        query: names the query; by default a new name.
-    """
-
-    values: Mapping[str, list[Any]]
-    count: int
-    public: Mapping[str, np.ndarray] = field(default_factory=dict)
-    query: str = field(default_factory=lambda: secrets.token_hex(16))
-
-
-@dataclass(frozen=True)
 class Message:
     """A query or an answer whose files are those of its index.
 
@@ -91,34 +72,56 @@ class Message:
     place: str
 
     @property
-    def named(self) -> Named:
-        """What an answer says of itself. Its SHA-256 is that of the index, which has all others."""
-        digest = hashlib.sha256(self.index.model_dump_json().encode()).hexdigest()
-        return Named(self.index.query, self.index.program, self.index.count, digest)
+    def entry(self) -> Entry:
+        """The line of the ledger on this message. The SHA-256 of an answer is that of its index,
+        which has those of all files.
+        """
+        index, digest = self.index, ""
+        if index.kind == "answer":
+            digest = hashlib.sha256(index.model_dump_json().encode()).hexdigest()
+        facts = index.model_dump(include={"query", "program", "count"})
+        return Entry(event=index.kind, answer=digest, **facts)
 
     @classmethod
     def of(
-        cls, kind: Kind, bundle: Bundle, engine: SlotEngine[Any], content: Ciphertexts
+        cls,
+        kind: Kind,
+        bundle: Bundle,
+        engine: SlotEngine[Any],
+        values: Mapping[str, list[Any]],
+        count: int,
+        *,
+        public: Mapping[str, np.ndarray] | None = None,
+        query: str = "",
     ) -> Message:
         """The message with some ciphertexts.
+
+        Args:
+            kind: query or answer.
+            bundle: the program.
+            engine: serialises ciphertexts.
+            values: ciphertexts by the name of the input or output.
+            count: inputs of the batch that are real.
+            public: a query's public inputs by name, as zeros and ones.
+            query: names the query; by default a new name.
 
         Raises:
             AtlasError: a public input is not a mask of the program's shape.
         """
-        ordered = (c for values in content.values.values() for c in values)
-        slots, masks = _parts(kind, bundle)
-        files = {s.file: engine.serialize(c) for s, c in zip(slots, ordered, strict=True)}
+        ordered = (c for ciphertexts in values.values() for c in ciphertexts)
+        parts, masks = _parts(kind, bundle)
+        files = {file: engine.serialize(c) for file, c in zip(parts, ordered, strict=True)}
         for file, (name, shape) in masks.items():
-            values = content.public[name]
-            if values.shape != shape or not np.isin(values, (0, 1)).all():
+            mask = (public or {})[name]
+            if mask.shape != shape or not np.isin(mask, (0, 1)).all():
                 raise AtlasError(f"the public input {name} is not a mask of shape {shape}")
-            files[file] = values.astype(np.uint8).tobytes()
+            files[file] = mask.astype(np.uint8).tobytes()
         index = Index(
             format=3,
             kind=kind,
             program=bundle.identity,
-            query=content.query,
-            count=content.count,
+            query=query or secrets.token_hex(16),
+            count=count,
             files={name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
         )
         return cls(index, files, f"the {kind}")
@@ -133,10 +136,16 @@ class Message:
         """
         files = _Folder(source) if isinstance(source, Path) else _Archive(source, kind)
         index = _read_index(files, kind, bundle)
-        slots, masks = _parts(kind, bundle)
-        sizes = {s.file: bundle.parameters.ciphertext_bytes(s.level) + _HEADER for s in slots}
+        parts, masks = _parts(kind, bundle)
+        sizes = {f: bundle.parameters.ciphertext_bytes(n) + _HEADER for f, (_, n) in parts.items()}
         sizes |= {file: int(np.prod(shape)) for file, (_, shape) in masks.items()}
-        _check_names(str(files), index, set(files.names()) - {INDEX}, set(sizes), bundle.batch)
+        why, there = "", set(files.names()) - {INDEX}
+        if index.count > bundle.batch:
+            why = f"it is of {index.count} inputs, the program answers {bundle.batch} at a time"
+        elif odd := sorted(sizes.keys() ^ index.files.keys() or sizes.keys() ^ there):
+            why = f"{'it lacks' if odd[0] in sizes else 'it has too many files:'} {odd[0]}"
+        if why:
+            raise AtlasError(f"{files} is not complete", why=why, remedy="copy it again")
         content = {}
         for name, limit in sizes.items():
             content[name] = files.read(name, limit)
@@ -149,17 +158,19 @@ class Message:
                 )
         return cls(index, content, str(files))
 
-    def ciphertexts(self, bundle: Bundle, engine: SlotEngine[Any]) -> Ciphertexts:
-        """What the message holds.
+    def ciphertexts(
+        self, bundle: Bundle, engine: SlotEngine[Any]
+    ) -> tuple[dict[str, list[Any]], dict[str, np.ndarray]]:
+        """Ciphertexts by the name of the input or output, and public inputs by name.
 
         Raises:
             AtlasError: damaged ciphertexts, of other keys or of another level; public inputs that
                 are no masks.
         """
-        slots, masks = _parts(self.index.kind, bundle)
+        parts, masks = _parts(self.index.kind, bundle)
         values: dict[str, list[Any]] = {}
-        for slot in slots:
-            values.setdefault(slot.name, []).append(self._ciphertext(slot, engine))
+        for file, (name, level) in parts.items():
+            values.setdefault(name, []).append(self._ciphertext(file, level, engine))
         public = {}
         for file, (name, shape) in masks.items():
             mask = np.frombuffer(self.files[file], np.uint8)
@@ -170,19 +181,19 @@ class Message:
                     why=f"it needs {np.prod(shape)} bytes, each 0 or 1",
                 )
             public[name] = mask.reshape(shape).astype(np.float64)
-        return Ciphertexts(values, self.index.count, public, self.index.query)
+        return values, public
 
-    def _ciphertext(self, slot: _Slot, engine: SlotEngine[Any]) -> Any:
-        where = f"{self.place}/{slot.file}"
+    def _ciphertext(self, file: str, wanted: int, engine: SlotEngine[Any]) -> Any:
+        where = f"{self.place}/{file}"
         try:
-            ciphertext = engine.deserialize(self.files[slot.file])
+            ciphertext = engine.deserialize(self.files[file])
         except AtlasError as error:
             raise AtlasError(error.what, where=where, why=error.why, remedy=error.remedy) from None
-        if (level := engine.level(ciphertext)) != slot.level:
+        if (level := engine.level(ciphertext)) != wanted:
             raise AtlasError(
                 "this is a ciphertext of another place in the program",
                 where=where,
-                why=f"it is at level {level}, the program wants level {slot.level}",
+                why=f"it is at level {level}, the program wants level {wanted}",
             )
         return ciphertext
 
@@ -209,31 +220,19 @@ class Message:
         yield INDEX, self.index.model_dump_json(indent=1).encode() + b"\n"
 
 
-_Masks = dict[str, tuple[str, tuple[int, ...]]]
-"""Name and shape of the public inputs, by file."""
-
-
-@dataclass(frozen=True)
-class _Slot:
-    """A file with one ciphertext: name of its value, and level."""
-
-    file: str
-    name: str
-    level: int
-
-
 def _parts(
     kind: Kind, bundle: Bundle
-) -> tuple[list[_Slot], dict[str, tuple[str, tuple[int, ...]]]]:
-    """The ciphertexts of a message in the order of the program; name and shape of masks by file."""
-    module, slots = bundle.interface, []
+) -> tuple[dict[str, tuple[str, int]], dict[str, tuple[str, tuple[int, ...]]]]:
+    """By file: name and level of the ciphertexts of a message, in the order of the program, and
+    name and shape of its masks.
+    """
+    module, ciphertexts = bundle.interface, {}
     for number, op in enumerate(module.inputs if kind == "query" else module.outputs):
         packed = (op.value if kind == "query" else op.operands[0]).ciphertext
         for position in range(packed.ciphertexts):
-            file = f"{number}.{position}.ct"
-            slots.append(_Slot(file, op.attributes["name"], packed.level or 0))
+            ciphertexts[f"{number}.{position}.ct"] = op.attributes["name"], packed.level or 0
     public = [op for op in module.ops if op.name == "ckks.public_input" and kind == "query"]
-    return slots, {
+    return ciphertexts, {
         f"{number}.mask": (op.attributes["name"], tuple(op.attributes["shape"]))
         for number, op in enumerate(public)
     }
@@ -272,17 +271,13 @@ class _Archive:
         return self.archive.namelist()
 
     def read(self, name: str, limit: int) -> bytes:
-        try:
+        with explained(f"{name} of {self} cannot be read"):
             member = self.archive.getinfo(name)
             if member.file_size > limit:
                 raise too_large(Path(name), member.file_size, limit)
             if member.compress_type != zipfile.ZIP_STORED:
                 raise ValueError("it is compressed")
             return self.archive.read(member)
-        except AtlasError:
-            raise
-        except Exception as error:
-            raise AtlasError(f"{name} of {self} cannot be read", why=str(error)) from None
 
 
 def _read_index(files: _Folder | _Archive, kind: Kind, bundle: Bundle) -> Index:
@@ -301,19 +296,10 @@ def _read_index(files: _Folder | _Archive, kind: Kind, bundle: Bundle) -> Index:
     return index
 
 
-def _check_names(place: str, index: Index, there: set[str], wanted: set[str], batch: int) -> None:
-    why = ""
-    if index.count > batch:
-        why = f"it is of {index.count} inputs, the program answers {batch} at a time"
-    elif odd := sorted(wanted ^ set(index.files) or wanted ^ there):
-        why = f"{'it lacks' if odd[0] in wanted else 'it has too many files:'} {odd[0]}"
-    if why:
-        raise AtlasError(f"{place} is not complete", why=why, remedy="copy it again")
-
-
 def _not_a(kind: Kind, place: str, why: str) -> AtlasError:
+    article, writer = ("a", "encrypt") if kind == "query" else ("an", "execute")
     return AtlasError(
-        f"{place} is not {_ARTICLE[kind]}",
+        f"{place} is not {article} {kind}",
         why=why,
-        remedy=f"give the {kind} that atlasc {_WRITER[kind]} wrote",
+        remedy=f"give the {kind} that atlasc {writer} wrote",
     )

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from atlasc.bundle.folder import Bundle
-    from atlasc.bundle.ledger import Ledger, Named
-    from atlasc.client.answers import Answers
+    from atlasc.bundle.ledger import Entry, Ledger
+    from atlasc.client.checks import Answers
 
 NO_ANSWER = 3
 """Exit code where an input has no answer; the answers to the others are shown."""
@@ -86,7 +86,7 @@ def end_with(
 
 
 def shared(
-    answers: Answers, bundle: Bundle, ledger: Ledger, named: Named, bits: int, shares: int
+    answers: Answers, bundle: Bundle, ledger: Ledger, entry: Entry, bits: int, shares: int
 ) -> Answers:
     """The answers with noise that hides the secret key, after they were counted in the ledger.
 
@@ -94,7 +94,7 @@ def shared(
         answers: exact ones, none of them refused: the bound holds for no other.
         bundle: its client's part is enough.
         ledger: of the client's keys.
-        named: the answer that they are from.
+        entry: of the answer that they are from.
         bits: of statistical security.
         shares: answers that the keys are to share in all.
 
@@ -105,7 +105,7 @@ def shared(
 
     count = len(next(iter(answers.outputs.values())))
     flooding = require_digits(bundle.client.interface, count, bits, shares)
-    number = ledger.share(named, bits, shares)
+    number = ledger.share(entry, bits, shares)
     for name, flood in flooding.items():
         show(
             "note",

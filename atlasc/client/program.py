@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from atlasc.client.admission import REMEDY, Reach, finite_rows, reaches, require_finite
-from atlasc.client.answers import Answers, judge
+from atlasc.client.checks import REMEDY, Answers, Reach, faults, judge, ratios, require_finite
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.functions import encrypted_input, output
 from atlasc.ir.interpreter import interpret
-from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module
-from atlasc.ir.opdef import Site
-from atlasc.ir.text.storage import load_module, save_module
 from atlasc.passes.execution.kernels.context import ROWS, blocked
 from atlasc.passes.framework.rewriting import Rewriter
 
@@ -46,7 +41,7 @@ class Packed:
     Attributes:
         vectors: slots ``[ciphertexts, slots]`` by input name.
         levels: level at which each input is encrypted.
-        public: inputs that go to the server in the clear (attention masks).
+        public: inputs that go to the server in the clear.
         count: inputs of the batch that are real; the rest of the batch copies the first.
     """
 
@@ -73,6 +68,12 @@ class ClientProgram:
         """Inputs that one run answers."""
         return self.interface.inputs[0].attributes["shape"][0]
 
+    @property
+    def public(self) -> list[str]:
+        """Names of the inputs that go to the server in the clear (attention masks)."""
+        ops = self.interface.ops
+        return [op.attributes["name"] for op in ops if op.name == "ckks.public_input"]
+
     def check_count(self, count: int) -> None:
         """Raise AtlasError unless one run answers that many inputs."""
         if not 1 <= count <= self.batch:
@@ -97,27 +98,21 @@ class ClientProgram:
         """The same as ``prepare``, of at most a batch and without its checks."""
         order = np.where(np.arange(self.batch) < rows_of(arrays), np.arange(self.batch), 0)
         filled = {name: np.asarray(array)[order] for name, array in arrays.items()}
-        public = {
-            op.attributes["name"]: filled[op.attributes["name"]].astype(np.float64)
-            for op in self.interface.ops
-            if op.name == "ckks.public_input" and op.attributes["name"] in filled
-        }
+        public = {name: filled[name].astype(np.float64) for name in self.public if name in filled}
         with np.errstate(over="ignore", invalid="ignore"):
             return {**interpret(self.embed, filled), **public}
 
     def pack(self, prepared: Arrays, count: int) -> Packed:
         """Slots of the result of ``prepare``."""
-        vectors, levels, public = {}, {}, {}
-        for op in self.interface.ops:
-            name = op.attributes["name"]
-            if op.name == "ckks.public_input":
-                public[name] = prepared[name]
-            elif op.name == "ckks.input":
-                tensor = np.asarray(prepared[name], dtype=np.float64)
-                layout = Layout.parse(op.attributes["layout"])
-                vectors[name] = pack(encrypted_input(op.site({}), tensor), layout)
-                levels[name] = op.attributes["level"]
-        return Packed(vectors, levels, public, count)
+        packed = Packed({}, {}, {name: prepared[name] for name in self.public}, count)
+        for op in self.interface.inputs:
+            name, layout = op.attributes["name"], op.value.ciphertext.layout
+            tensor = encrypted_input(op.site({}), np.asarray(prepared[name], dtype=np.float64))
+            rows = tensor.reshape(tensor.shape[0], layout.extent("t"), tensor.shape[-1])
+            # Padding rows copy row 0.
+            packed.vectors[name] = layout.pack(blocked(rows, layout), repeat=ROWS)
+            packed.levels[name] = op.attributes["level"]
+        return packed
 
     def query(self, arrays: Arrays, *, unchecked: bool = False) -> Packed:
         """Slots of raw inputs, at most a batch: ``prepare`` and ``pack`` in one step.
@@ -131,20 +126,19 @@ class ClientProgram:
         """
         count = rows_of(arrays)
         prepared = self.prepare(arrays)
-        for row, reach in enumerate(reaches(self.interface, prepared)[:count]):
+        for row, reach in enumerate(map(Reach, ratios(self.interface, prepared)[:count])):
             if not reach.finite or (reach.refused and not unchecked):
                 raise AtlasError(f"input {row} is not encrypted", why=reach.why, remedy=REMEDY)
         return self.pack(prepared, count)
 
     def examine(self, arrays: Arrays) -> list[Reach]:
         """The magnitude of each of any number of raw inputs."""
-        found = [Reach(np.inf, why) if why else Reach(0.0) for why in finite_rows(arrays)]
-        finite = [row for row, reach in enumerate(found) if reach.finite]
+        unfit, reached = faults(arrays), np.full(rows_of(arrays), np.inf)
+        finite = [row for row, fault in enumerate(unfit) if not fault]
         for start, part in batches({n: array[finite] for n, array in arrays.items()}, self.batch):
-            reached = reaches(self.interface, self.embedded(part))
-            for row, reach in zip(finite[start : start + self.batch], reached):
-                found[row] = reach
-        return found
+            rows = finite[start : start + self.batch]
+            reached[rows] = ratios(self.interface, self.embedded(part))[: len(rows)]
+        return [Reach(float(ratio), fault) for ratio, fault in zip(reached, unfit, strict=True)]
 
     def answers(self, slots: Arrays, count: int) -> Answers:
         """``unpack``, and which of the answers cannot be right."""
@@ -154,25 +148,14 @@ class ClientProgram:
         """Answers ``[count, ...]`` by output name from decrypted slots ``[ciphertexts, slots]``."""
         answers = {}
         for op in self.interface.outputs:
-            layout, shape = op.operands[0].ciphertext.layout, op.attributes["shape"]
-            tensor = unpack(slots[op.attributes["name"]], layout, shape)
-            site = Site([], op.attributes, self.interface.symbols)
-            answers[op.attributes["name"]] = output(site, tensor)[:count]
+            name, shape = op.attributes["name"], op.attributes["shape"]
+            layout = op.operands[0].ciphertext.layout
+            tensor = layout.unpack(slots[name])
+            if "d" in dict(layout.extents):
+                tensor = tensor.reshape(*tensor.shape[:-2], -1)[..., : shape[-1]]
+            site = op.site(self.interface.symbols)
+            answers[name] = output(site, tensor.reshape(shape))[:count]
         return answers
-
-    def save(self, folder: Path) -> None:
-        """Write ``embed`` and ``interface`` into a folder."""
-        for name in ("embed", "interface"):
-            save_module(getattr(self, name), folder / f"{name}.air")
-
-    @classmethod
-    def load(cls, folder: Path) -> ClientProgram:
-        """Read what ``save`` wrote."""
-        embed, interface = (
-            load_module(folder / f"{name}.air", folder / f"{name}.safetensors")
-            for name in ("embed", "interface")
-        )
-        return cls(embed, interface)
 
 
 def client_program(embed: Module, program: Module) -> ClientProgram:
@@ -193,21 +176,5 @@ def client_program(embed: Module, program: Module) -> ClientProgram:
         rewriter.copy(op, [value])
     module = rewriter.module
     module.symbols = module.arrays_used()
-    module.attributes = {
-        name: program.attributes[name] for name in KEPT if name in program.attributes
-    }
+    module.attributes = {n: program.attributes[n] for n in KEPT if n in program.attributes}
     return ClientProgram(embed, module)
-
-
-def pack(tensor: np.ndarray, layout: Layout) -> np.ndarray:
-    """Slots of a tensor [batch, tokens, features] or [batch, features]; padding rows copy row 0."""
-    rows = tensor.reshape(tensor.shape[0], layout.extent("t"), tensor.shape[-1])
-    return layout.pack(blocked(rows, layout), repeat=ROWS)
-
-
-def unpack(slots: np.ndarray, layout: Layout, shape: list[int]) -> np.ndarray:
-    """The tensor of ``shape`` that packed slots hold."""
-    tensor = layout.unpack(slots)
-    if "d" in dict(layout.extents):
-        tensor = tensor.reshape(*tensor.shape[:-2], -1)[..., : shape[-1]]
-    return tensor.reshape(shape)

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -115,22 +115,15 @@ def require_digits(
 
 
 def share(
-    outputs: Mapping[str, np.ndarray],
-    flooding: Mapping[str, Flood],
-    normal: Callable[[int], np.ndarray] | None = None,
+    outputs: Mapping[str, np.ndarray], flooding: Mapping[str, Flood]
 ) -> dict[str, np.ndarray]:
-    """The numbers with their noise, rounded.
-
-    Args:
-        outputs: exact answers by output name.
-        flooding: of ``require_digits``, for as many inputs.
-        normal: standard normal numbers; those of :func:`secure_normal` by default.
+    """Exact answers by output name with their noise, rounded; ``flooding`` is of
+    :func:`require_digits`, for as many inputs.
     """
-    normal = normal or secure_normal
     shared = {}
     for name, values in outputs.items():
         flood = flooding[name]
-        noisy = values + flood.deviation * normal(values.size).reshape(values.shape)
+        noisy = values + flood.deviation * secure_normal(values.size).reshape(values.shape)
         shared[name] = np.round(noisy, flood.decimals)
     return shared
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import ConfigDict, Field
@@ -33,8 +33,10 @@ EVERY = 60.0
 
 Slots = list[tuple[np.ndarray, int]]
 """Slots and level of the ciphertexts of one value."""
-LiveSlots = dict[str, tuple[Slots, Slots]]
+LiveSlots = dict[str, list[Slots]]
 """By value: of the reference, and of the target."""
+SIDES = ("ours", "theirs")
+"""What the two are called in the file."""
 AnyNumber = Annotated[float, Field(strict=False, allow_inf_nan=True)]
 """A target that is wrong may leave any number; JSON has infinity as a string."""
 Levels = list[Annotated[int, Field(ge=0, le=MAX_LEVEL)]]
@@ -76,10 +78,6 @@ class OpError:
         return apart or not self.error <= self.bound or self.level != self.target_level
 
 
-Resumed = tuple[int, list[OpError], LiveSlots]
-"""The op to continue with, records of the ops before it, and the live values."""
-
-
 class _State(Schema):
     """What a checkpoint says beside its arrays; levels of the reference and of the target."""
 
@@ -88,7 +86,7 @@ class _State(Schema):
     identity: str
     position: Count
     records: list[OpError]
-    levels: dict[str, tuple[Levels, Levels]]
+    levels: dict[str, Annotated[list[Levels], Field(min_length=2, max_length=2)]]
 
 
 def comparison_identity(program: str, query: Packed, *names: str) -> str:
@@ -100,30 +98,36 @@ def comparison_identity(program: str, query: Packed, *names: str) -> str:
 
 
 class Checkpoint:
-    """A file, an ``.npz``, with the state of the comparison of an identity."""
+    """A file, an ``.npz``, with the state of the comparison of an identity.
+
+    Attributes:
+        position: the op to continue with; 0 where there is no file.
+        ops: records of the ops before it.
+        live: the live values there.
+
+    Raises:
+        AtlasError: the file is damaged, or of another comparison.
+    """
 
     def __init__(self, path: Path, identity: str, every: float = EVERY) -> None:
         self.path, self.identity, self.every = path, identity, every
+        self.position, self.ops = 0, list[OpError]()
+        self.live: LiveSlots = {}
         self._written = time.monotonic()
+        if path.exists():
+            self._load()
 
-    def load(self) -> Resumed | None:
-        """The state; None where there is no file.
-
-        Raises:
-            AtlasError: the file is damaged, or of another comparison.
-        """
-        if not self.path.exists():
-            return None
+    def _load(self) -> None:
         arrays = read_npz(self.path, MAX_STATE, what="the checkpoint")
         try:
             state = parse_json(str(arrays["facts"]), _State)
-            live: LiveSlots = {}
-            for name, sides in state.levels.items():
-                ours, theirs = (
+            self.live = {
+                name: [
                     [(arrays[f"{side}:{name}:{n}"], level) for n, level in enumerate(levels)]
-                    for side, levels in zip(("ours", "theirs"), sides, strict=True)
-                )
-                live[name] = ours, theirs
+                    for side, levels in zip(SIDES, sides, strict=True)
+                ]
+                for name, sides in state.levels.items()
+            }
         except (ValueError, KeyError) as error:
             raise AtlasError(
                 "the checkpoint cannot be read",
@@ -138,7 +142,7 @@ class Checkpoint:
                 why="the program, the inputs or the targets differ",
                 remedy="name another file, or delete this one",
             )
-        return state.position, state.records, live
+        self.position, self.ops = state.position, state.records
 
     def save_now_and_then(
         self, position: int, ops: Sequence[OpError], live: Callable[[], LiveSlots]
@@ -147,15 +151,14 @@ class Checkpoint:
         are asked for only then."""
         if time.monotonic() - self._written < self.every:
             return
-        arrays: dict[str, np.ndarray] = {}
-        levels: dict[str, tuple[list[int], list[int]]] = {}
-        for name, sides in live().items():
-            levels[name] = [], []
-            for side, values, known in zip(("ours", "theirs"), sides, levels[name], strict=True):
-                known += [level for _, level in values]
+        arrays: dict[str, Any] = {}
+        levels: dict[str, list[list[int]]] = {}
+        for name, both in live().items():
+            levels[name] = [[level for _, level in values] for values in both]
+            for side, values in zip(SIDES, both, strict=True):
                 arrays |= {f"{side}:{name}:{n}": slots for n, (slots, _) in enumerate(values)}
         state = _State(
             identity=self.identity, position=position, records=list(ops), levels=levels
         ).model_dump_json()
-        write_with(self.path, lambda draft: np.savez(draft, facts=state, **arrays))  # type: ignore[arg-type]
+        write_with(self.path, lambda draft: np.savez(draft, facts=state, **arrays))
         self._written = time.monotonic()

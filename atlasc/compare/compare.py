@@ -23,14 +23,13 @@ from typing import Any
 import numpy as np
 
 from atlasc.client.program import Packed
-from atlasc.compare.checkpoint import Checkpoint, LiveSlots, OpError, Resumed, Slots
+from atlasc.compare.checkpoint import Checkpoint, LiveSlots, OpError, Slots
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.types import CiphertextType
 from atlasc.passes.execution.engine import Engine
 from atlasc.passes.execution.execute import apply
 from atlasc.passes.execution.kernels.context import Context
-from atlasc.passes.execution.rotation_plan import planned
 from atlasc.targets.noise import NoiseModel
 from atlasc.targets.sim import SimEngine
 
@@ -79,7 +78,6 @@ def compare(
     keep_going: bool = False,
     before: Callable[[Op], None] | None = None,
     checkpoint: Checkpoint | None = None,
-    resumed: Resumed | None = None,
 ) -> Comparison:
     """Run one query on two engines, up to the first op that is wrong.
 
@@ -91,8 +89,7 @@ def compare(
         tolerance: largest difference, for slots up to 1; larger values get proportionally more.
         keep_going: do not stop at the first wrong op; later ones are judged by their own operands.
         before: called before every op.
-        checkpoint: where the state is kept.
-        resumed: the state from which the comparison goes on, as the checkpoint had it.
+        checkpoint: has the state from which the comparison goes on, and keeps it.
 
     Raises:
         AtlasError: the engines have different parameters; the state does not suit the program.
@@ -106,9 +103,10 @@ def compare(
             )
     run = _LockStep(program, query, reference, target)
     result, start = Comparison(), 0
-    if resumed is not None:
-        start, result.ops, live = resumed
-        run.restore(live, start)
+    if checkpoint is not None and checkpoint.position:
+        start, result.ops = checkpoint.position, checkpoint.ops
+        run.restore(checkpoint.live, start)
+        checkpoint.live = {}
     for position, op in enumerate(program.ops[start:], start):
         if before is not None:
             before(op)
@@ -154,8 +152,7 @@ class _LockStep:
         noise = NoiseModel.ckks(2 * target.slots)
         noisy = (judge(noise=noise, seed=seed) for seed in range(NOISE_RUNS))
         self.contexts = [
-            Context(planned(engine, program), program.symbols, query.public)
-            for engine in (reference, target, judge(), *noisy)
+            Context(engine, program) for engine in (reference, target, judge(), *noisy)
         ]
         self.reference, self.target = self.contexts[:2]
 
@@ -182,10 +179,10 @@ class _LockStep:
         for value, both in self.values.items():
             if isinstance(both, _Both):
                 slots = [_slots(self.reference, c) for c in both.reference]
-                found[value.name] = (
+                found[value.name] = [
                     list(zip(slots, _levels(self.reference, both.reference), strict=True)),
                     list(zip(both.slots, _levels(self.target, both.target), strict=True)),
-                )
+                ]
         return found
 
     def restore(self, live: LiveSlots, position: int) -> None:

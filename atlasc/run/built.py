@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import tempfile
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,15 +16,14 @@ from atlasc.client.program import batches, rows_of
 from atlasc.emit.interface import identity_of
 from atlasc.emit.project import WEIGHTS
 from atlasc.ir.errors import AtlasError
-from atlasc.run.session import PHASES, RunResult
+from atlasc.run.session import RunResult, Stopwatch, joined
 
-Result = TypeVar("Result")
 _PATTERN = "atlasc_*.so"
 
 
 def module_place(project: Path) -> Path | None:
     """The module that was built in a project; None where there is none."""
-    return next(iter(sorted((project / "build").glob(_PATTERN))), None)
+    return min((project / "build").glob(_PATTERN), default=None)
 
 
 @dataclass(frozen=True)
@@ -59,8 +56,7 @@ class BuiltProgram:
                 why=f"no {_PATTERN} in its folder build",
                 remedy="build it with -DATLASC_PYTHON=ON, or emit with --build --python",
             )
-        name = place.name.partition(".")[0]
-        spec = importlib.util.spec_from_file_location(name, place)
+        spec = importlib.util.spec_from_file_location(place.name.partition(".")[0], place)
         assert spec is not None and spec.loader is not None
         try:
             module = importlib.util.module_from_spec(spec)
@@ -99,33 +95,29 @@ class BuiltProgram:
         Raises:
             AtlasError: of the inputs, or of the engine.
         """
-        seconds = dict.fromkeys(PHASES, 0.0)
-
-        def timed(phase: str, call: Callable[..., Result], *arguments: Any) -> Result:
-            started = time.perf_counter()
-            try:
-                return call(*arguments)
-            except self.module.Error as error:
-                what, where, why, remedy = error.args
-                raise AtlasError(what, where=where, why=why, remedy=remedy) from None
-            finally:
-                seconds[phase] += time.perf_counter() - started
-
-        parts: list[dict[str, np.ndarray]] = []
-        # The secret key lies in a folder that only its owner reads, and goes with it.
-        with tempfile.TemporaryDirectory() as folder:
-            keys = Path(folder) / "keys"
-            timed("keys", self.module.keygen, str(keys))
-            client = timed("keys", self.module.Client, str(keys / "secret.key"))
-            places = str(keys / "evaluation.key"), str(self.project / WEIGHTS)
-            server = timed("keys", self.module.Server, *places)
-        for _, rows in batches(arrays, bundle.client.batch):
-            prepared = {
-                name: np.ascontiguousarray(tensor[: rows_of(rows)], dtype=np.float64)
-                for name, tensor in bundle.client.prepare(rows).items()
-            }
-            query = timed("encrypt", client.encrypt, prepared)
-            answer = timed("execute", server.execute, query)
-            parts.append(timed("decrypt", client.decrypt, answer))
-        outputs = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        return RunResult(outputs, dict(expected), seconds, f"{self.engine}, C++")
+        watch, parts = Stopwatch(), []
+        try:
+            # The secret key lies in a folder that only its owner reads, and goes with it.
+            with tempfile.TemporaryDirectory() as folder:
+                keys = Path(folder) / "keys"
+                self.module.keygen(str(keys))
+                client = self.module.Client(str(keys / "secret.key"))
+                weights = str(self.project / WEIGHTS)
+                server = self.module.Server(str(keys / "evaluation.key"), weights)
+            watch.lap("keys")
+            for _, rows in batches(arrays, bundle.client.batch):
+                prepared = {
+                    name: np.ascontiguousarray(tensor[: rows_of(rows)], dtype=np.float64)
+                    for name, tensor in bundle.client.prepare(rows).items()
+                }
+                query = client.encrypt(prepared)
+                watch.lap("encrypt")
+                answer = server.execute(query)
+                watch.lap("execute")
+                parts.append(client.decrypt(answer))
+                watch.lap("decrypt")
+        except self.module.Error as error:
+            what, where, why, remedy = error.args
+            raise AtlasError(what, where=where, why=why, remedy=remedy) from None
+        facts = dict(expected), watch.seconds, f"{self.engine}, C++"
+        return RunResult(joined(parts), {}, *facts)

@@ -15,8 +15,8 @@ import numpy as np
 
 from atlasc.bundle.folder import Bundle, Role
 from atlasc.bundle.ledger import Ledger
-from atlasc.bundle.messages import Ciphertexts, Message
-from atlasc.client.answers import Answers
+from atlasc.bundle.messages import Message
+from atlasc.client.checks import Answers
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.lowering.rotation_keys import key_plan
@@ -100,9 +100,11 @@ class ClientRole:
             AtlasError: of the inputs.
         """
         packed = self.bundle.client.query(arrays, unchecked=unchecked)
-        content = Ciphertexts(encrypt_all(self.engine, packed), packed.count, packed.public)
-        query = Message.of("query", self.bundle, self.engine, content)
-        self.ledger.made(content.query, self.bundle.identity, packed.count)
+        values = encrypt_all(self.engine, packed)
+        query = Message.of(
+            "query", self.bundle, self.engine, values, packed.count, public=packed.public
+        )
+        self.ledger.add(query.entry)
         return query
 
     def decrypt(self, answer: Message) -> Answers:
@@ -112,11 +114,11 @@ class ClientRole:
             AtlasError: the answer is of other keys, or to a query that these keys did not make; or
                 it is a second answer to a query.
         """
-        self.ledger.check(answer.named)
-        content = answer.ciphertexts(self.bundle, self.engine)
-        slots = decrypt_all(self.engine, content.values)
-        self.ledger.took(answer.named)
-        return self.bundle.client.answers(slots, content.count)
+        self.ledger.check(answer.entry)
+        values, _ = answer.ciphertexts(self.bundle, self.engine)
+        slots = decrypt_all(self.engine, values)
+        self.ledger.add(answer.entry)
+        return self.bundle.client.answers(slots, answer.index.count)
 
 
 @dataclass(frozen=True)
@@ -157,12 +159,13 @@ class ServerRole:
         Raises:
             AtlasError: the query is of other keys.
         """
-        content = query.ciphertexts(self.bundle, self.engine)
+        values, public = query.ciphertexts(self.bundle, self.engine)
         pace = Pace(self.bundle, self.target, 1, progress)
-        results = execute(self.engine, self.bundle.program, content.values, content.public, pace)
+        results = execute(self.engine, self.bundle.program, values, public, pace)
         pace.finish()
-        found = Ciphertexts(results, content.count, query=content.query)
-        return Message.of("answer", self.bundle, self.engine, found), pace.timing()
+        count, name = query.index.count, query.index.query
+        answer = Message.of("answer", self.bundle, self.engine, results, count, query=name)
+        return answer, pace.timing()
 
 
 def key_folder(keys: Path, role: Role) -> Path:

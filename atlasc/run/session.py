@@ -1,54 +1,163 @@
-"""Running a compiled program with all roles in one process.
+"""Running a compiled program in one process: its polynomials in the clear, and all roles on an
+engine.
 
+A Chebyshev sum explodes outside its range, and nothing in a ciphertext says so. One cleartext
+evaluation of the program's polynomials finds such inputs before they are encrypted.
 :mod:`atlasc.run.roles` has client and server apart, made of the same steps.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from atlasc.bundle.folder import Bundle
-from atlasc.client.program import Packed, batches, rows_of
+from atlasc.client.checks import Answers
+from atlasc.client.program import ClientProgram, Packed, batches, rows_of
 from atlasc.ir.module import Module, Op
 from atlasc.passes.execution.engine import Engine
 from atlasc.passes.execution.execute import Execution
-from atlasc.run.ranges import simulate
+from atlasc.passes.simulation.poly_values import DomainWatch, Excess, interpret_poly
 from atlasc.run.timing import Pace, Timing
 from atlasc.targets import find_target
 from atlasc.targets.base import Progress, no_progress
 
-PHASES = ("keys", "encrypt", "execute", "decrypt")
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether an input stays inside all ranges.
+
+    Attributes:
+        input: what it is called.
+        excesses: where it does not, in the order of the program.
+        fault: why it cannot be encrypted (:mod:`atlasc.client.checks`); empty where it can.
+    """
+
+    input: str
+    excesses: tuple[Excess, ...] = ()
+    fault: str = ""
+
+    @property
+    def safe(self) -> bool:
+        """Whether it stays inside all ranges and can be encrypted."""
+        return not self.excesses and not self.fault
+
+    @property
+    def first(self) -> Excess | None:
+        """Where it first leaves a range; later excesses may be consequences of this one."""
+        return self.excesses[0] if self.excesses else None
+
+    @property
+    def worst(self) -> Excess | None:
+        """Where it is furthest outside."""
+        return max(self.excesses, key=lambda excess: excess.share, default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "input": self.input,
+            "safe": self.safe,
+            "fault": self.fault or None,
+            "first": None if self.first is None else self.first.to_dict(),
+            "worst": None if self.worst is None else self.worst.to_dict(),
+            "ops": len(self.excesses),
+        }
 
 
 @dataclass(frozen=True)
-class RunResult:
-    """What a run gave.
+class CleartextRun:
+    """The program's polynomials, evaluated on some inputs in the clear.
 
     Attributes:
-        outputs: answers by output name, ``[count, ...]``.
-        expected: the same from the polynomial simulation.
-        seconds: time by phase: keys, encrypt, execute, decrypt.
-        target: name of the target.
-        timing: seconds of each op; None where nothing was encrypted.
-        refused: inputs whose answer is none; see :class:`atlasc.client.answers.Answers`.
+        outputs: by name, ``[count, ...]``.
+        excesses: inputs outside a range, in the order of the program.
     """
 
     outputs: dict[str, np.ndarray]
+    excesses: list[Excess]
+
+    def verdicts(self, names: Sequence[str]) -> list[Verdict]:
+        """A verdict on each input, in the order of the names."""
+        left: dict[str, list[Excess]] = {name: [] for name in names}
+        for excess in self.excesses:
+            left[excess.input].append(excess)
+        return [Verdict(name, tuple(excesses)) for name, excesses in left.items()]
+
+
+def simulate(
+    client: ClientProgram,
+    poly: Module,
+    arrays: Mapping[str, np.ndarray],
+    names: Sequence[str] | None = None,
+    progress: Progress = no_progress,
+) -> CleartextRun:
+    """Evaluate the program in the clear and look at the argument of every polynomial.
+
+    Args:
+        client: prepares the raw inputs.
+        poly: the program's polynomials.
+        arrays: raw inputs by name, any number of them.
+        names: of the inputs, for messages.
+        progress: called before each batch.
+    """
+    count = rows_of(arrays)
+    names = names if names is not None else [f"input {row}" for row in range(count)]
+    outputs: list[dict[str, np.ndarray]] = []
+    found: list[tuple[Op, Excess]] = []
+    for start, part in batches(arrays, client.batch):
+        progress("", start, count)
+        watch = DomainWatch(poly, names[start : start + client.batch])
+        # Values outside a range may grow beyond float64: such inputs are being looked for.
+        with np.errstate(all="ignore"):
+            results = interpret_poly(poly, client.prepare(part), observe=watch)
+        outputs.append({name: array[: rows_of(part)] for name, array in results.items()})
+        found += watch.found
+    order = {op: position for position, op in enumerate(poly.ops)}
+    found.sort(key=lambda excess: order[excess[0]])
+    return CleartextRun(joined(outputs), [excess for _, excess in found])
+
+
+def joined(parts: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """The outputs of several batches as one."""
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+class Stopwatch:
+    """Seconds by phase of a run.
+
+    Attributes:
+        seconds: of keys, encrypt, execute and decrypt.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(("keys", "encrypt", "execute", "decrypt"), 0.0)
+        self._since = time.perf_counter()
+
+    def lap(self, phase: str) -> None:
+        """A phase ends, which began when the one before it ended."""
+        now = time.perf_counter()
+        self.seconds[phase], self._since = self.seconds[phase] + now - self._since, now
+
+
+@dataclass(frozen=True)
+class RunResult(Answers):
+    """What a run gave.
+
+    Attributes:
+        expected: the outputs from the polynomial simulation.
+        seconds: time by phase: keys, encrypt, execute, decrypt.
+        target: name of the target.
+        timing: seconds of each op; None where nothing was encrypted.
+    """
+
     expected: dict[str, np.ndarray]
     seconds: dict[str, float]
     target: str
     timing: Timing | None = None
-    refused: dict[int, float] = field(default_factory=dict)
-
-    @property
-    def count(self) -> int:
-        """Number of inputs."""
-        return rows_of(self.outputs)
 
     @property
     def max_error(self) -> float:
@@ -61,7 +170,7 @@ class RunResult:
         return float(np.mean([np.abs(d).mean() for d in self._differences()]))
 
     def _differences(self) -> list[np.ndarray]:
-        answered = [row for row in range(self.count) if row not in self.refused]
+        answered = [row for row in range(rows_of(self.outputs)) if row not in self.refused]
         if not answered:
             return [np.array([np.nan])]
         return [
@@ -74,7 +183,6 @@ def run(
     arrays: Mapping[str, np.ndarray],
     target: str | None = None,
     progress: Progress = no_progress,
-    observe: Callable[[Op, list[Any]], None] | None = None,
     engine: Engine[Any] | None = None,
     expected: Mapping[str, np.ndarray] | None = None,
     unchecked: bool = False,
@@ -87,7 +195,6 @@ def run(
             of keys.
         target: name of another target than the bundle's own.
         progress: called before each key, and for each op with predicted hundredths of all runs.
-        observe: called with every op and its ciphertexts.
         engine: an engine made before, to answer several queries with one set of keys.
         expected: the polynomial simulation of the inputs, where it was made before.
         unchecked: encrypt inputs that are far larger than those of calibration.
@@ -95,37 +202,29 @@ def run(
     Raises:
         AtlasError: of the inputs, of the keys, or an op that the engine refuses.
     """
-    chosen = find_target(target or bundle.target)
+    chosen, client = find_target(target or bundle.target), bundle.client
     if expected is None:
-        expected = simulate(bundle.client, bundle.poly, arrays).outputs
-    seconds = dict.fromkeys(PHASES, 0.0)
-    clock = time.perf_counter()
-
-    def lap(phase: str) -> None:
-        nonlocal clock
-        now = time.perf_counter()
-        seconds[phase], clock = seconds[phase] + now - clock, now
-
+        expected = simulate(client, bundle.poly, arrays).outputs
+    watch = Stopwatch()
     if engine is None:
         engine = chosen.make_engine(bundle.program, bundle.parameters, progress)
-    lap("keys")
-    batch = bundle.client.batch
-    pace = Pace(bundle, chosen, -(-rows_of(arrays) // batch), progress)
+    watch.lap("keys")
+    pace = Pace(bundle, chosen, -(-rows_of(arrays) // client.batch), progress)
     parts: list[dict[str, np.ndarray]] = []
     refused: dict[int, float] = {}
-    for start, rows in batches(arrays, batch):
-        packed = bundle.client.query(rows, unchecked=unchecked)
+    for start, rows in batches(arrays, client.batch):
+        packed = client.query(rows, unchecked=unchecked)
         encrypted = encrypt_all(engine, packed)
-        lap("encrypt")
-        results = execute(engine, bundle.program, encrypted, packed.public, pace, observe)
+        watch.lap("encrypt")
+        results = execute(engine, bundle.program, encrypted, packed.public, pace)
         pace.finish()
-        lap("execute")
-        answers = bundle.client.answers(decrypt_all(engine, results), packed.count)
+        watch.lap("execute")
+        answers = client.answers(decrypt_all(engine, results), packed.count)
         parts.append(answers.outputs)
         refused |= {start + row: share for row, share in answers.refused.items()}
-        lap("decrypt")
-    outputs = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return RunResult(outputs, dict(expected), seconds, chosen.name, pace.timing(), refused)
+        watch.lap("decrypt")
+    facts = dict(expected), watch.seconds, chosen.name, pace.timing()
+    return RunResult(joined(parts), refused, *facts)
 
 
 def encrypt_all(engine: Engine[Any], packed: Packed) -> dict[str, list[Any]]:
@@ -147,7 +246,6 @@ def execute(
     encrypted: Mapping[str, list[Any]],
     public: Mapping[str, np.ndarray],
     before: Callable[[Op], None] | None = None,
-    observe: Callable[[Op, list[Any]], None] | None = None,
 ) -> dict[str, list[Any]]:
     """Run the server's program on ciphertexts.
 
@@ -157,8 +255,7 @@ def execute(
         encrypted: ciphertexts by input name.
         public: inputs in the clear by name.
         before: called before every op; a :class:`atlasc.run.timing.Pace` makes it progress.
-        observe: called with every op and its ciphertexts.
     """
     # On sim an input outside the ranges overflows; decryption then says so, in one message.
     with np.errstate(over="ignore", invalid="ignore"):
-        return Execution(program, engine, observe, before).run(encrypted, public)
+        return Execution(program, engine, before=before).run(encrypted, public)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -27,6 +27,7 @@ from atlasc.targets.parameters import ParameterSet
 FORMAT = 1
 MAX_TIMES = 64 * MIB
 """Bytes of a file of times; that of 10,000 ops has 3 MiB."""
+_PARTLY_READ = ConfigDict({**STRICT, "extra": "ignore"})
 
 
 def predicted_seconds(program: Module, parameters: ParameterSet) -> dict[Op, float]:
@@ -35,25 +36,6 @@ def predicted_seconds(program: Module, parameters: ParameterSet) -> dict[Op, flo
     """
     costs = parameters.costs()
     return {op: counts.seconds(costs) for op, counts in program_costs(program).per_op.items()}
-
-
-class _TimedOp(Schema):
-    """One op in a file of times; only its name and what was measured are read."""
-
-    model_config = ConfigDict({**STRICT, "extra": "ignore"})
-    op: str
-    measured: Amount
-
-
-class _TimesFile(Schema):
-    """The JSON form of times, as far as they are read."""
-
-    model_config = ConfigDict({**STRICT, "extra": "ignore"})
-    format: Literal[1]
-    program: str
-    target: str
-    runs: Annotated[Count, Field(ge=1)]
-    ops: tuple[_TimedOp, ...]
 
 
 @dataclass(frozen=True)
@@ -75,6 +57,25 @@ class OpTime:
     layer: int | None
     predicted: float | None
     measured: float
+
+
+class _TimedOp(Schema):
+    """One op in a file of times; only its name and what was measured are read."""
+
+    model_config = _PARTLY_READ
+    op: str
+    measured: Amount
+
+
+class _TimesFile(Schema):
+    """The JSON form of times, as far as they are read."""
+
+    model_config = _PARTLY_READ
+    format: Literal[1]
+    program: str
+    target: str
+    runs: Annotated[Count, Field(ge=1)]
+    ops: tuple[_TimedOp, ...]
 
 
 @dataclass(frozen=True)
@@ -103,10 +104,10 @@ class Timing:
         """Put ``seconds``, measured for each op, beside the predictions of the cost table."""
         known = parameters.measured_costs() is not None
         predicted = predicted_seconds(program, parameters) if known else {}
-        rows = []
-        for op, measured in zip(program.ops, seconds, strict=True):
-            expected = predicted.get(op, 0.0) if known else None
-            rows.append(OpTime(op.name, kind_of(op), op.location, op.layer, expected, measured))
+        rows = (
+            OpTime(op.name, kind_of(op), op.location, op.layer, predicted.get(op), measured)
+            for op, measured in zip(program.ops, seconds, strict=True)
+        )
         return cls(target, runs, tuple(rows))
 
     @property
@@ -117,7 +118,7 @@ class Timing:
     @property
     def predicted(self) -> float | None:
         """Seconds of one run; None without a cost table."""
-        return _total(op.predicted for op in self.ops)
+        return _compared(self.ops)["predicted"]
 
     @property
     def measured(self) -> float:
@@ -129,18 +130,13 @@ class Timing:
         groups: dict[str, list[OpTime]] = {}
         for op in self.ops:
             groups.setdefault(op.kind, []).append(op)
-        rows = [
-            {"kind": kind, "ops": len(ops)}
-            | _compared(_total(o.predicted for o in ops), sum(o.measured for o in ops))
-            for kind, ops in groups.items()
-        ]
+        rows = [{"kind": kind, "ops": len(ops)} | _compared(ops) for kind, ops in groups.items()]
         return sorted(rows, key=lambda row: -row["measured"])
 
     def summary(self) -> dict[str, Any]:
         """The whole and the kinds of ops, for JSON."""
-        whole = _compared(self.predicted, self.measured)
         facts = {"runs": self.runs, "simulated": self.simulated}
-        return {**facts, **whole, "per_kind": self.per_kind()}
+        return {**facts, **_compared(self.ops), "per_kind": self.per_kind()}
 
     def text(self, bundle: Bundle) -> str:
         """The contents of a file that :meth:`load` reads."""
@@ -178,12 +174,10 @@ class Timing:
         return cls.of(bundle.program, parameters, data.target, data.runs, seconds)
 
 
-def _total(seconds: Iterable[float | None]) -> float | None:
-    known = [one for one in seconds if one is not None]
-    return sum(known) if known else None
-
-
-def _compared(predicted: float | None, measured: float) -> dict[str, Any]:
+def _compared(ops: Sequence[OpTime]) -> dict[str, Any]:
+    """Predicted and measured seconds of some ops, and their ratio."""
+    known = [op.predicted for op in ops if op.predicted is not None]
+    predicted, measured = sum(known) if known else None, sum(op.measured for op in ops)
     ratio = predicted / measured if predicted is not None and measured > 0 else None
     return {"predicted": predicted, "measured": measured, "ratio": ratio}
 
@@ -209,12 +203,12 @@ class Pace:
         self, bundle: Bundle, target: Target, runs: int, progress: Progress, start: int = 0
     ) -> None:
         self.bundle, self.target, self.runs, self.progress = bundle, target, runs, progress
-        ops = bundle.program.ops[start:]
-        known: Mapping[Op, float] = dict.fromkeys(ops, 1.0)
+        ops = bundle.program.ops
+        self.predicted = dict.fromkeys(ops, 1.0)
         if target.encrypted:
-            known = predicted_seconds(bundle.program, bundle.parameters)
-        self.predicted = {op: known.get(op, 0.0) for op in ops}
-        self.total, self.done = max(sum(self.predicted.values()) * runs, 1e-9), 0.0
+            self.predicted = predicted_seconds(bundle.program, bundle.parameters)
+        self.total = max(sum(self.predicted[op] for op in ops[start:]) * runs, 1e-9)
+        self.done = 0.0
         self.seconds: dict[Op, float] = {}
         self._running: Op | None = None
         self._since = 0.0
@@ -224,7 +218,7 @@ class Pace:
         self.finish()
         hundredths = min(int(100 * self.done / self.total), 100)
         self.progress(f"{op.name.removeprefix('ckks.')} {op.location}".rstrip(), hundredths, 100)
-        self.done += self.predicted.get(op, 0.0)
+        self.done += self.predicted[op]
         self._running, self._since = op, time.perf_counter()
 
     def finish(self) -> None:

@@ -10,11 +10,9 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
-from atlasc.passes.execution.counting_engine import CountingEngine
-from atlasc.passes.execution.engine import Engine
+from atlasc.passes.execution.engine import Ct, Engine
 from atlasc.passes.execution.kernels import KERNELS
-from atlasc.passes.execution.kernels.context import Context, Ct
-from atlasc.passes.execution.rotation_plan import planned
+from atlasc.passes.execution.kernels.context import Context
 
 Observer = Callable[[Op, list[Any]], None]
 
@@ -49,13 +47,8 @@ class Execution(Generic[Ct]):
         Raises:
             AtlasError: an input is missing, or the engine refused an op (level, key, memory).
         """
-        public = public or {}
-        ctx = Context(
-            planned(self.engine, self.module),
-            self.module.symbols,
-            public,
-            isinstance(self.engine, CountingEngine),
-        )
+        given = {"ckks.input": encrypted, "ckks.public_input": public or {}}
+        ctx = Context(self.engine, self.module)
         last_use = {v: n for n, op in enumerate(self.module.ops) for v in op.operands}
         values: dict[Value, Any] = {}
         outputs: dict[str, list[Ct]] = {}
@@ -65,7 +58,14 @@ class Execution(Generic[Ct]):
             if op.result is None:
                 outputs[op.attributes["name"]] = values[op.operands[0]]
             else:
-                values[op.result] = self._result(ctx, op, values, encrypted)
+                if op.name not in given:
+                    values[op.result] = apply(ctx, op, [values[operand] for operand in op.operands])
+                elif (name := op.attributes["name"]) in given[op.name]:
+                    values[op.result] = given[op.name][name]
+                elif ctx.dry:
+                    values[op.result] = ctx.blank
+                else:
+                    raise AtlasError(f"input {name!r} is missing", where=op.location)
                 if self.observe is not None:
                     self.observe(op, values[op.result])
             for operand in op.operands:
@@ -73,29 +73,12 @@ class Execution(Generic[Ct]):
                     values.pop(operand, None)
         return outputs
 
-    def _result(
-        self,
-        ctx: Context[Ct],
-        op: Op,
-        values: Mapping[Value, Any],
-        encrypted: Mapping[str, list[Ct]],
-    ) -> Any:
-        if op.name in ("ckks.input", "ckks.public_input"):
-            given: Mapping[str, Any] = encrypted if op.name == "ckks.input" else ctx.public
-            name = op.attributes["name"]
-            if name in given:
-                return given[name]
-            if ctx.dry:
-                return ctx.blank
-            raise AtlasError(f"input {name!r} is missing", where=op.location)
-        return apply(ctx, op, [values[operand] for operand in op.operands])
-
 
 def apply(ctx: Context[Ct], op: Op, operands: list[Any]) -> list[Ct]:
     """The result of an op that has a kernel.
 
     Args:
-        ctx: engine, constants and public inputs.
+        ctx: engine and constants.
         op: of a ckks module.
         operands: ciphertexts, or an array for a public operand.
 
@@ -110,7 +93,7 @@ def apply(ctx: Context[Ct], op: Op, operands: list[Any]) -> list[Ct]:
             remedy="give the server's program",
         )
     try:
-        return KERNELS[op.name](ctx, op, operands)
+        return KERNELS[op.name](ctx, op, *operands)
     except AtlasError as error:
         raise AtlasError(
             f"{op.name} %{op.value.name}: {error.what}",

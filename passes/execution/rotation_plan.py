@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic
 
 from atlasc.ir.module import Module
-from atlasc.passes.execution.engine import Engine
-from atlasc.passes.execution.kernels.context import Ct
+from atlasc.passes.execution.engine import Ct, Engine
 
 PLAN_ATTRIBUTES = ("rotations", "bootstrap_rotations", "composed_rotations")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from atlasc.ir.errors import AtlasError
@@ -105,7 +105,7 @@ def _linear(packer: Packer, op: Op) -> Value:
     target = packer.packing.like(source, outputs)
     attributes: dict[str, Any] = {
         **{name: op.attributes[name] for name in ("weight", "bias") if name in op.attributes},
-        **asdict(choose_plan(source, target, inputs, outputs)),
+        **choose_plan(source, target, inputs, outputs)._asdict(),
         "layout": str(target),
     }
     return packer.emit(op, "linear_transform", [packer.operand(op)], attributes)

@@ -43,10 +43,11 @@ def test_a_bootstrapped_program_equals_its_polynomials(
 ) -> None:
     from atlasc.client.program import client_program
     from atlasc.compilation.prepare import calibrate_source, load_source, trace_model
+    from atlasc.passes.execution.execute import Execution
     from atlasc.passes.lowering.rotation_keys import key_plan
     from atlasc.passes.pipeline import lower_nn
     from atlasc.run import session
-    from atlasc.run.ranges import simulate
+    from atlasc.run.session import simulate
     from atlasc.targets.desilo.parameters import BOOTSTRAPPED
 
     archive, data = tmp_path / "tiny.pt2", tmp_path / "images.npz"
@@ -75,7 +76,7 @@ def test_a_bootstrapped_program_equals_its_polynomials(
         if op.name == "ckks.bootstrap":
             refreshed.append(engine.level(ciphertexts[0]))
 
-    results = session.execute(engine, program, encrypted, packed.public, observe=observe)
+    results = Execution(program, engine, observe).run(encrypted, packed.public)
     assert refreshed == [op.attributes["level"] for op in placed]
     slots = session.decrypt_all(engine, results)
     outputs = client.unpack(slots, BATCH)

@@ -116,7 +116,7 @@ def export_model(path: Path) -> None:
 
 def simulated(bundle: Bundle, data: Path, rows: list[int]) -> dict[str, np.ndarray]:
     """Outputs of the polynomial simulation for some rows of the data."""
-    from atlasc.run.ranges import simulate
+    from atlasc.run.session import simulate
 
     arrays = bundle.load_inputs(data).take(rows).arrays
     return simulate(bundle.client, bundle.poly, arrays).outputs

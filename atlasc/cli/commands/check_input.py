@@ -12,7 +12,7 @@ from atlasc.cli.progress import progress
 from atlasc.cli.selection import selected
 
 if TYPE_CHECKING:
-    from atlasc.run.ranges import Verdict
+    from atlasc.run.session import Verdict
 
 UNSAFE = 1
 """Exit code where an input leaves a range."""

@@ -69,12 +69,11 @@ def compare(
     if not index:
         inputs = inputs.take(range(min(loaded.client.batch, len(inputs))))
     query = loaded.client.query(inputs.arrays, unchecked=True)
-    state = resumed = None
+    state = None
     if checkpoint is not None:
         identity = comparison_identity(loaded.identity, query, chosen, against)
         state = Checkpoint(checkpoint, identity)
-        resumed = state.load()
-    start = 0 if resumed is None else resumed[0]
+    start = 0 if state is None else state.position
     parameters, program = loaded.parameters, loaded.program
     with progress("generating keys") as step:
         reference = find_target(against).make_engine(program, parameters, step.report)
@@ -90,7 +89,6 @@ def compare(
             keep_going=keep_going,
             before=Pace(loaded, find_target(chosen), 1, step.report, start),
             checkpoint=state,
-            resumed=resumed,
         )
     if as_json:
         print_json(_record(result, against, chosen))

@@ -204,7 +204,7 @@ def decrypt(
         answers = client.decrypt(message)
     if share:
         end_with(answers.refused)
-        answers = shared(answers, loaded, client.ledger, message.named, bits, shares)
+        answers = shared(answers, loaded, client.ledger, message.entry, bits, shares)
     elif share is None:
         show("note", "these numbers are for your own use; --share makes some that may be passed on")
     shown, hidden = answers.shown(unchecked), {} if unchecked else answers.refused

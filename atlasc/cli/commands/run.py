@@ -70,7 +70,6 @@ def run(
     """
     from atlasc.api.program import run_inputs
     from atlasc.bundle.folder import load_bundle
-    from atlasc.client.answers import Answers
     from atlasc.files import require_array_file, save_arrays, write_text
     from atlasc.run.timing import timing_place
 
@@ -82,7 +81,7 @@ def run(
         unchecked=unchecked, steps=progress, note=warn,
     )  # fmt: skip
     answer, inputs = result.answer, result.inputs.take(result.rows)
-    shown = Answers(answer.outputs, answer.refused).shown(unchecked)
+    shown = answer.shown(unchecked)
     if output is not None:
         save_arrays(output, shown)
         if answer.timing is not None:

@@ -1,20 +1,17 @@
-"""Kernels of elementwise ops, reductions and level changes."""
+"""Kernels of elementwise ops, sums, changes of level, and of moves between ciphertexts."""
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
+from atlasc.ir.layout import Layout
 from atlasc.ir.module import Op
-from atlasc.passes.execution.kernels.context import (
-    ROWS,
-    Context,
-    Ct,
-    blocked,
-    first_rows,
-    layout_of,
-)
+from atlasc.ir.opdef import Symbol
+from atlasc.passes.execution.engine import Ct
+from atlasc.passes.execution.kernels.context import Context, blocked, layout_of, place_of
 from atlasc.passes.execution.paterson_stockmeyer import (
     ChebyshevPlan,
     Coefficient,
@@ -23,76 +20,75 @@ from atlasc.passes.execution.paterson_stockmeyer import (
 )
 
 
-def _aligned(op: Op, operands: list[list[Ct]]) -> list[tuple[Ct, Ct]]:
-    """Pairs of ciphertexts of a binary op, the reduced operand repeated."""
-    full = layout_of(op.value)
-    left, right = (
-        [operand[i] for i in full.ciphertexts_of(layout_of(value))]
-        for operand, value in zip(operands, op.operands, strict=True)
-    )
-    return list(zip(left, right, strict=True))
+def binary(ctx: Context[Ct], op: Op, x: list[Ct], y: list[Ct]) -> list[Ct]:
+    """Kernel of ``ckks.add``, ``ckks.sub`` and ``ckks.mul``: the engine's method of that name. A
+    reduced operand is repeated.
+    """
+    method, full = getattr(ctx.engine, op.name.removeprefix("ckks.")), layout_of(op.value)
+    one, other = (full.ciphertexts_of(layout_of(operand)) for operand in op.operands)
+    return [method(x[i], y[j]) for i, j in zip(one, other, strict=True)]
 
 
-def binary(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
-    """Kernel of ``ckks.add``, ``ckks.sub`` and ``ckks.mul``: the engine's method of that name."""
-    method = getattr(ctx.engine, op.name.removeprefix("ckks."))
-    return [method(a, b) for a, b in _aligned(op, operands)]
-
-
-def square(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
+def square(ctx: Context[Ct], op: Op, x: list[Ct]) -> list[Ct]:
     """Kernel of ``ckks.square``."""
-    return [ctx.engine.square(ciphertext) for ciphertext in operands[0]]
+    return [ctx.engine.square(ciphertext) for ciphertext in x]
 
 
-def _plaintexts(ctx: Context[Ct], op: Op) -> list[np.ndarray | float]:
-    """A constant in the layout of the result, one plaintext a ciphertext."""
-    layout, value = layout_of(op.value), ctx.constant(op, "value")
-    zero_padding = op.attributes.get("zero_padding", False)
-    rows = op.attributes.get("first_row", False)
-    if isinstance(value, float) and not zero_padding and not rows:
-        return [value] * layout.ciphertexts
-    if ctx.dry:
-        return [ctx.blank] * layout.ciphertexts
-    repeat: tuple[str, ...] = () if zero_padding else ROWS
-    if op.attributes.get("copy_padding", False):
-        repeat = (*ROWS, "g")
-    value = np.atleast_1d(value)
-    # Without features of its own (extent 1), a constant is the same for all, padding included.
-    value = value[..., None] if value.shape[-1] == 1 else blocked(value, layout)
-    packed = layout.pack(value, repeat)
-    return list(packed * first_rows(layout) if rows else packed)
+def _constant(ctx: Context[Ct], op: Op) -> Sequence[np.ndarray | float]:
+    """The constant of an op in the layout of its result, one plaintext a ciphertext."""
+    value, layout = op.attributes["value"], layout_of(op.value)
+    masked = op.attributes.get("zero_padding") or op.attributes.get("first_row")
+    if not isinstance(value, Symbol) and not masked:
+        return [float(value)] * layout.ciphertexts
+
+    def tensor() -> np.ndarray:
+        array = np.atleast_1d(op.site(ctx.symbols).constant("value"))
+        # Without features of its own (extent 1), a constant is the same for all, padding included.
+        return array[..., None] if array.shape[-1] == 1 else blocked(array, layout)
+
+    return ctx.plaintexts(op, tensor)
 
 
-def add_plain(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
+def add_plain(ctx: Context[Ct], op: Op, x: list[Ct]) -> list[Ct]:
     """Kernel of ``ckks.add_plain``."""
-    pairs = zip(operands[0], _plaintexts(ctx, op), strict=True)
-    return [ctx.engine.add_plain(ciphertext, vector) for ciphertext, vector in pairs]
+    return [ctx.engine.add_plain(*pair) for pair in zip(x, _constant(ctx, op), strict=True)]
 
 
-def mul_plain(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
+def mul_plain(ctx: Context[Ct], op: Op, x: list[Ct]) -> list[Ct]:
     """Kernel of ``ckks.mul_plain``."""
     sources = layout_of(op.value).ciphertexts_of(layout_of(op.operands[0]))
-    pairs = zip((operands[0][i] for i in sources), _plaintexts(ctx, op), strict=True)
-    return [ctx.engine.mul_plain(ciphertext, vector) for ciphertext, vector in pairs]
+    pairs = zip((x[i] for i in sources), _constant(ctx, op), strict=True)
+    return [ctx.engine.mul_plain(*pair) for pair in pairs]
 
 
-def double(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
+def double(ctx: Context[Ct], op: Op, x: list[Ct]) -> list[Ct]:
     """Kernel of ``ckks.double``."""
-    result = operands[0]
     for _ in range(op.attributes["times"]):
-        result = [ctx.engine.add(ciphertext, ciphertext) for ciphertext in result]
-    return result
+        x = [ctx.engine.add(ciphertext, ciphertext) for ciphertext in x]
+    return x
 
 
-def chebyshev(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
-    """Kernel of ``ckks.chebyshev``."""
-    coefficients = np.asarray(ctx.constant(op, "coefficients"))
-    if ctx.dry and (coefficients.ndim > 1 or not coefficients.any()):
+def chebyshev(ctx: Context[Ct], op: Op, x: list[Ct]) -> list[Ct]:
+    """Kernel of ``ckks.chebyshev``; coefficients ``[F, degree + 1]`` differ by feature, and are 0
+    in the padding.
+    """
+    coefficients = op.site(ctx.symbols).constant("coefficients")
+    by_feature = coefficients.ndim > 1
+    if ctx.dry and (by_feature or not coefficients.any()):
         coefficients = _outlined(coefficients)
-    if coefficients.ndim > 1:
-        return _by_feature(ctx, op, operands[0], coefficients)
-    plan = _plan(tuple(coefficients.tolist()))
-    return [evaluate_plan(ctx.engine, ciphertext, plan) for ciphertext in operands[0]]
+    if not by_feature:
+        plan = _plan(tuple(coefficients.tolist()))
+        return [evaluate_plan(ctx.engine, ciphertext, plan) for ciphertext in x]
+    plan = plan_chebyshev(coefficients)
+
+    def evaluated(position: int) -> Ct:
+        def plaintext(coefficient: Coefficient) -> np.ndarray:
+            feature = np.asarray(coefficient)
+            return ctx.plaintexts(op, lambda: blocked(feature, layout_of(op.value)))[position]
+
+        return evaluate_plan(ctx.engine, x[position], plan, plaintext)
+
+    return [evaluated(position) for position in range(len(x))]
 
 
 def _outlined(coefficients: np.ndarray) -> np.ndarray:
@@ -104,62 +100,66 @@ def _outlined(coefficients: np.ndarray) -> np.ndarray:
     return numbers if coefficients.ndim == 1 else numbers[None]
 
 
-def _by_feature(ctx: Context[Ct], op: Op, operand: list[Ct], coefficients: np.ndarray) -> list[Ct]:
-    """Coefficients [F, degree + 1]: vectors over the slots, 0 in the padding of the features."""
-    layout, plan = layout_of(op.value), plan_chebyshev(coefficients)
-
-    def plaintext(coefficient: Coefficient, position: int) -> np.ndarray:
-        if ctx.dry:
-            return ctx.blank
-        return np.asarray(layout.pack(blocked(np.asarray(coefficient), layout), ROWS)[position])
-
-    return [
-        evaluate_plan(ctx.engine, ciphertext, plan, partial(plaintext, position=position))
-        for position, ciphertext in enumerate(operand)
-    ]
-
-
 @lru_cache(maxsize=512)
 def _plan(coefficients: tuple[float, ...]) -> ChebyshevPlan:
     return plan_chebyshev(coefficients)
 
 
-def rotate_sum(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
+def rotate_sum(ctx: Context[Ct], op: Op, x: list[Ct]) -> list[Ct]:
     """Kernel of ``ckks.rotate_sum``: over ciphertexts by additions, then over slots by doubling."""
-    source, axes = layout_of(op.operands[0]), op.attributes["axes"]
-    totals: dict[int, Ct] = {}
+    source = layout_of(op.operands[0])
+    fields = [field for field in source.fields if field.axis in op.attributes["axes"]]
     groups = source.ciphertexts_of(layout_of(op.value))
-    for group, ciphertext in zip(groups, operands[0], strict=True):
-        totals[group] = ctx.engine.add(totals[group], ciphertext) if group in totals else ciphertext
     result = []
-    for total in totals.values():
-        for field in source.fields:
-            if field.axis in axes:
-                total = double_and_add(ctx, total, 1 << source.offset(field), field.bits)
+    for total in ctx.totals(zip(groups, x, strict=True)).values():
+        for field in fields:
+            total = ctx.double_and_add(total, 1 << source.offset(field), field.bits)
         result.append(total)
     return result
 
 
-def double_and_add(ctx: Context[Ct], x: Ct, stride: int, bits: int) -> Ct:
-    """Σ over 2**bits neighbours at a stride: x[i] + x[i + stride] + …"""
-    for bit in range(bits):
-        x = ctx.engine.add(x, ctx.engine.rotate(x, stride << bit))
-    return x
-
-
-def select(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
+def select(ctx: Context[Ct], op: Op, x: list[Ct]) -> list[Ct]:
     """Kernel of ``ckks.select``: rotate the wanted index to index 0 of its field."""
-    layout = layout_of(op.operands[0])
-    amount = op.attributes["index"] * layout.stride(op.attributes["axis"])
-    return [ctx.engine.rotate(c, amount) if amount else c for c in operands[0]]
+    stride = layout_of(op.operands[0]).stride(op.attributes["axis"])
+    amount = op.attributes["index"] * stride
+    return [ctx.engine.rotate(ciphertext, amount) if amount else ciphertext for ciphertext in x]
 
 
-def drop(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
+def drop(ctx: Context[Ct], op: Op, x: list[Ct]) -> list[Ct]:
     """Kernel of ``ckks.drop``."""
-    return [ctx.engine.drop_to(ciphertext, op.attributes["level"]) for ciphertext in operands[0]]
+    return [ctx.engine.drop_to(ciphertext, op.attributes["level"]) for ciphertext in x]
 
 
-def bootstrap(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
+def bootstrap(ctx: Context[Ct], op: Op, x: list[Ct]) -> list[Ct]:
     """Kernel of ``ckks.bootstrap``; a lower target than the engine's is reached by dropping."""
-    refreshed = ctx.engine.bootstrap_many(operands[0])
-    return [ctx.engine.drop_to(ciphertext, op.attributes["level"]) for ciphertext in refreshed]
+    return drop(ctx, op, ctx.engine.bootstrap_many(x))
+
+
+def gather(ctx: Context[Ct], op: Op, x: list[Ct]) -> list[Ct]:
+    """Kernel of ``ckks.gather``: the ciphertexts of a sum, which is the same in all copies along
+    its axis, take the places of copies in one ciphertext. Places without a ciphertext hold the
+    first one, so that a polynomial stays in its range there.
+    """
+    masks = _places(layout_of(op.operands[0]))
+    masks[0] = 1.0 - np.sum(masks[1:], axis=0)
+    return [ctx.total(ctx.engine.mul_plain(*pair) for pair in zip(x, masks, strict=True))]
+
+
+def spread(ctx: Context[Ct], op: Op, x: list[Ct]) -> list[Ct]:
+    """Kernel of ``ckks.spread``, the inverse of ``gather``."""
+    layout = layout_of(op.value)
+    bits = sum(field.bits for field in layout.outer)
+    result = []
+    for mask in _places(layout):
+        one = ctx.engine.mul_plain(x[0], mask)
+        result.append(ctx.double_and_add(one, layout.slots >> bits, bits))
+    return result
+
+
+def _places(layout: Layout) -> list[np.ndarray]:
+    """For every ciphertext, 1 in the slots of its place in the one that holds them all."""
+    assert layout.gathered is not None
+    size = layout.slots >> sum(field.bits for field in layout.outer)
+    firsts = [place_of(layout.gathered, index)[1] for index in layout.ciphertext_index]
+    place = np.arange(layout.slots) // size
+    return [(place == first // size).astype(np.float64) for first in firsts]

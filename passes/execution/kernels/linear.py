@@ -1,6 +1,6 @@
 """Linear transforms over the packed features, by the diagonal method.
 
-The features occupy the top slot bits, so a rotation by a multiple of their stride is cyclic over
+The features occupy the top slot bits. So a rotation by a multiple of their stride is cyclic over
 the whole ciphertext and needs no mask (Halevi and Shoup, CRYPTO 2014, with the baby and giant steps
 of CRYPTO 2018). With W[p, q] the weight between positions p and q, k = giant·B + baby, and the
 rotation rot(x, r)[i] = x[i + r]:
@@ -15,29 +15,33 @@ Two diagonals can share a complex plaintext: with P positions and z = x + i·rot
 half the products and half the positions to rotate by, for a rotation and a conjugation.
 
 An operand that is replicated over the bits below its features may have a result whose features lie
-anywhere: each slot p has all positions of x in reach, and diag_k[p] is the weight between what p is
-to hold and what x has at the position of p, plus k. That is how the values of one token get from
-one arrangement of their blocks to another.
+anywhere: each slot p has all positions of x in reach. diag_k[p] is then the weight between what p
+is to hold and what x has k places after p. That is how the values of one token get from one
+arrangement of their blocks to another.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Op
+from atlasc.passes.execution.engine import Ct
 from atlasc.passes.execution.kernels.context import (
     KEY_SWITCH,
     ROWS,
     Context,
-    Ct,
     blocked,
     first_rows,
     layout_of,
 )
+
+Diagonals = tuple[tuple[tuple[int, ...], ...], ...]
+"""Numbers k of diagonals by [target ciphertext][source ciphertext]."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +69,10 @@ class FeatureMap:
     @cached_property
     def feature(self) -> np.ndarray:
         """Feature at every position, ``[ciphertexts, positions]``, −1 where there is none."""
-        index = np.arange(self.features)
-        width = self.layout.extent("d")
-        full = self.layout
+        width, full = self.layout.extent("d"), self.layout
         if self.copy_padding:
             full = self.layout.padded(("g",))
-            index = np.arange(full.extent("g") * width)
+        index = np.arange(full.extent("g") * width if self.copy_padding else self.features)
         place = {"g": index // width, "d": index % width}
         place |= {axis: np.zeros_like(index) for axis in ROWS}
         table = np.full((self.layout.ciphertexts, self.positions), -1)
@@ -86,22 +88,24 @@ class FeatureMap:
         return np.asarray(table.reshape(len(table), -1, stride // self.stride).any(axis=2))
 
 
-@lru_cache(maxsize=256)
-def _diagonals(source: FeatureMap, target: FeatureMap) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    """Diagonals k that can be nonzero, for every [target ciphertext][source ciphertext]."""
-    rows = []
-    for outputs in target.occupied(source.stride):
-        row = []
-        for inputs in source.occupied(source.stride):
-            # A circular correlation of the two occupancies counts the elements of each diagonal.
-            spectrum = np.conj(np.fft.fft(outputs)) * np.fft.fft(inputs)
-            row.append(tuple(np.flatnonzero(np.fft.ifft(spectrum).real > 0.5).tolist()))
-        rows.append(tuple(row))
-    return tuple(rows)
+@lru_cache(maxsize=512)
+def _diagonals(source: FeatureMap, target: FeatureMap, paired: bool) -> Diagonals:
+    """Diagonals that can be nonzero; of two that share a plaintext the lower one."""
+    period = source.positions // 2 if paired else source.positions
+
+    def between(outputs: np.ndarray, inputs: np.ndarray) -> tuple[int, ...]:
+        # A circular correlation of the two occupancies counts the elements of each diagonal.
+        spectrum = np.conj(np.fft.fft(outputs)) * np.fft.fft(inputs)
+        present = np.flatnonzero(np.fft.ifft(spectrum).real > 0.5)
+        return tuple(np.unique(present % period).tolist())
+
+    inputs = source.occupied(source.stride)
+    return tuple(
+        tuple(between(outputs, one) for one in inputs) for outputs in target.occupied(source.stride)
+    )
 
 
-@dataclass(frozen=True)
-class DiagonalPlan:
+class DiagonalPlan(NamedTuple):
     """How the diagonals are shared out.
 
     Attributes:
@@ -117,101 +121,27 @@ class DiagonalPlan:
 def choose_plan(source: Layout, target: Layout, inputs: int, outputs: int) -> DiagonalPlan:
     """The cheapest plan for a weight ``[outputs, inputs]``; B is a power of two."""
     one, other = FeatureMap(source, inputs), FeatureMap(target, outputs)
-    candidates = [
-        DiagonalPlan(1 << bit, paired)
-        for paired in (False, True)[: one.positions]
-        for bit in range(one.positions.bit_length())
-    ]
-    return min(candidates, key=lambda plan: _cost(one, other, plan))
+
+    def cost(plan: DiagonalPlan) -> int:
+        table, steps = _diagonals(one, other, plan.paired), plan.baby_steps
+        columns = [{k % steps for cell in set(column) for k in cell} for column in zip(*table)]
+        rows = [{k // steps for cell in set(row) for k in cell} for row in table]
+        rotations = sum(len(amounts - {0}) for amounts in columns + rows)
+        pairing = len(columns) + len(rows) if plan.paired else 0
+        return KEY_SWITCH * (rotations + pairing) + sum(len(cell) for row in table for cell in row)
+
+    halved = (False, True)[: one.positions]
+    bits = range(one.positions.bit_length())
+    return min((DiagonalPlan(1 << bit, paired) for paired in halved for bit in bits), key=cost)
 
 
-def _cost(source: FeatureMap, target: FeatureMap, plan: DiagonalPlan) -> int:
-    table = _shared_diagonals(source, target, plan.paired)
-    steps = plan.baby_steps
-    baby = sum(
-        len({k % steps for cell in set(column) for k in cell} - {0})
-        for column in zip(*table, strict=True)
-    )
-    giant = sum(len({k // steps for cell in set(row) for k in cell} - {0}) for row in table)
-    pairing = len(table) + len(table[0]) if plan.paired else 0
-    products = sum(len(cell) for row in table for cell in row)
-    return KEY_SWITCH * (baby + giant + pairing) + products
-
-
-@lru_cache(maxsize=512)
-def _shared_diagonals(
-    source: FeatureMap, target: FeatureMap, paired: bool
-) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    """The diagonals; of two that share a plaintext the lower one."""
-    table = _diagonals(source, target)
-    if not paired:
-        return table
-    half = source.positions // 2
-    return tuple(tuple(tuple(sorted({k % half for k in cell})) for cell in row) for row in table)
-
-
-class _Weights:
-    """Plaintext diagonals of one linear transform, made one at a time."""
-
-    def __init__(self, ctx: Context[Ct], op: Op, source: FeatureMap, target: FeatureMap) -> None:
-        self.ctx, self.source, self.target = ctx, source, target
-        weight = op.site(ctx.symbols).constant("weight")
-        self.rows = first_rows(target.layout) if op.attributes.get("first_row") else None
-        self.rotated_half: np.ndarray | None = None
-        if "cos" in op.attributes:
-            self.cos, self.sin = (
-                self._table(op.site(ctx.symbols).constant(name)) for name in ("cos", "sin")
-            )
-            self.rotated_half = _extend(rotate_half(weight, target.layout.extent("d")))
-        self.weight = _extend(weight)
-
-    def _table(self, table: np.ndarray) -> np.ndarray:
-        """A rotary table [n, d] in slots ``[ciphertexts, slots]``."""
-        layout = self.target.layout
-        tokens = table[None, :, None, :] if layout.field("t") else table[:, None, :]
-        return layout.pack(tokens, repeat=(*ROWS, "g"))
-
-    def diagonal(self, out: int, into: int, k: int) -> np.ndarray:
-        """Slots of diagonal k between a target and a source ciphertext."""
-        unit = min(self.source.stride, self.target.stride)
-        slot = np.arange(0, self.source.layout.slots, unit)
-        row = self.target.feature[out][slot // self.target.stride]
-        position = (slot // self.source.stride + k) % self.source.positions
-        column = self.source.feature[into][position]
-        vector = np.repeat(self.weight[row, column], unit)
-        if self.rotated_half is not None:
-            other = np.repeat(self.rotated_half[row, column], unit)
-            vector = vector * self.cos[out] + other * self.sin[out]
-        return vector if self.rows is None else vector * self.rows
-
-    def pair(self, out: int, into: int, k: int) -> np.ndarray:
-        """Complex slots of diagonals k and k + P/2, halved."""
-        other = self.diagonal(out, into, k + self.source.positions // 2)
-        return (self.diagonal(out, into, k) - 1j * other) / 2
-
-
-def _extend(weight: np.ndarray) -> np.ndarray:
-    """A zero row and column behind the weight, which index −1 (padding) picks."""
-    return np.pad(weight, ((0, 1), (0, 1)))
-
-
-def rotate_half(weight: np.ndarray, width: int) -> np.ndarray:
-    """Rows of a weight (or elements of a bias) rotated as rotary embedding rotates features."""
-    heads = weight.reshape(-1, width, *weight.shape[1:])
-    half = width // 2
-    return np.concatenate([-heads[:, half:], heads[:, :half]], axis=1).reshape(weight.shape)
-
-
-def linear_transform(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list[Ct]:
+def linear_transform(ctx: Context[Ct], op: Op, x: list[Ct]) -> list[Ct]:
     """Kernel of ``ckks.linear_transform``."""
-    (x,) = operands
     outputs, inputs = ctx.symbols[op.attributes["weight"].name].shape
     source = FeatureMap(layout_of(op.operands[0]), inputs)
-    copy_padding = op.attributes.get("copy_padding", False)
-    target = FeatureMap(layout_of(op.value), outputs, copy_padding)
-    engine, steps = ctx.engine, op.attributes["baby_steps"]
-    paired = op.attributes.get("paired", False)
-    table = _shared_diagonals(source, target, paired)
+    target = FeatureMap(layout_of(op.value), outputs, op.attributes.get("copy_padding", False))
+    steps, paired = op.attributes["baby_steps"], op.attributes.get("paired", False)
+    table, engine = _diagonals(source, target, paired), ctx.engine
     babies = []
     for column, ciphertext in enumerate(x):
         if paired:
@@ -220,41 +150,82 @@ def linear_transform(ctx: Context[Ct], op: Op, operands: list[list[Ct]]) -> list
         amounts = sorted({k % steps for row in table for k in row[column]})
         rotated = engine.rotate_many(ciphertext, [a * source.stride for a in amounts])
         babies.append(dict(zip(amounts, rotated, strict=True)))
-    weights = None if ctx.dry else _Weights(ctx, op, source, target)
-    result = []
+    weights, result = _Weights(ctx, op, source, target), []
     for out, row in enumerate(table):
         inner: dict[int, Ct] = {}
         for column, cell in enumerate(row):
             for k in cell:
-                vector = ctx.blank
-                if weights is not None:
-                    vector = (weights.pair if paired else weights.diagonal)(out, column, k)
-                    vector = np.roll(vector, k // steps * steps * source.stride)
+                vector = ctx.slots(weights.plaintext, out, column, k)
                 term = engine.mul_plain(babies[column][k % steps], vector)
                 giant = k // steps
                 inner[giant] = engine.add(inner[giant], term) if giant in inner else term
         total = ctx.total([engine.rotate(t, g * steps * source.stride) for g, t in inner.items()])
         result.append(engine.add(total, engine.conjugate(total)) if paired else total)
-    return _add_bias(ctx, op, target, result)
-
-
-def _add_bias(ctx: Context[Ct], op: Op, target: FeatureMap, result: list[Ct]) -> list[Ct]:
     if "bias" not in op.attributes:
         return result
-    if ctx.dry:
-        return [ctx.engine.add_plain(ciphertext, ctx.blank) for ciphertext in result]
-    site = op.site(ctx.symbols)
-    bias, layout = site.constant("bias"), target.layout
-    tensor = blocked(bias, layout)
-    if "cos" in op.attributes:
-        cos, sin = (site.constant(name)[:, None, :] for name in ("cos", "sin"))
-        rotated_half = blocked(rotate_half(bias, layout.extent("d")), layout)
-        tensor = tensor * cos + rotated_half * sin
-    repeat = (*ROWS, "g") if target.copy_padding else ROWS
-    packed = layout.pack(tensor, repeat=repeat)
-    if op.attributes.get("first_row"):
-        packed = packed * first_rows(layout)
-    return [
-        ctx.engine.add_plain(ciphertext, vector)
-        for ciphertext, vector in zip(result, packed, strict=True)
-    ]
+    pairs = zip(result, ctx.plaintexts(op, weights.bias), strict=True)
+    return [engine.add_plain(*pair) for pair in pairs]
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """The plaintexts of one linear transform, each made when it is wanted."""
+
+    ctx: Context[Any]
+    op: Op
+    source: FeatureMap
+    target: FeatureMap
+
+    def bias(self) -> np.ndarray:
+        """The bias as ``[..., g, d]``."""
+        parts = self._parts("bias")
+        return np.asarray(sum(blocked(part, self.target.layout) * by for part, by in parts))
+
+    def plaintext(self, out: int, into: int, k: int) -> np.ndarray:
+        """Slots of diagonal k between a target and a source ciphertext, for its giant step; of two
+        that share a plaintext, halved.
+        """
+        vector = self._diagonal(out, into, k)
+        if self.op.attributes.get("paired"):
+            other = self._diagonal(out, into, k + self.source.positions // 2)
+            vector = (vector - 1j * other) / 2
+        steps = self.op.attributes["baby_steps"]
+        return np.roll(vector, k // steps * steps * self.source.stride)
+
+    def _diagonal(self, out: int, into: int, k: int) -> np.ndarray:
+        unit = min(self.source.stride, self.target.stride)
+        slot = np.arange(0, self.source.layout.slots, unit)
+        row = self.target.feature[out][slot // self.target.stride]
+        position = (slot // self.source.stride + k) % self.source.positions
+        column = self.source.feature[into][position]
+        parts = self._slots_of_parts
+        return np.asarray(sum(np.repeat(part[row, column], unit) * by[out] for part, by in parts))
+
+    @cached_property
+    def _slots_of_parts(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Parts of the weight with a zero row and column behind them, which index −1 (padding)
+        picks, and their factors in slots ``[ciphertexts, slots]``.
+        """
+        layout = self.target.layout
+        result = []
+        for part, by in self._parts("weight"):
+            factor = np.ones((layout.ciphertexts, 1))
+            if by.ndim > 1:
+                factor = layout.pack(by, (*ROWS, "g"))
+            if self.op.attributes.get("first_row"):
+                factor = factor * first_rows(layout)
+            result.append((np.pad(part, ((0, 1), (0, 1))), factor))
+        return result
+
+    def _parts(self, name: str) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Parts of the weight or the bias; the sum of their products with factors ``[t, 1, d]`` is
+        turned by the rotary embedding, if there is one.
+        """
+        site, width = self.op.site(self.ctx.symbols), self.target.layout.extent("d")
+        array = site.constant(name)
+        if "cos" not in self.op.attributes:
+            return [(array, np.ones(1))]
+        heads, half = array.reshape(-1, width, *array.shape[1:]), width // 2
+        turned = np.concatenate([-heads[:, half:], heads[:, :half]], axis=1).reshape(array.shape)
+        cos, sin = (site.constant(table)[:, None, :] for table in ("cos", "sin"))
+        return [(array, cos), (turned, sin)]

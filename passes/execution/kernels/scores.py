@@ -1,113 +1,75 @@
-"""Geometry of packed scores: where each (batch, head, diagonal, query) lies, and how diagonals are
-grouped. How they are computed is in :mod:`atlasc.passes.execution.kernels.attention`.
+"""Where packed scores lie: which (batch, head, diagonal, query) each slot is, and which diagonals
+are computed together. How they are computed is in
+:mod:`atlasc.passes.execution.kernels.attention`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 
 from atlasc.ir.layout import REPLICATED, Field, Layout
-from atlasc.passes.execution.kernels.context import KEY_SWITCH
+from atlasc.ir.module import Op
+from atlasc.passes.execution.kernels.context import KEY_SWITCH, place_of
 
 
 def score_layout(hidden: Layout, heads: int) -> Layout:
     """Layout of the scores ``[b, g, s, t]`` of queries in a ``hidden`` layout ``[b, t, g, d]``."""
-    d, t = hidden.field("d"), hidden.field("t")
-    assert d is not None
-    assert t is not None
-    inner = min(d.bits, t.bits)
-    fields = [Field("s", inner)]
-    if d.bits > inner:
-        fields.insert(0, Field(REPLICATED, d.bits - inner))
-    fields += [field for field in hidden.fields if field.axis != "d"]
-    outer = list(hidden.outer)
-    if t.bits > inner:
-        outer.append(Field("s", t.bits - inner, inner))
-    extents = (
-        ("b", hidden.extent("b")),
-        ("g", heads),
-        ("s", 1 << t.bits),
-        ("t", hidden.extent("t")),
-    )
-    return Layout(tuple(fields), tuple(outer), extents)
+    bits = {field.axis: field.bits for field in hidden.fields}
+    inner = min(bits["d"], bits["t"])
+    copies = (Field(REPLICATED, bits["d"] - inner),) if bits["d"] > inner else ()
+    rest = (field for field in hidden.fields if field.axis != "d")
+    spilled = (Field("s", bits["t"] - inner, inner),) if bits["t"] > inner else ()
+    extents = {"b": hidden.extent("b"), "g": heads, "s": 1 << bits["t"], "t": hidden.extent("t")}
+    fields = (*copies, Field("s", inner), *rest)
+    return Layout(fields, (*hidden.outer, *spilled), tuple(extents.items()))
 
 
-@dataclass(frozen=True)
+def row_score_layout(keys: Layout, heads: int) -> Layout:
+    """Layout of the scores ``[b, g, s]`` of one query and keys in a ``hidden`` layout; ``s`` is the
+    key.
+    """
+    layout = score_layout(keys, heads).one_row
+    extents = [(axis, keys.extent("t") if axis == "s" else n) for axis, n in layout.extents]
+    return Layout(layout.fields, layout.outer, tuple(extents))
+
+
 class Scores:
-    """Geometry of packed scores: which (batch, head, diagonal, query) a slot is."""
+    """Geometry of packed scores.
 
-    layout: Layout
+    Attributes:
+        tokens: padded number of tokens = number of diagonals.
+        real: number of tokens; scores of one query number its keys by ``s``.
+        inner: diagonals in one ciphertext.
+        parts: first diagonal of each ciphertext.
+        stride: slots between neighbouring tokens; 0 where there is one query.
+        top_stride: slots between neighbouring features.
+        width: padded number of features in a block; the diagonals lie in their place.
+        baby: B, the diagonals that are computed together.
+        starts: first diagonals of the groups that are computed together.
+        halves: what a diagonal in the real and in the imaginary part adds to ``start + baby``.
+        token, feature: of every slot; the feature is the index of its block's top bits.
+    """
 
-    @cached_property
-    def tokens(self) -> int:
-        """Padded number of tokens = number of diagonals."""
-        diagonals = (*self.layout.fields, *self.layout.outer)
-        return 1 << sum(field.bits for field in diagonals if field.axis == "s")
-
-    @cached_property
-    def real(self) -> int:
-        """Number of tokens; scores of one query number its keys by ``s``."""
-        return self.layout.extent("t" if self.layout.field("t") else "s")
-
-    @cached_property
-    def inner(self) -> int:
-        """Diagonals in one ciphertext."""
-        field = self.layout.field("s")
-        assert field is not None
-        return 1 << field.bits
-
-    @cached_property
-    def parts(self) -> range:
-        """First diagonal of each ciphertext."""
-        return range(0, self.layout.extent("s"), self.inner)
-
-    @cached_property
-    def baby(self) -> int:
-        """B: diagonals that are computed together."""
-        return baby_steps(self.tokens, self.inner, 1 << self.feature_bits)
-
-    @cached_property
-    def halves(self) -> tuple[int, ...]:
-        """What a diagonal in the real and in the imaginary part adds to ``start + baby``."""
-        return (0, self.tokens // 2) if self.tokens > 1 else (0,)
-
-    @cached_property
-    def starts(self) -> range:
-        """First diagonals of the groups that are computed together."""
-        return range(0, max(self.tokens // 2, 1), self.baby)
-
-    @cached_property
-    def token(self) -> np.ndarray:
-        """Token of every slot."""
-        return self.layout.slot_index("t")
-
-    @cached_property
-    def stride(self) -> int:
-        """Slots between neighbouring tokens."""
-        return self.layout.stride("t")
-
-    @cached_property
-    def feature_bits(self) -> int:
-        """Bits of the fields in the place of the features of a block."""
-        position = [f.axis for f in self.layout.fields].index("s")
-        return sum(f.bits for f in self.layout.fields[: position + 1])
-
-    @cached_property
-    def top_stride(self) -> int:
-        """Slots between neighbours along that field."""
-        return self.layout.stride("s")
-
-    @cached_property
-    def feature(self) -> np.ndarray:
-        """Feature of every slot within its block: its index in the top bits."""
-        return np.arange(self.layout.slots) // self.top_stride
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        bits = [field.bits for field in (*layout.fields, *layout.outer) if field.axis == "s"]
+        self.tokens, self.inner = 1 << sum(bits), 1 << bits[0]
+        self.real = layout.extent("t" if layout.field("t") else "s")
+        self.parts = range(0, layout.extent("s"), self.inner)
+        self.stride = layout.stride("t") if layout.field("t") else 0
+        self.top_stride = layout.stride("s")
+        self.width = layout.slots // self.top_stride
+        self.baby = baby_steps(self.tokens, self.inner, self.width)
+        self.starts = range(0, max(self.tokens // 2, 1), self.baby)
+        self.halves = (0, self.tokens // 2) if self.tokens > 1 else (0,)
+        self.token = layout.slot_index("t")
+        self.feature = np.arange(layout.slots) // self.top_stride
 
     def number(self, index: dict[str, int], diagonal: int) -> int:
         """Which ciphertext of the scores holds a diagonal of the heads at an index."""
-        return int(self.layout.ciphertext_of({**index, "s": diagonal, "b": 0, "t": 0}))
+        return place_of(self.layout, {**index, "s": diagonal})[0]
 
     def token_rotations(self, amount: int) -> list[int]:
         """Rotations in tokens that ``cycle(x, amount)`` is made of; ``served`` has their slots."""
@@ -119,46 +81,29 @@ class Scores:
         source = self.token + rotation
         return (source >= 0) & (source < self.tokens)
 
-    @cached_property
-    def first_copy(self) -> np.ndarray:
-        """Slots of the first copy, where diagonals are fewer than the places of the features."""
-        return self.feature < self.inner
-
     def block(self, start: int) -> np.ndarray:
         """Slots of the diagonals ``start … start + B − 1`` in their ciphertext."""
         return self.layout.slot_index("s") // self.baby == start % self.inner // self.baby
 
-    def kept(
-        self, first: int, mask: np.ndarray | None, causal: bool, offset: int = 0, query: int = 0
-    ) -> np.ndarray:
+    def kept(self, op: Op, first: int, mask: np.ndarray | None) -> np.ndarray:
         """Boolean slots: the query may see the key; padding rows act as row 0.
 
         Args:
+            op: ``causal``: a key must not come after the query; ``query``: the token of the one
+                query, in scores that number keys.
             first: diagonal of the slots where the index of ``s`` is 0.
             mask: boolean ``[batch, tokens]``, the keys that may be seen.
-            causal: a key must not come after the query.
-            offset: added to the diagonals.
-            query: token of the one query, in scores that number keys.
         """
-        tokens = self.real
-        key = (self.token + first + self.layout.slot_index("s") + offset) % self.tokens
+        tokens, query = self.real, op.attributes.get("query", 0)
+        key = (self.token + first + self.layout.slot_index("s")) % self.tokens
         keep = key < tokens
-        if causal:
+        if op.attributes.get("causal"):
             keep &= key <= np.where(self.token < tokens, self.token, 0) + query
         if mask is not None:
             batch = self.layout.slot_index("b")
             row = np.where(batch < self.layout.extent("b"), batch, 0)
-            keep &= mask[row, np.minimum(key, tokens - 1)].astype(bool)
+            keep &= np.asarray(mask)[row, np.minimum(key, tokens - 1)].astype(bool)
         return keep
-
-
-def row_score_layout(keys: Layout, heads: int) -> Layout:
-    """Layout of the scores ``[b, g, s]`` of one query and keys in a ``hidden`` layout; ``s`` is the
-    key.
-    """
-    layout = score_layout(keys, heads).one_row
-    extents = [(axis, keys.extent("t") if axis == "s" else n) for axis, n in layout.extents]
-    return Layout(layout.fields, layout.outer, tuple(extents))
 
 
 @lru_cache(maxsize=256)

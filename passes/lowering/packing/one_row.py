@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from atlasc.ir.errors import AtlasError
@@ -79,7 +78,7 @@ class OneRow:
             row = self._again(op, op.operands, first_row=True, **flags)
             return self._copied(op, row, layout)
         outputs, inputs = self.rewriter.module.symbols[op.attributes["weight"].name].shape
-        plan = asdict(choose_plan(layout_of(op.operands[0]), layout, inputs, outputs))
+        plan = choose_plan(layout_of(op.operands[0]), layout, inputs, outputs)._asdict()
         return self._again(op, op.operands, layout=str(layout), **plan, **flags)
 
     def _copied(self, op: Op, row: Value, layout: Layout) -> Value:

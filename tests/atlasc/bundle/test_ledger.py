@@ -3,43 +3,43 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from atlasc.bundle.ledger import Ledger, Named
+from atlasc.bundle.ledger import Entry, Ledger
 from atlasc.ir.errors import AtlasError
 
 PROGRAM, OTHER = "a" * 64, "b" * 64
 QUERY = "1" * 32
-ANSWER = Named(QUERY, PROGRAM, 3, "c" * 64)
+ASKED = Entry(event="query", query=QUERY, program=PROGRAM, count=3)
+ANSWER = ASKED.model_copy(update={"event": "answer", "answer": "c" * 64})
 SPENT = b'{"event": "share", "query": "%s", "program": "%s", "count": 3, "spent": -1}' % (
     QUERY.encode(),
     PROGRAM.encode(),
 )
-SECOND = replace(ANSWER, answer="d" * 64)
+SECOND = ANSWER.model_copy(update={"answer": "d" * 64})
 
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
     made = Ledger(tmp_path)
-    made.made(QUERY, PROGRAM, 3)
+    made.add(ASKED)
     return made
 
 
 def test_an_answer_may_be_decrypted_again(ledger: Ledger) -> None:
     for _ in range(2):
         ledger.check(ANSWER)
-        ledger.took(ANSWER)
+        ledger.add(ANSWER)
 
 
 def test_a_second_answer_is_refused(ledger: Ledger) -> None:
-    ledger.took(ANSWER)
+    ledger.add(ANSWER)
     with pytest.raises(AtlasError, match="was answered before, and differently"):
         ledger.check(SECOND)
     with pytest.raises(AtlasError, match="was answered before, and differently"):
-        ledger.took(SECOND)
+        ledger.add(SECOND)
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,9 @@ def test_a_second_answer_is_refused(ledger: Ledger) -> None:
 def test_an_answer_to_anything_else_is_refused(
     ledger: Ledger, query: str, program: str, count: int
 ) -> None:
+    other = ANSWER.model_copy(update={"query": query, "program": program, "count": count})
     with pytest.raises(AtlasError, match="not the answer to a query of these keys"):
-        ledger.check(Named(query, program, count, ANSWER.answer))
+        ledger.check(other)
 
 
 def test_a_key_shares_as_many_answers_as_its_noise_was_sized_for(ledger: Ledger) -> None:
@@ -64,7 +65,7 @@ def test_a_key_shares_as_many_answers_as_its_noise_was_sized_for(ledger: Ledger)
 
 
 def test_nothing_is_shared_of_a_second_answer(ledger: Ledger) -> None:
-    ledger.took(ANSWER)
+    ledger.add(ANSWER)
     with pytest.raises(AtlasError, match="was answered before, and differently"):
         ledger.share(SECOND, 30, 1)
 
@@ -80,7 +81,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "victim").write_text("precious")
     (tmp_path / "ledger.jsonl").symlink_to(tmp_path / "victim")
     with pytest.raises(AtlasError, match="cannot be written"):
-        Ledger(tmp_path).made(QUERY, PROGRAM, 1)
+        Ledger(tmp_path).add(ASKED)
     assert (tmp_path / "victim").read_text() == "precious"
 
 
@@ -100,12 +101,13 @@ def test_a_damaged_line_is_refused(ledger: Ledger, line: bytes) -> None:
 
 def test_entries_of_several_threads_are_all_kept(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path)
+    names = [{"query": f"{n:032x}"} for n in range(20)]
     threads = [
-        threading.Thread(target=ledger.made, args=(f"{n:032x}", PROGRAM, 1)) for n in range(20)
+        threading.Thread(target=ledger.add, args=(ASKED.model_copy(update=name),)) for name in names
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    for n in range(20):
-        ledger.check(Named(f"{n:032x}", PROGRAM, 1, ANSWER.answer))
+    for name in names:
+        ledger.check(ANSWER.model_copy(update=name))

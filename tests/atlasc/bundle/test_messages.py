@@ -19,8 +19,8 @@ from tiny_model import Tiny
 
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.bundle.ledger import Ledger
-from atlasc.bundle.messages import Ciphertexts, Message
-from atlasc.client.answers import Answers
+from atlasc.bundle.messages import Message
+from atlasc.client.checks import Answers
 from atlasc.ir.errors import AtlasError
 from atlasc.run.roles import ClientRole
 
@@ -77,8 +77,8 @@ class Exchange:
 
     def reply(self, folder: Path, query: str | None = None, level: int | None = None) -> Path:
         """Another answer, of the right shape."""
-        content = Message.read(self.query, "query", self.bundle).ciphertexts(self.bundle, ENGINE)
-        return answer(self.bundle, folder, query or content.query, content.count, level)
+        index = Message.read(self.query, "query", self.bundle).index
+        return answer(self.bundle, folder, query or index.query, index.count, level)
 
     def decrypt(self, folder: Path | None = None) -> Answers:
         return self.client.decrypt(Message.read(folder or self.answer, "answer", self.bundle))
@@ -91,8 +91,8 @@ def answer(bundle: Bundle, folder: Path, query: str, count: int, level: int | No
         (packed.ciphertexts, packed.layout.slots)
     )
     values = [Plain((packed.level or 0) if level is None else level, row) for row in slots]
-    content = Ciphertexts({op.attributes["name"]: values}, count, query=query)
-    Message.of("answer", bundle, ENGINE, content).save(folder)
+    found = {op.attributes["name"]: values}
+    Message.of("answer", bundle, ENGINE, found, count, query=query).save(folder)
     return folder
 
 
@@ -226,8 +226,8 @@ def test_a_message_is_one_byte_string(exchange: Exchange) -> None:
     query = Message.read(exchange.query, "query", exchange.bundle)
     again = Message.read(query.to_bytes(), "query", exchange.bundle)
     assert (again.index, again.files) == (query.index, query.files)
-    content = again.ciphertexts(exchange.bundle, ENGINE)
-    np.testing.assert_array_equal(content.public["mask"], MASK)
+    _, public = again.ciphertexts(exchange.bundle, ENGINE)
+    np.testing.assert_array_equal(public["mask"], MASK)
     answer = Message.read(exchange.answer, "answer", exchange.bundle).to_bytes()
     found = exchange.client.decrypt(Message.read(answer, "answer", exchange.bundle))
     np.testing.assert_array_equal(found.outputs["output"], exchange.decrypt().outputs["output"])
@@ -278,7 +278,9 @@ def test_a_client_sends_no_other_public_input(exchange: Exchange, tiny: Tiny) ->
             exchange.client.encrypt({**arrays, "mask": mask})
 
 
-def test_queries_have_names_of_their_own(exchange: Exchange) -> None:
-    assert Ciphertexts({}, 1).query != Ciphertexts({}, 1).query
+def test_queries_have_names_of_their_own(exchange: Exchange, tiny: Tiny) -> None:
+    arrays = exchange.bundle.load_inputs(tiny.data).take([0, 1]).arrays
+    first, second = (exchange.client.encrypt({**arrays, "mask": MASK}) for _ in range(2))
+    assert first.index.query != second.index.query
     with pytest.raises(AtlasError, match="is not an answer"):
         exchange.decrypt(exchange.query)

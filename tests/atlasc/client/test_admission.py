@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.cli import app
-from atlasc.client.admission import reaches
+from atlasc.client.checks import ratios
 from atlasc.ir.errors import AtlasError
 
 
@@ -62,7 +62,7 @@ def test_the_factor_is_that_of_what_is_encrypted(tiny: Tiny, bundle: Bundle) -> 
     # In the unit of slots: an input that was halved before it is packed reaches as far.
     prepared = bundle.client.prepare({"pixel_values": pixels(tiny, 1, 1)})
     halved = {name: tensor / 2 for name, tensor in prepared.items()}
-    whole, half = (reaches(bundle.client.interface, p)[0].ratio for p in (prepared, halved))
+    whole, half = (ratios(bundle.client.interface, p)[0] for p in (prepared, halved))
     assert half == pytest.approx(whole / 2)
     assert 0.9 < whole <= 1
 

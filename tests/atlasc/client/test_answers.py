@@ -7,7 +7,7 @@ import pytest
 from tiny_model import Tiny
 
 from atlasc.bundle.folder import Bundle, load_bundle
-from atlasc.client.answers import COPIES, OUTSIDE, owners
+from atlasc.client.checks import COPIES, OUTSIDE, owners
 from atlasc.ir.layout import Layout
 from atlasc.run import session
 from atlasc.targets import find_target
@@ -31,7 +31,7 @@ def decrypted(tiny: Tiny, bundle: Bundle, count: int) -> dict[str, np.ndarray]:
 def test_the_client_knows_the_magnitude_of_answers_in_their_own_units(
     tiny: Tiny, bundle: Bundle
 ) -> None:
-    from atlasc.run.ranges import simulate
+    from atlasc.run.session import simulate
 
     (output,) = bundle.client.interface.outputs
     arrays = bundle.load_inputs(tiny.data).arrays

@@ -12,10 +12,10 @@ from tiny_model import Tiny
 from typer.testing import CliRunner
 
 from atlasc.bundle.folder import Bundle, load_bundle
-from atlasc.bundle.ledger import Ledger, Named
+from atlasc.bundle.ledger import Entry, Ledger
 from atlasc.bundle.messages import Message
 from atlasc.cli import app
-from atlasc.client.answers import Answers
+from atlasc.client.checks import Answers
 from atlasc.client.sharing import floods, require_digits, safe_digits, secure_normal, share
 from atlasc.ir.errors import AtlasError
 from atlasc.run import roles
@@ -87,14 +87,15 @@ def test_normal_numbers_are_normal_and_never_the_same() -> None:
 
 # --- the command
 
-ANSWER = Named("1" * 32, "a" * 64, 1, "c" * 64)
+QUERY = Entry(event="query", query="1" * 32, program="a" * 64, count=1)
+ANSWER = QUERY.model_copy(update={"event": "answer", "answer": "c" * 64})
 
 
 @pytest.fixture
 def decrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Answers]:
     """``decrypt`` without a key: its answers are those that the test puts here."""
     there = {"answers": Answers({"output": np.array([[0.1234567, 0.3, -0.2]])}, {})}
-    message = SimpleNamespace(named=ANSWER)
+    message = SimpleNamespace(entry=ANSWER)
     client = SimpleNamespace(
         ledger=Ledger(tmp_path / "client"), decrypt=lambda *_: there["answers"]
     )
@@ -102,7 +103,7 @@ def decrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Answ
     monkeypatch.setattr(Message, "read", lambda *_: message)
     monkeypatch.setattr(roles.ClientRole, "open", lambda *_: client)
     (tmp_path / "client").mkdir()
-    Ledger(tmp_path / "client").made(ANSWER.query, ANSWER.program, ANSWER.count)
+    Ledger(tmp_path / "client").add(QUERY)
     return there
 
 

@@ -12,8 +12,8 @@ from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.bundle.messages import Message
 from atlasc.ir.errors import AtlasError
 from atlasc.run import session
-from atlasc.run.ranges import simulate
 from atlasc.run.roles import ClientRole, ServerRole, check_target, generate_keys
+from atlasc.run.session import simulate
 
 
 @pytest.fixture(scope="module")

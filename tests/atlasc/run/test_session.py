@@ -16,7 +16,7 @@ from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.cli import app
 from atlasc.ir.errors import AtlasError
 from atlasc.run import session
-from atlasc.run.ranges import simulate
+from atlasc.run.session import simulate
 from atlasc.run.timing import Pace
 from atlasc.targets import find_target
 

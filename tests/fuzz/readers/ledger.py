@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from atlasc.bundle.ledger import LEDGER, Ledger, Named
+from atlasc.bundle.ledger import LEDGER, Entry, Ledger
 from tests.fuzz.reader import Reader
 
 PROGRAM, ANSWER = "a" * 64, "b" * 64
 
 
+def _entry(event: Literal["query", "answer"], number: int) -> Entry:
+    answer = ANSWER if event == "answer" else ""
+    return Entry(event=event, query=f"{number:032x}", program=PROGRAM, count=2, answer=answer)
+
+
 def _seeds(folder: Path) -> list[Path]:
     ledger = Ledger(folder)
     for number in range(3):
-        ledger.made(f"{number:032x}", PROGRAM, 2)
-    ledger.took(Named(f"{0:032x}", PROGRAM, 2, ANSWER))
-    ledger.share(Named(f"{1:032x}", PROGRAM, 2, ANSWER), 30, 3)
+        ledger.add(_entry("query", number))
+    ledger.add(_entry("answer", 0))
+    ledger.share(_entry("answer", 1), 30, 3)
     return [ledger.path]
 
 
@@ -25,7 +30,7 @@ def _read(path: Path) -> Any:
     beside = path.with_name(LEDGER)
     path.rename(beside)
     try:
-        return Ledger(path.parent).check(Named(f"{0:032x}", PROGRAM, 2, ANSWER))
+        return Ledger(path.parent).check(_entry("answer", 0))
     finally:
         beside.rename(path)
 

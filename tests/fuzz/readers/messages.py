@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from atlasc.bundle.folder import Bundle, load_bundle
-from atlasc.bundle.messages import Ciphertexts, Message
+from atlasc.bundle.messages import Message
 from tests.fuzz.reader import Reader
 from tests.fuzz.seeds import Seeds, compiled
 
@@ -41,8 +41,7 @@ def _message(kind: Literal["query", "answer"]) -> Message:
         content[op.attributes["name"]] = [
             bytes([packed.level or 0]) + bytes([n]) * 100 for n in range(packed.ciphertexts)
         ]
-    ciphertexts = Ciphertexts(content, 2, query="0123456789abcdef" * 2)
-    return Message.of(kind, _bundle(), ENGINE, ciphertexts)
+    return Message.of(kind, _bundle(), ENGINE, content, 2, query="0123456789abcdef" * 2)
 
 
 def _seeds(kind: Literal["query", "answer"]) -> Seeds:
@@ -62,9 +61,10 @@ def _archive_seeds(folder: Path) -> list[Path]:
 def _read(path: Path) -> Any:
     kind: Literal["query", "answer"] = "query" if path.name.startswith("query") else "answer"
     source = path if path.is_dir() else path.read_bytes()
-    found = Message.read(source, kind, _bundle()).ciphertexts(_bundle(), ENGINE)
-    public = {name: array.tobytes() for name, array in found.public.items()}
-    return found.query, found.values, found.count, public
+    message = Message.read(source, kind, _bundle())
+    values, public = message.ciphertexts(_bundle(), ENGINE)
+    masks = {name: array.tobytes() for name, array in public.items()}
+    return message.index.query, values, message.index.count, masks
 
 
 def _same(seeds: list[Any], found: Any) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -58,7 +57,7 @@ class Bench:
         source = layout_of(x)
         target = self.packing.like(source, len(weight))
         plan = more.pop("plan", None) or choose_plan(source, target, *weight.T.shape)
-        attributes = {"weight": self.constant(weight), "layout": str(target), **asdict(plan)}
+        attributes = {"weight": self.constant(weight), "layout": str(target), **plan._asdict()}
         return self.module.add("ckks.linear_transform", [x], {**attributes, **more})
 
 
