@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -118,21 +118,7 @@ class Module:
     ) -> Value:
         """Append an op and return its result (for ``output``: its operand).
 
-        Raises:
-            AtlasError: the op does not exist at this level, or breaks its declaration.
-        """
-        op = self.append(op_name, operands, attributes, location, name)
-        return op.result if op.result is not None else op.operands[0]
-
-    def append(
-        self,
-        op_name: str,
-        operands: Sequence[Value] = (),
-        attributes: Mapping[str, Any] | None = None,
-        location: str = "",
-        name: str | None = None,
-    ) -> Op:
-        """Append an op and return it; the result type comes from the op's rule.
+        The type of the result comes from the op's rule.
 
         Raises:
             AtlasError: the op does not exist at this level, breaks its declaration, or its location
@@ -155,10 +141,11 @@ class Module:
             result_type = infer_type(op, self.symbols)
         except RuleError as error:
             raise AtlasError(f"{op_name}: {error}", where=location) from None
-        if result_type is not None:
-            op.result = Value(self.fresh_name(name), result_type, op)
         self.ops.append(op)
-        return op
+        if result_type is None:
+            return op.operands[0]
+        op.result = Value(self.fresh_name(name), result_type, op)
+        return op.result
 
     def fresh_name(self, wanted: str | None = None) -> str:
         """A value name that is not taken: the wanted one, followed by a number where needed.
@@ -214,17 +201,10 @@ class Module:
                 depth[op.result] = before + op.levels(self.symbols)
         return depth
 
-    def symbols_used(self) -> set[str]:
-        """Names of the symbols that some op refers to."""
-        return {symbol.name for op in self.ops for symbol in symbols_in(op.attributes)}
-
     def arrays_used(self) -> dict[str, np.ndarray]:
         """The arrays that some op refers to, in the order of the symbol table."""
-        used = self.symbols_used()
+        used = {symbol.name for op in self.ops for symbol in symbols_in(op.attributes)}
         return {name: array for name, array in self.symbols.items() if name in used}
-
-    def __iter__(self) -> Iterator[Op]:
-        return iter(self.ops)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A graph is too deep to be pickled as it is, and declarations hold functions.
@@ -237,20 +217,14 @@ class Module:
 
 
 def _rebuilt(
-    name: str,
-    level: IRLevel,
-    symbols: dict[str, np.ndarray],
-    attributes: dict[str, Any],
-    rows: Sequence[tuple[str, Sequence[str], dict[str, Any], str, str | None]],
+    name: str, level: IRLevel, symbols: Any, attributes: Any, rows: Sequence[tuple[Any, ...]]
 ) -> Module:
     """A module from what ``Module.__reduce__`` gives."""
     module = Module(name, level, symbols=symbols, attributes=attributes)
     values: dict[str | None, Value] = {}
     for op_name, operands, op_attributes, location, result in rows:
         sources = [values[operand] for operand in operands]
-        op = module.append(op_name, sources, op_attributes, location, result)
-        if op.result is not None:
-            values[result] = op.result
+        values[result] = module.add(op_name, sources, op_attributes, location, result)
     return module
 
 

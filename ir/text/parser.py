@@ -202,13 +202,14 @@ class _Reader:
         if name is not None and str(result) in values:
             raise _Fault(result, f"{result} is defined twice")
         try:
-            op = module.append(str(op_name), operands, attributes, location, name)
+            module.add(str(op_name), operands, attributes, location, name)
         except AtlasError as error:
             place = f"{self.source}:{op_name.line}:{op_name.column}"
             raise AtlasError(error.what, where=place, why=error.why, remedy=error.remedy) from None
-        self.check_result(op_name, result, op.result, written)
-        if op.result is not None:
-            values[str(result)] = op.result
+        value = module.ops[-1].result
+        self.check_result(op_name, result, value, written)
+        if value is not None:
+            values[str(result)] = value
 
     def check_result(
         self, at: Token, name: Token | None, value: Value | None, written: Token | None

@@ -34,8 +34,7 @@ def save_modules(modules: Mapping[Path, Module], arrays: Path) -> None:
     kept: dict[str, np.ndarray] = {}
     for path, module in modules.items():
         path.write_text(print_module(module), encoding="utf-8")
-        for name in module.symbols_used():
-            array = module.symbols[name]
+        for name, array in module.arrays_used().items():
             if name in kept and not np.array_equal(kept[name], array):
                 raise ValueError(f"two modules have different arrays @{name}")
             kept[name] = np.ascontiguousarray(array)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from atlasc.ir.module import Module, Op
-from atlasc.passes.framework.rewriting import Rewriter
+from atlasc.passes.framework.rewriting import with_attributes
 from atlasc.passes.simulation.poly_values import interpret_poly
 
 
@@ -25,10 +26,9 @@ def with_magnitudes(module: Module, inputs: Mapping[str, np.ndarray]) -> Module:
     answers = interpret_poly(module, inputs, observe=observe)
     for op in module.outputs:
         observe(op, answers[op.attributes["name"]])
-    rewriter = Rewriter(module)
-    for op in module.ops:
-        attributes = dict(op.attributes)
-        if op in greatest and np.isfinite(greatest[op]):
-            attributes["magnitude"] = greatest[op]
-        rewriter.copy(op, None, attributes)
-    return rewriter.module
+
+    def attributes(op: Op) -> dict[str, Any]:
+        finite = op in greatest and np.isfinite(greatest[op])
+        return {**op.attributes, **({"magnitude": greatest[op]} if finite else {})}
+
+    return with_attributes(module, attributes)

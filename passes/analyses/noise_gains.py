@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from atlasc.ir.module import Module, Op
 from atlasc.passes.analyses.adjoint import Tape
 from atlasc.passes.calibration.measure import kept_tokens
-from atlasc.passes.framework.rewriting import Rewriter
+from atlasc.passes.framework.rewriting import with_attributes
 
 MEMORY = 512 << 20
 """Bytes for the values of the inputs that are used; one input is used, however large it is."""
@@ -60,21 +61,20 @@ def with_noise_gains(module: Module, inputs: Mapping[str, np.ndarray]) -> Module
             squares[op] += rows.sum() / probes
             if len(rows) == len(by_input) and power > 0:
                 by_input += rows / max(rows.mean(), _TINY)
-    rewriter = Rewriter(module)
-    for op in module.ops:
-        attributes = dict(op.attributes)
+
+    def attributes(op: Op) -> dict[str, Any]:
         gain = np.sqrt(squares[op] / power) if power > 0 else np.inf
-        if op.result is not None and np.isfinite(gain):
-            # Rounded: the last digits depend on the order of sums, and a bundle should not.
-            attributes["noise_gain"] = float(f"{gain:.2g}")
-            attributes["mean"] = float(f"{tape.greatest_mean(op):.2g}")
+        found: dict[str, float] = {}
         if op.name == "poly.output" and power > 0:
-            name = op.attributes["name"]
             worst = by_input.max() / by_input.mean() if by_input.any() else 1.0
-            unit = math.sqrt(power / read[name].sum() * worst)
-            attributes["noise_gain"] = float(f"{unit:.2g}")
-        rewriter.copy(op, None, attributes)
-    return rewriter.module
+            of_one = power / read[op.attributes["name"]].sum()
+            found["noise_gain"] = math.sqrt(of_one * worst)
+        elif op.result is not None and np.isfinite(gain):
+            found = {"noise_gain": gain, "mean": tape.greatest_mean(op)}
+        # Rounded: the last digits depend on the order of sums, and a bundle should not.
+        return {**op.attributes, **{name: float(f"{one:.2g}") for name, one in found.items()}}
+
+    return with_attributes(module, attributes)
 
 
 def bootstrap_change(op: Op, error: float, cubic: float) -> float:

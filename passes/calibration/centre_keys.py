@@ -110,10 +110,10 @@ def with_centred_keys(module: Module, shifts: Shifts) -> Module:
         if op in biases:
             attributes = {**attributes, "bias": _shifted_bias(rewriter.module, op, biases[op])}
         if op.result is not None and op.result.name in shifts:
-            centred = rewriter.module.append(
+            centred = rewriter.module.add(
                 op.name, rewriter.operands(op), attributes, op.location, f"{op.result.name}{SUFFIX}"
             )
-            rewriter.values[op.result] = centred.value
+            rewriter.values[op.result] = centred
         else:
             rewriter.copy(op, attributes=attributes)
     rewriter.module.symbols = rewriter.module.arrays_used()

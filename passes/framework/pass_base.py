@@ -19,7 +19,7 @@ from atlasc.ir.module import IRLevel, Module
 from atlasc.ir.verifier import verify
 from atlasc.passes.framework.analysis import ANALYSES, Analysis
 from atlasc.passes.framework.goal import Goal
-from atlasc.passes.framework.rewriting import Rewriter
+from atlasc.passes.framework.rewriting import with_attributes
 
 MAX_DIGITS = 18
 """Of an option that is an integer."""
@@ -145,12 +145,12 @@ def _without_stale(module: Module, step: Pass) -> Module:
     if not any(one.is_known(module) for one in stale):
         return module
     of_ops = {name for one in stale for name in one.of_ops}
-    rewriter = Rewriter(module)
-    for op in module.ops:
-        rewriter.copy(op, None, {k: v for k, v in op.attributes.items() if k not in of_ops})
+    module = with_attributes(
+        module, lambda op: {k: v for k, v in op.attributes.items() if k not in of_ops}
+    )
     for name in (name for one in stale for name in one.of_module):
-        rewriter.module.attributes.pop(name, None)
-    return rewriter.module
+        module.attributes.pop(name, None)
+    return module
 
 
 def parse_pipeline(text: str, available: dict[str, type[Pass]]) -> list[Pass]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from atlasc.ir.module import IRLevel, Module, Op, Value
@@ -37,18 +37,16 @@ class Rewriter:
         attributes: Mapping[str, Any] | None = None,
     ) -> Value:
         """The same op in the new module, with other operands or attributes where given."""
-        new = self.module.append(
+        new = self.module.add(
             op.name,
             self.operands(op) if operands is None else operands,
             op.attributes if attributes is None else attributes,
             op.location,
             op.result.name if op.result is not None else None,
         )
-        if op.result is None:
-            return new.operands[0]
-        assert new.result is not None
-        self.values[op.result] = new.result
-        return new.result
+        if op.result is not None:
+            self.values[op.result] = new
+        return new
 
     def add(
         self, like: Op, op_name: str, operands: list[Value], attributes: Mapping[str, Any]
@@ -56,6 +54,14 @@ class Rewriter:
         """A new op that comes from the same place, and part, as an old one."""
         inherited = {"part": like.attributes["part"]} if "part" in like.attributes else {}
         return self.module.add(op_name, operands, {**attributes, **inherited}, like.location)
+
+
+def with_attributes(module: Module, of: Callable[[Op], Mapping[str, Any]]) -> Module:
+    """A copy whose ops have the attributes that a function gives them."""
+    rewriter = Rewriter(module)
+    for op in module.ops:
+        rewriter.copy(op, None, of(op))
+    return rewriter.module
 
 
 def without_dead_ops(module: Module) -> Module:

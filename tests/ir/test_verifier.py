@@ -111,8 +111,7 @@ def test_layer_index_of_a_location() -> None:
     module, x, _ = build()
     for place, layer in [("encoder.layer.3.output", 3), ("layers.11", 11), ("0.w", 0),
                          ("embeddings.norm", None), ("", None), ("conv2d.w", None)]:  # fmt: skip
-        op = module.append("nn.add", [x, x], {}, place)
-        assert op.layer == layer
+        assert module.add("nn.add", [x, x], {}, place).op.layer == layer
 
 
 def test_accessors_give_the_type_that_is_meant() -> None:

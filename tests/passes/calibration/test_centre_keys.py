@@ -259,7 +259,9 @@ def test_ranges_of_one_are_refused_for_the_other() -> None:
         softmax = next(op for op in other.ops if op.name == "nn.softmax")
         with pytest.raises(AtlasError, match="has no range"):
             calibration.of(softmax)
-    assert [op.name for op in with_centred_keys(centred, shifts)] == [op.name for op in centred]
+    assert [op.name for op in with_centred_keys(centred, shifts).ops] == [
+        op.name for op in centred.ops
+    ]
     assert largest_difference(centred, with_centred_keys(centred, shifts), arrays) == 0
     with pytest.raises(AtlasError, match="cannot be centred"):
         with_centred_keys(module, {"nothing": np.ones(12)})

@@ -43,7 +43,7 @@ def test_equal_to_tracing_every_block(family):
     assert len([n for n in program.graph.nodes if "softmax" in n.name or "dot" in n.name]) == 5
     whole = trace.trace(program, _inputs(family), name="bare")
     assert sorted(print_module(short).split("\n")) == sorted(print_module(whole).split("\n"))
-    assert [op.name for op in short] == [op.name for op in whole]
+    assert [op.name for op in short.ops] == [op.name for op in whole.ops]
 
 
 def test_blocks_that_differ_are_all_traced():
@@ -53,8 +53,8 @@ def test_blocks_that_differ_are_all_traced():
     model.layers[3].mlp.act_fn = torch.nn.GELU()
     assert blocks.repeated_blocks(model) is None
     module = trace.trace(model, _inputs("Llama"), name="bare")
-    assert [op.layer for op in module if op.name == "nn.gelu"] == [3]
-    assert [op.layer for op in module if op.name == "nn.silu"] == [0, 1, 2, 4]
+    assert [op.layer for op in module.ops if op.name == "nn.gelu"] == [3]
+    assert [op.layer for op in module.ops if op.name == "nn.silu"] == [0, 1, 2, 4]
 
 
 def test_a_model_with_weights_is_traced_whole(tiny_model):
@@ -71,7 +71,7 @@ with torch.device("meta"):
     model = AutoModelForCausalLM.from_config(config)
 inputs = {name: ShapeSpec((1, 128)) for name in ("input_ids", "attention_mask")}
 module = trace(model, inputs, name="llama3")
-layers = {op.layer for op in module if op.name == "nn.softmax"}
+layers = {op.layer for op in module.ops if op.name == "nn.softmax"}
 # Of this process alone: getrusage counts what its parent held when it was started.
 peak = re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read()).group(1)
 print(len(layers), int(peak) * 1024)

@@ -52,7 +52,7 @@ def traced(activation: torch.nn.Module) -> tuple[Module, np.ndarray]:
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_an_activation_is_compiled(name: str) -> None:
     module, wanted = traced(MODULES[name])
-    assert f"nn.{name}" in [op.name for op in module]
+    assert f"nn.{name}" in [op.name for op in module.ops]
     inputs = {"input": X}
     assert np.abs(interpret(module, inputs)["output"] - wanted).max() < 1e-5
 
@@ -106,7 +106,7 @@ class Written(torch.nn.Module):
 @pytest.mark.parametrize(("name", "form"), FORMS)
 def test_every_form_of_the_table_is_recognised(name: str, form: str) -> None:
     module = trace(Written(form), {"x": X}, name="written")
-    assert [op.name for op in module][2:] == [f"nn.{name}", "nn.output"]
+    assert [op.name for op in module.ops][2:] == [f"nn.{name}", "nn.output"]
 
 
 @pytest.mark.parametrize(
