@@ -13,60 +13,34 @@ from typing import Annotated
 
 import typer
 
-from atlasc.cli.group import CommandGroup, Section
+from atlasc.cli.group import CommandGroup
 
-SECTIONS: tuple[Section, ...] = (
-    (
-        "Compile a model",
-        (
-            ("compile", "atlasc.cli.commands.compile:compile_command"),
-            ("search", "atlasc.cli.commands.search:search"),
-        ),
+SECTIONS = {
+    "Compile a model": ("compile:compile", "search:search"),
+    "Answer encrypted inputs": (
+        "run:check_input",
+        "run:run",
+        "roles:keygen",
+        "roles:encrypt",
+        "roles:execute",
+        "roles:decrypt",
+        "compare:compare",
+        "sign:sign",
+        "sign:verify",
     ),
-    (
-        "Answer encrypted inputs",
-        (
-            ("check-input", "atlasc.cli.commands.check_input:check_input"),
-            ("run", "atlasc.cli.commands.run:run"),
-            ("keygen", "atlasc.cli.commands.roles:keygen"),
-            ("encrypt", "atlasc.cli.commands.roles:encrypt"),
-            ("execute", "atlasc.cli.commands.roles:execute"),
-            ("decrypt", "atlasc.cli.commands.roles:decrypt"),
-            ("compare", "atlasc.cli.commands.compare:compare"),
-            ("sign", "atlasc.cli.commands.sign:sign"),
-            ("verify", "atlasc.cli.commands.sign:verify"),
-        ),
+    "Deploy without Python": ("emit:emit", "emit:embed"),
+    "What does it cost?": (
+        "inspect:depth",
+        "inspect:inspect",
+        "calibrate_backend:calibrate_backend",
     ),
-    (
-        "Deploy without Python",
-        (
-            ("emit", "atlasc.cli.commands.emit:emit"),
-            ("embed", "atlasc.cli.commands.emit:embed"),
-        ),
-    ),
-    (
-        "What does it cost?",
-        (
-            ("depth", "atlasc.cli.commands.inspect:depth"),
-            ("inspect", "atlasc.cli.commands.inspect:inspect"),
-            ("calibrate-backend", "atlasc.cli.commands.calibrate_backend:calibrate_backend"),
-        ),
-    ),
-    (
-        "Single stages",
-        (
-            ("trace", "atlasc.cli.commands.stages:trace"),
-            ("calibrate", "atlasc.cli.commands.stages:calibrate"),
-            ("lower", "atlasc.cli.commands.stages:lower"),
-            ("opt", "atlasc.cli.commands.opt:opt"),
-        ),
-    ),
-)
-"""What ``atlasc --help`` lists: (title, ((command name, "module:function"), ...))."""
+    "Single stages": ("stages:trace", "stages:calibrate", "stages:lower", "opt:opt"),
+}
+"""What ``atlasc --help`` lists: title -> the commands, as module:function."""
 
 
 class _Commands(CommandGroup):
-    sections = SECTIONS
+    package, sections = "atlasc.cli.commands", SECTIONS
 
 
 app = typer.Typer(

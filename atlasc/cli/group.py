@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import typer
@@ -13,9 +13,6 @@ from typer.core import TyperCommand, TyperGroup
 
 from atlasc.cli.errors import reported
 from atlasc.cli.parameters import expanded
-
-Section = tuple[str, tuple[tuple[str, str], ...]]
-"""Title, and the commands under it as (name, "module:function")."""
 
 
 class SectionedCommand(TyperCommand):
@@ -38,26 +35,39 @@ class SectionedCommand(TyperCommand):
 
 
 class CommandGroup(TyperGroup):
-    """Commands given as data; a subclass sets ``sections``.
+    """Commands given as data. Only the one that was asked for is built.
 
-    Only the command that was asked for is built. Its errors are reported by
-    :func:`atlasc.cli.errors.reported`.
+    Its errors are reported by :func:`atlasc.cli.errors.reported`.
+
+    Attributes:
+        package: has the modules of the commands.
+        sections: title -> its commands as "module:function"; a command has the function's name.
     """
 
-    sections: ClassVar[tuple[Section, ...]] = ()
+    package: ClassVar[str]
+    sections: ClassVar[Mapping[str, Sequence[str]]]
 
     def list_commands(self, ctx: Any) -> list[str]:
         """All names, in the order of the sections."""
-        return [name for _, commands in self.sections for name, _ in commands]
+        return [_name(target) for targets in self.sections.values() for target in targets]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The built command, or None, after which typer tells the user that there is none."""
-        target = self._targets().get(cmd_name)
-        return None if target is None else _build(cmd_name, _load(target))
+        targets = (target for targets in self.sections.values() for target in targets)
+        target = next((target for target in targets if _name(target) == cmd_name), None)
+        if target is None:
+            return None
+        single = typer.Typer(
+            add_completion=False,
+            rich_markup_mode=None,
+            context_settings={"help_option_names": ["-h", "--help"]},
+        )
+        single.command(cmd_name, cls=SectionedCommand)(expanded(self._load(target)))
+        return typer.main.get_command(single)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the arguments name; a near miss gets a suggestion."""
-        known = self._targets()
+        known = self.list_commands(ctx)
         if args[0] not in known and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0], known, n=1)
             hint = f" Did you mean '{near[0]}'?" if near else " 'atlasc --help' lists them."
@@ -73,30 +83,18 @@ class CommandGroup(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write each section with the first line of each command's docstring."""
-        width = max((len(name) for name in self._targets()), default=0)
-        for title, commands in self.sections:
-            rows = [(name.ljust(width), _summary(_load(target))) for name, target in commands]
+        width = max(map(len, self.list_commands(ctx)))
+        for title, targets in self.sections.items():
+            summaries = [
+                (self._load(target).__doc__ or "").partition("\n")[0] for target in targets
+            ]
             with formatter.section(title):
-                formatter.write_dl(rows)
+                formatter.write_dl(list(zip((_name(t).ljust(width) for t in targets), summaries)))
 
-    def _targets(self) -> dict[str, str]:
-        return {name: target for _, commands in self.sections for name, target in commands}
-
-
-def _load(target: str) -> Callable[..., Any]:
-    module, function = target.split(":")
-    return getattr(importlib.import_module(module), function)
+    def _load(self, target: str) -> Callable[..., Any]:
+        module, _, function = target.partition(":")
+        return getattr(importlib.import_module(f"{self.package}.{module}"), function)
 
 
-def _summary(function: Callable[..., Any]) -> str:
-    return (function.__doc__ or "").strip().partition("\n")[0]
-
-
-def _build(name: str, function: Callable[..., Any]) -> Any:
-    single = typer.Typer(
-        add_completion=False,
-        rich_markup_mode=None,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    single.command(name, cls=SectionedCommand)(expanded(function))
-    return typer.main.get_command(single)
+def _name(target: str) -> str:
+    return target.partition(":")[2].replace("_", "-")

@@ -1,9 +1,9 @@
-"""Parameters of commands: groups of options from dataclasses, and what several commands share.
+"""Parameters of commands: options that are declared as in :mod:`atlasc.compilation.options`.
 
-A command takes a group of :mod:`atlasc.compilation.options` as one parameter; :func:`expanded`
-makes an option of each of its fields::
+A parameter of a command is an option where its default is an :func:`option`, and a whole group of
+options where its type is a dataclass of such fields::
 
-    def calibrate(model: Model, data: Data, options: CalibrationOptions) -> None: ...
+    def calibrate(model: Model, options: CalibrationOptions, output: Path = required("...")): ...
 """
 
 from __future__ import annotations
@@ -11,91 +11,120 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import Field, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from atlasc.compilation.declared import OptionFacts, flag
+from atlasc.compilation.declared import OptionFacts, flag, option
+from atlasc.ir.errors import AtlasError
 from atlasc.targets import TARGETS
+
+if TYPE_CHECKING:
+    from atlasc.bundle.folder import Bundle
+    from atlasc.loading.inputs import Inputs
 
 Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
         help="HuggingFace directory or name in the local cache, .pt2 archive or .pt file.",
-        show_default=False,
     ),
-]
-Data = Annotated[
-    Path,
-    typer.Option(
-        "--data",
-        help="Inputs: .txt, .jsonl, .npz, an image or a folder of images.",
-        show_default=False,
-    ),
-]
-Recipe = Annotated[str, typer.Option("--recipe", help="is, nexus, thor, moai, arion or polaris.")]
-ForTarget = Annotated[
-    str, typer.Option("--target", help=f"What the program is for: {', '.join(TARGETS)}.")
-]
-Folder = Annotated[
-    Path, typer.Option("--output", "-o", help="New folder to write.", show_default=False)
 ]
 BundleFolder = Annotated[Path, typer.Argument(metavar="BUNDLE", help="Folder that compile wrote.")]
-InputFile = Annotated[
-    Path, typer.Option("--input", help="Inputs: .txt, .jsonl, .npz, an image or a folder of them.")
-]
-Index = Annotated[str, typer.Option("--index", help="Take these inputs of the file: 0,1,5 or 3-7.")]
-Count = Annotated[
-    int | None, typer.Option("--count", min=1, help="Take the first inputs of the file.")
-]
-OtherTarget = Annotated[
-    str, typer.Option("--target", help="Another target than the bundle was compiled for.")
-]
-Strict = Annotated[
-    bool,
-    typer.Option(
-        "--strict", help="Refuse all inputs if one is unfit or leaves a calibrated range."
-    ),
-]
-Unchecked = Annotated[
-    bool,
-    typer.Option(
-        "--unchecked",
-        help="Take inputs and show answers that are far outside what calibration saw.",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+INPUT_FILES = ".txt, .jsonl, .npz, an image or a folder of"
+
+
+def required(help: str, *flags: str) -> Any:
+    """An option that must be given; for the default of a command's parameter."""
+    return option(MISSING, help, *flags)
+
+
+DATA = required(f"Inputs: {INPUT_FILES} images.")
+FOLDER = required("New folder to write.", "--output", "-o")
+TARGET = option("", "Another target than the bundle was compiled for.")
+FOR_TARGET = option("desilo", f"What the program is for: {', '.join(TARGETS)}.")
+STRICT = option(False, "Refuse all inputs if one is unfit or leaves a calibrated range.")
+UNCHECKED = option(False, "Take inputs and show answers that are far outside what calibration saw.")
+JSON = option(False, "Print one JSON object on standard output.", "--json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexedInputs:
+    """Inputs of a file, by their numbers."""
+
+    data: Path = option(MISSING, f"Inputs: {INPUT_FILES} them.", "--input")
+    index: str = option("", "Take these inputs of the file: 0,1,5 or 3-7.")
+
+    def load(self, bundle: Bundle) -> Inputs:
+        """The chosen inputs in the shape of the program; all without a choice.
+
+        Raises:
+            AtlasError: of the file; an index that is no number, or one that the file does not have.
+        """
+        inputs = bundle.load_inputs(self.data)
+        if not self.index:
+            return inputs
+        wanted: list[int] = []
+        for part in self.index.split(","):
+            first, _, last = part.strip().partition("-")
+            if not first.isdecimal() or (last and not last.isdecimal()):
+                raise AtlasError(
+                    f"--index {self.index} is no list of numbers", remedy="write it as 0,1,5-7"
+                )
+            wanted += range(int(first), int(last or first) + 1)
+        if not wanted or max(wanted) >= len(inputs):
+            raise AtlasError(
+                f"--index {self.index} chooses inputs that the file does not have",
+                why=f"it has the inputs 0 to {len(inputs) - 1}",
+            )
+        return inputs.take(wanted)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputOptions(IndexedInputs):
+    """Inputs of a file, by their numbers or the first ones."""
+
+    count: int | None = option(None, "Take the first inputs of the file.", minimum=1)
+
+    def load(self, bundle: Bundle) -> Inputs:
+        """See :class:`IndexedInputs`.
+
+        Raises:
+            AtlasError: more inputs than the file has, or both options.
+        """
+        if self.count is None:
+            return super().load(bundle)
+        inputs = bundle.load_inputs(self.data)
+        if self.index:
+            raise AtlasError("--index and --count exclude each other", remedy="give one of them")
+        if self.count > len(inputs):
+            raise AtlasError(f"--count {self.count}, but the file has {len(inputs)} inputs")
+        return inputs.take(range(self.count))
 
 
 def expanded(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A function with an option for each field of the groups that a command takes.
-
-    Args:
-        command: parameters whose annotation is a dataclass are groups.
-    """
-    parameters = inspect.signature(command, eval_str=True).parameters.values()
-    groups: dict[str, Any] = {
-        p.name: p.annotation for p in parameters if is_dataclass(p.annotation)
-    }
-    if not groups:
-        return command
+    """A command with an option of typer for each option, and for each field of its groups."""
+    groups: dict[str, Any] = {}
     shown: dict[str, inspect.Parameter] = {}
-    for parameter in parameters:
-        if parameter.name not in groups:
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        kind = parameter.annotation
+        if is_dataclass(kind):
+            groups[parameter.name] = kind
+            for one in fields(kind):
+                hint = get_type_hints(kind)[one.name]
+                shown.setdefault(one.name, _parameter(one.name, one, hint))
+        elif isinstance(parameter.default, Field):
+            shown[parameter.name] = _parameter(parameter.name, parameter.default, kind)
+        else:
             shown[parameter.name] = parameter
-            continue
-        hints = get_type_hints(parameter.annotation)
-        for one in fields(parameter.annotation):
-            shown.setdefault(one.name, _parameter(one, hints[one.name]))
 
     @functools.wraps(command)
     def call(**values: Any) -> Any:
         made = {
-            name: group(**{one.name: _value(one, values.pop(one.name)) for one in fields(group)})
-            for name, group in groups.items()
+            name: kind(**{one.name: values.pop(one.name) for one in fields(kind)})
+            for name, kind in groups.items()
         }
         return command(**values, **made)
 
@@ -108,25 +137,19 @@ def expanded(command: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _parameter(one: Field[Any], hint: Any) -> inspect.Parameter:
-    facts: OptionFacts = one.metadata["option"]
+def _parameter(name: str, declared: Field[Any], hint: Any) -> inspect.Parameter:
+    facts: OptionFacts = declared.metadata["option"]
+    long = () if any(one.startswith("--") for one in facts.flags) else (flag(name),)
     option = typer.Option(
-        *(facts.flags or (flag(one.name),)),
+        *long,
+        *facts.flags,
         help=facts.help,
         min=facts.minimum,
         metavar=facts.metavar,
-        show_default=one.default is not None,
+        parser=facts.parse,
         rich_help_panel=facts.section,
     )
-    kind = str | None if facts.parse is not None else hint
+    default = inspect.Parameter.empty if declared.default is MISSING else declared.default
     return inspect.Parameter(
-        one.name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=one.default,
-        annotation=Annotated[kind, option],
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[hint, option]
     )
-
-
-def _value(one: Field[Any], value: Any) -> Any:
-    parse = one.metadata["option"].parse
-    return value if parse is None or value is None else parse(value)

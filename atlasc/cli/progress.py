@@ -1,8 +1,4 @@
-"""Progress of long work on standard error: a bar on a terminal, a line now and then elsewhere.
-
-Library code knows nothing of this module: it calls a plain function, ``progress(what, done,
-total)``, and :meth:`Step.report` is one.
-"""
+"""Progress of long work on standard error: a bar on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -11,8 +7,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import TextIO
 
+from atlasc.compilation.steps import Step
 from atlasc.ir.errors import printable
 
 QUIET_SECONDS = 2.0
@@ -20,49 +17,6 @@ QUIET_SECONDS = 2.0
 
 LINE_SECONDS = 10.0
 """Time between two lines when standard error is no terminal."""
-
-
-class Step:
-    """Where a piece of long work stands; :func:`progress` makes it.
-
-    Attributes:
-        label: what is being done.
-        total: number of steps, None when nobody knows.
-        done: steps that are finished.
-        note: a few words on the current step.
-        started: time.monotonic() at the start.
-    """
-
-    def __init__(self, label: str, total: int | None) -> None:
-        self.label, self.total, self.done, self.note = label, total, 0, ""
-        self.started = time.monotonic()
-
-    def __call__(self, advance: int = 1, note: str = "") -> None:
-        """Say that ``advance`` steps are done."""
-        self.done += advance
-        self.note = note
-        self._changed()
-
-    def report(self, what: str, done: int, total: int | None) -> None:
-        """The plain callback of library code: ``done`` of ``total`` steps, now at ``what``."""
-        self.note, self.done, self.total = what, done, total
-        self._changed()
-
-    def line(self) -> str:
-        """``label: 3/10 (30%), 0:00:12 elapsed, about 0:00:28 left``, as far as it is known."""
-        elapsed = time.monotonic() - self.started
-        text = f"{self.label}:"
-        if self.total:
-            text += f" {self.done}/{self.total} ({100 * self.done // self.total}%),"
-        elif self.done:
-            text += f" {self.done} done,"
-        text += f" {_clock(elapsed)} elapsed"
-        if self.total and 0 < self.done < self.total:
-            text += f", about {_clock(elapsed / self.done * (self.total - self.done))} left"
-        return printable(f"{text} [{self.note}]" if self.note else text)
-
-    def _changed(self) -> None:
-        """A terminal bar overrides this."""
 
 
 @contextmanager
@@ -106,13 +60,12 @@ def _bar(label: str, total: int | None) -> Iterator[Step]:
     )
     task = display.add_task(escape(printable(label)), total=total, note="")
 
-    class _BarStep(Step):
-        def _changed(self) -> None:
-            note = escape(printable(self.note))  # neither codes of a terminal nor of rich
-            display.update(task, completed=self.done, total=self.total, note=note)
+    def changed(step: Step) -> None:
+        note = escape(printable(step.note))  # neither codes of a terminal nor of rich
+        display.update(task, completed=step.done, total=step.total, note=note)
 
     with display:
-        yield _BarStep(label, total)
+        yield Step(label, total, changed)
 
 
 @contextmanager
@@ -124,14 +77,14 @@ def _lines(
     interval: float = LINE_SECONDS,
     stream: TextIO | None = None,
 ) -> Iterator[Step]:
-    out: Any = stream or sys.stderr
+    out, started = stream or sys.stderr, time.monotonic()
     step, ended, printed = Step(label, total), threading.Event(), threading.Event()
 
     def watch() -> None:
         # A thread of its own: one step may take minutes, and a log that is silent looks dead.
         wait = quiet
         while not ended.wait(wait):
-            print(step.line(), file=out, flush=True)
+            print(line(step, time.monotonic() - started), file=out, flush=True)
             printed.set()
             wait = interval
 
@@ -143,8 +96,21 @@ def _lines(
         ended.set()
         watcher.join()
     if printed.is_set():
-        elapsed = _clock(time.monotonic() - step.started)
+        elapsed = _clock(time.monotonic() - started)
         print(printable(f"{label}: finished in {elapsed}"), file=out, flush=True)
+
+
+def line(step: Step, elapsed: float) -> str:
+    """``label: 3/10 (30%), 0:00:12 elapsed, about 0:00:28 left``, as far as it is known."""
+    text = f"{step.label}:"
+    if step.total:
+        text += f" {step.done}/{step.total} ({100 * step.done // step.total}%),"
+    elif step.done:
+        text += f" {step.done} done,"
+    text += f" {_clock(elapsed)} elapsed"
+    if step.total and 0 < step.done < step.total:
+        text += f", about {_clock(elapsed / step.done * (step.total - step.done))} left"
+    return printable(f"{text} [{step.note}]" if step.note else text)
 
 
 def _clock(seconds: float) -> str:

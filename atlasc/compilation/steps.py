@@ -7,33 +7,49 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 Steps = Callable[..., AbstractContextManager[Any]]
-"""``steps(label, total=None, resume="")``: a context that shows progress."""
+"""``steps(label, total=None, resume="")``: a context that shows progress, and gives a `Step`."""
 ProgressCallback = Callable[[str, int, int | None], None]
 """``progress(what, done, total)``; the total is None where it is not known."""
 
 
-class _Step:
-    def __init__(self, label: str, total: int | None, progress: ProgressCallback | None) -> None:
-        self.label, self.total, self.progress, self.done = label, total, progress, 0
+class Step:
+    """Where a piece of long work stands.
+
+    Attributes:
+        label: what is being done.
+        total: number of steps, None when nobody knows.
+        done: steps that are finished.
+        note: a few words on the current step.
+    """
+
+    def __init__(
+        self, label: str, total: int | None, changed: Callable[[Step], None] = lambda step: None
+    ) -> None:
+        self.label, self.total, self.done, self.note = label, total, 0, ""
+        self._changed = changed
 
     def __call__(self, advance: int = 1, note: str = "") -> None:
-        """One step is done."""
+        """Say that ``advance`` steps are done."""
         self.report(note, self.done + advance, self.total)
 
     def report(self, what: str, done: int, total: int | None) -> None:
-        """``done`` of ``total`` steps."""
-        self.done = done
-        if self.progress is not None:
-            self.progress(f"{self.label}: {what}" if what else self.label, done, total)
+        """The plain callback of library code: ``done`` of ``total`` steps, now at ``what``."""
+        self.note, self.done, self.total = what, done, total
+        self._changed(self)
 
 
 def steps_of(progress: ProgressCallback | None) -> Steps:
     """Steps that call a plain callback, at the beginning of each piece of work and in between."""
 
+    def changed(step: Step) -> None:
+        if progress is not None:
+            what = f"{step.label}: {step.note}" if step.note else step.label
+            progress(what, step.done, step.total)
+
     @contextmanager
-    def steps(label: str, total: int | None = None, *, resume: str = "") -> Iterator[_Step]:
-        step = _Step(label, total, progress)
-        step.report("", 0, total)
+    def steps(label: str, total: int | None = None, *, resume: str = "") -> Iterator[Step]:
+        step = Step(label, total, changed)
+        changed(step)
         yield step
 
     return steps

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from atlasc.cli.errors import warn
 from atlasc.cli.output import print_table
 from atlasc.cli.progress import progress
+from atlasc.compilation.declared import option
 
 if TYPE_CHECKING:
     from atlasc.targets.costs import CostTable
@@ -18,25 +17,11 @@ SHOWN = ("rotate", "rotate_hoisted", "mul", "mul_plain", "rescale", "encrypt", "
 
 
 def calibrate_backend(
-    target: Annotated[str, typer.Option("--target", help="Whose primitives: desilo.")] = "desilo",
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="Write this .json instead of the user's own table.",
-            show_default=False,
-        ),
-    ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A minute: fewer parameter sets and levels.")
-    ] = False,
-    bootstrap: Annotated[
-        bool, typer.Option("--bootstrap", help="Measure a bootstrap too: 16 GB, 3 minutes more.")
-    ] = False,
-    note: Annotated[
-        str, typer.Option("--note", help="A remark to keep in the table.", show_default=False)
-    ] = "",
+    target: str = option("desilo", "Whose primitives: desilo."),
+    output: Path | None = option(None, "Write this .json instead of the user's own table.", "-o"),
+    quick: bool = option(False, "A minute: fewer parameter sets and levels."),
+    bootstrap: bool = option(False, "Measure a bootstrap too: 16 GB, 3 minutes more."),
+    note: str = option("", "A remark to keep in the table."),
 ) -> None:
     """Measure what the primitives of a target cost on this machine.
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from atlasc.cli.output import print_json, print_table
-from atlasc.cli.parameters import BundleFolder, Index, InputFile, Json, OtherTarget
+from atlasc.cli.parameters import JSON, TARGET, BundleFolder, IndexedInputs
 from atlasc.cli.progress import progress
-from atlasc.cli.selection import select
+from atlasc.compilation.declared import option
 
 if TYPE_CHECKING:
     from atlasc.compare.checkpoint import OpError
@@ -23,28 +23,17 @@ DIFFERENT = 1
 
 def compare(
     bundle: BundleFolder,
-    data: InputFile,
-    index: Index = "",
-    against: Annotated[str, typer.Option("--against", help="The target that is right.")] = "sim",
-    target: OtherTarget = "",
-    tolerance: Annotated[
-        float | None,
-        typer.Option(
-            "--tolerance", min=0.0, help="Also bound the difference so far, for values up to 1."
-        ),
-    ] = None,
-    keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="Do not stop at the first op that is wrong.")
-    ] = False,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            "--checkpoint",
-            help="File (.npz) that keeps the state: the same command goes on from it.",
-            show_default=False,
-        ),
-    ] = None,
-    as_json: Json = False,
+    inputs: IndexedInputs,
+    against: str = option("sim", "The target that is right."),
+    target: str = TARGET,
+    tolerance: float | None = option(
+        None, "Also bound the difference so far, for values up to 1.", minimum=0.0
+    ),
+    keep_going: bool = option(False, "Do not stop at the first op that is wrong."),
+    checkpoint: Path | None = option(
+        None, "File (.npz) that keeps the state: the same command goes on from it."
+    ),
+    as_json: bool = JSON,
 ) -> None:
     """Run two targets op by op and find the first op that goes wrong.
 
@@ -65,10 +54,10 @@ def compare(
         require_file_place(checkpoint, ".npz")
     loaded = load_bundle(bundle)
     chosen = target or loaded.target
-    inputs = select(loaded.load_inputs(data), index, None)
-    if not index:
-        inputs = inputs.take(range(min(loaded.client.batch, len(inputs))))
-    query = loaded.client.query(inputs.arrays, unchecked=True)
+    compared = inputs.load(loaded)
+    if not inputs.index:
+        compared = compared.take(range(min(loaded.client.batch, len(compared))))
+    query = loaded.client.query(compared.arrays, unchecked=True)
     state = None
     if checkpoint is not None:
         identity = comparison_identity(loaded.identity, query, chosen, against)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atlasc.cli.costs import say_of_keys, summary_lines, warn_of_costs
 from atlasc.cli.errors import warn
 from atlasc.cli.output import print_json, say
-from atlasc.cli.parameters import Data, Folder, Json, Model
+from atlasc.cli.parameters import DATA, FOLDER, JSON, Model
 from atlasc.cli.progress import progress
 from atlasc.compilation.options import CompileOptions
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from atlasc.bundle.folder import Bundle
     from atlasc.compilation.lowering import Compiled
     from atlasc.passes.calibration.calibrate import Calibration
@@ -23,8 +22,12 @@ SHOWN = 20
 """Violations that are listed; ``--json`` and files have all of them."""
 
 
-def compile_command(
-    model: Model, data: Data, output: Folder, options: CompileOptions, as_json: Json = False
+def compile(
+    model: Model,
+    options: CompileOptions,
+    data: Path = DATA,
+    output: Path = FOLDER,
+    as_json: bool = JSON,
 ) -> None:
     """Compile a model and its data to a program on encrypted inputs.
 

@@ -3,47 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from atlasc.cli.errors import warn
 from atlasc.cli.output import print_json, say
 from atlasc.cli.parameters import (
+    FOLDER,
+    JSON,
+    STRICT,
+    UNCHECKED,
     BundleFolder,
-    Count,
-    Folder,
-    Index,
-    InputFile,
-    Json,
-    Strict,
-    Unchecked,
+    InputOptions,
+    required,
 )
 from atlasc.cli.progress import progress
-from atlasc.cli.selection import selected
+from atlasc.compilation.declared import option
 from atlasc.compilation.options import DeviceOptions
 
 
 def emit(
     bundle: BundleFolder,
-    output: Folder,
     options: DeviceOptions,
-    build: Annotated[
-        bool, typer.Option("--build", help="Build it too, with CMake and a C++17 compiler.")
-    ] = False,
-    python: Annotated[
-        bool,
-        typer.Option("--python", help="With --build: a Python module too, with pybind11."),
-    ] = False,
-    engine: Annotated[
-        str | None,
-        typer.Option(
-            "--engine",
-            help="sim, which encrypts nothing, or phantom [default: phantom for its programs].",
-            show_default=False,
-        ),
-    ] = None,
-    as_json: Json = False,
+    output: Path = FOLDER,
+    build: bool = option(False, "Build it too, with CMake and a C++17 compiler."),
+    python: bool = option(False, "With --build: a Python module too, with pybind11."),
+    engine: str | None = option(
+        None, "sim, which encrypts nothing, or phantom [default: phantom for its programs]."
+    ),
+    as_json: bool = JSON,
 ) -> None:
     """Write a compiled program as a C++ project that runs without Python.
 
@@ -86,15 +72,11 @@ def emit(
 
 def embed(
     bundle: BundleFolder,
-    data: InputFile,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="New .safetensors file.", show_default=False)
-    ],
-    index: Index = "",
-    count: Count = None,
-    strict: Strict = False,
-    unchecked: Unchecked = False,
-    as_json: Json = False,
+    inputs: InputOptions,
+    output: Path = required("New .safetensors file.", "-o"),
+    strict: bool = STRICT,
+    unchecked: bool = UNCHECKED,
+    as_json: bool = JSON,
 ) -> None:
     """Do the client's part in the clear: what the client of emit encrypts.
 
@@ -109,11 +91,11 @@ def embed(
     require_new(output)
     require_file_place(output, ".safetensors")
     loaded = load_bundle(bundle, "client")
-    given = selected(loaded, data, index, count)
-    inputs = admit(loaded, given, warn, strict=strict, unchecked=unchecked).inputs
+    given = inputs.load(loaded)
+    admitted = admit(loaded, given, warn, strict=strict, unchecked=unchecked).inputs
     with progress("embedding"):
-        save_inputs(output, loaded.client, inputs.arrays)
+        save_inputs(output, loaded.client, admitted.arrays)
     if as_json:
-        print_json({"file": str(output), "inputs": inputs.names})
+        print_json({"file": str(output), "inputs": admitted.names})
     else:
-        say(f"{output}: {len(inputs)} inputs, in the clear")
+        say(f"{output}: {len(admitted)} inputs, in the clear")

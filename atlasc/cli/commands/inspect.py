@@ -11,8 +11,9 @@ import typer
 from atlasc.cli.costs import show_timing, summary_lines, warn_of_costs
 from atlasc.cli.errors import warn
 from atlasc.cli.output import bar, print_json, print_table
-from atlasc.cli.parameters import Json, Model, Recipe
+from atlasc.cli.parameters import JSON, Model
 from atlasc.cli.progress import progress
+from atlasc.compilation.declared import option
 from atlasc.compilation.options import BatchOptions, InspectOptions, ModelOptions
 
 if TYPE_CHECKING:
@@ -41,9 +42,9 @@ COLUMNS = {
 def depth(
     model: Model,
     options: ModelOptions,
-    recipe: Recipe = "is",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the depth alone.")] = False,
-    as_json: Json = False,
+    recipe: str = option("is", "is, nexus, thor, moai, arion or polaris."),
+    quiet: bool = option(False, "Print the depth alone.", "-q"),
+    as_json: bool = JSON,
 ) -> None:
     """Print the multiplicative depth of a model under a recipe.
 
@@ -100,27 +101,17 @@ def inspect(
         typer.Argument(
             metavar="PATH",
             help="Bundle, .air file, model or config directory.",
-            show_default=False,
         ),
     ],
     options: InspectOptions,
-    graph: Annotated[
-        Path | None,
-        typer.Option("--graph", help="Write a drawing of the program (.svg).", show_default=False),
-    ] = None,
-    ops: Annotated[
-        bool, typer.Option("--ops", help="List every module of the model, not only its layers.")
-    ] = False,
-    timing: Annotated[
-        Path | None,
-        typer.Option(
-            "--timing",
-            help="Times of a run of this bundle (.timing.json; of a C++ server --timing), to show "
-            "beside the predicted ones.",
-            show_default=False,
-        ),
-    ] = None,
-    as_json: Json = False,
+    graph: Path | None = option(None, "Write a drawing of the program (.svg)."),
+    ops: bool = option(False, "List every module of the model, not only its layers."),
+    timing: Path | None = option(
+        None,
+        "Times of a run of this bundle (.timing.json; of a C++ server --timing), to show "
+        "beside the predicted ones.",
+    ),
+    as_json: bool = JSON,
 ) -> None:
     """Print what a program or a model costs: levels, bootstraps, keys, memory.
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from atlasc.cli.parameters import ForTarget
+from atlasc.cli.parameters import FOR_TARGET
+from atlasc.compilation.declared import option
 
 if TYPE_CHECKING:
     from atlasc.ir.module import Module
@@ -22,31 +23,15 @@ def opt(
         str | None,
         typer.Argument(metavar="FILE", help=".air file, or - for standard input."),
     ] = None,
-    passes: Annotated[
-        str,
-        typer.Option("--passes", "-p", help="pass-a,pass-b{x=1}; none only checks the text."),
-    ] = "",
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="File to write instead, .air.", show_default=False),
-    ] = None,
-    print_ir_after_all: Annotated[
-        bool,
-        typer.Option("--print-ir-after-all", help="Print each pass's result on standard error."),
-    ] = False,
-    verify_each: Annotated[
-        bool,
-        typer.Option(
-            "--verify-each",
-            help="Also check that the text of each result reads back as the same module.",
-        ),
-    ] = False,
-    explain: Annotated[
-        bool,
-        typer.Option("--explain", help="Print what each pass did, and did not, on standard error."),
-    ] = False,
-    target: ForTarget = "desilo",
-    list_passes: Annotated[bool, typer.Option("--list", help="List the passes and exit.")] = False,
+    passes: str = option("", "pass-a,pass-b{x=1}; none only checks the text.", "-p"),
+    output: Path | None = option(None, "File to write instead, .air.", "-o"),
+    print_ir_after_all: bool = option(False, "Print each pass's result on standard error."),
+    verify_each: bool = option(
+        False, "Also check that the text of each result reads back as the same module."
+    ),
+    explain: bool = option(False, "Print what each pass did, and did not, on standard error."),
+    target: str = FOR_TARGET,
+    list_passes: bool = option(False, "List the passes and exit.", "--list"),
 ) -> None:
     """Run passes on IR text: text in, text out.
 

@@ -3,45 +3,38 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from atlasc.cli.answers import end_with, outputs_record, print_outputs, shared
 from atlasc.cli.costs import show_timing
 from atlasc.cli.errors import show, warn
 from atlasc.cli.output import print_json, say
 from atlasc.cli.parameters import (
+    FOLDER,
+    JSON,
+    STRICT,
+    TARGET,
+    UNCHECKED,
     BundleFolder,
-    Count,
-    Folder,
-    Index,
-    InputFile,
-    Json,
-    OtherTarget,
-    Strict,
-    Unchecked,
+    InputOptions,
+    required,
 )
 from atlasc.cli.progress import progress
-from atlasc.cli.selection import selected
+from atlasc.compilation.declared import option
 
 if TYPE_CHECKING:
     from atlasc.bundle.folder import Bundle
     from atlasc.targets.base import Target
 
-ClientKeysFolder = Annotated[
-    Path, typer.Option("--keys", help="The client's keys: the folder client of keygen.")
-]
-ServerKeysFolder = Annotated[
-    Path, typer.Option("--keys", help="The server's keys: the folder server of keygen.")
-]
+CLIENT_KEYS = required("The client's keys: the folder client of keygen.", "--keys")
+SERVER_KEYS = required("The server's keys: the folder server of keygen.", "--keys")
 
 
 def keygen(
     bundle: BundleFolder,
-    keys: Annotated[Path, typer.Option("--keys", "-o", help="New folder for the keys.")],
-    target: OtherTarget = "",
-    as_json: Json = False,
+    keys: Path = required("New folder for the keys.", "-o"),
+    target: str = TARGET,
+    as_json: bool = JSON,
 ) -> None:
     """Make the keys of a client, and those that its server computes with.
 
@@ -69,15 +62,13 @@ def keygen(
 
 def encrypt(
     bundle: BundleFolder,
-    keys: ClientKeysFolder,
-    data: InputFile,
-    query: Folder,
-    index: Index = "",
-    count: Count = None,
-    strict: Strict = False,
-    unchecked: Unchecked = False,
-    target: OtherTarget = "",
-    as_json: Json = False,
+    inputs: InputOptions,
+    keys: Path = CLIENT_KEYS,
+    query: Path = FOLDER,
+    strict: bool = STRICT,
+    unchecked: bool = UNCHECKED,
+    target: str = TARGET,
+    as_json: bool = JSON,
 ) -> None:
     """Encrypt inputs into a query for the server.
 
@@ -97,29 +88,29 @@ def encrypt(
     loaded = load_bundle(bundle, "client")
     chosen = roles.check_target(loaded, target)
     _warn_of_simulation(chosen)
-    given = selected(loaded, data, index, count)
-    inputs = admit(loaded, given, warn, strict=strict, unchecked=unchecked).inputs
-    loaded.client.check_count(len(inputs))
+    given = inputs.load(loaded)
+    admitted = admit(loaded, given, warn, strict=strict, unchecked=unchecked).inputs
+    loaded.client.check_count(len(admitted))
     if loaded.has_server or strict:
-        found = simulated(require_polynomials(loaded), inputs, progress)
-        judge_ranges(found.verdicts(inputs.names), warn, strict)
+        found = simulated(require_polynomials(loaded), admitted, progress)
+        judge_ranges(found.verdicts(admitted.names), warn, strict)
     with progress("encrypting"):
         client = roles.ClientRole.open(loaded, chosen, keys)
-        client.encrypt(inputs.arrays, unchecked=unchecked).save(query)
+        client.encrypt(admitted.arrays, unchecked=unchecked).save(query)
     if as_json:
-        print_json({"query": str(query), "inputs": inputs.names})
+        print_json({"query": str(query), "inputs": admitted.names})
     else:
         how = "encrypted" if chosen.encrypted else "NOT encrypted"
-        say(f"{query}: {len(inputs)} inputs, {how}: {', '.join(inputs.names)}")
+        say(f"{query}: {len(admitted)} inputs, {how}: {', '.join(admitted.names)}")
 
 
 def execute(
     bundle: BundleFolder,
-    keys: ServerKeysFolder,
-    query: Annotated[Path, typer.Option("--query", help="Folder that encrypt wrote.")],
-    answer: Folder,
-    target: OtherTarget = "",
-    as_json: Json = False,
+    keys: Path = SERVER_KEYS,
+    query: Path = required("Folder that encrypt wrote."),
+    answer: Path = FOLDER,
+    target: str = TARGET,
+    as_json: bool = JSON,
 ) -> None:
     """Run the program on an encrypted query; no secret key is needed.
 
@@ -154,29 +145,20 @@ def execute(
 
 def decrypt(
     bundle: BundleFolder,
-    keys: ClientKeysFolder,
-    answer: Annotated[Path, typer.Option("--answer", help="Folder that execute wrote.")],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the outputs to this .npz file.")
-    ] = None,
-    unchecked: Unchecked = False,
-    share: Annotated[
-        bool | None,
-        typer.Option(
-            "--share/--exact",
-            help="Numbers that may be passed on, with noise and rounded; or exact ones, for your "
-            "own use alone [default: exact].",
-            show_default=False,
-        ),
-    ] = None,
-    bits: Annotated[
-        int, typer.Option("--bits", help="With --share: statistical security, at least 30.")
-    ] = 30,
-    shares: Annotated[
-        int, typer.Option("--shares", help="With --share: answers that these keys are to share.")
-    ] = 1,
-    target: OtherTarget = "",
-    as_json: Json = False,
+    keys: Path = CLIENT_KEYS,
+    answer: Path = required("Folder that execute wrote."),
+    output: Path | None = option(None, "Write the outputs to this .npz file.", "-o"),
+    unchecked: bool = UNCHECKED,
+    share: bool | None = option(
+        None,
+        "Numbers that may be passed on, with noise and rounded; or exact ones, for your "
+        "own use alone [default: exact].",
+        "--share/--exact",
+    ),
+    bits: int = option(30, "With --share: statistical security, at least 30."),
+    shares: int = option(1, "With --share: answers that these keys are to share."),
+    target: str = TARGET,
+    as_json: bool = JSON,
 ) -> None:
     """Decrypt an answer for your own use, or with --share to pass it on.
 

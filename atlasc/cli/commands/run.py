@@ -1,9 +1,9 @@
-"""``atlasc run``: all four roles in one process, for a try-out."""
+"""``atlasc check-input``: whether inputs are safe; ``atlasc run``: all roles in one process."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -11,18 +11,9 @@ from atlasc.cli.answers import end_with, outputs_record
 from atlasc.cli.costs import show_timing
 from atlasc.cli.errors import warn
 from atlasc.cli.output import print_json, print_table
-from atlasc.cli.parameters import (
-    BundleFolder,
-    Count,
-    Index,
-    InputFile,
-    Json,
-    OtherTarget,
-    Strict,
-    Unchecked,
-)
+from atlasc.cli.parameters import JSON, STRICT, TARGET, UNCHECKED, BundleFolder, InputOptions
 from atlasc.cli.progress import progress
-from atlasc.cli.selection import selected
+from atlasc.compilation.declared import option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,30 +22,80 @@ if TYPE_CHECKING:
 
     from atlasc.api.program import ProgramAnswers
     from atlasc.loading.inputs import Inputs
-    from atlasc.run.session import RunResult
+    from atlasc.run.session import RunResult, Verdict
+
+UNSAFE = 1
+"""Exit code where an input leaves a range."""
+
+
+def check_input(
+    bundle: BundleFolder,
+    inputs: InputOptions,
+    as_json: bool = JSON,
+) -> None:
+    """Say in the clear whether inputs may be encrypted and stay in all ranges.
+
+    Evaluates the program's polynomials without encryption, so it needs the whole bundle, and no
+    keys. A polynomial explodes outside its range, and nothing in a ciphertext says so. Exit code:
+    0 if all inputs are safe, 1 if one is not, 2 if they could not be checked.
+    """
+    from atlasc.api.admission import require_polynomials, verdicts
+    from atlasc.bundle.folder import load_bundle
+
+    loaded = require_polynomials(load_bundle(bundle, "client"))
+    found = verdicts(loaded, inputs.load(loaded), progress)
+    safe = all(verdict.safe for verdict in found)
+    if as_json:
+        print_json({"safe": safe, "inputs": [verdict.to_dict() for verdict in found]})
+    else:
+        _show_verdicts(found)
+    if not safe:
+        raise typer.Exit(UNSAFE)
+
+
+def _show_verdicts(verdicts: list[Verdict]) -> None:
+    from atlasc.api.admission import UNSAFE_REMEDY
+
+    rows: list[tuple[object, ...]] = []
+    for verdict in verdicts:
+        first = verdict.first
+        if first is None:
+            rows.append((verdict.input, verdict.fault or "safe", *[None] * 6))
+            continue
+        rows.append(
+            (
+                verdict.input, verdict.fault or "unsafe", first.op, first.location, first.reached,
+                f"{first.low:.4g} … {first.high:.4g}", f"{first.share:.2%}",
+                len(verdict.excesses) - 1,
+            )
+        )  # fmt: skip
+    print_table(
+        (
+            "input", "", "first left: op", "module", "reaches", "range", "beyond, of its width",
+            "polynomials after it",
+        ),
+        rows,
+    )  # fmt: skip
+    unsafe = sum(not verdict.safe for verdict in verdicts)
+    if unsafe:
+        print(f"{unsafe} of {len(verdicts)} inputs are unsafe; {UNSAFE_REMEDY}")
+    else:
+        print(f"{len(verdicts)} inputs, all safe")
 
 
 def run(
     bundle: BundleFolder,
-    data: InputFile,
-    index: Index = "",
-    count: Count = None,
-    target: OtherTarget = "",
-    strict: Strict = False,
-    unchecked: Unchecked = False,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the answers to this .npz file.")
-    ] = None,
-    project: Annotated[
-        Path | None,
-        typer.Option(
-            "--project",
-            help="Run on the engine of this built project, by its Python module (emit --build "
-            "--python) [default: the bundle's own, where it was built].",
-            show_default=False,
-        ),
-    ] = None,
-    as_json: Json = False,
+    inputs: InputOptions,
+    target: str = TARGET,
+    strict: bool = STRICT,
+    unchecked: bool = UNCHECKED,
+    output: Path | None = option(None, "Write the answers to this .npz file.", "-o"),
+    project: Path | None = option(
+        None,
+        "Run on the engine of this built project, by its Python module (emit --build "
+        "--python) [default: the bundle's own, where it was built].",
+    ),
+    as_json: bool = JSON,
 ) -> None:
     """Answer inputs on ciphertexts and compare with the cleartext polynomials.
 
@@ -77,10 +118,10 @@ def run(
         require_array_file(output)
     loaded = load_bundle(bundle)
     result = run_inputs(
-        loaded, selected(loaded, data, index, count), target, project=project, strict=strict,
+        loaded, inputs.load(loaded), target, project=project, strict=strict,
         unchecked=unchecked, steps=progress, note=warn,
     )  # fmt: skip
-    answer, inputs = result.answer, result.inputs.take(result.rows)
+    answer, asked = result.answer, result.inputs.take(result.rows)
     shown = answer.shown(unchecked)
     if output is not None:
         save_arrays(output, shown)
@@ -89,10 +130,10 @@ def run(
     if as_json:
         hidden = {} if unchecked else answer.refused
         outputs = outputs_record(shown, hidden)
-        print_json({**_record(result, inputs), "outputs": outputs, "refused": [*answer.refused]})
+        print_json({**_record(result, asked), "outputs": outputs, "refused": [*answer.refused]})
     else:
-        _show(answer, shown, inputs)
-    end_with(answer.refused, inputs.names, unchecked)
+        _show(answer, shown, asked)
+    end_with(answer.refused, asked.names, unchecked)
 
 
 def _record(result: ProgramAnswers, inputs: Inputs) -> dict[str, Any]:

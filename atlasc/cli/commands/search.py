@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from atlasc.cli.costs import warn_of_costs
 from atlasc.cli.errors import warn
 from atlasc.cli.output import print_json, print_table, say
-from atlasc.cli.parameters import Data, Json, Model
+from atlasc.cli.parameters import DATA, JSON, Model
 from atlasc.cli.progress import progress
+from atlasc.compilation.declared import option
 from atlasc.compilation.options import SearchOptions
 
 if TYPE_CHECKING:
@@ -26,35 +25,21 @@ SHOWN = 8
 
 def search(
     model: Model,
-    data: Data,
     options: SearchOptions,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="New folder for front.json, front.png, front.html and calibration.json.",
-            show_default=False,
-        ),
-    ] = None,
-    inputs: Annotated[
-        str,
-        typer.Option(
-            "--inputs",
-            metavar="N|all",
-            help="Inputs on which settings are compared, beside up to 10 extreme inputs.",
-        ),
-    ] = "10",
-    journal: Annotated[
-        Path | None,
-        typer.Option(
-            "--journal",
-            help="File that keeps evaluations, to go on after an interrupt "
-            "[default: beside the output].",
-            show_default=False,
-        ),
-    ] = None,
-    as_json: Json = False,
+    data: Path = DATA,
+    output: Path | None = option(
+        None, "New folder for front.json, front.png, front.html and calibration.json.", "-o"
+    ),
+    inputs: str = option(
+        "10",
+        "Inputs on which settings are compared, beside up to 10 extreme inputs.",
+        metavar="N|all",
+    ),
+    journal: Path | None = option(
+        None,
+        "File that keeps evaluations, to go on after an interrupt [default: beside the output].",
+    ),
+    as_json: bool = JSON,
 ) -> None:
     """Search the polynomials' settings: a front of cost against error.
 

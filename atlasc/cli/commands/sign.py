@@ -7,18 +7,16 @@ from typing import Annotated
 
 import typer
 
+from atlasc.cli.parameters import required
 from atlasc.cli.progress import progress
+from atlasc.compilation.declared import option
 
 
 def sign(
     bundle: Annotated[Path, typer.Argument(help="Bundle.")],
-    key: Annotated[Path, typer.Option("--key", help="Secret key, in the format of minisign.")],
-    make_key: Annotated[
-        bool, typer.Option("--make-key", help="Make the key first; the public one is beside it.")
-    ] = False,
-    no_password: Annotated[
-        bool, typer.Option("--no-password", help="The key is not encrypted; nothing is asked.")
-    ] = False,
+    key: Path = required("Secret key, in the format of minisign."),
+    make_key: bool = option(False, "Make the key first; the public one is beside it."),
+    no_password: bool = option(False, "The key is not encrypted; nothing is asked."),
 ) -> None:
     """Sign a bundle, so that others can check who compiled it."""
     from atlasc.bundle import signing
@@ -36,9 +34,7 @@ def sign(
 
 def verify(
     bundle: Annotated[Path, typer.Argument(help="Bundle, or a role's part of it.")],
-    signed_by: Annotated[
-        Path | None, typer.Option("--signed-by", help="Public key of who must have signed it.")
-    ] = None,
+    signed_by: Path | None = option(None, "Public key of who must have signed it."),
 ) -> None:
     """Check that a bundle is whole, and who signed it.
 

@@ -12,27 +12,20 @@ from atlasc.cli.commands.compile import list_held_back
 from atlasc.cli.costs import say_of_keys, summary_lines, warn_of_costs
 from atlasc.cli.errors import warn
 from atlasc.cli.output import print_json, print_table, say
-from atlasc.cli.parameters import Data, Folder, Json, Model
+from atlasc.cli.parameters import DATA, FOLDER, JSON, Model, required
 from atlasc.cli.progress import progress
+from atlasc.compilation.declared import option
 from atlasc.compilation.options import BatchOptions, CalibrationOptions, LowerOptions
 
 
 def trace(
     model: Model,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="File to write, .air.", show_default=False)
-    ],
     options: BatchOptions,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            "--data", help="Inputs, whose length a text model is traced for.", show_default=False
-        ),
-    ] = None,
-    weights: Annotated[
-        bool,
-        typer.Option("--weights/--no-weights", help="Shapes alone, from a config; no arrays."),
-    ] = True,
+    output: Path = required("File to write, .air.", "-o"),
+    data: Path | None = option(None, "Inputs, whose length a text model is traced for."),
+    weights: bool = option(
+        True, "Shapes alone, from a config; no arrays.", "--weights/--no-weights"
+    ),
 ) -> None:
     """Trace a model to nn IR: FILE.air and, with the weights, FILE.safetensors."""
     from atlasc.files import require_file_place, write_module
@@ -57,13 +50,10 @@ def trace(
 
 def calibrate(
     model: Model,
-    data: Data,
     options: CalibrationOptions,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="File to write, .json.", show_default=False),
-    ] = None,
-    as_json: Json = False,
+    data: Path = DATA,
+    output: Path | None = option(None, "File to write, .json.", "-o"),
+    as_json: bool = JSON,
 ) -> None:
     """Measure the ranges of all nonlinear ops; validate them on held-back inputs."""
     from atlasc.compilation.checks import check_calibration
@@ -94,10 +84,10 @@ def calibrate(
 def lower(
     source: Annotated[
         str,
-        typer.Argument(metavar="SOURCE", help="nn module (.air), or a model.", show_default=False),
+        typer.Argument(metavar="SOURCE", help="nn module (.air), or a model."),
     ],
-    output: Folder,
     options: LowerOptions,
+    output: Path = FOLDER,
 ) -> None:
     """Lower an nn module with approximations to poly.air and program.air."""
     from atlasc.compilation.lower_alone import lower_alone

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 import typer
@@ -33,7 +34,7 @@ def greet(
     """
     print(" ".join(["hello", name] * times))
 
-def fail() -> None:
+def fail_now() -> None:
     """Fail as a user's mistake does."""
     raise AtlasError("no such model", where="models/x", why="no config.json", remedy="look again")
 '''
@@ -41,14 +42,16 @@ def fail() -> None:
 
 @pytest.fixture
 def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> typer.Typer:
-    (tmp_path / "some_commands.py").write_text(COMMANDS)
+    (tmp_path / "some").mkdir()
+    (tmp_path / "some" / "commands.py").write_text(COMMANDS)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "some_commands", raising=False)
+    for name in ("some", "some.commands"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
 
     class Commands(CommandGroup):
-        sections = (
-            ("First", (("greet", "some_commands:greet"),)),
-            ("Second", (("fail-now", "some_commands:fail"),)),
+        package = "some"
+        sections = MappingProxyType(
+            {"First": ("commands:greet",), "Second": ("commands:fail_now",)}
         )
 
     app = typer.Typer(cls=Commands, rich_markup_mode=None, add_completion=False)
@@ -101,10 +104,10 @@ def test_a_users_mistake_exits_with_2_and_all_four_parts(app: typer.Typer) -> No
 
 
 def test_every_listed_command_has_a_function_and_a_summary() -> None:
-    targets = [target for _, commands in SECTIONS for _, target in commands]
-    for target in targets:
+    for target in (target for targets in SECTIONS.values() for target in targets):
         module, function = target.split(":")
-        summary = getattr(importlib.import_module(module), function).__doc__.strip()
+        found = importlib.import_module(f"atlasc.cli.commands.{module}")
+        summary = getattr(found, function).__doc__.strip()
         assert len(summary.partition("\n")[0]) <= 75, target
 
 
