@@ -30,8 +30,9 @@ from atlasc.compilation.options import CompileOptions
 from atlasc.passes.execution.counting_engine import Counted, CountingEngine
 from atlasc.run import session
 from atlasc.run.timing import Pace
-from atlasc.targets import costs as cost_files
 from atlasc.targets import find_target
+from atlasc.targets.cost_table import VARIABLE
+from atlasc.targets.costs import measured_costs
 from atlasc.targets.machine import OtherWork
 
 DIGITS = Path(__file__).resolve().parent.parent / "examples" / "digits_vit"
@@ -114,7 +115,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     if arguments.costs is not None:
-        os.environ[cost_files.VARIABLE] = str(arguments.costs)
+        os.environ[VARIABLE] = str(arguments.costs)
     if warning := find_target("desilo").cost_warning():
         print(warning)
     if arguments.bundle is not None:
@@ -139,7 +140,7 @@ def compare(bundle: Bundle, data: Path, runs: int) -> dict[str, Any]:
     inputs = bundle.load_inputs(data).take(range(bundle.client.batch))
     with progress("generating keys") as step:
         engine = find_target("desilo").make_engine(bundle.program, parameters, step.report)
-    timed = TimedEngine(engine, parameters.measured_costs())
+    timed = TimedEngine(engine, measured_costs(parameters))
     packed = bundle.client.query(inputs.arrays)
     others = OtherWork()
     with progress("running on ciphertexts", total=100) as step:

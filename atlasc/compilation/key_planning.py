@@ -15,6 +15,7 @@ from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.keys.choose_rotations import KeyModel, choose_rotations
 from atlasc.passes.lowering.keys.sizes import size_text
 from atlasc.passes.lowering.rotation_keys import RotationKeys
+from atlasc.targets.costs import costs_of
 from atlasc.targets.machine import machine_bytes
 from atlasc.targets.parameters import ParameterSet
 
@@ -27,8 +28,8 @@ ROUNDS = 4
 def key_model(parameters: ParameterSet) -> KeyModel:
     """Sizes and costs of the rotation keys of a parameter set."""
     sizes = tuple(parameters.key_bytes(level) for level in range(parameters.max_level + 1))
-    costs, shared = parameters.costs(), parameters.shared_rotations
-    return KeyModel(sizes, costs, parameters.bootstrap_rotations, frozenset(shared))
+    costs, needs = costs_of(parameters), parameters.needs
+    return KeyModel(sizes, costs, needs.rotations, frozenset(needs.shared))
 
 
 def plan_keys(
@@ -75,7 +76,7 @@ def _planned(program: Module, parameters: ParameterSet, limit: int | None) -> Mo
 def _with_shared_keys(program: Module, parameters: ParameterSet) -> Module:
     """The bootstrap's keys among those of the program, where they can be."""
     plan = RotationPlan.of(program)
-    if not parameters.shared_rotations or plan is None or not plan.bootstrap:
+    if not parameters.needs.shared or plan is None or not plan.bootstrap:
         return program
     shared = dict.fromkeys(plan.bootstrap, parameters.max_level)
     plan = replace(plan, keys={**plan.keys, **shared}, bootstrap=frozenset())

@@ -27,7 +27,7 @@ from atlasc.passes.pipeline import STEPS, Lowered, lower_nn
 from atlasc.targets import find_target
 from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.program import with_parameters
-from atlasc.targets.security import estimate_of
+from atlasc.targets.security import estimates_of
 from atlasc.version import __version__
 
 MAGNITUDE_INPUTS = 64
@@ -122,7 +122,7 @@ def compile_module(
         "target": options.target,
         "parameters": parameters.to_dict(),
         "security_bits": parameters.security_bits,
-        "security": estimate_of(parameters),
+        "security": estimates_of(parameters.secrets),
         "insecure": parameters.security_bits < 128,
         "batch": module.inputs[0].attributes["shape"][0],
         "sequence_length": source.length,

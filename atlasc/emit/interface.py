@@ -66,8 +66,8 @@ def interface_facts(program: Module, parameters: ParameterSet) -> dict[str, Any]
         -1 if at is None else at for at in (keys.relinearization_level, keys.conjugation_level)
     ]
     if parameters.in_runtime and parameters.bootstrap:
-        bootstrap_keys = parameters.shared_rotations
-        levels = list(map(max, levels, parameters.bootstrap_key_levels))
+        bootstrap_keys = parameters.needs.shared
+        levels = list(map(max, levels, parameters.needs.key_levels))
     arrays = stored_arrays(program)
     return {
         "model": program.name,

@@ -11,6 +11,7 @@ from atlasc.passes.approximation.depth import Depth
 from atlasc.passes.costs import ProgramCosts, merged
 from atlasc.passes.execution.counting_engine import Counts
 from atlasc.passes.execution.rotation_plan import RotationPlan
+from atlasc.targets.costs import fitted_costs
 from atlasc.targets.parameters import ParameterSet
 
 _NAMES = {
@@ -123,10 +124,8 @@ class _Summary:
 
     def __init__(self, costs: ProgramCosts, parameters: ParameterSet | None) -> None:
         self.costs, self.parameters = costs, parameters
-        self.table = None if parameters is None else parameters.fitted_costs()
-        self.primitive_costs = None
-        if self.table is not None and parameters is not None:
-            self.primitive_costs = self.table.costs(parameters)
+        self.table = None if parameters is None else fitted_costs(parameters)
+        self.primitive_costs = None if self.table is None else self.table.costs()
 
     def counts(self, counts: Counts) -> dict[str, Any]:
         seconds = memory = None
@@ -201,5 +200,5 @@ class _Summary:
         if self.table is not None:
             level, keys = _product_level(costs.total), costs.rotation_keys()
             found["machine"] = str(self.table.table.machine)
-            found["key_seconds"] = self.table.key_seconds(parameters, keys, level)
+            found["key_seconds"] = self.table.key_seconds(keys, level)
         return found

@@ -14,6 +14,7 @@ from atlasc.ir.module import Module, Op, Value
 from atlasc.passes.costs import PrimitiveCosts, ProgramCosts, merged
 from atlasc.passes.execution.counting_engine import Counts
 from atlasc.report.svg import BLUE, INK, ORANGE, Drawing, shares, shares_height
+from atlasc.targets.costs import measured_costs
 from atlasc.targets.parameters import ParameterSet
 
 BOX, HEIGHT, GAP, MARGIN = 250.0, 46.0, 26.0, 24.0
@@ -54,7 +55,7 @@ def draw_program(
         summary: of ``costs_summary``: below the program, where its predicted time goes.
         parameters: what it runs with, for predicted seconds in each box.
     """
-    primitive_costs = None if parameters is None else parameters.measured_costs()
+    primitive_costs = None if parameters is None else measured_costs(parameters)
     whole = _boxes(program, {op: _layer_key(op) for op in program.ops})
     first = min((op.layer for op in program.ops if op.layer is not None), default=None)
     inside: dict[Hashable, Box] = {}

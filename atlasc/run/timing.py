@@ -22,6 +22,7 @@ from atlasc.ir.module import Module, Op
 from atlasc.passes.costs import program_costs
 from atlasc.targets import TARGETS, find_target
 from atlasc.targets.base import Progress, Target
+from atlasc.targets.costs import costs_of, measured_costs
 from atlasc.targets.parameters import ParameterSet
 
 FORMAT = 1
@@ -34,7 +35,7 @@ def predicted_seconds(program: Module, parameters: ParameterSet) -> dict[Op, flo
     """Seconds of every op of a placed program by the cost table in use; without one, relative costs
     in a unit of their own.
     """
-    costs = parameters.costs()
+    costs = costs_of(parameters)
     return {op: counts.seconds(costs) for op, counts in program_costs(program).per_op.items()}
 
 
@@ -102,7 +103,7 @@ class Timing:
         seconds: Iterable[float],
     ) -> Timing:
         """Put ``seconds``, measured for each op, beside the predictions of the cost table."""
-        known = parameters.measured_costs() is not None
+        known = measured_costs(parameters) is not None
         predicted = predicted_seconds(program, parameters) if known else {}
         rows = (
             OpTime(op.name, kind_of(op), op.location, op.layer, predicted.get(op), measured)

@@ -11,13 +11,18 @@ from atlasc.ir.module import Module
 from atlasc.passes.execution.engine import Engine
 from atlasc.passes.latency import LatencyTarget
 from atlasc.passes.lowering.rotation_keys import KeyPlan
-from atlasc.targets.costs import CostTable, active_table
+from atlasc.targets.cost_table import CostTable, active_table
+from atlasc.targets.costs import costs_of
 from atlasc.targets.engine import SlotEngine
 from atlasc.targets.key_folders import Role
 from atlasc.targets.parameters import ParameterSet
 
 Progress = Callable[[str, int, int], None]
 """Called as progress(what, done, total)."""
+Calibration = Callable[..., CostTable]
+"""Measures the costs of primitives. Takes a ``progress``, called in hundredths of the predicted
+time; ``quick``: fewer parameter sets, levels and rounds; ``bootstrap``: measure one too; ``note``:
+a remark to keep in the table. Raises AtlasError for too little memory."""
 
 
 def no_progress(what: str, done: int, total: int) -> None:
@@ -56,7 +61,7 @@ class Target:
         def choose(levels: int, slots: int = 1) -> ParameterSet:
             return self.parameters.choose(levels, slots).costed_by(costs)
 
-        return LatencyTarget(choose, ParameterSet.costs)
+        return LatencyTarget(choose, costs_of)
 
     def has_costs(self, costs: Path | None = None) -> bool:
         """Whether seconds of its primitives are known, by a cost table or the table in use."""
@@ -66,33 +71,17 @@ class Target:
         """Why predicted times may be wrong here, and the remedy, in one line; empty: nothing."""
         return ""
 
-    def check_calibration(self) -> None:
-        """Raise AtlasError unless :meth:`calibrate` can measure this target on this machine."""
+    def calibration(self) -> Calibration:
+        """What measures the costs of the primitives on this machine.
+
+        Raises:
+            AtlasError: nothing can.
+        """
         raise AtlasError(
             f"the target {self.name} has no primitives to measure",
             why="it encrypts nothing; its predicted times are those of desilo",
             remedy="use --target desilo",
         )
-
-    def calibrate(
-        self, progress: Progress, *, quick: bool = False, bootstrap: bool = False, note: str = ""
-    ) -> CostTable:
-        """Measure the costs of the primitives on this machine.
-
-        Args:
-            progress: called in hundredths of the predicted time.
-            quick: fewer parameter sets, levels and rounds.
-            bootstrap: measure a bootstrap too.
-            note: a remark to keep in the table.
-
-        Raises:
-            AtlasError: as :meth:`check_calibration`; too little memory.
-        """
-        raise NotImplementedError
-
-    def cost_ratio(self, table: CostTable, other: CostTable) -> float:
-        """How many times as long the primitives of one table take as those of another."""
-        raise NotImplementedError
 
     # --- execution
 
@@ -126,12 +115,12 @@ class Target:
         plan: KeyPlan,
         client: Path,
         server: Path,
-        progress: Progress = no_progress,
+        progress: Progress,
     ) -> None:
-        """Make the keys of a program and write each role's to a folder of its own.
+        """Make the keys of a program and write each role's to a new folder of its own.
 
         Raises:
-            AtlasError: as :meth:`make_engine`; too little space; a folder holds keys already.
+            AtlasError: as :meth:`make_engine`; too little space.
         """
         raise self._not_in_python()
 

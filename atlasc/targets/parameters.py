@@ -1,4 +1,4 @@
-"""Parameter sets: how one is chosen, what it costs, how exact it is, and the memory it takes."""
+"""Parameter sets: how one is chosen, ring and moduli, security, costs, exactness and memory."""
 
 from __future__ import annotations
 
@@ -11,22 +11,59 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.json_text import STRICT, parse_json
-from atlasc.passes.costs import PrimitiveCosts
-from atlasc.passes.execution.counting_engine import PRIMITIVES, Primitive
-from atlasc.targets.chain import Chain
-from atlasc.targets.costs import FittedCosts, active_table
 from atlasc.targets.noise import NoiseModel
-from atlasc.targets.security import check_set, max_log_qp, set_bits
+from atlasc.targets.security import Secret, check_security, max_log_qp
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-TRANSFORM = 10.0
-"""Products of a residue that its number-theoretic transform counts as."""
+
+@dataclass(frozen=True)
+class Moduli:
+    """Sizes of the primes of a set in bits.
+
+    Attributes:
+        primes: of Q: at level 0, then upwards, then those that a bootstrap consumes.
+        special: of the special primes, by which a key switch divides.
+        scale: log2 of the scale of a program's ciphertexts.
+        sparse: weight of the secret around a bootstrap's raising of the modulus, and log2 of the
+            modulus of the key that leads to it; None without bootstraps.
+    """
+
+    primes: tuple[int, ...]
+    special: tuple[int, ...]
+    scale: int
+    sparse: tuple[int, float] | None = None
 
 
 @dataclass(frozen=True)
-class ParameterSet(Chain):
+class BootstrapNeeds:
+    """The keys and the memory of a bootstrap; empty in a leveled set.
+
+    Attributes:
+        rotations: amounts, to the left, that its keys serve: a program may use them too.
+        shared: those of them whose keys are like any other, and hoist: amount -> level, which is at
+            least the highest of a program.
+        key_levels: of the relinearisation and the conjugation key.
+        memory: bytes beside these two keys, by what they are for.
+    """
+
+    rotations: frozenset[int] = frozenset()
+    shared: Mapping[int, int] = field(default_factory=dict)
+    key_levels: tuple[int, ...] = ()
+    memory: Mapping[str, int] = field(default_factory=dict)
+
+
+class _Fields:
+    """Fields that the sets of all targets have, each in its own order."""
+
+    log_ring_degree: int
+    special_primes: int
+    bootstrap: bool | str
+
+
+@dataclass(frozen=True)
+class ParameterSet(_Fields):
     """Base of the parameter sets of all targets; a subclass is a dataclass of JSON values.
 
     Attributes:
@@ -34,6 +71,10 @@ class ParameterSet(Chain):
         device: whether programs run in the memory of a device rather than in the machine's.
         in_runtime: whether the C++ runtime makes engines with these moduli.
         library_bytes: working memory of the library at ring degree 2^16.
+        base_primes: primes of a ciphertext at level 0.
+        log_ring_degree: log2 of the ring degree N; a ciphertext has N/2 slots.
+        special_primes: number of special primes.
+        bootstrap: false in a leveled set.
         cost_table: by which seconds are predicted; None for the table in use. No part of the
             identity of a set, nor of its JSON form.
     """
@@ -44,6 +85,7 @@ class ParameterSet(Chain):
     device: ClassVar[bool] = False
     in_runtime: ClassVar[bool] = False
     library_bytes: ClassVar[int]
+    base_primes: ClassVar[int] = 1
     cost_table: Path | None = field(default=None, kw_only=True, compare=False, repr=False)
 
     # --- which sets there are
@@ -59,27 +101,22 @@ class ParameterSet(Chain):
         """The set that bootstraps."""
 
     @classmethod
-    def choose(cls, levels: int, slots: int = 1, *, insecure_for_tests: bool = False) -> Self:
+    def choose(cls, levels: int, slots: int = 1) -> Self:
         """The cheapest set for a program: by key switches at each of its levels, which decide the
         time and, with the level, the memory of the keys.
 
         Args:
             levels: multiplicative depth of the whole program.
             slots: real numbers that a ciphertext must hold at least.
-            insecure_for_tests: accept fewer than 128 bits.
 
         Returns:
             A leveled set when one is large enough, else the one that bootstraps, for which the
             caller has to place bootstraps.
 
         Raises:
-            AtlasError: no set has that many slots, or none is secure.
+            AtlasError: no set has that many slots, or none has 128 bits of security.
         """
-        fits = [
-            found
-            for found in cls.leveled(levels)
-            if found.slots >= slots and (insecure_for_tests or found._is_secure())
-        ]
+        fits = [p for p in cls.leveled(levels) if p.slots >= slots and p._is_secure()]
         largest = cls.bootstrapped()
         if not fits and largest.slots < slots:
             raise AtlasError(
@@ -88,7 +125,7 @@ class ParameterSet(Chain):
                 remedy="use a shorter sequence or a smaller batch",
             )
         best = min(fits, key=lambda found: found._work(levels), default=largest)
-        check_set(best, insecure_for_tests=insecure_for_tests)
+        check_security(best.secrets)
         return best
 
     @classmethod
@@ -125,24 +162,90 @@ class ParameterSet(Chain):
                 f"the parameters of {cls.family} cannot be read", why=str(error)
             ) from error
 
-    # --- security, exactness, costs
+    # --- ring and moduli
+
+    @property
+    @abstractmethod
+    def max_level(self) -> int:
+        """Levels of a fresh ciphertext of a program, and of one after a bootstrap."""
+
+    @property
+    @abstractmethod
+    def moduli(self) -> Moduli:
+        """The sizes of its primes."""
+
+    @property
+    def ring_degree(self) -> int:
+        """N, twice the slots."""
+        return 1 << self.log_ring_degree
+
+    @property
+    def slots(self) -> int:
+        """Real numbers in a ciphertext."""
+        return self.ring_degree // 2
+
+    @property
+    def bootstrap_level(self) -> int | None:
+        """Levels after a bootstrap; None for a leveled set."""
+        return self.max_level if self.bootstrap else None
+
+    @property
+    def bootstrap_batch(self) -> int:
+        """Ciphertexts that one bootstrap refreshes: two real ones as the parts of a complex one."""
+        return 2 if self.bootstrap else 1
+
+    @property
+    def log_qp(self) -> float:
+        """log2 of the product of all moduli under which a key or a ciphertext is published."""
+        return float(sum(self.moduli.primes) + sum(self.moduli.special))
+
+    @property
+    def dnum(self) -> int:
+        """Digits of a key switch at the top of the chain, where a bootstrap starts."""
+        return self.digits(len(self.moduli.primes) - self.base_primes)
+
+    def digits(self, level: int) -> int:
+        """Digits of the decomposition in a key switch at ``level``."""
+        return -(-self.residues(level) // self.special_primes)
+
+    def residues(self, level: int) -> int:
+        """Primes of a ciphertext at ``level``."""
+        return level + self.base_primes
+
+    def ciphertext_bytes(self, level: int) -> int:
+        """Size of a ciphertext at ``level``, in memory and in a file."""
+        return 2 * self.residues(level) * self.ring_degree * 8
+
+    def key_bytes(self, level: int) -> int:
+        """Size of a relinearisation, conjugation or rotation key that reaches ``level``."""
+        primes = self.residues(level) + self.special_primes
+        return 2 * self.digits(level) * primes * self.ring_degree * 8
+
+    # --- security and exactness
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """All secrets of a key set, the client's own first."""
+        keys = "ciphertexts, relinearisation, conjugation and rotation keys"
+        if self.moduli.sparse is None:
+            return (Secret(keys, self.ring_degree, self.log_qp),)
+        weight, log_q = self.moduli.sparse
+        return (
+            Secret(keys + ", key back from the sparse secret", self.ring_degree, self.log_qp),
+            Secret("key to the sparse secret", self.ring_degree, log_q, weight),
+        )
 
     @property
     def security_bits(self) -> int:
         """Bits of security of its weakest secret; 0 for a ring that the guidelines do not cover."""
         try:
-            return set_bits(self)
+            return min(secret.bits for secret in self.secrets)
         except AtlasError:
             return 0
 
-    @property
-    @abstractmethod
-    def scale_bits(self) -> int:
-        """log2 of the scale of a program's ciphertexts."""
-
     def noise_model(self) -> NoiseModel:
         """The errors that the simulator adds in this set's stead."""
-        return NoiseModel.ckks(self.ring_degree, self.scale_bits)
+        return NoiseModel.ckks(self.ring_degree, self.moduli.scale)
 
     @property
     def bootstrap_errors(self) -> tuple[float, float]:
@@ -154,74 +257,12 @@ class ParameterSet(Chain):
         """The same set, whose seconds are predicted by a table; None for the table in use."""
         return replace(self, cost_table=table)
 
-    def fitted_costs(self) -> FittedCosts | None:
-        """Costs by the table; None where nobody measured them.
-
-        Raises:
-            AtlasError: the table is missing or damaged.
-        """
-        table = active_table(self.family, self.cost_table)
-        return None if table is None else FittedCosts(table, self.from_dict)
-
-    def measured_costs(self) -> PrimitiveCosts | None:
-        """Seconds of all primitives at all levels; None without a cost table."""
-        fitted = self.fitted_costs()
-        return None if fitted is None else fitted.costs(self)
-
-    def costs(self) -> PrimitiveCosts:
-        """Measured costs, or without a table relative ones, which can only be compared."""
-        return self.measured_costs() or self.relative_costs()
-
-    def relative_costs(self) -> PrimitiveCosts:
-        """Costs by the residues that a primitive touches; 1 is a rotation at the highest level."""
-        table: dict[tuple[Primitive, int], float] = {}
-        for level in range(self.max_level + 1):
-            residues, digits = self.residues(level), self.digits(level)
-            wide = residues + self.special_primes
-            hoist = digits * wide * TRANSFORM
-            switch = 2 * digits * wide + 2 * (wide + residues) * TRANSFORM
-            known: dict[str, float] = {
-                "rotate": hoist + switch,
-                "rotate_hoisted": switch,
-                "hoist": hoist,
-                "mul": hoist + switch,
-                "square": hoist + switch,
-                "rescale": 2 * residues * TRANSFORM,
-                "mul_plain": (1 + TRANSFORM) * residues,
-                "add_plain": TRANSFORM * residues,
-                "times_i": 2 * residues,
-            }
-            for primitive in PRIMITIVES:
-                table[primitive, level] = known.get(primitive, 2.0 * residues)
-        top = max(cost for (name, _), cost in table.items() if name == "rotate")
-        return {key: cost / top for key, cost in table.items()}
-
-    # --- bootstraps and memory
-
-    @property
-    def bootstrap_batch(self) -> int:
-        """Ciphertexts that one bootstrap refreshes: two real ones as the parts of a complex one."""
-        return 2 if self.bootstrap else 1
+    # --- memory
 
     @property
     @abstractmethod
-    def bootstrap_rotations(self) -> frozenset[int]:
-        """Amounts, to the left, that the bootstrap's keys serve: a program may use them too."""
-
-    @property
-    def shared_rotations(self) -> Mapping[int, int]:
-        """Those of them whose keys are like any other, and hoist: amount -> level, which is at
-        least the highest of a program."""
-        return {}
-
-    @property
-    @abstractmethod
-    def bootstrap_key_levels(self) -> tuple[int, int]:
-        """Levels of the relinearisation and the conjugation key that a bootstrap needs."""
-
-    @abstractmethod
-    def bootstrap_memory(self) -> dict[str, int]:
-        """Bytes that a bootstrap takes beside these two keys, by what they are for."""
+    def needs(self) -> BootstrapNeeds:
+        """What a bootstrap needs."""
 
     def memory_parts(
         self,
@@ -240,17 +281,16 @@ class ParameterSet(Chain):
                 they were not counted.
             constants: bytes of the program's arrays, which lie in the machine's memory.
         """
-        others: Iterable[int | None] = relinearization_level, conjugation_level
-        if self.bootstrap:
-            others = self.bootstrap_key_levels
-        own = (level for amount, level in rotations.items() if amount not in self.shared_rotations)
+        needs = self.needs
+        others = needs.key_levels or (relinearization_level, conjugation_level)
+        own = (level for amount, level in rotations.items() if amount not in needs.shared)
         return {
             "rotation_keys": sum(map(self.key_bytes, own)),
             "other_keys": sum(self.key_bytes(level) for level in others if level is not None),
             "ciphertexts": self.ciphertexts_bytes({self.max_level: 8} if live is None else live),
             "constants": 0 if self.device else constants,
             "library": self.library_bytes * self.ring_degree // 2**16,
-            **(self.bootstrap_memory() if self.bootstrap else {}),
+            **needs.memory,
         }
 
     def ciphertexts_bytes(self, counts: Mapping[int, int]) -> int:

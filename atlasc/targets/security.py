@@ -1,4 +1,4 @@
-"""Bits of security of a parameter set: the guidelines of 2024, and archived estimates.
+"""Bits of security of the secrets of a parameter set: the guidelines of 2024, archived estimates.
 
 The table holds the largest log2(QP) for which an RLWE instance with a dense ternary secret and an
 error of standard deviation 3.19 keeps the stated bits against classical attacks. QP is the product
@@ -19,17 +19,18 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from atlasc.ir.errors import AtlasError
-from atlasc.targets.chain import Chain, Secret
 
 ARCHIVE = Path(__file__).parent / "estimates" / "lattice.json"
 
 REQUIRED_BITS = 128
-"""Bits of security that a program must have, unless the user asked for an insecure test."""
+"""Bits of security that a program must have."""
 
 _LIMITS = {
     128: (26, 53, 106, 214, 430, 868, 1747, 3523),
@@ -41,6 +42,51 @@ MAX_LOG_QP: dict[int, dict[int, int]] = {
     for bits, limits in _LIMITS.items()
 }
 """Security bits -> ring degree -> largest log2(QP), dense ternary secret, classical attacks."""
+
+
+@dataclass(frozen=True)
+class Secret:
+    """A secret, and the largest modulus of anything that is published under it.
+
+    Whatever is published under a smaller modulus, as keys of lower levels are, is harder to break.
+
+    Attributes:
+        published: what there is under it.
+        ring_degree: N, the number of its coefficients.
+        log_q: log2 of that modulus, special primes included.
+        weight: its coefficients that are not zero; None: dense, uniform in {-1, 0, 1}.
+    """
+
+    published: str
+    ring_degree: int
+    log_q: float
+    weight: int | None = None
+
+    def __str__(self) -> str:
+        return "dense ternary" if self.weight is None else f"sparse h={self.weight}, encapsulated"
+
+    @property
+    def bits(self) -> int:
+        """Its bits of security: by the table of a dense one, by the archive of a sparse one, which
+        counts as 0 where there is no estimate.
+
+        Raises:
+            AtlasError: the ring degree is not in the table.
+        """
+        if self.weight is None:
+            return security_bits(self.ring_degree, self.log_q)
+        return int(self.estimate.get("bits", 0))
+
+    @property
+    def estimate(self) -> dict[str, Any]:
+        """The archive's entry for the smallest modulus that is large enough; empty without one."""
+        fits: list[dict[str, Any]] = [
+            entry
+            for entry in archive()["estimates"]
+            if (entry["ring_degree"], entry["weight"]) == (self.ring_degree, self.weight)
+            and entry["log_q"] >= self.log_q
+        ]
+        return min(fits, key=lambda entry: entry["log_q"], default={})
 
 
 def max_log_qp(ring_degree: int, bits: int = REQUIRED_BITS) -> int:
@@ -78,27 +124,25 @@ def security_bits(ring_degree: int, log_qp: float) -> int:
     return max(bits for bits, limits in MAX_LOG_QP.items() if log_qp <= limits.get(ring_degree, 0))
 
 
-def check_security(ring_degree: int, log_qp: float, *, insecure_for_tests: bool = False) -> int:
-    """The security bits of a choice of parameters, refused below 128.
-
-    Args:
-        ring_degree: N, a power of two; a ciphertext has N/2 slots.
-        log_qp: log2 of the product of all moduli, special primes included.
-        insecure_for_tests: accept less, as the user asked; a caller that passes True must
-            say so in every artifact that it writes.
-
-    Raises:
-        AtlasError: fewer than 128 bits and not ``insecure_for_tests``.
-    """
-    bits = security_bits(ring_degree, log_qp)
-    if bits < REQUIRED_BITS and not insecure_for_tests:
-        raise AtlasError(
-            f"these parameters have about {bits} bits of security; {REQUIRED_BITS} are required",
-            why=f"log2(QP) = {log_qp:.0f} at ring degree {ring_degree}, where the guidelines of "
-            f"eprint 2024/463 allow {max_log_qp(ring_degree)}",
-            remedy="use a larger ring or fewer levels, or --insecure-for-tests to try it anyway",
-        )
-    return bits
+def check_security(secrets: Sequence[Secret]) -> None:
+    """Raise AtlasError unless all secrets of a parameter set have 128 bits of security."""
+    for secret in secrets:
+        bits, degree = secret.bits, secret.ring_degree
+        if bits < REQUIRED_BITS and secret.weight is None:
+            raise AtlasError(
+                f"these parameters have about {bits} bits of security; {REQUIRED_BITS} are "
+                "required",
+                why=f"log2(QP) = {secret.log_q:.0f} at ring degree {degree}, where the guidelines "
+                f"of eprint 2024/463 allow {max_log_qp(degree)}",
+                remedy="use a larger ring or fewer levels",
+            )
+        if bits < REQUIRED_BITS:
+            raise AtlasError(
+                "the sparse secret of this set's bootstrap is not known to have "
+                f"{REQUIRED_BITS} bits of security",
+                why=f"the archived estimates give it {bits} at its ring and modulus",
+                remedy="use a set that bootstraps at ring degree 65536",
+            )
 
 
 @cache
@@ -108,64 +152,32 @@ def archive() -> dict[str, Any]:
     return found
 
 
-def estimate_of(parameters: Chain) -> dict[str, Any]:
-    """What a manifest says of a set's security.
+def estimates_of(secrets: Sequence[Secret]) -> dict[str, Any]:
+    """What a manifest says of the security of a set with these secrets.
 
     Returns:
-        ``bits``: as :func:`set_bits`; ``secret``, ``log_qp``, ``estimate_bits``: of the secret that
-        is the easiest to find by its estimate; ``estimator``: its commit, the version of Sage, the
-        day; ``secrets``: the same for each secret, with what is published under it, the attack and
-        the cost model that cost least, and the modulus that was estimated. ``estimate_bits`` is
+        ``bits``: the least of all secrets; ``secret``, ``log_qp``, ``estimate_bits``: of the secret
+        that is the easiest to find by its estimate; ``estimator``: its commit, the version of Sage,
+        the day; ``secrets``: the same for each secret, with what is published under it, the attack
+        and the cost model that cost least, and the modulus that was estimated. ``estimate_bits`` is
         None where the archive has nothing, as for the rings of tests.
     """
-    secrets: list[dict[str, Any]] = []
-    for secret in parameters.secrets:
-        found = _estimate(secret)
-        known = {"secret": str(secret), "published": secret.published, "log_qp": secret.log_q}
-        names = {"estimate_bits": "bits", "attack": "attack", "cost_model": "cost_model"}
-        names["estimated_log_qp"] = "log_q"
-        secrets.append(known | {name: found.get(entry) for name, entry in names.items()})
-    weakest = min(secrets, key=lambda fact: fact["estimate_bits"] or 0.0)
+    facts: list[dict[str, Any]] = [
+        {
+            "secret": str(secret),
+            "published": secret.published,
+            "log_qp": secret.log_q,
+            "estimate_bits": secret.estimate.get("bits"),
+            "attack": secret.estimate.get("attack"),
+            "cost_model": secret.estimate.get("cost_model"),
+            "estimated_log_qp": secret.estimate.get("log_q"),
+        }
+        for secret in secrets
+    ]
+    weakest = min(facts, key=lambda fact: fact["estimate_bits"] or 0.0)
     return {
-        "bits": set_bits(parameters),
+        "bits": min(secret.bits for secret in secrets),
         **{name: weakest[name] for name in ("secret", "log_qp", "estimate_bits")},
         "estimator": archive()["estimator"],
-        "secrets": secrets,
+        "secrets": facts,
     }
-
-
-def set_bits(parameters: Chain) -> int:
-    """Bits of security of a whole set: the least of the table's for its dense secret and of the
-    estimates of its sparse one, which counts as 0 where there is no estimate.
-
-    Raises:
-        AtlasError: the ring degree is not in the table.
-    """
-    bits = security_bits(parameters.ring_degree, parameters.log_qp)
-    sparse = [secret for secret in parameters.secrets if secret.weight is not None]
-    return min([bits, *(int(_estimate(secret).get("bits", 0)) for secret in sparse)])
-
-
-def check_set(parameters: Chain, *, insecure_for_tests: bool = False) -> int:
-    """The bits of :func:`set_bits`; raises as :func:`check_security`."""
-    check_security(parameters.ring_degree, parameters.log_qp, insecure_for_tests=insecure_for_tests)
-    bits = set_bits(parameters)
-    if bits < REQUIRED_BITS and not insecure_for_tests:
-        raise AtlasError(
-            "the sparse secret of this set's bootstrap is not known to have "
-            f"{REQUIRED_BITS} bits of security",
-            why=f"the archived estimates give it {bits} at its ring and modulus",
-            remedy="use a set that bootstraps at ring degree 65536, or --insecure-for-tests",
-        )
-    return bits
-
-
-def _estimate(secret: Secret) -> dict[str, Any]:
-    """The archive's entry for the smallest modulus that is large enough; empty without one."""
-    fits: list[dict[str, Any]] = [
-        entry
-        for entry in archive()["estimates"]
-        if (entry["ring_degree"], entry["weight"]) == (secret.ring_degree, secret.weight)
-        and entry["log_q"] >= secret.log_q
-    ]
-    return min(fits, key=lambda entry: entry["log_q"], default={})

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -31,14 +32,7 @@ from atlasc.passes.lowering.rotation_keys import KeyPlan, rotation_reach
 from atlasc.targets.base import Progress, Target, no_progress
 from atlasc.targets.desilo import TARGET as desilo
 from atlasc.targets.engine import SlotEngine, require_reach
-from atlasc.targets.key_folders import (
-    KeyIndex,
-    Role,
-    check_keys,
-    new_folder,
-    write_bytes,
-    write_index,
-)
+from atlasc.targets.key_folders import Role, read_index, write_bytes, write_index
 from atlasc.targets.noise import NoiseModel, coefficients, from_coefficients
 from atlasc.targets.parameters import ParameterSet
 
@@ -97,8 +91,6 @@ class SimEngine(SlotEngine[SimCiphertext]):
         super().__init__(slots, max_level, bootstrap_level, bootstrap_batch)
         self.noise, self.bootstrap_range = noise or NoiseModel(), bootstrap_range
         self.rotation_keys = rotation_keys
-        if rotation_keys is not None:
-            self.rotation_keys = {a % slots: level for a, level in rotation_keys.items()}
         self._random = np.random.default_rng(seed)
 
     @classmethod
@@ -113,16 +105,6 @@ class SimEngine(SlotEngine[SimCiphertext]):
             rotation_keys=keys,
             noise=noise,
         )
-
-    @classmethod
-    def of_role(cls, parameters: ParameterSet, index: KeyIndex) -> SimEngine:
-        """The engine of the client or the server whose folder of keys has an index."""
-        keys = dict(index.plan.rotations)
-        if index.role == "server":  # the key of the bootstrap serves rotations too
-            keys |= dict.fromkeys(parameters.bootstrap_rotations, parameters.max_level)
-        engine = cls.of(parameters, keys)
-        engine.identity, engine.has_secret = index.identity, index.role == "client"
-        return engine
 
     # --- in and out
 
@@ -321,21 +303,28 @@ class SimTarget(Target):
         plan: KeyPlan,
         client: Path,
         server: Path,
-        progress: Progress = no_progress,
+        progress: Progress,
     ) -> None:
         """Write folders like those of real keys. ``secret.key`` holds words instead of a secret."""
-        identity = secrets.token_hex(16)
         for folder in (client, server):
-            new_folder(folder)
-        write_index(server, "server", self.name, parameters, identity, plan, note=NOTE)
+            folder.mkdir(mode=0o700)
+        identity = secrets.token_hex(16)
+        facts: dict[str, Any] = {"target": self.name, "note": NOTE}
+        write_index(server, "server", parameters, identity, **facts, **asdict(plan))
         write_bytes(client / "secret.key", f"{NOTE}\n".encode())
-        write_index(client, "client", self.name, parameters, identity, note=NOTE)
+        write_index(client, "client", parameters, identity, **facts)
 
     def role_engine(
         self, role: Role, folder: Path, parameters: ParameterSet, plan: KeyPlan | None = None
     ) -> SimEngine:
         """See the base class."""
-        return SimEngine.of_role(parameters, check_keys(folder, role, self.name, parameters, plan))
+        index = read_index(folder, role, self.name, parameters, plan)
+        keys = dict(index.rotations)
+        if role == "server":  # the key of the bootstrap serves rotations too
+            keys |= dict.fromkeys(parameters.needs.rotations, parameters.max_level)
+        engine = SimEngine.of(parameters, keys)
+        engine.identity, engine.has_secret = index.identity, role == "client"
+        return engine
 
 
 TARGET = SimTarget()

@@ -19,7 +19,7 @@ from atlasc.ir.module import Op
 from atlasc.passes.execution.engine import Engine
 from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.targets.desilo.engine import DesiloEngine
-from atlasc.targets.desilo.keys import EvaluationKeys, KeySet
+from atlasc.targets.desilo.keys import KeySet
 from atlasc.targets.desilo.library import library_engine
 from benchmarks.peers.programs import Program
 
@@ -101,23 +101,23 @@ def desilo_engines(programs: Sequence[Program]) -> EngineFor:
             )
         else:
             exchange_rotations(keys, program.plan.rotations)
-        return DesiloEngine.from_key_set(keys)
+        return DesiloEngine(keys)
 
     return engine_for
 
 
 def exchange_rotations(keys: KeySet, rotations: dict[int, int]) -> None:
     """Replace the rotation keys of a key set: the others are far larger, and stay."""
-    evaluation: EvaluationKeys = keys.evaluation
-    engine = library_engine(evaluation.parameters)
-    for amount in evaluation.plan.rotations:
-        del evaluation.keys[f"rotation_{amount}"]
-    evaluation.plan = replace(evaluation.plan, rotations=dict(rotations))
+    engine = library_engine(keys.parameters)
+    assert keys.plan is not None
+    for amount in keys.plan.rotations:
+        del keys.keys[f"rotation_{amount}"]
+    keys.plan = replace(keys.plan, rotations=dict(rotations))
     for index, (amount, level) in enumerate(rotations.items()):
         say(f"rotation key {amount} ({index}/{len(rotations)})")
-        right = evaluation.parameters.slots - amount  # the library rotates to the right
-        key = engine.create_fixed_rotation_key(keys.client.secret, right, level)
-        evaluation.keys[f"rotation_{amount}"] = key
+        right = keys.parameters.slots - amount  # the library rotates to the right
+        key = engine.create_fixed_rotation_key(keys.secret, right, level)
+        keys.keys[f"rotation_{amount}"] = key
 
 
 def _highest(levels: Any) -> int | None:

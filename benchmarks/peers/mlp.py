@@ -103,7 +103,7 @@ def ours(mlp: Mlp, rows: int) -> dict[str, Any]:
     program = OurProgram(mlp.layer(rows))
     keys = KeySet.generate(program.parameters, program.plan)
     compiled = time.perf_counter() - started
-    found = measure(program, DesiloEngine.from_key_set(keys))
+    found = measure(program, DesiloEngine(keys))
     counts = program.counts
     return {
         **found,

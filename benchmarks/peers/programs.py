@@ -18,6 +18,7 @@ from atlasc.passes.execution.counting_engine import CountingEngine, Counts
 from atlasc.passes.execution.engine import Engine
 from atlasc.passes.lowering.rotation_keys import KeyPlan, key_plan
 from atlasc.run import session
+from atlasc.targets.costs import costs_of
 from atlasc.targets.desilo.parameters import DesiloParameters
 from benchmarks.peers.layer import Layer
 from benchmarks.peers.naive import Naive
@@ -70,7 +71,7 @@ class Program(ABC):
     @cached_property
     def seconds(self) -> float:
         """Predicted time of a run."""
-        return self.counts.seconds(self.parameters.costs())
+        return self.counts.seconds(costs_of(self.parameters))
 
     @property
     def memory(self) -> int:

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from atlasc.targets.desilo.parameters import BOOTSTRAPPED, LEVELED
-from atlasc.targets.phantom.parameters import PhantomParameters
+from atlasc.targets.phantom import PhantomParameters
 from atlasc.targets.security import max_log_qp
 
 ERROR = 3.19

@@ -24,18 +24,14 @@ def engine_for(keys: KeySet, rotations: dict[int, int]) -> Any:
     from atlasc.targets.desilo.engine import DesiloEngine
     from atlasc.targets.desilo.library import library_engine
 
-    library, slots = library_engine(keys.client.parameters), keys.client.parameters.slots
+    library, slots = library_engine(keys.parameters), keys.parameters.slots
     made = {
-        f"rotation_{amount}": library.create_fixed_rotation_key(
-            keys.client.secret, slots - amount, level
-        )
+        f"rotation_{amount}": library.create_fixed_rotation_key(keys.secret, slots - amount, level)
         for amount, level in rotations.items()
-        if amount not in keys.evaluation.plan.rotations
+        if amount not in keys.plan.rotations
     }
-    plan = keys.evaluation.plan
-    plan = replace(plan, rotations={**rotations, **plan.rotations})
-    evaluation = replace(keys.evaluation, plan=plan, keys={**keys.evaluation.keys, **made})
-    return DesiloEngine(evaluation, keys.client)
+    plan = replace(keys.plan, rotations={**rotations, **keys.plan.rotations})
+    return DesiloEngine(replace(keys, plan=plan, keys={**keys.keys, **made}))
 
 
 def test_a_bootstrapped_program_equals_its_polynomials(

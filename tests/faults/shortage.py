@@ -177,7 +177,7 @@ def import_everything() -> None:
 
     from atlasc.compare import checkpoint as comparison_state
     from atlasc.compilation import compile  # noqa: F401
-    from atlasc.targets import costs as cost_files
+    from atlasc.targets import cost_table as cost_files
     from atlasc.targets.desilo import calibration as desilo_calibration
     from atlasc.targets.desilo.engine import DesiloEngine  # noqa: F401
 

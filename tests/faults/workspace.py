@@ -65,11 +65,14 @@ def _front(path: Path) -> None:
 
 
 def _keys(path: Path) -> None:
-    from atlasc.targets.desilo.keys import ClientKeys, EvaluationKeys
+    from atlasc.targets import find_target
 
     assert {entry.name for entry in path.iterdir()} == {"client", "server"}
-    ClientKeys.load(path / "client")
-    EvaluationKeys.load(path / "server")
+    index = json.loads((path / "client" / "keys.json").read_text())
+    target = find_target(index["target"])
+    parameters = target.parameters.from_dict(index["parameters"])
+    for role in ("client", "server"):
+        target.role_engine(role, path / role, parameters)
 
 
 def _ciphertexts(path: Path) -> None:

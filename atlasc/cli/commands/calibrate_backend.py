@@ -11,7 +11,7 @@ from atlasc.cli.progress import progress
 from atlasc.compilation.declared import option
 
 if TYPE_CHECKING:
-    from atlasc.targets.costs import CostTable
+    from atlasc.targets.cost_table import CostTable
 
 SHOWN = ("rotate", "rotate_hoisted", "mul", "mul_plain", "rescale", "encrypt", "decrypt")
 
@@ -31,21 +31,22 @@ def calibrate_backend(
     """
     from atlasc.files import require_file_place, write_text
     from atlasc.targets import find_target
-    from atlasc.targets.costs import load, own_place, shipped_place
+    from atlasc.targets.cost_table import load, own_place, shipped_place
+    from atlasc.targets.costs import ratio
 
     chosen = find_target(target)
-    chosen.check_calibration()
+    calibrate = chosen.calibration()
     place = own_place(target) if output is None else output
     if output is None:
         place.parent.mkdir(parents=True, exist_ok=True)
     require_file_place(place, ".json")
     with progress("measuring", total=100) as step:
-        table = chosen.calibrate(step.report, quick=quick, bootstrap=bootstrap, note=note)
+        table = calibrate(step.report, quick=quick, bootstrap=bootstrap, note=note)
     write_text(place, table.text())
     _show(table)
     shipped = load(shipped_place(target))
-    ratio = chosen.cost_ratio(table, shipped)
-    print(f"{ratio:.3g} times the table that comes with atlasc ({shipped.machine})")
+    times = ratio(table, shipped, chosen.parameters)
+    print(f"{times:.3g} times the table that comes with atlasc ({shipped.machine})")
     if table.note:
         warn(table.note)
     print(f"written to {place}")

@@ -84,12 +84,13 @@ def _equipped(step: Pass, module: Module, target: Target) -> Pass:
     from atlasc.compilation.key_planning import key_model
     from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
     from atlasc.passes.lowering.rotation_keys import RotationKeys
+    from atlasc.targets.costs import costs_of
     from atlasc.targets.program import parameters_of
 
     if isinstance(step, PlaceBootstraps):
         slots = module.attributes["slots"]
         found = target.parameters.matching(slots, step.levels, step.bootstrap)
-        costs = None if found is None else found.costs()
+        costs = None if found is None else costs_of(found)
         return replace(step, costs=costs, fewest=costs is not None)
     if isinstance(step, RotationKeys):
         found = parameters_of(module)

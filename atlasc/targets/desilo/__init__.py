@@ -6,13 +6,13 @@ from pathlib import Path
 
 from atlasc.ir.module import Module
 from atlasc.passes.lowering.rotation_keys import KeyPlan, key_plan
-from atlasc.targets.base import Progress, Target, no_progress
-from atlasc.targets.costs import CostTable, cost_warning
+from atlasc.targets.base import Calibration, Progress, Target, no_progress
+from atlasc.targets.cost_table import cost_warning
 from atlasc.targets.desilo.engine import DesiloEngine
-from atlasc.targets.desilo.keys import ClientKeys, EvaluationKeys, KeySet, generate_to
+from atlasc.targets.desilo.keys import KeySet, generate_to
 from atlasc.targets.desilo.library import installed_build, load_library
 from atlasc.targets.desilo.parameters import DesiloParameters, require_desilo
-from atlasc.targets.key_folders import Role, check_keys
+from atlasc.targets.key_folders import Role, read_index
 from atlasc.targets.parameters import ParameterSet
 
 
@@ -27,23 +27,12 @@ class DesiloTarget(Target):
         """See the base class."""
         return cost_warning(self.name, installed_build()[1], costs)
 
-    def check_calibration(self) -> None:
-        """It needs the library."""
-        self.check()
-
-    def calibrate(
-        self, progress: Progress, *, quick: bool = False, bootstrap: bool = False, note: str = ""
-    ) -> CostTable:
-        """See the base class; ``bootstrap`` takes 16 GB and minutes."""
+    def calibration(self) -> Calibration:
+        """See the base class; a bootstrap takes 16 GB and minutes."""
         from atlasc.targets.desilo.calibration import calibrate
 
-        return calibrate(progress, quick=quick, bootstrap=bootstrap, note=note)
-
-    def cost_ratio(self, table: CostTable, other: CostTable) -> float:
-        """See the base class."""
-        from atlasc.targets.desilo.calibration import ratio
-
-        return ratio(table, other)
+        self.check()
+        return calibrate
 
     def check(self) -> None:
         """Raise AtlasError unless desilofhe is here, in the required version."""
@@ -60,7 +49,7 @@ class DesiloTarget(Target):
         """See the base class."""
         self.check()
         keys = KeySet.generate(require_desilo(parameters), key_plan(program), progress)
-        return DesiloEngine.from_key_set(keys)
+        return DesiloEngine(keys)
 
     def generate_keys(
         self,
@@ -68,7 +57,7 @@ class DesiloTarget(Target):
         plan: KeyPlan,
         client: Path,
         server: Path,
-        progress: Progress = no_progress,
+        progress: Progress,
     ) -> None:
         """See the base class; keys are made one after another, in little memory."""
         generate_to(require_desilo(parameters), plan, client, server, progress)
@@ -77,10 +66,8 @@ class DesiloTarget(Target):
         self, role: Role, folder: Path, parameters: ParameterSet, plan: KeyPlan | None = None
     ) -> DesiloEngine:
         """See the base class."""
-        check_keys(folder, role, self.name, parameters, plan)
-        if role == "client":
-            return DesiloEngine(client=ClientKeys.load(folder))
-        return DesiloEngine(EvaluationKeys.load(folder))
+        index = read_index(folder, role, self.name, parameters, plan)
+        return DesiloEngine(KeySet.load(folder, index))
 
 
 TARGET = DesiloTarget()

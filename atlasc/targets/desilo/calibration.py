@@ -8,21 +8,23 @@ those of :mod:`atlasc.targets.costs`.
 from __future__ import annotations
 
 import datetime
-import gc
 import time
+from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from atlasc.passes.execution.counting_engine import PRIMITIVES
 from atlasc.passes.lowering.rotation_keys import KeyPlan
-from atlasc.targets import costs
+from atlasc.targets import cost_table
 from atlasc.targets.base import Progress
-from atlasc.targets.costs import KEY, Bootstrap, CostTable, FittedCosts, Measured
+from atlasc.targets.cost_table import Bootstrap, CostTable, Measured
+from atlasc.targets.costs import KEY, FittedCosts, ratio
 from atlasc.targets.desilo.engine import DesiloCiphertext, DesiloEngine
-from atlasc.targets.desilo.keys import ClientKeys, EvaluationKeys, KeySet
-from atlasc.targets.desilo.library import REQUIRED_VERSION, library_engine, load_library
+from atlasc.targets.desilo.keys import KeySet
+from atlasc.targets.desilo.library import REQUIRED_VERSION, library_engine
 from atlasc.targets.desilo.parameters import BOOTSTRAPPED, DesiloParameters
 from atlasc.targets.machine import OtherWork, require_memory, this_machine
 
@@ -33,8 +35,6 @@ SHORT, REPEATS = 0.02, 5
 """A call that takes less than ``SHORT`` seconds is repeated up to ``REPEATS`` times."""
 BUSY = 0.05
 """Share of other work above which a table says that it was not taken on a quiet machine."""
-REFERENCE = ("rotate", "mul", "mul_plain", "rotate_hoisted")
-"""Primitives whose ratio to another table scales a bootstrap."""
 _SIMPLE: tuple[str, ...] = tuple(
     name for name in PRIMITIVES if name not in ("rotate_hoisted", "hoist", "bootstrap")
 )
@@ -77,53 +77,35 @@ def calibrate(
     Raises:
         AtlasError: desilofhe is missing, or the memory does not suffice.
     """
-    load_library()
-    shipped = costs.load(costs.shipped_place(DesiloParameters.family))
-    known, scaled = FittedCosts(shipped, DesiloParameters.from_dict), shipped.bootstrap
+    shipped = cost_table.load(cost_table.shipped_place(DesiloParameters.family))
+    scaled = shipped.bootstrap
     assert scaled is not None
     chosen, rounds = plans(quick), ROUNDS - quick
     pace = _Pace(progress)
-    for p, levels in chosen:
-        pace.total += _key_seconds(known, p) + rounds * sum(_round(known, p, at) for at in levels)
+    for plan in chosen:
+        known = FittedCosts(shipped, plan.parameters)
+        pace.total += _key_seconds(known) + rounds * sum(_round(known, at) for at in plan.levels)
     if bootstrap:
         pace.total += scaled.key_seconds + 2 * scaled.seconds
     others = OtherWork()
-    sets = tuple(
-        Measured(plan.parameters.to_dict(), _measure(plan, rounds, pace, known)) for plan in chosen
+    table = CostTable(
+        DesiloParameters.family,
+        REQUIRED_VERSION,
+        this_machine(),
+        datetime.date.today().isoformat(),
+        tuple(_measure(plan, rounds, pace, shipped) for plan in chosen),
+        _measure_bootstrap(pace) if bootstrap else None,
     )
-    measured = _measure_bootstrap(pace) if bootstrap else None
     share = others.share()
     remarks = [note] if note else []
     if share is not None and share > BUSY:
         remarks.append(f"taken beside other work on {share:.0%} of the machine: too high")
-
-    def table() -> CostTable:
-        today, family = datetime.date.today().isoformat(), DesiloParameters.family
-        facts = family, REQUIRED_VERSION, this_machine(), today, sets, measured, share
-        return CostTable(*facts, "; ".join(remarks))
-
+    measured = table.bootstrap
     if measured is None:
-        factor = ratio(table(), shipped)
+        factor = ratio(table, shipped, DesiloParameters)
         measured = Bootstrap(scaled.seconds * factor, scaled.key_seconds * factor, False)
         remarks.append(f"bootstrap not measured: {factor:.3g} times that of {shipped.machine}")
-    return table()
-
-
-def ratio(table: CostTable, other: CostTable) -> float:
-    """How many times as long the key switches and products of one table take as those of another:
-    the geometric mean at what the first measured with the largest ring degree.
-    """
-    both = [FittedCosts(one, DesiloParameters.from_dict) for one in (table, other)]
-    logs = []
-    largest = max(one.parameters["log_ring_degree"] for one in table.sets)
-    for one in table.sets:
-        parameters = DesiloParameters.from_dict(one.parameters)
-        if parameters.log_ring_degree == largest:
-            for primitive in REFERENCE:
-                for level in one.seconds[primitive]:
-                    seconds = [fitted.cost(parameters, primitive, level) for fitted in both]
-                    logs.append(np.subtract(*np.log(seconds)))
-    return float(np.exp(np.mean(logs)))
+    return replace(table, bootstrap=measured, other_work=share, note="; ".join(remarks))
 
 
 class _Pace:
@@ -137,13 +119,13 @@ class _Pace:
         self.done += predicted
 
 
-def _key_seconds(known: FittedCosts, parameters: DesiloParameters) -> float:
-    return (MANY + 1) * known.cost(parameters, KEY, parameters.max_level)
+def _key_seconds(known: FittedCosts) -> float:
+    return (MANY + 1) * known.cost(KEY, known.parameters.max_level)
 
 
-def _round(known: FittedCosts, parameters: DesiloParameters, level: int) -> float:
+def _round(known: FittedCosts, level: int) -> float:
     return sum(
-        known.cost(parameters, primitive, level) * (MANY + FEW if "hoisted" in primitive else 1)
+        known.cost(primitive, level) * (MANY + FEW if "hoisted" in primitive else 1)
         for primitive in (*_SIMPLE, "rotate_hoisted", "hoist", "hoist")
     )
 
@@ -174,35 +156,33 @@ def _actions(
     }
 
 
-def _measure(
-    plan: Plan, rounds: int, pace: _Pace, known: FittedCosts
-) -> dict[str, dict[int, float]]:
+def _measure(plan: Plan, rounds: int, pace: _Pace, shipped: CostTable) -> Measured:
     """Shortest seconds by primitive and level."""
     p, levels = plan.parameters, sorted(plan.levels)
     name = f"2^{p.log_ring_degree}, {p.special_primes} special primes"
     name += ", bootstrapping" if p.bootstrap else ""
-    pace(f"keys, {name}", _key_seconds(known, p))
+    known = FittedCosts(shipped, p)
+    pace(f"keys, {name}", _key_seconds(known))
     keys, key_seconds = _keys(p)
-    engine = DesiloEngine.from_key_set(keys)
+    engine = DesiloEngine(keys)
     vector = np.random.default_rng(1).uniform(-1, 1, engine.slots)
     pairs = {level: [engine.encrypt(vector, level) for _ in range(2)] for level in plan.levels}
     for pair in pairs.values():
         engine.mul(*pair)  # which rescales and transforms both, once
         engine.mul_plain(pair[0], 0.5)
-    shortest: dict[tuple[str, int], float] = {}
+    shortest: defaultdict[str, dict[int, float]] = defaultdict(dict)
     for _ in range(rounds):
         for level, pair in pairs.items():
-            pace(f"{name}, level {level}", _round(known, p, level))
+            pace(f"{name}, level {level}", _round(known, level))
             for primitive, action in _actions(engine, *pair).items():
-                best = shortest.get((primitive, level), np.inf)
-                shortest[primitive, level] = min(best, _timed(action))
-    del keys, engine, pairs
-    gc.collect()
-    table = {primitive: {at: shortest[primitive, at] for at in levels} for primitive in _SIMPLE}
-    hoisted = {at: _hoisted(shortest["few", at], shortest["many", at]) for at in levels}
-    table["rotate_hoisted"] = {at: each for at, (each, _) in hoisted.items()}
-    table["hoist"] = {at: shared for at, (_, shared) in hoisted.items()}
-    return {KEY: {p.max_level: key_seconds}, **table}
+                best = shortest[primitive].get(level, np.inf)
+                shortest[primitive][level] = min(best, _timed(action))
+    few, many = shortest.pop("few"), shortest.pop("many")
+    hoisted = {at: _hoisted(few[at], many[at]) for at in levels}
+    shortest["rotate_hoisted"] = {at: each for at, (each, _) in hoisted.items()}
+    shortest["hoist"] = {at: shared for at, (_, shared) in hoisted.items()}
+    table = {primitive: dict(sorted(seconds.items())) for primitive, seconds in shortest.items()}
+    return Measured(p.to_dict(), {KEY: {p.max_level: key_seconds}, **table})
 
 
 def _timed(action: Callable[[], object]) -> float:
@@ -238,8 +218,7 @@ def _keys(parameters: DesiloParameters) -> tuple[KeySet, float]:
     full = () if parameters.bootstrap else (top,)
     keys["relinearization"] = library.create_relinearization_key(secret, *full)
     plan = KeyPlan(dict.fromkeys(amounts, top), top)
-    evaluation = EvaluationKeys(parameters, "", plan, keys)
-    return KeySet(ClientKeys(parameters, "", secret), evaluation), seconds
+    return KeySet(parameters, "", secret, plan, keys), seconds
 
 
 def _measure_bootstrap(pace: _Pace) -> Bootstrap:
@@ -248,7 +227,7 @@ def _measure_bootstrap(pace: _Pace) -> Bootstrap:
     started = time.perf_counter()
     keys = KeySet.generate(BOOTSTRAPPED, KeyPlan({}))
     key_seconds = time.perf_counter() - started
-    engine = DesiloEngine.from_key_set(keys)
+    engine = DesiloEngine(keys)
     vector = np.random.default_rng(2).uniform(-1, 1, engine.slots)
     batch = [engine.encrypt(vector, 0) for _ in range(engine.bootstrap_batch)]
     seconds = min(_timed(lambda: engine.bootstrap_many(batch)) for _ in range(2))

@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.engine import Plaintext, Vector, refuse
-from atlasc.targets.desilo.keys import ClientKeys, EvaluationKeys, KeySet
+from atlasc.targets.desilo.keys import KeySet
 from atlasc.targets.desilo.library import library_engine
 from atlasc.targets.engine import SlotEngine, require_reach
 
@@ -76,52 +76,29 @@ class DesiloCiphertext:
 class DesiloEngine(SlotEngine[DesiloCiphertext]):
     """An engine on real ciphertexts.
 
-    A server gives ``evaluation`` alone, a client ``client`` alone; a trial in one process gives
-    both.
-
     Args:
-        evaluation: keys for products, rotations and bootstraps.
-        client: the secret key, for :meth:`encrypt` and :meth:`decrypt`.
+        keys: of a server, of a client, or of both for a trial in one process.
 
     Raises:
-        AtlasError: neither is given, or they belong to different key sets; desilofhe is missing
-            or of the wrong version.
+        AtlasError: desilofhe is missing or of the wrong version.
     """
 
-    def __init__(
-        self, evaluation: EvaluationKeys | None = None, client: ClientKeys | None = None
-    ) -> None:
-        if evaluation and client and evaluation.identity != client.identity:
-            raise AtlasError(
-                "the keys of client and server do not belong together",
-                why=f"client {client.identity[:8]}, server {evaluation.identity[:8]}",
-                remedy="use the two folders that one key generation wrote",
-            )
-        keys = evaluation or client
-        if keys is None:
-            raise AtlasError("an engine needs keys", remedy="generate them with atlasc keygen")
+    def __init__(self, keys: KeySet) -> None:
         self.parameters = p = keys.parameters
         super().__init__(p.slots, p.max_level, p.bootstrap_level, p.bootstrap_batch)
-        self.identity, self.has_secret = keys.identity, client is not None
-        self._evaluation, self._client = evaluation, client
+        self.identity, self.has_secret = keys.identity, keys.secret is not None
+        self._key_set = keys
         self._library = library_engine(p)
-
-    @classmethod
-    def from_key_set(cls, keys: KeySet) -> DesiloEngine:
-        """An engine that plays both roles."""
-        return cls(keys.evaluation, keys.client)
 
     # --- in and out
 
     def _encrypt(self, vector: NDArray[Any], level: int) -> DesiloCiphertext:
-        assert self._client is not None
-        return DesiloCiphertext(self._library.encrypt(vector, self._client.secret, level=level))
+        return DesiloCiphertext(self._library.encrypt(vector, self._key_set.secret, level=level))
 
     def decrypt(self, ciphertext: DesiloCiphertext) -> Vector:
         """The slots; needs the secret key."""
         self._require_secret("decrypt")
-        assert self._client is not None
-        slots = self._library.decrypt(ciphertext.raw, self._client.secret)
+        slots = self._library.decrypt(ciphertext.raw, self._key_set.secret)
         return np.asarray(slots).real.astype(np.float64)
 
     def serialize(self, ciphertext: DesiloCiphertext) -> bytes:
@@ -266,10 +243,10 @@ class DesiloEngine(SlotEngine[DesiloCiphertext]):
             refuse(primitive, f"the number is {plain}")
         return plain
 
-    def _keys(self, primitive: str) -> EvaluationKeys:
-        if self._evaluation is None:
+    def _keys(self, primitive: str) -> KeySet:
+        if self._key_set.plan is None:
             refuse(primitive, "this engine has the client's keys only", "use the server's")
-        return self._evaluation
+        return self._key_set
 
     def _key(self, primitive: str, name: str, level: int) -> Any:
         """A key that serves a level."""

@@ -18,27 +18,19 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.plain import require_private, sha256_of
+from atlasc.ir.files.plain import sha256_of
 from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.targets.base import Progress, no_progress
 from atlasc.targets.desilo.library import library_engine
 from atlasc.targets.desilo.parameters import BOOTSTRAP_LEVELS, DesiloParameters
-from atlasc.targets.key_folders import (
-    create,
-    new_folder,
-    read_index,
-    read_key,
-    require_size,
-    write_bytes,
-    write_index,
-)
+from atlasc.targets.key_folders import KeyIndex, read_key, write_bytes, write_index
 from atlasc.targets.machine import require_disk, require_memory
 
 _KINDS = {"rotation": "fixed_rotation", "bootstrap": "merge_bootstrap"}
@@ -46,87 +38,34 @@ _KINDS = {"rotation": "fixed_rotation", "bootstrap": "merge_bootstrap"}
 
 
 @dataclass
-class ClientKeys:
-    """What the client keeps to itself.
+class KeySet:
+    """The keys of a client, of a server, or of both where they are made.
 
     Attributes:
         parameters: of the engine.
-        identity: 32 hexadecimal digits, the same on both sides of a key set.
-        secret: the library's secret key.
-    """
-
-    parameters: DesiloParameters
-    identity: str
-    secret: Any = field(repr=False)
-
-    def save(self, folder: Path) -> None:
-        """Write to a folder that holds no keys yet."""
-        new_folder(folder)
-        engine = library_engine(self.parameters)
-        write_bytes(folder / "secret.key", bytes(engine.serialize_secret_key(self.secret)))
-        write_index(folder, "client", self.parameters.family, self.parameters, self.identity)
-
-    @classmethod
-    def load(cls, folder: Path) -> ClientKeys:
-        """Raises AtlasError when the folder is incomplete, damaged, or not a client's."""
-        index = read_index(folder, "client", DesiloParameters.family)
-        parameters, path = DesiloParameters.from_dict(index.parameters), folder / "secret.key"
-        if path.exists():
-            require_private(path)
-        secret = read_key(library_engine(parameters).read_secret_key, path)
-        return cls(parameters, index.identity, secret)
-
-
-@dataclass
-class EvaluationKeys:
-    """What the server computes with; public as far as the client's data are concerned.
-
-    Attributes:
-        parameters: of the engine.
-        identity: that of the client's keys.
-        plan: the keys, each with the highest level at which it may be used.
+        identity: 32 hexadecimal digits, the same on both sides.
+        secret: the library's secret key, which the client keeps to itself; None at a server.
+        plan: the server's keys, each with the highest level at which it may be used; None at a
+            client.
         keys: the library's, by name: ``relinearization``, ``conjugation``, ``bootstrap`` and
-            ``rotation_<amount>`` with 0 < amount < slots, to the left.
+            ``rotation_<amount>`` with 0 < amount < slots, to the left. They are public as far as
+            the client's data are concerned.
     """
 
     parameters: DesiloParameters
     identity: str
-    plan: KeyPlan
+    secret: Any = field(default=None, repr=False)
+    plan: KeyPlan | None = None
     keys: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def reach(self, name: str) -> int:
-        """The highest level that a key serves; −1 without that key."""
+        """The highest level that a key of the server serves; −1 without that key."""
+        assert self.plan is not None
         kind, _, amount = name.partition("_")
         if amount:
             return self.plan.rotations.get(int(amount), -1)
         level: int | None = getattr(self.plan, f"{kind}_level")
         return -1 if level is None else level
-
-    @classmethod
-    def load(cls, folder: Path) -> EvaluationKeys:
-        """Read all keys into memory.
-
-        Raises:
-            AtlasError: the folder is incomplete, damaged or not a server's; or the keys would not
-                fit into memory.
-        """
-        index = read_index(folder, "server", DesiloParameters.family)
-        parameters, plan = DesiloParameters.from_dict(index.parameters), index.plan
-        _require_memory(parameters, plan, "the evaluation keys")
-        engine, keys = library_engine(parameters), dict[str, Any]()
-        for name in _names(parameters, plan):
-            digest = index.files.get(f"{name}.key", "")
-            reader = getattr(engine, f"read_{_kind(name)}_key")
-            keys[name] = read_key(reader, folder / f"{name}.key", digest)
-        return cls(parameters, index.identity, plan, keys)
-
-
-@dataclass
-class KeySet:
-    """Both sides of the keys, as they exist where they are generated: at the client."""
-
-    client: ClientKeys
-    evaluation: EvaluationKeys
 
     @classmethod
     def generate(
@@ -136,53 +75,87 @@ class KeySet:
 
         Args:
             parameters: which engine.
-            plan: which keys; amounts may be any integers, to the left. A bootstrap needs full keys
-                for relinearisation and conjugation, which are always made then.
+            plan: which keys. A bootstrap needs full keys for relinearisation and conjugation, which
+                are always made then.
             progress: called before each key.
 
         Raises:
             AtlasError: the keys would not fit into memory, or a level is too high.
         """
-        plan = _normalise(parameters, plan)
+        plan = _checked(parameters, plan)
         _require_memory(parameters, plan, "the keys")
-        client = _new_secret(parameters)
-        made = dict(_made(client, plan, progress))
-        return cls(client, EvaluationKeys(parameters, client.identity, plan, made))
+        keys = _new_secret(parameters)
+        keys.plan, keys.keys = plan, dict(_made(keys, plan, progress))
+        return keys
+
+    @classmethod
+    def load(cls, folder: Path, index: KeyIndex) -> KeySet:
+        """Read the keys of a folder into memory, the client's or the server's.
+
+        Raises:
+            AtlasError: a key is missing or damaged; the keys would not fit into memory.
+        """
+        parameters, plan = DesiloParameters.from_dict(index.parameters), index.plan
+        if index.role == "client":
+            reader = library_engine(parameters).read_secret_key
+            return cls(parameters, index.identity, read_key(reader, folder / "secret.key"))
+        _require_memory(parameters, plan, "the evaluation keys")
+        engine, keys = library_engine(parameters), dict[str, Any]()
+        for name in _names(parameters, plan):
+            digest = index.files.get(f"{name}.key", "")
+            reader = getattr(engine, f"read_{_kind(name)}_key")
+            keys[name] = read_key(reader, folder / f"{name}.key", digest)
+        return cls(parameters, index.identity, plan=plan, keys=keys)
 
 
 def generate_to(
     parameters: DesiloParameters,
     plan: KeyPlan,
-    client_folder: Path,
-    server_folder: Path,
+    client: Path,
+    server: Path,
     progress: Progress = no_progress,
 ) -> None:
     """Make the keys one after another and write each to its folder: little memory is needed.
 
-    Arguments as for :meth:`KeySet.generate`. Neither folder may hold keys already.
+    Arguments as for :meth:`KeySet.generate`, and two new folders.
 
     Raises:
-        AtlasError: too little disk space or memory, or a folder that is not empty.
+        AtlasError: too little disk space or memory.
     """
-    plan = _normalise(parameters, plan)
+    plan = _checked(parameters, plan)
     sizes = {name: parameters.key_file_bytes(name, plan) for name in _names(parameters, plan)}
-    require_disk(sum(sizes.values()), server_folder, "the evaluation keys")
+    require_disk(sum(sizes.values()), server, "the evaluation keys")
     largest = 0 if parameters.bootstrap else parameters.key_bytes(parameters.max_level)
     needed = largest + sum(parameters.memory_parts({}).values())
     require_memory(needed, "generating the keys")
-    for folder in (client_folder, server_folder):
-        new_folder(folder)
-    client = _new_secret(parameters)
+    for folder in (client, server):
+        folder.mkdir(mode=0o700, parents=True)
+    keys = _new_secret(parameters)
     engine, digests = library_engine(parameters), dict[str, str]()
-    for name, key in _made(client, plan, progress):
-        path = server_folder / f"{name}.key"
-        create(path).close()
+    for name, key in _made(keys, plan, progress):
+        path = server / f"{name}.key"
+        write_bytes(path, b"")
         getattr(engine, f"write_{_kind(name)}_key")(key, str(path))
-        require_size(path, sizes[name])
+        _require_size(path, sizes[name])
         digests[path.name] = sha256_of(path)
-    family, identity = parameters.family, client.identity
-    write_index(server_folder, "server", family, parameters, identity, plan, files=digests)
-    client.save(client_folder)
+    whose = parameters, keys.identity
+    write_index(server, "server", *whose, target="desilo", **asdict(plan), files=digests)
+    write_bytes(client / "secret.key", bytes(engine.serialize_secret_key(keys.secret)))
+    write_index(client, "client", *whose, target="desilo")
+
+
+def _require_size(path: Path, expected: int) -> None:
+    """Refuse a key that the library could not write to its end: it does not say so itself. Sizes
+    are predicted to one in a hundred."""
+    size = path.stat().st_size
+    if size < 0.99 * expected:
+        raise AtlasError(
+            f"the key {path.name} cannot be written",
+            where=str(path),
+            why=f"{size} bytes of {expected} were written: the disk is full, or files may not "
+            "be so large",
+            remedy="make room on the disk, and run the command again",
+        )
 
 
 def ternary_secret(degree: int) -> np.ndarray:
@@ -212,14 +185,14 @@ def _names(parameters: DesiloParameters, plan: KeyPlan) -> list[str]:
     return [*names, "bootstrap"] if parameters.bootstrap else names
 
 
-def _new_secret(parameters: DesiloParameters) -> ClientKeys:
+def _new_secret(parameters: DesiloParameters) -> KeySet:
     secret = library_engine(parameters).create_secret_key(ternary_secret(parameters.ring_degree))
-    return ClientKeys(parameters, secrets.token_hex(16), secret)
+    return KeySet(parameters, secrets.token_hex(16), secret)
 
 
-def _made(client: ClientKeys, plan: KeyPlan, progress: Progress) -> Iterator[tuple[str, Any]]:
+def _made(secret: KeySet, plan: KeyPlan, progress: Progress) -> Iterator[tuple[str, Any]]:
     """Makes the evaluation keys of a secret one by one: (name, key)."""
-    parameters, engine = client.parameters, library_engine(client.parameters)
+    parameters, engine = secret.parameters, library_engine(secret.parameters)
     names = _names(parameters, plan)
     for index, name in enumerate(names):
         progress(name.replace("_", " ") + " key", index, len(names))
@@ -230,24 +203,20 @@ def _made(client: ClientKeys, plan: KeyPlan, progress: Progress) -> Iterator[tup
             arguments = parameters.slots - amount, plan.rotations[amount]
         elif not parameters.bootstrap:
             arguments = (getattr(plan, f"{name}_level"),)
-        yield name, getattr(engine, f"create_{_kind(name)}_key")(client.secret, *arguments)
+        yield name, getattr(engine, f"create_{_kind(name)}_key")(secret.secret, *arguments)
 
 
-def _normalise(parameters: DesiloParameters, plan: KeyPlan) -> KeyPlan:
-    """The plan with 0 < amount < slots, checked; of equal amounts the higher level is kept."""
-    rotations: dict[int, int] = {}
-    for amount, level in plan.rotations.items():
-        amount %= parameters.slots
-        if amount:
-            rotations[amount] = max(level, rotations.get(amount, 0))
+def _checked(parameters: DesiloParameters, plan: KeyPlan) -> KeyPlan:
+    """The plan, with full keys for a bootstrap; AtlasError for a level that there is not."""
     levels = plan.relinearization_level, plan.conjugation_level
-    for level in (*rotations.values(), *(level or 0 for level in levels)):
+    for level in (*plan.rotations.values(), *(level or 0 for level in levels)):
         if not 0 <= level <= parameters.max_level:
             raise AtlasError(
                 f"a key at level {level} is impossible",
                 why=f"these parameters have levels 0 to {parameters.max_level}",
             )
-    return KeyPlan(rotations, *((BOOTSTRAP_LEVELS,) * 2 if parameters.bootstrap else levels))
+    full = (BOOTSTRAP_LEVELS,) * 2 if parameters.bootstrap else levels
+    return KeyPlan(dict(plan.rotations), *full)
 
 
 def _require_memory(parameters: DesiloParameters, plan: KeyPlan, purpose: str) -> None:

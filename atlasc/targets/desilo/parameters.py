@@ -8,7 +8,7 @@ keys. ``Engine(use_bootstrap_to_14_levels=True)`` is the one that can bootstrap:
 
 The library does not publish its moduli. These figures were read from the residues of serialised
 keys and ciphertexts of version 1.17.0, whose largest value gives the size of each prime. The secret
-is our own (``desilo_keys.ternary_secret``), dense and ternary; the sparse one inside a bootstrap is
+is our own (``keys.ternary_secret``), dense and ternary; the sparse one inside a bootstrap is
 the library's. They are assumptions about a closed library, checked by ``tests/atlasc/targets``;
 docs/backend-desilo.md says how they were found.
 
@@ -23,7 +23,7 @@ from typing import Any
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.lowering.rotation_keys import KeyPlan
-from atlasc.targets.parameters import ParameterSet
+from atlasc.targets.parameters import BootstrapNeeds, Moduli, ParameterSet
 
 PRIME_BITS = 40
 """Bits of the prime of one level, and of the scale."""
@@ -62,7 +62,7 @@ class DesiloParameters(ParameterSet):
     """One parameter set.
 
     Attributes:
-        log_ring_degree, special_primes: see :class:`Chain`.
+        log_ring_degree, special_primes: see the base class.
         bootstrap: the set with bootstrapping; it fixes the other two to 16 and 4.
 
     Raises:
@@ -105,49 +105,27 @@ class DesiloParameters(ParameterSet):
         return LIBRARY_LEVELS[self.log_ring_degree, self.special_primes] - 1
 
     @property
-    def prime_bits(self) -> tuple[int, ...]:
-        """See the base class."""
-        count, bits = BOOTSTRAP_PRIMES if self.bootstrap else (0, 0)
-        levels = [PRIME_BITS] * (self.max_level + 1)
-        return (LARGE_PRIME_BITS, *levels, *[bits] * count)
-
-    @property
-    def special_bits(self) -> tuple[int, ...]:
-        """Sizes of the special primes in bits."""
-        return (LARGE_PRIME_BITS,) * self.special_primes
-
-    @property
-    def scale_bits(self) -> int:
-        """log2 of the scale."""
-        return PRIME_BITS
-
-    @property
-    def sparse(self) -> tuple[int, float] | None:
+    def moduli(self) -> Moduli:
         """See the base class: the key to the sparse secret has the primes of level 0."""
+        primes = (LARGE_PRIME_BITS, *[PRIME_BITS] * (self.max_level + 1))
+        special = (LARGE_PRIME_BITS,) * self.special_primes
         if not self.bootstrap:
-            return None
-        modulus = sum(self.prime_bits[: self.base_primes]) + sum(self.special_bits)
-        return BOOTSTRAP_SECRET_WEIGHT, float(modulus)
+            return Moduli(primes, special, PRIME_BITS)
+        sparse = BOOTSTRAP_SECRET_WEIGHT, float(sum(primes[: self.base_primes]) + sum(special))
+        count, bits = BOOTSTRAP_PRIMES
+        return Moduli((*primes, *[bits] * count), special, PRIME_BITS, sparse)
 
     @property
-    def cost_substitute(self) -> DesiloParameters:
-        """The set with bootstraps is otherwise as fast as the leveled one."""
-        return DesiloParameters(self.log_ring_degree, self.special_primes)
-
-    @property
-    def bootstrap_rotations(self) -> frozenset[int]:
-        """The bootstrap key rotates to the right by powers of two."""
-        powers = range(self.log_ring_degree - 1) if self.bootstrap else ()
-        return frozenset(self.slots - (1 << power) for power in powers)
-
-    @property
-    def bootstrap_key_levels(self) -> tuple[int, int]:
-        """Full keys: they reach the primes that a bootstrap consumes."""
-        return (BOOTSTRAP_LEVELS + BOOTSTRAP_PRIMES[0],) * 2
-
-    def bootstrap_memory(self) -> dict[str, int]:
-        """See the base class."""
-        return {"bootstrap_key": _BOOTSTRAP_KEY_BYTES}
+    def needs(self) -> BootstrapNeeds:
+        """The bootstrap key rotates to the right by powers of two. The other two keys are full:
+        they reach the primes that a bootstrap consumes."""
+        if not self.bootstrap:
+            return BootstrapNeeds()
+        rotations = frozenset(
+            self.slots - (1 << power) for power in range(self.slots.bit_length() - 1)
+        )
+        full = BOOTSTRAP_LEVELS + BOOTSTRAP_PRIMES[0]
+        return BootstrapNeeds(rotations, {}, (full, full), {"bootstrap_key": _BOOTSTRAP_KEY_BYTES})
 
     def library_arguments(self) -> dict[str, Any]:
         """Keyword arguments of ``desilofhe.Engine`` that make this set."""
@@ -166,8 +144,8 @@ class DesiloParameters(ParameterSet):
             return _BOOTSTRAP_FILE_BYTES
         if name.startswith("rotation_"):
             return self.key_bytes(plan.rotations[int(name.removeprefix("rotation_"))])
-        full = self.bootstrap_key_levels[0]
-        return self.key_bytes(full if self.bootstrap else getattr(plan, f"{name}_level"))
+        full = self.needs.key_levels
+        return self.key_bytes(full[0] if full else getattr(plan, f"{name}_level"))
 
 
 def require_desilo(parameters: object) -> DesiloParameters:

@@ -1,10 +1,125 @@
-"""The target ``phantom``: the C++ runtime on Phantom-FHE, on a GPU."""
+"""The target ``phantom``: the C++ runtime on Phantom-FHE, on a GPU.
+
+Phantom takes any chain of primes of up to 60 bits. A leveled set has as many levels as its program;
+a set that bootstraps is one of ``runtime_cuda/bootstrap`` (docs/bootstrapping.md). A key has the
+primes and the digits of the highest level that it serves.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
 from atlasc.ir.errors import AtlasError
-from atlasc.targets.base import Target
-from atlasc.targets.phantom.parameters import PhantomParameters
+from atlasc.targets.base import Calibration, Target
+from atlasc.targets.noise import NoiseModel
+from atlasc.targets.parameters import BootstrapNeeds, Moduli, ParameterSet
+from atlasc.targets.phantom.bootstrap import SETS, dry_run
+
+BASE_BITS = 60
+"""Bits of the prime that a leveled set has left at level 0."""
+SCALE_BITS = 40
+"""Bits of the prime of one level of a leveled set, and of its scale."""
+SPECIAL_BITS = 60
+BOOTSTRAPPED_RING = 16
+LOG_RING_DEGREES = (13, 14, 15, 16)
+MAX_SPECIAL_PRIMES = 8
+
+
+@dataclass(frozen=True)
+class PhantomParameters(ParameterSet):
+    """One parameter set.
+
+    Attributes:
+        log_ring_degree: see the base class.
+        levels: products that a fresh ciphertext allows; after a bootstrap, where there is one.
+        special_primes: at most ``MAX_SPECIAL_PRIMES``.
+        bootstrap: name of a set that bootstraps, which fixes the levels and the special primes;
+            empty for a leveled one.
+
+    Raises:
+        AtlasError: no such set, or numbers that the engine does not take.
+    """
+
+    family = "phantom"
+    device = True
+    in_runtime = True
+    library_bytes = 2**30
+    """The CUDA context, Phantom's tables, and the digits of a key switch, at most."""
+
+    log_ring_degree: int
+    levels: int
+    special_primes: int
+    bootstrap: str = ""
+
+    def __post_init__(self) -> None:
+        if self.bootstrap and self.bootstrap not in SETS:
+            raise AtlasError(
+                f"there are no bootstrap parameters {self.bootstrap!r}",
+                remedy=f"choose one of: {', '.join(SETS)}",
+            )
+        if self.levels < 0 or not 1 <= self.special_primes <= MAX_SPECIAL_PRIMES:
+            raise AtlasError(
+                f"there are no parameters with {self.levels} levels and {self.special_primes} "
+                "special primes",
+                remedy=f"choose 0 levels or more, and 1 to {MAX_SPECIAL_PRIMES} special primes",
+            )
+
+    @classmethod
+    def leveled(cls, levels: int) -> Iterator[PhantomParameters]:
+        """See the base class; as many levels as the program has."""
+        for log_degree in LOG_RING_DEGREES:
+            for special in range(1, MAX_SPECIAL_PRIMES + 1):
+                yield cls(log_degree, levels, special)
+
+    @classmethod
+    def bootstrapped(
+        cls, name: str = "fourteen_levels", log_ring_degree: int = BOOTSTRAPPED_RING
+    ) -> PhantomParameters:
+        """A set of ``SETS``; another ring than 2^16 is for tests alone."""
+        chosen = SETS[name]
+        return cls(log_ring_degree, chosen.levels_left, chosen.special_primes, name)
+
+    @property
+    def max_level(self) -> int:
+        """Levels of a program's fresh ciphertext."""
+        return self.levels
+
+    @property
+    def moduli(self) -> Moduli:
+        """See the base class: the key to the sparse secret has q0 and one special prime."""
+        if not self.bootstrap:
+            primes = (BASE_BITS, *[SCALE_BITS] * self.levels)
+            return Moduli(primes, (SPECIAL_BITS,) * self.special_primes, SCALE_BITS)
+        chosen = SETS[self.bootstrap]
+        sparse = chosen.secret_weight, float(chosen.base_bits + chosen.eval_bits)
+        special = (chosen.eval_bits,) * self.special_primes
+        return Moduli(chosen.prime_bits, special, chosen.scale_bits, sparse)
+
+    def noise_model(self) -> NoiseModel:
+        """The errors of CKKS at this scale, and of a bootstrap as docs/bootstrapping.md has them:
+        its standard deviation, and a sine's cubic term (2π/R)²/6 at R = q0/scale."""
+        ratio = 2.0 ** (self.moduli.primes[0] - self.moduli.scale)
+        cubic = (2 * math.pi / ratio) ** 2 / 6
+        return replace(super().noise_model(), bootstrap=2.0**-21, bootstrap_cubic=cubic)
+
+    @property
+    def needs(self) -> BootstrapNeeds:
+        """See the base class: a key of the bootstrap is like any other, and reaches higher."""
+        if not self.bootstrap:
+            return BootstrapNeeds()
+        run = dry_run(self.bootstrap, self.slots)
+        rotations = dict(sorted(run.counts.rotation_levels.items()))
+        # To the sparse secret and back: a key at the lowest level, one at the top.
+        levels = (0, len(self.moduli.primes) - 1, *rotations.values())
+        memory = {
+            "bootstrap_keys": sum(map(self.key_bytes, levels)),
+            "bootstrap_work": self.ciphertexts_bytes(run.live),
+            "bootstrap_diagonals": self.ciphertexts_bytes(run.diagonals) // 2,
+        }
+        key_levels = (run.product_level, run.counts.conjugation_level)
+        return BootstrapNeeds(frozenset(rotations), rotations, key_levels, memory)
 
 
 class PhantomTarget(Target):
@@ -16,7 +131,7 @@ class PhantomTarget(Target):
     writes_project = True
     parameters = PhantomParameters
 
-    def check_calibration(self) -> None:
+    def calibration(self) -> Calibration:
         """Refused."""
         raise AtlasError(
             f"the primitives of {self.name} cannot be measured from Python",

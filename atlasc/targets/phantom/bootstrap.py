@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from atlasc.passes.execution.counting_engine import Counted, Primitive
+from atlasc.passes.execution.counting_engine import Counted, Counts
 from atlasc.passes.execution.dry_runs import LiveEngine
 from atlasc.passes.execution.paterson_stockmeyer import evaluate_plan, plan_chebyshev
 
@@ -70,29 +70,28 @@ SETS = {"fourteen_levels": BootstrapSet(57, 46, 14, 3, 42, 127, 60, 3, 57, 5, 32
 """By the name that the runtime knows them by."""
 
 
-@dataclass(frozen=True)
-class BootstrapNeeds:
+class DryRun(NamedTuple):
     """What one bootstrap asks of an engine.
 
     Attributes:
-        rotations: amount to the left -> highest level of its use.
-        relinearization_level, conjugation_level: the same of the two other keys.
+        counts: calls by level, and the highest levels of its keys.
         live: ciphertexts by level at the moment that needs most memory.
         diagonals: plaintext vectors of CtS and StC by the level of the product.
-        primitives: calls by (primitive, level).
     """
 
-    rotations: Mapping[int, int]
-    relinearization_level: int
-    conjugation_level: int
+    counts: Counts
     live: Mapping[int, int]
     diagonals: Mapping[int, int]
-    primitives: Mapping[tuple[Primitive, int], int]
+
+    @property
+    def product_level(self) -> int:
+        """Level of the relinearisation key."""
+        return max(at for name, at in self.counts.primitives if name in ("mul", "square"))
 
 
 @lru_cache(maxsize=8)
-def bootstrap_needs(name: str, slots: int) -> BootstrapNeeds:
-    """The needs of a set of ``SETS`` in a ring of twice as many coefficients as slots.
+def dry_run(name: str, slots: int) -> DryRun:
+    """A bootstrap by a set of ``SETS`` in a ring of twice as many coefficients as slots.
 
     Args:
         name: of the set.
@@ -100,9 +99,7 @@ def bootstrap_needs(name: str, slots: int) -> BootstrapNeeds:
     """
     chosen = SETS[name]
     engine = LiveEngine(slots, len(chosen.prime_bits) - 1)
-    engine.scope = ""
-    x = engine.encrypt(None)
-    diagonals: Counter[int] = Counter()
+    x, diagonals = engine.encrypt(None), Counter[int]()
     for offsets in _cts_offsets(slots, chosen.cts_stages):
         diagonals[x.level] += len(offsets)
         x = _stage(engine, x, offsets)
@@ -119,16 +116,7 @@ def bootstrap_needs(name: str, slots: int) -> BootstrapNeeds:
     for offsets in reversed(_cts_offsets(slots, chosen.stc_stages)):
         diagonals[x.level] += len(offsets)
         x = _stage(engine, x, offsets)
-    total = engine.total()
-    products = [level for primitive, level in total.primitives if primitive in ("mul", "square")]
-    return BootstrapNeeds(
-        dict(sorted(total.rotation_levels.items())),
-        max(products),
-        total.conjugation_level,
-        {level: count for level, count in engine.at_peak.items() if count},
-        dict(diagonals),
-        dict(total.primitives),
-    )
+    return DryRun(engine.total(), +engine.at_peak, diagonals)
 
 
 def _cts_offsets(slots: int, stages: int) -> list[list[int]]:
@@ -137,20 +125,14 @@ def _cts_offsets(slots: int, stages: int) -> list[list[int]]:
     A stage multiplies neighbouring butterflies, whose blocks halve from all slots on. SlotsToCoeffs
     has the same stages in reverse.
     """
-    butterflies = int(math.log2(slots))
-    result, half = [], slots // 2
-    for stage in range(stages):
-        offsets = {0}
-        for _ in range(butterflies // stages + (stage < butterflies % stages)):
-            offsets = {_nearest(o + d, slots) for o in offsets for d in (0, half, -half)}
-            half //= 2
-        result.append(sorted(offsets))
+    half, result = slots // 2, []
+    for stage in np.array_split(np.arange(slots.bit_length() - 1), stages):
+        offsets = np.zeros(1, np.int64)
+        for butterfly in stage:
+            block = half >> int(butterfly)
+            offsets = np.add.outer(offsets, (0, block, -block)).ravel()
+        result.append(np.unique((offsets + half) % slots - half).tolist())
     return result
-
-
-def _nearest(offset: int, slots: int) -> int:
-    residue = offset % slots
-    return residue if residue < slots // 2 else residue - slots
 
 
 def _stage(engine: LiveEngine, x: Counted, offsets: list[int]) -> Counted:
@@ -160,16 +142,19 @@ def _stage(engine: LiveEngine, x: Counted, offsets: list[int]) -> Counted:
         steps.setdefault(giant, []).append(baby % engine.slots)
     amounts = sorted({baby for babies in steps.values() for baby in babies} - {0})
     rotated = {0: x, **dict(zip(amounts, engine.rotate_many(x, amounts), strict=True))}
-    total: Counted | None = None
-    for giant, babies in sorted(steps.items()):
-        inner: Counted | None = None
-        for baby in babies:
-            term = engine.mul_plain(rotated[baby], _DIAGONAL)
-            inner = term if inner is None else engine.add(inner, term)
-        assert inner is not None
-        part = engine.rotate(inner, giant)
-        total = part if total is None else engine.add(total, part)
-    assert total is not None
+    parts = (
+        engine.rotate(
+            _sum(engine, (engine.mul_plain(rotated[b], _DIAGONAL) for b in babies)), giant
+        )
+        for giant, babies in sorted(steps.items())
+    )
+    return _sum(engine, parts)
+
+
+def _sum(engine: LiveEngine, terms: Iterator[Counted]) -> Counted:
+    total = next(terms)
+    for term in terms:
+        total = engine.add(total, term)
     return total
 
 
@@ -187,8 +172,7 @@ def _baby_giant(offsets: list[int], slots: int) -> list[tuple[int, int]]:
         return [(baby, offset - baby) for baby, offset in zip(babies, offsets, strict=True)]
 
     def rotations(count: int) -> int:
-        babies, giants = (set(parts) - {0} for parts in zip(*split(count), strict=True))
-        return len(babies) + len(giants)
+        return sum(len(set(parts) - {0}) for parts in zip(*split(count), strict=True))
 
-    counts = [1 << power for power in range(int(math.log2(slots)) + 1)]
+    counts = [1 << power for power in range(slots.bit_length())]
     return split(min(reversed(counts), key=rotations))

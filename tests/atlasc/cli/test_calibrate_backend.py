@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from atlasc.targets.costs import VARIABLE, CostTable, own_place
+from atlasc.targets.cost_table import VARIABLE, CostTable, load, own_place
 from atlasc.targets.desilo import calibration as desilo_calibration
 from tests.atlasc.cli.command import DATA, MODEL, refused, run
 
@@ -36,7 +36,7 @@ def test_a_table_of_the_user_is_used_from_then_on(measured: CostTable) -> None:
     done = run("calibrate-backend")
     assert "2^16, 4" in done.out and str(own_place("desilo")) in done.out
     assert "a remark" in done.err
-    assert CostTable.load(own_place("desilo")).note == "a remark"
+    assert load(own_place("desilo")).note == "a remark"
     after = run("inspect", MODEL, "--json")
     assert json.loads(after.out)["seconds"] != before
     assert f"measured on {MACHINE}" in after.err and "calibrate-backend" in after.err

@@ -13,7 +13,7 @@ from cpp_build import ROOT, Builder
 from atlasc.compilation.key_planning import plan_keys
 from atlasc.emit.project import sources, write_project
 from atlasc.passes.costs import program_costs
-from atlasc.targets.phantom.parameters import PhantomParameters
+from atlasc.targets.phantom import PhantomParameters
 from tests.atlasc.emit.cpp import Project, answers, compiled, refused, reseal
 from tests.atlasc.emit.small_programs import Case, small_program
 
@@ -83,11 +83,10 @@ def test_every_key_of_the_bootstrap_is_the_clients_to_make(
     key = tmp_path / "keys" / "evaluation.key"
     rotations = load_file(key)["rotations"]
     reach = {int(amount): int(level) for amount, level in rotations}
-    assert parameters.needs is not None
-    for amount, level in parameters.needs.rotations.items():
+    for amount, level in parameters.needs.shared.items():
         assert reach[amount] >= level
     top = rotations[:, 1].argmax()
-    assert rotations[top, 1] == len(parameters.prime_bits) - 1
+    assert rotations[top, 1] == len(parameters.moduli.primes) - 1
     rotations[top, 1] -= 1
     reseal(key, lambda header, data: data.update(rotations=rotations.tobytes()))
     given = ("--keys", "keys/evaluation.key", "--weights", project.weights, "--query", "query")

@@ -16,7 +16,7 @@ from atlasc.run import session
 from atlasc.run.timing import Pace, Timing, predicted_seconds, timing_place
 from atlasc.targets import find_target
 from atlasc.targets.base import no_progress
-from atlasc.targets.phantom.parameters import PhantomParameters
+from atlasc.targets.phantom import PhantomParameters
 from tests.atlasc.cli.command import refused, run
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from atlasc.passes.execution.counting_engine import PRIMITIVES
-from atlasc.targets.costs import KEY, KEY_SWITCHES, Bootstrap, CostTable, Measured
+from atlasc.targets.cost_table import Bootstrap, CostTable, Measured
+from atlasc.targets.costs import KEY, KEY_SWITCHES
 from atlasc.targets.desilo.parameters import DesiloParameters
 from atlasc.targets.machine import Machine
 

@@ -10,15 +10,17 @@ import pytest
 from cost_tables import MACHINE, table_of
 
 from atlasc.ir.errors import AtlasError
-from atlasc.targets import costs as cost_files
-from atlasc.targets.costs import (
+from atlasc.targets import cost_table as cost_files
+from atlasc.targets.cost_table import (
     VARIABLE,
     CostTable,
     active_table,
     cost_warning,
+    load,
     own_place,
     shipped_place,
 )
+from atlasc.targets.costs import fitted_costs
 from atlasc.targets.desilo.parameters import DesiloParameters
 from atlasc.targets.machine import Machine
 
@@ -41,7 +43,7 @@ def test_a_table_survives_its_file(tmp_path: Path) -> None:
     table = table_of([SMALL, DesiloParameters(15, 2)], other_work=0.25, note="a note")
     path = tmp_path / "t.json"
     path.write_text(table.text())
-    read = CostTable.load(path)
+    read = load(path)
     assert (read.backend, read.library, read.date) == ("desilo", "1.17.0", "2026-01-01")
     assert (read.machine, read.bootstrap) == (table.machine, table.bootstrap)
     assert (read.other_work, read.note, read.path) == (0.25, "a note", path)
@@ -52,7 +54,7 @@ def test_a_table_survives_its_file(tmp_path: Path) -> None:
 
 
 def test_the_table_that_ships_is_whole() -> None:
-    table = CostTable.load(shipped_place("desilo"))
+    table = load(shipped_place("desilo"))
     assert table.bootstrap is not None
     assert {one.parameters["log_ring_degree"] for one in table.sets} == {14, 15, 16}
 
@@ -81,7 +83,7 @@ def test_damage_is_named(
     path.write_text(json.dumps(data))
     monkeypatch.setenv(VARIABLE, str(path))
     with pytest.raises(AtlasError, match="is damaged") as caught:
-        DesiloParameters(16, 4).fitted_costs()
+        fitted_costs(DesiloParameters(16, 4))
     assert why in caught.value.why
     assert "calibrate-backend" in caught.value.remedy
 
@@ -91,12 +93,12 @@ def test_what_is_no_table(tmp_path: Path, text: str) -> None:
     path = tmp_path / "t.json"
     path.write_text(text)
     with pytest.raises(AtlasError, match="is damaged"):
-        CostTable.load(path)
+        load(path)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(AtlasError, match="cannot be read"):
-        CostTable.load(tmp_path / "t.json")
+        load(tmp_path / "t.json")
 
 
 def test_named_before_own_before_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.targets import find_target
+from atlasc.targets.base import no_progress
 
 
 def test_count_reports_what_a_program_takes() -> None:
@@ -20,4 +23,4 @@ def test_count_reports_what_a_program_takes() -> None:
         engine.decrypt(product)
     assert "1 mul" in caught.value.why and "1 rotate" in caught.value.why
     with pytest.raises(AtlasError, match="not executed by Python"):
-        target.generate_keys(parameters, KeyPlan({}), None, None)  # type: ignore[arg-type]
+        target.generate_keys(parameters, KeyPlan({}), Path(), Path(), no_progress)

@@ -32,8 +32,8 @@ class TestBootstrapped(EngineConformance):
     @pytest.fixture(scope="class")
     @classmethod
     def engine(cls, bootstrap_keys: KeySet) -> Engine[Any]:
-        assert set(PLAN) <= set(bootstrap_keys.evaluation.plan.rotations)
-        return DesiloEngine.from_key_set(bootstrap_keys)
+        assert set(PLAN) <= set(bootstrap_keys.plan.rotations)
+        return DesiloEngine(bootstrap_keys)
 
     def test_bootstrap_then_all_levels(self, engine: Engine[Any], x: Vector, y: Vector) -> None:
         """A mean of 1/4 in the slots: the error must stay below what noise and sine explain."""

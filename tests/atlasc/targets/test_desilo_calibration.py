@@ -6,9 +6,9 @@ import pytest
 from cost_tables import MACHINE, table_of
 
 from atlasc.passes.execution.counting_engine import PRIMITIVES
-from atlasc.targets.costs import KEY, FittedCosts
+from atlasc.targets.costs import KEY, FittedCosts, ratio
 from atlasc.targets.desilo import calibration as desilo_calibration
-from atlasc.targets.desilo.calibration import FEW, MANY, Plan, calibrate, plans, ratio
+from atlasc.targets.desilo.calibration import FEW, MANY, Plan, calibrate, plans
 from atlasc.targets.desilo.parameters import BOOTSTRAPPED, DesiloParameters
 
 SMALL = DesiloParameters(14, 3)
@@ -37,15 +37,15 @@ def test_the_ratio_of_two_tables() -> None:
     sets = [DesiloParameters(16, 4), SMALL]
     slow = table_of(sets, lambda p, n, level: 3.0 * (level + 1))
     fast = table_of(sets, lambda p, n, level: 1.5 * (level + 1))
-    assert ratio(slow, fast) == pytest.approx(2.0)
-    assert ratio(fast, fast) == pytest.approx(1.0)
+    assert ratio(slow, fast, DesiloParameters) == pytest.approx(2.0)
+    assert ratio(fast, fast, DesiloParameters) == pytest.approx(1.0)
 
 
 @pytest.mark.encrypted
 def test_a_small_table(monkeypatch: pytest.MonkeyPatch) -> None:
     known = table_of([SMALL])
     monkeypatch.setattr(desilo_calibration, "plans", lambda quick: [Plan(SMALL, (3, 1))])
-    monkeypatch.setattr(desilo_calibration.costs, "load", lambda path: known)
+    monkeypatch.setattr(desilo_calibration.cost_table, "load", lambda path: known)
     seen: list[tuple[str, int, int]] = []
     table = calibrate(lambda *step: seen.append(step), quick=True, note="by a test")
     (one,) = table.sets
@@ -53,10 +53,10 @@ def test_a_small_table(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(one.seconds) == {*PRIMITIVES, KEY} - {"bootstrap"}
     assert all(set(s) == {1, 3} for name, s in one.seconds.items() if name != KEY)
     assert all(s > 0 for seconds in one.seconds.values() for s in seconds.values())
-    cost = FittedCosts(table, DesiloParameters.from_dict).cost(SMALL, "rotate", 3)
+    cost = FittedCosts(table, SMALL).cost("rotate", 3)
     assert cost == pytest.approx(one.seconds["rotate"][3])
     assert table.bootstrap is not None and not table.bootstrap.measured
-    assert table.bootstrap.seconds == pytest.approx(30.0 * ratio(table, known))
+    assert table.bootstrap.seconds == pytest.approx(30.0 * ratio(table, known, DesiloParameters))
     assert table.note.startswith("by a test")
     assert f"times that of {MACHINE}" in table.note
     assert [done for _, done, _ in seen] == sorted(done for _, done, _ in seen)

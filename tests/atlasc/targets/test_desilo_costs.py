@@ -7,7 +7,8 @@ from cost_tables import law, table_of
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.counting_engine import PRIMITIVES, CountingEngine
-from atlasc.targets.costs import KEY, CostTable, FittedCosts
+from atlasc.targets.cost_table import CostTable
+from atlasc.targets.costs import KEY, FittedCosts, fitted_costs, measured_costs
 from atlasc.targets.desilo.parameters import BOOTSTRAPPED, LEVELED, DesiloParameters
 
 DEEP = DesiloParameters(16, 4)
@@ -16,7 +17,7 @@ SWITCHES = [name for name in PRIMITIVES if name != "bootstrap"]
 
 @pytest.mark.parametrize("parameters", [DesiloParameters(14, 1), DEEP, BOOTSTRAPPED])
 def test_the_table_has_every_primitive_at_every_level(parameters: DesiloParameters) -> None:
-    table = parameters.measured_costs()
+    table = measured_costs(parameters)
     expected = {
         (primitive, level)
         for primitive in PRIMITIVES
@@ -33,7 +34,7 @@ def test_costs_of_a_counted_program() -> None:
     engine = CountingEngine(DEEP.slots, DEEP.max_level)
     ct = engine.encrypt(None, 20)
     engine.rotate(engine.mul(ct, ct), 1)
-    table = DEEP.measured_costs()
+    table = measured_costs(DEEP)
     counted = engine.total().primitives
     assert counted["mul", 20] == counted["rotate", 19] == 1
     parts = sum(calls * table[key] for key, calls in counted.items())
@@ -44,30 +45,32 @@ def test_measured_seconds_are_costs() -> None:
     def odd(parameters: DesiloParameters, primitive: str, level: int) -> float:
         return law(parameters, primitive, level) * (1 + 0.3 * ((level * 7 + len(primitive)) % 3))
 
-    costs = FittedCosts(table_of([DEEP, DesiloParameters(16, 8)], odd), DesiloParameters.from_dict)
+    costs = FittedCosts(table_of([DEEP, DesiloParameters(16, 8)], odd), DEEP)
     for primitive in (*SWITCHES, KEY):
         for level in (1, DEEP.max_level // 2, DEEP.max_level):
-            assert costs.cost(DEEP, primitive, level) == pytest.approx(odd(DEEP, primitive, level))
+            assert costs.cost(primitive, level) == pytest.approx(odd(DEEP, primitive, level))
 
 
 def test_the_shape_is_found_between_levels_and_at_other_parameters() -> None:
     measured = [DEEP, DesiloParameters(16, 8), DesiloParameters(15, 2), DesiloParameters(14, 1)]
-    costs = FittedCosts(table_of(measured), DesiloParameters.from_dict)
+    table = table_of(measured)
     for parameters in LEVELED:
+        costs = FittedCosts(table, parameters)
         for primitive in ("rotate", "mul", "mul_plain", "encrypt", KEY):
             for level in range(parameters.max_level + 1):
                 expected = law(parameters, primitive, level)
-                assert costs.cost(parameters, primitive, level) == pytest.approx(expected, rel=0.2)
-    for level in range(DEEP.max_level + 1):  # two sets of a ring degree tell its constants
-        expected = law(DesiloParameters(16, 5), "rotate", min(level, 33))
-        found = costs.cost(DesiloParameters(16, 5), "rotate", min(level, 33))
-        assert found == pytest.approx(expected, rel=1e-6)
+                assert costs.cost(primitive, level) == pytest.approx(expected, rel=0.2)
+    between = DesiloParameters(16, 5)  # two sets of a ring degree tell its constants
+    for level in range(between.max_level + 1):
+        found = FittedCosts(table, between).cost("rotate", level)
+        assert found == pytest.approx(law(between, "rotate", level), rel=1e-6)
 
 
 def test_the_set_with_bootstraps_is_as_fast_as_the_leveled_one() -> None:
-    costs = FittedCosts(table_of([DEEP], lambda p, n, at: 2.0 + at), DesiloParameters.from_dict)
-    assert costs.cost(BOOTSTRAPPED, "rotate", 1) == costs.cost(DEEP, "rotate", 1)
-    assert costs.costs(BOOTSTRAPPED)["bootstrap", 14] == 30.0
+    table = table_of([DEEP], lambda p, n, at: 2.0 + at)
+    costs = FittedCosts(table, BOOTSTRAPPED)
+    assert costs.cost("rotate", 1) == FittedCosts(table, DEEP).cost("rotate", 1)
+    assert costs.costs()["bootstrap", 14] == 30.0
 
 
 def test_a_table_without_a_primitive() -> None:
@@ -75,26 +78,25 @@ def test_a_table_without_a_primitive() -> None:
     for one in table.sets:
         one.seconds.pop("mul")  # type: ignore[attr-defined]
     with pytest.raises(AtlasError, match="no seconds of mul"):
-        FittedCosts(table, DesiloParameters.from_dict).costs(DEEP)
+        FittedCosts(table, DEEP).costs()
 
 
 def test_a_table_without_a_bootstrap() -> None:
     table: CostTable = table_of([DEEP], bootstrap=None)
     with pytest.raises(AtlasError, match="does not tell what a bootstrap costs"):
-        FittedCosts(table, DesiloParameters.from_dict).costs(BOOTSTRAPPED)
+        FittedCosts(table, BOOTSTRAPPED).costs()
 
 
 def test_higher_levels_cost_more_and_hoisting_less() -> None:
-    cost = DesiloParameters(16, 4).fitted_costs().cost
+    cost = fitted_costs(DEEP).cost
     for primitive in SWITCHES:
-        assert cost(DEEP, primitive, 30) > cost(DEEP, primitive, 5)
+        assert cost(primitive, 30) > cost(primitive, 5)
     for level in (5, 14, 35):
-        hoisted = cost(DEEP, "hoist", level) + 8 * cost(DEEP, "rotate_hoisted", level)
-        assert hoisted < 8 * cost(DEEP, "rotate", level)
+        assert cost("hoist", level) + 8 * cost("rotate_hoisted", level) < 8 * cost("rotate", level)
 
 
 def test_keys() -> None:
-    costs = DesiloParameters(16, 4).fitted_costs()
-    assert costs.key_seconds(BOOTSTRAPPED, {}) > costs.cost(BOOTSTRAPPED, "bootstrap", 14)
-    shallow = costs.key_seconds(DEEP, {1: 5, 2: 5}, 5)
-    assert 0 < shallow < costs.key_seconds(DEEP, {1: 35}, 35)
+    refreshing, costs = fitted_costs(BOOTSTRAPPED), fitted_costs(DEEP)
+    assert refreshing.key_seconds({}) > refreshing.cost("bootstrap", 14)
+    shallow = costs.key_seconds({1: 5, 2: 5}, 5)
+    assert 0 < shallow < costs.key_seconds({1: 35}, 35)

@@ -30,8 +30,8 @@ def test_composed_rotations_of_real_ciphertexts() -> None:
     plan = choose_rotations(USES, model, SMALL.slots, model.size(full.keys) // 2)
     assert plan.composed
     keys = KeySet.generate(SMALL, KeyPlan(dict(plan.keys)))
-    real = DesiloEngine.from_key_set(keys)
-    assert set(keys.evaluation.plan.rotations) == set(plan.keys)
+    real = DesiloEngine(keys)
+    assert set(keys.plan.rotations) == set(plan.keys)
     engine = PlannedEngine(real, plan)
     x = np.random.default_rng(0).uniform(-1, 1, SMALL.slots)
     for level, amounts in USES:

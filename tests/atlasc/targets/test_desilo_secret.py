@@ -40,7 +40,7 @@ from atlasc.targets.desilo.parameters import DesiloParameters
 engine = desilofhe.Engine(14, 1)  # without threads, which a copy of a process does not have
 desilo_keys.library_engine = lambda parameters: engine
 child = os.fork()
-own = desilo_keys.KeySet.generate(DesiloParameters(14, 1), KeyPlan({})).client.secret
+own = desilo_keys.KeySet.generate(DesiloParameters(14, 1), KeyPlan({})).secret
 library = engine.create_secret_key()
 for secret in (library, own):
     print(hashlib.sha256(engine.serialize_secret_key(secret)).hexdigest(), flush=True)

@@ -9,10 +9,11 @@ import pytest
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.counting_engine import PRIMITIVES
 from atlasc.targets import find_target
-from atlasc.targets.costs import Bootstrap, CostTable, Measured
+from atlasc.targets.cost_table import Bootstrap, CostTable, Measured
+from atlasc.targets.costs import fitted_costs, relative_costs
 from atlasc.targets.machine import Machine
-from atlasc.targets.phantom.bootstrap import bootstrap_needs
-from atlasc.targets.phantom.parameters import PhantomParameters
+from atlasc.targets.phantom import PhantomParameters
+from atlasc.targets.phantom.bootstrap import dry_run
 from atlasc.targets.security import max_log_qp
 
 BOOTSTRAPPED = PhantomParameters.bootstrapped("fourteen_levels")
@@ -27,9 +28,9 @@ def test_every_choice_is_secure(levels: int, slots: int) -> None:
     assert found.slots >= slots
     assert found.bootstrap or found.max_level >= levels
     # A digit is no larger than the special primes: else the noise of a key switch grows.
-    size, bits = found.special_primes, found.prime_bits
+    size, bits = found.special_primes, found.moduli.primes
     digits = [sum(bits[start : start + size]) for start in range(0, len(bits), size)]
-    assert max(digits) <= sum(found.special_bits)
+    assert max(digits) <= sum(found.moduli.special)
 
 
 def test_small_programs_get_small_rings_and_deep_ones_bootstrap() -> None:
@@ -40,10 +41,10 @@ def test_small_programs_get_small_rings_and_deep_ones_bootstrap() -> None:
     assert (BOOTSTRAPPED.dnum, BOOTSTRAPPED.log_qp) == (6, 1718)
 
 
-def test_fewer_than_128_bits_are_for_tests_alone() -> None:
-    tempting = PhantomParameters.choose(7, insecure_for_tests=True)
+def test_fewer_than_128_bits_are_never_chosen() -> None:
+    tempting = PhantomParameters(13, 7, 1)
     assert tempting.security_bits < 128
-    assert PhantomParameters.choose(7).security_bits >= 128
+    assert PhantomParameters.choose(7).log_ring_degree > 13
     with pytest.raises(AtlasError, match="no parameters with 65536 slots"):
         PhantomParameters.choose(3, 2**16)
 
@@ -63,14 +64,13 @@ def test_manifests_read_back(parameters: PhantomParameters) -> None:
 
 
 def test_needs_of_a_bootstrap() -> None:
-    needs = bootstrap_needs("fourteen_levels", 2**15)
-    assert len(needs.rotations) == 38
-    assert (needs.relinearization_level, needs.conjugation_level) == (24, 24)
-    assert sum(needs.diagonals.values()) == 2 * (32 + 63 + 63)
+    needs, run = BOOTSTRAPPED.needs, dry_run("fourteen_levels", 2**15)
+    assert len(needs.rotations) == len(needs.shared) == 38
+    assert needs.key_levels == (24, 24)
+    assert sum(run.diagonals.values()) == 2 * (32 + 63 + 63)
     # docs/bootstrapping.md: 19 relinearisations for each of the two parts.
-    products = sum(n for (name, _), n in needs.primitives.items() if name in ("mul", "square"))
-    assert products == 2 * 19
-    assert 50 < sum(needs.live.values()) < 150
+    assert run.counts.count("mul", "square") == 2 * 19
+    assert 50 < sum(run.live.values()) < 150
 
 
 def test_memory_parts() -> None:
@@ -78,12 +78,12 @@ def test_memory_parts() -> None:
     assert key(27) == 2 * 6 * 33 * 2**16 * 8  # docs/bootstrapping.md: 208 MB
     assert key(14) == 2 * 3 * 20 * 2**16 * 8  # docs/backend-phantom.md: 63 MB
     assert key(0) < key(3) < key(14)
-    shared = min(BOOTSTRAPPED.bootstrap_rotations)
+    shared = min(BOOTSTRAPPED.needs.rotations)
     parts = BOOTSTRAPPED.memory_parts({shared: 14, 12345: 3}, 14, None, {14: 2}, 10**9)
     assert parts["rotation_keys"] == key(3)  # the other one is the bootstrap's
-    needs = bootstrap_needs("fourteen_levels", 2**15)
-    assert min(needs.rotations.values()) >= BOOTSTRAPPED.max_level
-    rotations = sum(map(key, needs.rotations.values()))
+    shared = BOOTSTRAPPED.needs.shared
+    assert min(shared.values()) >= BOOTSTRAPPED.max_level
+    rotations = sum(map(key, shared.values()))
     assert parts["bootstrap_keys"] == rotations + key(27) + key(0)
     assert parts["other_keys"] == 2 * key(24)
     assert parts["ciphertexts"] == 2 * BOOTSTRAPPED.ciphertext_bytes(14)
@@ -94,7 +94,7 @@ def test_memory_parts() -> None:
 
 
 def test_relative_costs_grow_with_the_level() -> None:
-    costs = BOOTSTRAPPED.relative_costs()
+    costs = relative_costs(BOOTSTRAPPED)
     assert costs["rotate", 14] == 1.0
     for primitive in PRIMITIVES:
         assert costs[primitive, 0] < costs[primitive, 14]
@@ -105,9 +105,9 @@ def test_relative_costs_grow_with_the_level() -> None:
 def test_a_table_from_the_gpu_gives_its_costs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert BOOTSTRAPPED.fitted_costs() is None  # the table in use is of desilo
+    assert fitted_costs(BOOTSTRAPPED) is None  # the table in use is of desilo
     names = [name for name in (*PRIMITIVES, "key") if name != "bootstrap"]
-    work = BOOTSTRAPPED.relative_costs()
+    work = relative_costs(BOOTSTRAPPED)
     seconds = {
         name: {level: 0.01 * work.get((name, level), 1.0) for level in (1, 7, 14)}  # type: ignore[call-overload]
         for name in names
@@ -118,8 +118,8 @@ def test_a_table_from_the_gpu_gives_its_costs(
     )  # fmt: skip
     (tmp_path / "phantom.json").write_text(table.text())
     monkeypatch.setenv("ATLASC_COSTS", str(tmp_path / "phantom.json"))
-    costs = BOOTSTRAPPED.fitted_costs()
+    costs = fitted_costs(BOOTSTRAPPED)
     assert costs is not None
-    assert costs.cost(BOOTSTRAPPED, "rotate", 14) == pytest.approx(0.01)
-    assert costs.costs(BOOTSTRAPPED)["bootstrap", 14] == 0.5
-    assert costs.key_seconds(BOOTSTRAPPED, {5: 14}) == pytest.approx(20.01)
+    assert costs.cost("rotate", 14) == pytest.approx(0.01)
+    assert costs.costs()["bootstrap", 14] == 0.5
+    assert costs.key_seconds({5: 14}) == pytest.approx(20.01)

@@ -9,17 +9,16 @@ from pathlib import Path
 import pytest
 
 from atlasc.ir.errors import AtlasError
+from atlasc.targets import phantom
 from atlasc.targets.desilo.parameters import BOOTSTRAPPED, LEVELED, DesiloParameters
-from atlasc.targets.phantom import parameters as phantom_parameters
+from atlasc.targets.phantom import PhantomParameters
 from atlasc.targets.phantom.bootstrap import SETS
-from atlasc.targets.phantom.parameters import PhantomParameters
 from atlasc.targets.security import (
     MAX_LOG_QP,
     archive,
-    check_set,
-    estimate_of,
+    check_security,
+    estimates_of,
     max_log_qp,
-    set_bits,
 )
 
 ROOT = Path(__file__).parents[3]
@@ -31,8 +30,8 @@ IN_USE = [*LEVELED, BOOTSTRAPPED, ON_PHANTOM, *map(PhantomParameters.choose, ran
 def test_every_secret_in_use_has_an_estimate_of_128_bits(
     parameters: DesiloParameters | PhantomParameters,
 ) -> None:
-    found = estimate_of(parameters)
-    assert found["bits"] == parameters.security_bits == set_bits(parameters) >= 128
+    found = estimates_of(parameters.secrets)
+    assert found["bits"] == parameters.security_bits >= 128
     assert len(found["secrets"]) == (2 if parameters.bootstrap else 1)
     for fact in found["secrets"]:
         assert fact["estimate_bits"] >= 128
@@ -43,24 +42,26 @@ def test_every_secret_in_use_has_an_estimate_of_128_bits(
 
 
 def test_a_sparse_secret_is_told_with_its_own_modulus() -> None:
-    (_, phantom), (_, desilo) = (estimate_of(p)["secrets"] for p in (ON_PHANTOM, BOOTSTRAPPED))
+    (_, phantom), (_, desilo) = (
+        estimates_of(p.secrets)["secrets"] for p in (ON_PHANTOM, BOOTSTRAPPED)
+    )
     assert (phantom["secret"], phantom["log_qp"]) == ("sparse h=32, encapsulated", 57 + 60)
     assert (desilo["secret"], desilo["log_qp"]) == ("sparse h=128, encapsulated", 40 + 5 * 60)
 
 
 def test_every_key_has_at_most_the_modulus_that_is_judged() -> None:
     dense = ON_PHANTOM.secrets[0].log_q
-    special = sum(ON_PHANTOM.special_bits)
-    for level in range(len(ON_PHANTOM.prime_bits)):
-        assert sum(ON_PHANTOM.prime_bits[: level + 1]) + special <= dense
+    special = sum(ON_PHANTOM.moduli.special)
+    for level in range(len(ON_PHANTOM.moduli.primes)):
+        assert sum(ON_PHANTOM.moduli.primes[: level + 1]) + special <= dense
     # Under the sparse secret there is the ciphertext with q0 left, and the key that leads to it.
-    assert ON_PHANTOM.secrets[1].log_q > ON_PHANTOM.prime_bits[0]
+    assert ON_PHANTOM.secrets[1].log_q > ON_PHANTOM.moduli.primes[0]
 
 
-def test_thearchive_says_where_it_comes_from() -> None:
+def test_the_archive_says_where_it_comes_from() -> None:
     source = archive()["estimator"]
     assert len(source["commit"]) == 40 and source["sage"] and source["date"] >= "2025"
-    assert estimate_of(LEVELED[0])["estimator"] == source
+    assert estimates_of(LEVELED[0].secrets)["estimator"] == source
     for entry in archive()["estimates"]:
         counted = [found.values() for model, found in entry["all"].items() if model != "ADPS16"]
         assert 0 <= min(min(bits) for bits in counted) - entry["bits"] < 0.11
@@ -80,21 +81,20 @@ def test_the_estimator_confirms_the_table_at_every_ring_in_use() -> None:
 def test_a_sparse_secret_without_an_estimate_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert PhantomParameters.choose(60) == ON_PHANTOM
     thin = {"fourteen_levels": replace(SETS["fourteen_levels"], secret_weight=16)}
-    monkeypatch.setattr(phantom_parameters, "SETS", thin)
+    monkeypatch.setattr(phantom, "SETS", thin)
     assert ON_PHANTOM.security_bits == 0
-    assert estimate_of(ON_PHANTOM)["estimate_bits"] is None
+    assert estimates_of(ON_PHANTOM.secrets)["estimate_bits"] is None
     with pytest.raises(AtlasError, match="sparse secret .* not known to have 128 bits"):
         PhantomParameters.choose(60)
-    assert check_set(ON_PHANTOM, insecure_for_tests=True) == 0
 
 
 def test_a_modulus_above_all_that_was_estimated_has_no_estimate() -> None:
     above = PhantomParameters(15, 30, 1)
     assert above.log_qp > max_log_qp(2**15)
-    assert estimate_of(above)["estimate_bits"] is None
-    assert estimate_of(above)["bits"] < 128
+    assert estimates_of(above.secrets)["estimate_bits"] is None
+    assert estimates_of(above.secrets)["bits"] < 128
     with pytest.raises(AtlasError, match="128 are required"):
-        check_set(above)
+        check_security(above.secrets)
 
 
 def test_the_runtime_has_the_same_limits() -> None:

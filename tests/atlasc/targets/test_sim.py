@@ -84,7 +84,7 @@ def test_values_that_would_wrap_around_are_reported() -> None:
 
 
 def test_a_plan_of_rotation_keys_is_enforced() -> None:
-    engine = SimEngine(slots=8, max_level=4, rotation_keys={1: 2, -1: 4})
+    engine = SimEngine(slots=8, max_level=4, rotation_keys={1: 2, 7: 4})
     ct = engine.encrypt(np.arange(8.0))
     assert engine.decrypt(engine.rotate(ct, 7))[0] == 7.0
     with pytest.raises(AtlasError, match="amount 1 at level 4: its key reaches only level 2"):

@@ -17,6 +17,7 @@ from atlasc.passes.execution.counting_engine import PRIMITIVES
 from atlasc.passes.execution.engine import Engine
 from atlasc.passes.execution.rotation_plan import RotationPlan
 from atlasc.targets import TARGETS, find_target
+from atlasc.targets.costs import costs_of
 from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.program import parameters_of, with_matching_parameters, with_parameters
 
@@ -51,12 +52,12 @@ def test_parameter_sets(name: str, levels: int, slots: int) -> None:
     found = target.parameters.choose(levels, slots)
     assert found.slots >= slots and found.security_bits >= 128
     assert found.bootstrap or found.max_level >= levels
-    assert len(found.prime_bits) >= found.residues(found.max_level)
-    assert found.log_qp == sum(found.prime_bits) + sum(found.special_bits)
+    assert len(found.moduli.primes) >= found.residues(found.max_level)
+    assert found.log_qp == sum(found.moduli.primes) + sum(found.moduli.special)
     assert target.parameters.from_dict(json.loads(json.dumps(found.to_dict()))) == found
     again = target.parameters.matching(found.slots, found.max_level, bool(found.bootstrap))
     assert again is not None and again.max_level == found.max_level
-    costs = found.costs()
+    costs = costs_of(found)
     for primitive in PRIMITIVES:
         if primitive != "bootstrap":
             assert 0 < costs[primitive, 0] <= costs[primitive, found.max_level]

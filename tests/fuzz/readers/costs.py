@@ -7,7 +7,7 @@ from pathlib import Path
 
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.run.timing import Timing
-from atlasc.targets.costs import CostTable
+from atlasc.targets.cost_table import load
 from tests.fuzz.reader import Reader
 from tests.fuzz.seeds import ROOT, compiled, files
 
@@ -23,7 +23,7 @@ def _tables(folder: Path) -> list[Path]:
 
 
 def _table(path: Path) -> object:
-    return CostTable.load(path).text()
+    return load(path).text()
 
 
 @cache

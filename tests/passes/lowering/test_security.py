@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atlasc.ir.errors import AtlasError
-from atlasc.targets.security import MAX_LOG_QP, check_security, max_log_qp, security_bits
+from atlasc.targets.security import MAX_LOG_QP, Secret, check_security, max_log_qp, security_bits
 
 RINGS = sorted(MAX_LOG_QP[128])
 GUIDELINES = [26, 53, 106, 214, 430, 868, 1747, 3523]
@@ -66,13 +66,11 @@ def test_what_is_no_size_of_moduli_is_refused(log_qp: float) -> None:
         security_bits(2**16, log_qp)
 
 
-def test_too_little_is_refused_unless_asked_for() -> None:
-    assert check_security(2**16, 1740) == 128
+def test_too_little_is_refused() -> None:
+    check_security([Secret("keys", 2**16, 1740)])
     with pytest.raises(AtlasError, match=r"about 98 bits.*128 are required") as caught:
-        check_security(2**15, 1130)
-    assert "--insecure-for-tests" in caught.value.remedy
+        check_security([Secret("keys", 2**15, 1130)])
     assert "868" in caught.value.why
-    assert check_security(2**15, 1130, insecure_for_tests=True) == 98
 
 
 def test_unknown_rings_are_refused() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from ckks_ring import Complexes, Reals, polynomial_of, raised, slots_of
 
-from atlasc.targets.phantom.bootstrap import bootstrap_needs
+from atlasc.targets.phantom.bootstrap import dry_run
 
 SCALE_BITS, WEIGHT = 46, 32
 
@@ -72,7 +72,7 @@ def test_rotation_keys_at_full_size(program: Path) -> None:
     assert len(levels) == 38  # stages of CtS and StC of the same size share them
     assert max(levels.values()) == 27
     assert all(0 < amount < 2**15 for amount in levels)
-    assert levels == bootstrap_needs("fourteen_levels", 2**15).rotations
+    assert levels == dry_run("fourteen_levels", 2**15).counts.rotation_levels
 
 
 def refreshed(program: Path, vectors: Reals, *seed: object) -> tuple[list[int], Reals]:

@@ -34,14 +34,14 @@ def test_usage(programs: Path) -> None:
 
 
 def test_benchmark_writes_a_cost_table(programs: Path, tmp_path: Path) -> None:
-    from atlasc.targets.costs import CostTable
+    from atlasc.targets.cost_table import load
 
     command = [programs / "primitives", "none", "1", "leveled", "11", "4", "1"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     path = tmp_path / "table.json"
     path.write_text(done.stdout)
-    table = CostTable.load(path)
+    table = load(path)
     assert table.backend == "sim"
     [measured] = table.sets
     assert set(measured.seconds["mul"]) == {1, 2, 4}

@@ -1,0 +1,199 @@
+"""Cost tables: what the primitives of a backend cost, as somebody measured it.
+
+```
+{"format": 1, "backend": "desilo", "library": "1.17.0", "date": "2026-11-21",
+ "machine": {"processor": …, "threads": 2, "memory_gib": 23.4},
+ "other_work": 0.02, "note": …,
+ "bootstrap": {"seconds": 34, "key_seconds": 97, "measured": true},
+ "sets": [{"parameters": {…}, "seconds": {"rotate": {"35": 0.9, "17": 0.3, …}, …}}, …]}
+```
+
+``seconds`` has seconds of one call by primitive and level; the primitives are those of the counting
+engine and ``key``, which makes one evaluation key.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from atlasc.ir.bounds import MAX_LEVEL
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.files.json_text import STRICT, Amount, parse_json
+from atlasc.ir.files.plain import MIB, read_bytes
+from atlasc.targets.machine import Machine, this_machine
+
+VARIABLE = "ATLASC_COSTS"
+"""Environment variable that names the table in use."""
+MAX_TABLE = 16 * MIB
+"""Bytes of a cost table, which has some 10 KiB."""
+Seconds = Annotated[float, Field(gt=0)]
+Level = Annotated[int, Field(ge=0, le=MAX_LEVEL, strict=False)]
+"""Names of JSON members are texts."""
+_SORTED = AfterValidator(lambda seconds: dict(sorted(seconds.items())))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Seconds of one call, by primitive and level, at a parameter set as its backend writes it."""
+
+    __pydantic_config__ = STRICT
+
+    parameters: Mapping[str, Any]
+    seconds: Mapping[str, Annotated[Mapping[Level, Seconds], Field(min_length=1), _SORTED]]
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """Seconds of a bootstrap and of its key; not ``measured``: scaled from another machine's."""
+
+    __pydantic_config__ = STRICT
+
+    seconds: Seconds
+    key_seconds: Seconds
+    measured: bool
+
+
+@dataclass(frozen=True)
+class CostTable:
+    """Measured costs of one backend on one machine; also the JSON form of the file.
+
+    Attributes:
+        backend: its name.
+        library: version of the library behind it.
+        machine: where it was measured.
+        date: day of the measurement, ISO 8601.
+        sets: by parameter set.
+        bootstrap: None where the backend has none.
+        other_work: share of the machine that other processes took meanwhile, 0 to 1; None where
+            it is not known.
+        note: a remark for readers.
+        path: the file that it was read from; not part of the file.
+    """
+
+    __pydantic_config__ = STRICT
+
+    backend: str
+    library: str
+    machine: Machine
+    date: str
+    sets: Annotated[tuple[Measured, ...], Field(min_length=1)]
+    bootstrap: Bootstrap | None = None
+    other_work: Amount | None = None
+    note: str = ""
+    format: Literal[1] = 1
+    path: Path | None = field(default=None, compare=False)
+
+    def text(self) -> str:
+        """The file's contents, a line for each fact and for each primitive; four figures."""
+        facts = asdict(replace(self, path=None))
+        del facts["path"]
+        for one in facts["sets"]:
+            for name, seconds in one["seconds"].items():
+                one["seconds"][name] = {at: float(f"{s:.4g}") for at, s in seconds.items()}
+        if self.other_work is not None:
+            facts["other_work"] = round(self.other_work, 3)
+        innermost = re.compile(r"\{[^{}]*\}")
+        text = innermost.sub(lambda o: re.sub(r"\n *", "", o[0]), json.dumps(facts, indent=1))
+        return text + "\n"
+
+    def damaged(self, why: str) -> AtlasError:
+        """The error for contents that are of no use."""
+        return _damaged(self.path, why)
+
+
+def _damaged(path: Path | None, why: str) -> AtlasError:
+    return AtlasError(
+        f"the cost table {path} is damaged",
+        why=why,
+        remedy="remove it, and measure again with atlasc calibrate-backend",
+    )
+
+
+def load(path: Path) -> CostTable:
+    """A table, read once as long as its file stays as it is.
+
+    Raises:
+        AtlasError: it is not there, damaged, or of another format.
+    """
+    stamp = path.stat() if path.exists() else None
+    return _load(path, stamp and (stamp.st_mtime_ns, stamp.st_size))
+
+
+@lru_cache(maxsize=8)
+def _load(path: Path, stamp: tuple[int, int] | None) -> CostTable:
+    try:
+        return replace(parse_json(read_bytes(path, MAX_TABLE), CostTable), path=path)
+    except ValueError as error:
+        raise _damaged(path, str(error)) from None
+
+
+# --- the table in use
+
+
+def shipped_place(backend: str) -> Path:
+    """The table that comes with atlasc."""
+    return Path(__file__).parent / backend / "costs.json"
+
+
+def own_place(backend: str) -> Path:
+    """Where this user's table is kept: in the data folder of the XDG specification."""
+    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(data) / "atlasc" / "costs" / f"{backend}.json"
+
+
+def active_table(backend: str, named: Path | None = None) -> CostTable | None:
+    """The table by which times are predicted; None without one.
+
+    The first of these that is of the backend: the file that is named (by ``--costs``), or else the
+    one that ``ATLASC_COSTS`` names; the one that ``atlasc calibrate-backend`` wrote for this user;
+    the one that comes with atlasc.
+
+    Raises:
+        AtlasError: the file that was named is not there, or a file is damaged.
+    """
+    named = _named(named)
+    if named is not None and (table := load(named)).backend == backend:
+        return table
+    places = (own_place(backend), shipped_place(backend))
+    return next((load(place) for place in places if place.exists()), None)
+
+
+def _named(table: Path | None) -> Path | None:
+    """The table that the user chose, for this call or by the environment."""
+    named = os.environ.get(VARIABLE)
+    return table or (Path(named) if named else None)
+
+
+def cost_warning(backend: str, library: str | None, named: Path | None = None) -> str:
+    """One line that says why predicted times may be wrong on this machine, and what to do; empty
+    where nothing is wrong, or no table is in use.
+
+    Args:
+        backend: what is predicted for.
+        library: version of its library that is installed; None where there is none.
+        named: the table of ``--costs``.
+
+    Raises:
+        AtlasError: as :func:`active_table`.
+    """
+    table, named, here = active_table(backend, named), _named(named), this_machine()
+    if table is None:
+        return ""
+    why = []
+    if named is not None and table.path != named:
+        why.append(f"{named} is of the target {load(named).backend} and is not used")
+    if library is not None and table.library != library:
+        why.append(f"version {table.library} was measured, {library} is installed")
+    if not here.same_speed(table.machine):
+        why.append(f"measured on {table.machine}, this machine has {here}")
+    remedy = "measure this machine once with atlasc calibrate-backend"
+    return f"predicted times may be wrong here ({'; '.join(why)}): {remedy}" if why else ""
