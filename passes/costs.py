@@ -9,16 +9,21 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.ir.types import CiphertextType
-from atlasc.passes.execution.counting_engine import Counted, CountingEngine, Counts, Primitive
-from atlasc.passes.execution.dry_runs import dry_engine, dry_inputs, live_ciphertexts
-from atlasc.passes.execution.execute import apply
+from atlasc.passes.execution.counting_engine import (
+    Counted,
+    CountingEngine,
+    Counts,
+    LiveEngine,
+    Primitive,
+)
+from atlasc.passes.execution.execute import Execution, apply
 from atlasc.passes.execution.kernels.context import Context
 from atlasc.passes.execution.rotation_plan import RotationPlan
 from atlasc.passes.framework.analysis import OBSERVED
@@ -29,6 +34,7 @@ Profile = frozenset[tuple[tuple[Primitive, int], int]]
 """((primitive, levels below the entry), calls) of an op."""
 Layer = int | None
 """Index of a block; None is what lies outside of all blocks."""
+Engine = TypeVar("Engine", bound=CountingEngine)
 _TOP = 64
 """A level that no kernel runs out of."""
 
@@ -74,6 +80,33 @@ class ProgramCosts:
         return sum(array.nbytes for array in self.module.arrays_used().values())
 
 
+def live_ciphertexts(module: Module) -> Counter[int]:
+    """Ciphertexts by level at the moment that needs most memory, in a ckks module with levels.
+
+    Inputs and outputs are held to the end, every other value until its last use, and inside an op
+    what its kernel holds.
+    """
+    engine, inputs = _dry_run(module, LiveEngine)
+    Execution(module, engine).run(inputs)
+    return engine.at_peak
+
+
+def _dry_run(module: Module, kind: type[Engine]) -> tuple[Engine, dict[str, list[Counted]]]:
+    """A counting engine for a ckks module, with or without levels, and its inputs by name."""
+    attributes, inputs = module.attributes, module.inputs
+    levels = attributes.get("levels") or 0
+    given = [op.attributes.get("level", 0) for op in inputs]
+    top = max(levels, *given, *module.depths().values())
+    engine = kind(attributes["slots"], top, levels or None, attributes.get("bootstrap_batch", 1))
+    return engine, {
+        op.attributes["name"]: [
+            engine.encrypt(None, op.attributes.get("level", top))
+            for _ in range(op.value.ciphertext.ciphertexts)
+        ]
+        for op in inputs
+    }
+
+
 def merged(parts: Iterable[Counts]) -> Counts:
     """Sum of counts."""
     result = Counts()
@@ -88,9 +121,8 @@ def program_costs(module: Module) -> ProgramCosts:
     Each op is counted as if nothing before it had rescaled its operands, so that its counts depend
     on nothing but itself.
     """
-    engine = dry_engine(module, CountingEngine)
+    engine, given = _dry_run(module, CountingEngine)
     ctx: Context[Counted] = Context(engine, module)
-    given = dry_inputs(module, engine)
     per_op: dict[Op, Counts] = {}
     known: dict[tuple[Any, ...], tuple[tuple[int, ...], Counts]] = {}
     levels: dict[Value, tuple[int, ...] | None] = {}

@@ -1,9 +1,9 @@
 """An engine without data: it runs a lowered program at the speed of integers and counts what it
 would cost.
 
-A ciphertext is its level, and whether it was rescaled. The counts are kept per *scope*, a label
-that the caller sets (an op, a layer), so that one run yields the table of a whole model; each
-primitive is counted together with the level at which it runs, because that decides its cost.
+A ciphertext is its level, and whether it was rescaled. Counts are kept by *scope*, a label that the
+caller sets (an op, a layer), so that one run yields the table of a whole model. Each primitive is
+counted with the level at which it runs, because that decides its cost.
 """
 
 from __future__ import annotations
@@ -17,23 +17,9 @@ from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.engine import Vector
 
 Primitive = Literal[
-    "encrypt",
-    "decrypt",
-    "add",
-    "add_plain",
-    "negate",
-    "times_i",
-    "rescale",
-    "mul",
-    "mul_lazy",
-    "square",
-    "mul_plain",
-    "mul_scalar",
-    "rotate",
-    "rotate_hoisted",
-    "hoist",
-    "bootstrap",
-]
+    "encrypt", "decrypt", "add", "add_plain", "negate", "times_i", "rescale", "mul", "mul_lazy",
+    "square", "mul_plain", "mul_scalar", "rotate", "rotate_hoisted", "hoist", "bootstrap",
+]  # fmt: skip
 """What is counted. ``level`` is that of the (lower) operand; for ``bootstrap`` that of the
 result.
 
@@ -48,9 +34,6 @@ for ``hoist`` where it does not.
 """
 
 PRIMITIVES: tuple[Primitive, ...] = Primitive.__args__  # type: ignore[attr-defined]
-
-_RELINEARISED: tuple[Primitive, ...] = ("mul", "square")
-_ROTATIONS: tuple[Primitive, ...] = ("rotate", "rotate_hoisted")
 
 
 @dataclass
@@ -78,22 +61,17 @@ class Counts:
     @property
     def key_switches(self) -> int:
         """Rotations, hoisted ones included, conjugations and relinearisations."""
-        return self.count(*_RELINEARISED, *_ROTATIONS)
+        return self.count("mul", "square", "rotate", "rotate_hoisted")
 
     @property
     def ciphertext_products(self) -> int:
         """Products of two ciphertexts, and squares."""
-        return self.count(*_RELINEARISED, "mul_lazy")
+        return self.count("mul", "square", "mul_lazy")
 
     @property
     def plaintext_products(self) -> int:
         """Products with a vector or with a number."""
         return self.count("mul_plain", "mul_scalar")
-
-    @property
-    def rescales(self) -> int:
-        """Rescalings; a sum of products needs one."""
-        return self.count("rescale")
 
     @property
     def bootstraps(self) -> int:
@@ -106,17 +84,14 @@ class Counts:
         Raises:
             AtlasError: the table has no cost for a primitive that occurs.
         """
-        total = 0.0
-        for key, times in self.primitives.items():
-            cost = costs.get(key)
-            if cost is None:
+        for (primitive, level), times in self.primitives.items():
+            if (primitive, level) not in costs:
                 raise AtlasError(
-                    f"the cost table has no entry for {key[0]} at level {key[1]}",
+                    f"the cost table has no entry for {primitive} at level {level}",
                     why=f"the program uses it {times} times",
                     remedy="measure the table again with this backend and these parameters",
                 )
-            total += times * cost
-        return total
+        return sum((times * costs[key] for key, times in self.primitives.items()), 0.0)
 
     def merge(self, other: Counts) -> None:
         """Add the counts of ``other`` to these."""
@@ -124,8 +99,7 @@ class Counts:
         self.rotations.update(other.rotations)
         self.rotation_groups.update(other.rotation_groups)
         for amount, level in other.rotation_levels.items():
-            if level > self.rotation_levels.get(amount, -1):
-                self.rotation_levels[amount] = level
+            self.rotation_levels[amount] = max(level, self.rotation_levels.get(amount, -1))
         self.conjugation_level = max(self.conjugation_level, other.conjugation_level)
 
 
@@ -135,28 +109,49 @@ class Counted:
     __slots__ = ("level", "rescaled")
 
     def __init__(self, level: int) -> None:
-        self.level = level
-        self.rescaled = False
+        self.level, self.rescaled = level, False
 
 
-def _unary(primitive: Primitive) -> Callable[..., Counted]:
-    """A method whose result stays at the level of its ciphertext."""
+def _same_level(primitive: Primitive) -> Callable[..., Counted]:
+    """A method whose result has the lower level of its ciphertexts."""
 
-    def call(self: CountingEngine, ciphertext: Counted, *_: Any) -> Counted:
-        self._primitives[primitive, ciphertext.level] += 1
-        return self._new(ciphertext.level)
+    def call(self: CountingEngine, one: Counted, other: Any = None) -> Counted:
+        level = min(one.level, other.level) if isinstance(other, Counted) else one.level
+        self._primitives[primitive, level] += 1
+        return self._new(level)
+
+    return call
+
+
+def _product(primitive: Primitive) -> Callable[..., Counted]:
+    """A method whose result is one below the lowest level of its ciphertexts."""
+
+    def call(self: CountingEngine, *factors: Counted) -> Counted:
+        level = min(factor.level for factor in factors)
+        if level < 1:
+            self._fail(primitive, "the operand is at level 0: no multiplication is left")
+        for factor in factors:
+            if not factor.rescaled:
+                self._primitives["rescale", level] += 1
+                self._rescale(factor)
+        self._primitives[primitive, level] += 1
+        return self._new(level - 1)
 
     return call
 
 
 class CountingEngine:
-    """Implements :class:`~atlasc.passes.execution.engine.Engine` with levels alone.
+    """Implements :class:`~atlasc.passes.execution.engine.Engine` with levels alone. It does not
+    look at vectors.
 
     Args:
         slots: real numbers in a ciphertext, a power of two.
         max_level: levels of a fresh ciphertext.
         bootstrap_level: levels after a bootstrap; None when the parameters do not allow one.
         bootstrap_batch: ciphertexts that one bootstrap refreshes.
+
+    Attributes:
+        counts: by scope.
     """
 
     def __init__(
@@ -166,10 +161,8 @@ class CountingEngine:
         bootstrap_level: int | None = None,
         bootstrap_batch: int = 1,
     ) -> None:
-        self.slots = slots
-        self.max_level = max_level
-        self.bootstrap_level = bootstrap_level
-        self.bootstrap_batch = bootstrap_batch
+        self.slots, self.max_level = slots, max_level
+        self.bootstrap_level, self.bootstrap_batch = bootstrap_level, bootstrap_batch
         self.counts: dict[str, Counts] = {}
         self.scope = ""
 
@@ -192,13 +185,13 @@ class CountingEngine:
         return result
 
     def _new(self, level: int) -> Counted:
-        """A result."""
         return Counted(level)
 
-    # --- the Engine protocol; a vector is not looked at
+    def _rescale(self, factor: Counted) -> None:
+        factor.rescaled = True
 
     def encrypt(self, vector: Vector | None, level: int | None = None) -> Counted:
-        """A fresh ciphertext at ``level``, by default at the top; ``vector`` is not looked at."""
+        """A fresh ciphertext at ``level``, by default at the top."""
         level = self.max_level if level is None else level
         if not 0 <= level <= self.max_level:
             self._fail("encrypt", f"level {level} is not in 0..{self.max_level}")
@@ -216,60 +209,44 @@ class CountingEngine:
         """Multiplications that are left."""
         return ciphertext.level
 
-    def add(self, left: Counted, right: Counted) -> Counted:
-        """Sum, at the lower level."""
-        level = min(left.level, right.level)
-        self._primitives["add", level] += 1
-        return self._new(level)
-
-    sub = add
-
-    negate, times_i, add_plain = _unary("negate"), _unary("times_i"), _unary("add_plain")
-
-    def mul(self, left: Counted, right: Counted) -> Counted:
-        """Product, one below the lower level."""
-        return self._product("mul", left, right)
-
-    def square(self, ciphertext: Counted) -> Counted:
-        """Square, one level lower."""
-        return self._product("square", ciphertext)
+    add = sub = _same_level("add")
+    negate, times_i = _same_level("negate"), _same_level("times_i")
+    add_plain = _same_level("add_plain")
+    mul, square, _mul_lazy = _product("mul"), _product("square"), _product("mul_lazy")
+    _mul_vector, _mul_scalar = _product("mul_plain"), _product("mul_scalar")
 
     def dot(self, lefts: Sequence[Counted], rights: Sequence[Counted]) -> Counted:
         """Sum of products, relinearised once."""
         *rest, last = zip(lefts, rights, strict=True)
-        terms = [self._product("mul_lazy", *pair) for pair in rest]
-        total = self._product("mul", *last)
+        terms = [self._mul_lazy(*pair) for pair in rest]
+        total = self.mul(*last)
         for term in terms:
             total = self.add(total, term)
         return total
 
     def mul_plain(self, ciphertext: Counted, value: Any) -> Counted:
-        """``value`` may be anything: a number counts as ``mul_scalar``, all else as
-        ``mul_plain``.
-        """
+        """A number counts as ``mul_scalar``, all else as ``mul_plain``."""
         number = isinstance(value, (float, int))
-        return self._product("mul_scalar" if number else "mul_plain", ciphertext)
+        return self._mul_scalar(ciphertext) if number else self._mul_vector(ciphertext)
 
     def rotate(self, ciphertext: Counted, amount: int) -> Counted:
         """Rotation to the left, at the same level."""
-        amount %= self.slots
-        if not amount:
-            return ciphertext
-        self._primitives["rotate", ciphertext.level] += 1
-        self._count_rotations(ciphertext.level, (amount,))
-        return self._new(ciphertext.level)
+        return self.rotate_many(ciphertext, [amount])[0]
 
     def rotate_many(self, ciphertext: Counted, amounts: Sequence[int]) -> list[Counted]:
-        """One rotation to the left for each amount, hoisted."""
+        """One rotation to the left for each amount, hoisted where there are several."""
         used = [amount % self.slots for amount in amounts]
         nonzero = [amount for amount in used if amount]
-        level = ciphertext.level
-        if len(nonzero) == 1:
-            self._primitives["rotate", level] += 1
-        elif nonzero:
+        level, counts = ciphertext.level, self._current
+        if len(nonzero) > 1:
             self._primitives["hoist", level] += 1
-            self._primitives["rotate_hoisted", level] += len(nonzero)
-        self._count_rotations(level, nonzero)
+        if nonzero:
+            together: Primitive = "rotate_hoisted" if len(nonzero) > 1 else "rotate"
+            self._primitives[together, level] += len(nonzero)
+            counts.rotation_groups[level, tuple(sorted(set(nonzero)))] += 1
+        for amount in nonzero:
+            counts.rotations[amount] += 1
+            counts.rotation_levels[amount] = max(level, counts.rotation_levels.get(amount, -1))
         return [self._new(level) if amount else ciphertext for amount in used]
 
     def conjugate(self, ciphertext: Counted) -> Counted:
@@ -297,27 +274,6 @@ class CountingEngine:
         self._primitives["bootstrap", self.bootstrap_level] += count
         return [self._new(self.bootstrap_level) for _ in ciphertexts]
 
-    def _product(self, primitive: Primitive, *factors: Counted) -> Counted:
-        level = min(factor.level for factor in factors)
-        if level < 1:
-            self._fail(primitive, "the operand is at level 0: no multiplication is left")
-        for factor in factors:
-            if not factor.rescaled:
-                self._primitives["rescale", level] += 1
-                factor.rescaled = True
-        self._primitives[primitive, level] += 1
-        return self._new(level - 1)
-
-    def _count_rotations(self, level: int, amounts: Sequence[int]) -> None:
-        """Rotations of one ciphertext, by other amounts than 0."""
-        counts = self._current
-        if amounts:
-            counts.rotation_groups[level, tuple(sorted(set(amounts)))] += 1
-        for amount in amounts:
-            counts.rotations[amount] += 1
-            if level > counts.rotation_levels.get(amount, -1):
-                counts.rotation_levels[amount] = level
-
     def _fail(self, primitive: str, why: str) -> NoReturn:
         raise AtlasError(
             f"{primitive} is impossible" + (f" in {self._scope}" if self._scope else ""),
@@ -325,3 +281,45 @@ class CountingEngine:
             why=why,
             remedy="place a bootstrap before it, or choose parameters with more levels",
         )
+
+
+class _Live(Counted):
+    """A ciphertext that tells its engine when it is let go."""
+
+    __slots__ = ("engine",)
+    engine: LiveEngine
+
+    def __del__(self) -> None:
+        self.engine.change(self.level, -2 if self.rescaled else -1)
+
+
+class LiveEngine(CountingEngine):
+    """Counts the ciphertexts that are alive. One at level l has l + 2 primes. One that was a factor
+    counts twice: engines keep its rescaled form.
+
+    Attributes:
+        at_peak: ciphertexts by level when they had most primes together.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        self.live: Counter[int] = Counter()
+        self.at_peak: Counter[int] = Counter()
+        self.primes = self.peak = 0
+        super().__init__(*arguments)
+
+    def _new(self, level: int) -> Counted:
+        made = _Live(level)
+        made.engine = self
+        self.change(level, 1)
+        return made
+
+    def _rescale(self, factor: Counted) -> None:
+        super()._rescale(factor)
+        self.change(factor.level, 1)
+
+    def change(self, level: int, by: int) -> None:
+        """So many more ciphertexts are alive at a level."""
+        self.live[level] += by
+        self.primes += by * (level + 2)
+        if self.primes > self.peak:
+            self.peak, self.at_peak = self.primes, self.live.copy()

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeAlias, TypeVar
+from functools import reduce
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from atlasc.passes.execution.engine import Engine
+from atlasc.passes.execution.engine import Ct, Engine
 
-Ct = TypeVar("Ct")
 Coefficient: TypeAlias = float | NDArray[np.float64]
 """A number, or one for each channel."""
 
@@ -39,8 +39,7 @@ class Power:
     right: int
 
 
-@dataclass(frozen=True)
-class Sum:
+class Sum(NamedTuple):
     """sum of factor T_index, of quotient T_giant, and of a constant, all available at one depth.
 
     Attributes:
@@ -53,8 +52,8 @@ class Sum:
 
     depth: int
     constant: Coefficient
-    terms: tuple[tuple[Coefficient, int], ...]
-    products: tuple[tuple[int, int], ...]
+    terms: list[tuple[Coefficient, int]]
+    products: list[tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -63,8 +62,8 @@ class ChebyshevPlan:
     the result.
     """
 
-    powers: tuple[Power, ...]
-    sums: tuple[Sum, ...]
+    powers: list[Power]
+    sums: list[Sum]
 
     @property
     def levels(self) -> int:
@@ -110,51 +109,41 @@ def plan_chebyshev(coefficients: Sequence[float] | NDArray[np.float64]) -> Cheby
     if values.ndim not in (1, 2) or values.size == 0 or not np.isfinite(values).all():
         raise ValueError("coefficients must be non-empty vectors of finite numbers")
     levels = (len(values) - 1).bit_length()
-    candidates = [_Builder(values, baby).build(levels) for baby in range(1, max(levels, 1) + 1)]
+    plans = [_plan(values, levels, 2**baby - 1) for baby in range(1, max(levels, 1) + 1)]
     return min(
-        candidates,
-        key=lambda plan: (
-            3 * plan.relinearisations + plan.ciphertext_products,
-            plan.scalar_products,
-        ),
+        plans, key=lambda p: (3 * p.relinearisations + p.ciphertext_products, p.scalar_products)
     )
 
 
-class _Builder:
-    """Splits coefficients [degree + 1, ...] for one baby-step count 2^baby - 1."""
+def _plan(coefficients: NDArray[np.float64], levels: int, largest_baby: int) -> ChebyshevPlan:
+    """The plan for coefficients [degree + 1, ...] with so many baby steps."""
+    sums: list[Sum] = []
+    needed: set[int] = set()
 
-    def __init__(self, coefficients: NDArray[np.float64], baby: int) -> None:
-        self.coefficients = coefficients
-        self.largest_baby = 2**baby - 1
-        self.sums: list[Sum] = []
-        self.needed: set[int] = set()
-
-    def build(self, levels: int) -> ChebyshevPlan:
-        self._sum(self.coefficients, levels)
-        return ChebyshevPlan(tuple(_powers(self.needed)), tuple(self.sums))
-
-    def _sum(self, coefficients: NDArray[np.float64], depth: int) -> int:
-        """Appends the sums for these coefficients, available at `depth`; returns the position of
-        the last.
-        """
-        c = coefficients.copy()
+    def split(c: NDArray[np.float64], depth: int) -> int:
+        """Add the sums for these coefficients, available at `depth`; position of the last."""
         products: list[tuple[int, int]] = []
         lone: list[tuple[Coefficient, int]] = []
-        while (top := _degree(c)) > 0:
-            if top <= self.largest_baby and depth_of_power(top) < depth:
+        while (top := max(_present(c), default=0)) > 0:
+            if top <= largest_baby and depth_of_power(top) < depth:
                 break
             giant = 1 << (top.bit_length() - 1)
-            if top == giant:  # its quotient is a number: one more term, not a product
-                lone.append((_coefficient(c, giant), giant))
-                c[giant] = 0.0
+            # c = quotient T_giant + remainder, from T_(g+j) = 2 T_g T_j - T_(g-j).
+            quotient, c = 2.0 * c[giant : top + 1], c.copy()
+            quotient[0], c[giant:] = c[giant], 0.0
+            if top == giant:  # the quotient is a number: one more term, not a product
+                lone.append((_coefficient(quotient, 0), giant))
                 continue
-            c, quotient = _divide(c, giant, top)
-            products.append((self._sum(quotient, depth - 1), giant))
-            self.needed.add(giant)
-        terms = tuple((_coefficient(c, j), j) for j in _present(c) if j > 0) + tuple(lone)
-        self.needed.update(index for _, index in terms)
-        self.sums.append(Sum(depth, _coefficient(c, 0), terms, tuple(products)))
-        return len(self.sums) - 1
+            c[2 * giant - top : giant] -= quotient[:0:-1] / 2.0
+            products.append((split(quotient, depth - 1), giant))
+            needed.add(giant)
+        terms = [(_coefficient(c, j), j) for j in _present(c) if j > 0] + lone
+        needed.update(index for _, index in terms)
+        sums.append(Sum(depth, _coefficient(c, 0), terms, products))
+        return len(sums) - 1
+
+    split(coefficients, levels)
+    return ChebyshevPlan(_powers(needed), sums)
 
 
 def _coefficient(c: NDArray[np.float64], index: int) -> Coefficient:
@@ -165,25 +154,6 @@ def _present(c: NDArray[np.float64]) -> list[int]:
     """Terms that are not zero in all channels."""
     found: list[int] = np.flatnonzero(c.reshape(len(c), -1).any(axis=1)).tolist()
     return found
-
-
-def _degree(c: NDArray[np.float64]) -> int:
-    return max(_present(c), default=0)
-
-
-def _divide(
-    c: NDArray[np.float64], giant: int, top: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(remainder, quotient) with c = quotient T_giant + remainder, for giant < top < 2 giant.
-
-    From T_(g+j) = 2 T_g T_j - T_(g-j).
-    """
-    remainder, quotient = c.copy(), np.zeros((top - giant + 1, *c.shape[1:]))
-    high = c[giant + 1 : top + 1]
-    quotient[0], quotient[1:] = c[giant], 2.0 * high
-    remainder[giant - len(high) : giant] -= high[::-1]
-    remainder[giant:] = 0.0
-    return remainder, quotient
 
 
 def _powers(needed: set[int]) -> list[Power]:
@@ -219,16 +189,15 @@ def _powers(needed: set[int]) -> list[Power]:
 def evaluate_plan(
     engine: Engine[Ct],
     ct: Ct,
-    plan: ChebyshevPlan | Sequence[float] | NDArray[np.float64],
-    plaintext: Callable[[Coefficient], Coefficient] | None = None,
+    plan: ChebyshevPlan,
+    plaintext: Callable[[Coefficient], Coefficient] = lambda coefficient: coefficient,
 ) -> Ct:
     """The Chebyshev sum of a ciphertext whose slots are in [-1, 1].
 
     Each operation is done at the lowest level that its result allows, where it is cheapest.
 
     Args:
-        plan: a plan, or the coefficients of T_0, T_1, ... to plan for.
-        plaintext: slots of a coefficient; None for numbers, and vectors of slots.
+        plaintext: slots of a coefficient; numbers, and vectors of slots, are their own.
 
     Returns:
         a ciphertext `plan.levels` levels below `ct`.
@@ -236,63 +205,45 @@ def evaluate_plan(
     Raises:
         AtlasError: the ciphertext has fewer levels than the plan takes (from the engine).
     """
-    steps = plan if isinstance(plan, ChebyshevPlan) else plan_chebyshev(plan)
-    return _Evaluation(engine, ct, plaintext or (lambda coefficient: coefficient)).run(steps)
+    top, powers, sums = engine.level(ct), {1: ct}, list[Ct]()
+    dropped: dict[tuple[int, int], Ct] = {}
 
+    def at(index: int, level: int) -> Ct:
+        """A power at a level."""
+        if (index, level) not in dropped:
+            power = powers[index]
+            same = engine.level(power) == level
+            dropped[index, level] = power if same else engine.drop_to(power, level)
+        return dropped[index, level]
 
-class _Evaluation(Generic[Ct]):
-    """One run of a plan: powers and sums by position, each also kept at the levels that it was
-    dropped to.
-    """
-
-    def __init__(
-        self, engine: Engine[Ct], ct: Ct, plaintext: Callable[[Coefficient], Coefficient]
-    ) -> None:
-        self.engine, self.plaintext = engine, plaintext
-        self.top = engine.level(ct)
-        self.powers: dict[int, Ct] = {1: ct}
-        self.dropped: dict[tuple[int, int], Ct] = {}
-
-    def run(self, plan: ChebyshevPlan) -> Ct:
-        for power in plan.powers:
-            self.powers[power.index] = self._power(power)
-        sums: list[Ct] = []
-        for step in plan.sums:
-            sums.append(self._sum(step, sums))
-        return sums[-1]
-
-    def _power(self, power: Power) -> Ct:
-        engine, left, right = self.engine, self.powers[power.left], self.powers[power.right]
-        product = engine.square(left) if power.left == power.right else engine.mul(left, right)
+    def power(left: int, right: int) -> Ct:
+        one, other = powers[left], powers[right]
+        product = engine.square(one) if left == right else engine.mul(one, other)
         doubled = engine.add(product, product)
-        if power.left == power.right:
+        if left == right:
             return engine.add_plain(doubled, -1.0)
-        return engine.sub(doubled, self.powers[power.left - power.right])
+        return engine.sub(doubled, powers[left - right])
 
-    def _sum(self, step: Sum, sums: list[Ct]) -> Ct:
-        engine, level = self.engine, self.top - step.depth
+    def total(step: Sum) -> Ct:
+        level = top - step.depth
         parts = [
-            engine.mul_plain(self._at(index, level + 1), self.plaintext(factor))
+            engine.mul_plain(at(index, level + 1), plaintext(factor))
             for factor, index in step.terms
         ]
         if step.products:
             quotients = [sums[quotient] for quotient, _ in step.products]
-            giants = [self._at(giant, level + 1) for _, giant in step.products]
+            giants = [at(giant, level + 1) for _, giant in step.products]
             parts.append(engine.dot(quotients, giants))
         if not parts:
-            argument = self._at(1, level)
+            argument = at(1, level)
             parts.append(engine.sub(argument, argument))
-        total = parts[0]
-        for part in parts[1:]:
-            total = engine.add(total, part)
+        result = reduce(engine.add, parts)
         if not np.any(step.constant):
-            return total
-        return engine.add_plain(total, self.plaintext(step.constant))
+            return result
+        return engine.add_plain(result, plaintext(step.constant))
 
-    def _at(self, index: int, level: int) -> Ct:
-        key = (index, level)
-        if key not in self.dropped:
-            ct = self.powers[index]
-            same = self.engine.level(ct) == level
-            self.dropped[key] = ct if same else self.engine.drop_to(ct, level)
-        return self.dropped[key]
+    for wanted in plan.powers:
+        powers[wanted.index] = power(wanted.left, wanted.right)
+    for step in plan.sums:
+        sums.append(total(step))
+    return sums[-1]

@@ -40,27 +40,18 @@ class RotationPlan:
     @classmethod
     def of(cls, module: Module) -> RotationPlan | None:
         """The plan of a program; None where none was made yet."""
-        attributes = module.attributes
-        if "rotations" not in attributes:
+        if "rotations" not in module.attributes:
             return None
-        return cls(
-            dict(attributes["rotations"]),
-            frozenset(attributes.get("bootstrap_rotations", ())),
-            {a: (first, last) for a, first, last in attributes.get("composed_rotations", ())},
-        )
+        keys, bootstrap, composed = (module.attributes.get(name, ()) for name in PLAN_ATTRIBUTES)
+        parts = {amount: (first, last) for amount, first, last in composed}
+        return cls(dict(keys), frozenset(bootstrap), parts)
 
     def attributes(self) -> dict[str, Any]:
         """What :meth:`of` reads back; nothing is said of what the plan does not use."""
-        facts: dict[str, Any] = {
-            "rotations": [[a, level] for a, level in sorted(self.keys.items())]
-        }
-        if self.bootstrap:
-            facts["bootstrap_rotations"] = sorted(self.bootstrap)
-        if self.composed:
-            facts["composed_rotations"] = [
-                [a, *parts] for a, parts in sorted(self.composed.items())
-            ]
-        return facts
+        keys = [[amount, level] for amount, level in sorted(self.keys.items())]
+        composed = [[amount, *parts] for amount, parts in sorted(self.composed.items())]
+        facts = zip(PLAN_ATTRIBUTES, (keys, sorted(self.bootstrap), composed), strict=True)
+        return {name: fact for name, fact in facts if fact or name == "rotations"}
 
     def hoists(self, amount: int, level: int) -> bool:
         """Whether an own key serves: only such rotations share a decomposition."""
@@ -82,29 +73,11 @@ class RotationPlan:
         return {a: min(level, self.keys[a]) for a, level in levels.items() if a in self.keys}
 
 
-Tree = dict[int, Any]
-"""Key switches that start with common ones: amount -> what follows it."""
-
-
-def path_tree(paths: Sequence[tuple[int, ...]]) -> Tree:
-    """What several rotations of one ciphertext share, each key switch once."""
-    tree: Tree = {}
-    for path in paths:
-        branch = tree
-        for amount in path:
-            branch = branch.setdefault(amount, {})
-    return tree
-
-
 class PlannedEngine(Generic[Ct]):
     """An engine whose rotations follow a plan; everything else it does as it always does.
 
-    Rotations of one ciphertext share what their paths have in common, and those by own keys of one
-    ciphertext are hoisted.
-
-    Args:
-        engine: does the key switches.
-        plan: of the program.
+    Rotations of one ciphertext share the beginnings that their paths have in common. Those of one
+    ciphertext by own keys are hoisted.
     """
 
     def __init__(self, engine: Engine[Ct], plan: RotationPlan) -> None:
@@ -123,20 +96,26 @@ class PlannedEngine(Generic[Ct]):
         wanted = [amount % slots for amount in amounts]
         paths = {a: self._plan.path(a, level) if a else () for a in wanted}
         done: dict[tuple[int, ...], Ct] = {(): ciphertext}
-        self._walk(path_tree(list(paths.values())), (), level, done)
+        self._walk((), list(paths.values()), level, done)
         return [done[paths[amount]] for amount in wanted]
 
     def _walk(
-        self, tree: Tree, before: tuple[int, ...], level: int, done: dict[tuple[int, ...], Ct]
+        self,
+        before: tuple[int, ...],
+        paths: list[tuple[int, ...]],
+        level: int,
+        done: dict[tuple[int, ...], Ct],
     ) -> None:
-        hoisted = [amount for amount in tree if self._plan.hoists(amount, level)]
-        rotated = dict(zip(hoisted, self._engine.rotate_many(done[before], hoisted), strict=True))
-        for amount, following in tree.items():
-            if amount not in rotated:
-                rotated[amount] = self._engine.rotate(done[before], amount)
-            path = (*before, amount)
-            done[path] = rotated[amount]
-            self._walk(following, path, level, done)
+        """All paths that begin with one that is done."""
+        end = len(before) + 1
+        following = dict.fromkeys(p[:end] for p in paths if p[: end - 1] == before != p)
+        hoisted = [path for path in following if self._plan.hoists(path[-1], level)]
+        rotated = self._engine.rotate_many(done[before], [path[-1] for path in hoisted])
+        done.update(zip(hoisted, rotated, strict=True))
+        for path in following:
+            if path not in done:
+                done[path] = self._engine.rotate(done[before], path[-1])
+            self._walk(path, paths, level, done)
 
 
 def planned(engine: Engine[Ct], module: Module) -> Engine[Ct]:

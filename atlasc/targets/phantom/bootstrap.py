@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from atlasc.passes.execution.counting_engine import Counted, Counts
-from atlasc.passes.execution.dry_runs import LiveEngine
+from atlasc.passes.execution.counting_engine import Counted, Counts, LiveEngine
 from atlasc.passes.execution.paterson_stockmeyer import evaluate_plan, plan_chebyshev
 
 

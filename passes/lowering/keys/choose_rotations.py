@@ -16,12 +16,12 @@ first part is often wanted anyway, and then it still is one key switch.
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from atlasc.passes.costs import PrimitiveCosts
-from atlasc.passes.execution.rotation_plan import RotationPlan, Tree, path_tree
+from atlasc.passes.execution.rotation_plan import RotationPlan
 
 MAX_SWITCHES = 3
 """Key switches of a composed rotation at most."""
@@ -58,20 +58,20 @@ class KeyModel:
 def rotation_seconds(uses: Uses, plan: RotationPlan, costs: PrimitiveCosts) -> float:
     """Seconds of all rotations under a plan, as `PlannedEngine` makes them."""
 
-    def of(tree: Tree, level: int) -> float:
-        hoisted = sum(plan.hoists(amount, level) for amount in tree)
-        alone = len(tree) - hoisted
-        seconds = alone * costs["rotate", level]
-        if hoisted == 1:
-            seconds += costs["rotate", level]
-        elif hoisted:
-            seconds += costs["hoist", level] + hoisted * costs["rotate_hoisted", level]
-        return seconds + sum(of(following, level) for following in tree.values())
-
-    return sum(
-        calls * of(path_tree([plan.path(amount, level) for amount in amounts]), level)
-        for (level, amounts), calls in uses.items()
-    )
+    seconds = 0.0
+    for (level, amounts), calls in uses.items():
+        paths = (plan.path(amount, level) for amount in amounts)
+        # Paths share beginnings; each beginning ends with a key switch of its own.
+        switches = {path[:end] for path in paths for end in range(1, len(path) + 1)}
+        hoisted = Counter(path[:-1] for path in switches if plan.hoists(path[-1], level))
+        groups = [number for number in hoisted.values() if number > 1]
+        alone = len(switches) - sum(groups)
+        seconds += calls * (
+            alone * costs["rotate", level]
+            + len(groups) * costs["hoist", level]
+            + sum(groups) * costs["rotate_hoisted", level]
+        )
+    return seconds
 
 
 def choose_rotations(

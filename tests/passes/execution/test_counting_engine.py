@@ -44,7 +44,7 @@ def test_counts_by_scope_and_level() -> None:
         ("add", 5): 1,
     }
     assert (first.key_switches, first.ciphertext_products, first.plaintext_products) == (2, 2, 2)
-    assert first.rescales == 3
+    assert first.count("rescale") == 3
     assert second.primitives == {
         ("rotate", 5): 2,
         ("rotate", 2): 1,
@@ -71,7 +71,7 @@ def test_dot_is_relinearised_once() -> None:
     assert counts.ciphertext_products == 3
     assert counts.key_switches == 1
     assert (counts.count("mul_lazy"), counts.count("mul"), counts.count("add")) == (2, 1, 2)
-    assert counts.rescales == 2
+    assert counts.count("rescale") == 2
 
 
 def test_conjugations_need_a_key_of_their_own() -> None:

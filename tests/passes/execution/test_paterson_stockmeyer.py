@@ -161,15 +161,6 @@ def test_a_single_polynomial_is_built_at_its_depth(index):
         assert parts + 1 == depth_of_power(power.index)
 
 
-def test_coefficients_are_planned_when_no_plan_is_given():
-    coefficients = np.array([0.5, -1.0, 0.25])
-    result = evaluate_plan(LevelEngine(), Slots(POINTS, 2), coefficients)
-    assert result.level == 0
-    np.testing.assert_allclose(
-        result.values, np.polynomial.chebyshev.chebval(POINTS, coefficients), atol=1e-15
-    )
-
-
 @pytest.mark.parametrize("coefficients", [[], [1.0, float("nan")], [[[1.0]]]])
 def test_bad_coefficients_are_refused(coefficients):
     with pytest.raises(ValueError, match="coefficients"):

@@ -8,7 +8,7 @@ import pytest
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.execution.counting_engine import CountingEngine
-from atlasc.passes.execution.rotation_plan import PlannedEngine, RotationPlan, path_tree, planned
+from atlasc.passes.execution.rotation_plan import PlannedEngine, RotationPlan, planned
 from atlasc.targets.sim import SimEngine
 
 SLOTS = 32
@@ -36,7 +36,10 @@ def test_paths_depend_on_the_level() -> None:
 
 
 def test_common_beginnings_are_turned_once() -> None:
-    assert path_tree([(2, 1), (2,), (2, 1, 4), (1,)]) == {2: {1: {4: {}}}, 1: {}}
+    counting = CountingEngine(SLOTS, 3)
+    plan = RotationPlan({1: 3, 2: 3, 4: 3}, frozenset(), {3: (2, 1), 7: (3, 4)})
+    PlannedEngine(counting, plan).rotate_many(counting.encrypt(None), [3, 2, 7, 1])
+    assert counting.total().rotations == {2: 1, 1: 2, 4: 1}
 
 
 @pytest.mark.parametrize("level", [0, 3])

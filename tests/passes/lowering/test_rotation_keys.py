@@ -12,8 +12,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.text.parser import parse
 from atlasc.ir.text.printer import print_module
-from atlasc.passes.costs import program_costs
-from atlasc.passes.execution.dry_runs import live_ciphertexts
+from atlasc.passes.costs import live_ciphertexts, program_costs
 from atlasc.passes.execution.execute import Execution
 from atlasc.passes.execution.rotation_plan import RotationPlan
 from atlasc.passes.framework.pass_base import Report, run_passes
