@@ -17,6 +17,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -85,35 +86,45 @@ def new_folder(folder: Path, *, private: bool = False) -> Iterator[Path]:
         AtlasError: it exists already, or cannot be written.
     """
     require_new(folder)
-    with _draft(folder, private) as draft:
+    with _draft(folder, 0o700 if private else 0o777) as draft:
         yield draft
         _sync(draft)
         require_new(folder)
         draft.rename(folder)
-        _sync_folder(folder.parent)
+        _sync_entry(folder.parent)
 
 
-def write_with(path: Path, write: Callable[[Path], object]) -> None:
+def write_with(path: Path, write: Callable[[Path], object], *beside: Path) -> None:
     """Let ``write`` make a file, which replaces an existing one.
+
+    Args:
+        path: of the file.
+        write: is called with the path of a draft.
+        beside: files that ``write`` makes too, next to its draft. They are moved to their places
+            before the file.
 
     Raises:
         AtlasError: it cannot be written; an existing file then stays as it was.
     """
-    with _draft(path, True) as draft:
+    with _draft(path) as draft:
         write(draft / path.name)
-        _publish(draft, path)
+        _sync(draft)
+        for place in (*beside, path):
+            (draft / place.name).replace(place)
+        _sync_entry(path.parent)
 
 
 def new_private_file(path: Path, content: bytes) -> None:
     """Write a new file that only its owner may read, from the first byte on; raises as
     :func:`new_folder`.
     """
-    with _draft(path, True) as draft:
-        descriptor = os.open(draft / path.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
+
+    def write(draft: Path) -> None:
+        draft.touch(0o600)
+        draft.write_bytes(content)
         require_new(path)
-        _publish(draft, path)
+
+    write_with(path, write)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -125,13 +136,10 @@ def write_module(path: Path, module: Module, *, arrays: bool = True) -> None:
     """Write a module as :func:`write_with` does, and its arrays beside it as ``.safetensors``; both
     or none appear.
     """
-    if not arrays:
+    if arrays:  # these come first: a text without them would mean zeros
+        write_with(path, lambda draft: save_module(module, draft), path.with_suffix(".safetensors"))
+    else:
         write_text(path, print_module(module))
-        return
-    with _draft(path, True) as draft:
-        save_module(module, draft / path.name)
-        # The arrays first: a text without them would mean zeros.
-        _publish(draft, path.with_suffix(".safetensors"), path)
 
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -145,67 +153,27 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 @contextmanager
-def _draft(place: Path, private: bool) -> Iterator[Path]:
-    """A locked folder beside a place, which is gone afterwards unless it was moved."""
-    draft = place.with_name(f".{place.name}.{secrets.token_hex(8)}{DRAFT}")
-    with ExitStack() as stack:
-        stack.enter_context(_writing_errors(place, draft))
-        place.parent.mkdir(parents=True, exist_ok=True)
-        _remove_stale(place.parent)
-        stack.callback(os.close, _make_and_lock(draft, 0o700 if private else 0o777))
-        stack.callback(shutil.rmtree, draft, ignore_errors=True)
-        yield draft
+def _draft(place: Path, mode: int = 0o700) -> Iterator[Path]:
+    """A locked folder beside a place, which is gone afterwards unless it was moved.
 
-
-def _make_and_lock(draft: Path, mode: int) -> int:
-    """Make a draft; again, if another process removed it before it was locked."""
-    while True:
-        draft.mkdir(mode=mode)
-        with suppress(FileNotFoundError):
-            lock = _lock(draft)
-            if draft.exists():
-                return lock
-            os.close(lock)
-
-
-def _remove_stale(folder: Path) -> None:
-    """Remove the drafts in a folder that no process writes any more."""
-    for left in folder.glob(f".*{DRAFT}"):
-        if not _NAME.fullmatch(left.name):
-            continue
-        with suppress(OSError):
-            lock = _lock(left, fcntl.LOCK_NB)
-            shutil.rmtree(left, ignore_errors=True)
-            os.close(lock)
-
-
-def _lock(folder: Path, how: int = 0) -> int:
-    """Lock a folder against other processes; closing the descriptor unlocks it.
-
-    Raises:
-        OSError: it is no folder, or a link; with ``fcntl.LOCK_NB``, somebody has it.
+    Errors of writing become one AtlasError that names the place.
     """
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(folder, flags)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | how)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-@contextmanager
-def _writing_errors(place: Path, draft: Path) -> Iterator[None]:
-    """Errors of writing, as one AtlasError that names the place."""
     from safetensors import SafetensorError
 
+    draft = place.with_name(f".{place.name}.{secrets.token_hex(8)}{DRAFT}")
     try:
-        yield
+        with ExitStack() as stack:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            _remove_stale(place.parent)
+            while not draft.exists():  # another process may remove it before it is locked
+                draft.mkdir(mode=mode)
+                with suppress(FileNotFoundError):
+                    stack.enter_context(_locked(draft))
+            stack.callback(shutil.rmtree, draft, ignore_errors=True)
+            yield draft
     except (OSError, SafetensorError) as error:
         number = getattr(error, "errno", None)
-        elsewhere = getattr(error, "filename", None)
-        if number == errno.EPIPE or (elsewhere and not _about(elsewhere, place, draft)):
+        if number == errno.EPIPE or not _is_about(place, draft, getattr(error, "filename", None)):
             raise
         why = os.strerror(number) if number else str(error)
         full = any(os.strerror(code) in why for code in _FULL)
@@ -218,29 +186,43 @@ def _writing_errors(place: Path, draft: Path) -> Iterator[None]:
         ) from None
 
 
-def _about(name: object, place: Path, draft: Path) -> bool:
-    path = Path(os.fsdecode(name))  # type: ignore[arg-type]
+def _is_about(place: Path, draft: Path, name: Any) -> bool:
+    """Whether an error that names this file, or None, is one of writing to the place."""
+    path = Path(os.fsdecode(name)) if name else draft
     return path.is_relative_to(draft) or place.is_relative_to(path)
 
 
-def _publish(draft: Path, *places: Path) -> None:
-    _sync(draft)
-    for place in places:
-        (draft / place.name).replace(place)
-    _sync_folder(places[0].parent)
+def _remove_stale(folder: Path) -> None:
+    """Remove the drafts in a folder that no process writes any more."""
+    for left in folder.glob(f".*{DRAFT}"):
+        if _NAME.fullmatch(left.name):
+            with suppress(OSError), _locked(left, fcntl.LOCK_NB):
+                shutil.rmtree(left, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path, how: int = 0) -> Iterator[None]:
+    """A folder, locked against other processes.
+
+    Raises:
+        OSError: it is no folder, or a link; with ``fcntl.LOCK_NB``, somebody has it.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | how)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _sync(folder: Path) -> None:
-    """Force all files of a folder to the disk."""
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            with (Path(parent) / name).open("rb") as file:
-                os.fsync(file.fileno())
-        _sync_folder(Path(parent))
+    """Force a folder and all that is in it to the disk."""
+    for path in (*folder.rglob("*"), folder):
+        _sync_entry(path)
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def _sync_entry(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -7,6 +7,8 @@ import os
 import signal
 import stat
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -134,16 +136,17 @@ def test_the_draft_of_a_killed_process_goes_and_that_of_a_living_one_stays(tmp_p
 def test_a_draft_that_is_taken_for_a_stale_one_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lock, taken = files._lock, list[Path]()
+    locked, taken = files._locked, list[Path]()
 
-    def late(folder: Path, how: int = 0) -> int:
-        descriptor = lock(folder, how)
-        if not taken:
-            folder.rmdir()
-            taken.append(folder)
-        return descriptor
+    @contextmanager
+    def late(folder: Path, how: int = 0) -> Iterator[None]:
+        with locked(folder, how):
+            if not taken:
+                folder.rmdir()
+                taken.append(folder)
+            yield
 
-    monkeypatch.setattr(files, "_lock", late)
+    monkeypatch.setattr(files, "_locked", late)
     write_text(tmp_path / "file", "content")
     assert taken and [path.name for path in tmp_path.iterdir()] == ["file"]
 
