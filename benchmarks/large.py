@@ -87,10 +87,9 @@ def build(name: str, arguments: argparse.Namespace, *, meta: bool = False) -> to
     import torch
 
     from atlasc.loading import huggingface
-    from atlasc.loading.configs import read_config
 
     with huggingface.quiet_transformers() as transformers:
-        config, _ = read_config(CONFIGS / name)
+        config, _ = huggingface.read_config(CONFIGS / name)
         model_class = transformers.AutoModel._model_mapping[type(config)]
         config.num_hidden_layers = arguments.layers or config.num_hidden_layers
         if arguments.width is not None:

@@ -53,7 +53,7 @@ def main() -> None:
     import texts
     import torch
 
-    from atlasc.loading.data import inputs_from_texts
+    from atlasc.loading.data import inputs_of
     from atlasc.loading.models import load_model
     from atlasc.passes.approximation.approximate import apply_recipe
     from atlasc.passes.calibration.calibrate import calibrate
@@ -62,7 +62,7 @@ def main() -> None:
 
     model = load_model(texts.model_directory())
     rows = texts.short_texts(options.texts, TOKENS)
-    arrays = inputs_from_texts(rows, model, TOKENS).arrays
+    arrays = inputs_of(rows, model, TOKENS).arrays
     module = trace(model.module, arrays, name="minilm")
     with torch.no_grad():
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}

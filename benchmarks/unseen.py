@@ -147,11 +147,11 @@ def unseen_errors(
 
     from atlasc.cli.progress import progress
     from atlasc.compilation.search import search_problem
-    from atlasc.loading.data import inputs_from_texts
+    from atlasc.loading.data import inputs_of
 
     skip = arguments.calibrate + arguments.held_back
     rows = texts.windows(arguments.unseen, TOKENS, skip)
-    arrays = inputs_from_texts(rows, prepared.source.model, TOKENS).arrays
+    arrays = inputs_of(rows, prepared.source.model, TOKENS).arrays
     problem = search_problem(prepared, options, memory=0)
     found = []
     starts = range(0, arguments.unseen, arguments.batch)

@@ -56,7 +56,7 @@ def explained(what: str, where: object = "", remedy: str = "") -> Iterator[None]
     """Whatever a library raises on damaged content, as an :class:`AtlasError` of one line."""
     try:
         yield
-    except AtlasError:
+    except (AtlasError, KeyboardInterrupt, SystemExit, GeneratorExit):
         raise
-    except Exception as error:
+    except BaseException as error:  # a panic of a library in Rust is no Exception
         raise AtlasError(what, where=str(where), why=first_line(error), remedy=remedy) from error

@@ -32,7 +32,6 @@ from atlasc.compilation.options import CompileOptions
 from atlasc.compilation.steps import ProgressCallback, Steps, silent, steps_of
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
-from atlasc.loading.in_memory import inputs_of
 from atlasc.loading.inputs import Inputs
 from atlasc.passes.simulation.poly_values import Excess
 from atlasc.run import session
@@ -197,7 +196,7 @@ class Program:
             AtlasError: they are not what the model reads.
         """
         with atlas_errors():
-            return inputs_of(data, self.bundle.model, self.bundle.manifest.sequence_length)
+            return self.bundle.load_inputs(data)
 
     def run(
         self,

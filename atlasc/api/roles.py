@@ -15,7 +15,6 @@ from atlasc.bundle.folder import Bundle, Role, load_bundle
 from atlasc.bundle.messages import Message
 from atlasc.client.checks import Answers
 from atlasc.compilation.steps import ProgressCallback
-from atlasc.loading.in_memory import inputs_of
 from atlasc.run import roles
 from atlasc.targets.base import Target, no_progress
 
@@ -77,7 +76,7 @@ class Client:
                 inputs.
         """
         with atlas_errors():
-            given = inputs_of(inputs, self.bundle.model, self.bundle.manifest.sequence_length)
+            given = self.bundle.load_inputs(inputs)
             admit(self.bundle, given, lambda *_: None, strict=True, unchecked=unchecked)
             self.bundle.client.check_count(len(given))
             return self._role.encrypt(given.arrays, unchecked=unchecked).to_bytes()

@@ -130,15 +130,18 @@ class Bundle:
         """How to read inputs."""
         return client_model(self.client.embed, self.folder / "client" / "model")
 
-    def load_inputs(self, path: Path) -> Inputs:
+    def load_inputs(self, data: object) -> Inputs:
         """Inputs in the shape that the program was compiled for.
 
-        Raises:
-            AtlasError: as :func:`atlasc.loading.data.load_inputs`.
-        """
-        from atlasc.loading.data import load_inputs
+        Args:
+            data: a path, or objects in memory; see :func:`atlasc.loading.data.inputs_of`.
 
-        return load_inputs(path, self.model, self.manifest.sequence_length)
+        Raises:
+            AtlasError: as :func:`atlasc.loading.data.inputs_of`.
+        """
+        from atlasc.loading.data import inputs_of
+
+        return inputs_of(data, self.model, self.manifest.sequence_length)
 
 
 def write_bundle(

@@ -16,10 +16,9 @@ from atlasc.compilation.options import CalibrationOptions
 from atlasc.compilation.steps import Steps, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.loading.configs import image_size, size
-from atlasc.loading.in_memory import inputs_of, model_of
+from atlasc.loading.data import inputs_of
 from atlasc.loading.inputs import Inputs
-from atlasc.loading.models import LoadedModel
+from atlasc.loading.models import LoadedModel, model_of
 from atlasc.passes.calibration.calibrate import Calibration, calibrate
 from atlasc.passes.calibration.centre_keys import Shifts, key_shifts, with_centred_keys
 from atlasc.passes.frontend.trace import ShapeSpec, trace
@@ -214,14 +213,13 @@ def input_specs(
             dtype = "f32" if example.dtype.kind == "f" else "i64"
             specs[name] = ShapeSpec((batch, *example.shape[1:]), dtype)
         elif name == "pixel_values":
-            channels = size(model.config, "num_channels") or 3
-            height, width = image_size(model.config)
+            channels, height, width = model.image_shape
             if height is None or width is None:
                 raise AtlasError("the model's config does not tell the image size")
-            specs[name] = ShapeSpec((batch, channels, height, width), dtype)
+            specs[name] = ShapeSpec((batch, channels or 3, height, width), dtype)
         else:
             length = sequence_length or DEFAULT_LENGTH
-            limit = size(model.config, "max_position_embeddings")
+            limit = model.size("max_position_embeddings")
             if limit is not None and length > limit:
                 raise AtlasError(
                     f"--sequence-length {length} is longer than the model allows",

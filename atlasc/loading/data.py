@@ -1,4 +1,4 @@
-"""Inputs of a model: text, `.jsonl`, `.npz` and images, as named arrays of one fixed shape.
+"""Inputs of a model, from files or from Python objects, as named arrays of one fixed shape.
 
 All checks that need no model execution are made here, so that a mistake in the data costs a second
 and not an hour of compilation.
@@ -6,37 +6,46 @@ and not an hour of compilation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files.arrays import read_npz
-from atlasc.ir.files.plain import GIB
+from atlasc.ir.files.json_text import parse_json
+from atlasc.ir.files.plain import GIB, MIB, read_text
 from atlasc.loading import images
 from atlasc.loading.inputs import Inputs, checked
-from atlasc.loading.texts import LABEL_KEYS, from_json_lines, inputs_from_texts, pad, read_lines
 
 if TYPE_CHECKING:
     from atlasc.loading.models import LoadedModel
 
-__all__ = ["Inputs", "inputs_from_texts", "load_inputs"]
-
+LABEL_KEYS = ("labels", "label")
 MAX_ARRAYS = 4 * GIB
 """Bytes of the arrays of an .npz."""
-FORMATS = ".txt, .jsonl, .npz, or a .png/.jpg image or a folder of them"
+MAX_TEXTS = 256 * MIB
+"""Bytes of a file of texts; a tokenizer needs about fifty times as many."""
+MAX_LINE = MIB
+"""Characters of one input."""
+MAX_TOKENS = 1 << 29
+"""Of all inputs together, padding included: 4 GiB."""
 
 
-def load_inputs(path: str | Path, model: LoadedModel, sequence_length: int | None = None) -> Inputs:
-    """Read inputs for a model.
+def inputs_of(data: object, model: LoadedModel, sequence_length: int | None = None) -> Inputs:
+    """Inputs from a file, or from what the caller has in memory.
 
     Args:
-        path: `.txt` (a text a line), `.jsonl` (`{"text": ...}` or `{"input_ids": [...]}` a line,
-            with an optional `"label"`), `.npz` (arrays named like the model's inputs, with an
-            optional `labels`), an image, or a folder of images (in a folder for each label, or
-            in one).
+        data: one of
+
+            - a path: `.txt` (a text a line), `.jsonl` (`{"text": ...}` or `{"input_ids": [...]}` a
+              line, with an optional `"label"`), `.npz` (arrays named like the model's inputs, with
+              optional `labels`), an image, or a folder of images (in a folder for each label, or
+              in one);
+            - a sequence of texts, of lists of token ids, or of mappings like the lines of `.jsonl`;
+            - an array or a tensor of the model's main input, or a mapping of them as in `.npz`;
+            - `Inputs`.
         model: has the tokenizer, the vocabulary, the image size and the preprocessing.
         sequence_length: texts are padded to it on the right; None pads to the longest one.
 
@@ -44,58 +53,165 @@ def load_inputs(path: str | Path, model: LoadedModel, sequence_length: int | Non
         AtlasError: missing or empty data; wrong format, keys, type or shape; a text that is too
             long; an id outside the vocabulary.
     """
-    source = Path(path).expanduser()
+    if isinstance(data, Inputs):
+        return data
+    if isinstance(data, str | Path):
+        return _from_file(Path(data).expanduser(), model, sequence_length)
+    main = model.input_names[0]
+    rows = list(data) if main == "input_ids" and isinstance(data, Sequence) else []
+    if rows and all(isinstance(row, str | Sequence | Mapping) for row in rows):
+        named = {
+            f"data[{number}]": row
+            if isinstance(row, Mapping)
+            else {"text" if isinstance(row, str) else "input_ids": row}
+            for number, row in enumerate(rows)
+        }
+        return _from_rows(named, model, sequence_length)
+    given = data if isinstance(data, Mapping) else {main: data}
+    with explained("data cannot be made an array"):
+        arrays = {
+            str(name): np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+            for name, value in given.items()
+        }
+    if main in arrays and arrays[main].dtype.kind not in "biuf":
+        raise AtlasError(
+            f"data is a {type(data).__name__}, from which no inputs can be made",
+            why=f"the model reads {', '.join(model.input_names)}",
+            remedy="give texts, arrays by the name of the input, or the path of a file",
+        )
+    return _from_arrays(arrays, model, sequence_length, "data")
+
+
+def _from_file(source: Path, model: LoadedModel, length: int | None) -> Inputs:
     if not source.exists():
         raise AtlasError(f"data {source} not found", remedy="check the path for a misspelling")
-    main = model.input_names[0]
-    suffix = source.suffix.lower()
+    main, suffix = model.input_names[0], source.suffix.lower()
     if suffix == ".npz":
-        content = read_npz(source, MAX_ARRAYS, what="data")
-        inputs = inputs_from_arrays(content, model, sequence_length, str(source))
-    elif source.is_dir() or suffix in images.SUFFIXES:
-        _require(source, "images", main, "pixel_values")
-        arrays, names, labels = images.load_images(source, model)
-        inputs = Inputs(checked({"pixel_values": arrays}, names, model), names, labels=labels)
-    elif suffix == ".txt":
-        _require(source, "texts", main, "input_ids")
-        rows = [(f"{source.name}:{n}", text) for n, text in read_lines(source)]
-        names, texts = (tuple(column) for column in zip(*rows, strict=True))
-        inputs = inputs_from_texts(texts, model, sequence_length, names=names)
-    elif suffix == ".jsonl":
-        _require(source, "texts or ids", main, "input_ids")
-        inputs = from_json_lines(source, model, sequence_length)
+        arrays = read_npz(source, MAX_ARRAYS, what="data")
+        return _from_arrays(arrays, model, length, str(source))
+    if source.is_dir() or suffix in images.SUFFIXES:
+        have, needed = "images", "pixel_values"
+    elif suffix in (".txt", ".jsonl"):
+        have, needed = "texts" if suffix == ".txt" else "texts or ids", "input_ids"
     else:
-        raise AtlasError(f"data {source} has an unknown format", remedy=f"give one of {FORMATS}")
-    return inputs
+        raise AtlasError(
+            f"data {source} has an unknown format",
+            remedy="give one of .txt, .jsonl, .npz, or a .png/.jpg image or a folder of them",
+        )
+    if main != needed:
+        raise AtlasError(
+            f"data {source} holds {have}, but the model reads {main}",
+            remedy=f"give data of the right kind, or an .npz with an array named {main}",
+        )
+    if have == "images":
+        return checked(images.load_images(source, model), model)
+    lines = _lines(source)
+    if suffix == ".txt":
+        return _from_rows({name: {"text": line} for name, line in lines.items()}, model, length)
+    rows = {}
+    for name, line in lines.items():
+        try:
+            rows[name] = parse_json(line, dict[str, Any])
+        except ValueError as error:
+            raise AtlasError("not a JSON object", where=name, why=str(error)) from None
+    return _from_rows(rows, model, length)
 
 
-def inputs_from_arrays(
-    content: dict[str, np.ndarray], model: LoadedModel, length: int | None, source: str
+def _lines(source: Path) -> dict[str, str]:
+    """Every line that is not blank, under a name such as "texts.txt:3".
+
+    Raises:
+        AtlasError: the file cannot be read, is too large, or is empty; a line is too long.
+    """
+    remedy = "write one input a line"
+    content = enumerate(read_text(source, MAX_TEXTS).split("\n"), 1)
+    lines = {f"{source.name}:{number}": line.strip() for number, line in content if line.strip()}
+    if not lines:
+        raise AtlasError(f"data {source} is empty", remedy=remedy)
+    longest = max(lines, key=lambda name: len(lines[name]))
+    if len(lines[longest]) > MAX_LINE:
+        raise AtlasError(
+            f"a line of {len(lines[longest])} characters is longer than any input",
+            where=longest,
+            why=f"it may have {MAX_LINE} at most",
+            remedy=remedy,
+        )
+    return lines
+
+
+def _from_rows(
+    rows: Mapping[str, Mapping[str, Any]], model: LoadedModel, length: int | None
+) -> Inputs:
+    """Texts or token ids, all of one kind, as ``{"text": ...}`` or ``{"input_ids": [...]}``.
+
+    Raises:
+        AtlasError: a row has neither or both, another type, or a label of more than 64 bits; the
+            model has no tokenizer; as `_padded`.
+    """
+    key = "text" if "text" in next(iter(rows.values())) else "input_ids"
+    labels = []
+    for name, row in rows.items():
+        if ("text" in row) == ("input_ids" in row):
+            raise AtlasError(
+                'each line needs either "text" or "input_ids"',
+                where=name,
+                why=f"has {sorted(row)[:10]}",
+            )
+        value = row.get(key)
+        if key == "text" and not (isinstance(value, str) and value.strip()):
+            raise AtlasError('"text" must be a string that is not blank', where=name)
+        integers = isinstance(value, list) and value and all(map(_is_integer, value))
+        if key == "input_ids" and not integers:
+            raise AtlasError(
+                '"input_ids" must be a list of integers of 64 bits, at least one', where=name
+            )
+        labels.append(next((row[each] for each in LABEL_KEYS if each in row), None))
+        if type(labels[-1]) is int and not _is_integer(labels[-1]):
+            raise AtlasError("the label has more than 64 bits", where=name)
+    values = [row[key] for row in rows.values()]
+    texts = tuple(values) if key == "text" else None
+    ids = values if texts is None else model.tokenize(texts)
+    return checked(
+        Inputs(
+            _padded(ids, model, length, tuple(rows), texts),
+            tuple(rows),
+            texts,
+            np.array(labels, np.int64) if all(map(_is_integer, labels)) else None,
+        ),
+        model,
+    )
+
+
+def _is_integer(value: Any) -> bool:
+    return type(value) is int and -(1 << 63) <= value < 1 << 63
+
+
+def _from_arrays(
+    arrays: dict[str, np.ndarray], model: LoadedModel, length: int | None, source: str
 ) -> Inputs:
     """Inputs from arrays by the names of the model's inputs, ``labels`` among them or not.
 
     Args:
-        content: the arrays.
-        model, length: see :func:`load_inputs`.
+        arrays: by name.
+        model, length: see :func:`inputs_of`.
         source: name of the data, for messages.
 
     Raises:
-        AtlasError: as :func:`load_inputs`.
+        AtlasError: as :func:`inputs_of`.
     """
-    labels = next((content.pop(key) for key in LABEL_KEYS if key in content), None)
+    labels = next((arrays.pop(key) for key in LABEL_KEYS if key in arrays), None)
     main = model.input_names[0]
-    unknown = sorted(set(content) - set(model.input_names))
-    if main not in content or unknown:
+    if main not in arrays or not arrays.keys() <= set(model.input_names):
         raise AtlasError(
             f"{source} does not have the model's inputs",
-            why=f"it has {sorted(content) or 'nothing'}; the model reads "
+            why=f"it has {sorted(arrays) or 'nothing'}; the model reads "
             f"{', '.join(model.input_names)}",
             remedy=f"name the arrays like the inputs; only {main} must be there",
         )
-    count = len(content[main]) if content[main].ndim else 0
+    count = len(arrays[main]) if arrays[main].ndim else 0
     if count == 0:
-        raise AtlasError(f"{source} is empty", why=f"{main} has shape {content[main].shape}")
-    for name, array in [*content.items(), ("labels", labels)]:
+        raise AtlasError(f"{source} is empty", why=f"{main} has shape {arrays[main].shape}")
+    for name, array in [*arrays.items(), ("labels", labels)]:
         if array is not None and array.shape[:1] != (count,):
             raise AtlasError(
                 f"{name} has shape {array.shape}, but {main} has {count} rows", where=source
@@ -104,39 +220,75 @@ def inputs_from_arrays(
         raise AtlasError(f"labels must be integers or names, not {labels.dtype}", where=source)
     names = tuple(f"{Path(source).name}[{row}]" for row in range(count))
     if main == "input_ids":
-        content = _pad_arrays(content, model, length, names, source)
-    return Inputs(checked(content, names, model), names, labels=labels)
+        ids = arrays["input_ids"]
+        if ids.ndim != 2 or ids.dtype.kind not in "iu":
+            raise AtlasError(
+                f"input_ids must be integers of shape [N, n], not {ids.dtype} of shape {ids.shape}",
+                where=source,
+            )
+        mask = arrays.get("attention_mask", np.ones(ids.shape, dtype=np.int64))
+        if mask.shape != ids.shape or not np.isin(mask, (0, 1)).all() or not mask.any(axis=1).all():
+            raise AtlasError(
+                f"attention_mask must have the shape {ids.shape} of input_ids and hold 1 (keep) "
+                "and 0 (padding), with a 1 in each row",
+                where=source,
+                why=f"its shape is {mask.shape}",
+            )
+        arrays = _padded(ids.astype(np.int64).tolist(), model, length, names)
+        arrays["attention_mask"][:, : ids.shape[1]] = mask
+    return checked(Inputs(arrays, names, labels=labels), model)
 
 
-def _pad_arrays(
-    content: dict[str, np.ndarray],
+def _padded(
+    ids: Sequence[Sequence[int]],
     model: LoadedModel,
-    length: int | None,
+    sequence_length: int | None,
     names: Sequence[str],
-    where: str,
+    texts: Sequence[str] | None = None,
 ) -> dict[str, np.ndarray]:
-    ids = content["input_ids"]
-    if ids.ndim != 2 or ids.dtype.kind not in "iu":
-        raise AtlasError(
-            f"input_ids must be integers of shape [N, n], not {ids.dtype} of shape {ids.shape}",
-            where=where,
-        )
-    mask = content.get("attention_mask", np.ones(ids.shape, dtype=np.int64))
-    if mask.shape != ids.shape or not np.isin(mask, (0, 1)).all() or not mask.any(axis=1).all():
-        raise AtlasError(
-            f"attention_mask must have the shape {ids.shape} of input_ids and hold 1 (keep) and "
-            "0 (padding), with a 1 in each row",
-            where=where,
-            why=f"its shape is {mask.shape}",
-        )
-    padded = pad(ids.astype(np.int64).tolist(), model, length, names)
-    padded["attention_mask"][:, : ids.shape[1]] = mask
-    return padded
+    """`input_ids` and `attention_mask` [N, n], padded on the right.
 
-
-def _require(source: Path, have: str, main: str, needed: str) -> None:
-    if main != needed:
+    Raises:
+        AtlasError: a row, or the length itself, is longer than the model accepts.
+    """
+    exported = model.exported_shape("input_ids")
+    fixed = exported[1] if exported is not None and len(exported) == 2 else None
+    length = sequence_length or fixed or max(map(len, ids))
+    if fixed is not None and length != fixed:
         raise AtlasError(
-            f"data {source} holds {have}, but the model reads {main}",
-            remedy=f"give data of the right kind, or an .npz with an array named {main}",
+            f"sequence length {length} does not fit the archive, which was exported for {fixed}",
+            where=str(model.source),
+            remedy=f"use --sequence-length {fixed}, or export the model again",
         )
+    positions = model.size("max_position_embeddings")
+    if positions and length > positions:
+        raise AtlasError(
+            f"sequence length {length} is more than the model has positions for",
+            why=f"max_position_embeddings is {positions}",
+            remedy=f"use --sequence-length {positions} or less, and shorten longer texts",
+        )
+    if len(ids) * length > MAX_TOKENS:
+        raise AtlasError(
+            f"{len(ids)} inputs of {length} tokens are more than fit into memory",
+            remedy="give fewer inputs, or shorten the longest one",
+        )
+    padding = getattr(model.config, "pad_token_id", None)
+    if model.tokenizer is not None and model.tokenizer.pad_token_id is not None:
+        padding = model.tokenizer.pad_token_id
+    shape = (len(ids), length)
+    padded = np.full(shape, padding if _is_integer(padding) else 0, dtype=np.int64)
+    mask = np.zeros_like(padded)
+    for row, tokens in enumerate(ids):
+        if len(tokens) > length:
+            start = "" if texts is None else f": {' '.join(texts[row].split()[:6])} ..."
+            beyond = positions is not None and len(tokens) > positions
+            raise AtlasError(
+                f"a text of {len(tokens)} tokens is longer than the compiled length {length}",
+                where=names[row] + start,
+                why=f"the model itself takes at most {positions} tokens" if beyond else "",
+                remedy="shorten it"
+                + ("" if beyond else f", or compile with --sequence-length {len(tokens)} or more"),
+            )
+        padded[row, : len(tokens)] = tokens
+        mask[row, : len(tokens)] = 1
+    return {"input_ids": padded, "attention_mask": mask}

@@ -1,12 +1,15 @@
-"""HuggingFace directories: architecture and weights, read without running their code."""
+"""HuggingFace directories: config, weights and tokenizer, read without running their code.
+
+Every call is told to use local files alone, so that nothing is fetched.
+"""
 
 from __future__ import annotations
 
 import io
-import os
+import re
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,21 +17,125 @@ from pydantic import BaseModel
 
 from atlasc.ir.errors import AtlasError, explained, first_line
 from atlasc.ir.files.arrays import MAX_HEADER, MAX_WEIGHTS
-from atlasc.ir.files.json_text import read_json
+from atlasc.ir.files.json_text import leaves, read_json
 from atlasc.ir.files.plain import MIB, open_plain
 from atlasc.loading.torch_files import check_records
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PretrainedConfig
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
-SAFETENSORS = ("model.safetensors", "model.safetensors.index.json")
-PICKLED_WEIGHTS = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+SAVE_REMEDY = "write it with model.save_pretrained(directory)"
+MAX_CONFIG = 16 * MIB
+LIMITS = (
+    (re.compile(r"layers?$|depths?$|blocks$|stages?$"), 1_000),
+    (re.compile(r"experts$"), 1 << 14),
+    (re.compile(r"vocab|position|token|length|window|context"), 1 << 25),
+    (re.compile(r"label|class"), 1 << 16),
+    (re.compile(r"image|patch|channels|frames"), 1 << 15),
+    (re.compile(r""), 1 << 20),
+)
+"""The greatest number of a member, by the first pattern found in the member's name."""
+IDS = re.compile(r"ids?$|label2id|seed|theta")
+"""Members whose numbers are no sizes."""
+COUNTS = re.compile(r"^(num|n|max)_|_size$")
+WEIGHTS = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+"""Files of weights, the first one that is there counts; an index names several others."""
 ATTENTION = "sdpa"
 """How the models of HuggingFace compute attention: `torch.export` makes one op of it."""
 MAX_INDEX = 64 * MIB
 SLACK = 1 << 26
 """Numbers of a model that are not in the files of its weights: masks, positions."""
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.txt", "vocab.json")
+FURTHER_FILES = (
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "merges.txt",
+)
+MAX_TOKENIZER = 256 * MIB
+"""Bytes of one of its files."""
+LOCAL = {"local_files_only": True, "trust_remote_code": False}
+
+
+def read_config(directory: Path) -> tuple[PretrainedConfig, type]:
+    """The config and the architecture class that it names.
+
+    Raises:
+        AtlasError: it is no JSON object, has sizes that no model has, or names an unknown model.
+    """
+    import transformers
+
+    path = directory / "config.json"
+    raw = read_object(path)
+    if not isinstance(raw.get("model_type"), str):
+        raise AtlasError(
+            "config.json does not name a model_type", where=str(path), remedy=SAVE_REMEDY
+        )
+    if "quantization_config" in raw:
+        raise AtlasError(
+            "the model's weights are quantized",
+            where=str(path),
+            remedy="use the checkpoint in float16, bfloat16 or float32",
+        )
+    _check_sizes(raw, path)
+    named = raw.get("architectures") or []
+    names = named if isinstance(named, list) else [named]
+    if raw["model_type"] not in transformers.CONFIG_MAPPING:
+        raise _unknown_architecture(f"model_type {raw['model_type']!r}", path)
+    with explained("config.json has values that do not make a model", path):
+        config = transformers.AutoConfig.from_pretrained(str(directory), **LOCAL)
+    base = transformers.AutoModel._model_mapping.get(type(config), None)
+    model_class = getattr(transformers, str(names[0]), None) if names else base
+    is_model = isinstance(model_class, type) and issubclass(
+        model_class, transformers.PreTrainedModel
+    )
+    if not is_model or model_class.config_class is not type(config):  # type: ignore[union-attr]
+        raise _unknown_architecture(f"architecture {names[0] if names else 'none'}", path)
+    return config, model_class  # type: ignore[return-value]
+
+
+def read_object(path: Path, *, links: bool = True) -> dict[str, Any]:
+    """The members of config.json; raises AtlasError if it is no JSON object."""
+    what = "the config"
+    return read_json(path, dict[str, Any], what, MAX_CONFIG, remedy=SAVE_REMEDY, links=links)
+
+
+def _check_sizes(raw: dict[str, Any], path: Path) -> None:
+    for name, value in leaves(raw):
+        if type(value) is not int:
+            continue
+        limit = next(limit for pattern, limit in LIMITS if pattern.search(name))
+        if not IDS.search(name) and abs(value) > limit:
+            raise AtlasError(
+                f"config.json asks for more than a model has: {name} is {value}",
+                where=str(path),
+                why=f"it may be at most {limit}",
+                remedy=SAVE_REMEDY,
+            )
+        if value < -1 and COUNTS.search(name):  # some models write -1 for "no limit"
+            raise AtlasError(
+                f"config.json has a negative size: {name} is {value}",
+                where=str(path),
+                remedy=SAVE_REMEDY,
+            )
+
+
+def _unknown_architecture(what: str, path: Path) -> AtlasError:
+    return AtlasError(
+        f"unknown {what}",
+        where=str(path),
+        why="this transformers version has no such model, and code that comes with a model is "
+        "never run",
+        remedy="export the model yourself: "
+        "torch.export.save(torch.export.export(model, args, strict=False), 'model.pt2')",
+    )
 
 
 class _WeightsIndex(BaseModel):
@@ -44,57 +151,92 @@ def build(config: PretrainedConfig, model_class: Any, *, meta: bool) -> torch.nn
         return model_class._from_config(config, attn_implementation=ATTENTION, dtype=torch.float32)
 
 
-def load_weights(directory: Path, config: PretrainedConfig, model_class: Any) -> torch.nn.Module:
-    """The architecture with the directory's weights.
+def load_weights(
+    source: Path,
+    config: PretrainedConfig,
+    model_class: Any,
+    tensors: dict[str, torch.Tensor] | None = None,
+) -> torch.nn.Module:
+    """The architecture with the weights of a directory, or with the tensors of a `.pt` file.
 
     Raises:
         AtlasError: weights are missing, damaged, or have another size than in the config.
     """
     import torch
 
-    safe = any((directory / name).is_file() for name in SAFETENSORS)
-    if not safe and not any((directory / name).is_file() for name in PICKLED_WEIGHTS):
+    files = _weights_files(source) if tensors is None else [source]
+    size = sum(_check_weights_file(file) for file in files)
+    bare = build(config, model_class, meta=True)
+    wanted = sum(tensor.numel() for tensor in (*bare.parameters(), *bare.buffers()))
+    if wanted > 2 * size + SLACK:
         raise AtlasError(
-            f"model directory {directory} has no weights",
-            why=f"neither {SAFETENSORS[0]} nor {PICKLED_WEIGHTS[0]} is there",
-            remedy="only `depth` and `inspect` work on a bare config; add the weights for the rest",
+            "config.json describes a larger model than its weights",
+            where=str(source),
+            why=f"it asks for {wanted} numbers, and the files have {size} bytes",
+            remedy="use the config.json that was saved with these weights",
         )
-    size = _check_files(directory, safe)
-    check_fits(build(config, model_class, meta=True), size, directory)
     # Sentence encoders are often saved without the pooler that their base class has by default.
     remedy = "copy the files again; a .bin file must hold tensors only"
     for extra in ({}, {"add_pooling_layer": False}):
-        with explained("the model's weights cannot be read", directory, remedy):
+        with explained("the model's weights cannot be read", source, remedy):
             module, info = model_class.from_pretrained(
-                str(directory),
+                None if tensors else str(source),
                 config=config,
+                state_dict=tensors,
                 attn_implementation=ATTENTION,
                 dtype=torch.float32,
-                use_safetensors=safe,
+                use_safetensors=all(file.suffix == ".safetensors" for file in files),
                 weights_only=True,
-                local_files_only=True,
-                trust_remote_code=False,
                 ignore_mismatched_sizes=True,
                 output_loading_info=True,
+                **LOCAL,
                 **extra,
             )
         missing = sorted(info["missing_keys"])
         if not missing or extra or not all(name.startswith("pooler.") for name in missing):
             break
-    check_complete(directory, missing, info["mismatched_keys"])
+    if info["mismatched_keys"]:
+        name, found, expected = sorted(info["mismatched_keys"])[0]
+        raise AtlasError(
+            f"{len(info['mismatched_keys'])} weights do not have the size that config.json implies",
+            where=f"{source}: {name}",
+            why=f"the file has {tuple(found)}, the config asks for {tuple(expected)}",
+            remedy="use the config.json that was saved with these weights",
+        )
+    if missing:
+        raise AtlasError(
+            f"{len(missing)} weights of the architecture are missing",
+            where=str(source),
+            why=", ".join(missing[:5]) + (", ..." if len(missing) > 5 else ""),
+            remedy="use a checkpoint that was trained for this task, or load its base model",
+        )
     return module
 
 
-def _check_files(directory: Path, safe: bool) -> int:
-    """Bytes of all files of weights; raises AtlasError if one is damaged or missing."""
-    single, index = SAFETENSORS if safe else PICKLED_WEIGHTS
-    names = [single]
-    if not (directory / single).is_file():
-        names = sorted(set(_read_index(directory / index)))
-    return sum(check_weights_file(directory / name) for name in names)
+def _weights_files(directory: Path) -> list[Path]:
+    """The files of weights; raises AtlasError if one lies in another folder, or there is none."""
+    found = next((directory / name for name in WEIGHTS if (directory / name).is_file()), None)
+    if found is None:
+        raise AtlasError(
+            f"model directory {directory} has no weights",
+            why="neither model.safetensors nor pytorch_model.bin is there",
+            remedy="only `depth` and `inspect` work on a bare config; add the weights for the rest",
+        )
+    if found.suffix != ".json":
+        return [found]
+    index = read_json(found, _WeightsIndex, "weights index", MAX_INDEX)
+    names = sorted(set(index.weight_map.values()))
+    for name in names:
+        if Path(name).name != name or not name.isprintable():
+            raise AtlasError(
+                f"weights index {found.name} names {name}, which is not in its folder",
+                where=str(found),
+                remedy="copy or download it again",
+            )
+    return [directory / name for name in names]
 
 
-def check_weights_file(path: Path) -> int:
+def _check_weights_file(path: Path) -> int:
     """Bytes of a file of weights; raises AtlasError if it is missing or damaged."""
     from safetensors import safe_open
 
@@ -120,54 +262,9 @@ def check_weights_file(path: Path) -> int:
     return size
 
 
-def check_fits(module: torch.nn.Module, size: int, where: Path) -> None:
-    """Raise AtlasError for an architecture that is far larger than the files of its weights."""
-    wanted = sum(tensor.numel() for tensor in (*module.parameters(), *module.buffers()))
-    if wanted > 2 * size + SLACK:
-        raise AtlasError(
-            "config.json describes a larger model than its weights",
-            where=str(where),
-            why=f"it asks for {wanted} numbers, and the files have {size} bytes",
-            remedy="use the config.json that was saved with these weights",
-        )
-
-
-def _read_index(path: Path) -> list[str]:
-    """The files of weights in an index; raises AtlasError if one lies in another folder."""
-    names = list(read_json(path, _WeightsIndex, "weights index", MAX_INDEX).weight_map.values())
-    for name in names:
-        if Path(name).name != name or not name.isprintable():
-            raise AtlasError(
-                f"weights index {path.name} names {name}, which is not in its folder",
-                where=str(path),
-                remedy="copy or download it again",
-            )
-    return names
-
-
-def check_complete(directory: Path, missing: list[str], mismatched: Any) -> None:
-    """Refuse weights that are missing, or (name, shape found, shape expected) that do not fit."""
-    if mismatched:
-        name, found, expected = sorted(mismatched)[0]
-        raise AtlasError(
-            f"{len(mismatched)} weights do not have the size that config.json implies",
-            where=f"{directory}: {name}",
-            why=f"the file has {tuple(found)}, the config asks for {tuple(expected)}",
-            remedy="use the config.json that was saved with these weights",
-        )
-    if missing:
-        raise AtlasError(
-            f"{len(missing)} weights of the architecture are missing",
-            where=str(directory),
-            why=", ".join(missing[:5]) + (", ..." if len(missing) > 5 else ""),
-            remedy="use a checkpoint that was trained for this task, or load its base model",
-        )
-
-
 @contextmanager
 def quiet_transformers() -> Iterator[Any]:
-    """The transformers module, offline, without its progress bars and warnings."""
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    """The transformers module without its progress bars and warnings."""
     import transformers
     from transformers.utils import logging
 
@@ -182,3 +279,27 @@ def quiet_transformers() -> Iterator[Any]:
         logging.set_verbosity(verbosity)
         if bars:
             logging.enable_progress_bar()
+
+
+def load_tokenizer(directory: Path) -> PreTrainedTokenizerBase | None:
+    """The tokenizer of a directory; None where there is none.
+
+    Raises:
+        AtlasError: its files cannot be read.
+    """
+    if not any((directory / name).is_file() for name in TOKENIZER_FILES):
+        return None
+    for name in (*TOKENIZER_FILES, *FURTHER_FILES):
+        if (directory / name).exists():
+            open_plain(directory / name, MAX_TOKENIZER).close()
+    with quiet_transformers() as transformers, tokenizer_errors(directory):
+        tokenizer: PreTrainedTokenizerBase = transformers.AutoTokenizer.from_pretrained(
+            str(directory), **LOCAL
+        )
+    return tokenizer
+
+
+def tokenizer_errors(directory: Path) -> AbstractContextManager[None]:
+    """Errors of a tokenizer, as an AtlasError that names its directory."""
+    remedy = "copy the tokenizer files of the original model again"
+    return explained("the model's tokenizer cannot be read", directory, remedy)

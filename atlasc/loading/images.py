@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files.json_text import read_json
 from atlasc.ir.files.plain import MIB, read_bytes
-from atlasc.loading.configs import size
+from atlasc.loading.inputs import Inputs
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -64,28 +64,23 @@ class Preprocessing(BaseModel):
         return self.size.height, self.size.width
 
 
-def load_images(
-    source: Path, model: LoadedModel
-) -> tuple[np.ndarray, tuple[str, ...], np.ndarray | None]:
+def load_images(source: Path, model: LoadedModel) -> Inputs:
     """Read an image, or all images of a folder and of its folders one level down.
 
-    Returns:
-        float32 pixel values [N, C, H, W]; names relative to the source; labels [N] if each image
-        lies in a folder that is named like one of the model's labels.
+    Names are relative to the source. There are labels if each image lies in a folder that is named
+    like one of the model's labels.
 
     Raises:
         AtlasError: no image, an unreadable one, or no preprocessor_config.json.
     """
-    steps = read_preprocessing(model)
+    steps = _read_preprocessing(model)
+    files, root = [source], source.parent
     if source.is_dir():
         found = [p for p in (*source.glob("*"), *source.glob("*/*")) if p.is_file()]
-        files = sorted(path for path in found if path.suffix.lower() in SUFFIXES)
-        root = source
-    else:
-        files, root = [source], source.parent
+        files, root = sorted(p for p in found if p.suffix.lower() in SUFFIXES), source
     if not files:
         raise AtlasError(f"folder {source} has no images", remedy="put .png or .jpg files there")
-    channels = size(model.config, "num_channels") or 3
+    channels = model.image_shape[0] or 3
     read: list[np.ndarray] = []
     for path in files:
         read.append(_read(path, channels, steps))
@@ -102,16 +97,18 @@ def load_images(
                 where=str(source),
                 remedy="give fewer images",
             )
-    pixels = np.stack(read)
     known = getattr(model.config, "label2id", None)
     numbers = known if isinstance(known, dict) else {}
     labels = [numbers.get(path.parent.name) for path in files if path.parent != root]
     complete = len(labels) == len(files) and all(type(label) is int for label in labels)
-    names = tuple(path.relative_to(root).as_posix() for path in files)
-    return pixels, names, np.array(labels, dtype=np.int64) if complete else None
+    return Inputs(
+        {"pixel_values": np.stack(read)},
+        tuple(path.relative_to(root).as_posix() for path in files),
+        labels=np.array(labels, dtype=np.int64) if complete else None,
+    )
 
 
-def read_preprocessing(model: LoadedModel) -> Preprocessing:
+def _read_preprocessing(model: LoadedModel) -> Preprocessing:
     """The model's preprocessor_config.json.
 
     Raises:

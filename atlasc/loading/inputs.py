@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.arrays import arrays_digest
-from atlasc.loading.configs import image_size, size
 
 if TYPE_CHECKING:
-    from atlasc.loading.models import LoadedModel
+    from atlasc.loading.models import LoadedModel, Shape
 
 
 @dataclass(frozen=True)
@@ -90,48 +89,40 @@ class Inputs:
         return arrays_digest(self.arrays)
 
 
-def checked(
-    arrays: dict[str, np.ndarray], names: Sequence[str], model: LoadedModel
-) -> dict[str, np.ndarray]:
-    """The arrays in their final types, with values that the model accepts.
-
-    Args:
-        arrays: name of an input -> values, a row for each input.
-        names: of the rows, for messages.
-        model: has the vocabulary and the image size.
+def checked(inputs: Inputs, model: LoadedModel) -> Inputs:
+    """The inputs with arrays in their final types, and values that the model accepts.
 
     Raises:
-        AtlasError: an id outside the vocabulary; pixels of the wrong type or shape.
+        AtlasError: an id outside the vocabulary; pixels of the wrong type or shape; no numbers.
     """
-    config = model.config
+    arrays = dict(inputs.arrays)
     if "input_ids" in arrays:
-        vocabulary = size(config, "vocab_size")
+        vocabulary = model.size("vocab_size")
         ids = arrays["input_ids"]
         bad = (ids < 0) | (ids >= vocabulary) if vocabulary else ids < 0
         if bad.any():
             row, column = np.argwhere(bad)[0]
             raise AtlasError(
                 f"token id {ids[row, column]} is not in the model's vocabulary",
-                where=f"{names[row]}, position {column}",
+                where=f"{inputs.names[row]}, position {column}",
                 why=f"it has the ids 0 .. {vocabulary - 1}" if vocabulary else "it is negative",
                 remedy="use the tokenizer that belongs to the model",
             )
     if "pixel_values" in arrays:
-        arrays["pixel_values"] = _checked_pixels(arrays["pixel_values"], names, model)
+        arrays["pixel_values"] = _checked_pixels(arrays["pixel_values"], model.image_shape)
     for name, array in arrays.items():
         if array.dtype.kind not in "biuf":
             raise AtlasError(f"{name} must hold numbers, not {array.dtype}")
-    return arrays
+    return replace(inputs, arrays=arrays)
 
 
-def _checked_pixels(pixels: np.ndarray, names: Sequence[str], model: LoadedModel) -> np.ndarray:
+def _checked_pixels(pixels: np.ndarray, expected: Shape) -> np.ndarray:
     if pixels.dtype.kind != "f" or pixels.ndim != 4:
         raise AtlasError(
             f"pixel_values must be floats of shape [N, C, H, W], not {pixels.dtype} of shape "
             f"{pixels.shape}",
             remedy="scale the pixels as in training, for example pixels / 255, and use float32",
         )
-    expected = _image_shape(model)
     if any(e is not None and e != f for e, f in zip(expected, pixels.shape[1:], strict=True)):
         raise AtlasError(
             f"pixel_values has images of shape {pixels.shape[1:]}",
@@ -139,12 +130,3 @@ def _checked_pixels(pixels: np.ndarray, names: Sequence[str], model: LoadedModel
         )
     with np.errstate(over="ignore"):  # what float32 cannot hold is then refused as infinite
         return pixels.astype(np.float32)
-
-
-def _image_shape(model: LoadedModel) -> tuple[int | None, ...]:
-    """(channels, height, width); None where the model accepts any."""
-    exported = model.exported_shape("pixel_values")
-    if exported is not None and len(exported) == 4:
-        return exported[1:]
-    height, width = image_size(model.config)
-    return size(model.config, "num_channels"), height, width

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Sequence
+from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,17 +20,17 @@ from typing import TYPE_CHECKING, Any
 
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.module import Module
-from atlasc.loading.configs import SAVE_REMEDY, read_config, read_object
 from atlasc.loading.exported import Shape, load_exported_program
 from atlasc.loading.huggingface import (
+    SAVE_REMEDY,
     build,
-    check_complete,
-    check_fits,
-    check_weights_file,
+    load_tokenizer,
     load_weights,
     quiet_transformers,
+    read_config,
+    read_object,
+    tokenizer_errors,
 )
-from atlasc.loading.tokenizers import load_tokenizer
 from atlasc.loading.torch_files import load_pt
 
 if TYPE_CHECKING:
@@ -108,23 +111,123 @@ class LoadedModel:
         """The only shape that an input may have; None where others fit."""
         return (self.shapes or {}).get(name)
 
+    def size(self, name: str) -> int | None:
+        """A size from the config, or None; raises AtlasError if it is no positive integer."""
+        return _size(name, getattr(self.config, name, None))
+
+    @property
+    def image_shape(self) -> Shape:
+        """(channels, height, width); None where the model accepts any.
+
+        Raises:
+            AtlasError: the config has something else in their place.
+        """
+        exported = self.exported_shape("pixel_values")
+        if exported is not None and len(exported) == 4:
+            return exported[1:]
+        extents: Any = getattr(self.config, "image_size", None)
+        pair = isinstance(extents, (list, tuple)) and len(extents) == 2
+        height, width = extents if pair else (extents, extents)
+        return self.size("num_channels"), _size("image_size", height), _size("image_size", width)
+
     @cached_property
     def tokenizer(self) -> PreTrainedTokenizerBase | None:
         """The tokenizer beside the model, loaded at first use; see `load_tokenizer`."""
         return load_tokenizer(self.directory)
 
+    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of texts.
 
-def load_model(
-    reference: str | Path,
+        Raises:
+            AtlasError: the model has no tokenizer, or it fails.
+        """
+        tokenizer = self.tokenizer
+        if tokenizer is None:
+            raise AtlasError(
+                "the model has no tokenizer",
+                where=str(self.directory),
+                remedy="put tokenizer.json beside config.json, give a module with its tokenizer, "
+                'or give ids: {"input_ids": [...]}',
+            )
+        with tokenizer_errors(self.directory):
+            ids: list[list[int]] = tokenizer(list(texts), truncation=False, verbose=False)[
+                "input_ids"
+            ]
+        return ids
+
+
+def model_of(
+    model: str | Path | torch.nn.Module | LoadedModel,
+    tokenizer: Any = None,
     *,
     trust_pickle: bool = False,
-    weights: bool = True,
+) -> LoadedModel:
+    """A model from whatever the caller has: a file, a directory, or a module in memory.
+
+    A module keeps its mode, its type and its device: one that is not in float32 on the CPU is
+    copied. Its config and tokenizer are written into a temporary folder, which stands for the
+    directory of the model: so they are read with the same limits, and a bundle gets the files that
+    its clients will read.
+
+    Args:
+        model: see `load_model`, or a module.
+        tokenizer: of HuggingFace, with ``save_pretrained``; for a module only.
+        trust_pickle: see `load_model`.
+
+    Raises:
+        AtlasError: as `load_model`; it is no model; a tokenizer cannot be saved, or is given beside
+            files.
+    """
+    import torch
+
+    if not isinstance(model, torch.nn.Module):
+        if tokenizer is not None:
+            raise AtlasError(
+                "a tokenizer is taken for a module in memory only",
+                why="that of a directory is a file in it",
+                remedy="leave it out, or load the module and give it instead of the directory",
+            )
+        if isinstance(model, LoadedModel):
+            return model
+        if isinstance(model, str | Path):
+            return load_model(model, trust_pickle=trust_pickle)
+        raise AtlasError(
+            f"a {type(model).__name__} is not a model",
+            remedy="give a torch.nn.Module, or the path of a HuggingFace directory, a .pt2 or a "
+            ".pt",
+        )
+    tensors = (*model.parameters(), *model.buffers())
+    meta = any(tensor.is_meta for tensor in tensors)
+    plain = all(
+        t.device.type == "cpu" and (t.dtype == torch.float32 or not t.is_floating_point())
+        for t in tensors
+    )
+    module = model if meta or plain else deepcopy(model).to("cpu", torch.float32)
+    config: Any = getattr(module, "config", None)
+    config = config if hasattr(config, "save_pretrained") else None
+    known = str(getattr(config, "name_or_path", "") or "").rstrip("/")
+    name = Path(known).name or type(module).__name__
+    kept = TemporaryDirectory(prefix="atlasc-model-")
+    folder = Path(kept.name) / (re.sub(r"[^\w-]+", "_", name, flags=re.ASCII) or "model")
+    folder.mkdir()
+    for what, part in (("config", config), ("tokenizer", tokenizer)):
+        if part is not None:
+            remedy = f"give the {what} of a HuggingFace model, which has save_pretrained"
+            whole = f"the {what} cannot be saved for the clients of the program"
+            with explained(whole, remedy=remedy), quiet_transformers():
+                part.save_pretrained(str(folder))
+    return LoadedModel(module, _kind(config), config, folder, not meta, kept=kept)
+
+
+def load_model(
+    reference: str | Path, *, trust_pickle: bool = False, weights: bool = True
 ) -> LoadedModel:
     """Load a model in float32 on the CPU, without running code from its files.
 
     Args:
         reference: a HuggingFace directory, a name in the local HuggingFace cache, a `.pt2`
-            archive, or a `.pt` file.
+            archive, or a `.pt` file: a state dictionary with a config.json beside it, or a trusted
+            pickle.
         trust_pickle: unpickle a `.pt` file even though that can run any code.
         weights: false builds the architecture from `config.json` alone, on the `meta` device,
             without memory for the weights.
@@ -132,22 +235,38 @@ def load_model(
     Raises:
         AtlasError: whatever is wrong with the reference or its files, in one message.
     """
+    import torch
+
     path = Path(reference).expanduser()
-    if path.suffix == ".pt2" and not path.is_dir():
-        program, module, shapes = load_exported_program(_existing(path))
+    suffix = "" if path.is_dir() else path.suffix
+    is_pickle = suffix in (".pt", ".pth", ".bin")
+    if (is_pickle or suffix == ".pt2") and not path.is_file():
+        raise AtlasError(
+            f"model file {path} does not exist", remedy="check the path for a misspelling"
+        )
+    if suffix == ".pt2":
+        program, module, shapes = load_exported_program(path)
         return LoadedModel(module, "exported", None, path, exported=program, shapes=shapes)
-    if path.suffix in (".pt", ".pth", ".bin") and not path.is_dir():
-        return _load_torch_file(_existing(path), trust_pickle)
-    directory = _model_directory(reference, path)
+    tensors = load_pt(path, trust_pickle=trust_pickle) if is_pickle else None
+    if isinstance(tensors, torch.nn.Module):
+        config: Any = getattr(tensors, "config", None)
+        return LoadedModel(tensors.float().eval(), _kind(config), config, path)
+    source = path if is_pickle else _model_directory(reference, path)
+    directory = path.parent if is_pickle else source
+    if is_pickle and not (directory / "config.json").is_file():
+        raise AtlasError(
+            f"{path.name} holds tensors but no architecture",
+            where=str(path),
+            why="there is no config.json beside it",
+            remedy=SAVE_REMEDY,
+        )
     with quiet_transformers():
         config, model_class = read_config(directory)
         if weights:
-            module = load_weights(directory, config, model_class)
+            module = load_weights(source, config, model_class, tensors)
         else:
             module = build(config, model_class, meta=True)
-    return LoadedModel(
-        module.eval(), model_kind(config), module.config, directory, has_weights=weights
-    )
+    return LoadedModel(module.eval(), _kind(config), module.config, source, has_weights=weights)
 
 
 def client_model(embed: Module, folder: Path) -> LoadedModel:
@@ -169,14 +288,6 @@ def client_model(embed: Module, folder: Path) -> LoadedModel:
     if tuple(shapes) == ("input_ids",):  # lengths of texts are checked where they are padded
         shapes = {"input_ids": None, "attention_mask": None}
     return LoadedModel(None, "client", config, folder, False, shapes=shapes)
-
-
-def _existing(path: Path) -> Path:
-    if not path.is_file():
-        raise AtlasError(
-            f"model file {path} does not exist", remedy="check the path for a misspelling"
-        )
-    return path
 
 
 def _model_directory(reference: str | Path, path: Path) -> Path:
@@ -201,16 +312,13 @@ def _model_directory(reference: str | Path, path: Path) -> Path:
         )
     name = str(reference)
     if not path.is_absolute() and not name.startswith((".", "~")) and name.count("/") <= 1:
-        with quiet_transformers():
-            from huggingface_hub import try_to_load_from_cache
-            from huggingface_hub.errors import HFValidationError
+        from huggingface_hub import try_to_load_from_cache
+        from huggingface_hub.errors import HFValidationError
 
-            try:
-                cached = try_to_load_from_cache(name, "config.json")
-            except HFValidationError:
-                cached = None
-        if isinstance(cached, str):
-            return Path(cached).parent
+        with suppress(HFValidationError):
+            cached = try_to_load_from_cache(name, "config.json")
+            if isinstance(cached, str):
+                return Path(cached).parent
     raise AtlasError(
         f"model {name} not found",
         why="there is no such directory or file, and no model of that name in the local "
@@ -219,42 +327,15 @@ def _model_directory(reference: str | Path, path: Path) -> Path:
     )
 
 
-def _load_torch_file(path: Path, trust_pickle: bool) -> LoadedModel:
-    """A `.pt` file: a state dictionary with a config.json beside it, or a trusted pickle."""
-    import torch
-
-    content = load_pt(path, trust_pickle=trust_pickle)
-    if isinstance(content, torch.nn.Module):
-        config = getattr(content, "config", None)
-        return LoadedModel(content.float().eval(), model_kind(config), config, path)
-    if not (path.parent / "config.json").is_file():
-        raise AtlasError(
-            f"{path.name} holds tensors but no architecture",
-            where=str(path),
-            why="there is no config.json beside it",
-            remedy=SAVE_REMEDY,
-        )
-    with quiet_transformers():
-        config, model_class = read_config(path.parent)
-        bare = build(config, model_class, meta=True)
-    check_fits(bare, check_weights_file(path), path)
-    expected = bare.state_dict()
-    wrong = [
-        (name, tuple(content[name].shape), tuple(tensor.shape))
-        for name, tensor in expected.items()
-        if name in content and content[name].shape != tensor.shape
-    ]
-    check_complete(path, sorted(set(expected) - set(content)), wrong)
-    with quiet_transformers():
-        module = build(config, model_class, meta=False)
-    with explained(f"{path.name} has tensors of another kind", path):
-        module.load_state_dict(content, strict=False)
-    return LoadedModel(module.eval(), model_kind(config), module.config, path)
-
-
-def model_kind(config: Any) -> str:
+def _kind(config: Any) -> str:
     """The family of a model, see `LoadedModel`."""
     if config is None:
         return "module"
     kind = str(config.model_type)
     return next((name for name, members in FAMILIES.items() if kind in members), kind)
+
+
+def _size(name: str, value: Any) -> int | None:
+    if value is None or (type(value) is int and 0 < value <= 1 << 25):
+        return value
+    raise AtlasError(f"{name} of config.json is {value!r}, not a size", remedy=SAVE_REMEDY)

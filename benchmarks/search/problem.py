@@ -10,7 +10,7 @@ from atlasc.cli.progress import progress
 from atlasc.compilation.options import SearchOptions
 from atlasc.compilation.prepare import prepare
 from atlasc.compilation.search import search_problem
-from atlasc.loading.data import inputs_from_texts
+from atlasc.loading.data import inputs_of
 from atlasc.loading.models import load_model
 from atlasc.passes.approximation.parametrisation import PRESETS
 from atlasc.passes.calibration.calibrate import calibrate
@@ -45,7 +45,7 @@ def minilm(inputs: int, space: str) -> SearchProblem:
     import texts
 
     model = load_model(texts.model_directory())
-    arrays = inputs_from_texts(texts.windows(inputs, TOKENS), model, TOKENS).arrays
+    arrays = inputs_of(texts.windows(inputs, TOKENS), model, TOKENS).arrays
     one = {name: array[:1] for name, array in arrays.items()}  # an encrypted run answers one text
     module = trace(model.module, one, name="minilm")
     calibration = calibrate(module, arrays, margin=MARGIN)

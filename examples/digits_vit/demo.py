@@ -60,13 +60,13 @@ def compile_model(folder: Path, target: str, images: int) -> tuple[Bundle, Input
 
     from atlasc.compilation.compile import compile_model as write_bundle
     from atlasc.compilation.options import CompileOptions
-    from atlasc.loading.data import load_inputs
+    from atlasc.loading.data import inputs_of
 
     options = CompileOptions(target=target, batch=images, cost="levels", softmax_ranges="measured")
     data = HERE / "calibration.npz"
     bundle, compiled = write_bundle(str(HERE / "model"), data, folder, options, progress)
     model = compiled.source.model
-    inputs = load_inputs(HERE / "test.npz", model).take(range(images))
+    inputs = inputs_of(HERE / "test.npz", model).take(range(images))
     with torch.inference_mode():
         logits = model.module(torch.from_numpy(inputs.arrays["pixel_values"])).logits
     return bundle, inputs, logits.argmax(dim=1).numpy()

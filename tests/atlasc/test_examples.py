@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from atlasc.loading.data import load_inputs
+from atlasc.loading.data import inputs_of
 from atlasc.loading.models import LoadedModel, load_model
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -32,7 +32,7 @@ def digits() -> LoadedModel:
 
 def test_digits_model_is_small_and_right_on_unseen_images(digits: LoadedModel) -> None:
     assert sum(file.stat().st_size for file in (DIGITS / "model").iterdir()) < 1_000_000
-    test = load_inputs(DIGITS / "test.npz", digits)
+    test = inputs_of(DIGITS / "test.npz", digits)
     assert len(test) == 360 and test.labels is not None
     with torch.no_grad():
         logits = digits.module(torch.from_numpy(test.arrays["pixel_values"])).logits
@@ -42,8 +42,8 @@ def test_digits_model_is_small_and_right_on_unseen_images(digits: LoadedModel) -
 def test_digits_files_are_the_split_of_the_training_script(digits: LoadedModel) -> None:
     pytest.importorskip("sklearn")
     train, test, _, labels = import_script(DIGITS / "train.py").load_split()
-    calibration = load_inputs(DIGITS / "calibration.npz", digits)
-    held_back = load_inputs(DIGITS / "test.npz", digits)
+    calibration = inputs_of(DIGITS / "calibration.npz", digits)
+    held_back = inputs_of(DIGITS / "test.npz", digits)
     np.testing.assert_array_equal(calibration.arrays["pixel_values"], train)
     np.testing.assert_array_equal(held_back.arrays["pixel_values"], test)
     np.testing.assert_array_equal(held_back.labels, labels)
@@ -79,9 +79,9 @@ def test_training_step_lowers_the_loss() -> None:
 def test_digits_images_as_png_give_the_same_inputs(digits: LoadedModel, tmp_path: Path) -> None:
     from PIL import Image
 
-    pixels = load_inputs(DIGITS / "test.npz", digits).arrays["pixel_values"][0, 0]
+    pixels = inputs_of(DIGITS / "test.npz", digits).arrays["pixel_values"][0, 0]
     Image.fromarray(np.round(pixels * 255).astype(np.uint8)).save(tmp_path / "digit.png")
-    found = load_inputs(tmp_path / "digit.png", digits).arrays["pixel_values"][0, 0]
+    found = inputs_of(tmp_path / "digit.png", digits).arrays["pixel_values"][0, 0]
     np.testing.assert_allclose(found, pixels, atol=0.5 / 255 + 1e-6)
 
 
@@ -94,9 +94,9 @@ def test_minilm_texts_are_real_distinct_and_fit() -> None:
     texts = script.short_texts(50)
     assert len(set(texts)) == 50 and all(len(text.split()) >= 6 for text in texts)
     assert not set(texts) & set(script.short_texts(20, skip=50))
-    from atlasc.loading.data import inputs_from_texts
+    from atlasc.loading.data import inputs_of
 
-    lengths = inputs_from_texts(texts, model, 64).arrays["attention_mask"].sum(axis=1)
+    lengths = inputs_of(texts, model, 64).arrays["attention_mask"].sum(axis=1)
     assert lengths.max() == 64
 
 
@@ -108,8 +108,8 @@ def test_minilm_windows_are_distinct_and_of_one_length() -> None:
     found = script.windows(900)
     assert len(set(found)) == 900
     assert found[400:] == script.windows(500, skip=400)
-    from atlasc.loading.data import inputs_from_texts
+    from atlasc.loading.data import inputs_of
 
-    assert inputs_from_texts(found[:100], model, 64).arrays["attention_mask"].all()
+    assert inputs_of(found[:100], model, 64).arrays["attention_mask"].all()
     with pytest.raises(SystemExit, match="texts are left"):
         script.windows(10**6)

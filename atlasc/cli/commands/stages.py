@@ -32,14 +32,14 @@ def trace(
 
     require_file_place(output, ".air")
     from atlasc.compilation.prepare import trace_model
-    from atlasc.loading.data import load_inputs
+    from atlasc.loading.data import inputs_of
     from atlasc.loading.models import load_model
 
     with progress("loading the model"):
         loaded = load_model(model, trust_pickle=options.trust_pickle, weights=weights)
     length = options.sequence_length
     if data is not None:
-        ids = load_inputs(data, loaded, length).arrays.get("input_ids")
+        ids = inputs_of(data, loaded, length).arrays.get("input_ids")
         length = length if ids is None else ids.shape[1]
     with progress("tracing"):
         module = trace_model(loaded, options.batch, length)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from transformers import (
 )
 
 from atlasc.ir.errors import AtlasError
-from atlasc.loading.data import Inputs, inputs_from_texts, load_inputs
+from atlasc.loading.data import inputs_of
+from atlasc.loading.inputs import Inputs
 from atlasc.loading.models import LoadedModel, load_model
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "cat", "sat", "on", "the", "mat"]
@@ -75,7 +77,7 @@ def savez(path: Path, **arrays: object) -> Path:
 
 
 def test_texts_are_tokenized_and_padded(bert: LoadedModel, tmp_path: Path) -> None:
-    inputs = load_inputs(write(tmp_path / "t.txt", "the cat sat\n\n a mat \n"), bert, 8)
+    inputs = inputs_of(write(tmp_path / "t.txt", "the cat sat\n\n a mat \n"), bert, 8)
     assert inputs.arrays["input_ids"].tolist() == [
         [2, 9, 6, 7, 3, 0, 0, 0],
         [2, 5, 10, 3, 0, 0, 0, 0],
@@ -87,20 +89,20 @@ def test_texts_are_tokenized_and_padded(bert: LoadedModel, tmp_path: Path) -> No
 
 
 def test_without_a_length_the_longest_text_decides(bert: LoadedModel) -> None:
-    inputs = inputs_from_texts(["a", "the cat sat on the mat"], bert)
+    inputs = inputs_of(["a", "the cat sat on the mat"], bert)
     assert inputs.arrays["input_ids"].shape == (2, 8)
 
 
 def test_json_lines_and_arrays_give_what_texts_give(bert: LoadedModel, tmp_path: Path) -> None:
-    texts = load_inputs(write(tmp_path / "t.txt", "the cat\na"), bert, 6)
+    texts = inputs_of(write(tmp_path / "t.txt", "the cat\na"), bert, 6)
     rows = ['{"text": "the cat", "label": 1}', '{"text": "a", "label": 0}']
-    from_json = load_inputs(write(tmp_path / "t.jsonl", "\n".join(rows)), bert, 6)
+    from_json = inputs_of(write(tmp_path / "t.jsonl", "\n".join(rows)), bert, 6)
     rows = ['{"input_ids": [2, 9, 6, 3]}', '{"input_ids": [2, 5, 3]}']
-    from_ids = load_inputs(write(tmp_path / "i.jsonl", "\n".join(rows)), bert, 6)
+    from_ids = inputs_of(write(tmp_path / "i.jsonl", "\n".join(rows)), bert, 6)
     ids = np.array([[2, 9, 6, 3], [2, 5, 3, 0]], dtype=np.int32)
     mask = np.array([[1, 1, 1, 1], [1, 1, 1, 0]])
     arrays = savez(tmp_path / "t.npz", input_ids=ids, attention_mask=mask, labels=[1, 0])
-    from_arrays = load_inputs(arrays, bert, 6)
+    from_arrays = inputs_of(arrays, bert, 6)
     digests = {i.digest() for i in (texts, from_json, from_ids, from_arrays)}
     assert digests == {texts.digest()}
     assert from_json.labels is not None and from_json.labels.tolist() == [1, 0]
@@ -109,16 +111,17 @@ def test_json_lines_and_arrays_give_what_texts_give(bert: LoadedModel, tmp_path:
 
 
 def test_digest_depends_on_values_only(bert: LoadedModel) -> None:
-    one, same = (inputs_from_texts(["the cat"], bert, 6, names=[n]) for n in ("x", "y"))
-    other = inputs_from_texts(["the mat"], bert, 6)
-    longer = inputs_from_texts(["the cat"], bert, 7)
+    one = inputs_of(["the cat"], bert, 6)
+    same = dataclasses.replace(one, names=("other.txt:1",))
+    other = inputs_of(["the mat"], bert, 6)
+    longer = inputs_of(["the cat"], bert, 7)
     assert one.digest() == same.digest()
     assert len({one.digest(), other.digest(), longer.digest()}) == 3
 
 
 def test_take_and_split(bert: LoadedModel, tmp_path: Path) -> None:
     rows = [json.dumps({"text": " ".join(["cat"] * (i + 1)), "label": i}) for i in range(10)]
-    inputs = load_inputs(write(tmp_path / "t.jsonl", "\n".join(rows)), bert)
+    inputs = inputs_of(write(tmp_path / "t.jsonl", "\n".join(rows)), bert)
     taken = inputs.take([3, 1])
     assert taken.names == ("t.jsonl:4", "t.jsonl:2")
     assert taken.texts == ("cat cat cat cat", "cat cat")
@@ -145,13 +148,13 @@ def test_split_sizes(count: int, fraction: float, held_back: int) -> None:
 @pytest.mark.parametrize("fraction", [-0.1, 1.0])
 def test_split_fraction_out_of_range(bert: LoadedModel, fraction: float) -> None:
     with pytest.raises(AtlasError, match="held-back fraction"):
-        inputs_from_texts(["a", "cat"], bert).split(fraction)
+        inputs_of(["a", "cat"], bert).split(fraction)
 
 
 def test_long_text_names_length_limit_and_remedy(bert: LoadedModel, tmp_path: Path) -> None:
     path = write(tmp_path / "t.txt", "a cat\nthe cat sat on the mat on the mat\n")
     with pytest.raises(AtlasError) as caught:
-        load_inputs(path, bert, 8)
+        inputs_of(path, bert, 8)
     message = str(caught.value)
     for part in ("11 tokens", "length 8", "t.txt:2", "the cat sat on", "--sequence-length 11"):
         assert part in message
@@ -159,7 +162,7 @@ def test_long_text_names_length_limit_and_remedy(bert: LoadedModel, tmp_path: Pa
 
 def test_length_beyond_the_positions(bert: LoadedModel) -> None:
     with pytest.raises(AtlasError, match="17 is more than the model has positions"):
-        inputs_from_texts(["a"], bert, 17)
+        inputs_of(["a"], bert, 17)
 
 
 @pytest.mark.parametrize(
@@ -186,23 +189,23 @@ def test_broken_texts(
     bert: LoadedModel, tmp_path: Path, name: str, content: str, message: str
 ) -> None:
     with pytest.raises(AtlasError, match=message):
-        load_inputs(write(tmp_path / name, content), bert, 8)
+        inputs_of(write(tmp_path / name, content), bert, 8)
 
 
 def test_missing_file_and_wrong_encoding(bert: LoadedModel, tmp_path: Path) -> None:
     with pytest.raises(AtlasError, match="not found"):
-        load_inputs(tmp_path / "none.txt", bert)
+        inputs_of(tmp_path / "none.txt", bert)
     (tmp_path / "t.txt").write_bytes(b"caf\xe9")
     with pytest.raises(AtlasError, match="UTF-8"):
-        load_inputs(tmp_path / "t.txt", bert)
+        inputs_of(tmp_path / "t.txt", bert)
 
 
 def test_texts_without_a_tokenizer(tmp_path: Path) -> None:
     BertModel(BertConfig(vocab_size=20, **SIZES)).save_pretrained(tmp_path / "m")
     model = load_model(tmp_path / "m")
     with pytest.raises(AtlasError, match="has no tokenizer"):
-        load_inputs(write(tmp_path / "t.txt", "a"), model)
-    ids = load_inputs(write(tmp_path / "i.jsonl", '{"input_ids": [1, 2]}'), model, 4)
+        inputs_of(write(tmp_path / "t.txt", "a"), model)
+    ids = inputs_of(write(tmp_path / "i.jsonl", '{"input_ids": [1, 2]}'), model, 4)
     assert ids.arrays["input_ids"].tolist() == [[1, 2, 0, 0]]
 
 
@@ -231,17 +234,17 @@ IDS = np.ones((2, 4), np.int64)
 )
 def test_broken_id_arrays(bert: LoadedModel, tmp_path: Path, arrays: dict, message: str) -> None:
     with pytest.raises(AtlasError, match=message):
-        load_inputs(savez(tmp_path / "t.npz", **arrays), bert, 8)
+        inputs_of(savez(tmp_path / "t.npz", **arrays), bert, 8)
 
 
 def test_npz_that_is_something_else(bert: LoadedModel, tmp_path: Path) -> None:
     with pytest.raises(AtlasError, match="cannot be read as an .npz"):
-        load_inputs(write(tmp_path / "t.npz", "hello"), bert)
+        inputs_of(write(tmp_path / "t.npz", "hello"), bert)
 
 
 def test_pixel_arrays(vit: LoadedModel, tmp_path: Path) -> None:
     pixels = np.random.default_rng(0).normal(size=(3, 3, 4, 4))
-    inputs = load_inputs(savez(tmp_path / "p.npz", pixel_values=pixels, labels=[0, 1, 0]), vit)
+    inputs = inputs_of(savez(tmp_path / "p.npz", pixel_values=pixels, labels=[0, 1, 0]), vit)
     assert inputs.arrays["pixel_values"].dtype == np.float32
     np.testing.assert_array_equal(inputs.arrays["pixel_values"], pixels.astype(np.float32))
     assert inputs.names[2] == "p.npz[2]"
@@ -263,7 +266,7 @@ def test_broken_pixel_arrays(
     vit: LoadedModel, tmp_path: Path, pixels: np.ndarray, message: str
 ) -> None:
     with pytest.raises(AtlasError, match=message):
-        load_inputs(savez(tmp_path / "p.npz", pixel_values=pixels), vit)
+        inputs_of(savez(tmp_path / "p.npz", pixel_values=pixels), vit)
 
 
 @pytest.mark.parametrize(
@@ -276,7 +279,7 @@ def test_broken_pixel_arrays(
 def test_nothing_is_learnt_from_pixels_that_are_not_finite(
     vit: LoadedModel, tmp_path: Path, pixels: np.ndarray, message: str
 ) -> None:
-    inputs = load_inputs(savez(tmp_path / "p.npz", pixel_values=pixels), vit)
+    inputs = inputs_of(savez(tmp_path / "p.npz", pixel_values=pixels), vit)
     with pytest.raises(AtlasError, match=message):
         inputs.require_finite()
 
@@ -291,13 +294,13 @@ def test_folder_of_images_is_scaled_as_the_model_says(vit: LoadedModel, tmp_path
     save_image(tmp_path / "b.png", (255, 0, 51))
     save_image(tmp_path / "a.png", (0, 0, 0), size=9)
     write(tmp_path / "notes.md", "not an image")
-    inputs = load_inputs(tmp_path, vit)
+    inputs = inputs_of(tmp_path, vit)
     assert inputs.names == ("a.png", "b.png")
     assert inputs.labels is None
     assert inputs.arrays["pixel_values"].shape == (2, 3, 4, 4)
     expected = [(1 - 0.5) / 0.5, (0 - 0.4) / 0.2, (0.2 - 0.3) / 0.1]
     np.testing.assert_allclose(inputs.arrays["pixel_values"][1, :, 0, 0], expected, atol=1e-5)
-    one = load_inputs(tmp_path / "b.png", vit)
+    one = inputs_of(tmp_path / "b.png", vit)
     assert one.digest() == inputs.take([1]).digest()
 
 
@@ -308,26 +311,26 @@ def test_preprocessing_equals_that_of_transformers(vit: LoadedModel, tmp_path: P
     Image.fromarray(noise).save(tmp_path / "n.png")
     processor = ViTImageProcessorPil.from_pretrained(vit.directory)
     expected = processor(Image.open(tmp_path / "n.png"), return_tensors="np")["pixel_values"]
-    found = load_inputs(tmp_path / "n.png", vit).arrays["pixel_values"]
+    found = inputs_of(tmp_path / "n.png", vit).arrays["pixel_values"]
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_folders_name_the_labels(vit: LoadedModel, tmp_path: Path) -> None:
     save_image(tmp_path / "dog" / "1.png", (1, 1, 1))
     save_image(tmp_path / "cat" / "2.jpg", (1, 1, 1))
-    inputs = load_inputs(tmp_path, vit)
+    inputs = inputs_of(tmp_path, vit)
     assert inputs.names == ("cat/2.jpg", "dog/1.png")
     assert inputs.labels is not None and inputs.labels.tolist() == [0, 1]
     save_image(tmp_path / "bird" / "3.png", (1, 1, 1))
-    assert load_inputs(tmp_path, vit).labels is None
+    assert inputs_of(tmp_path, vit).labels is None
 
 
 def test_broken_images(vit: LoadedModel, tmp_path: Path) -> None:
     with pytest.raises(AtlasError, match="has no images"):
-        load_inputs(tmp_path, vit)
+        inputs_of(tmp_path, vit)
     write(tmp_path / "x.png", "not a picture")
     with pytest.raises(AtlasError, match="x.png cannot be read"):
-        load_inputs(tmp_path, vit)
+        inputs_of(tmp_path, vit)
 
 
 @pytest.mark.parametrize(
@@ -346,14 +349,14 @@ def test_broken_preprocessing(tmp_path: Path, content: str | None, message: str)
         write(tmp_path / "m" / "preprocessor_config.json", content)
     image = save_image(tmp_path / "x.png", (0, 0, 0))
     with pytest.raises(AtlasError, match=message):
-        load_inputs(image, load_model(tmp_path / "m"))
+        inputs_of(image, load_model(tmp_path / "m"))
 
 
 def test_data_of_the_wrong_kind(bert: LoadedModel, vit: LoadedModel, tmp_path: Path) -> None:
     with pytest.raises(AtlasError, match="holds texts, but the model reads pixel_values"):
-        load_inputs(write(tmp_path / "t.txt", "a"), vit)
+        inputs_of(write(tmp_path / "t.txt", "a"), vit)
     with pytest.raises(AtlasError, match="holds images, but the model reads input_ids"):
-        load_inputs(save_image(tmp_path / "x.png", (0, 0, 0)), bert)
+        inputs_of(save_image(tmp_path / "x.png", (0, 0, 0)), bert)
 
 
 def test_archive_fixes_the_shapes(bert: LoadedModel, vit: LoadedModel, tmp_path: Path) -> None:
@@ -363,15 +366,15 @@ def test_archive_fixes_the_shapes(bert: LoadedModel, vit: LoadedModel, tmp_path:
     torch.export.save(program, tmp_path / "b.pt2")
     model = load_model(tmp_path / "b.pt2")
     rows = write(tmp_path / "i.jsonl", '{"input_ids": [2, 5, 3]}')
-    assert load_inputs(rows, model).arrays["input_ids"].shape == (1, 8)
+    assert inputs_of(rows, model).arrays["input_ids"].shape == (1, 8)
     with pytest.raises(AtlasError, match="exported for 8"):
-        load_inputs(rows, model, 16)
+        inputs_of(rows, model, 16)
     program = torch.export.export(vit.module, (torch.zeros(1, 3, 4, 4),), strict=False)
     torch.export.save(program, tmp_path / "v.pt2")
     model = load_model(tmp_path / "v.pt2")
-    assert len(load_inputs(savez(tmp_path / "p.npz", pixel_values=PIXELS), model)) == 2
+    assert len(inputs_of(savez(tmp_path / "p.npz", pixel_values=PIXELS), model)) == 2
     with pytest.raises(AtlasError, match="images of shape"):
-        load_inputs(savez(tmp_path / "q.npz", pixel_values=PIXELS[:, :2]), model)
+        inputs_of(savez(tmp_path / "q.npz", pixel_values=PIXELS[:, :2]), model)
 
 
 def test_a_text_beyond_the_positions_cannot_be_compiled_for(
@@ -379,6 +382,6 @@ def test_a_text_beyond_the_positions_cannot_be_compiled_for(
 ) -> None:
     path = write(tmp_path / "t.txt", "a cat\n" + "the cat " * 40)
     with pytest.raises(AtlasError) as caught:
-        load_inputs(path, bert, 8)
+        inputs_of(path, bert, 8)
     assert "82 tokens" in caught.value.what and "at most 16 tokens" in caught.value.why
     assert caught.value.remedy == "shorten it"

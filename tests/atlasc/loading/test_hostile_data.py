@@ -17,9 +17,8 @@ from small_files import TINY
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.loading.data import load_inputs
+from atlasc.loading.data import inputs_of
 from atlasc.loading.models import LoadedModel, client_model, load_model
-from atlasc.loading.texts import inputs_from_texts
 
 
 def stand_in(folder: Path, main: str, **config: object) -> LoadedModel:
@@ -54,7 +53,7 @@ def test_npz_that_expands_is_refused_before_it_does(
     path = zeros(tmp_path / "bomb.npz", (1 << 12, 3, 32, 32))
     assert path.stat().st_size < 1 << 20
     with pytest.raises(AtlasError, match="bomb.npz is too large"):
-        load_inputs(path, images)
+        inputs_of(path, images)
 
 
 @pytest.mark.parametrize("name", ["x.npz", "x.txt", "x.jsonl", "x.png"])
@@ -63,7 +62,7 @@ def test_link_to_a_device_is_not_read(tmp_path: Path, name: str) -> None:
     (tmp_path / "preprocessor_config.json").write_text('{"size": 4}')
     (tmp_path / name).symlink_to("/dev/zero")
     with pytest.raises(AtlasError, match="not a plain file"):
-        load_inputs(tmp_path / name, stand_in(tmp_path, main))
+        inputs_of(tmp_path / name, stand_in(tmp_path, main))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +82,7 @@ def test_json_line_that_is_no_input(
 ) -> None:
     (tmp_path / "t.jsonl").write_text('{"input_ids": [1], "label": 1, "other": 2}\n' + line)
     with pytest.raises(AtlasError, match=reason) as caught:
-        load_inputs(tmp_path / "t.jsonl", texts)
+        inputs_of(tmp_path / "t.jsonl", texts)
     assert "t.jsonl:2" in str(caught.value)
 
 
@@ -92,7 +91,7 @@ def test_padding_takes_no_memory_without_end(tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text(rows)
     model = stand_in(tmp_path, "input_ids")
     with pytest.raises(AtlasError, match="more than fit into memory"):
-        load_inputs(tmp_path / "t.jsonl", model, 1 << 20)
+        inputs_of(tmp_path / "t.jsonl", model, 1 << 20)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +105,7 @@ def test_padding_takes_no_memory_without_end(tmp_path: Path) -> None:
 def test_odd_arrays(texts: LoadedModel, tmp_path: Path, arrays: dict, reason: str) -> None:
     np.savez(tmp_path / "x.npz", **arrays)
     with pytest.raises(AtlasError, match=reason):
-        load_inputs(tmp_path / "x.npz", texts)
+        inputs_of(tmp_path / "x.npz", texts)
 
 
 @pytest.mark.parametrize(
@@ -122,13 +121,13 @@ def test_inputs_of_any_name_are_finite_numbers(
 ) -> None:
     np.savez(tmp_path / "x.npz", features=array)
     with pytest.raises(AtlasError, match=reason):
-        load_inputs(tmp_path / "x.npz", stand_in(tmp_path, "features")).require_finite()
+        inputs_of(tmp_path / "x.npz", stand_in(tmp_path, "features")).require_finite()
 
 
 def test_pixels_that_float32_cannot_hold(images: LoadedModel, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", pixel_values=np.full((1, 3, 4, 4), 1e300))
     with pytest.raises(AtlasError, match="not finite"):
-        load_inputs(tmp_path / "x.npz", images).require_finite()
+        inputs_of(tmp_path / "x.npz", images).require_finite()
 
 
 @pytest.mark.parametrize(
@@ -153,7 +152,7 @@ def test_preprocessing_has_limits(
     (tmp_path / "preprocessor_config.json").write_text(text)
     Image.new("RGB", (4, 4)).save(tmp_path / "x.png")
     with pytest.raises(AtlasError, match=reason):
-        load_inputs(tmp_path / "x.png", images)
+        inputs_of(tmp_path / "x.png", images)
 
 
 def test_images_of_other_formats_bombs_and_pieces_are_refused(
@@ -168,7 +167,7 @@ def test_images_of_other_formats_bombs_and_pieces_are_refused(
     (tmp_path / "cut.png").write_bytes((tmp_path / "cut.png").read_bytes()[:5000])
     for name in ("gif.png", "bomb.png", "cut.png"):
         with pytest.raises(AtlasError, match=f"image {name} cannot be read"):
-            load_inputs(tmp_path / name, images)
+            inputs_of(tmp_path / name, images)
 
 
 def test_tokenizer_that_panics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +180,7 @@ def test_tokenizer_that_panics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     model = stand_in(tmp_path, "input_ids")
     model.__dict__["tokenizer"] = tokenize
     with pytest.raises(AtlasError, match="tokenizer cannot be read(.|\n)*out of bounds"):
-        inputs_from_texts(["a"], model)
+        inputs_of(["a"], model)
 
 
 def test_tokenizer_file_that_is_no_file(tmp_path: Path) -> None:
@@ -206,7 +205,7 @@ def test_config_of_a_bundles_client(tmp_path: Path, text: str, reason: str) -> N
     ids = SimpleNamespace(attributes={"name": "input_ids", "shape": (1, 4)})
     embed: Any = SimpleNamespace(inputs=[ids])
     with pytest.raises(AtlasError, match=reason):
-        load_inputs(tmp_path / "ids.jsonl", client_model(embed, tmp_path))
+        inputs_of(tmp_path / "ids.jsonl", client_model(embed, tmp_path))
 
 
 def test_config_of_a_bundles_client_may_be_no_link(tmp_path: Path) -> None:

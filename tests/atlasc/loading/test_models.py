@@ -13,6 +13,7 @@ from small_files import TINY, Payload, pickled, tiny_bert
 from transformers import (
     BertForSequenceClassification,
     BertModel,
+    BertTokenizerFast,
     LlamaConfig,
     LlamaForCausalLM,
     ViTConfig,
@@ -20,7 +21,7 @@ from transformers import (
 )
 
 from atlasc.ir.errors import AtlasError
-from atlasc.loading.models import load_model
+from atlasc.loading.models import load_model, model_of
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -219,6 +220,31 @@ def test_a_model_has_its_own_name(bert: Path, tmp_path: Path, place: str, name: 
 def test_a_name_that_is_not_cached_is_not_fetched() -> None:
     with pytest.raises(AtlasError, match="never downloads"):
         load_model("nobody/no-such-model-here")
+
+
+def test_nothing_is_fetched_where_the_hub_may_be_reached(
+    bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def refuse(*address: object, **_: object) -> None:
+        asked.append(address)
+        raise OSError("no network")
+
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("socket.getaddrinfo", refuse)
+    monkeypatch.setattr("socket.socket.connect", refuse)
+    tokenizer = BertTokenizerFast(vocab={"[UNK]": 0, "a": 1, "[CLS]": 2, "[SEP]": 3})
+    tokenizer.save_pretrained(bert)
+    edit_config(bert, _name_or_path="nobody/no-such-model-here")
+    torch.save(tiny_bert().state_dict(), bert / "model.pt")
+    for model in (bert, bert / "model.pt"):
+        assert load_model(model).tokenize(["a"]) == [[2, 1, 3]]
+    assert load_model(bert, weights=False).tokenizer is not None
+    assert model_of(tiny_bert(), tokenizer).tokenizer is not None
+    with pytest.raises(AtlasError, match="never downloads"):
+        load_model("nobody/no-such-model-here")
+    assert not asked
 
 
 def test_pickled_module_is_refused_unless_trusted(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from atlasc.ir.text.parser import parse
-from atlasc.loading.data import load_inputs
+from atlasc.loading.data import inputs_of
 from atlasc.loading.models import LoadedModel, client_model
 from tests.fuzz.reader import Reader
 from tests.fuzz.seeds import DIGITS, files
@@ -83,11 +83,11 @@ def _scaling(folder: Path) -> list[Path]:
 
 def _read(path: Path) -> object:
     model = IMAGES if path.name.startswith("images") or path.suffix in (".png", ".jpg") else TEXTS
-    return load_inputs(path, model, None if model is IMAGES else 8).digest()
+    return inputs_of(path, model, None if model is IMAGES else 8).digest()
 
 
 def _scaled(folder: Path) -> object:
-    return load_inputs(folder / "a.png", _model("pixel_values", "1, 8, 8", "f64", folder)).digest()
+    return inputs_of(folder / "a.png", _model("pixel_values", "1, 8, 8", "f64", folder)).digest()
 
 
 LINES = {"ids.jsonl": IDS, "texts.jsonl": [{"text": "a cat"}, {"text": "the mat sat"}]}
