@@ -42,13 +42,7 @@ Amount = Annotated[float, Field(ge=0)]
 
 
 def read_json(
-    path: Path,
-    schema: type[Read],
-    what: str,
-    limit: int,
-    *,
-    remedy: str = "",
-    links: bool = True,
+    path: Path, schema: type[Read], what: str, limit: int, *, remedy: str = "", links: bool = True
 ) -> Read:
     """The content of a JSON file.
 

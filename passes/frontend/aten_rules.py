@@ -1,9 +1,9 @@
 """One rule for each aten op that has a meaning on private data.
 
-A rule is called with the importer, the node and all arguments of the aten op in the order of its
-schema, defaults included. It emits nn ops and returns the resulting value. A rule that cannot take
-the arguments it sees raises ``Refusal``; the importer reports all refusals together. Groups of ops
-that are one nn op, and activations, are in ``patterns``.
+A rule is called with the importer, whose ``node`` is the one in question, and all arguments of the
+aten op in the order of its schema, defaults included. It emits nn ops and returns the resulting
+value. A rule that cannot take the arguments it sees raises ``Refusal``; the importer reports all
+refusals together. Groups of ops that are one nn op, and activations, are in ``patterns``.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import numpy as np
 from atlasc.ir.module import Value
 from atlasc.passes.frontend.graph import Node, is_node, shape
 from atlasc.passes.frontend.importer import Importer, Refusal
-from atlasc.passes.frontend.masks import MaskExpression, emit_softmax
+from atlasc.passes.frontend.masks import emit_softmax
 
 Rule = Callable[..., Value]
 
 
-def linear(importer: Importer, node: Node, x: Node, weight: Node, bias: Node | None) -> Value:
+def linear(importer: Importer, x: Node, weight: Node, bias: Node | None) -> Value:
     """x · weightᵀ + bias with a constant weight."""
-    weights = {"weight": importer.symbol(weight), "bias": importer.symbol(bias)}
-    return importer.add(node, "nn.linear", x, **weights)
+    matrix = importer.symbol(weight)
+    return importer.add("nn.linear", x, weight=matrix, bias=importer.symbol(bias))
 
 
 def addmm(
-    importer: Importer, node: Node, bias: Node, x: Node, weight: Node, beta: float, alpha: float
+    importer: Importer, bias: Node, x: Node, weight: Node, beta: float, alpha: float
 ) -> Value:
     """bias + x · weight."""
     if (beta, alpha) != (1, 1):
@@ -37,62 +37,62 @@ def addmm(
     if importer.kinds[weight] != "constant" or importer.kinds[bias] != "constant":
         raise Refusal("only a constant matrix and a constant bias are taken")
     symbol = importer.constant(importer.name_of(weight), importer.array(weight).T)
-    return importer.add(node, "nn.linear", x, weight=symbol, bias=importer.symbol(bias))
+    return importer.add("nn.linear", x, weight=symbol, bias=importer.symbol(bias))
 
 
-def matmul(importer: Importer, node: Node, a: Node, b: Node) -> Value:
+def matmul(importer: Importer, a: Node, b: Node) -> Value:
     """Product of two private tensors, or a linear layer when the second is a constant matrix."""
     if importer.kinds[a] == "constant":
         raise Refusal("a constant matrix on the left has no op")
     if importer.kinds[b] == "data":
-        return importer.add(node, "nn.matmul", a, b, transpose_b=False)
+        return importer.add("nn.matmul", a, b, transpose_b=False)
     if len(shape(b)) != 2:
         raise Refusal("only a constant matrix is taken, not a batch of matrices")
     symbol = importer.constant(importer.name_of(b), importer.array(b).T)
-    return importer.add(node, "nn.linear", a, weight=symbol)
+    return importer.add("nn.linear", a, weight=symbol)
 
 
-def add(importer: Importer, node: Node, a: Node, b: Any, alpha: float, sign: int = 1) -> Value:
+def add(importer: Importer, a: Node, b: Any, alpha: float, sign: int = 1) -> Value:
     """Sum with a private tensor, a constant tensor or a number."""
     alpha = sign * float(alpha)
     if not is_node(b):
-        return importer.add(node, "nn.add_constant", a, value=alpha * float(b))
+        return importer.add("nn.add_constant", a, value=alpha * float(b))
     _refuse_mask(importer, a, b)
     if importer.kinds[b] == "constant" and importer.kinds[a] != "constant":
         array = importer.array(b)
         value = importer.reduced(b, array if alpha == 1 else alpha * array)
-        return importer.add(node, "nn.add_constant", a, value=value)
-    other = b if alpha == 1 else importer.add(node, "nn.scale", b, factor=alpha)
+        return importer.add("nn.add_constant", a, value=value)
+    other = b if alpha == 1 else importer.add("nn.scale", b, factor=alpha)
     if importer.kinds[a] == "constant":
         value = importer.reduced(a, importer.array(a))
-        return importer.add(node, "nn.add_constant", other, value=value)
-    return importer.add(node, "nn.add", a, other)
+        return importer.add("nn.add_constant", other, value=value)
+    return importer.add("nn.add", a, other)
 
 
-def subtract(importer: Importer, node: Node, a: Node, b: Any, alpha: float) -> Value:
+def subtract(importer: Importer, a: Node, b: Any, alpha: float) -> Value:
     """Difference, as a sum with the negative."""
-    return add(importer, node, a, b, alpha, -1)
+    return add(importer, a, b, alpha, -1)
 
 
-def multiply(importer: Importer, node: Node, a: Node, b: Any) -> Value:
+def multiply(importer: Importer, a: Node, b: Any) -> Value:
     """Product with a private tensor, a constant tensor or a number."""
     if not is_node(b):
-        return importer.add(node, "nn.scale", a, factor=float(b))
+        return importer.add("nn.scale", a, factor=float(b))
     _refuse_mask(importer, a, b)
     for constant, x in ((a, b), (b, a)):
         if importer.kinds[constant] == "constant":
-            return _scale(importer, node, x, constant, importer.array(constant))
-    return importer.add(node, "nn.mul", a, b)
+            return _scale(importer, x, constant, importer.array(constant))
+    return importer.add("nn.mul", a, b)
 
 
-def divide(importer: Importer, node: Node, a: Node, b: Any) -> Value:
+def divide(importer: Importer, a: Node, b: Any) -> Value:
     """Quotient by a number or a constant tensor."""
     if not is_node(b):
-        return importer.add(node, "nn.scale", a, factor=1.0 / float(b))
+        return importer.add("nn.scale", a, factor=1.0 / float(b))
     if importer.kinds[b] != "constant" or importer.kinds[a] != "data":
         raise Refusal("division by a private value is not a polynomial")
     with np.errstate(divide="ignore"):
-        return _scale(importer, node, a, b, 1.0 / importer.array(b))
+        return _scale(importer, a, b, 1.0 / importer.array(b))
 
 
 def _refuse_mask(importer: Importer, *operands: Node) -> None:
@@ -100,29 +100,28 @@ def _refuse_mask(importer: Importer, *operands: Node) -> None:
         raise Refusal("an attention mask is only understood just before a softmax")
 
 
-def _scale(importer: Importer, node: Node, x: Node, constant: Node, array: np.ndarray) -> Value:
+def _scale(importer: Importer, x: Node, constant: Node, array: np.ndarray) -> Value:
     factor = float(array.item()) if array.size == 1 else importer.reduced(constant, array)
-    return importer.add(node, "nn.scale", x, factor=factor)
+    return importer.add("nn.scale", x, factor=factor)
 
 
-def power(importer: Importer, node: Node, x: Node, exponent: float = 2) -> Value:
+def power(importer: Importer, x: Node, exponent: float = 2) -> Value:
     """x², x³, ... as products."""
     if exponent not in (1, 2, 3, 4):
         raise Refusal(f"the exponent {exponent} is not one of 1, 2, 3, 4")
     result = importer.value(x)
     for _ in range(int(exponent) - 1):
-        result = importer.add(node, "nn.mul", result, x)
+        result = importer.add("nn.mul", result, x)
     return result
 
 
-def embedding(importer: Importer, node: Node, table: Node, ids: Node, *options: Any) -> Value:
+def embedding(importer: Importer, table: Node, ids: Node, *options: Any) -> Value:
     """Rows of a table by the ids of an input."""
-    return importer.add(node, "nn.embedding", ids, table=importer.symbol(table))
+    return importer.add("nn.embedding", ids, table=importer.symbol(table))
 
 
 def layer_norm(
     importer: Importer,
-    node: Node,
     x: Node,
     extents: Sequence[int],
     weight: Node | None,
@@ -135,16 +134,11 @@ def layer_norm(
         raise Refusal("a layer norm over more than the last axis has no op")
     gamma = importer.vector(weight, "ones", extents[0])
     beta = importer.vector(bias, "zeros", extents[0])
-    return importer.add(node, "nn.layer_norm", x, gamma=gamma, beta=beta, epsilon=float(epsilon))
+    return importer.add("nn.layer_norm", x, gamma=gamma, beta=beta, epsilon=float(epsilon))
 
 
 def rms_norm(
-    importer: Importer,
-    node: Node,
-    x: Node,
-    extents: Sequence[int],
-    weight: Node | None,
-    epsilon: float | None,
+    importer: Importer, x: Node, extents: Sequence[int], weight: Node | None, epsilon: float | None
 ) -> Value:
     """torch.nn.RMSNorm over the last axis."""
     if list(extents) != [shape(x)[-1]]:
@@ -152,12 +146,11 @@ def rms_norm(
     if epsilon is None:  # torch: the machine epsilon of the operand's type
         epsilon = float(np.finfo(np.float32).eps)
     gamma = importer.vector(weight, "ones", extents[0])
-    return importer.add(node, "nn.rms_norm", x, gamma=gamma, epsilon=float(epsilon))
+    return importer.add("nn.rms_norm", x, gamma=gamma, epsilon=float(epsilon))
 
 
 def attention(
     importer: Importer,
-    node: Node,
     query: Node,
     key: Node,
     value: Node,
@@ -175,51 +168,50 @@ def attention(
     axis = len(shape(key)) - 3
     repeats = shape(query)[-3] // shape(key)[-3]
     if repeats > 1:
-        k = importer.add(node, "nn.repeat", k, axis=axis, repeats=repeats)
-        v = importer.add(node, "nn.repeat", v, axis=axis, repeats=repeats)
-    scores = importer.add(node, "nn.matmul", q, k, transpose_b=True)
-    scores = importer.add(node, "nn.scale", scores, factor=factor)
-    expression = None if mask is None else MaskExpression(mask)
-    weights = emit_softmax(importer, node, scores, expression, bool(causal))
-    return importer.add(node, "nn.matmul", weights, v, transpose_b=False)
+        k = importer.add("nn.repeat", k, axis=axis, repeats=repeats)
+        v = importer.add("nn.repeat", v, axis=axis, repeats=repeats)
+    scores = importer.add("nn.matmul", q, k, transpose_b=True)
+    scores = importer.add("nn.scale", scores, factor=factor)
+    weights = emit_softmax(importer, scores, mask, causal=bool(causal))
+    return importer.add("nn.matmul", weights, v, transpose_b=False)
 
 
 # Rules that move or pick elements along axes
 
 
-def reshape(importer: Importer, node: Node, x: Node | Value, *options: Any) -> Value:
+def reshape(importer: Importer, x: Node | Value, *options: Any) -> Value:
     """Any change of extents that keeps the elements in order."""
-    return importer.add(node, "nn.reshape", x, shape=list(shape(node)))
+    return importer.add("nn.reshape", x, shape=list(shape(importer.node)))
 
 
-def transpose(importer: Importer, node: Node, x: Node, first: int = 0, second: int = 1) -> Value:
+def transpose(importer: Importer, x: Node, first: int = 0, second: int = 1) -> Value:
     """Swap of two axes."""
-    order = list(range(len(shape(node))))
+    order = list(range(len(shape(importer.node))))
     order[first], order[second] = order[second], order[first]
-    return importer.add(node, "nn.transpose", x, permutation=order)
+    return importer.add("nn.transpose", x, permutation=order)
 
 
-def permute(importer: Importer, node: Node, x: Node, axes: Sequence[int]) -> Value:
+def permute(importer: Importer, x: Node, axes: Sequence[int]) -> Value:
     """Permutation of all axes."""
-    return importer.add(node, "nn.transpose", x, permutation=[axis % len(axes) for axis in axes])
+    return importer.add("nn.transpose", x, permutation=[axis % len(axes) for axis in axes])
 
 
-def select(importer: Importer, node: Node, x: Node, axis: int, index: int) -> Value:
+def select(importer: Importer, x: Node, axis: int, index: int) -> Value:
     """One index along an axis."""
     axis %= len(shape(x))
-    return importer.add(node, "nn.select", x, axis=axis, index=index % shape(x)[axis])
+    return importer.add("nn.select", x, axis=axis, index=index % shape(x)[axis])
 
 
-def slice_one(
-    importer: Importer, node: Node, x: Node, axis: int, start: int | None, *options: Any
-) -> Value:
+def slice_one(importer: Importer, x: Node, axis: int, start: int | None, *options: Any) -> Value:
     """A slice of a single index."""
-    if shape(node)[axis] != 1:
-        raise Refusal(f"a slice of {shape(node)[axis]} of {shape(x)[axis]} elements has no op")
-    return reshape(importer, node, select(importer, node, x, axis, start or 0))
+    if shape(importer.node)[axis] != 1:
+        raise Refusal(
+            f"a slice of {shape(importer.node)[axis]} of {shape(x)[axis]} elements has no op"
+        )
+    return reshape(importer, select(importer, x, axis, start or 0))
 
 
-def index_row(importer: Importer, node: Node, x: Node, indices: Sequence[Node | None]) -> Value:
+def index_row(importer: Importer, x: Node, indices: Sequence[Node | None]) -> Value:
     """x[arange(batch), i] with one constant i: the same row of every sentence."""
     constant = [i for i in indices if i is not None and importer.kinds[i] == "constant"]
     if not len(constant) == len(indices) == 2:
@@ -227,22 +219,22 @@ def index_row(importer: Importer, node: Node, x: Node, indices: Sequence[Node | 
     batch, row = (importer.array(index).reshape(-1) for index in constant)
     if not np.array_equal(batch, np.arange(shape(x)[0])) or len(set(row.tolist())) != 1:
         raise Refusal("only one row, the same for every sentence, is taken")
-    return select(importer, node, x, 1, int(row[0]))
+    return select(importer, x, 1, int(row[0]))
 
 
-def concatenate(importer: Importer, node: Node, *operands: Any) -> Value:
+def concatenate(importer: Importer, *operands: Any) -> Value:
     """No op: a class token before patches and rotated halves are patterns."""
     raise Refusal("only one class token before the patches, or a rotary embedding, is understood")
 
 
 def mean(
-    importer: Importer, node: Node, x: Node, axes: Sequence[int] | None, keep: bool, *options: Any
+    importer: Importer, x: Node, axes: Sequence[int] | None, keep: bool, *options: Any
 ) -> Value:
     """Mean along one axis."""
     if axes is None or len(axes) != 1:
         raise Refusal("a mean is taken along one axis")
-    result = importer.add(node, "nn.mean", x, axis=axes[0] % len(shape(x)))
-    return reshape(importer, node, result) if keep else result
+    result = importer.add("nn.mean", x, axis=axes[0] % len(shape(x)))
+    return reshape(importer, result) if keep else result
 
 
 _OPS: dict[Rule, str] = {
@@ -253,7 +245,7 @@ _OPS: dict[Rule, str] = {
     subtract: "sub.Tensor",
     multiply: "mul.Tensor mul.Scalar",
     divide: "div.Tensor div.Scalar",
-    lambda importer, node, x: multiply(importer, node, x, -1.0): "neg.default",
+    lambda importer, x: multiply(importer, x, -1.0): "neg.default",
     power: "pow.Tensor_Scalar square.default",
     embedding: "embedding.default",
     layer_norm: "layer_norm.default",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from atlasc.ir.module import Module, Op, Value
@@ -70,13 +69,17 @@ def shortened(module: torch.nn.Module, blocks: Blocks) -> Iterator[None]:
 
 def extend(module: Module, blocks: Blocks) -> Module | None:
     """The nn module with all its blocks, from one with three; None where they are not equal."""
-    spans = [_span(module, f"{blocks.path}.{index}") for index in range(TRACED)]
-    first, second, third = ([] if span is None else module.ops[span] for span in spans)
-    pattern = _pattern(first, second, f"{blocks.path}.1")
-    adjacent = all(a and b and a.stop == b.start for a, b in pairwise(spans))
-    if not adjacent or pattern != _pattern(second, third, f"{blocks.path}.2"):
+    paths = [f"{blocks.path}.{index}" for index in range(TRACED)]
+    first, second, third = (
+        [op for op in module.ops if f"{op.location}.".startswith(f"{path}.")] for path in paths
+    )
+    if not (first and second and third):
         return None
     start, stop = module.ops.index(second[0]), module.ops.index(third[-1]) + 1
+    adjacent = module.ops[start - len(first) : stop] == [*first, *second, *third]
+    pattern = _pattern(first, second, paths[1])
+    if not adjacent or pattern != _pattern(second, third, paths[2]):
+        return None
     inner = {op.value for op in (*first, *second)}
     if any(operand in inner for op in module.ops[stop:] for operand in op.operands):
         return None  # only the last block may be read from outside
@@ -102,19 +105,11 @@ def extend(module: Module, blocks: Blocks) -> Module | None:
     for index in range(1, blocks.number):
         # The block before stands where the first one stood, so that its results are taken.
         values.update({op.value: value for op, value in zip(first, previous, strict=True)})
-        previous = [copy(op, f"{blocks.path}.1", f"{blocks.path}.{index}") for op in second]
+        previous = [copy(op, paths[1], f"{blocks.path}.{index}") for op in second]
     values.update({op.value: value for op, value in zip(third, previous, strict=True)})
     for op in module.ops[stop:]:
         copy(op)
     return result
-
-
-def _span(module: Module, path: str) -> slice | None:
-    """Positions of the ops of a block, if they are neighbours."""
-    inside = [i for i, op in enumerate(module.ops) if f"{op.location}.".startswith(f"{path}.")]
-    if not inside or inside[-1] - inside[0] + 1 != len(inside):
-        return None
-    return slice(inside[0], inside[-1] + 1)
 
 
 def _pattern(before: Sequence[Op], block: Sequence[Op], path: str) -> list[tuple]:

@@ -46,6 +46,7 @@ class Importer:
         name: name of the module.
 
     Attributes:
+        node: the one that is looked at.
         known: values of the constant nodes that were evaluated.
         mask_meanings: what masks mean that were seen before; see ``masks``.
     """
@@ -70,6 +71,7 @@ class Importer:
             self.kinds = fx.classify(graph, self.inputs, fixed)
         self.layered = any(_LAYER.search(fx.module_path(node)) for node in graph.nodes)
         self.values: dict[Node, Value] = {}
+        self.node: Any = None
         self._encrypted: dict[Value, Value] = {}
         self._constants: dict[tuple, Symbol] = {}
 
@@ -140,11 +142,13 @@ class Importer:
             raise Missing
         raise Refusal(f"its operand {operand.name} is not private data")
 
-    def add(self, node: Node, op_name: str, *operands: Node | Value, **attributes: object) -> Value:
-        """Emit an op that comes from a node; client values that enter the server are encrypted.
-
-        Attributes that are None are left out.
+    def add(
+        self, op_name: str, *operands: Node | Value, at: Node | None = None, **attributes: object
+    ) -> Value:
+        """Emit an op that comes from a node, ``node`` if not ``at``; client values that enter the
+        server are encrypted. Attributes that are None are left out.
         """
+        node = at or self.node
         location = fx.module_path(node)
         values = [self.value(operand) for operand in operands]
         in_layers = _LAYER.search(location) if self.layered else op_name not in CLIENT_OPS

@@ -7,14 +7,13 @@ keys.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Value
 from atlasc.passes.frontend.constants import evaluate
-from atlasc.passes.frontend.forms import matches
 from atlasc.passes.frontend.graph import Node, is_node, place, shape
 from atlasc.passes.frontend.importer import Importer
 
@@ -24,19 +23,12 @@ if TYPE_CHECKING:
 DROPPED = -1e4  # an additive mask at or below this drops a key
 RANDOM_PROBES = 3
 
-# How models put a mask into scores, and whether True in the mask means to drop a key.
-MASKED_SCORES = {
-    "scores + mask": False,
-    "masked_fill(scores, mask, low)": True,
-    "where(mask, scores, low)": False,
-}
-
-
-class MaskExpression(NamedTuple):
-    """A node whose value masks scores; ``inverted`` when True in it means to drop a key."""
-
-    node: Node
-    inverted: bool = False
+MASKED_SCORES = (
+    "scores + mask",
+    "masked_fill(scores, dropped, low)",
+    "where(mask, scores, low)",
+)
+"""How models put a mask into scores; ``dropped`` where True in it means to drop a key."""
 
 
 class Meaning(NamedTuple):
@@ -58,62 +50,55 @@ class Meaning(NamedTuple):
         return np.tril(keep) if self.causal else keep
 
 
-def masked_scores(importer: Importer, node: Node) -> tuple[Node, MaskExpression | None]:
-    """The scores below a mask, and the mask, for the operand of a softmax.
+def drops_keys(importer: Importer, mask: Any, low: Any) -> bool:
+    """Whether a mask of scores, which writes ``low`` to keys or adds itself, drops keys.
 
     A constant that adds finite values (a position bias) is no mask and stays a sum.
     """
-    kinds = importer.kinds
-    for form, inverted in MASKED_SCORES.items():
-        for found in matches(form, node):
-            scores, mask, low = found["scores"], found["mask"], found.get("low")
-            if kinds.get(scores) != "data" or kinds.get(mask, "data") == "data":
-                continue
-            if low is None:  # a sum
-                known = kinds[mask] == "constant" and not importer.is_absent(mask)
-                if kinds[mask] == "mask" or (known and keep_of(importer.tensor(mask)) is not None):
-                    return scores, MaskExpression(mask)
-                continue
-            if is_node(low):
-                known = kinds[low] == "constant" and not importer.is_absent(low)
-                array = importer.array(low) if known else np.empty(0)
-                low = array.max() if array.size else np.inf
-            if low <= DROPPED:
-                return scores, MaskExpression(mask, inverted)
-    return node, None
+    if low is None:  # a sum
+        known = importer.kinds[mask] == "constant" and not importer.is_absent(mask)
+        drops = known and keep_of(importer.tensor(mask)) is not None
+        return importer.kinds[mask] == "mask" or drops
+    if is_node(low):
+        known = importer.kinds[low] == "constant" and not importer.is_absent(low)
+        array = importer.array(low) if known else np.empty(0)
+        low = array.max() if array.size else np.inf
+    return bool(low <= DROPPED)
 
 
 def emit_softmax(
     importer: Importer,
-    node: Node,
     scores: Node | Value,
-    mask: MaskExpression | None,
-    causal: bool,
+    mask: Node | None = None,
+    inverted: bool = False,
+    causal: bool = False,
 ) -> Value:
-    """nn.softmax with the mask operand and the causal attribute that the expression means.
+    """nn.softmax with the mask operand and the causal attribute that a mask means, whose True means
+    to drop a key where it is ``inverted``.
 
     Raises:
-        AtlasError: the expression does something else; see ``meaning``.
+        AtlasError: the mask does something else; see ``meaning``.
     """
     value, public = importer.value(scores), importer.mask_input
     if mask is None:
-        return importer.add(node, "nn.softmax", value, causal=causal or None)
-    key = (mask, value.tensor.shape)
+        return importer.add("nn.softmax", value, causal=causal or None)
+    key = (mask, inverted, value.tensor.shape)
     if key not in importer.mask_meanings:
 
         def masked(probe: np.ndarray) -> torch.Tensor:
             import torch
 
             inputs = {} if public is None else {public: torch.from_numpy(probe)}
-            tensor = evaluate(mask.node, {**importer.known, **inputs})
-            return ~tensor if mask.inverted else tensor
+            tensor = evaluate(mask, {**importer.known, **inputs})
+            return ~tensor if inverted else tensor
 
-        depends = public is not None and importer.kinds[mask.node] == "mask"
+        depends = public is not None and importer.kinds[mask] == "mask"
         probes = probe_masks(*shape(public)) if public is not None and depends else []
-        importer.mask_meanings[key] = meaning(masked, probes, value.tensor.shape, place(node))
+        where = place(importer.node)
+        importer.mask_meanings[key] = meaning(masked, probes, value.tensor.shape, where)
     found = importer.mask_meanings[key]
     operands = [importer.input(public)] if public is not None and found.by_mask else []
-    return importer.add(node, "nn.softmax", value, *operands, causal=causal or found.causal or None)
+    return importer.add("nn.softmax", value, *operands, causal=causal or found.causal or None)
 
 
 def probe_masks(batch: int, length: int) -> list[np.ndarray]:

@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -24,7 +25,7 @@ from atlasc.passes.frontend import blocks
 from atlasc.passes.frontend import graph as fx
 from atlasc.passes.frontend.aten_rules import ATEN_RULES
 from atlasc.passes.frontend.importer import Importer, Missing, Refusal
-from atlasc.passes.frontend.patterns import Match, find
+from atlasc.passes.frontend.patterns import Emit, find
 
 if TYPE_CHECKING:
     import torch
@@ -203,16 +204,19 @@ def _import_graph(importer: Importer, result: fx.Node, output: str) -> Module:
     Raises:
         AtlasError: ops without a rule, all of them in one message.
     """
-    needed, selected = {result}, dict[Any, Match | None]()
+    needed, selected = {result}, dict[Any, Emit]()
     for node in reversed(importer.graph.nodes):
         if node in needed and importer.kinds[node] == "data":
-            found = selected[node] = find(importer, node) if node not in importer.inputs else None
-            needed.update(node.all_input_nodes if found is None else found.needs)
+            found = None if node in importer.inputs else find(importer, node)
+            plain = partial(_emit, importer, node), node.all_input_nodes
+            selected[node], taken = found or plain
+            needed.update(taken)
     faults: list[tuple[fx.Node, str]] = []
     for node in importer.graph.nodes:
         if node in selected:
+            importer.node = node
             try:
-                importer.values[node] = _emit(importer, node, selected[node])
+                importer.values[node] = selected[node]()
             except Missing:
                 continue
             except Refusal as refusal:
@@ -225,14 +229,12 @@ def _import_graph(importer: Importer, result: fx.Node, output: str) -> Module:
     return module
 
 
-def _emit(importer: Importer, node: fx.Node, found: Match | None) -> Value:
+def _emit(importer: Importer, node: fx.Node) -> Value:
     if node in importer.inputs:
         return importer.input(node)
-    if found is not None:
-        return found.emit()
     rule = ATEN_RULES.get(fx.target(node))
     if rule is not None:
-        return rule(importer, node, *fx.arguments(node).values())
+        return rule(importer, *fx.arguments(node).values())
     if "getitem" in str(node.target):
         raise Missing  # part of the result of an op that has been reported
     known = fx.packet(node) in ACTIVATIONS
