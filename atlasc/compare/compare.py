@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -142,8 +143,12 @@ class _LockStep:
         self, program: Module, query: Packed, reference: Engine[Any], target: Engine[Any]
     ) -> None:
         self.program, self.query = program, query
-        self.values: dict[Value, Any] = {}
         self.last_use = {v: n for n, op in enumerate(program.ops) for v in op.operands}
+        self.values: dict[Value, Any] = {
+            op.value: query.public[op.attributes["name"]]
+            for op in program.ops
+            if op.name == "ckks.public_input"
+        }
         parameters = target.slots, target.max_level, target.bootstrap_level
         # The reference alone refuses values outside the range of a bootstrap: noise may leave it.
         judge = partial(
@@ -159,15 +164,9 @@ class _LockStep:
     def step(self, position: int, op: Op, tolerance: float | None) -> OpError | None:
         """Run an op; None for one that makes no ciphertexts."""
         found = None
-        with np.errstate(over="ignore", invalid="ignore"):
-            if op.name == "ckks.public_input":
-                self.values[op.value] = self.query.public[op.attributes["name"]]
-            elif op.name == "ckks.input":
-                name = op.attributes["name"]
-                fresh = [(v, self.query.levels[name]) for v in self.query.vectors[name]]
-                found = self._judge(op, [_encrypted(c, fresh) for c in self.contexts], tolerance)
-            elif op.result is not None:
-                found = self._judge(op, [self._result(c, op) for c in self.contexts], tolerance)
+        if op.result is not None and op.result not in self.values:
+            with np.errstate(over="ignore", invalid="ignore"):
+                found = self._judged(op, [self._result(c, op) for c in self.contexts], tolerance)
         for operand in op.operands:
             if self.last_use[operand] == position:
                 self.values.pop(operand, None)
@@ -191,61 +190,57 @@ class _LockStep:
         Raises:
             AtlasError: the rest of the program needs other values, or the program makes others.
         """
-        by_name = {
-            op.value.name: (op.value, op.result.type.ciphertexts)
+        made = {
+            op.value.name: op.value
             for op in self.program.ops[:position]
             if op.result is not None and isinstance(op.result.type, CiphertextType)
         }
-        needed = {n for n, (v, _) in by_name.items() if self.last_use.get(v, -1) >= position}
-        if not needed <= live.keys() <= by_name.keys():
+        needed = {name for name, v in made.items() if self.last_use.get(v, -1) >= position}
+        if not needed <= live.keys() <= made.keys():
             raise _unsuitable("it has other values than this program")
         shape, top = (self.target.engine.slots,), self.target.engine.max_level
-        for name, (ours, theirs) in live.items():
-            value, count = by_name[name]
-            if len(ours) != count or len(theirs) != count:
-                raise _unsuitable(f"%{name} has {count} ciphertexts in this program")
-            for slots, level in (*ours, *theirs):
-                if slots.shape != shape or slots.dtype.kind not in "fc":
-                    raise _unsuitable(f"%{name} is not made of {shape[0]} slots")
-                if level > top:
-                    raise _unsuitable(f"%{name} has level {level}")
-            pair = _encrypted(self.reference, ours), _encrypted(self.target, theirs)
-            self.values[value] = _Both(*pair, [slots for slots, _ in theirs])
-        for op in self.program.ops:
-            if op.name == "ckks.public_input":
-                self.values[op.value] = self.query.public[op.attributes["name"]]
+        for name, sides in live.items():
+            count = made[name].ciphertext.ciphertexts
+            if any(len(side) != count for side in sides) or any(
+                slots.shape != shape or slots.dtype.kind not in "fc" or level > top
+                for slots, level in chain(*sides)
+            ):
+                what = f"{count} ciphertexts of {shape[0]} slots, at levels up to {top}"
+                raise _unsuitable(f"%{name} is not {what}")
+            ours, theirs = map(_encrypted, (self.reference, self.target), sides)
+            self.values[made[name]] = _Both(ours, theirs, [slots for slots, _ in sides[1]])
 
     def _result(self, ctx: Context[Any], op: Op) -> list[Any]:
         """What an engine makes of an op; the judges start from the target's operands."""
+        if op.name == "ckks.input":
+            level = self.query.levels[op.attributes["name"]]
+            return _encrypted(ctx, [(v, level) for v in self.query.vectors[op.attributes["name"]]])
         given = []
         for value in (self.values[operand] for operand in op.operands):
             if not isinstance(value, _Both):
                 given.append(value)
-            elif ctx is self.reference:
-                given.append(value.reference)
-            elif ctx is self.target:
-                given.append(value.target)
+            elif ctx is self.reference or ctx is self.target:
+                given.append(value.reference if ctx is self.reference else value.target)
             else:
                 levels = _levels(self.target, value.target)
                 given.append(_encrypted(ctx, list(zip(value.slots, levels, strict=True))))
         return apply(ctx, op, given)
 
-    def _judge(self, op: Op, results: list[list[Any]], tolerance: float | None) -> OpError:
-        error = bound = difference = largest = 0.0
+    def _judged(self, op: Op, results: list[list[Any]], tolerance: float | None) -> OpError:
         both = self.values[op.value] = _Both(results[0], results[1], [])
+        figures = [(0.0, 0.0, 0.0, 0.0)]
         for made in zip(*results, strict=True):
             ours = _slots(self.reference, made[0])
-            imaginary = np.iscomplexobj(ours)
             theirs, right, *noisy = (
-                _slots(ctx, one, imaginary)
+                _slots(ctx, one, np.iscomplexobj(ours))
                 for ctx, one in zip(self.contexts[1:], made[1:], strict=True)
             )
-            noise = max(_apart(slots, right) for slots in noisy)
-            largest = max(largest, float(np.abs(ours).max()))
-            error = max(error, _apart(theirs, right))
-            bound = max(bound, SAFETY * noise + FLOOR * max(1.0, float(np.abs(right).max())))
-            difference = max(difference, _apart(theirs, ours))
             both.slots.append(theirs)
+            noise = max(_apart(slots, right) for slots in noisy)
+            bound = SAFETY * noise + FLOOR * max(1.0, float(np.abs(right).max()))
+            largest = float(np.abs(ours).max())
+            figures.append((_apart(theirs, right), bound, _apart(theirs, ours), largest))
+        error, bound, difference, largest = map(max, zip(*figures))
         allowed = None if tolerance is None else tolerance * max(1.0, largest)
         level, target_level = (_levels(self.contexts[n], results[n])[0] for n in (2, 1))
         facts = (level, target_level, error, bound, difference, largest, allowed)

@@ -35,7 +35,7 @@ from atlasc.passes.search.pick import Wanted
 from atlasc.passes.search.point import Point
 from atlasc.passes.search.strategies import DEFAULT, find_strategy
 from atlasc.passes.simulation.simulate import PolynomialSimulator
-from atlasc.report.report import report_html
+from atlasc.report.pages import report_html
 
 
 @dataclass(frozen=True)

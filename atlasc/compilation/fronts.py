@@ -22,7 +22,7 @@ from atlasc.passes.calibration.calibrate import Calibration, read_calibration
 from atlasc.passes.calibration.measure import nonlinear_ops
 from atlasc.passes.search.front import Front
 from atlasc.passes.search.journal import MAX_JOURNAL, journal_beside
-from atlasc.report.front_page import front_html
+from atlasc.report.pages import front_html
 
 FRONT, CALIBRATION = "front.json", "calibration.json"
 EVALUATIONS = "evaluations.jsonl"

@@ -14,7 +14,7 @@ from atlasc.compilation.options import MAX_ERROR
 from atlasc.passes.approximation.parametrisation import WIDE
 from atlasc.passes.search.front import Front
 from atlasc.passes.search.point import Point
-from atlasc.report.front_page import front_html
+from atlasc.report.pages import front_html
 from atlasc.report.svg import Drawing, columns, ranges, stacked
 
 LAYERS = ((5, 5, 0, 0, 0, 3, 3, 3), (7, 0, 0, 0, 0, 9, 1, 2))
@@ -93,10 +93,10 @@ def test_nothing_in_a_front_becomes_a_part_of_the_page() -> None:
 
 def test_nothing_in_a_program_becomes_a_part_of_its_picture() -> None:
     hostile = "</text><script>x</script>\x00\"'"
-    drawing = Drawing(9, 9)
+    drawing = Drawing(9, hostile)
     drawing.text(0, 0, hostile)
-    drawing.circle(0, 0, 1, "red", hostile)
-    root = ElementTree.fromstring(drawing.render(hostile))
+    drawing.add("circle", title=hostile, fill=hostile)
+    root = ElementTree.fromstring(drawing.render())
     assert [element.tag.rpartition("}")[2] for element in root.iter()] == [
         *("svg", "text", "circle", "title"),
     ]

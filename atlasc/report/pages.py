@@ -1,0 +1,202 @@
+"""``report.html``, of a compiled program, and ``front.html``, of a search.
+
+Each is one file that needs no script, font or picture from elsewhere. The templates are in the
+folder beside this file; every value that goes into them is escaped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from atlasc.ir.errors import printable
+from atlasc.passes.search.front import Front
+from atlasc.passes.search.space import Settings
+from atlasc.report import svg
+
+LAYER_COLUMNS = {
+    "levels": "levels (nonlinear)",
+    "levels_total": "levels (all)",
+    "bootstraps": "bootstraps",
+    "key_switches": "key switches",
+    "plaintext_products": "× plaintext",
+    "ciphertext_products": "× ciphertext",
+    "rotation_keys": "rotation keys",
+}
+KIND_COLUMNS = dict(list(LAYER_COLUMNS.items())[2:6])
+"""Keys of the figures to titles of columns."""
+SHOWN_VIOLATIONS = 50
+
+
+def report_html(
+    facts: Mapping[str, Any],
+    front: Front | None = None,
+    ops: Sequence[Mapping[str, Any]] = (),
+) -> str:
+    """The page of a compiled program.
+
+    Args:
+        facts: the manifest's entries, see :func:`atlasc.compilation.lowering.compile_module`.
+        front: what a search found.
+        ops: a row for each nonlinear op: location, op, layer, depth and settings (a text).
+    """
+    costs, calibration = facts["costs"], facts["calibration"]
+    layers, violations = costs["per_layer"], calibration["violations"]
+    names = ["outside" if row["layer"] is None else str(row["layer"]) for row in layers]
+    series = [
+        ("levels", [row["levels_total"] for row in layers], svg.BLUE),
+        ("bootstraps", [row["bootstraps"] for row in layers], svg.ORANGE),
+        ("key switches", [row["key_switches"] for row in layers], "#7a9e6d"),
+    ]
+    left = {(v["location"], v["op"]) for v in violations}
+    ranges = [
+        (
+            f"{r['location'] or 'model'} {r['op'].removeprefix('nn.')}"[-44:],
+            *(r[end] for end in ("low", "high", "seen_low", "seen_high")),
+            (r["location"], r["op"]) in left,
+        )
+        for r in calibration["ranges"]
+    ]
+    shown = {
+        "title": f"{facts['model']['name']} on {facts['target']}",
+        "leaving": len({violation["input"] for violation in violations}),
+        "ops": [(op["location"], op["op"], op["settings"], op["depth"]) for op in ops],
+        "layer_chart": Markup(svg.columns(names, series)),
+        "layer_head": ("layer", "depth", *LAYER_COLUMNS.values(), "predicted"),
+        "layer_rows": [
+            (name, row["depth"], *(row[key] for key in LAYER_COLUMNS), duration(row["seconds"]))
+            for name, row in zip(names, layers, strict=True)
+        ],
+        "time_chart": Markup(svg.stacked(svg.times(costs))) if svg.times(costs) else "",
+        "time_head": ("op", "ops", *KIND_COLUMNS.values(), "predicted", "share"),
+        "time_rows": [
+            (row["kind"], row["ops"], *(row[key] for key in KIND_COLUMNS),
+             duration(row["seconds"]), f"{row['share'] or 0:.1%}")
+            for row in costs["per_kind"]
+        ],
+        "range_chart": Markup(svg.ranges(ranges)),
+        "violations": [
+            (v["input"], v["location"], v["op"], v["reached"], f"{v['low']:.4g} … {v['high']:.4g}")
+            for v in violations[:SHOWN_VIOLATIONS]
+        ],
+    }  # fmt: skip
+    if front is not None:
+        chosen = facts["settings"].get("layers")
+        shown["front_chart"] = Markup(svg.front_chart(front))
+        shown["front_rows"] = [
+            (
+                "chosen →" if [list(layer) for layer in p.settings] == chosen else "",
+                p.depth, p.levels, p.error, p.held_back_error, p.out_of_range,
+                " ".join("".join(map(str, layer)) for layer in p.settings),
+            )
+            for p in front.points
+        ]  # fmt: skip
+    return _page("report.html", **facts, **shown, front=front)
+
+
+def front_html(front: Front, accurate: float = 0.0) -> str:
+    """The page of a search, with no script but its own few lines.
+
+    Args:
+        front: what a search found.
+        accurate: the settings of the cheapest point with at most this error are shown first.
+    """
+    facts = dict(front.facts)
+    found = {
+        "strategy": front.strategy,
+        **{f"option {name}": value for name, value in facts.get("options", {}).items()},
+        **{name.replace("_", " "): v for name, v in front.parametrisation.to_dict().items()},
+        "reference point": f"{front.cost} {front.reference[0]:g}, error {front.reference[1]:g}",
+        **{n.replace("_", " "): v for n, v in facts.items() if n not in ("options", "seed")},
+    }
+    points = front.points
+    chosen = (index for index, point in enumerate(points) if point.error <= accurate)
+    return _page(
+        "front.html",
+        title=f"Front of {facts.get('model', 'a model')}",
+        front=front,
+        facts=facts,
+        notes=_notes(front),
+        chart=Markup(svg.front_chart(front)),
+        degrees=[_degrees(point.settings, front) for point in points],
+        found=found.items(),
+        chosen=next(chosen, len(points) - 1),
+    )
+
+
+def _notes(front: Front) -> list[str]:
+    notes = []
+    if not front.complete:
+        notes.append("The search was interrupted: this is the front of the evaluations so far.")
+    if not front.points:
+        notes.append("No setting stays finite on the search inputs.")
+    elif not front.held_back:
+        notes.append("No input was held back: nobody knows whether new ones stay in range.")
+    elif any(point.out_of_range is None for point in front.points):
+        notes.append("Only points that have a held-back error were tried on held-back inputs.")
+    elif all(point.out_of_range for point in front.points):
+        notes.append(
+            "Under every setting held-back inputs leave a range. A polynomial explodes outside "
+            "its range, and nothing in a ciphertext says so."
+        )
+    return notes
+
+
+def _degrees(settings: Settings, front: Front) -> list[list[tuple[str, float]]]:
+    """For each layer what its integers stand for, and how dark each is: from 0 to 0.75."""
+    meaning = front.parametrisation
+    return [
+        [
+            (meaning.algorithms[value], 0.0)
+            if name == "softmax algorithm"
+            else (str(meaning.degree(value)), 0.75 * value / high)
+            if value > 0
+            else ("–", 0.0)
+            for name, value, high in zip(meaning.names, layer, meaning.upper, strict=True)
+        ]
+        for layer in settings
+    ]
+
+
+def _page(name: str, **facts: Any) -> str:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("atlasc.report"),
+        autoescape=True,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
+    )
+    environment.filters["duration"] = duration
+    return environment.get_template(f"{name}.jinja").render(facts)
+
+
+def _shown(value: object) -> str:
+    """A value as text: a dash for None, four digits of a float. Control characters are spelled out,
+    and so are those that turn text.
+    """
+    if isinstance(value, Markup):
+        return value
+    if value is None:
+        return "–"
+    if value == math.inf:
+        return "∞"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else printable(str(value))
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds in a unit that suits them."""
+    if seconds is None:
+        return "–"
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} s"
