@@ -52,7 +52,11 @@ def costs_summary(
         depth: of the nn module that it was lowered from.
     """
     summary = _Summary(costs, parameters)
-    layers, deep = costs.per_layer(), {} if depth is None else depth_per_layer(depth)
+    layers = costs.per_layer()
+    deep: dict[int | None, int] = {}
+    if depth is not None:
+        deep.update(depth.per_layer.items())
+        deep |= {None: depth.outside} if depth.outside else {}
     order = sorted(layers.keys() | deep.keys(), key=lambda layer: (layer is None, layer or 0))
     rows = [
         summary.layer(layer, layers.get(layer, Counts()))
@@ -94,23 +98,13 @@ def module_costs(costs: ProgramCosts, parameters: ParameterSet | None) -> list[d
     ]
 
 
-def depth_per_layer(depth: Depth) -> dict[int | None, int]:
-    """Depth by layer; None is what lies outside the blocks."""
-    layers: dict[int | None, int] = {}
-    layers.update((layer, levels) for layer, levels in depth.per_layer.items())
-    return layers | ({None: depth.outside} if depth.outside else {})
-
-
 def memory_parts(counts: Counts, parameters: ParameterSet, costs: ProgramCosts) -> dict[str, int]:
     """Peak memory in bytes by what it is for: the keys of some ops, and all else of the program."""
-    conjugation = counts.conjugation_level
+    level = counts.conjugation_level
     return parameters.memory_parts(
-        costs.rotation_keys(counts),
-        _product_level(counts),
-        None if conjugation < 0 else conjugation,
-        costs.live,
-        costs.constants,
-    )
+        costs.rotation_keys(counts), _product_level(counts), None if level < 0 else level,
+        costs.live, costs.constants,
+    )  # fmt: skip
 
 
 def _product_level(counts: Counts) -> int | None:
@@ -145,20 +139,21 @@ class _Summary:
 
     def layer(self, layer: int | None, counts: Counts) -> dict[str, Any]:
         levels, levels_total = self.costs.path.per_layer.get(layer, (0, 0))
-        seconds: dict[str, float] = {}
+        kinds = None
         if self.primitive_costs is not None:
-            for op, of_op in self.costs.per_op.items():
+            kinds = dict[str, float]()
+            for op in self.costs.per_op:
                 if op.layer == layer:
-                    more = of_op.seconds(self.primitive_costs)
-                    seconds[kind_of(op)] = seconds.get(kind_of(op), 0.0) + more
-        longest_first = dict(sorted(seconds.items(), key=lambda item: -item[1]))
+                    more = self.costs.per_op[op].seconds(self.primitive_costs)
+                    kinds[kind_of(op)] = kinds.get(kind_of(op), 0.0) + more
+            kinds = dict(sorted(kinds.items(), key=lambda item: -item[1]))
         return {
             "layer": layer,
             "levels": levels,
             "levels_total": levels_total,
             **self.counts(counts),
             "security_bits": None if self.parameters is None else self.parameters.security_bits,
-            "kinds": None if self.primitive_costs is None else longest_first,
+            "kinds": kinds,
         }
 
     def kinds(self) -> list[dict[str, Any]]:
