@@ -24,10 +24,9 @@ from atlasc.api.admission import (
 from atlasc.api.errors import atlas_errors
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.client.checks import judge
-from atlasc.compilation.compile import compile_model
+from atlasc.compilation.compile import PROJECT, compile_model
 from atlasc.compilation.declared import options_of
 from atlasc.compilation.inspection import inspect_bundle
-from atlasc.compilation.lowering import PROJECT
 from atlasc.compilation.options import CompileOptions
 from atlasc.compilation.steps import ProgressCallback, Steps, silent, steps_of
 from atlasc.files import new_folder
@@ -75,10 +74,8 @@ def compile(
     with atlas_errors():
         scratch = TemporaryDirectory(prefix="atlasc-")
         place = Path(scratch.name) / "program"
-        bundle, _ = compile_model(
-            model, data, place, chosen, steps_of(progress), tokenizer=tokenizer
-        )
-    return Program(bundle, scratch)
+        made = compile_model(model, data, place, chosen, steps_of(progress), tokenizer=tokenizer)
+    return Program(made.bundle, scratch)
 
 
 def load(folder: str | Path) -> Program:

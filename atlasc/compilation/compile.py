@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from atlasc.bundle.folder import Bundle
+from atlasc.bundle.folder import Bundle, load_bundle, write_bundle
+from atlasc.client.program import client_program
 from atlasc.compilation.checks import check_compile
-from atlasc.compilation.fronts import (
-    drop_journal,
-    front_files,
-    journal_place,
-    kept_evaluations,
-    load_front,
-)
-from atlasc.compilation.lowering import Compiled, compile_module, save
-from atlasc.compilation.options import CompileOptions
-from atlasc.compilation.prepare import PreparedModel, prepare
+from atlasc.compilation.fronts import front_files, journal_place, keeping, load_front
+from atlasc.compilation.lowering import lower_module
+from atlasc.compilation.options import CompileOptions, TargetOptions
+from atlasc.compilation.prepare import PreparedModel, Source, prepare
 from atlasc.compilation.search import SEARCH_INPUTS, pick_validated, search, search_inputs
 from atlasc.compilation.steps import Steps, silent
+from atlasc.emit.project import write_project
+from atlasc.figures.summary import costs_summary
+from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.approximate import apply_recipe, apply_settings
 from atlasc.passes.approximation.depth import depth_of
+from atlasc.passes.calibration.calibrate import Calibration
 from atlasc.passes.calibration.measure import nonlinear_ops
+from atlasc.passes.costs import program_costs
+from atlasc.passes.pipeline import Lowered
 from atlasc.passes.search.front import Front
 from atlasc.passes.search.output_error import error_weights, output_error
 from atlasc.passes.search.pick import Wanted
@@ -36,17 +36,25 @@ from atlasc.passes.search.point import Point
 from atlasc.passes.search.strategies import DEFAULT, find_strategy
 from atlasc.passes.simulation.simulate import PolynomialSimulator
 from atlasc.report.pages import report_html
+from atlasc.targets import find_target
+from atlasc.targets.parameters import ParameterSet
+from atlasc.targets.security import estimates_of
+from atlasc.version import __version__
+
+PROJECT = "project"
+"""Folder of a bundle for the C++ project of a target that has no library for Python."""
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """Approximations and how they were found.
+class Compiled(NamedTuple):
+    """What ``compile`` made: the bundle, and what it was made of."""
 
-    Attributes:
-        module: nn module that carries them.
-        settings: for the manifest.
-        front: what a search found.
-    """
+    bundle: Bundle
+    prepared: PreparedModel
+    lowered: Lowered
+
+
+class Chosen(NamedTuple):
+    """An nn module that carries approximations, how they were found, and what a search found."""
 
     module: Module
     settings: dict[str, Any]
@@ -62,7 +70,7 @@ def compile_model(
     *,
     tokenizer: Any = None,
     **searching: Any,
-) -> tuple[Bundle, Compiled]:
+) -> Compiled:
     """Compile a model into a bundle; it appears whole or not at all.
 
     The evaluations of a search lie beside the output until it is written, and in it from then on.
@@ -92,19 +100,68 @@ def compile_model(
         prepared, options, steps, None if saved is None else saved.front,
         journal=journal, **searching,
     )  # fmt: skip
-    compiled = compile_module(
-        prepared.source, chosen.module, prepared.calibration, chosen.settings, options, steps,
+    lowered = lower_module(
+        chosen.module, prepared.source.inputs.arrays, options, steps,
         fastest="latency" in (options.minimised, chosen.settings.get("cost")),
     )  # fmt: skip
-    front = chosen.front
-    extra = {"report.html": report_html(compiled.facts, front, polynomials(chosen.module))}
-    if front is not None:
-        extra |= front_files(front)
-    extra |= kept_evaluations(output, journal)
-    with steps("writing the bundle"):
-        bundle = save(compiled, output, extra)
-    drop_journal(output, journal)
-    return bundle, compiled
+    with keeping(journal, output) as kept, steps("writing the bundle"):
+        bundle = write_program(
+            output, prepared.source, chosen, prepared.calibration, lowered, options, kept
+        )
+    return Compiled(bundle, prepared, lowered)
+
+
+def write_program(
+    output: Path,
+    source: Source,
+    chosen: Chosen,
+    calibration: Calibration,
+    lowered: Lowered,
+    options: TargetOptions,
+    texts: Mapping[str, str] | None = None,
+) -> Bundle:
+    """Write a bundle with a report; it appears whole or not at all.
+
+    For ``phantom`` it has a C++ project in it.
+
+    Args:
+        output: a folder that does not exist.
+        source: model and data.
+        chosen: what was lowered.
+        calibration: measured ranges.
+        lowered: the program.
+        options: names the target.
+        texts: further files by name.
+    """
+    parameters = cast(ParameterSet, lowered.parameters)
+    module, target = chosen.module, find_target(options.target)
+    facts = {
+        "atlasc": __version__,
+        "model": {"name": source.model.name, "kind": source.model.kind},
+        "target": target.name,
+        "parameters": parameters.to_dict(),
+        "security_bits": parameters.security_bits,
+        "security": estimates_of(parameters.secrets),
+        "insecure": parameters.security_bits < 128,
+        "batch": module.inputs[0].attributes["shape"][0],
+        "sequence_length": source.length,
+        "settings": chosen.settings,
+        "data": {"inputs": len(source.inputs), "digest": source.inputs.digest()},
+        "calibration": calibration.to_dict(),
+        "costs": costs_summary(program_costs(lowered.program), parameters, depth_of(module)),
+    }
+    files = {"report.html": report_html(facts, chosen.front, polynomials(module)), **(texts or {})}
+    if chosen.front is not None:
+        files |= front_files(chosen.front)
+    with new_folder(output) as draft:
+        for name, text in files.items():
+            (draft / name).write_text(text, encoding="utf-8")
+        client = client_program(lowered.client, lowered.program)
+        write_bundle(draft, client, lowered.program, lowered.poly, source.model.directory, facts)
+        if target.writes_project:
+            # It is to be built there, and may be changed: no digest in the manifest.
+            write_project(draft / PROJECT, lowered.program, parameters, target.runtime_engine)
+    return load_bundle(output)
 
 
 def choose(

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from atlasc.compilation.options import MAX_ERROR
-from atlasc.files import require_file_place
+from atlasc.files import new_folder, require_file_place
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.plain import read_text
 from atlasc.ir.module import Module
@@ -130,14 +132,23 @@ def journal_place(output: Path | None, named: Path | None = None) -> Path | None
     return journal_beside(output)
 
 
-def kept_evaluations(output: Path, journal: Path | None) -> dict[str, str]:
-    """The file that keeps a journal in an output, by name; none for one that the user named."""
+@contextmanager
+def keeping(journal: Path | None, output: Path) -> Iterator[dict[str, str]]:
+    """The file that keeps a journal in an output, by name, for the block that writes the output.
+
+    The journal is removed afterwards. One in a place that the user named is not copied, and stays.
+    """
     if journal != journal_beside(output):
-        return {}
-    return {EVALUATIONS: read_text(journal, MAX_JOURNAL, links=False)}
+        yield {}
+        return
+    yield {EVALUATIONS: read_text(journal, MAX_JOURNAL, links=False)}
+    journal.unlink(missing_ok=True)
 
 
-def drop_journal(output: Path, journal: Path | None) -> None:
-    """Remove the journal of an output that is written and keeps its evaluations."""
-    if journal is not None and journal == journal_beside(output):
-        journal.unlink(missing_ok=True)
+def save_front(output: Path, front: Front, calibration: Calibration, journal: Path | None) -> None:
+    """Write a front, its pictures, its calibration and its evaluations into a new folder."""
+    with keeping(journal, output) as kept, new_folder(output) as draft:
+        front.plot(draft / "front.png")
+        ranges = json.dumps(calibration.to_dict(), indent=1) + "\n"
+        for name, text in {**front_files(front), CALIBRATION: ranges, **kept}.items():
+            (draft / name).write_text(text, encoding="utf-8")

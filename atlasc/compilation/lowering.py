@@ -1,63 +1,42 @@
-"""From a module with approximations to a packed program for a target, and to a bundle on disk."""
+"""From a module with approximations to a packed program for a target, with its rotation keys.
+
+A program gets as many rotation keys as the user allows, or as fit the machine.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 
-from atlasc.bundle.folder import Bundle, load_bundle, write_bundle
-from atlasc.client.program import client_program
-from atlasc.compilation.key_planning import plan_keys
 from atlasc.compilation.noise_bound import with_noise
 from atlasc.compilation.options import TargetOptions
-from atlasc.compilation.prepare import Source
 from atlasc.compilation.steps import Steps, silent
-from atlasc.emit.project import write_project
-from atlasc.figures.summary import costs_summary
-from atlasc.files import new_folder
+from atlasc.figures.summary import memory_parts
+from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.passes.approximation.depth import depth_of
-from atlasc.passes.calibration.calibrate import Calibration
 from atlasc.passes.costs import program_costs
+from atlasc.passes.execution.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
+from atlasc.passes.framework.pass_base import run_passes
+from atlasc.passes.lowering.keys.choose_rotations import KeyModel, choose_rotations
+from atlasc.passes.lowering.keys.sizes import size_text
+from atlasc.passes.lowering.rotation_keys import RotationKeys
 from atlasc.passes.pipeline import STEPS, Lowered, lower_nn
 from atlasc.targets import find_target
+from atlasc.targets.costs import costs_of
+from atlasc.targets.machine import machine_bytes
 from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.program import with_parameters
-from atlasc.targets.security import estimates_of
-from atlasc.version import __version__
 
 MAGNITUDE_INPUTS = 64
 """Inputs on which the magnitudes of all intermediate values are measured."""
-PROJECT = "project"
-"""Folder of a bundle for the C++ project of a target that has no library for Python."""
-
-
-@dataclass
-class Compiled:
-    """What ``compile`` made, before it is written.
-
-    Attributes:
-        source: model and data.
-        module: nn module with the chosen approximations.
-        calibration: measured ranges.
-        lowered: the lowered program.
-        facts: for the manifest.
-    """
-
-    source: Source
-    module: Module
-    calibration: Calibration
-    lowered: Lowered
-    facts: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def parameters(self) -> ParameterSet:
-        """The parameter set that the program runs with."""
-        return cast(ParameterSet, self.lowered.parameters)
+SHARE = 0.95
+"""Share of a machine's memory that a program may fill; the system keeps the rest."""
+ROUNDS = 4
+"""How often a budget is corrected for what composed rotations hold in memory."""
 
 
 def lower_module(
@@ -81,26 +60,21 @@ def lower_module(
             of such placements the fastest.
     """
     options = options or TargetOptions()
-    measured = None
-    if inputs is not None:
-        measured = {name: array[:MAGNITUDE_INPUTS] for name, array in inputs.items()}
+    measured = inputs and {name: array[:MAGNITUDE_INPUTS] for name, array in inputs.items()}
     target = find_target(options.target)
-    whose = target.latency(options.costs)
+    latency = target.latency(options.costs)
     with steps("lowering", STEPS) as step:
         lowered = lower_nn(
-            module,
-            whose.choose,
-            measured,
-            lambda kind, result, report: step(note=kind.name),
-            whose.costs,
-            not fastest,
-        )
+            module, latency.choose, measured, lambda kind, *_: step(note=kind.name), latency.costs,
+            fewest=not fastest,
+        )  # fmt: skip
         parameters = cast(ParameterSet, lowered.parameters)
         program = plan_keys(lowered.program, parameters, options.key_memory, options.device_memory)
         program = with_noise(program, parameters.noise_model())
         return replace(lowered, program=with_parameters(program, target, parameters))
 
 
+<<<<<<< HEAD
 def compile_module(
     source: Source,
     module: Module,
@@ -132,26 +106,107 @@ def compile_module(
         "costs": costs_summary(program_costs(lowered.program), parameters, depth_of(module)),
     }
     return compiled
+=======
+def key_model(parameters: ParameterSet) -> KeyModel:
+    """Sizes and costs of the rotation keys of a parameter set."""
+    sizes = tuple(parameters.key_bytes(level) for level in range(parameters.max_level + 1))
+    costs, needs = costs_of(parameters), parameters.needs
+    return KeyModel(sizes, costs, needs.rotations, frozenset(needs.shared))
+>>>>>>> af6bdb1 (A bundle is written in one step from what was chosen and lowered; its manifest tells the facts)
 
 
-def save(compiled: Compiled, output: Path, extra: Mapping[str, str] | None = None) -> Bundle:
-    """Write a bundle; it appears whole or not at all. For ``phantom`` it has a C++ project in it.
+def plan_keys(
+    program: Module,
+    parameters: ParameterSet,
+    key_memory: float | None = None,
+    device_memory: int | None = None,
+) -> Module:
+    """The program with its rotations planned.
 
     Args:
-        compiled: what to write.
-        output: a folder that does not exist.
-        extra: further files by name (``front.json``, ``report.html``).
+        program: ckks module with levels.
+        parameters: what it runs with.
+        key_memory: bytes of the rotation keys, infinity for as much as they take. None: all keys
+            where the program then fits this machine, else as many as fit; all keys again where no
+            choice makes it fit, because it is meant for another machine. A program for a device
+            gets all keys.
+        device_memory: bytes of the device, for keys and all else; None for as much as it takes.
+
+    Raises:
+        AtlasError: the memory is too small.
     """
-    lowered = compiled.lowered
-    with new_folder(output) as draft:
-        for name, text in (extra or {}).items():
-            (draft / name).write_text(text, encoding="utf-8")
-        client = client_program(lowered.client, lowered.program)
-        directory = compiled.source.model.directory
-        write_bundle(draft, client, lowered.program, lowered.poly, directory, compiled.facts)
-        target = find_target(compiled.facts["target"])
-        if target.writes_project:
-            # It is to be built there, and may be changed: no digest in the manifest.
-            engine = target.runtime_engine
-            write_project(draft / PROJECT, lowered.program, compiled.parameters, engine)
-    return load_bundle(output)
+    if parameters.device and device_memory is not None:
+        return _within(program, parameters, device_memory)
+    if key_memory is not None or parameters.device:
+        unlimited = key_memory is None or math.isinf(key_memory)
+        return _planned(program, parameters, None if unlimited else int(key_memory or 0))
+    full, room = _planned(program, parameters, None), machine_bytes()
+    parts = _memory(full, parameters)
+    over = 0 if room is None else sum(parts.values()) - int(SHARE * room)
+    if over <= 0 or over > parts["rotation_keys"]:
+        return full
+    try:
+        return _planned(program, parameters, parts["rotation_keys"] - over)
+    except AtlasError:
+        return full
+
+
+def _planned(program: Module, parameters: ParameterSet, limit: int | None) -> Module:
+    """The program with its rotations planned; the bootstrap's keys serve it where they can."""
+    planned = run_passes(program, [RotationKeys(limit, key_model(parameters))])
+    plan = RotationPlan.of(planned)
+    if not parameters.needs.shared or plan is None or not plan.bootstrap:
+        return planned
+    shared = dict.fromkeys(plan.bootstrap, parameters.max_level)
+    plan = replace(plan, keys={**plan.keys, **shared}, bootstrap=frozenset())
+    return replace(planned, attributes=_without_plan(planned) | plan.attributes())
+
+
+def _without_plan(program: Module) -> dict[str, Any]:
+    return {k: v for k, v in program.attributes.items() if k not in PLAN_ATTRIBUTES}
+
+
+def _memory(program: Module, parameters: ParameterSet) -> dict[str, int]:
+    costs = program_costs(program)
+    return memory_parts(costs.total, parameters, costs)
+
+
+def _within(program: Module, parameters: ParameterSet, room: int) -> Module:
+    """The program with as many rotation keys as leave room for everything else.
+
+    Raises:
+        AtlasError: not even the smallest plan of keys does; names the least that does.
+    """
+    planned = _planned(program, parameters, None)
+    parts = _memory(planned, parameters)
+    for _ in range(ROUNDS):
+        over = sum(parts.values()) - room
+        if over <= 0:
+            return planned
+        budget = parts["rotation_keys"] - over
+        try:
+            planned = _planned(program, parameters, max(budget, 0))
+        except AtlasError:
+            break
+        parts = _memory(planned, parameters)
+    planned = _smallest(program, parameters)
+    least = _memory(planned, parameters)
+    needed = sum(least.values())
+    if needed <= room:
+        return planned
+    listed = ", ".join(
+        f"{name.replace('_', ' ')} {size_text(size)}" for name, size in least.items() if size
+    )
+    raise AtlasError(
+        f"the program does not fit a device of {size_text(room)}",
+        why=f"with the fewest rotation keys it needs {size_text(needed)}: {listed}",
+        remedy=f"use --device-memory {-(-needed // 2**20)}M or more, or a shorter sequence",
+    )
+
+
+def _smallest(program: Module, parameters: ParameterSet) -> Module:
+    """The program with the smallest plan of keys."""
+    uses = program_costs(replace(program, attributes=_without_plan(program))).total.rotation_groups
+    model = key_model(parameters)
+    plan = choose_rotations(uses, model, parameters.slots, 0)
+    return _planned(program, parameters, model.size(plan.keys))

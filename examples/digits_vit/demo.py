@@ -64,8 +64,8 @@ def compile_model(folder: Path, target: str, images: int) -> tuple[Bundle, Input
 
     options = CompileOptions(target=target, batch=images, cost="levels", softmax_ranges="measured")
     data = HERE / "calibration.npz"
-    bundle, compiled = write_bundle(str(HERE / "model"), data, folder, options, progress)
-    model = compiled.source.model
+    bundle, prepared, _ = write_bundle(str(HERE / "model"), data, folder, options, progress)
+    model = prepared.source.model
     inputs = inputs_of(HERE / "test.npz", model).take(range(images))
     with torch.inference_mode():
         logits = model.module(torch.from_numpy(inputs.arrays["pixel_values"])).logits

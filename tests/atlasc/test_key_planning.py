@@ -8,9 +8,9 @@ import pytest
 from tiny_model import Tiny
 
 from atlasc.bundle.folder import load_bundle
-from atlasc.compilation import key_planning
+from atlasc.compilation import lowering
 from atlasc.compilation.declared import options_of
-from atlasc.compilation.key_planning import SHARE, key_model, plan_keys
+from atlasc.compilation.lowering import SHARE, key_model, plan_keys
 from atlasc.compilation.options import ALL_MEMORY, CompileOptions, parse_memory
 from atlasc.figures.summary import costs_summary
 from atlasc.ir.errors import AtlasError
@@ -40,9 +40,9 @@ def test_by_default_all_keys_where_they_fit(
 ) -> None:
     full, needed = complete
     parameters = load_bundle(tiny.bundle).parameters
-    monkeypatch.setattr(key_planning, "machine_bytes", lambda: int(needed / SHARE) + 100)
+    monkeypatch.setattr(lowering, "machine_bytes", lambda: int(needed / SHARE) + 100)
     assert plan_keys(full, parameters).attributes == full.attributes
-    monkeypatch.setattr(key_planning, "machine_bytes", lambda: None)
+    monkeypatch.setattr(lowering, "machine_bytes", lambda: None)
     assert plan_keys(full, parameters).attributes == full.attributes
 
 
@@ -52,12 +52,12 @@ def test_by_default_fewer_keys_where_the_machine_is_smaller(
     full, needed = complete
     parameters = load_bundle(tiny.bundle).parameters
     room = needed - size(tiny, full) // 3
-    monkeypatch.setattr(key_planning, "machine_bytes", lambda: int(room / SHARE))
+    monkeypatch.setattr(lowering, "machine_bytes", lambda: int(room / SHARE))
     fitted = plan_keys(full, parameters)
     assert size(tiny, fitted) <= fitted.attributes[MEMORY]
     assert costs_summary(program_costs(fitted), parameters)["memory_bytes"] <= room
     # A machine that no choice suits is not the one that will run it.
-    monkeypatch.setattr(key_planning, "machine_bytes", lambda: needed // 10)
+    monkeypatch.setattr(lowering, "machine_bytes", lambda: needed // 10)
     assert plan_keys(full, parameters).attributes == full.attributes
 
 

@@ -32,7 +32,8 @@ class Tiny:
 
 def make_tiny(folder: Path, target: str) -> Tiny:
     """Four patches of an image, one attention of two heads, three classes; 15 levels."""
-    from atlasc.compilation.lowering import compile_module, save
+    from atlasc.compilation.compile import Chosen, write_program
+    from atlasc.compilation.lowering import lower_module
     from atlasc.compilation.options import TargetOptions
     from atlasc.compilation.prepare import calibrate_source, load_source, trace_model
 
@@ -44,8 +45,9 @@ def make_tiny(folder: Path, target: str) -> Tiny:
     module = trace_model(source.model, BATCH)
     calibration = calibrate_source(module, source, margin=0.3)
     approximate(module, calibration)
-    compiled = compile_module(source, module, calibration, {}, TargetOptions(target=target))
-    save(compiled, folder / "bundle")
+    options = TargetOptions(target=target)
+    lowered = lower_module(module, source.inputs.arrays, options)
+    write_program(folder / "bundle", source, Chosen(module, {}), calibration, lowered, options)
     return Tiny(archive, data, folder / "bundle")
 
 

@@ -16,7 +16,8 @@ def make_text_bundle(root: Path) -> Path:
     import torch
     from transformers import BertConfig, BertModel
 
-    from atlasc.compilation.lowering import compile_module, save
+    from atlasc.compilation.compile import Chosen, write_program
+    from atlasc.compilation.lowering import lower_module
     from atlasc.compilation.options import CalibrationOptions, TargetOptions
     from atlasc.compilation.prepare import calibrate_source, load_source, trace_model
 
@@ -31,11 +32,9 @@ def make_text_bundle(root: Path) -> Path:
     source = load_source(str(root / "model"), root / "data.jsonl", options)
     module = trace_model(source.model, 2, LENGTH)
     approximate_all(module, calibrate_source(module, source, margin=0.5))
-    compiled = compile_module(
-        source, module, calibrate_source(module, source), {}, TargetOptions(target="sim")
-    )
-    save(compiled, root / "bundle")
-    return root / "bundle"
+    found, target = calibrate_source(module, source), TargetOptions(target="sim")
+    lowered = lower_module(module, source.inputs.arrays, target)
+    return write_program(root / "bundle", source, Chosen(module, {}), found, lowered, target).folder
 
 
 def write_ids(path: Path, lengths: list[int]) -> None:

@@ -15,7 +15,6 @@ from atlasc.compilation.options import CompileOptions
 
 if TYPE_CHECKING:
     from atlasc.bundle.folder import Bundle
-    from atlasc.compilation.lowering import Compiled
     from atlasc.passes.calibration.calibrate import Calibration
 
 SHOWN = 20
@@ -42,22 +41,23 @@ def compile(
 
     check_compile(output, options)
     warn_of_costs(options.target, options.costs)
-    bundle, compiled = compile_model(model, data, output, options, progress, note=warn)
-    facts, calibration = compiled.facts, compiled.calibration
-    _warn(compiled)
+    bundle, prepared, lowered = compile_model(model, data, output, options, progress, note=warn)
+    calibration = prepared.calibration
+    _warn(bundle, calibration)
     if as_json:
+        shown = {"model", "target", "batch", "settings", "costs"}
         held_back = {"inputs": calibration.held_back, "leaving": calibration.leaving}
-        shown = {name: facts[name] for name in ("model", "target", "batch", "settings", "costs")}
-        print_json({"bundle": str(bundle.folder), "identity": bundle.identity, **shown,
-                    "held_back": held_back})  # fmt: skip
+        facts = bundle.manifest.model_dump(include=shown)
+        place = {"bundle": str(bundle.folder), "identity": bundle.identity}
+        print_json({**place, **facts, "held_back": held_back})
         return
-    _show(bundle, facts, calibration, data)
-    say_of_keys(compiled.lowered.program, options.key_memory or options.device_memory)
+    _show(bundle, calibration, data)
+    say_of_keys(lowered.program, options.key_memory or options.device_memory)
 
 
-def _warn(compiled: Compiled) -> None:
+def _warn(bundle: Bundle, calibration: Calibration) -> None:
     """Warn of what the data did not show, and of what would stop a run here."""
-    calibration, settings = compiled.calibration, compiled.facts["settings"]
+    settings: dict[str, Any] = bundle.manifest.settings
     if not calibration.held_back:
         warn("no input was held back", "  why: nobody knows how often a new input leaves a range")
     for violation in calibration.violations[:1]:
@@ -72,7 +72,7 @@ def _warn(compiled: Compiled) -> None:
             "  why: no setting within the limits has fewer, or --out-of-range allows it\n"
             "  what to do: relax the limits, give more --data, or a larger --margin",
         )
-    _warn_of_machine(compiled.facts["target"], compiled.facts["costs"]["memory_bytes"])
+    _warn_of_machine(bundle.target, dict(bundle.manifest.costs)["memory_bytes"])
 
 
 def _warn_of_machine(target: str, needed: int) -> None:
@@ -96,11 +96,11 @@ def _warn_of_machine(target: str, needed: int) -> None:
         )
 
 
-def _show(bundle: Bundle, facts: dict[str, Any], calibration: Calibration, data: Path) -> None:
-    from atlasc.compilation.lowering import PROJECT
+def _show(bundle: Bundle, calibration: Calibration, data: Path) -> None:
+    from atlasc.compilation.compile import PROJECT
 
     list_held_back(calibration)
-    settings = facts["settings"]
+    settings: dict[str, Any] = bundle.manifest.settings
     how = settings.get("recipe") or f"search ({settings.get('strategy')})"
     say(f"settings: {how}, mean error of the polynomials {settings['error']:.3g}")
     if settings.get("out_of_range") is not None:
@@ -109,7 +109,7 @@ def _show(bundle: Bundle, facts: dict[str, Any], calibration: Calibration, data:
             f"{float(settings['held_back_error']):.3g}, {settings['out_of_range']} leave the range "
             "of a polynomial"
         )
-    for line in summary_lines(facts["costs"]):
+    for line in summary_lines(dict(bundle.manifest.costs)):
         say(line)
     say(f"written to {bundle.folder} for {bundle.target}; {bundle.folder / 'report.html'}")
     project = bundle.folder / PROJECT

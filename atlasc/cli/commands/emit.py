@@ -39,7 +39,7 @@ def emit(
     """
     from atlasc.bundle.folder import load_bundle
     from atlasc.compilation.checks import check_memory
-    from atlasc.compilation.key_planning import plan_keys
+    from atlasc.compilation.lowering import plan_keys
     from atlasc.emit.project import build_project, python_definitions, require_tools, write_project
     from atlasc.files import require_new
     from atlasc.targets import find_target

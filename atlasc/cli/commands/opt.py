@@ -81,7 +81,7 @@ def opt(
 
 def _equipped(step: Pass, module: Module, target: Target) -> Pass:
     """A pass with what it has to know of the backend: costs of ops, sizes and costs of keys."""
-    from atlasc.compilation.key_planning import key_model
+    from atlasc.compilation.lowering import key_model
     from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
     from atlasc.passes.lowering.rotation_keys import RotationKeys
     from atlasc.targets.costs import costs_of

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from atlasc.cli.costs import warn_of_costs
 from atlasc.cli.errors import warn
@@ -47,7 +46,7 @@ def search(
     whatever ended it.
     """
     from atlasc.compilation.checks import check_search
-    from atlasc.compilation.fronts import drop_journal, journal_place, kept_evaluations
+    from atlasc.compilation.fronts import journal_place, save_front
     from atlasc.compilation.prepare import prepare
     from atlasc.compilation.search import search as run_search
     from atlasc.files import require_new
@@ -62,9 +61,7 @@ def search(
     prepared = prepare(model, data, options, progress)
     front = run_search(prepared, options, progress, inputs=compared, journal=place, note=warn)
     if output is not None and front.complete:
-        kept = kept_evaluations(output, place)
-        _write(output, front, prepared.calibration.to_dict(), kept)
-        drop_journal(output, place)
+        save_front(output, front, prepared.calibration, place)
     if as_json:
         print_json(front.to_dict())
     else:
@@ -90,17 +87,6 @@ def _count(inputs: str) -> int | None:
             f"--inputs cannot be {inputs!r}", remedy="give a number of 1 or more, or 'all'"
         )
     return int(inputs)
-
-
-def _write(output: Path, front: Front, calibration: dict[str, Any], texts: dict[str, str]) -> None:
-    from atlasc.compilation.fronts import CALIBRATION, front_files
-    from atlasc.files import new_folder
-
-    texts = {**front_files(front), CALIBRATION: json.dumps(calibration, indent=1) + "\n", **texts}
-    with new_folder(output) as draft:
-        front.plot(draft / "front.png")
-        for name, content in texts.items():
-            (draft / name).write_text(content, encoding="utf-8")
 
 
 def _show(front: Front) -> None:

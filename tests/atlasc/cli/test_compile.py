@@ -152,7 +152,7 @@ def test_interrupt_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         raise KeyboardInterrupt
 
     monkeypatch.setattr("atlasc.bundle.folder.write_bundle", interrupted)
-    monkeypatch.setattr("atlasc.compilation.lowering.write_bundle", interrupted)
+    monkeypatch.setattr("atlasc.compilation.compile.write_bundle", interrupted)
     arguments = ("compile", MODEL, "--data", DATA, "--recipe", "is", "--target", "sim")
     outcome = Outcome((*arguments, "-o", tmp_path / "out"), None)
     assert outcome.code == 130

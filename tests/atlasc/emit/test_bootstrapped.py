@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from cpp_build import ROOT, Builder
 
-from atlasc.compilation.key_planning import plan_keys
+from atlasc.compilation.lowering import plan_keys
 from atlasc.emit.project import sources, write_project
 from atlasc.passes.costs import program_costs
 from atlasc.targets.phantom import PhantomParameters

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from atlasc.compilation.key_planning import key_model
+from atlasc.compilation.lowering import key_model
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.rotation_plan import PlannedEngine
 from atlasc.passes.lowering.keys.choose_rotations import choose_rotations
