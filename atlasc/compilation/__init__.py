@@ -2,7 +2,7 @@
 
 `options` and `checks`: what users may ask for, and what is refused before any work is done.
 `prepare`: load the model and the data, trace, measure ranges. `search`: a front of settings;
-`fronts` keeps it on disk. `compile` picks a setting, `lowering` turns the model into a packed
-program for a target, with `key_planning` and `noise_bound`, and writes the bundle.
+`fronts` keeps it on disk. `lowering` turns the model into a packed program for a target, with its
+rotation keys and its `noise_bound`. `compile` picks a setting and writes the bundle.
 `inspection` tells what a program costs without data.
 """

@@ -74,45 +74,11 @@ def lower_module(
         return replace(lowered, program=with_parameters(program, target, parameters))
 
 
-<<<<<<< HEAD
-def compile_module(
-    source: Source,
-    module: Module,
-    calibration: Calibration,
-    settings: Mapping[str, Any],
-    options: TargetOptions | None = None,
-    steps: Steps = silent,
-    *,
-    fastest: bool = False,
-) -> Compiled:
-    """Lower the module that carries the chosen approximations, and collect the manifest's facts."""
-    options = options or TargetOptions()
-    lowered = lower_module(module, source.inputs.arrays, options, steps, fastest=fastest)
-    compiled = Compiled(source, module, calibration, lowered)
-    parameters = compiled.parameters
-    compiled.facts = {
-        "atlasc": __version__,
-        "model": {"name": source.model.name, "kind": source.model.kind},
-        "target": options.target,
-        "parameters": parameters.to_dict(),
-        "security_bits": parameters.security_bits,
-        "security": estimates_of(parameters.secrets),
-        "insecure": parameters.security_bits < 128,
-        "batch": module.inputs[0].attributes["shape"][0],
-        "sequence_length": source.length,
-        "settings": dict(settings),
-        "data": {"inputs": len(source.inputs), "digest": source.inputs.digest()},
-        "calibration": calibration.to_dict(),
-        "costs": costs_summary(program_costs(lowered.program), parameters, depth_of(module)),
-    }
-    return compiled
-=======
 def key_model(parameters: ParameterSet) -> KeyModel:
     """Sizes and costs of the rotation keys of a parameter set."""
     sizes = tuple(parameters.key_bytes(level) for level in range(parameters.max_level + 1))
     costs, needs = costs_of(parameters), parameters.needs
     return KeyModel(sizes, costs, needs.rotations, frozenset(needs.shared))
->>>>>>> af6bdb1 (A bundle is written in one step from what was chosen and lowered; its manifest tells the facts)
 
 
 def plan_keys(

@@ -72,7 +72,8 @@ def _warn(bundle: Bundle, calibration: Calibration) -> None:
             "  why: no setting within the limits has fewer, or --out-of-range allows it\n"
             "  what to do: relax the limits, give more --data, or a larger --margin",
         )
-    _warn_of_machine(bundle.target, dict(bundle.manifest.costs)["memory_bytes"])
+    costs: Any = bundle.manifest.costs
+    _warn_of_machine(bundle.target, costs["memory_bytes"])
 
 
 def _warn_of_machine(target: str, needed: int) -> None:
