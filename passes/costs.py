@@ -26,7 +26,7 @@ from atlasc.passes.execution.counting_engine import (
 from atlasc.passes.execution.execute import Execution, apply
 from atlasc.passes.execution.kernels.context import Context
 from atlasc.passes.execution.rotation_plan import RotationPlan
-from atlasc.passes.framework.analysis import OBSERVED
+from atlasc.passes.framework.pass_base import OBSERVED
 
 PrimitiveCosts = Mapping[tuple[Primitive, int], float]
 """Seconds of one call by (primitive, level); see `CountingEngine` for what the level is of."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,9 +16,18 @@ from atlasc.ir.module import Module
 from atlasc.passes.analyses.magnitudes import with_magnitudes
 from atlasc.passes.analyses.noise_gains import with_noise_gains
 from atlasc.passes.costs import PrimitiveCosts, critical_path
-from atlasc.passes.framework.analysis import MAGNITUDES, NOISE_GAINS, Analysis
-from atlasc.passes.framework.goal import ChooseParameters, Goal, Parameters
-from atlasc.passes.framework.pass_base import Cost, Pass, Report, run_passes
+from atlasc.passes.framework.pass_base import (
+    MAGNITUDES,
+    NOISE_GAINS,
+    Analysis,
+    ChooseParameters,
+    Cost,
+    Goal,
+    Parameters,
+    Pass,
+    Report,
+    run_passes,
+)
 from atlasc.passes.lowering.client_module import client_module
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.packing.geometry import least_slots
@@ -156,8 +165,7 @@ def levels_and_slots(poly: Module) -> tuple[int, int]:
     return critical_path(packed(poly, slots, optional=False)).total, slots
 
 
-@dataclass(frozen=True)
-class _Found:
+class _Found(NamedTuple):
     """A way to lower a poly module: its passes, its parameters, and what it costs."""
 
     passes: list[Pass]
@@ -194,12 +202,12 @@ class _Choice:
             return _Found([step, *(k.for_goal(goal) for k in rest)], goal.parameters, cost)
         if step.when == "always":
             found = self.best(run_passes(module, [step]), rest, goal, levels)
-            return replace(found, passes=[step, *found.passes])
+            return found._replace(passes=[step, *found.passes])
         taken: _Found | None = None
         if step.applies(module, goal):
             with suppress(AtlasError):  # it cannot be packed, or takes levels that are not there
                 taken = self.best(run_passes(module, [step]), rest, goal, levels)
         without = cache(lambda: self.best(module, rest, goal, levels))
         if taken is not None and step.pays(taken.cost, lambda: without().cost, goal):
-            return replace(taken, passes=[step, *taken.passes])
+            return taken._replace(passes=[step, *taken.passes])
         return without()

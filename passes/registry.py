@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ from atlasc.ir.module import Module
 from atlasc.passes.approximation.approximate import Approximate
 from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.calibration.centre_keys import CentreKeys
-from atlasc.passes.framework.pass_base import Pass, is_option, option_text
+from atlasc.passes.framework.pass_base import Pass
 from atlasc.passes.frontend.canonicalise import Canonicalise
 from atlasc.passes.lowering.assign_scales import AssignScales
 from atlasc.passes.lowering.fold_features import FoldFeatures
@@ -81,12 +80,7 @@ def require_slots(module: Module) -> None:
 
 def describe(kind: type[Pass]) -> tuple[str, str]:
     """A pass's options with their defaults (``levels=14,bootstrap=true``), and what it does."""
-    options = ",".join(
-        f"{field.name.replace('_', '-')}={option_text(field.default)}"
-        for field in dataclasses.fields(kind)  # type: ignore[arg-type]
-        if is_option(field)
-    )
-    return options, " ".join((kind.__doc__ or "").strip().split("\n\n")[0].split())
+    return kind().options, " ".join((kind.__doc__ or "").strip().split("\n\n")[0].split())
 
 
 def passes_table() -> str:

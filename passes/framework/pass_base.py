@@ -1,4 +1,6 @@
-"""What a pass is: a frozen dataclass that declares its place; its fields are its options.
+"""What a pass is, and what it is told: analyses of the module, and the goal of the lowering.
+
+A pass is a frozen dataclass that declares its place; its fields are its options.
 
 Metadata of a field: ``option=False`` for data that a text cannot give, which is no option;
 ``parse=function`` to read the option's text otherwise than by the field's type.
@@ -7,23 +9,114 @@ Metadata of a field: ``option=False`` for data that a text cannot give, which is
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 import reprlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, get_args, get_type_hints
+from typing import Any, ClassVar, Literal, Protocol, get_args, get_type_hints
+
+from pydantic import ConfigDict, TypeAdapter
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.module import IRLevel, Module
+from atlasc.ir.module import IRLevel, Module, Op
 from atlasc.ir.verifier import verify
-from atlasc.passes.framework.analysis import ANALYSES, Analysis
-from atlasc.passes.framework.goal import Goal
 from atlasc.passes.framework.rewriting import with_attributes
 
-MAX_DIGITS = 18
-"""Of an option that is an integer."""
+MAX_CHARACTERS = 18
+"""Of an option that is a number."""
 _ITEM = re.compile(r"\s*([a-z][a-z0-9-]*)\s*(?:\{([^{}]*)\})?\s*(?:,|$)")
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Declares which attributes hold the facts; see `Pass` for who needs and who keeps them.
+
+    Attributes:
+        name: as tables of the pipeline show it.
+        level: of the modules from which it is computed.
+        of_ops: attributes of ops that hold its result.
+        of_module: attributes of the module that hold its result.
+    """
+
+    name: str
+    level: IRLevel
+    of_ops: tuple[str, ...] = ()
+    of_module: tuple[str, ...] = ()
+
+    def is_known(self, module: Module) -> bool:
+        """Whether a module carries its result."""
+        return any(name in module.attributes for name in self.of_module) or any(
+            name in op.attributes for op in module.ops for name in self.of_ops
+        )
+
+
+MAGNITUDES = Analysis("magnitudes", "poly", ("magnitude",))
+NOISE_GAINS = Analysis("noise gains", "poly", ("mean", "noise_gain"))
+KEY_PLAN = Analysis(
+    "key plan",
+    "ckks",
+    of_module=(
+        "rotations",
+        "bootstrap_rotations",
+        "composed_rotations",
+        "relinearization_level",
+        "conjugation_level",
+        "key_memory",
+    ),
+)
+ANALYSES = (MAGNITUDES, NOISE_GAINS, KEY_PLAN)
+
+OBSERVED = (*MAGNITUDES.of_ops, *NOISE_GAINS.of_ops)
+"""Attributes that tell what calibration saw of a result. They change nothing that it computes."""
+
+
+def observed(op: Op) -> dict[str, Any]:
+    """The attributes of an op that tell what calibration saw of its result."""
+    return {name: op.attributes[name] for name in OBSERVED if name in op.attributes}
+
+
+class Parameters(Protocol):
+    """What the lowering must know of a parameter set."""
+
+    @property
+    def slots(self) -> int:
+        """Slots of a ciphertext."""
+
+    @property
+    def max_level(self) -> int:
+        """Levels of a fresh ciphertext."""
+
+    @property
+    def bootstrap_level(self) -> int | None:
+        """Levels after a bootstrap; None where there is none."""
+
+    @property
+    def bootstrap_batch(self) -> int:
+        """Ciphertexts that one bootstrap refreshes."""
+
+    @property
+    def bootstrap_errors(self) -> tuple[float, float]:
+        """``error`` and ``cubic`` of `PlaceBootstraps`."""
+
+
+ChooseParameters = Callable[[int, int], Parameters]
+"""(levels of the whole program, least number of slots) to the cheapest parameter set."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a program is lowered for.
+
+    Attributes:
+        parameters: the parameter set.
+        costs: seconds of its primitives, see `PrimitiveCosts`. With them bootstraps are placed for
+            the least predicted time, without them for the fewest bootstraps.
+        fewest: with costs: the fewest bootstraps are wanted, and only then the least time.
+    """
+
+    parameters: Parameters
+    costs: Mapping[tuple[Any, int], float] | None = None
+    fewest: bool = False
 
 
 @dataclass
@@ -94,22 +187,20 @@ class Pass:
         raise NotImplementedError
 
     def __str__(self) -> str:
-        options = ",".join(
-            f"{f.name.replace('_', '-')}={option_text(getattr(self, f.name))}"
-            for f in dataclasses.fields(self)  # type: ignore[arg-type]
-            if is_option(f)
-        )
-        return f"{self.name}{{{options}}}" if options else self.name
+        return f"{self.name}{{{self.options}}}" if self.options else self.name
+
+    @property
+    def options(self) -> str:
+        """As a pipeline spells them: ``levels=14,bootstrap=true``."""
+        declared = [f for f in dataclasses.fields(self) if is_option(f)]  # type: ignore[arg-type]
+        values = [(one.name.replace("_", "-"), getattr(self, one.name)) for one in declared]
+        spelled = ((n, str(v).lower() if v in (None, True, False) else v) for n, v in values)
+        return ",".join(f"{name}={value}" for name, value in spelled)
 
 
 def is_option(declared: dataclasses.Field[Any]) -> bool:
     """Whether a field of a pass can be given in the text of a pipeline."""
     return bool(declared.metadata.get("option", True))
-
-
-def option_text(value: Any) -> str:
-    """The value of an option as a pipeline spells it."""
-    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def run_passes(
@@ -198,7 +289,7 @@ def _options(kind: type[Pass], text: str) -> dict[str, Any]:
             raise AtlasError(f"option {name} of pass {kind.name} is given twice")
         try:
             values[name] = _value(raw, hints[name], parsers[name])
-        except (KeyError, ValueError):
+        except ValueError:
             raise AtlasError(
                 f"option {name} of pass {kind.name} cannot be {reprlib.repr(raw)}",
                 why=f"it is of type {getattr(hints[name], '__name__', hints[name])}",
@@ -207,17 +298,14 @@ def _options(kind: type[Pass], text: str) -> dict[str, Any]:
 
 
 def _value(raw: str, hint: Any, parse: Callable[[str], Any] | None) -> Any:
-    """An option's value; raises KeyError or ValueError."""
-    kinds = get_args(hint) or (hint,)
-    if raw == "none" and type(None) in kinds:
+    """An option's value; raises ValueError."""
+    if raw == "none" and type(None) in get_args(hint):
         return None
     if parse is not None:
         return parse(raw)
-    if bool in kinds:
-        return {"true": True, "false": False}[raw.lower()]
-    if int in kinds and len(raw) > MAX_DIGITS:
+    if hint is str:
+        return raw
+    if len(raw) > MAX_CHARACTERS:
         raise ValueError(raw)
-    value = int(raw) if int in kinds else float(raw) if float in kinds else raw
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(raw)
-    return value
+    number = TypeAdapter(hint, config=ConfigDict(strict=True, allow_inf_nan=False))
+    return number.validate_json(raw.lower())

@@ -17,7 +17,7 @@ from atlasc.ir.module import Module
 from atlasc.passes.approximation.approximate import with_approximations
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.calibration.measure import nonlinear_ops
-from atlasc.passes.framework.goal import ChooseParameters, Parameters
+from atlasc.passes.framework.pass_base import ChooseParameters, Parameters
 from atlasc.passes.latency.outline import Outline, Polynomial, outline
 from atlasc.passes.latency.segments import ProgramSegment, SegmentedProgram, cut, places_of
 from atlasc.passes.latency.tables import Tables

@@ -27,11 +27,9 @@ from typing import Any
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
-from atlasc.passes.framework.analysis import MAGNITUDES
 from atlasc.passes.framework.linear_system import LinearSystem
-from atlasc.passes.framework.pass_base import Pass, Report
-from atlasc.passes.framework.rewriting import Rewriter
-from atlasc.passes.framework.uniform import elementwise
+from atlasc.passes.framework.pass_base import MAGNITUDES, Pass, Report
+from atlasc.passes.framework.rewriting import Rewriter, elementwise
 
 Row = dict[Value, float]
 Equation = tuple[Row, float]

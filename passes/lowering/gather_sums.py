@@ -10,9 +10,16 @@ from typing import Any
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
-from atlasc.passes.framework.analysis import MAGNITUDES, NOISE_GAINS, OBSERVED, observed
-from atlasc.passes.framework.goal import Goal
-from atlasc.passes.framework.pass_base import Cost, Pass, Report
+from atlasc.passes.framework.pass_base import (
+    MAGNITUDES,
+    NOISE_GAINS,
+    OBSERVED,
+    Cost,
+    Goal,
+    Pass,
+    Report,
+    observed,
+)
 from atlasc.passes.framework.rewriting import Rewriter
 
 _NUMBERS = ("ckks.add_plain", "ckks.mul_plain", "ckks.double")

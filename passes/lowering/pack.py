@@ -11,9 +11,7 @@ from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.types import CiphertextType
 from atlasc.passes.execution.kernels.linear import choose_plan
 from atlasc.passes.execution.kernels.scores import row_score_layout, score_layout
-from atlasc.passes.framework.analysis import MAGNITUDES, NOISE_GAINS, observed
-from atlasc.passes.framework.goal import Goal
-from atlasc.passes.framework.pass_base import Pass, Report
+from atlasc.passes.framework.pass_base import MAGNITUDES, NOISE_GAINS, Goal, Pass, Report, observed
 from atlasc.passes.framework.rewriting import without_dead_ops
 from atlasc.passes.lowering.packing.forms import Form, forms_of
 from atlasc.passes.lowering.packing.geometry import choose_packing

@@ -13,9 +13,7 @@ from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.types import CiphertextType
 from atlasc.passes.analyses.noise_gains import bootstrap_change
 from atlasc.passes.costs import PrimitiveCosts, op_costs
-from atlasc.passes.framework.analysis import MAGNITUDES, NOISE_GAINS
-from atlasc.passes.framework.goal import Goal
-from atlasc.passes.framework.pass_base import Pass, Report
+from atlasc.passes.framework.pass_base import MAGNITUDES, NOISE_GAINS, Goal, Pass, Report
 from atlasc.passes.framework.rewriting import Rewriter
 from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, Node
 from atlasc.passes.lowering.placement.placement import Placement, place

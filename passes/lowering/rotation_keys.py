@@ -8,8 +8,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.costs import program_costs
 from atlasc.passes.execution.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
-from atlasc.passes.framework.analysis import KEY_PLAN, MAGNITUDES, NOISE_GAINS
-from atlasc.passes.framework.pass_base import Pass, Report
+from atlasc.passes.framework.pass_base import KEY_PLAN, MAGNITUDES, NOISE_GAINS, Pass, Report
 from atlasc.passes.framework.rewriting import Rewriter
 from atlasc.passes.lowering.keys.choose_rotations import (
     KeyModel,

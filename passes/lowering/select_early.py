@@ -8,9 +8,15 @@ from typing import Any, NamedTuple
 
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
-from atlasc.passes.framework.analysis import MAGNITUDES, NOISE_GAINS, OBSERVED
-from atlasc.passes.framework.goal import Goal
-from atlasc.passes.framework.pass_base import Cost, Pass, Report
+from atlasc.passes.framework.pass_base import (
+    MAGNITUDES,
+    NOISE_GAINS,
+    OBSERVED,
+    Cost,
+    Goal,
+    Pass,
+    Report,
+)
 from atlasc.passes.framework.rewriting import Rewriter, without_dead_ops
 
 

@@ -9,8 +9,16 @@ from pathlib import Path
 import pytest
 
 from atlasc.ir.module import Module
-from atlasc.passes.framework.analysis import ANALYSES, KEY_PLAN, MAGNITUDES, NOISE_GAINS
-from atlasc.passes.framework.pass_base import Pass, Report, is_option, run_passes
+from atlasc.passes.framework.pass_base import (
+    ANALYSES,
+    KEY_PLAN,
+    MAGNITUDES,
+    NOISE_GAINS,
+    Pass,
+    Report,
+    is_option,
+    run_passes,
+)
 from atlasc.passes.pipeline import COMPUTE, FOLDING, LOWERING
 from atlasc.passes.registry import PASSES, PIPELINE, describe, passes_table, with_passes_table
 from atlasc.passes.registry import TABLE_MARKS as MARKS

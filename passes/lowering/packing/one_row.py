@@ -10,7 +10,7 @@ from atlasc.ir.layout import REPLICATED, UNUSED, Layout
 from atlasc.ir.module import Op, Value
 from atlasc.passes.execution.kernels.context import layout_of
 from atlasc.passes.execution.kernels.linear import choose_plan
-from atlasc.passes.framework.analysis import observed
+from atlasc.passes.framework.pass_base import observed
 from atlasc.passes.framework.rewriting import Rewriter
 
 

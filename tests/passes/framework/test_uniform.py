@@ -12,7 +12,7 @@ from atlasc.passes.calibration.calibrate import nominal_calibration
 from atlasc.passes.costs import program_costs
 from atlasc.passes.execution.counting_engine import CountingEngine
 from atlasc.passes.execution.execute import Execution
-from atlasc.passes.framework.uniform import elementwise, is_uniform
+from atlasc.passes.framework.rewriting import elementwise, is_uniform
 from atlasc.passes.pipeline import Lowered, lower_nn
 
 
