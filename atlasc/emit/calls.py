@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from atlasc.emit import text
@@ -17,44 +17,31 @@ from atlasc.passes.execution.kernels.scores import Scores
 FLAGS = ("paired", "copy_padding", "first_row", "zero_padding", "causal")
 
 
-class Layouts:
-    """Names of the layouts of a program, numbered as they occur."""
-
-    def __init__(self, module: Module) -> None:
-        self.names: dict[str, str] = {}
-        for op in module.ops:
-            if "layout" in op.attributes and op.name != "ckks.input":
-                wanted = str(Layout.parse(op.attributes["layout"]))
-                self.names.setdefault(wanted, f"layout_{len(self.names)}")
-
-    def __getitem__(self, layout: str) -> str:
-        return self.names[str(Layout.parse(layout))]
+def layout_names(module: Module) -> dict[str, str]:
+    """Layouts of a program -> their names, numbered as they occur."""
+    names: dict[str, str] = {}
+    for op in module.ops:
+        if "layout" in op.attributes and op.name != "ckks.input":
+            names.setdefault(str(Layout.parse(op.attributes["layout"])), f"layout_{len(names)}")
+    return names
 
 
 class Attributes:
-    """Attributes of an op as arguments; remembers which were asked for."""
+    """Attributes of an op; remembers which were asked for.
 
-    def __init__(self, op: Op) -> None:
-        self.op, self.asked = op, {attribute.name for attribute in COMMON}
+    Args:
+        op: the op.
+        layouts: of the program.
+    """
+
+    def __init__(self, op: Op, layouts: Mapping[str, str]) -> None:
+        self.op, self.layouts = op, layouts
+        self.asked = {attribute.name for attribute in COMMON}
 
     def __call__(self, name: str) -> Any:
         """The attribute, None where the op does not have it."""
         self.asked.add(name)
         return self.op.attributes.get(name)
-
-    def constant(self, name: str) -> list[str]:
-        """A number, numbers, or the name of an array, in pieces between which a line may end."""
-        value = self(name)
-        if isinstance(value, Symbol):
-            return [text.string(value.name)]
-        if isinstance(value, list):
-            return text.braced("std::vector<double>", map(text.number, value))
-        return [text.number(value)]
-
-    def flags(self) -> list[str]:
-        """The flags that are set, as one argument; none where none is."""
-        found = [name for name in FLAGS if self(name)]
-        return [" | ".join(found)] if found else []
 
     def check(self) -> None:
         """Raise AtlasError for an attribute that no kernel asked for: it would be lost."""
@@ -65,90 +52,97 @@ class Attributes:
             )
 
 
-Arguments = Callable[[Attributes, Layouts], list[str]]
+Argument = Callable[[Attributes], list[str]]
+"""Arguments of a call that attributes give, in pieces between which a line may end."""
 
 
-def _linear(get: Attributes, layouts: Layouts) -> list[str]:
+def _literal(write: Callable[[Any], str], name: str) -> Argument:
+    return lambda get: [write(get(name))]
+
+
+def _constant(name: str) -> Argument:
+    """A number, numbers, or the name of an array."""
+
+    def pieces(get: Attributes) -> list[str]:
+        value = get(name)
+        if isinstance(value, Symbol):
+            return [text.string(value.name)]
+        if isinstance(value, list):
+            return text.braced("std::vector<double>", map(text.number, value))
+        return [text.number(value)]
+
+    return pieces
+
+
+def _layout(get: Attributes) -> list[str]:
+    layout = get("layout")
+    return [get.layouts[str(Layout.parse(layout))]] if layout else []
+
+
+def _flags(get: Attributes) -> list[str]:
+    """The flags that are set, as one argument; none where none is."""
+    found = [name for name in FLAGS if get(name)]
+    return [" | ".join(found)] if found else []
+
+
+def _mask(get: Attributes) -> list[str]:
+    """The name of a public mask, where there is one, flags, and the token of a causal query that is
+    not the first."""
+    flags, query = _flags(get), get("query")
+    public = [v for v in get.op.operands if not isinstance(v.type, CiphertextType)]
+    names = [text.string(value.op.attributes["name"]) for value in public] or ['""'] * len(flags)
+    return [*names, *flags, *([text.integer(query)] if query and get("causal") else [])]
+
+
+def _arrays(get: Attributes) -> list[str]:
+    """Names of the arrays of a linear transform; empty ones stand for those before the last."""
     arrays = [get(name) for name in ("weight", "bias", "cos", "sin")]
     names = [text.string(array.name) if array is not None else '""' for array in arrays]
     while names[-1] == '""':
         names.pop()
-    steps, layout = text.integer(get("baby_steps")), layouts[get("layout")]
-    return [*text.braced("", names), steps, layout, *get.flags()]
+    return text.braced("", names)
 
 
-def _mask(get: Attributes, operand: int) -> list[str]:
-    """The name of a public mask, where there is one, and flags."""
-    flags = get.flags()
-    if len(get.op.operands) > operand:
-        return [text.string(get.op.operands[operand].op.attributes["name"]), *flags]
-    return ['""', *flags] if flags else []
+def _steps(scores: Callable[[Op], Value]) -> Argument:
+    """Baby steps of a product with scores."""
+    return lambda get: [text.integer(Scores(layout_of(scores(get.op))).baby)]
 
 
-def _scores(get: Attributes, layouts: Layouts) -> list[str]:
-    layout = get("layout")
-    steps = text.integer(Scores(Layout.parse(layout)).baby)
-    return [steps, text.number(get("fill")), layouts[layout], *_mask(get, 2)]
-
-
-def _context(get: Attributes, layouts: Layouts) -> list[str]:
-    steps = text.integer(Scores(layout_of(get.op.operands[0])).baby)
-    return [steps, layouts[get("layout")]]
-
-
-def _mask_zero(get: Attributes, layouts: Layouts) -> list[str]:
-    return [text.number(get("value")), *_seen(get, 1)]
-
-
-def _row_scores(get: Attributes, layouts: Layouts) -> list[str]:
-    return [text.number(get("fill")), layouts[get("layout")], *_seen(get, 2)]
-
-
-def _seen(get: Attributes, operand: int) -> list[str]:
-    """The name of a public mask, flags, and the token of a causal query that is not the first."""
-    mask, query = _mask(get, operand), get("query")
-    return [*mask, text.integer(query)] if query and get("causal") else mask
-
-
-def _mul_plain(get: Attributes, layouts: Layouts) -> list[str]:
-    layout = get("layout")
-    return [*get.constant("value"), *([layouts[layout]] if layout else []), *get.flags()]
-
-
-def _select(get: Attributes, layouts: Layouts) -> list[str]:
-    return [text.character(get("axis")), text.integer(get("index"))]
-
-
-KERNELS: dict[str, tuple[str, Arguments]] = {
-    "ckks.add": ("add", lambda get, layouts: []),
-    "ckks.sub": ("sub", lambda get, layouts: []),
-    "ckks.mul": ("mul", lambda get, layouts: []),
-    "ckks.square": ("square", lambda get, layouts: []),
-    "ckks.double": ("doubled", lambda get, layouts: [text.integer(get("times"))]),
-    "ckks.add_plain": (
-        "add_plain",
-        lambda get, layouts: [*get.constant("value"), *get.flags()],
+KERNELS: dict[str, tuple[Argument, ...]] = {
+    "ckks.add": (),
+    "ckks.sub": (),
+    "ckks.mul": (),
+    "ckks.square": (),
+    "ckks.double": (_literal(text.integer, "times"),),
+    "ckks.add_plain": (_constant("value"), _flags),
+    "ckks.mul_plain": (_constant("value"), _layout, _flags),
+    "ckks.chebyshev": (_constant("coefficients"),),
+    "ckks.linear_transform": (_arrays, _literal(text.integer, "baby_steps"), _layout, _flags),
+    "ckks.rotate_sum": (lambda get: [text.string("".join(get("axes")))],),
+    "ckks.select": (_literal(text.character, "axis"), _literal(text.integer, "index")),
+    "ckks.ct_matmul_qk": (
+        _steps(lambda op: op.value),
+        _literal(text.number, "fill"),
+        _layout,
+        _mask,
     ),
-    "ckks.mul_plain": ("mul_plain", _mul_plain),
-    "ckks.chebyshev": ("chebyshev", lambda get, layouts: get.constant("coefficients")),
-    "ckks.linear_transform": ("linear_transform", _linear),
-    "ckks.rotate_sum": (
-        "rotate_sum",
-        lambda get, layouts: [text.string("".join(get("axes")))],
-    ),
-    "ckks.select": ("select", _select),
-    "ckks.ct_matmul_qk": ("ct_matmul_qk", _scores),
-    "ckks.mask_zero": ("mask_zero", _mask_zero),
-    "ckks.ct_matmul_pv": ("ct_matmul_pv", _context),
-    "ckks.replicate": ("replicate", lambda get, layouts: [layouts[get("layout")]]),
-    "ckks.row_scores": ("row_scores", _row_scores),
-    "ckks.row_context": ("row_context", lambda get, layouts: []),
-    "ckks.gather": ("gather", lambda get, layouts: []),
-    "ckks.spread": ("spread", lambda get, layouts: [layouts[get("layout")]]),
-    "ckks.drop": ("drop", lambda get, layouts: [text.integer(get("level"))]),
-    "ckks.bootstrap": ("bootstrap", lambda get, layouts: [text.integer(get("level"))]),
+    "ckks.mask_zero": (_literal(text.number, "value"), _mask),
+    "ckks.ct_matmul_pv": (_steps(lambda op: op.operands[0]), _layout),
+    "ckks.replicate": (_layout,),
+    "ckks.row_scores": (_literal(text.number, "fill"), _layout, _mask),
+    "ckks.row_context": (),
+    "ckks.gather": (),
+    "ckks.spread": (_layout,),
+    "ckks.drop": (_literal(text.integer, "level"),),
+    "ckks.bootstrap": (_literal(text.integer, "level"),),
 }
-"""Kernel of ``runtime_cuda/include/atlasc/kernels.hpp``, and its arguments behind the operands."""
+"""Arguments of the kernels behind the operands."""
+
+
+def kernel_of(op: str) -> str:
+    """Kernel of ``runtime_cuda/include/atlasc/kernels.hpp``; C++ has taken the name ``double``."""
+    name = op.removeprefix("ckks.")
+    return "doubled" if name == "double" else name
 
 
 def operands(values: Sequence[Value], last: set[Value]) -> list[str]:
@@ -160,7 +154,7 @@ def operands(values: Sequence[Value], last: set[Value]) -> list[str]:
     ]
 
 
-def statement(op: Op, layouts: Layouts, last: set[Value]) -> str:
+def statement(op: Op, layouts: Mapping[str, str], last: set[Value]) -> str:
     """The op as a declaration of its result.
 
     Args:
@@ -173,9 +167,9 @@ def statement(op: Op, layouts: Layouts, last: set[Value]) -> str:
     """
     if op.name not in KERNELS:
         raise AtlasError(f"the C++ runtime has no {op.name}", where=op.location)
-    kernel, arguments = KERNELS[op.name]
     encrypted = [value for value in op.operands if isinstance(value.type, CiphertextType)]
-    get = Attributes(op)
-    given = ["context", *operands(encrypted, last), *arguments(get, layouts)]
+    get = Attributes(op, layouts)
+    pieces = [piece for argument in KERNELS[op.name] for piece in argument(get)]
     get.check()
-    return text.call(f"Packed {text.variable(op.value)} = {kernel}", given)
+    head = f"Packed {text.variable(op.value)} = {kernel_of(op.name)}"
+    return text.call(head, ["context", *operands(encrypted, last), *pieces])

@@ -16,7 +16,7 @@ from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.text.printer import print_module
 from atlasc.ir.types import CiphertextType
 from atlasc.passes.execution.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
-from atlasc.passes.lowering.rotation_keys import MEMORY, key_plan
+from atlasc.passes.lowering.rotation_keys import MEMORY
 from atlasc.targets.parameters import ParameterSet
 
 TYPES = {np.dtype(np.float32): "F32", np.dtype(np.float64): "F64", np.dtype(np.int64): "I64"}
@@ -60,15 +60,11 @@ def interface_facts(program: Module, parameters: ParameterSet) -> dict[str, Any]
                     why="letters, digits and ._- are possible, and no name may occur twice",
                     remedy="rename it in the model",
                 )
-    keys = key_plan(program)
+    levels = [program.attributes[f"{kind}_level"] for kind in ("relinearization", "conjugation")]
     bootstrap_keys: Mapping[int, int] = {}
-    levels = [
-        -1 if at is None else at for at in (keys.relinearization_level, keys.conjugation_level)
-    ]
     if parameters.in_runtime and parameters.bootstrap:
         bootstrap_keys = parameters.needs.shared
         levels = list(map(max, levels, parameters.needs.key_levels))
-    arrays = stored_arrays(program)
     return {
         "model": program.name,
         "identity": identity_of(program),
@@ -81,7 +77,7 @@ def interface_facts(program: Module, parameters: ParameterSet) -> dict[str, Any]
         "outputs": [_carried(op, op.operands[0]) | _maps(op, program) for op in program.outputs],
         "weights": [
             (name, TYPES[a.dtype], a.shape, hashlib.sha256(a.tobytes()).hexdigest())
-            for name, a in arrays.items()
+            for name, a in stored_arrays(program).items()
         ],
         "ops": sum(op.name not in OUTSIDE for op in program.ops),
     }

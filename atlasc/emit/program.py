@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, takewhile
+from typing import Any, NamedTuple
 
 from atlasc.emit import text
-from atlasc.emit.calls import FLAGS, KERNELS, Layouts, operands, statement
+from atlasc.emit.calls import FLAGS, KERNELS, kernel_of, layout_names, operands, statement
 from atlasc.ir.module import Module, Op, Value
 
 OUTSIDE = ("ckks.input", "ckks.public_input", "ckks.output")
 """Ops at the border of a program, which are in no block."""
 PREPARING = ("ckks.drop", "ckks.bootstrap")
 """Ops that bring a value to where its user wants it."""
-_NAMES = {name for name, _ in KERNELS.values()} | {*FLAGS, "plain", "execute", "interface"}
+_NAMES = {*map(kernel_of, KERNELS), *FLAGS, "plain", "execute", "interface"}
 _TAKEN = _NAMES | {"Context", "Layout", "Packed", "Values", "context", "inputs", "results"}
 _VARIABLE = re.compile(r"v(\d+|_\w*)|layout_\d+")
 """Names of the generated code and of what it calls."""
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     """Ops that become one function.
 
     Attributes:
@@ -35,9 +34,9 @@ class Block:
 
     name: str
     place: str
-    ops: tuple[Op, ...]
-    inputs: tuple[Value, ...]
-    outputs: tuple[Value, ...]
+    ops: list[Op]
+    inputs: list[Value]
+    outputs: list[Value]
 
 
 def blocks_of(module: Module) -> list[Block]:
@@ -58,7 +57,7 @@ def blocks_of(module: Module) -> list[Block]:
         used = [v for op in part for v in op.operands if v.op.name != "ckks.public_input"]
         inputs = dict.fromkeys(value for value in used if value.op not in inside)
         outputs = [op.value for op in part if any(user not in inside for user in users[op.value])]
-        blocks.append(Block(name, place, tuple(part), tuple(inputs), tuple(outputs)))
+        blocks.append(Block(name, place, part, list(inputs), outputs))
     return blocks
 
 
@@ -69,15 +68,10 @@ def _layers(module: Module, ops: Sequence[Op]) -> list[int]:
     for op in reversed(ops):
         following = users[op.value] if op.name in PREPARING else []
         layers[op] = layers.get(following[0], op.layer) if following else op.layer
-    with_layer = [position for position, op in enumerate(ops) if layers[op] is not None]
-    last = with_layer[-1] if with_layer else -1
-    after = max((layer for layer in layers.values() if layer is not None), default=-1) + 1
-    result, current = [], -1
-    for position, op in enumerate(ops):
-        layer = after if position > last >= 0 else layers[op]
-        current = max(current, current if layer is None else layer)
-        result.append(current)
-    return result
+    found = [-1 if (layer := layers[op]) is None else layer for op in ops]
+    last = max((at for at, layer in enumerate(found) if layer >= 0), default=len(found))
+    found[last + 1 :] = [max(found, default=0) + 1] * len(found[last + 1 :])
+    return list(accumulate(found, max))
 
 
 def _place(ops: Sequence[Op], layer: int) -> str:
@@ -88,12 +82,9 @@ def _place(ops: Sequence[Op], layer: int) -> str:
             number = next(at for at, part in enumerate(parts) if part.isdecimal())
             return ".".join(parts[: number + 1])
     paths = [op.location.split(".") for op in ops if op.location and op.name not in PREPARING]
-    common = []
-    for names in zip(*paths, strict=False):
-        if len(set(names)) > 1:
-            break
-        common.append(names[0])
-    return ".".join(common) or ("the first modules" if layer < 0 else "the last modules")
+    common = takewhile(lambda names: len(set(names)) == 1, zip(*paths, strict=False))
+    found = ".".join(names[0] for names in common)
+    return found or ("the first modules" if layer < 0 else "the last modules")
 
 
 def program_text(module: Module) -> dict[str, Any]:
@@ -103,9 +94,9 @@ def program_text(module: Module) -> dict[str, Any]:
     Raises:
         AtlasError: an op or an attribute that the runtime does not have.
     """
-    layouts, blocks = Layouts(module), blocks_of(module)
+    layouts, blocks = layout_names(module), blocks_of(module)
     return {
-        "layouts": [(name, layout) for layout, name in layouts.names.items()],
+        "layouts": [(name, layout) for layout, name in layouts.items()],
         "functions": [
             (text.comment(block.place), _head(block), list(_body(block, layouts)))
             for block in blocks
@@ -121,7 +112,7 @@ def _head(block: Block) -> str:
     return text.call(f"{result} {block.name}", parameters, ") {", 0)
 
 
-def _body(block: Block, layouts: Layouts) -> Iterable[str]:
+def _body(block: Block, layouts: Mapping[str, str]) -> Iterator[str]:
     place, last_use = "", {value: op for op in block.ops for value in op.operands}
     for op in block.ops:
         if op.location not in ("", place) and op.name not in PREPARING:
@@ -136,7 +127,7 @@ def _body(block: Block, layouts: Layouts) -> Iterable[str]:
         yield f"    return {{{', '.join(f'std::move({name})' for name in names)}}};"
 
 
-def _steps(module: Module, blocks: Sequence[Block]) -> Iterable[str]:
+def _steps(module: Module, blocks: Sequence[Block]) -> Iterator[str]:
     for op in module.inputs:
         name = text.string(op.attributes["name"])
         yield f"    Packed {text.variable(op.value)} = std::move(inputs.at({name}));"

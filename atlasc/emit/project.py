@@ -103,31 +103,29 @@ def write_project(
             copy(RUNTIME / part, draft / "runtime" / part)
 
 
-def prepared_inputs(
-    client: ClientProgram, arrays: Mapping[str, np.ndarray]
-) -> dict[str, np.ndarray]:
-    """What the C++ client encrypts of raw inputs: float64 by name, as many rows as inputs.
+def save_inputs(path: Path, client: ClientProgram, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write what the C++ client encrypts of raw inputs: safetensors, float64 by name, as many
+    rows as inputs.
 
     Raises:
         AtlasError: of the inputs; more than a batch.
     """
-    prepared, count = client.prepare(arrays), rows_of(arrays)
-    return {n: np.ascontiguousarray(a[:count], dtype=np.float64) for n, a in prepared.items()}
-
-
-def save_inputs(path: Path, client: ClientProgram, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write :func:`prepared_inputs` as safetensors."""
     from safetensors.numpy import save_file
 
-    tensors = prepared_inputs(client, arrays)
-    write_with(path, lambda draft: save_file(tensors, draft))
+    prepared, count = client.prepare(arrays), rows_of(arrays)
+    rows = {n: np.ascontiguousarray(a[:count], dtype=np.float64) for n, a in prepared.items()}
+    write_with(path, lambda draft: save_file(rows, draft))
 
 
 # --- building
 
 
-def require_tools() -> None:
-    """Raise AtlasError unless CMake and a C++ compiler are there."""
+def build_options(python: bool = False) -> list[str]:
+    """CMake options of a build, with a module for this interpreter where ``python`` is true.
+
+    Raises:
+        AtlasError: CMake, a C++ compiler or pybind11 is missing.
+    """
     if shutil.which("cmake") is None:
         raise AtlasError(
             "CMake was not found",
@@ -143,14 +141,8 @@ def require_tools() -> None:
             why="looked for " + ", ".join(wanted),
             remedy="install one, or set CXX to its path",
         )
-
-
-def python_definitions() -> list[str]:
-    """CMake options for the Python module of this interpreter.
-
-    Raises:
-        AtlasError: pybind11 is missing.
-    """
+    if not python:
+        return []
     try:
         import pybind11
     except ImportError:
@@ -167,26 +159,21 @@ def python_definitions() -> list[str]:
     ]
 
 
-def build_project(
-    folder: Path, engine: str, definitions: Sequence[str] = (), jobs: int | None = None
-) -> Path:
+def build_project(folder: Path, engine: str, options: Sequence[str]) -> Path:
     """Build the project in ``folder/build``; the executables ``client`` and ``server`` are there.
 
     Args:
         folder: what :func:`write_project` wrote.
         engine: the one it was written for.
-        definitions: CMake options, such as ``-DCMAKE_BUILD_TYPE=Debug``.
-        jobs: compilers that run side by side; None: as many as there are cores.
+        options: what :func:`build_options` returned.
 
     Raises:
-        AtlasError: a tool is missing, or the build failed; shows the end of what it printed.
+        AtlasError: the build failed; shows the end of what it printed.
     """
-    require_tools()
     build = folder / "build"
-    parallel = str(jobs or os.cpu_count() or 1)
     for command in (
-        ["cmake", "-S", str(folder), "-B", str(build), *definitions],
-        ["cmake", "--build", str(build), "--parallel", parallel],
+        ["cmake", "-S", str(folder), "-B", str(build), *options],
+        ["cmake", "--build", str(build), "--parallel", str(os.cpu_count() or 1)],
     ):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:

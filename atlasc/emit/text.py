@@ -83,9 +83,7 @@ def number(value: float) -> str:
 
 def lines(items: Iterable[str], indent: int) -> str:
     """Items of an initialiser list in indented lines."""
-    start = " " * indent
-    text = ", ".join(items) + ","
-    return textwrap.fill(text, WIDTH, initial_indent=start, subsequent_indent=start)
+    return _filled(", ".join(items) + ",", indent)
 
 
 def numbers(values: Iterable[float], indent: int = 0) -> str:
@@ -93,9 +91,12 @@ def numbers(values: Iterable[float], indent: int = 0) -> str:
     text = ", ".join(map(number, np.ravel(np.asarray(values, dtype=np.float64))))
     if indent + len(text) + 3 <= WIDTH:
         return "{" + text + "}"
-    inner = " " * (indent + 4)
-    whole = textwrap.fill(text, WIDTH, initial_indent=inner, subsequent_indent=inner)
-    return "{\n" + whole + "\n" + " " * indent + "}"
+    return "{\n" + _filled(text, indent + 4) + "\n" + " " * indent + "}"
+
+
+def _filled(text: str, indent: int) -> str:
+    lines = textwrap.wrap(text, WIDTH - indent, break_long_words=False, break_on_hyphens=False)
+    return textwrap.indent("\n".join(lines), " " * indent)
 
 
 def braced(head: str, items: Iterable[str]) -> list[str]:
@@ -130,16 +131,9 @@ def variable(value: Value) -> str:
 
 def call(head: str, arguments: list[str], tail: str = ");", indent: int = 4) -> str:
     """``head(arguments);``, broken between arguments into lines of at most 100 columns."""
-    start = " " * indent
-    line = f"{start}{head}({', '.join(arguments)}{tail}"
+    start = " " * indent + f"{head}("
+    line = f"{start}{', '.join(arguments)}{tail}"
     if len(line) <= WIDTH:
         return line
-    broken, current = [f"{start}{head}("], ""
-    for position, argument in enumerate(arguments):
-        piece = argument + ("," if position + 1 < len(arguments) else tail)
-        if current and indent + 5 + len(current) + len(piece) > WIDTH:
-            broken.append(f"{start}    {current}")
-            current = piece
-        else:
-            current = f"{current} {piece}".lstrip()
-    return "\n".join([*broken, f"{start}    {current}"])
+    whole = [argument.replace(" ", "\0") for argument in arguments]
+    return f"{start}\n" + _filled(", ".join(whole) + tail, indent + 4).replace("\0", " ")

@@ -40,15 +40,12 @@ def emit(
     from atlasc.bundle.folder import load_bundle
     from atlasc.compilation.checks import check_memory
     from atlasc.compilation.lowering import plan_keys
-    from atlasc.emit.project import build_project, python_definitions, require_tools, write_project
+    from atlasc.emit.project import build_options, build_project, write_project
     from atlasc.files import require_new
     from atlasc.targets import find_target
 
     require_new(output)
-    definitions: list[str] = []
-    if build:
-        require_tools()
-        definitions = python_definitions() if python else []
+    build_with = build_options(python) if build else []
     loaded = load_bundle(bundle, "server")
     program, parameters = loaded.program, loaded.parameters
     check_memory(loaded.target, None, options.device_memory)
@@ -60,7 +57,7 @@ def emit(
     built = None
     if build:
         with progress("building"):
-            built = build_project(output, chosen, definitions)
+            built = build_project(output, chosen, build_with)
     places = {} if built is None else {n: str(built / n) for n in ("client", "server")}
     if as_json:
         print_json({"project": str(output), "engine": chosen, **places})

@@ -52,7 +52,7 @@ def test_a_build_that_fails_shows_its_end(
     assert "the build failed" in message
     assert "what cmake says" in message
     with pytest.raises(AtlasError, match="the build failed") as caught:
-        build_project(tmp_path, "phantom")
+        build_project(tmp_path, "phantom", [])
     assert "Phantom_ROOT" in caught.value.remedy
 
 
