@@ -1,25 +1,39 @@
 """``atlasc.keygen``, ``Client`` and ``Server``: the two parties of an encrypted inference.
 
-The client holds the secret key; the server has evaluation keys alone. A query and its answer travel
-as bytes. Client and server need only their own part of a program's folder.
+The client holds the secret key; the server has evaluation keys alone. The server's keys travel
+once, then a query and an answer each time (:mod:`atlasc.bundle.messages`), as bytes or as folders.
+Client and server need only their own part of a program's folder.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from atlasc.api.admission import admit
 from atlasc.api.errors import atlas_errors
-from atlasc.api.program import Program
 from atlasc.bundle.folder import Bundle, Role, load_bundle
+from atlasc.bundle.ledger import Ledger
 from atlasc.bundle.messages import Message
 from atlasc.client.checks import Answers
 from atlasc.compilation.steps import ProgressCallback
-from atlasc.run import roles
+from atlasc.files import new_folder
+from atlasc.ir.errors import AtlasError
+from atlasc.passes.lowering.rotation_keys import key_plan
+from atlasc.run.session import decrypt_all, encrypt_all, execute
+from atlasc.run.timing import Pace, Timing
+from atlasc.targets import find_target
 from atlasc.targets.base import Target, no_progress
+from atlasc.targets.key_folders import INDEX
 
-Source = Program | str | Path
-"""A compiled program, or the folder of one; a role's part of the folder is enough for the role."""
+if TYPE_CHECKING:
+    from atlasc.api.program import Program
+
+    Source = Program | Bundle | str | Path
+    """A compiled program, or its folder; a role's part of the folder is enough for the role."""
 
 
 def keygen(
@@ -35,16 +49,20 @@ def keygen(
 
     Args:
         program: the client's part is enough.
-        folder: a new folder.
+        folder: a new folder, which appears whole or not at all.
         target: another one than the program was compiled for.
         progress: called as ``progress(what, done, total)``.
 
     Raises:
-        AtlasError: the folder exists, the target has no keys, or there is too little memory.
+        AtlasError: the folder exists, the target has no keys, or there is too little memory or
+            disk space, which is found before any key is made.
     """
     with atlas_errors():
         bundle, chosen = _opened(program, "client", target)
-        roles.generate_keys(bundle, chosen, Path(folder), progress or no_progress)
+        plan = key_plan(bundle.client.interface)
+        with new_folder(Path(folder), private=True) as draft:
+            places = draft / "client", draft / "server"
+            chosen.generate_keys(bundle.parameters, plan, *places, progress or no_progress)
 
 
 class Client:
@@ -62,7 +80,9 @@ class Client:
     def __init__(self, program: Source, keys: str | Path, target: str | None = None) -> None:
         with atlas_errors():
             self.bundle, chosen = _opened(program, "client", target)
-            self._role = roles.ClientRole.open(self.bundle, chosen, Path(keys))
+            folder = _key_folder(Path(keys), "client")
+            self.engine = chosen.role_engine("client", folder, self.bundle.parameters)
+            self.ledger = Ledger(folder)
 
     def encrypt(self, inputs: object, *, unchecked: bool = False) -> bytes:
         """A query, for the server.
@@ -79,9 +99,17 @@ class Client:
             given = self.bundle.load_inputs(inputs)
             admit(self.bundle, given, lambda *_: None, strict=True, unchecked=unchecked)
             self.bundle.client.check_count(len(given))
-            return self._role.encrypt(given.arrays, unchecked=unchecked).to_bytes()
+            return self.query(given.arrays, unchecked=unchecked).to_bytes()
 
-    def decrypt(self, answer: bytes) -> Answers:
+    def query(self, arrays: Mapping[str, np.ndarray], *, unchecked: bool = False) -> Message:
+        """As :meth:`encrypt`, of raw inputs by name; the ledger knows the query then."""
+        packed = self.bundle.client.query(arrays, unchecked=unchecked)
+        values, count = encrypt_all(self.engine, packed), packed.count
+        query = Message.of("query", self.bundle, self.engine, values, count, public=packed.public)
+        self.ledger.add(query.entry)
+        return query
+
+    def decrypt(self, answer: bytes | Path | Message) -> Answers:
         """Outputs by name, and the rows that are no answers.
 
         The numbers are for the client's own use: exact ones tell something of the secret key
@@ -92,7 +120,13 @@ class Client:
                 answer to a query; damaged bytes.
         """
         with atlas_errors():
-            return self._role.decrypt(Message.read(answer, "answer", self.bundle))
+            if not isinstance(answer, Message):
+                answer = Message.read(answer, "answer", self.bundle)
+            self.ledger.check(answer.entry)
+            values, _ = answer.ciphertexts(self.bundle, self.engine)
+            slots = decrypt_all(self.engine, values)
+            self.ledger.add(answer.entry)
+            return self.bundle.client.answers(slots, answer.index.count)
 
 
 class Server:
@@ -109,8 +143,9 @@ class Server:
 
     def __init__(self, program: Source, keys: str | Path, target: str | None = None) -> None:
         with atlas_errors():
-            self.bundle, chosen = _opened(program, "server", target)
-            self._role = roles.ServerRole.open(self.bundle, chosen, Path(keys))
+            self.bundle, self.target = _opened(program, "server", target)
+            folder, plan = _key_folder(Path(keys), "server"), key_plan(self.bundle.program)
+            self.engine = self.target.role_engine("server", folder, self.bundle.parameters, plan)
 
     def execute(self, query: bytes, progress: ProgressCallback | None = None) -> bytes:
         """The encrypted answer to a query.
@@ -123,12 +158,43 @@ class Server:
             AtlasError: the query of another program or of other keys; damaged bytes.
         """
         with atlas_errors():
-            message = Message.read(query, "query", self.bundle)
-            return self._role.execute(message, progress or no_progress)[0].to_bytes()
+            return self.answer(Message.read(query, "query", self.bundle), progress)[0].to_bytes()
+
+    def answer(
+        self, query: Message, progress: ProgressCallback | None = None
+    ) -> tuple[Message, Timing | None]:
+        """As :meth:`execute`, with the seconds of each op; None where nothing was encrypted."""
+        values, public = query.ciphertexts(self.bundle, self.engine)
+        pace = Pace(self.bundle, self.target, 1, progress or no_progress)
+        results = execute(self.engine, self.bundle.program, values, public, pace)
+        pace.finish()
+        count, name = query.index.count, query.index.query
+        answer = Message.of("answer", self.bundle, self.engine, results, count, query=name)
+        return answer, pace.timing()
+
+
+def check_target(bundle: Bundle, target: str | None = None) -> Target:
+    """The target that the roles work on, by default the bundle's own.
+
+    Raises:
+        AtlasError: it is unknown, or its library is missing.
+    """
+    found = find_target(target or bundle.target)
+    found.check()
+    return found
 
 
 def _opened(program: Source, role: Role, target: str | None) -> tuple[Bundle, Target]:
     """A role's part of a program, and the target that the role works on."""
-    folder = program.folder if isinstance(program, Program) else Path(program)
-    bundle = load_bundle(folder, role)
-    return bundle, roles.check_target(bundle, target)
+    if not isinstance(program, Bundle):
+        folder: Any = getattr(program, "folder", program)
+        program = load_bundle(Path(folder), role)
+    return program, check_target(program, target)
+
+
+def _key_folder(keys: Path, role: Role) -> Path:
+    """The folder of a role: the one given, or the one of that name in it."""
+    if not keys.is_dir():
+        raise AtlasError(f"keys {keys} not found", remedy="make them with atlasc keygen")
+    whole = not (keys / INDEX).exists() and (keys / role).is_dir()
+    return keys / role if whole else keys

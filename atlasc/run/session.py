@@ -3,7 +3,7 @@ engine.
 
 A Chebyshev sum explodes outside its range, and nothing in a ciphertext says so. One cleartext
 evaluation of the program's polynomials finds such inputs before they are encrypted.
-:mod:`atlasc.run.roles` has client and server apart, made of the same steps.
+:mod:`atlasc.api.roles` has client and server apart, made of the same steps.
 """
 
 from __future__ import annotations

@@ -41,15 +41,15 @@ def keygen(
     The client's part of the bundle is enough. The folder client holds the secret key and stays
     where it is; the folder server goes to the server. Files are readable by their owner alone.
     """
+    from atlasc.api import roles
     from atlasc.bundle.folder import load_bundle
     from atlasc.files import require_new
-    from atlasc.run import roles
 
     require_new(keys)
     loaded = load_bundle(bundle, "client")
     chosen = roles.check_target(loaded, target)
     with progress("generating keys") as step:
-        roles.generate_keys(loaded, chosen, keys, step.report)
+        roles.keygen(loaded, keys, target, step.report)
     _warn_of_simulation(chosen)
     if as_json:
         print_json({role: str(keys / role) for role in ("client", "server")})
@@ -79,10 +79,10 @@ def encrypt(
     they stay inside the ranges that the program was compiled for. A client without the server's
     part cannot check that.
     """
+    from atlasc.api import roles
     from atlasc.api.admission import admit, judge_ranges, require_polynomials, simulated
     from atlasc.bundle.folder import load_bundle
     from atlasc.files import require_new
-    from atlasc.run import roles
 
     require_new(query)
     loaded = load_bundle(bundle, "client")
@@ -95,8 +95,8 @@ def encrypt(
         found = simulated(require_polynomials(loaded), admitted, progress)
         judge_ranges(found.verdicts(admitted.names), warn, strict)
     with progress("encrypting"):
-        client = roles.ClientRole.open(loaded, chosen, keys)
-        client.encrypt(admitted.arrays, unchecked=unchecked).save(query)
+        client = roles.Client(loaded, keys, target)
+        client.query(admitted.arrays, unchecked=unchecked).save(query)
     if as_json:
         print_json({"query": str(query), "inputs": admitted.names})
     else:
@@ -117,10 +117,10 @@ def execute(
     The server's part of the bundle is enough. The seconds of each op go to a file beside the
     answer, for inspect --timing.
     """
+    from atlasc.api import roles
     from atlasc.bundle.folder import load_bundle
     from atlasc.bundle.messages import Message
     from atlasc.files import require_new, write_text
-    from atlasc.run import roles
     from atlasc.run.timing import timing_place
 
     require_new(answer)
@@ -128,9 +128,9 @@ def execute(
     chosen = roles.check_target(loaded, target)
     message = Message.read(query, "query", loaded)
     with progress("loading keys"):
-        server = roles.ServerRole.open(loaded, chosen, keys)
+        server = roles.Server(loaded, keys, target)
     with progress(f"executing on {chosen.name}", total=100) as step:
-        found, timing = server.execute(message, step.report)
+        found, timing = server.answer(message, step.report)
     found.save(answer)
     if timing is not None:
         write_text(timing_place(answer), timing.text(loaded))
@@ -169,20 +169,20 @@ def decrypt(
     Exit code 3 says that an input has no answer: the numbers are far outside what calibration saw
     of the outputs, or copies of them differ. The others are shown.
     """
+    from atlasc.api import roles
     from atlasc.bundle.folder import load_bundle
     from atlasc.bundle.messages import Message
     from atlasc.files import require_array_file, save_arrays
-    from atlasc.run import roles
 
     if output is not None:
         require_array_file(output)
     loaded = load_bundle(bundle, "client")
-    chosen = roles.check_target(loaded, target)
+    roles.check_target(loaded, target)
     message = Message.read(answer, "answer", loaded)
     if share:
         _require_shareable(loaded, bits, shares, unchecked)
     with progress("decrypting"):
-        client = roles.ClientRole.open(loaded, chosen, keys)
+        client = roles.Client(loaded, keys, target)
         answers = client.decrypt(message)
     if share:
         end_with(answers.refused)

@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 from tiny_model import Tiny
 
+from atlasc.api.roles import Client
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.bundle.ledger import Ledger
 from atlasc.bundle.messages import Message
 from atlasc.client.checks import Answers
 from atlasc.ir.errors import AtlasError
-from atlasc.run.roles import ClientRole
 
 SLOTS = 2**14
 
@@ -55,6 +55,15 @@ class PlainEngine:
 
 
 ENGINE: Any = PlainEngine()
+
+
+class PlainClient(Client):
+    """Without keys."""
+
+    def __init__(self, bundle: Bundle, ledger: Ledger) -> None:
+        self.bundle, self.engine, self.ledger = bundle, ENGINE, ledger
+
+
 MASK = np.array([[1, 1, 1, 0], [1, 0, 0, 0]])
 
 
@@ -67,7 +76,7 @@ class Exchange:
         query, answer: folders.
     """
 
-    client: ClientRole
+    client: Client
     query: Path
     answer: Path
 
@@ -102,9 +111,9 @@ def exchange(tiny: Tiny, tmp_path: Path) -> Exchange:
     bundle = load_bundle(tiny.bundle)
     public = {"name": "mask", "shape": [2, 4]}
     bundle.client.interface.add("ckks.public_input", [], public)
-    client = ClientRole(bundle, ENGINE, Ledger(tmp_path))
+    client = PlainClient(bundle, Ledger(tmp_path))
     arrays = bundle.load_inputs(tiny.data).take([0, 1]).arrays
-    client.encrypt({**arrays, "mask": MASK}).save(tmp_path / "query")
+    client.query({**arrays, "mask": MASK}).save(tmp_path / "query")
     made = Exchange(client, tmp_path / "query", tmp_path / "answer")
     made.reply(made.answer)
     return made
@@ -144,7 +153,7 @@ def test_an_answer_to_another_query_is_refused(exchange: Exchange, tmp_path: Pat
 def test_an_old_answer_is_none_to_a_new_query(exchange: Exchange, tmp_path: Path) -> None:
     exchange.decrypt()
     arrays = {"pixel_values": np.zeros((1, 1, 8, 8), dtype=np.float32), "mask": MASK[:1]}
-    new = exchange.client.encrypt(arrays).index.query
+    new = exchange.client.query(arrays).index.query
     edit(exchange.answer, lambda index: index.update(query=new))
     with pytest.raises(AtlasError, match="not the answer to a query of these keys") as caught:
         exchange.decrypt()
@@ -275,12 +284,12 @@ def test_a_client_sends_no_other_public_input(exchange: Exchange, tiny: Tiny) ->
     arrays = exchange.bundle.load_inputs(tiny.data).take([0, 1]).arrays
     for mask in (MASK / 2, MASK[:, :3]):
         with pytest.raises(AtlasError, match="the public input mask is not a mask of shape"):
-            exchange.client.encrypt({**arrays, "mask": mask})
+            exchange.client.query({**arrays, "mask": mask})
 
 
 def test_queries_have_names_of_their_own(exchange: Exchange, tiny: Tiny) -> None:
     arrays = exchange.bundle.load_inputs(tiny.data).take([0, 1]).arrays
-    first, second = (exchange.client.encrypt({**arrays, "mask": MASK}) for _ in range(2))
+    first, second = (exchange.client.query({**arrays, "mask": MASK}) for _ in range(2))
     assert first.index.query != second.index.query
     with pytest.raises(AtlasError, match="is not an answer"):
         exchange.decrypt(exchange.query)

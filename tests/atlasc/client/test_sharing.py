@@ -11,6 +11,7 @@ import pytest
 from tiny_model import Tiny
 from typer.testing import CliRunner
 
+from atlasc.api import roles
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.bundle.ledger import Entry, Ledger
 from atlasc.bundle.messages import Message
@@ -18,7 +19,6 @@ from atlasc.cli import app
 from atlasc.client.checks import Answers
 from atlasc.client.sharing import floods, require_digits, safe_digits, secure_normal, share
 from atlasc.ir.errors import AtlasError
-from atlasc.run import roles
 from atlasc.targets import find_target
 
 
@@ -101,7 +101,7 @@ def decrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Answ
     )
     monkeypatch.setattr(roles, "check_target", lambda *_: find_target("desilo"))
     monkeypatch.setattr(Message, "read", lambda *_: message)
-    monkeypatch.setattr(roles.ClientRole, "open", lambda *_: client)
+    monkeypatch.setattr(roles, "Client", lambda *_: client)
     (tmp_path / "client").mkdir()
     Ledger(tmp_path / "client").add(QUERY)
     return there

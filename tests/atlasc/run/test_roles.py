@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from tiny_text import make_text_bundle, write_ids
 
+from atlasc.api.roles import Client, Server, keygen
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.bundle.messages import Message
 from atlasc.ir.errors import AtlasError
 from atlasc.run import session
-from atlasc.run.roles import ClientRole, ServerRole, check_target, generate_keys
 from atlasc.run.session import simulate
 
 
@@ -22,21 +22,21 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 
 def test_texts_and_their_masks_travel_as_bytes(bundle: Bundle, tmp_path: Path) -> None:
-    target = check_target(bundle)
-    generate_keys(bundle, target, tmp_path / "keys")
-    client = ClientRole.open(bundle, target, tmp_path / "keys")
-    server = ServerRole.open(bundle, target, tmp_path / "keys" / "server")
+    keygen(bundle, tmp_path / "keys")
+    client = Client(bundle, tmp_path / "keys")
+    server = Server(bundle, tmp_path / "keys" / "server")
     write_ids(tmp_path / "ids.jsonl", [3, 5])
     arrays = bundle.load_inputs(tmp_path / "ids.jsonl").arrays
-    query = client.encrypt(arrays).to_bytes()
-    answer, timing = server.execute(Message.read(query, "query", bundle))
+    query = client.query(arrays).to_bytes()
+    answer, timing = server.answer(Message.read(query, "query", bundle))
     assert timing is None  # nothing was encrypted
-    found = client.decrypt(Message.read(answer.to_bytes(), "answer", bundle))
+    found = client.decrypt(answer.to_bytes())
     expected = simulate(bundle.client, bundle.poly, arrays).outputs
     same = session.run(bundle, arrays, expected=expected)
     for name, values in expected.items():
         assert np.abs(found.outputs[name] - values).max() <= 1e-9
         np.testing.assert_allclose(found.outputs[name], same.outputs[name], atol=1e-12)
     assert found.refused == {}
+    client.engine = server.engine
     with pytest.raises(AtlasError, match="encrypt is impossible"):
-        ClientRole(bundle, server.engine, client.ledger).encrypt(arrays)
+        client.query(arrays)
