@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from atlasc.passes.costs import PrimitiveCosts, Profile, seconds_by_level
 from atlasc.passes.latency.outline import Polynomial
 from atlasc.passes.latency.segments import ProgramSegment
-from atlasc.passes.lowering.placement.elimination import build_factors, reduce_factors
+from atlasc.passes.lowering.placement.elimination import Factors
 from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, Node
-from atlasc.passes.lowering.placement.min_plus import INFINITY, Pieces, Table, clip
+from atlasc.passes.lowering.placement.min_plus import INFINITY, Pieces, Table, plus
 
 UNIT = 2.0**-24
 """Seconds of one unit of a table."""
@@ -74,11 +74,11 @@ class Tables:
             graph.add(Node("piece", piece.operands, depth, cost, piece.ciphertexts))
         if not segment.last:
             graph.add(Node("leaving", (len(segment.pieces),), refreshable=False))
-        factors = build_factors(graph, self._pieces)
+        factors = Factors(graph, self._pieces)
         before, after = factors.entry[0], factors.entry[-1]
         ends = [end for end in (before, None if segment.last else after) if end is not None]
         if segment not in self._orders:
-            steps = reduce_factors(factors, keep=ends)
+            steps = factors.reduce(keep=ends)
             self._orders[segment] = [step.variable for step in steps]
         else:
             for variable in self._orders[segment]:
@@ -87,7 +87,7 @@ class Tables:
         for scope, number in factors.scopes.items():
             assert set(scope) <= set(ends), "levels so entangled that they cannot be eliminated"
             shape = [levels if end in scope else 1 for end in ends]
-            total = clip(total + self._pieces.tables[number].reshape(shape))
+            total = plus(total, self._pieces.tables[number].reshape(shape))
         return np.broadcast_to(total, (levels,) * len(ends))
 
 

@@ -82,12 +82,9 @@ class PlaceBootstraps(Pass):
             seconds = placement.cost - (FEWEST * bootstraps if self.fewest else 0.0)
             cost = f"{seconds:.1f} s predicted, "
         report.say(f"{cost}{bootstraps} bootstraps; {placement.method}")
-        placed = _Placer(module, placement, nodes).run()
-        placed.attributes |= {
-            "levels": self.levels,
-            "bootstrap": self.bootstrap,
-            "bootstrap_batch": self.batch,
-        }
+        placed = _placed(module, placement, nodes)
+        facts = {"levels": self.levels, "bootstrap": self.bootstrap, "bootstrap_batch": self.batch}
+        placed.attributes |= facts
         return placed
 
     def solve(self, module: Module) -> tuple[Placement, dict[Op, int]]:
@@ -211,45 +208,34 @@ def _blame_range(graph: LevelGraph, chain: LevelChain, nodes: dict[Op, int]) -> 
             )
 
 
-class _Placer:
-    """Writes a placement into a module."""
+def _placed(module: Module, placement: Placement, nodes: dict[Op, int]) -> Module:
+    """The module with the drops and bootstraps of a placement; each is made once."""
+    rewriter, users, made = Rewriter(module), module.users(), dict[tuple[str, Value, int], Value]()
 
-    def __init__(self, module: Module, placement: Placement, nodes: dict[Op, int]) -> None:
-        self.placement, self.nodes = placement, nodes
-        self.rewriter = Rewriter(module)
-        self.made: dict[tuple[str, Value, int], Value] = {}
-
-    def run(self) -> Module:
-        users, entry_levels = self.rewriter.source.users(), self.placement.entry_levels
-        for op in self.rewriter.source.ops:
-            if op.name == "ckks.input":  # made no higher than any of its readers wants it
-                level = max((entry_levels[self.nodes[u]] for u in users[op.value]), default=0)
-                self.rewriter.copy(op, [], {**op.attributes, "level": level})
-            elif op not in self.nodes:
-                self.rewriter.copy(op)
-            else:
-                flags = iter(self.placement.refreshed_uses[self.nodes[op]])
-                operands = [
-                    self._at(operand, entry_levels[self.nodes[op]], next(flags))
-                    if isinstance(operand.type, CiphertextType)
-                    else self.rewriter.values[operand]
-                    for operand in op.operands
-                ]
-                self.rewriter.copy(op, operands)
-        return self.rewriter.module
-
-    def _at(self, operand: Value, level: int, refreshed: bool) -> Value:
-        """The operand at a level, after its bootstrap where the placement says so."""
-        value = self.rewriter.values[operand]
-        if refreshed:
-            target = self.placement.bootstraps[self.nodes[operand.op]]
-            value = self._made(operand.op, "ckks.bootstrap", value, target)
-        if value.ciphertext.level == level:
-            return value
-        return self._made(operand.op, "ckks.drop", value, level)
-
-    def _made(self, like: Op, name: str, value: Value, level: int) -> Value:
+    def set_level(like: Op, name: str, value: Value, level: int) -> Value:
         key = name, value, level
-        if key not in self.made:
-            self.made[key] = self.rewriter.add(like, name, [value], {"level": level})
-        return self.made[key]
+        if key not in made:
+            made[key] = rewriter.add(like, name, [value], {"level": level})
+        return made[key]
+
+    def at(operand: Value, level: int) -> Value:
+        value = rewriter.values[operand]
+        if isinstance(operand.type, CiphertextType):
+            node = nodes[operand.op]
+            if level > placement.result_levels[node]:
+                target = placement.bootstraps[node]
+                value = set_level(operand.op, "ckks.bootstrap", value, target)
+            if value.ciphertext.level != level:
+                value = set_level(operand.op, "ckks.drop", value, level)
+        return value
+
+    for op in module.ops:
+        if op.name == "ckks.input":  # made no higher than any of its readers wants it
+            entries = (placement.entry_levels[nodes[user]] for user in users[op.value])
+            rewriter.copy(op, [], {**op.attributes, "level": max(entries, default=0)})
+        elif op not in nodes:
+            rewriter.copy(op)
+        else:
+            level = placement.entry_levels[nodes[op]]
+            rewriter.copy(op, [at(operand, level) for operand in op.operands])
+    return rewriter.module

@@ -15,13 +15,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-Cost = float | tuple[float, ...]
-"""Cost of a node: a constant, or one figure per entry level 0..max_level.
-
-The unit is the caller's (seconds, say), the same as that of the bootstraps. A figure is at least 0;
-`math.inf` forbids the level.
-"""
-
 
 @dataclass(frozen=True)
 class LevelChain:
@@ -52,7 +45,9 @@ class Node:
         name: what errors and reports call it.
         operands: indices of the nodes whose results it reads; one may appear twice.
         depth: levels that it consumes.
-        cost: see `Cost`; of the whole operation, all ciphertexts included.
+        cost: of the whole operation, all ciphertexts included: a constant, or one figure for each
+            entry level 0..max_level. The unit is the caller's (seconds, say), the same as that of
+            the bootstraps. A figure is at least 0; `math.inf` forbids the level.
         ciphertexts: of its result: what its bootstraps have to refresh.
         refreshable: whether its result may be bootstrapped.
         level: inputs only, the level of the fresh ciphertext.
@@ -61,7 +56,7 @@ class Node:
     name: str
     operands: tuple[int, ...] = ()
     depth: int = 0
-    cost: Cost = 0.0
+    cost: float | tuple[float, ...] = 0.0
     ciphertexts: int = 1
     refreshable: bool = True
     level: int | None = None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,8 +41,6 @@ class Pieces:
         self.drop = np.where(np.tri(self.levels, dtype=bool), 0, INFINITY).astype(np.int64)
         self.tables: list[Table] = []
         self._numbers: dict[Hashable, int] = {}
-        self._costs: dict[object, NDArray[np.float64]] = {}
-        self._edges: dict[int, Table] = {}
         self._scale, self._modulus = scale, modulus
 
     @classmethod
@@ -51,19 +50,16 @@ class Pieces:
         Raises:
             ValueError: a node's cost is negative, not a number, or missing for a level.
         """
-        pieces = cls(chain, 1.0)
-        calls = [chain.bootstraps(node.ciphertexts) for node in graph.nodes]
-        possible = 0.0 if chain.bootstrap_level is None else chain.bootstrap_cost
-        most = sum(calls) * possible
+        calls = sum(chain.bootstraps(node.ciphertexts) for node in graph.nodes)
+        most = 0.0 if chain.bootstrap_level is None else chain.bootstrap_cost * calls
         for node in graph.nodes:
             if node.level is None:
-                costs = pieces.costs(node)
+                costs = costs_of(node, chain.max_level)
                 most += float(costs[np.isfinite(costs)].max(initial=0.0))
-        bits = sum(calls).bit_length()
-        pieces._modulus = 1 << bits
+        bits = calls.bit_length()
         # Rounding adds at most half a unit to each of two terms a node: one bit keeps it inside.
-        pieces._scale = math.ldexp(1.0, _KEY_BITS - bits - 1 - math.frexp(max(most, 2.0**-900))[1])
-        return pieces
+        scale = math.ldexp(1.0, _KEY_BITS - bits - 1 - math.frexp(max(most, 2.0**-900))[1])
+        return cls(chain, scale, 1 << bits)
 
     def intern(self, key: Hashable, build: Callable[[], Table]) -> int:
         """Number of the table that `key` describes; built when it is new."""
@@ -73,42 +69,30 @@ class Pieces:
             self.tables.append(table)
         return self._numbers[key]
 
-    def costs(self, node: Node) -> NDArray[np.float64]:
-        """Cost of a node by entry level, [levels]; inf below its depth."""
-        key = (node.cost, node.depth)
-        if key not in self._costs:
-            if isinstance(node.cost, tuple) and len(node.cost) < self.levels:
-                raise ValueError(
-                    f"node {node.name} has {len(node.cost)} costs; levels 0..{self.levels - 1} "
-                    "need one each"
-                )
-            costs = np.full(self.levels, np.inf)
-            costs[node.depth :] = [node.cost_at(at) for at in range(node.depth, self.levels)]
-            for level in np.flatnonzero(~(costs >= 0)):
-                raise ValueError(
-                    f"node {node.name} has cost {costs[level]} at level {level}, not >= 0"
-                )
-            self._costs[key] = costs
-        return self._costs[key]
-
     def edge(self, node: Node) -> Table:
         """[from, to]: free down, one bootstrap of the node's result up."""
-        bootstrap = self.chain.bootstrap_level
+        bootstrap, calls = self.chain.bootstrap_level, self.chain.bootstraps(node.ciphertexts)
         if not node.refreshable or bootstrap is None:
             return self.drop
-        calls = self.chain.bootstraps(node.ciphertexts)
-        if calls not in self._edges:
-            cost = self.chain.bootstrap_cost * calls if calls else 0.0
-            reached = np.where(np.arange(self.levels) <= bootstrap, cost, np.inf)
-            self._edges[calls] = np.minimum(self.drop, self._encode(reached, calls))
-        return self._edges[calls]
+        cost = self.chain.bootstrap_cost * calls if calls else 0.0
+        reached = np.where(np.arange(self.levels) <= bootstrap, cost, np.inf)
+        return np.minimum(self.drop, self._encode(reached, calls))
 
-    def node(self, node: Node) -> Table:
-        """[entry level, level of the result at its uses]."""
+    def of_node(self, node: Node, read: bool) -> int:
+        """Number of the table [entry level, level of the result at its uses] of a node, with the
+        bootstrap of its result. An input has no first axis; what is not read has no last one.
+        """
+        key = (node.level, node.cost, node.depth, node.ciphertexts, node.refreshable, read)
+        return self.intern(("node", *key), partial(self._node, node, read))
+
+    def _node(self, node: Node, read: bool) -> Table:
+        if node.level is not None:
+            return self.edge(node)[node.level]
         table = np.full((self.levels, self.levels), INFINITY, np.int64)
         if node.depth < self.levels:
             table[node.depth :] = self.edge(node)[: self.levels - node.depth]
-        return clip(table + self._encode(self.costs(node), 0)[:, None])
+        table = plus(table, self._encode(costs_of(node, self.levels - 1), 0)[:, None])
+        return table if read else table[:, 0]
 
     def _encode(self, costs: NDArray[np.float64], bootstraps: int) -> Table:
         """Keys of costs; so many bootstraps are counted in each."""
@@ -117,10 +101,26 @@ class Pieces:
         return np.where(finite, units * self._modulus + bootstraps % self._modulus, INFINITY)
 
 
-def clip(table: Table) -> Table:
-    """Sums with an infinite term, brought back to INFINITY (in place)."""
-    np.minimum(table, INFINITY, out=table)
-    return table
+def costs_of(node: Node, max_level: int) -> NDArray[np.float64]:
+    """Cost of a node by entry level 0..max_level; inf below its depth.
+
+    Raises:
+        ValueError: a cost is negative, not a number, or missing for a level.
+    """
+    if isinstance(node.cost, tuple) and len(node.cost) <= max_level:
+        raise ValueError(
+            f"node {node.name} has {len(node.cost)} costs; levels 0..{max_level} need one each"
+        )
+    costs = np.full(max_level + 1, np.inf)
+    costs[node.depth :] = [node.cost_at(at) for at in range(node.depth, max_level + 1)]
+    for level in np.flatnonzero(~(costs >= 0)):
+        raise ValueError(f"node {node.name} has cost {costs[level]} at level {level}, not >= 0")
+    return costs
+
+
+def plus(one: Table, other: Table) -> Table:
+    """The sum of two tables that broadcast; with an infinite term it is INFINITY."""
+    return np.minimum(one + other, INFINITY)
 
 
 def eliminate(tables: Sequence[Table], axes: Sequence[tuple[int, ...]], width: int) -> Table:
@@ -136,28 +136,17 @@ def eliminate(tables: Sequence[Table], axes: Sequence[tuple[int, ...]], width: i
         width: number of axes of the result.
     """
     levels = tables[0].shape[0]
-    slabs = [_align(table, axis, width) for table, axis in zip(tables, axes, strict=True)]
+    slabs = []  # views with the level first and the axes of the result after it
+    for table, own in zip(tables, axes, strict=True):
+        places = [(axis + 1) % (width + 1) for axis in own]
+        shape = [levels if place in places else 1 for place in range(width + 1)]
+        slabs.append(table.transpose(np.argsort(places)).reshape(shape))
     if levels ** (width + 1) <= 1 << 20:
-        return clip(np.asarray(_sum(slabs, (levels,) * (width + 1)).min(axis=0)))
+        total = reduce(plus, slabs, np.zeros((levels,) * (width + 1), np.int64))
+        return np.asarray(total.min(axis=0))
     # One level at a time: the memory is that of the result.
     best = np.full((levels,) * width, INFINITY, np.int64)
     for level in range(levels):
-        slices = [slab[level if slab.shape[0] > 1 else 0] for slab in slabs]
-        np.minimum(best, _sum(slices, best.shape), out=best)
+        slices = [slab[level if len(slab) > 1 else 0] for slab in slabs]
+        np.minimum(best, reduce(plus, slices, np.zeros_like(best)), out=best)
     return best
-
-
-def _align(table: Table, axes: tuple[int, ...], width: int) -> Table:
-    """A view with the eliminated axis first and all others in the order of the result."""
-    places = [(axis + 1) % (width + 1) for axis in axes]
-    shape = [1] * (width + 1)
-    for place in places:
-        shape[place] = table.shape[0]
-    return table.transpose(np.argsort(places)).reshape(shape)
-
-
-def _sum(terms: Sequence[Table], shape: tuple[int, ...]) -> Table:
-    total = np.broadcast_to(terms[0], shape)
-    for term in terms[1:]:
-        total = clip(total + term)
-    return total

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.lowering.placement.elimination import (
-    SERIES_PARALLEL,
-    TABLE_LIMIT,
-    build_factors,
-    recover_levels,
-    reduce_factors,
-)
+from atlasc.passes.lowering.placement.elimination import SERIES_PARALLEL, TABLE_LIMIT, Factors
 from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph
-from atlasc.passes.lowering.placement.min_plus import Pieces
+from atlasc.passes.lowering.placement.min_plus import Pieces, costs_of
 
 
-@dataclass(frozen=True)
-class Method:
+class Method(NamedTuple):
     """How a placement was found.
 
     Attributes:
@@ -42,18 +34,18 @@ class Method:
         return f"{how}, {self.tables} distinct tables for {self.eliminated} steps"
 
 
-@dataclass(frozen=True)
-class Placement:
+class Placement(NamedTuple):
     """Levels and bootstraps of a graph; nodes are named by their index.
+
+    A value is bootstrapped once, right after its node or at its only use that needs it. The uses
+    above its result level read the bootstrapped value. The others read the value as it was, which
+    is the more precise one.
 
     Attributes:
         cost: sum of the costs of nodes and bootstraps, in the caller's unit.
         entry_levels: level at which a node's operands arrive; an input's fresh level.
         result_levels: level of a node's result before any bootstrap.
-        bootstraps: for each value that is bootstrapped the level that it has afterwards. It is
-            bootstrapped once, right after its node or at its only use that needs it.
-        refreshed_uses: for each node, one flag per operand: reads the bootstrapped value. Uses that
-            the value reaches without it read the value as it was, which is the more precise one.
+        bootstraps: for each value that is bootstrapped the level that it has afterwards.
         bootstrap_count: number of bootstraps of all these values.
         method: how it was found.
     """
@@ -61,8 +53,7 @@ class Placement:
     cost: float
     entry_levels: tuple[int, ...]
     result_levels: tuple[int, ...]
-    bootstraps: Mapping[int, int]
-    refreshed_uses: tuple[tuple[bool, ...], ...]
+    bootstraps: dict[int, int]
     bootstrap_count: int
     method: Method
 
@@ -85,9 +76,9 @@ def place(graph: LevelGraph, chain: LevelChain, *, table_limit: int = TABLE_LIMI
         ValueError: a cost is negative, not a number, or missing for a level.
     """
     pieces = Pieces.of(graph, chain)
-    check_feasible(graph, pieces)
-    factors = build_factors(graph, pieces)
-    steps = reduce_factors(factors, table_limit)
+    check_feasible(graph, chain)
+    factors = Factors(graph, pieces)
+    steps = factors.reduce(table_limit)
     left = set(range(len(factors.owner))) - {step.variable for step in steps}
     if left:
         variable = min(left, key=lambda one: (len(factors.neighbours(one)), one))
@@ -100,28 +91,37 @@ def place(graph: LevelGraph, chain: LevelChain, *, table_limit: int = TABLE_LIMI
             f"{pieces.levels ** len(others)} entries; the limit is {table_limit}",
             remedy="offer fewer levels, or let fewer values cross",
         )
-    chosen = recover_levels(factors, steps)
+    chosen = factors.recover(steps)
     entries = tuple(
         chosen[variable] if variable is not None else node.level or 0
         for variable, node in zip(factors.entry, graph.nodes, strict=True)
     )
+    results = tuple(level - node.depth for level, node in zip(entries, graph.nodes, strict=True))
+    bootstraps: dict[int, int] = {}
+    for index, users in enumerate(graph.uses()):
+        if any(entries[user] > results[index] for user in users):
+            assert chain.bootstrap_level is not None, "a level that no bootstrap reaches"
+            bootstraps[index] = chain.bootstrap_level
+    counts = [chain.bootstraps(graph.nodes[index].ciphertexts) for index in bootstraps]
+    costs = [chain.bootstrap_cost * count for count in counts]
+    costs += [n.cost_at(at) for at, n in zip(entries, graph.nodes, strict=True) if n.level is None]
     widest = max((len(step.neighbours) for step in steps), default=0)
-    return _placement(graph, chain, entries, Method(widest, len(pieces.tables), len(steps)))
+    method = Method(widest, len(pieces.tables), len(steps))
+    return Placement(math.fsum(costs), entries, results, bootstraps, sum(counts), method)
 
 
-def check_feasible(graph: LevelGraph, pieces: Pieces) -> None:
+def check_feasible(graph: LevelGraph, chain: LevelChain) -> None:
     """Whether every node can be entered at all; the highest levels decide, as dropping is free.
 
     Raises:
         AtlasError: names the first node that cannot, its depth and the levels that reach it.
     """
-    chain = pieces.chain
     reach: list[int] = []
     for node in graph.nodes:
         result = node.level
         if result is None:
             available = min(reach[operand] for operand in node.operands)
-            possible = np.flatnonzero(np.isfinite(pieces.costs(node)[: available + 1]))
+            possible = np.flatnonzero(np.isfinite(costs_of(node, chain.max_level)[: available + 1]))
             if not len(possible):
                 no_bootstrap = chain.bootstrap_level is None
                 source = f"a bootstrap returns to {chain.bootstrap_level}"
@@ -145,33 +145,3 @@ def check_feasible(graph: LevelGraph, pieces: Pieces) -> None:
             )
         refreshed = chain.bootstrap_level if node.refreshable else None
         reach.append(result if refreshed is None else max(result, refreshed))
-
-
-def _placement(
-    graph: LevelGraph, chain: LevelChain, entries: tuple[int, ...], method: Method
-) -> Placement:
-    """Read the bootstraps off the entry levels and sum the costs as they were given."""
-    results = tuple(level - node.depth for level, node in zip(entries, graph.nodes, strict=True))
-    costs = [
-        node.cost_at(level)
-        for level, node in zip(entries, graph.nodes, strict=True)
-        if node.level is None
-    ]
-    bootstraps: dict[int, int] = {}
-    for index, users in enumerate(graph.uses()):
-        if any(entries[user] > results[index] for user in users):
-            assert chain.bootstrap_level is not None, "a level that no bootstrap reaches"
-            bootstraps[index] = chain.bootstrap_level
-    counts = [chain.bootstraps(graph.nodes[index].ciphertexts) for index in bootstraps]
-    return Placement(
-        cost=math.fsum([*costs, *(chain.bootstrap_cost * count for count in counts)]),
-        entry_levels=entries,
-        result_levels=results,
-        bootstraps=bootstraps,
-        refreshed_uses=tuple(
-            tuple(entries[i] > results[operand] for operand in node.operands)
-            for i, node in enumerate(graph.nodes)
-        ),
-        bootstrap_count=sum(counts),
-        method=method,
-    )

@@ -28,6 +28,7 @@ from atlasc.passes.latency import LatencyModel, LatencyTarget
 from atlasc.passes.latency.outline import Polynomial
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.pipeline import lower_nn, to_poly
+from atlasc.targets.costs import costs_of
 from atlasc.targets.desilo.parameters import BOOTSTRAPPED, DesiloParameters
 
 
@@ -39,7 +40,7 @@ def always_bootstrapped(levels: int, slots: int) -> Any:
     return BOOTSTRAPPED
 
 
-TARGET = LatencyTarget(choose, DesiloParameters.costs)
+TARGET = LatencyTarget(choose, costs_of)
 POST_NORM = Shape(layers=2, batch=3, mask=True, pre_norm=False, classes=0)
 
 
@@ -168,7 +169,7 @@ def test_equal_layers_share_their_tables() -> None:
     for layers in (3, 6):
         module, reference = model_of(replace(POST_NORM, layers=layers), 0)
         model = LatencyModel(
-            module, LatencyTarget(always_bootstrapped, DesiloParameters.costs), reference
+            module, LatencyTarget(always_bootstrapped, costs_of), reference
         )
         model.seconds(reference)
         chain = model.chain(BOOTSTRAPPED)

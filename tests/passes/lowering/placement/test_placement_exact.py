@@ -83,7 +83,8 @@ def replay(graph: LevelGraph, chain: LevelChain, found: Placement) -> tuple[floa
     used = set()
     for index, node in enumerate(graph.nodes):
         entry = found.entry_levels[index]
-        for operand, refreshed in zip(node.operands, found.refreshed_uses[index], strict=True):
+        for operand in node.operands:
+            refreshed = entry > found.result_levels[operand]
             levels = found.bootstraps if refreshed else found.result_levels
             assert levels[operand] >= entry
             used |= {operand} if refreshed else set()
