@@ -168,9 +168,7 @@ def test_equal_layers_share_their_tables() -> None:
     found = []
     for layers in (3, 6):
         module, reference = model_of(replace(POST_NORM, layers=layers), 0)
-        model = LatencyModel(
-            module, LatencyTarget(always_bootstrapped, costs_of), reference
-        )
+        model = LatencyModel(module, LatencyTarget(always_bootstrapped, costs_of), reference)
         model.seconds(reference)
         chain = model.chain(BOOTSTRAPPED)
         tables = [chain.table(n, reference) for n in range(len(chain.names))]
