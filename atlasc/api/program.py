@@ -26,8 +26,8 @@ from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.client.checks import judge
 from atlasc.compilation.compile import PROJECT, compile_model
 from atlasc.compilation.declared import options_of
-from atlasc.compilation.inspection import inspect_bundle
 from atlasc.compilation.options import CompileOptions
+from atlasc.compilation.single_stages import inspect_bundle
 from atlasc.compilation.steps import ProgressCallback, Steps, silent, steps_of
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError

@@ -10,6 +10,7 @@ from atlasc.compilation.options import (
     CalibrationOptions,
     CompileOptions,
     SearchOptions,
+    TargetOptions,
 )
 from atlasc.files import require_new
 from atlasc.ir.errors import AtlasError
@@ -55,62 +56,59 @@ def check_compile(output: Path, options: CompileOptions) -> None:
             why="there is no table of what its primitives cost",
             remedy="use --cost levels, or give a table with --costs",
         )
-    _check_limits(options, options.front is None and options.minimised != "latency")
-    check_memory(options.target, options.key_memory, options.device_memory)
+    _check_share("out-of-range", options.out_of_range)
+    if options.max_seconds is not None and options.front is None and options.minimised != "latency":
+        raise _excluding(
+            "--max-seconds",
+            f"--cost {options.cost}",
+            "seconds are predicted where the search minimises them",
+            "use --cost latency",
+        )
+    check_target(options)
     if options.batch < 1:
         raise AtlasError(f"a batch of {options.batch} is impossible", remedy="use 1 or more")
 
 
-def check_memory(target: str, key_memory: float | None, device_memory: int | None) -> None:
-    """Raise AtlasError for a device memory that the target, or a key memory, leaves no meaning."""
-    if device_memory is not None and not find_target(target).parameters.device:
+def check_target(options: TargetOptions) -> None:
+    """Raise AtlasError for a target that there is not, or a device memory that means nothing."""
+    target = find_target(options.target)
+    if options.device_memory is not None and not target.parameters.device:
         raise AtlasError(
-            f"--device-memory means nothing for the target {target}",
+            f"--device-memory means nothing for the target {target.name}",
             why="it computes in the machine's memory",
             remedy="use --key-memory, or --target phantom",
         )
-    if device_memory is not None and key_memory is not None:
-        raise AtlasError(
-            "--device-memory and --key-memory exclude each other",
-            why="the budget of the device decides how many keys there are",
-            remedy="leave one of them out",
+    if options.device_memory is not None and options.key_memory is not None:
+        raise _excluding(
+            "--device-memory",
+            "--key-memory",
+            "the budget of the device decides how many keys there are",
+            "leave one of them out",
         )
 
 
 def _refuse_contradictions(options: CompileOptions) -> None:
     """Raise AtlasError for options that a recipe or a saved front would silently ignore."""
-    if options.recipe is not None and options.front is not None:
-        raise AtlasError("--recipe and --front exclude each other", remedy="give one of them")
-    if options.recipe is None and options.front is None:
+    recipe, front = options.recipe is not None, options.front is not None
+    if recipe and front:
+        raise _excluding("--recipe", "--front")
+    if not recipe and not front:
         return
-    chosen = "--recipe" if options.recipe is not None else "--front"
     ignored = given(options, SearchOptions, but=WORKERS)
-    if options.recipe is not None and options.cost == "latency":
+    if recipe and options.cost == "latency":
         ignored.remove("cost")  # it places the bootstraps of a recipe, too
-    if options.front is not None and options.margin is not None:
+    if front and options.margin is not None:
         ignored.append("margin")
     if ignored:
-        raise AtlasError(
-            f"{chosen} and {flag(ignored[0])} exclude each other",
-            why="a recipe is not searched" if options.recipe else "the front was searched already",
-            remedy="give one of them",
-        )
-    if options.recipe is not None and options.max_seconds is not None:
-        raise AtlasError(
-            "--recipe and --max-seconds exclude each other",
-            why="the seconds of a recipe are not predicted",
-            remedy="leave one of them out",
-        )
+        why = "a recipe is not searched" if recipe else "the front was searched already"
+        raise _excluding("--recipe" if recipe else "--front", flag(ignored[0]), why)
+    if recipe and options.max_seconds is not None:
+        why = "the seconds of a recipe are not predicted"
+        raise _excluding("--recipe", "--max-seconds", why, "leave one of them out")
 
 
-def _check_limits(options: CompileOptions, unpredicted: bool) -> None:
-    _check_share("out-of-range", options.out_of_range)
-    if options.max_seconds is not None and unpredicted:
-        raise AtlasError(
-            f"--max-seconds and --cost {options.cost} exclude each other",
-            why="seconds are predicted where the search minimises them",
-            remedy="use --cost latency",
-        )
+def _excluding(one: str, other: str, why: str = "", remedy: str = "give one of them") -> AtlasError:
+    return AtlasError(f"{one} and {other} exclude each other", why=why, remedy=remedy)
 
 
 def _check_share(name: str, share: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from atlasc.compilation.inspection import inspect_module
+from atlasc.compilation.single_stages import inspect_module
 from atlasc.ir.bounds import as_location, as_name, as_symbol, is_location, is_name, is_symbol
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret

@@ -17,7 +17,7 @@ from atlasc.cli.parameters import (
 )
 from atlasc.cli.progress import progress
 from atlasc.compilation.declared import option
-from atlasc.compilation.options import DeviceOptions
+from atlasc.compilation.options import DeviceOptions, TargetOptions
 
 
 def emit(
@@ -38,7 +38,7 @@ def emit(
     nothing.
     """
     from atlasc.bundle.folder import load_bundle
-    from atlasc.compilation.checks import check_memory
+    from atlasc.compilation.checks import check_target
     from atlasc.compilation.lowering import plan_keys
     from atlasc.emit.project import build_options, build_project, write_project
     from atlasc.files import require_new
@@ -48,7 +48,7 @@ def emit(
     build_with = build_options(python) if build else []
     loaded = load_bundle(bundle, "server")
     program, parameters = loaded.program, loaded.parameters
-    check_memory(loaded.target, None, options.device_memory)
+    check_target(TargetOptions(target=loaded.target, device_memory=options.device_memory))
     if options.device_memory is not None:
         program = plan_keys(program, parameters, device_memory=options.device_memory)
     chosen = engine or find_target(loaded.target).runtime_engine

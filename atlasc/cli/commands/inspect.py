@@ -17,7 +17,7 @@ from atlasc.compilation.declared import option
 from atlasc.compilation.options import BatchOptions, InspectOptions, ModelOptions
 
 if TYPE_CHECKING:
-    from atlasc.compilation.inspection import Inspection
+    from atlasc.compilation.single_stages import Inspection
     from atlasc.passes.approximation.depth import Depth
     from atlasc.run.timing import Timing
 
@@ -54,7 +54,7 @@ def depth(
     from atlasc.passes.approximation.recipes import recipe as find_recipe
 
     find_recipe(recipe)
-    from atlasc.compilation.inspection import bare_module
+    from atlasc.compilation.single_stages import bare_module
     from atlasc.passes.approximation.approximate import apply_recipe
     from atlasc.passes.approximation.depth import depth_of
 
@@ -117,7 +117,7 @@ def inspect(
 
     A model or a bare config is lowered for it under a recipe with nominal ranges.
     """
-    from atlasc.compilation.inspection import inspect as look
+    from atlasc.compilation.single_stages import inspect as look
     from atlasc.figures.summary import module_costs
     from atlasc.files import require_file_place, write_text
 

@@ -90,7 +90,7 @@ def lower(
     output: Path = FOLDER,
 ) -> None:
     """Lower an nn module with approximations to poly.air and program.air."""
-    from atlasc.compilation.lower_alone import lower_alone
+    from atlasc.compilation.single_stages import lower_alone
 
     warn_of_costs(options.target, options.costs)
     lowered, costs = lower_alone(source, output, options, progress, warn)

@@ -1,0 +1,250 @@
+"""Stages on their own: what a model, a bundle or an IR text costs, and ``lower``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from atlasc.bundle.folder import MANIFEST, Bundle, load_bundle
+from atlasc.compilation.checks import check_target
+from atlasc.compilation.lowering import MAGNITUDE_INPUTS, lower_module
+from atlasc.compilation.options import ALL_MEMORY, BatchOptions, InspectOptions, LowerOptions
+from atlasc.compilation.prepare import trace_model
+from atlasc.compilation.steps import Steps, silent
+from atlasc.figures.summary import costs_summary
+from atlasc.files import new_folder, require_new
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.files.arrays import read_npz
+from atlasc.ir.files.plain import GIB
+from atlasc.ir.module import Module
+from atlasc.ir.text.storage import load_module, save_module
+from atlasc.loading.models import load_model
+from atlasc.passes.approximation.approximate import apply_recipe, apply_settings
+from atlasc.passes.approximation.depth import Depth, depth_of
+from atlasc.passes.approximation.recipes import recipe as find_recipe
+from atlasc.passes.calibration.calibrate import nominal_calibration, read_calibration
+from atlasc.passes.calibration.centre_keys import with_centred_keys
+from atlasc.passes.calibration.measure import nonlinear_ops
+from atlasc.passes.costs import ProgramCosts, program_costs
+from atlasc.passes.pipeline import STEPS, Lowered, lower_poly
+from atlasc.passes.registry import require_slots
+from atlasc.passes.search.front import Front
+from atlasc.targets import find_target
+from atlasc.targets.parameters import ParameterSet
+from atlasc.targets.program import parameters_of
+
+MAX_DATA = 4 * GIB
+"""Bytes of the arrays of a data file."""
+Note = Callable[[str, str], None]
+"""Called with a warning, and its reason."""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """Costs of a program and where they come from.
+
+    Attributes:
+        program: the ckks module.
+        costs: read off it.
+        parameters: what it runs with, if there is such a set.
+        summary: see ``costs_summary``.
+        nominal: True where the ranges are no measured ones: only the costs mean something.
+    """
+
+    program: Module
+    costs: ProgramCosts
+    parameters: ParameterSet | None
+    summary: dict[str, Any]
+    nominal: bool = False
+
+
+def traced(model: str, options: BatchOptions, steps: Steps, weights: bool = True) -> Module:
+    """The nn module of a model; without weights a config is enough, and only shapes are right."""
+    with steps("loading the model"):
+        loaded = load_model(model, weights=weights, trust_pickle=options.trust_pickle)
+    with steps("tracing"):
+        return trace_model(loaded, options.batch, options.sequence_length)
+
+
+def bare_module(model: str, options: BatchOptions, steps: Steps = silent) -> Module:
+    """The nn module of a model of which only the shapes matter; a config is enough."""
+    return traced(model, options, steps, weights=Path(model).is_file())
+
+
+def inspect(path: str, options: InspectOptions | None = None, steps: Steps = silent) -> Inspection:
+    """Costs of a bundle, an IR text of any level, a model, or a bare config.
+
+    The options tell how a model, or a module above the ckks level, is lowered.
+
+    Raises:
+        AtlasError: it is none of these, or cannot be lowered.
+    """
+    options = options or InspectOptions()
+    find_recipe(options.recipe)
+    check_target(options)
+    file = Path(path)
+    if (file / MANIFEST).is_file():
+        with steps("checking the bundle"):
+            bundle = load_bundle(file)
+            _ = bundle.program
+        return inspect_bundle(bundle, steps, options.costs)
+    if file.suffix != ".air":
+        return inspect_module(bare_module(path, options, steps), options, steps)
+    # The arrays of a bundle's server lie in one file for all its texts.
+    shared, own = file.with_name("weights.safetensors"), file.with_suffix(".safetensors")
+    with steps(f"reading {file.name}"):
+        module = load_module(file, shared if shared.exists() and not own.exists() else None)
+    return inspect_module(module, options, steps)
+
+
+def inspect_module(
+    module: Module, options: InspectOptions | None = None, steps: Steps = silent
+) -> Inspection:
+    """Costs of a module of any level; see :func:`inspect`."""
+    options = options or InspectOptions()
+    depth: Depth | None = None
+    nominal = False
+    parameters: Any
+    if module.level == "ckks":
+        require_slots(module)
+        program, parameters = module, parameters_of(module)
+        if parameters is not None:
+            parameters = parameters.costed_by(options.costs)
+    elif module.level == "nn":
+        nominal = any("approximation" not in op.attributes for op in nonlinear_ops(module))
+        if nominal:
+            module = apply_recipe(module, options.recipe, nominal_calibration(module))
+        depth = depth_of(module)
+        if options.key_memory is None and options.device_memory is None:
+            options = replace(options, key_memory=ALL_MEMORY)
+        lowered = lower_module(module, None, options, steps)
+        program, parameters = lowered.program, lowered.parameters
+    else:
+        choose = find_target(options.target).latency(options.costs).choose
+        with steps("lowering", STEPS) as step:
+            program, parameters = lower_poly(module, choose, lambda kind, *_: step(note=kind.name))
+    with steps("counting"):
+        costs = program_costs(program)
+    return Inspection(program, costs, parameters, costs_summary(costs, parameters, depth), nominal)
+
+
+def inspect_bundle(bundle: Bundle, steps: Steps = silent, table: Path | None = None) -> Inspection:
+    """Costs of a compiled program by a cost table, or by the table in use; its depth is that of the
+    manifest.
+    """
+    parameters = bundle.parameters.costed_by(table)
+    with steps("counting"):
+        costs = program_costs(bundle.program)
+    known = bundle.manifest.costs
+    summary = costs_summary(costs, parameters)
+    summary |= {"depth": known.get("depth"), "depth_outside": known.get("depth_outside")}
+    by_layer = {row["layer"]: row.get("depth") for row in known["per_layer"]}
+    for row in summary["per_layer"]:
+        row["depth"] = by_layer.get(row["layer"])
+    return Inspection(bundle.program, costs, parameters, summary)
+
+
+def lower_alone(
+    source: str, output: Path, options: LowerOptions, steps: Steps, note: Note
+) -> tuple[Lowered, dict[str, Any]]:
+    """Write ``poly.air``, ``program.air`` and ``client.air``; returns them and what they cost.
+
+    Args:
+        source: an nn module (``.air``), or a model.
+        output: a new folder.
+        options: approximations, ranges and target.
+        steps: shows progress.
+        note: called with warnings.
+
+    Raises:
+        AtlasError: ops have no approximation, ranges are not known, or the module cannot be
+            lowered.
+    """
+    require_new(output)
+    check_target(options)
+    if options.recipe is not None and options.settings is not None:
+        raise AtlasError("--recipe and --settings exclude each other", remedy="give one of them")
+    front = None if options.settings is None else Front.load(options.settings)
+    module = _with_approximations(_nn_module(source, options, steps), options, front, note)
+    inputs = None if options.data is None else _arrays(module, options.data)
+    fastest = front is not None and front.cost == "latency"
+    lowered = lower_module(module, inputs, options, steps, fastest=fastest)
+    with new_folder(output) as draft:
+        for name in ("poly", "program", "client"):
+            save_module(getattr(lowered, name), draft / f"{name}.air")
+    parameters = cast(ParameterSet, lowered.parameters)
+    if inputs is None and parameters.bootstrap_level is not None:
+        note(
+            "the magnitudes of the values are not known",
+            "  why: a bootstrap is right for values in [-1, 1] only\n"
+            "  what to do: give inputs with --data before this program is run",
+        )
+    return lowered, costs_summary(program_costs(lowered.program), parameters, depth_of(module))
+
+
+def _nn_module(source: str, options: LowerOptions, steps: Steps) -> Module:
+    if Path(source).suffix != ".air":
+        return traced(source, options, steps)
+    with steps(f"reading {source}"):
+        module = load_module(Path(source))
+    if module.level != "nn":
+        raise AtlasError(
+            f"{source} is at the {module.level} level",
+            why="lower starts from an nn module",
+            remedy="run single passes on it with atlasc opt",
+        )
+    return module
+
+
+def _with_approximations(
+    module: Module, options: LowerOptions, front: Front | None, note: Note
+) -> Module:
+    if options.recipe is None and front is None:
+        bare = next((o for o in nonlinear_ops(module) if "approximation" not in o.attributes), None)
+        if bare is None:
+            return module
+        raise AtlasError(
+            f"{bare.name} has no approximation",
+            where=bare.location,
+            remedy="give --recipe or --settings, and --calibration",
+        )
+    if options.calibration is None:
+        raise AtlasError(
+            "the ranges of the nonlinear ops are not known",
+            why="a polynomial is right on the range that it was fitted on, and explodes outside",
+            remedy="write them with atlasc calibrate -o FILE, and give --calibration FILE",
+        )
+    ranges = read_calibration(options.calibration)
+    module = with_centred_keys(module, ranges.keys)
+    if front is None:
+        return apply_recipe(module, options.recipe or "", ranges)
+    point = front.pick(options.wanted, int(options.out_of_range * front.held_back))
+    if point.out_of_range:
+        note(
+            f"{point.out_of_range} of {front.held_back} held-back inputs leave a range under the "
+            "setting that was picked",
+            f"  why: no setting on the front within {options.wanted} has fewer",
+        )
+    return apply_settings(module, point.settings, ranges, front.parametrisation)
+
+
+def _arrays(module: Module, path: Path) -> dict[str, np.ndarray]:
+    found = read_npz(path, MAX_DATA, what="data")
+    arrays = {name: array[:MAGNITUDE_INPUTS] for name, array in found.items() if array.ndim}
+    for op in module.inputs:
+        name, shape = op.attributes["name"], op.attributes["shape"]
+        if name not in arrays or list(arrays[name].shape[1:]) != list(shape[1:]):
+            have = {key: array.shape for key, array in arrays.items()}
+            raise AtlasError(
+                f"data {path} has no {name} of shape [N, {', '.join(map(str, shape[1:]))}]",
+                why=f"it has {have}",
+            )
+        if arrays[name].dtype.kind not in "biuf" or not np.isfinite(arrays[name]).all():
+            raise AtlasError(f"{name} in {path} holds other things than finite numbers")
+        if not len(arrays[name]):
+            raise AtlasError(f"{name} in {path} holds no input")
+    return {op.attributes["name"]: arrays[op.attributes["name"]] for op in module.inputs}
