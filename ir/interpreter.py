@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,12 +39,7 @@ class Interpreter:
         }
 
     def run(
-        self,
-        inputs: Mapping[str, np.ndarray],
-        *,
-        observe: Observer | None = None,
-        known: Mapping[Value, np.ndarray] | None = None,
-        start: int = 0,
+        self, inputs: Mapping[str, np.ndarray], *, observe: Observer | None = None
     ) -> dict[str, np.ndarray]:
         """Outputs by name.
 
@@ -51,24 +47,17 @@ class Interpreter:
             inputs: arrays by input name, of the shapes that the module declares; the batch axis
                 may have another extent where no reshape fixes it.
             observe: called with every op and its result.
-            known: values computed before, for a run that starts in the middle.
-            start: position of the first op to evaluate.
         """
-        values: dict[Value, np.ndarray] = dict(known or {})
+        values: dict[Value, np.ndarray] = {}
         outputs: dict[str, np.ndarray] = {}
-        for position, op in enumerate(self.module.ops[start:], start):
+        for position, op in enumerate(self.module.ops):
             site, arrays = op.site(self.symbols), [values[operand] for operand in op.operands]
-            evaluate = op.definition.evaluate
             if op.result is None:
                 outputs[op.attributes["name"]] = output(site, arrays[0])
             else:
-                result = None
-                if evaluate is None:
-                    result = self._input(op, site, inputs)
-                elif self.override is not None:
-                    result = self.override(op, site, arrays)
+                result = None if self.override is None else self.override(op, site, arrays)
                 if result is None:
-                    assert evaluate is not None
+                    evaluate = op.definition.evaluate or partial(self._input, op, inputs)
                     result = evaluate(site, *arrays)
                 values[op.result] = result
                 if observe is not None:
@@ -78,7 +67,7 @@ class Interpreter:
                     values.pop(operand, None)
         return outputs
 
-    def _input(self, op: Op, site: Site, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+    def _input(self, op: Op, inputs: Mapping[str, np.ndarray], site: Site) -> np.ndarray:
         name, wanted = op.attributes["name"], tuple(op.attributes["shape"])
         if name not in inputs:
             raise AtlasError(

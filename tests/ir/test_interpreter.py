@@ -212,7 +212,7 @@ def test_a_missing_input() -> None:
         interpret(small(), {})
 
 
-def test_override_observe_and_a_start_in_the_middle() -> None:
+def test_override_and_observe() -> None:
     module = small()
     x, square, _ = module.ops
     seen = []
@@ -222,5 +222,4 @@ def test_override_observe_and_a_start_in_the_middle() -> None:
     first = interpreter.run(inputs, observe=lambda op, result: seen.append((op, result.copy())))
     assert [op for op, _ in seen] == [x, square]
     assert seen[1][1].tolist() == [[-8.0, 8.0], [-64.0, 64.0]]
-    again = interpreter.run({}, known={x.value: seen[0][1]}, start=1)
-    assert np.array_equal(first["y"], again["y"])
+    assert first["y"].tolist() == [[-1.0, 4.0], [-15.0, 18.0]]

@@ -7,8 +7,9 @@ import pytest
 from short_text import poly
 from small_transformers import Builder, Shape, approximate, inputs_for
 
-from atlasc.ir.interpreter import Interpreter, interpret
+from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module, Op
+from atlasc.ir.opdef import Site
 from atlasc.passes.analyses.noise_gains import with_noise_gains
 from atlasc.passes.framework.pass_base import Report, run_passes
 from atlasc.passes.lowering.client_module import client_module
@@ -31,18 +32,16 @@ def transformer(shape: Shape) -> tuple[Module, dict[str, np.ndarray]]:
 def shaken(module: Module, inputs: dict[str, np.ndarray], chosen: Op) -> float:
     """Change of the outputs by errors in the result of one op: root mean square, in their size."""
     rng, values = np.random.default_rng(0), {}
-    start = module.ops.index(chosen) + 1
-    interpreter = Interpreter(module)
-
-    def keep(op: Op, result: np.ndarray) -> None:
-        values[op.result] = result
-
-    exact = interpreter.run(inputs, observe=keep)
-    right = values[chosen.result]
+    exact = interpret(module, inputs, observe=values.__setitem__)
+    right = values[chosen]
     change = 0.0
+
+    def shake(op: Op, site: Site, arrays: list[np.ndarray]) -> np.ndarray | None:
+        return values[op] if op is chosen else None
+
     for _ in range(DRAWS):
-        values[chosen.result] = right + ERROR * rng.normal(size=right.shape)
-        moved = interpreter.run(inputs, known=values, start=start)
+        values[chosen] = right + ERROR * rng.normal(size=right.shape)
+        moved = interpret(module, inputs, override=shake)
         change += sum(float(np.square(moved[name] - exact[name]).sum()) for name in exact)
     size = sum(float(np.square(array).sum()) for array in exact.values())
     return float(np.sqrt(change / DRAWS / size))
