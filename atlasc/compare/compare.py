@@ -149,11 +149,9 @@ class _LockStep:
             for op in program.ops
             if op.name == "ckks.public_input"
         }
-        parameters = target.slots, target.max_level, target.bootstrap_level
+        shape = target.slots, target.max_level, target.bootstrap_level, target.bootstrap_batch
         # The reference alone refuses values outside the range of a bootstrap: noise may leave it.
-        judge = partial(
-            SimEngine, *parameters, bootstrap_batch=target.bootstrap_batch, bootstrap_range=np.inf
-        )
+        judge = partial(SimEngine, *shape, bootstrap_range=np.inf)
         noise = NoiseModel.ckks(2 * target.slots)
         noisy = (judge(noise=noise, seed=seed) for seed in range(NOISE_RUNS))
         self.contexts = [

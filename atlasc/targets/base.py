@@ -20,8 +20,8 @@ from atlasc.targets.parameters import ParameterSet
 Progress = Callable[[str, int, int], None]
 """Called as progress(what, done, total)."""
 Calibration = Callable[..., CostTable]
-"""Measures the costs of primitives. Takes a ``progress``, called in hundredths of the predicted
-time; ``quick``: fewer parameter sets, levels and rounds; ``bootstrap``: measure one too; ``note``:
+"""Measures the costs of primitives. Takes a ``progress``, called in hundredths of the expected
+work; ``quick``: fewer parameter sets, levels and rounds; ``bootstrap``: measure one too; ``note``:
 a remark to keep in the table. Raises AtlasError for too little memory."""
 
 

@@ -102,7 +102,9 @@ class CostTable:
         if self.other_work is not None:
             facts["other_work"] = round(self.other_work, 3)
         innermost = re.compile(r"\{[^{}]*\}")
-        text = innermost.sub(lambda o: re.sub(r"\n *", "", o[0]), json.dumps(facts, indent=1))
+        text = innermost.sub(
+            lambda one: json.dumps(json.loads(one[0])), json.dumps(facts, indent=1)
+        )
         return text + "\n"
 
     def damaged(self, why: str) -> AtlasError:

@@ -46,9 +46,7 @@ class CountTarget(Target):
         *,
         noise: bool = False,
     ) -> CountEngine:
-        """See the base class."""
-        p = parameters
-        return CountEngine(p.slots, p.max_level, p.bootstrap_level, p.bootstrap_batch)
+        return CountEngine(*parameters.shape)
 
 
 TARGET = CountTarget()

@@ -42,7 +42,6 @@ class SlotEngine(Engine[Ct]):
         self.bootstrap_level, self.bootstrap_batch = bootstrap_level, bootstrap_batch
 
     def encrypt(self, vector: Vector, level: int | None = None) -> Ct:
-        """Encrypt at ``level``, by default at the top."""
         self._require_secret("encrypt")
         level = self.max_level if level is None else level
         if not 0 <= level <= self.max_level:
@@ -50,7 +49,6 @@ class SlotEngine(Engine[Ct]):
         return self._encrypt(self._vector(vector, "encrypt"), level)
 
     def level(self, ciphertext: Any) -> int:
-        """Multiplications that are left."""
         return int(ciphertext.level)
 
     @abstractmethod
@@ -66,27 +64,22 @@ class SlotEngine(Engine[Ct]):
         """
 
     def mul(self, left: Ct, right: Ct) -> Ct:
-        """Product, one below the lower level."""
         return self._product("mul", [left], [right])
 
     def dot(self, lefts: Sequence[Ct], rights: Sequence[Ct]) -> Ct:
-        """Sum of products, one below the lowest level; relinearised once."""
         return self._product("dot", lefts, rights)
 
     def rotate(self, ciphertext: Ct, amount: int) -> Ct:
-        """Rotation to the left, at the same level."""
         amount %= self.slots
         return self._rotate(ciphertext, amount) if amount else ciphertext
 
     def drop_to(self, ciphertext: Ct, level: int) -> Ct:
-        """The same slots at a lower level."""
         there = self.level(ciphertext)
         if not 0 <= level <= there:
             refuse("drop_to", f"a ciphertext at level {there} has no level {level}")
         return ciphertext if level == there else self._drop_to(ciphertext, level)
 
     def bootstrap(self, ciphertext: Ct) -> Ct:
-        """The same slots at ``bootstrap_level``."""
         return self.bootstrap_many([ciphertext])[0]
 
     def bootstrap_many(self, ciphertexts: Sequence[Ct]) -> list[Ct]:

@@ -195,6 +195,11 @@ class ParameterSet(_Fields):
         return 2 if self.bootstrap else 1
 
     @property
+    def shape(self) -> tuple[int, int, int | None, int]:
+        """What an engine is told first: slots, levels, levels and batch of a bootstrap."""
+        return self.slots, self.max_level, self.bootstrap_level, self.bootstrap_batch
+
+    @property
     def log_qp(self) -> float:
         """log2 of the product of all moduli under which a key or a ciphertext is published."""
         return float(sum(self.moduli.primes) + sum(self.moduli.special))

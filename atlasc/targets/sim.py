@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -46,16 +46,12 @@ Slots: TypeAlias = NDArray[Any]
 """float64, or complex128 within an op."""
 
 
+@dataclass(slots=True, eq=False)
 class SimCiphertext:
     """Slots and the level at which they stand. Immutable by convention; use the engine."""
 
-    __slots__ = ("level", "values")
-
-    def __init__(self, values: Slots, level: int) -> None:
-        self.values, self.level = values, level
-
-    def __repr__(self) -> str:
-        return f"SimCiphertext(level={self.level}, slots={self.values.size})"
+    values: Slots
+    level: int
 
 
 class SimEngine(SlotEngine[SimCiphertext]):
@@ -79,8 +75,8 @@ class SimEngine(SlotEngine[SimCiphertext]):
         slots: int = 32768,
         max_level: int = 38,
         bootstrap_level: int | None = None,
-        *,
         bootstrap_batch: int = 1,
+        *,
         noise: NoiseModel | None = None,
         seed: int = 0,
         bootstrap_range: float = 1.0,
@@ -92,19 +88,6 @@ class SimEngine(SlotEngine[SimCiphertext]):
         self.noise, self.bootstrap_range = noise or NoiseModel(), bootstrap_range
         self.rotation_keys = rotation_keys
         self._random = np.random.default_rng(seed)
-
-    @classmethod
-    def of(
-        cls, parameters: ParameterSet, keys: Mapping[int, int], noise: NoiseModel | None = None
-    ) -> SimEngine:
-        """The engine for a parameter set with some rotation keys."""
-        p = parameters
-        return cls(
-            *(p.slots, p.max_level, p.bootstrap_level),
-            bootstrap_batch=p.bootstrap_batch,
-            rotation_keys=keys,
-            noise=noise,
-        )
 
     # --- in and out
 
@@ -143,7 +126,6 @@ class SimEngine(SlotEngine[SimCiphertext]):
         return save(arrays, {"note": NOTE})
 
     def deserialize(self, data: bytes) -> SimCiphertext:
-        """See the base class."""
         from safetensors.numpy import load
 
         wanted = {"slots": ("<f8", (self.slots,)), "level": ("<i8", ()), "keys": ("|u1", (16,))}
@@ -161,27 +143,21 @@ class SimEngine(SlotEngine[SimCiphertext]):
     # --- arithmetic
 
     def add(self, left: SimCiphertext, right: SimCiphertext) -> SimCiphertext:
-        """Sum, at the lower level."""
         return SimCiphertext(left.values + right.values, min(left.level, right.level))
 
     def sub(self, left: SimCiphertext, right: SimCiphertext) -> SimCiphertext:
-        """Difference, at the lower level."""
         return SimCiphertext(left.values - right.values, min(left.level, right.level))
 
     def negate(self, ciphertext: SimCiphertext) -> SimCiphertext:
-        """Negation, at the same level."""
         return SimCiphertext(-ciphertext.values, ciphertext.level)
 
     def times_i(self, ciphertext: SimCiphertext) -> SimCiphertext:
-        """i · x, at the same level."""
         return SimCiphertext(1j * ciphertext.values, ciphertext.level)
 
     def conjugate(self, ciphertext: SimCiphertext) -> SimCiphertext:
-        """The complex conjugate, at the same level."""
         return self._switched(ciphertext.values.conj(), ciphertext.level)
 
     def rotate_many(self, ciphertext: SimCiphertext, amounts: Sequence[int]) -> list[SimCiphertext]:
-        """One rotation to the left for each amount, hoisted."""
         # All results are windows into one array of twice the length: no copy for each.
         twice = np.concatenate((ciphertext.values, ciphertext.values))
         result = []
@@ -195,17 +171,14 @@ class SimEngine(SlotEngine[SimCiphertext]):
         return result
 
     def square(self, ciphertext: SimCiphertext) -> SimCiphertext:
-        """Square, one level lower."""
         level = self._require_level("square", ciphertext)
         return self._switched(np.square(self._rescaled(ciphertext)), level - 1)
 
     def add_plain(self, ciphertext: SimCiphertext, value: Vector | float) -> SimCiphertext:
-        """Sum with a vector or a number, at the same level."""
         operand = self._plain(value, "add_plain")
         return SimCiphertext(ciphertext.values + operand, ciphertext.level)
 
     def mul_plain(self, ciphertext: SimCiphertext, value: Plaintext) -> SimCiphertext:
-        """Product with a vector or a number, one level lower."""
         level = self._require_level("mul_plain", ciphertext)
         operand = self._plain(value, "mul_plain")
         return SimCiphertext(self._rescaled(ciphertext) * operand, level - 1)
@@ -293,9 +266,9 @@ class SimTarget(Target):
         *,
         noise: bool = False,
     ) -> SimEngine:
-        """See the base class; there are no keys to make."""
+        model = parameters.noise_model() if noise else None
         keys = rotation_reach(program, parameters.max_level)
-        return SimEngine.of(parameters, keys, parameters.noise_model() if noise else None)
+        return SimEngine(*parameters.shape, noise=model, rotation_keys=keys)
 
     def generate_keys(
         self,
@@ -317,12 +290,11 @@ class SimTarget(Target):
     def role_engine(
         self, role: Role, folder: Path, parameters: ParameterSet, plan: KeyPlan | None = None
     ) -> SimEngine:
-        """See the base class."""
         index = read_index(folder, role, self.name, parameters, plan)
         keys = dict(index.rotations)
         if role == "server":  # the key of the bootstrap serves rotations too
             keys |= dict.fromkeys(parameters.needs.rotations, parameters.max_level)
-        engine = SimEngine.of(parameters, keys)
+        engine = SimEngine(*parameters.shape, rotation_keys=keys)
         engine.identity, engine.has_secret = index.identity, role == "client"
         return engine
 

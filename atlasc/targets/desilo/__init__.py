@@ -24,7 +24,6 @@ class DesiloTarget(Target):
     parameters = DesiloParameters
 
     def cost_warning(self, costs: Path | None = None) -> str:
-        """See the base class."""
         return cost_warning(self.name, installed_build()[1], costs)
 
     def calibration(self) -> Calibration:
@@ -35,7 +34,6 @@ class DesiloTarget(Target):
         return calibrate
 
     def check(self) -> None:
-        """Raise AtlasError unless desilofhe is here, in the required version."""
         load_library()
 
     def make_engine(
@@ -46,7 +44,6 @@ class DesiloTarget(Target):
         *,
         noise: bool = False,
     ) -> DesiloEngine:
-        """See the base class."""
         self.check()
         keys = KeySet.generate(require_desilo(parameters), key_plan(program), progress)
         return DesiloEngine(keys)
@@ -65,7 +62,6 @@ class DesiloTarget(Target):
     def role_engine(
         self, role: Role, folder: Path, parameters: ParameterSet, plan: KeyPlan | None = None
     ) -> DesiloEngine:
-        """See the base class."""
         index = read_index(folder, role, self.name, parameters, plan)
         return DesiloEngine(KeySet.load(folder, index))
 

@@ -16,12 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from atlasc.passes.execution.counting_engine import PRIMITIVES
 from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.targets import cost_table
 from atlasc.targets.base import Progress
 from atlasc.targets.cost_table import Bootstrap, CostTable, Measured
-from atlasc.targets.costs import KEY, FittedCosts, ratio
+from atlasc.targets.costs import KEY, ratio
 from atlasc.targets.desilo.engine import DesiloCiphertext, DesiloEngine
 from atlasc.targets.desilo.keys import KeySet
 from atlasc.targets.desilo.library import REQUIRED_VERSION, library_engine
@@ -33,12 +32,10 @@ FEW, MANY = 2, 8
 ROUNDS = 3
 SHORT, REPEATS = 0.02, 5
 """A call that takes less than ``SHORT`` seconds is repeated up to ``REPEATS`` times."""
+BOOTSTRAP_WORK = 140 * BOOTSTRAPPED.key_bytes(BOOTSTRAPPED.max_level)
+"""A bootstrap's key and two bootstraps take as long as the making of 140 other keys."""
 BUSY = 0.05
 """Share of other work above which a table says that it was not taken on a quiet machine."""
-_SIMPLE: tuple[str, ...] = tuple(
-    name for name in PRIMITIVES if name not in ("rotate_hoisted", "hoist", "bootstrap")
-)
-"""Primitives that one call measures."""
 
 
 class Plan(NamedTuple):
@@ -68,7 +65,7 @@ def calibrate(
     """Measure a table on this machine.
 
     Args:
-        progress: called in hundredths of the predicted time.
+        progress: called in hundredths of the expected work.
         quick: fewer parameter sets, levels and rounds.
         bootstrap: measure a bootstrap too: 16 GB and minutes. Else it is scaled from the table
             that comes with atlasc, by the ratio of the other primitives.
@@ -81,19 +78,15 @@ def calibrate(
     scaled = shipped.bootstrap
     assert scaled is not None
     chosen, rounds = plans(quick), ROUNDS - quick
-    pace = _Pace(progress)
-    for plan in chosen:
-        known = FittedCosts(shipped, plan.parameters)
-        pace.total += _key_seconds(known) + rounds * sum(_round(known, at) for at in plan.levels)
-    if bootstrap:
-        pace.total += scaled.key_seconds + 2 * scaled.seconds
-    others = OtherWork()
+    work = BOOTSTRAP_WORK if bootstrap else 0
+    work += sum(_key_work(p) + rounds * sum(_work(p, at) for at in levels) for p, levels in chosen)
+    pace, others = _Pace(progress, work), OtherWork()
     table = CostTable(
         DesiloParameters.family,
         REQUIRED_VERSION,
         this_machine(),
         datetime.date.today().isoformat(),
-        tuple(_measure(plan, rounds, pace, shipped) for plan in chosen),
+        tuple(_measure(plan, rounds, pace) for plan in chosen),
         _measure_bootstrap(pace) if bootstrap else None,
     )
     share = others.share()
@@ -109,25 +102,23 @@ def calibrate(
 
 
 class _Pace:
-    """Progress in predicted time."""
+    """Progress in expected work."""
 
-    def __init__(self, progress: Progress) -> None:
-        self.progress, self.total, self.done = progress, 1e-9, 0.0
+    def __init__(self, progress: Progress, total: int) -> None:
+        self.progress, self.total, self.done = progress, total, 0
 
-    def __call__(self, what: str, predicted: float) -> None:
-        self.progress(what, min(int(100 * self.done / self.total), 99), 100)
-        self.done += predicted
-
-
-def _key_seconds(known: FittedCosts) -> float:
-    return (MANY + 1) * known.cost(KEY, known.parameters.max_level)
+    def __call__(self, what: str, work: int) -> None:
+        self.progress(what, min(100 * self.done // self.total, 99), 100)
+        self.done += work
 
 
-def _round(known: FittedCosts, level: int) -> float:
-    return sum(
-        known.cost(primitive, level) * (MANY + FEW if "hoisted" in primitive else 1)
-        for primitive in (*_SIMPLE, "rotate_hoisted", "hoist", "hoist")
-    )
+def _work(parameters: DesiloParameters, level: int) -> int:
+    """Of a round, which takes as long as the making of four keys; its unit is a byte of a key."""
+    return 4 * parameters.key_bytes(level)
+
+
+def _key_work(parameters: DesiloParameters) -> int:
+    return (MANY + 1) * parameters.key_bytes(parameters.max_level)
 
 
 def _actions(
@@ -156,13 +147,12 @@ def _actions(
     }
 
 
-def _measure(plan: Plan, rounds: int, pace: _Pace, shipped: CostTable) -> Measured:
+def _measure(plan: Plan, rounds: int, pace: _Pace) -> Measured:
     """Shortest seconds by primitive and level."""
     p, levels = plan.parameters, sorted(plan.levels)
     name = f"2^{p.log_ring_degree}, {p.special_primes} special primes"
     name += ", bootstrapping" if p.bootstrap else ""
-    known = FittedCosts(shipped, p)
-    pace(f"keys, {name}", _key_seconds(known))
+    pace(f"keys, {name}", _key_work(p))
     keys, key_seconds = _keys(p)
     engine = DesiloEngine(keys)
     vector = np.random.default_rng(1).uniform(-1, 1, engine.slots)
@@ -173,7 +163,7 @@ def _measure(plan: Plan, rounds: int, pace: _Pace, shipped: CostTable) -> Measur
     shortest: defaultdict[str, dict[int, float]] = defaultdict(dict)
     for _ in range(rounds):
         for level, pair in pairs.items():
-            pace(f"{name}, level {level}", _round(known, level))
+            pace(f"{name}, level {level}", _work(p, level))
             for primitive, action in _actions(engine, *pair).items():
                 best = shortest[primitive].get(level, np.inf)
                 shortest[primitive][level] = min(best, _timed(action))
@@ -223,7 +213,7 @@ def _keys(parameters: DesiloParameters) -> tuple[KeySet, float]:
 
 def _measure_bootstrap(pace: _Pace) -> Bootstrap:
     """A bootstrap of as many ciphertexts as one refreshes."""
-    pace("the bootstrap key and two bootstraps", pace.total - pace.done)
+    pace("the bootstrap key and two bootstraps", BOOTSTRAP_WORK)
     started = time.perf_counter()
     keys = KeySet.generate(BOOTSTRAPPED, KeyPlan({}))
     key_seconds = time.perf_counter() - started

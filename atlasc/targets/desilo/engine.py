@@ -69,7 +69,6 @@ class DesiloCiphertext:
 
     @property
     def level(self) -> int:
-        """Multiplications that are left."""
         return int(self.raw.level)
 
 
@@ -84,11 +83,11 @@ class DesiloEngine(SlotEngine[DesiloCiphertext]):
     """
 
     def __init__(self, keys: KeySet) -> None:
-        self.parameters = p = keys.parameters
-        super().__init__(p.slots, p.max_level, p.bootstrap_level, p.bootstrap_batch)
+        super().__init__(*keys.parameters.shape)
+        self.parameters = keys.parameters
         self.identity, self.has_secret = keys.identity, keys.secret is not None
         self._key_set = keys
-        self._library = library_engine(p)
+        self._library = library_engine(keys.parameters)
 
     # --- in and out
 
@@ -96,7 +95,6 @@ class DesiloEngine(SlotEngine[DesiloCiphertext]):
         return DesiloCiphertext(self._library.encrypt(vector, self._key_set.secret, level=level))
 
     def decrypt(self, ciphertext: DesiloCiphertext) -> Vector:
-        """The slots; needs the secret key."""
         self._require_secret("decrypt")
         slots = self._library.decrypt(ciphertext.raw, self._key_set.secret)
         return np.asarray(slots).real.astype(np.float64)
@@ -107,7 +105,6 @@ class DesiloEngine(SlotEngine[DesiloCiphertext]):
         return _MAGIC + bytes.fromhex(self.identity) + payload
 
     def deserialize(self, data: bytes) -> DesiloCiphertext:
-        """See the base class."""
         start = len(_MAGIC)
         end = start + len(self.identity) // 2
         if data[:start] != _MAGIC:
@@ -121,24 +118,19 @@ class DesiloEngine(SlotEngine[DesiloCiphertext]):
     # --- arithmetic
 
     def add(self, left: DesiloCiphertext, right: DesiloCiphertext) -> DesiloCiphertext:
-        """Sum, at the lower level."""
         return DesiloCiphertext(self._library.add(*self._aligned(left, right)))
 
     def sub(self, left: DesiloCiphertext, right: DesiloCiphertext) -> DesiloCiphertext:
-        """Difference, at the lower level."""
         return DesiloCiphertext(self._library.subtract(*self._aligned(left, right)))
 
     def negate(self, ciphertext: DesiloCiphertext) -> DesiloCiphertext:
-        """Negation, at the same level."""
         return DesiloCiphertext(self._library.negate(ciphertext.raw))
 
     def add_plain(self, ciphertext: DesiloCiphertext, value: Vector | float) -> DesiloCiphertext:
-        """Sum with a vector or a number, at the same level."""
         plain = self._encoded(value, "add_plain")
         return DesiloCiphertext(self._library.add(ciphertext.raw, plain))
 
     def square(self, ciphertext: DesiloCiphertext) -> DesiloCiphertext:
-        """Square, one level lower."""
         level = self._require_level("square", ciphertext)
         key = self._key("square", "relinearization", level)
         return DesiloCiphertext(self._library.square(self._factor(ciphertext), key))
@@ -155,7 +147,6 @@ class DesiloEngine(SlotEngine[DesiloCiphertext]):
         return DesiloCiphertext(self._library.relinearize(total, key))
 
     def mul_plain(self, ciphertext: DesiloCiphertext, value: Plaintext) -> DesiloCiphertext:
-        """Product with a vector or a number, one level lower."""
         self._require_level("mul_plain", ciphertext)
         plain = self._encoded(value, "mul_plain")
         if not isinstance(plain, float):
@@ -165,12 +156,10 @@ class DesiloEngine(SlotEngine[DesiloCiphertext]):
         return DesiloCiphertext(self._library.multiply(ciphertext.rescaled, plain))
 
     def times_i(self, ciphertext: DesiloCiphertext) -> DesiloCiphertext:
-        """i · x, at the same level."""
         transformed = self._library.ntt(ciphertext.raw)  # which halves the time
         return DesiloCiphertext(self._library.multiply_imaginary_integer(transformed, 1))
 
     def conjugate(self, ciphertext: DesiloCiphertext) -> DesiloCiphertext:
-        """The complex conjugate, at the same level."""
         key = self._key("conjugate", "conjugation", ciphertext.level)
         return DesiloCiphertext(self._library.conjugate(ciphertext.raw, key))
 
@@ -187,7 +176,6 @@ class DesiloEngine(SlotEngine[DesiloCiphertext]):
     def rotate_many(
         self, ciphertext: DesiloCiphertext, amounts: Sequence[int]
     ) -> list[DesiloCiphertext]:
-        """One rotation to the left for each amount, hoisted."""
         wanted = [amount % self.slots for amount in amounts]
         keys, level = self._keys("rotate_many"), ciphertext.level
         hoisted = sorted({n for n in wanted if keys.reach(f"rotation_{n}") >= level})

@@ -89,12 +89,10 @@ class DesiloParameters(ParameterSet):
 
     @classmethod
     def leveled(cls, levels: int) -> Iterable[DesiloParameters]:
-        """See the base class."""
         return (found for found in LEVELED if found.max_level >= levels)
 
     @classmethod
     def bootstrapped(cls) -> DesiloParameters:
-        """See the base class."""
         return BOOTSTRAPPED
 
     @property

@@ -83,7 +83,6 @@ class PhantomParameters(ParameterSet):
 
     @property
     def max_level(self) -> int:
-        """Levels of a program's fresh ciphertext."""
         return self.levels
 
     @property
@@ -132,7 +131,6 @@ class PhantomTarget(Target):
     parameters = PhantomParameters
 
     def calibration(self) -> Calibration:
-        """Refused."""
         raise AtlasError(
             f"the primitives of {self.name} cannot be measured from Python",
             why="they run in C++, on a GPU",
@@ -140,7 +138,6 @@ class PhantomTarget(Target):
         )
 
     def check(self) -> None:
-        """Raise AtlasError: Python does not execute these programs."""
         raise AtlasError(
             "a program for phantom is executed by the C++ project that was compiled with it",
             why="Phantom-FHE is a library of C++ and CUDA; Python does not call it",
