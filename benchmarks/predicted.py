@@ -153,7 +153,7 @@ def compare(bundle: Bundle, data: Path, runs: int) -> dict[str, Any]:
     assert timing is not None
     show_timing(timing)
     calls = {name: [value / runs for value in row] for name, row in timed.calls.items()}
-    show_calls(calls, timing.measured)
+    show_calls(calls, timing.summary()["measured"])
     share = others.share()
     if share is not None:
         print(f"other work took {share:.0%} of the machine meanwhile")

@@ -30,7 +30,7 @@ from atlasc.bundle.manifest import (
     Role,
     check_files,
     read_manifest,
-)
+)  # fmt: skip
 from atlasc.client.program import ClientProgram
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.plain import sha256_of
@@ -41,16 +41,9 @@ from atlasc.loading.models import LoadedModel, client_model
 from atlasc.targets.parameters import ParameterSet
 
 MODEL_FILES = (
-    "config.json",
-    "preprocessor_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "vocab.txt",
-    "vocab.json",
-    "merges.txt",
-    "tokenizer.model",
-)
+    "config.json", "preprocessor_config.json", "tokenizer.json", "tokenizer_config.json",
+    "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt", "tokenizer.model",
+)  # fmt: skip
 """What the client needs of a HuggingFace directory to read its inputs: no weights, no code."""
 
 
@@ -173,11 +166,8 @@ def write_bundle(
 
 
 def load_bundle(folder: Path, role: Role | None = None) -> Bundle:
-    """Open a bundle and check every file against the manifest.
-
-    Args:
-        folder: the bundle, or its part of the role.
-        role: check the files of one role alone: the others may be on another machine.
+    """Open a bundle, or its part of a role, and check every file against the manifest; with a
+    role its files alone: the others may be on another machine.
 
     Raises:
         AtlasError: not a bundle, another format version, or a changed, missing or extra file.

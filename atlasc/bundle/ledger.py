@@ -82,18 +82,12 @@ class Ledger:
             append(entry)
 
     def share(self, answer: Entry, bits: int, shares: int) -> int:
-        """Note that the numbers of an answer leave the client, before they are shown.
+        """Note that the numbers of an answer leave the client, before they are shown, and count the
+        answers that were shared, this one included.
 
-        An answer that is shared at kappa bits as one of tau spends 2^-kappa / tau, in proportion to
-        the divergence that :mod:`atlasc.client.sharing` allows; all of a key's may spend 2^-kappa.
-
-        Args:
-            answer: which answer.
-            bits: kappa.
-            shares: tau.
-
-        Returns:
-            How many answers were shared, this one included.
+        An answer that is shared at kappa ``bits`` as one of tau ``shares`` spends 2^-kappa / tau,
+        in proportion to the divergence that :mod:`atlasc.client.sharing` allows; all of a key's may
+        spend 2^-kappa.
 
         Raises:
             AtlasError: as :meth:`check`; the budget is spent.

@@ -159,12 +159,8 @@ def read_manifest(folder: Path) -> tuple[Manifest, str]:
 
 
 def check_files(folder: Path, manifest: Manifest, roles: tuple[Role, ...] = ROLES) -> None:
-    """Compare the files of a bundle with its manifest.
-
-    Args:
-        folder: the bundle.
-        manifest: its manifest.
-        roles: whose files; both roles: all files that the manifest lists.
+    """Compare the files of some roles with the manifest of a bundle; of both roles: all files that
+    it lists.
 
     Raises:
         AtlasError: a file is missing, was changed, is a link, or is not in the manifest.

@@ -15,8 +15,9 @@ import io
 import os
 import secrets
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -33,7 +34,6 @@ from atlasc.targets.engine import SlotEngine
 
 INDEX = "index.json"
 Kind = Literal["query", "answer"]
-_LARGEST_INDEX = MIB
 _HEADER = MIB
 """Bytes of a ciphertext beside its numbers."""
 
@@ -94,13 +94,11 @@ class Message:
         public: Mapping[str, np.ndarray] | None = None,
         query: str = "",
     ) -> Message:
-        """The message with some ciphertexts.
+        """The message with ciphertexts by the name of the input or output.
 
         Args:
-            kind: query or answer.
-            bundle: the program.
-            engine: serialises ciphertexts.
-            values: ciphertexts by the name of the input or output.
+            kind, bundle, engine: of the message.
+            values: the ciphertexts.
             count: inputs of the batch that are real.
             public: a query's public inputs by name, as zeros and ones.
             query: names the query; by default a new name.
@@ -134,29 +132,29 @@ class Message:
             AtlasError: not such a message; of another format, kind or program; too many inputs; a
                 file is missing, too large or damaged, or there is one too many.
         """
-        files = _Folder(source) if isinstance(source, Path) else _Archive(source, kind)
-        index = _read_index(files, kind, bundle)
+        place, names, fetch = _opened(source, kind)
+        index = _read_index(place, fetch, kind, bundle)
         parts, masks = _parts(kind, bundle)
         sizes = {f: bundle.parameters.ciphertext_bytes(n) + _HEADER for f, (_, n) in parts.items()}
         sizes |= {file: int(np.prod(shape)) for file, (_, shape) in masks.items()}
-        why, there = "", set(files.names()) - {INDEX}
+        why, there = "", set(names()) - {INDEX}
         if index.count > bundle.batch:
             why = f"it is of {index.count} inputs, the program answers {bundle.batch} at a time"
         elif odd := sorted(sizes.keys() ^ index.files.keys() or sizes.keys() ^ there):
             why = f"{'it lacks' if odd[0] in sizes else 'it has too many files:'} {odd[0]}"
         if why:
-            raise AtlasError(f"{files} is not complete", why=why, remedy="copy it again")
+            raise AtlasError(f"{place} is not complete", why=why, remedy="copy it again")
         content = {}
         for name, limit in sizes.items():
-            content[name] = files.read(name, limit)
+            content[name] = fetch(name, limit)
             if hashlib.sha256(content[name]).hexdigest() != index.files[name]:
                 raise AtlasError(
                     "this file is damaged",
-                    where=f"{files}/{name}",
+                    where=f"{place}/{name}",
                     why=f"its SHA-256 is not the one in {INDEX}",
                     remedy=f"copy the {kind} again",
                 )
-        return cls(index, content, str(files))
+        return cls(index, content, place)
 
     def ciphertexts(
         self, bundle: Bundle, engine: SlotEngine[Any]
@@ -204,20 +202,19 @@ class Message:
             AtlasError: the folder exists already or cannot be written.
         """
         with new_folder(folder) as draft:
-            for name, content in self._all():
+            for name, content in self._all().items():
                 (draft / name).write_bytes(content)
 
     def to_bytes(self) -> bytes:
         """The message as one byte string."""
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w") as archive:
-            for name, content in self._all():
+            for name, content in self._all().items():
                 archive.writestr(zipfile.ZipInfo(name), content)
         return buffer.getvalue()
 
-    def _all(self) -> Iterable[tuple[str, bytes]]:
-        yield from self.files.items()
-        yield INDEX, self.index.model_dump_json(indent=1).encode() + b"\n"
+    def _all(self) -> dict[str, bytes]:
+        return {**self.files, INDEX: self.index.model_dump_json(indent=1).encode() + b"\n"}
 
 
 def _parts(
@@ -238,58 +235,46 @@ def _parts(
     }
 
 
-class _Folder:
-    """The files of a folder that came from somebody else: no links, no devices."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def __str__(self) -> str:
-        return str(self.folder)
-
-    def names(self) -> list[str]:
-        return os.listdir(self.folder)
-
-    def read(self, name: str, limit: int) -> bytes:
-        return read_bytes(self.folder / name, limit, links=False)
+_Fetch = Callable[[str, int], bytes]
+"""``fetch(name, limit)``: the content of a file, which has at most so many bytes."""
 
 
-class _Archive:
-    """The files of an archive in memory, which must be stored as they are."""
+def _opened(source: Path | bytes, kind: Kind) -> tuple[str, Callable[[], list[str]], _Fetch]:
+    """What a message is called, the names of its files, and their content."""
+    if isinstance(source, Path):
 
-    def __init__(self, data: bytes, kind: Kind) -> None:
-        self.kind = kind
-        try:
-            self.archive = zipfile.ZipFile(io.BytesIO(data))
-        except Exception as error:  # whatever zipfile makes of damaged bytes
-            raise _not_a(kind, f"the bytes given as {kind}", str(error)) from None
+        def from_folder(name: str, limit: int) -> bytes:
+            # It came from somebody else: no links, no devices.
+            return read_bytes(source / name, limit, links=False)
 
-    def __str__(self) -> str:
-        return f"the {self.kind}"
+        return str(source), partial(os.listdir, source), from_folder
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(source))
+    except Exception as error:  # whatever zipfile makes of damaged bytes
+        raise _not_a(kind, f"the bytes given as {kind}", str(error)) from None
 
-    def names(self) -> list[str]:
-        return self.archive.namelist()
-
-    def read(self, name: str, limit: int) -> bytes:
-        with explained(f"{name} of {self} cannot be read"):
-            member = self.archive.getinfo(name)
+    def from_archive(name: str, limit: int) -> bytes:
+        with explained(f"{name} of the {kind} cannot be read"):
+            member = archive.getinfo(name)
             if member.file_size > limit:
                 raise too_large(Path(name), member.file_size, limit)
             if member.compress_type != zipfile.ZIP_STORED:
                 raise ValueError("it is compressed")
-            return self.archive.read(member)
+            return archive.read(member)
+
+    return f"the {kind}", archive.namelist, from_archive
 
 
-def _read_index(files: _Folder | _Archive, kind: Kind, bundle: Bundle) -> Index:
+def _read_index(place: str, fetch: _Fetch, kind: Kind, bundle: Bundle) -> Index:
     try:
-        index = parse_json(files.read(INDEX, _LARGEST_INDEX), Index)
+        index = parse_json(fetch(INDEX, MIB), Index)
     except (AtlasError, ValueError) as error:
-        raise _not_a(kind, str(files), f"its {INDEX} is missing or damaged: {error}") from None
+        raise _not_a(kind, place, f"its {INDEX} is missing or damaged: {error}") from None
     if index.kind != kind:
-        raise _not_a(kind, str(files), f"{INDEX} says {index.kind}")
+        raise _not_a(kind, place, f"{INDEX} says {index.kind}")
     if index.program != bundle.identity:
         raise AtlasError(
-            f"{files} belongs to another compiled program",
+            f"{place} belongs to another compiled program",
             why=f"the {kind} is for {index.program[:8]}, the bundle is {bundle.identity[:8]}",
             remedy="client and server must use parts of the same bundle",
         )

@@ -21,14 +21,8 @@ _LARGEST = 16 * KIB
 
 
 def make_key(path: Path, password: str) -> Path:
-    """Make a pair of keys.
-
-    Args:
-        path: of the secret key; the public key is written beside it, with the suffix ``.pub``.
-        password: encrypts the secret key; empty: it is not encrypted.
-
-    Returns:
-        The place of the public key.
+    """Write a secret key, encrypted unless the password is empty, and beside it the public key,
+    with the suffix ``.pub``, whose place is returned.
 
     Raises:
         AtlasError: one of them exists, or cannot be written.
@@ -45,10 +39,8 @@ def make_key(path: Path, password: str) -> Path:
 
 
 def sign(bundle: Bundle, key: Path, password: str) -> Path:
-    """Sign a bundle with a secret key; an earlier signature is replaced.
-
-    Returns:
-        The place of the signature.
+    """Sign a bundle with a secret key, and return the place of the signature; an earlier one is
+    replaced.
 
     Raises:
         AtlasError: the key cannot be read, is open to others, or the password is wrong.
@@ -60,9 +52,8 @@ def sign(bundle: Bundle, key: Path, password: str) -> Path:
         secret = library.SecretKey.from_bytes(content)
         if secret.is_encrypted():
             secret.decrypt(password)
-        signature = secret.sign(
-            _manifest(bundle), trusted_comment=f"atlasc bundle {bundle.identity}"
-        )
+        comment = f"atlasc bundle {bundle.identity}"
+        signature = secret.sign(_manifest(bundle), trusted_comment=comment)
     except (library.Error, ValueError) as error:
         raise AtlasError(
             f"{key} cannot sign",

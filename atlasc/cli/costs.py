@@ -111,8 +111,8 @@ def show_timing(timing: Timing) -> None:
     """Print seconds of one run by kind of op, and of the whole."""
     columns = ("op", "ops", "predicted s", "measured s", "predicted / measured")
     keys = ("kind", "ops", "predicted", "measured", "ratio")
-    print_table(columns, [[row[key] for key in keys] for row in timing.per_kind()])
     whole = timing.summary()
+    print_table(columns, [[row[key] for key in keys] for row in whole["per_kind"]])
     predicted = "" if whole["predicted"] is None else f"; predicted {whole['predicted']:.4g} s"
     ratio = "" if whole["ratio"] is None else f", {whole['ratio']:.3g} times that"
     runs = "" if timing.runs == 1 else f", the mean of {timing.runs} runs"

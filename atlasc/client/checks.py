@@ -99,12 +99,8 @@ def require_finite(arrays: Mapping[str, np.ndarray], what: str) -> None:
 
 
 def ratios(interface: Module, prepared: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Greatest magnitude of each row of what is to be encrypted, in units of that of calibration;
-    infinite where a value is not finite.
-
-    Args:
-        interface: the client's ckks module; its inputs carry ``magnitude``, that of the slots.
-        prepared: tensors by input name, finite or not.
+    """Greatest magnitude of each row of what is to be encrypted, tensors by input name, in units of
+    the ``magnitude`` that calibration saw; infinite where a value is not finite.
     """
     found = []
     for op in interface.inputs:

@@ -102,24 +102,9 @@ class ClientProgram:
         with np.errstate(over="ignore", invalid="ignore"):
             return {**interpret(self.embed, filled), **public}
 
-    def pack(self, prepared: Arrays, count: int) -> Packed:
-        """Slots of the result of ``prepare``."""
-        packed = Packed({}, {}, {name: prepared[name] for name in self.public}, count)
-        for op in self.interface.inputs:
-            name, layout = op.attributes["name"], op.value.ciphertext.layout
-            tensor = encrypted_input(op.site({}), np.asarray(prepared[name], dtype=np.float64))
-            rows = tensor.reshape(tensor.shape[0], layout.extent("t"), tensor.shape[-1])
-            # Padding rows copy row 0.
-            packed.vectors[name] = layout.pack(blocked(rows, layout), repeat=ROWS)
-            packed.levels[name] = op.attributes["level"]
-        return packed
-
     def query(self, arrays: Arrays, *, unchecked: bool = False) -> Packed:
-        """Slots of raw inputs, at most a batch: ``prepare`` and ``pack`` in one step.
-
-        Args:
-            arrays: raw inputs by name.
-            unchecked: encrypt inputs that are far larger than those of calibration.
+        """Slots of raw inputs, at most a batch; with ``unchecked`` of those too that are far larger
+        than any of calibration.
 
         Raises:
             AtlasError: as ``prepare``; an input is far too large.
@@ -129,7 +114,15 @@ class ClientProgram:
         for row, reach in enumerate(map(Reach, ratios(self.interface, prepared)[:count])):
             if not reach.finite or (reach.refused and not unchecked):
                 raise AtlasError(f"input {row} is not encrypted", why=reach.why, remedy=REMEDY)
-        return self.pack(prepared, count)
+        packed = Packed({}, {}, {name: prepared[name] for name in self.public}, count)
+        for op in self.interface.inputs:
+            name, layout = op.attributes["name"], op.value.ciphertext.layout
+            tensor = encrypted_input(op.site({}), np.asarray(prepared[name], dtype=np.float64))
+            rows = tensor.reshape(tensor.shape[0], layout.extent("t"), tensor.shape[-1])
+            # Padding rows copy row 0.
+            packed.vectors[name] = layout.pack(blocked(rows, layout), repeat=ROWS)
+            packed.levels[name] = op.attributes["level"]
+        return packed
 
     def examine(self, arrays: Arrays) -> list[Reach]:
         """The magnitude of each of any number of raw inputs."""

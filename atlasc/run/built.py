@@ -40,11 +40,7 @@ class BuiltProgram:
 
     @classmethod
     def load(cls, project: Path, bundle: Bundle) -> BuiltProgram:
-        """The module of a project.
-
-        Args:
-            project: what ``atlasc emit`` wrote, built.
-            bundle: what it was emitted from.
+        """The module of a project that was built from a bundle.
 
         Raises:
             AtlasError: no module was built, it cannot be loaded, or it is of another program.
@@ -85,12 +81,8 @@ class BuiltProgram:
         arrays: Mapping[str, np.ndarray],
         expected: Mapping[str, np.ndarray],
     ) -> RunResult:
-        """Key generation, encryption, execution and decryption, for a try-out.
-
-        Args:
-            bundle: prepares raw inputs.
-            arrays: raw inputs by name; more than a batch are answered in several runs.
-            expected: the polynomial simulation of the inputs.
+        """Key generation, encryption, execution and decryption, for a try-out; arguments as of
+        :func:`atlasc.run.session.run`.
 
         Raises:
             AtlasError: of the inputs, or of the engine.

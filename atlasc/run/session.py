@@ -62,8 +62,8 @@ class Verdict:
             "input": self.input,
             "safe": self.safe,
             "fault": self.fault or None,
-            "first": None if self.first is None else self.first.to_dict(),
-            "worst": None if self.worst is None else self.worst.to_dict(),
+            "first": self.first and self.first.to_dict(),
+            "worst": self.worst and self.worst.to_dict(),
             "ops": len(self.excesses),
         }
 
@@ -95,14 +95,8 @@ def simulate(
     names: Sequence[str] | None = None,
     progress: Progress = no_progress,
 ) -> CleartextRun:
-    """Evaluate the program in the clear and look at the argument of every polynomial.
-
-    Args:
-        client: prepares the raw inputs.
-        poly: the program's polynomials.
-        arrays: raw inputs by name, any number of them.
-        names: of the inputs, for messages.
-        progress: called before each batch.
+    """Evaluate the polynomials of a program on any number of raw inputs in the clear, and look at
+    the argument of each; ``names`` are what excesses call the inputs.
     """
     count = rows_of(arrays)
     names = names if names is not None else [f"input {row}" for row in range(count)]
@@ -162,20 +156,19 @@ class RunResult(Answers):
     @property
     def max_error(self) -> float:
         """Greatest difference of an answer from the polynomial simulation; NaN without answers."""
-        return max(float(np.abs(d).max()) for d in self._differences())
+        return max(float(errors.max()) for errors in self._errors())
 
     @property
     def mean_error(self) -> float:
         """Mean absolute difference from the polynomial simulation."""
-        return float(np.mean([np.abs(d).mean() for d in self._differences()]))
+        return float(np.mean([errors.mean() for errors in self._errors()]))
 
-    def _differences(self) -> list[np.ndarray]:
+    def _errors(self) -> list[np.ndarray]:
         answered = [row for row in range(rows_of(self.outputs)) if row not in self.refused]
         if not answered:
             return [np.array([np.nan])]
-        return [
-            self.outputs[name][answered] - self.expected[name][answered] for name in self.outputs
-        ]
+        pairs = ((values, self.expected[name]) for name, values in self.outputs.items())
+        return [np.abs(values[answered] - expected[answered]) for values, expected in pairs]
 
 
 def run(
@@ -193,10 +186,9 @@ def run(
         bundle: a compiled model.
         arrays: raw inputs by name; more than a batch are answered in several runs, with one set
             of keys.
-        target: name of another target than the bundle's own.
+        target: another one than the bundle's own.
         progress: called before each key, and for each op with predicted hundredths of all runs.
-        engine: an engine made before, to answer several queries with one set of keys.
-        expected: the polynomial simulation of the inputs, where it was made before.
+        engine, expected: an engine, or the polynomial simulation, that was made before.
         unchecked: encrypt inputs that are far larger than those of calibration.
 
     Raises:
@@ -247,14 +239,8 @@ def execute(
     public: Mapping[str, np.ndarray],
     before: Callable[[Op], None] | None = None,
 ) -> dict[str, list[Any]]:
-    """Run the server's program on ciphertexts.
-
-    Args:
-        engine: with evaluation keys.
-        program: ckks module.
-        encrypted: ciphertexts by input name.
-        public: inputs in the clear by name.
-        before: called before every op; a :class:`atlasc.run.timing.Pace` makes it progress.
+    """Run a ckks module on ciphertexts by input name; ``before``, such as a
+    :class:`atlasc.run.timing.Pace`, is called before every op.
     """
     # On sim an input outside the ranges overflows; decryption then says so, in one message.
     with np.errstate(over="ignore", invalid="ignore"):

@@ -102,7 +102,7 @@ class Timing:
         runs: int,
         seconds: Iterable[float],
     ) -> Timing:
-        """Put ``seconds``, measured for each op, beside the predictions of the cost table."""
+        """``seconds`` that were measured for each op, beside the predictions of the cost table."""
         known = measured_costs(parameters) is not None
         predicted = predicted_seconds(program, parameters) if known else {}
         rows = (
@@ -116,28 +116,17 @@ class Timing:
         """Whether nothing was encrypted: predicted seconds, of real encryption, do not compare."""
         return self.target in TARGETS and not find_target(self.target).encrypted
 
-    @property
-    def predicted(self) -> float | None:
-        """Seconds of one run; None without a cost table."""
-        return _compared(self.ops)["predicted"]
-
-    @property
-    def measured(self) -> float:
-        """Seconds of one run."""
-        return sum(op.measured for op in self.ops)
-
-    def per_kind(self) -> list[dict[str, Any]]:
-        """A row for each kind of op, the longest first: predicted, measured and their ratio."""
-        groups: dict[str, list[OpTime]] = {}
-        for op in self.ops:
-            groups.setdefault(op.kind, []).append(op)
-        rows = [{"kind": kind, "ops": len(ops)} | _compared(ops) for kind, ops in groups.items()]
-        return sorted(rows, key=lambda row: -row["measured"])
-
     def summary(self) -> dict[str, Any]:
-        """The whole and the kinds of ops, for JSON."""
+        """Predicted and measured seconds of one run and their ratio, of all ops and by kind of op,
+        the longest first, as JSON values; None where there is no cost table.
+        """
+        kinds: dict[str, list[OpTime]] = {}
+        for op in self.ops:
+            kinds.setdefault(op.kind, []).append(op)
+        rows = ({"kind": kind, "ops": len(ops), **_compared(ops)} for kind, ops in kinds.items())
+        per_kind = sorted(rows, key=lambda row: -row["measured"])
         facts = {"runs": self.runs, "simulated": self.simulated}
-        return {**facts, **_compared(self.ops), "per_kind": self.per_kind()}
+        return {**facts, **_compared(self.ops), "per_kind": per_kind}
 
     def text(self, bundle: Bundle) -> str:
         """The contents of a file that :meth:`load` reads."""
