@@ -13,11 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from atlasc.compilation.options import MAX_ERROR
 from atlasc.files import new_folder, require_file_place
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.files.arrays import arrays_digest
 from atlasc.ir.files.plain import read_text
 from atlasc.ir.module import Module
 from atlasc.passes.calibration.calibrate import Calibration, read_calibration
@@ -100,14 +99,11 @@ def calibration_digest(calibration: Calibration) -> str:
 
 def model_digest(module: Module) -> str:
     """SHA-256 (hex) of the weights, and of the nonlinear ops and their shapes but for the batch."""
-    digest = hashlib.sha256()
-    for op in nonlinear_ops(module):
-        shape = op.operands[0].tensor.shape[1:]
-        digest.update(f"{op.name} {op.value.name} {op.location} {shape}\n".encode())
-    for name, array in sorted(module.arrays_used().items()):
-        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
+    ops = (
+        f"{op.name} {op.value.name} {op.location} {op.operands[0].tensor.shape[1:]}\n"
+        for op in nonlinear_ops(module)
+    )
+    return arrays_digest(module.arrays_used(), "".join(ops))
 
 
 def journal_place(output: Path | None, named: Path | None = None) -> Path | None:

@@ -59,21 +59,18 @@ TARGET = re.compile(
     r"|lshift|rshift|getitem)|math\.(trunc|ceil|floor|sqrt)",
     re.ASCII,
 )
-TEXT = re.compile(r".*", re.DOTALL)
-"""Text that is only shown, or never used."""
+SHOWN = (
+    "guards_code", "stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "from_node",
+    "custom",
+)  # fmt: skip
+"""Members whose text is only shown, or never used."""
 STRINGS = {
     "expr_str": EXPRESSION,
     "target": TARGET,
     "as_string": PLAIN,
     "as_strings": PLAIN,
     "torch_version": PLAIN,
-    "guards_code": TEXT,
-    "stack_trace": TEXT,
-    "nn_module_stack": TEXT,
-    "source_fn_stack": TEXT,
-    "torch_fn": TEXT,
-    "from_node": TEXT,
-    "custom": TEXT,
+    **dict.fromkeys(SHOWN, re.compile(r".*", re.DOTALL)),
 }
 """Strings by the member that they stand under; all others are names."""
 SPECS = ("in_spec", "out_spec")
@@ -84,17 +81,13 @@ STRUCTURE = re.compile(
 )
 Shape = tuple[int | None, ...]
 """Of an input: None at an axis that is free."""
-_Extent = Annotated[int, Field(ge=0, lt=1 << 40)]
-
-
-class _Extents(BaseModel):
-    as_int: _Extent
+_Extent = dict[Literal["as_int"], Annotated[int, Field(ge=0, lt=1 << 40)]]
 
 
 class _Layout(BaseModel):
-    sizes: Annotated[list[_Extents], Field(max_length=16)]
-    strides: Annotated[list[_Extents], Field(max_length=16)]
-    storage_offset: _Extents
+    sizes: Annotated[list[_Extent], Field(max_length=16)]
+    strides: Annotated[list[_Extent], Field(max_length=16)]
+    storage_offset: _Extent
 
 
 class _Payload(BaseModel):
@@ -103,8 +96,8 @@ class _Payload(BaseModel):
     tensor_meta: _Layout
 
 
-class _Payloads(BaseModel):
-    config: dict[str, _Payload]
+class _Refusal(Exception):
+    """Why an archive carries more than tensors and a graph."""
 
 
 def load_exported_program(
@@ -121,7 +114,16 @@ def load_exported_program(
         warnings.simplefilter("ignore")
         what = f"{path.name} is not an archive of torch.export, or is damaged"
         with explained(what, path, EXPORT_AGAIN):
-            _check_archive(path, file)
+            try:
+                _check_archive(file)
+            except _Refusal as refusal:
+                raise AtlasError(
+                    f"{path.name} carries more than tensors and a graph, and is refused",
+                    where=str(path),
+                    why=f"{refusal}; to load it could run code from the file",
+                    remedy="export the model with tensor arguments only, and give the archive of "
+                    "torch.export.save",
+                ) from refusal.__cause__
             file.seek(0)
             # Not torch.export.load: it tries another format where this one fails.
             program = load_pt2(file).exported_programs["model"]
@@ -138,7 +140,7 @@ def load_exported_program(
             return program, program.module(), shapes
 
 
-def _check_archive(path: Path, file: BinaryIO) -> None:
+def _check_archive(file: BinaryIO) -> None:
     """Refuse content that `load_pt2` would unpickle, link, import, evaluate or expand."""
     import torch
 
@@ -151,60 +153,57 @@ def _check_archive(path: Path, file: BinaryIO) -> None:
         sizes = {name: reader.archive_file.get_record_size(name) for name in names}
         for name in names:
             if not RECORD.fullmatch(name):
-                raise _refused(path, f"record {name} is not part of an exported program")
+                raise _Refusal(f"record {name} is not part of an exported program")
         if GRAPH not in sizes:
-            raise AtlasError(
-                f"{path.name} holds no exported program", where=str(path), remedy=EXPORT_AGAIN
-            )
+            raise ValueError("it holds no exported program")
         if sizes[GRAPH] > MAX_GRAPH or len(names) > MAX_RECORDS:
-            raise _refused(path, f"its graph has {sizes[GRAPH]} bytes, in {len(names)} records")
+            raise _Refusal(f"its graph has {sizes[GRAPH]} bytes, in {len(names)} records")
         for folder, kind in FOLDERS.items():
             config = f"{folder}/model_{kind}_config.json"
             if config in sizes:
-                _check_tensors(path, folder, reader.read_bytes(config), sizes)
+                _check_tensors(folder, reader.read_bytes(config), sizes)
         if sizes.get(SAMPLE):
             try:
                 torch.load(io.BytesIO(reader.read_bytes(SAMPLE)), weights_only=True)
             except Exception as error:
-                raise _refused(path, f"record {SAMPLE}: {first_line(error)}") from error
-        _check_graph(path, json.loads(reader.read_bytes(GRAPH)))
+                raise _Refusal(f"record {SAMPLE}: {first_line(error)}") from error
+        _check_graph(json.loads(reader.read_bytes(GRAPH)))
 
 
-def _check_tensors(path: Path, folder: str, config: bytes, sizes: dict[str, int]) -> None:
+def _check_tensors(folder: str, config: bytes, sizes: dict[str, int]) -> None:
     """Refuse pickles, and tensors that are larger than their records."""
     try:
-        payloads = parse_json(config, _Payloads).config
+        payloads = parse_json(config, dict[Literal["config"], dict[str, _Payload]])["config"]
     except ValueError as error:
-        raise _refused(path, f"{folder} is not described as plain tensors: {error}") from None
+        raise _Refusal(f"{folder} is not described as plain tensors: {error}") from None
     for name, payload in payloads.items():
         layout = payload.tensor_meta
-        shape = [extent.as_int for extent in layout.sizes]
-        strides = [extent.as_int for extent in layout.strides]
-        reach, elements = layout.storage_offset.as_int, 1
+        shape, strides = ([n["as_int"] for n in ns] for ns in (layout.sizes, layout.strides))
+        reach, elements = layout.storage_offset["as_int"], 1
         for extent, stride in zip(shape, strides, strict=True):
             reach, elements = reach + (extent - 1) * stride, elements * extent
         held = sizes.get(f"{folder}/{payload.path_name}", 0)
         if elements and max(reach + 1, elements) > held:  # an element has a byte at least
-            raise _refused(path, f"tensor {name} of shape {shape} is larger than its record")
+            raise _Refusal(f"tensor {name} of shape {shape} is larger than its record")
 
 
-def _check_graph(path: Path, graph: Any) -> None:
+def _check_graph(graph: Any) -> None:
     for member, text in leaves(graph):
         if not isinstance(text, str):
             continue
         if member in SPECS:
-            _check_structure(path, json.loads(text))
+            _check_structure(json.loads(text))
         elif not STRINGS.get(member, NAME).fullmatch(text):
             what = {"expr_str": "plain arithmetic", "target": "an op of a model"}
-            raise _refused(path, f"{text[:200]!r} is not {what.get(member, 'a plain name')}")
+            raise _Refusal(f"{text[:200]!r} is not {what.get(member, 'a plain name')}")
         elif text in OBJECTS:
-            raise _refused(path, "it uses an object that is no tensor")
+            raise _Refusal("it uses an object that is no tensor")
     for symbol in graph["range_constraints"]:
         if not SYMBOL.fullmatch(symbol):
-            raise _refused(path, f"{symbol!r} is no symbolic size")
+            raise _Refusal(f"{symbol!r} is no symbolic size")
 
 
-def _check_structure(path: Path, spec: Any) -> None:
+def _check_structure(spec: Any) -> None:
     """Refuse a nesting of inputs or outputs that names anything but containers and their keys."""
     _, root = spec
     left = [root]
@@ -214,19 +213,9 @@ def _check_structure(path: Path, spec: Any) -> None:
         if node["type"] is None and node["context"] is None:
             continue
         if not STRUCTURE.fullmatch(node["type"]):
-            raise _refused(path, f"it nests its values in {node['type']}")
+            raise _Refusal(f"it nests its values in {node['type']}")
         if node["type"].startswith("transformers."):
             import transformers.modeling_outputs  # noqa: F401  # torch knows them from then on
         for key in json.loads(node["context"]) or []:
             if not isinstance(key, str) or not NAME.fullmatch(key):
-                raise _refused(path, f"it nests its values under {key}")
-
-
-def _refused(path: Path, why: str) -> AtlasError:
-    return AtlasError(
-        f"{path.name} carries more than tensors and a graph, and is refused",
-        where=str(path),
-        why=f"{why}; to load it could run code from the file",
-        remedy="export the model with tensor arguments only, and give the archive of "
-        "torch.export.save",
-    )
+                raise _Refusal(f"it nests its values under {key}")

@@ -5,17 +5,15 @@ from __future__ import annotations
 import io
 import pickletools
 import warnings
-import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from atlasc.ir.errors import AtlasError, first_line
+from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files.arrays import MAX_WEIGHTS
-from atlasc.ir.files.plain import MIB, open_plain
+from atlasc.ir.files.plain import open_plain
 
 ZIP = b"PK\x03\x04"
-MAX_PICKLE = 16 * MIB
-"""Bytes of a pickle that are searched for the names of classes and functions."""
 TWO_SAFE_WAYS = (
     "save it in one of the two safe ways: model.save_pretrained(directory), or torch.export.save("
     "torch.export.export(model, args, strict=False), 'model.pt2')"
@@ -30,20 +28,18 @@ def load_pt(path: Path, *, trust_pickle: bool = False) -> Any:
     """
     import torch
 
-    with open_plain(path, MAX_WEIGHTS) as file, warnings.catch_warnings():
+    with (
+        open_plain(path, MAX_WEIGHTS) as file,
+        warnings.catch_warnings(),
+        explained(f"{path.name} cannot be read as a torch file", path, TWO_SAFE_WAYS),
+    ):
         warnings.simplefilter("ignore")  # odd content is refused, or does no harm
+        check_records(file)
         try:
-            check_records(file)
             content = torch.load(file, map_location="cpu", weights_only=not trust_pickle)
         except Exception as error:
-            names = () if trust_pickle else _pickled_names(file)
-            if not names:
-                raise AtlasError(
-                    f"{path.name} cannot be read as a torch file",
-                    where=str(path),
-                    why=first_line(error),
-                    remedy=TWO_SAFE_WAYS,
-                ) from error
+            if trust_pickle or not (names := _pickled_names(file)):
+                raise
             raise AtlasError(
                 f"{path.name} is a pickled object, not a file of weights",
                 where=str(path),
@@ -84,29 +80,16 @@ def check_records(file: BinaryIO) -> None:
         raise ValueError("its records are packed or overlap; torch stores them as they are")
 
 
-def _pickled_names(file: BinaryIO) -> tuple[str, ...]:
+def _pickled_names(file: BinaryIO) -> list[str]:
     """Classes and functions that a pickle asks for, read from its opcodes without running it."""
-    try:
+    import torch
+
+    names: dict[str, None] = {}
+    with suppress(Exception):  # not an archive of torch
         file.seek(0)
-        if zipfile.is_zipfile(file):
-            with zipfile.ZipFile(file) as archive:
-                inner = [name for name in archive.namelist() if name.endswith("/data.pkl")]
-                with archive.open(inner[0]) as record:
-                    content = record.read(MAX_PICKLE)
-        else:
-            file.seek(0)
-            content = file.read(MAX_PICKLE)
-        opcodes = [(code.name, argument) for code, argument, _ in pickletools.genops(content)]
-    except Exception:  # not a pickle at all
-        return ()
-    strings: list[str] = []
-    names: list[str] = []
-    for code, argument in opcodes:
-        if code == "GLOBAL":
-            names.append(str(argument).replace(" ", "."))
-        elif code == "STACK_GLOBAL":
-            names.append(".".join(strings[-2:]))
-        elif isinstance(argument, str):
-            strings.append(argument)
+        content = torch._C.PyTorchFileReader(file).get_record("data.pkl")
+        for opcode, argument, _ in pickletools.genops(content):
+            if opcode.name == "GLOBAL":
+                names[str(argument).replace(" ", ".")] = None
     harmless = ("torch._utils.", "torch.FloatStorage", "collections.OrderedDict")
-    return tuple(dict.fromkeys(name for name in names if not name.startswith(harmless)))
+    return [name for name in names if not name.startswith(harmless)]

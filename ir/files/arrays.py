@@ -71,19 +71,14 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
     with archive.open(member) as file:
         version = npy.read_magic(file)
         read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-        shape, by_columns, dtype = read_header[version](file)
-        if dtype.kind not in _KINDS or dtype.hasobject:
+        shape, _, dtype = read_header[version](file)
+        if dtype.kind not in _KINDS or not dtype.itemsize:
             raise ValueError(f"{member.filename} holds {dtype}, not numbers")
         size = math.prod(shape) * dtype.itemsize
         if min(shape, default=0) < 0 or not file.tell() + size == member.file_size:
             raise ValueError(f"{member.filename} has not the size of its shape {shape}")
-        # Asked for a number of bytes, zipfile expands no more, whatever follows.
-        data = file.read(size)
-    if len(data) != size:
-        raise ValueError(f"{member.filename} is cut off")
-    array = np.frombuffer(data, dtype=dtype) if data else np.empty(0, dtype=dtype)
-    array = array.reshape(shape, order="F" if by_columns else "C")
-    return array.astype(dtype.newbyteorder("="), copy=True)
+        file.seek(0)  # zipfile expands no more than file_size bytes, whatever follows
+        return npy.read_array(file).astype(dtype.newbyteorder("="), copy=False)
 
 
 def printable_name(name: str) -> bool:
@@ -110,9 +105,9 @@ def read_safetensors(path: Path, *, links: bool = True) -> dict[str, np.ndarray]
     return arrays
 
 
-def arrays_digest(arrays: Mapping[str, np.ndarray]) -> str:
-    """SHA-256 (hex) of arrays: names, types, shapes and values."""
-    digest = hashlib.sha256()
+def arrays_digest(arrays: Mapping[str, np.ndarray], head: str = "") -> str:
+    """SHA-256 (hex) of a text and of arrays: names, types, shapes and values."""
+    digest = hashlib.sha256(head.encode())
     for name, array in sorted(arrays.items()):
         digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
