@@ -14,7 +14,7 @@ import networkx
 
 from atlasc.ir.module import Module, Op, Value
 from atlasc.passes.costs import PrimitiveCosts, ProgramCosts, merged
-from atlasc.report.svg import BLUE, INK, ORANGE, Drawing, shares, shares_height, times
+from atlasc.report.svg import BLUE, INK, ORANGE, Drawing, shares, times
 from atlasc.targets.costs import measured_costs
 from atlasc.targets.parameters import ParameterSet
 
@@ -53,14 +53,10 @@ def draw_program(
         total = left + columns * (BOX + MARGIN) + MARGIN
     ranks = [rank for part in (whole, inside) for _, rank in part.nodes.data("rank")]
     end = 40 + (max(ranks) + 1) * (HEIGHT + GAP)
-    height, rows = end + MARGIN, [] if summary is None else times(summary)
-    if rows:
-        total = max(total, TIMES)
-        height += 24 + shares_height(rows, total - MARGIN)
-    label = f"the program @{program.name}, {len(program.ops)} ops"
-    drawing = Drawing(height, label, total)
-    drawing.root.append(ElementTree.fromstring(TIP))
-    drawing.rect(0, 0, total, height, "white")
+    rows = [] if summary is None else times(summary)
+    drawing = Drawing(max(total, TIMES) if rows else total, end + MARGIN)
+    drawing.shapes.append(ElementTree.fromstring(TIP))
+    drawing.add("rect", width="100%", height="100%", fill="white")
     drawing.text(MARGIN, 24, f"@{program.name}: layers", font_weight="bold")
     primitive_costs = None if parameters is None else measured_costs(parameters)
     _draw(drawing, whole, costs, primitive_costs, MARGIN)
@@ -70,8 +66,8 @@ def draw_program(
     if rows and summary is not None:
         title = f"predicted seconds on {summary['machine']}"
         drawing.text(MARGIN, end + 8, title, font_weight="bold")
-        shares(drawing, MARGIN, end + 20, rows)
-    return drawing.render()
+        drawing.height = shares(drawing, MARGIN, end + 20, rows) + 28
+    return drawing.render(f"the program @{program.name}, {len(program.ops)} ops")
 
 
 def _layer_name(op: Op) -> str:

@@ -26,26 +26,14 @@ Shares = Sequence[tuple[str, Mapping[str, float]]]
 class Drawing:
     """Collects shapes; coordinates are pixels from the upper left corner.
 
-    Args:
-        height, width: in pixels.
-        label: says to a screen reader what the drawing shows.
+    Attributes:
+        width, height: in pixels.
+        shapes: elements of SVG, in the order in which they are drawn.
     """
 
-    def __init__(self, height: float, label: str, width: float = WIDTH) -> None:
-        self.width = width
-        self.root = ElementTree.Element(
-            "svg",
-            {
-                "xmlns": "http://www.w3.org/2000/svg",
-                "viewBox": f"0 0 {width:.0f} {height:.0f}",
-                "width": f"{width:.0f}",
-                "height": f"{height:.0f}",
-                "role": "img",
-                "aria-label": printable(label),
-                "font-family": "system-ui, sans-serif",
-                "font-size": "11",
-            },
-        )
+    def __init__(self, width: float = WIDTH, height: float = 0.0) -> None:
+        self.width, self.height = width, height
+        self.shapes = ElementTree.Element("svg")
 
     def add(self, tag: str, text: str = "", title: str = "", **attributes: str | float) -> None:
         """A shape, whose title shows when the mouse rests on it. Control characters are spelled
@@ -55,7 +43,7 @@ class Drawing:
             name.replace("_", "-"): printable(value) if isinstance(value, str) else f"{value:.1f}"
             for name, value in attributes.items()
         }
-        shape = ElementTree.SubElement(self.root, tag, shown)
+        shape = ElementTree.SubElement(self.shapes, tag, shown)
         shape.text = printable(text) or None
         if title:
             ElementTree.SubElement(shape, "title").text = printable(title)
@@ -71,10 +59,20 @@ class Drawing:
         """A line of text, (x, y) being the end that ``anchor`` names, on the base line."""
         self.add("text", text, x=x, y=y, text_anchor=anchor, fill=fill, **more)
 
-    def render(self) -> str:
-        """The SVG element."""
-        ElementTree.indent(self.root, "")
-        return ElementTree.tostring(self.root, encoding="unicode") + "\n"
+    def render(self, label: str) -> str:
+        """The SVG element; ``label`` says to a screen reader what it shows."""
+        self.shapes.attrib |= {
+            "xmlns": "http://www.w3.org/2000/svg",
+            "viewBox": f"0 0 {self.width:.0f} {self.height:.0f}",
+            "width": f"{self.width:.0f}",
+            "height": f"{self.height:.0f}",
+            "role": "img",
+            "aria-label": printable(label),
+            "font-family": "system-ui, sans-serif",
+            "font-size": "11",
+        }
+        ElementTree.indent(self.shapes, "")
+        return ElementTree.tostring(self.shapes, encoding="unicode") + "\n"
 
 
 def columns(names: Sequence[str], series: Sequence[tuple[str, Sequence[float], str]]) -> str:
@@ -85,7 +83,7 @@ def columns(names: Sequence[str], series: Sequence[tuple[str, Sequence[float], s
         series: (title, a value for each name, colour); each has a scale of its own.
     """
     height, top, bottom = 190.0, 26.0, 26.0
-    drawing = Drawing(height, "; ".join(title for title, _, _ in series) + " by layer")
+    drawing = Drawing(height=height)
     step = WIDTH / max(len(names), 1)
     bar = min(step * 0.8 / max(len(series), 1), 60)
     for number, (title, values, colour) in enumerate(series):
@@ -102,7 +100,7 @@ def columns(names: Sequence[str], series: Sequence[tuple[str, Sequence[float], s
     for index, name in enumerate(names):
         if index % every == 0 or not name.isdigit():
             drawing.text(index * step + step / 2, height - 10, name, "middle")
-    return drawing.render()
+    return drawing.render("; ".join(title for title, _, _ in series) + " by layer")
 
 
 def times(costs: Mapping[str, Any]) -> Shares:
@@ -117,9 +115,9 @@ def times(costs: Mapping[str, Any]) -> Shares:
     ]
 
 
-def shares(drawing: Drawing, x: float, y: float, rows: Shares) -> None:
+def shares(drawing: Drawing, x: float, y: float, rows: Shares) -> float:
     """Parts of a whole as bars of coloured pieces, all bars on one scale, below a legend: from
-    (x, y) down to :func:`shares_height` below.
+    (x, y) down to the coordinate that is returned.
     """
     total: Counter[str] = Counter()
     for _, parts in rows:
@@ -143,20 +141,14 @@ def shares(drawing: Drawing, x: float, y: float, rows: Shares) -> None:
             left += size
         drawing.text(left + 6, top + 11, f"{sum(parts.values()):.3g} s", fill="#667")
         top += 20
-
-
-def shares_height(rows: Shares, width: float) -> float:
-    """Pixels that :func:`shares` needs in a width."""
-    kinds = {kind for _, parts in rows for kind in parts}
-    per_row = max(1, int(width // LEGEND))
-    return 16.0 * -(-len(kinds) // per_row) + 8 + 20.0 * len(rows)
+    return top
 
 
 def stacked(rows: Shares) -> str:
     """:func:`shares` as a picture of its own."""
-    drawing = Drawing(shares_height(rows, WIDTH) + 4, "predicted seconds by kind of op")
-    shares(drawing, 0, 2, rows)
-    return drawing.render()
+    drawing = Drawing()
+    drawing.height = shares(drawing, 0, 2, rows) + 2
+    return drawing.render("predicted seconds by kind of op")
 
 
 def ranges(rows: Sequence[tuple[str, float, float, float, float, bool]]) -> str:
@@ -164,7 +156,7 @@ def ranges(rows: Sequence[tuple[str, float, float, float, float, bool]]) -> str:
     (name, low, high, seen low, seen high, whether held-back inputs leave it).
     """
     left, right, pitch = 330.0, 90.0, 18.0
-    drawing = Drawing(pitch * len(rows) + 6, "calibrated ranges and what the inputs reached")
+    drawing = Drawing(height=pitch * len(rows) + 6)
     for index, (name, low, high, seen_low, seen_high, left_by) in enumerate(rows):
         y, span = index * pitch + 4, (high - low) or 1
         scale = (WIDTH - left - right) / span
@@ -174,7 +166,7 @@ def ranges(rows: Sequence[tuple[str, float, float, float, float, bool]]) -> str:
         inside = left + max(seen_low - low, 0) * scale
         drawing.rect(inside, y + 2, (seen_high - seen_low) * scale, 8, RED if left_by else BLUE)
         drawing.text(WIDTH - right + 6, y + 10, f"{high:.3g}", fill="#777")
-    return drawing.render()
+    return drawing.render("calibrated ranges and what the inputs reached")
 
 
 def front_chart(front: Front) -> str:
@@ -184,12 +176,12 @@ def front_chart(front: Front) -> str:
     range. The setting ``is`` lies beside them, in orange.
     """
     height, left, bottom, top = 300.0, 70.0, 40.0, 14.0
-    drawing = Drawing(height, f"front of {front.cost} against error")
+    drawing = Drawing(height=height)
     expert = None if front.expert is None else _place(front.expert, front)
     dots = [_place(point, front) for point in front.points]
     drawn = [dot for dot in (*dots, expert) if dot is not None and all(map(math.isfinite, dot))]
     if not drawn:
-        return Drawing(height, "an empty front").render()
+        return drawing.render("an empty front")
     costs, logs = zip(*drawn, strict=True)
     low, high = math.floor(min(logs)), math.ceil(max(logs))
     high = max(high, low + 1)
@@ -217,7 +209,7 @@ def front_chart(front: Front) -> str:
         drawing.text(place(at, low)[0], height - 22, f"{at:g}", "middle")
     axes = f"{front.cost} (mean absolute error on the other axis)"
     drawing.text(WIDTH / 2, height - 6, axes, "middle")
-    return drawing.render()
+    return drawing.render(f"front of {front.cost} against error")
 
 
 def _place(point: Point, front: Front) -> tuple[float, float]:

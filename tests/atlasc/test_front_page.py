@@ -93,10 +93,10 @@ def test_nothing_in_a_front_becomes_a_part_of_the_page() -> None:
 
 def test_nothing_in_a_program_becomes_a_part_of_its_picture() -> None:
     hostile = "</text><script>x</script>\x00\"'"
-    drawing = Drawing(9, hostile)
+    drawing = Drawing(9, 9)
     drawing.text(0, 0, hostile)
     drawing.add("circle", title=hostile, fill=hostile)
-    root = ElementTree.fromstring(drawing.render())
+    root = ElementTree.fromstring(drawing.render(hostile))
     assert [element.tag.rpartition("}")[2] for element in root.iter()] == [
         *("svg", "text", "circle", "title"),
     ]
