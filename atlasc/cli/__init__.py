@@ -16,7 +16,7 @@ import typer
 from atlasc.cli.group import CommandGroup
 
 SECTIONS = {
-    "Compile a model": ("compile:compile", "search:search"),
+    "Compile a model": ("compile:compile", "compile:search"),
     "Answer encrypted inputs": (
         "run:check_input",
         "run:run",
@@ -32,9 +32,9 @@ SECTIONS = {
     "What does it cost?": (
         "inspect:depth",
         "inspect:inspect",
-        "calibrate_backend:calibrate_backend",
+        "inspect:calibrate_backend",
     ),
-    "Single stages": ("stages:trace", "stages:calibrate", "stages:lower", "opt:opt"),
+    "Single stages": ("stages:trace", "stages:calibrate", "stages:lower", "stages:opt"),
 }
 """What ``atlasc --help`` lists: title -> the commands, as module:function."""
 

@@ -1,4 +1,4 @@
-"""``atlasc compile``."""
+"""``atlasc compile`` and ``atlasc search``: from a model and data to a program, or to a front."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 from atlasc.cli.costs import say_of_keys, summary_lines, warn_of_costs
 from atlasc.cli.errors import warn
-from atlasc.cli.output import print_json, say
+from atlasc.cli.output import print_json, print_table, say
 from atlasc.cli.parameters import DATA, FOLDER, JSON, Model
 from atlasc.cli.progress import progress
-from atlasc.compilation.options import CompileOptions
+from atlasc.compilation.declared import option
+from atlasc.compilation.options import CompileOptions, SearchOptions
 
 if TYPE_CHECKING:
     from atlasc.bundle.folder import Bundle
     from atlasc.passes.calibration.calibrate import Calibration
+    from atlasc.passes.search.front import Front
 
-SHOWN = 20
-"""Violations that are listed; ``--json`` and files have all of them."""
+SHOWN_VIOLATIONS, SHOWN_POINTS = 20, 8
+"""How many are listed; ``--json`` and files have all of them."""
 
 
 def compile(
@@ -51,13 +53,16 @@ def compile(
         place = {"bundle": str(bundle.folder), "identity": bundle.identity}
         print_json({**place, **facts, "held_back": held_back})
         return
-    _show(bundle, calibration, data)
+    _show_program(bundle, calibration, data)
     say_of_keys(lowered.program, options.key_memory or options.device_memory)
 
 
 def _warn(bundle: Bundle, calibration: Calibration) -> None:
     """Warn of what the data did not show, and of what would stop a run here."""
-    settings: dict[str, Any] = bundle.manifest.settings
+    from atlasc.ir.errors import AtlasError
+    from atlasc.targets import find_target
+    from atlasc.targets.machine import available_bytes
+
     if not calibration.held_back:
         warn("no input was held back", "  why: nobody knows how often a new input leaves a range")
     for violation in calibration.violations[:1]:
@@ -65,6 +70,8 @@ def _warn(bundle: Bundle, calibration: Calibration) -> None:
             "new inputs may leave the ranges",
             f"  why: {violation}\n  what to do: give more --data, or a larger --margin",
         )
+    settings: Any = bundle.manifest.settings
+    costs: Any = bundle.manifest.costs
     if settings.get("out_of_range"):
         warn(
             f"{settings['out_of_range']} of {settings['held_back']} held-back inputs leave the "
@@ -72,24 +79,13 @@ def _warn(bundle: Bundle, calibration: Calibration) -> None:
             "  why: no setting within the limits has fewer, or --out-of-range allows it\n"
             "  what to do: relax the limits, give more --data, or a larger --margin",
         )
-    costs: Any = bundle.manifest.costs
-    _warn_of_machine(bundle.target, costs["memory_bytes"])
-
-
-def _warn_of_machine(target: str, needed: int) -> None:
-    """Say now what would stop a run here; the program may be meant for another machine."""
-    from atlasc.ir.errors import AtlasError
-    from atlasc.targets import find_target
-    from atlasc.targets.machine import available_bytes
-
-    found = find_target(target)
-    if not found.encrypted or found.writes_project:
+    target, needed, free = find_target(bundle.target), costs["memory_bytes"], available_bytes()
+    if not target.encrypted or target.writes_project:
         return
     try:
-        found.check()
+        target.check()
     except AtlasError as error:
         warn(error.what, f"  what to do: {error.remedy}" if error.remedy else "")
-    free = available_bytes()
     if free is not None and free < needed:
         warn(
             "this machine has too little free memory to run the program",
@@ -97,7 +93,7 @@ def _warn_of_machine(target: str, needed: int) -> None:
         )
 
 
-def _show(bundle: Bundle, calibration: Calibration, data: Path) -> None:
+def _show_program(bundle: Bundle, calibration: Calibration, data: Path) -> None:
     from atlasc.compilation.compile import PROJECT
 
     list_held_back(calibration)
@@ -128,7 +124,115 @@ def list_held_back(found: Calibration) -> None:
     if not found.held_back:
         return
     print(f"{found.leaving} of {found.held_back} held-back inputs leave a range")
-    for violation in found.violations[:SHOWN]:
+    for violation in found.violations[:SHOWN_VIOLATIONS]:
         say(f"  {violation}")
-    if len(found.violations) > SHOWN:
-        print(f"  and {len(found.violations) - SHOWN} more")
+    if len(found.violations) > SHOWN_VIOLATIONS:
+        print(f"  and {len(found.violations) - SHOWN_VIOLATIONS} more")
+
+
+def search(
+    model: Model,
+    options: SearchOptions,
+    data: Path = DATA,
+    output: Path | None = option(
+        None, "New folder for front.json, front.png, front.html and calibration.json.", "-o"
+    ),
+    inputs: str = option(
+        "10",
+        "Inputs on which settings are compared, beside up to 10 extreme inputs.",
+        metavar="N|all",
+    ),
+    journal: Path | None = option(
+        None,
+        "File that keeps evaluations, to go on after an interrupt [default: beside the output].",
+    ),
+    as_json: bool = JSON,
+) -> None:
+    """Search the polynomials' settings: a front of cost against error.
+
+    Interrupted, it shows the front that it has; with -o or --journal the same command goes on,
+    whatever ended it.
+    """
+    from atlasc.compilation.checks import check_search
+    from atlasc.compilation.fronts import journal_place, save_front
+    from atlasc.compilation.prepare import prepare
+    from atlasc.compilation.search import search as run_search
+    from atlasc.files import require_new
+
+    compared = _count(inputs)
+    if output is not None:
+        require_new(output)
+    check_search(options)
+    if options.minimised == "latency":
+        warn_of_costs("sim", options.costs)
+    place = journal_place(output, journal)
+    prepared = prepare(model, data, options, progress)
+    front = run_search(prepared, options, progress, inputs=compared, journal=place, note=warn)
+    if output is not None and front.complete:
+        save_front(output, front, prepared.calibration, place)
+    if as_json:
+        print_json(front.to_dict())
+    else:
+        _show_front(front)
+        if output is not None and front.complete and front.points:
+            _say_next(output, model, data, options)
+    if not front.complete:
+        raise KeyboardInterrupt(
+            "the front is that of the evaluations so far"
+            if place is None
+            else f"the same command goes on with what is in {place}"
+        )
+
+
+def _count(inputs: str) -> int | None:
+    """A number of inputs; None for all."""
+    from atlasc.ir.errors import AtlasError
+
+    if inputs == "all":
+        return None
+    if not inputs.isdecimal() or int(inputs) < 1:
+        raise AtlasError(
+            f"--inputs cannot be {inputs!r}", remedy="give a number of 1 or more, or 'all'"
+        )
+    return int(inputs)
+
+
+def _show_front(front: Front) -> None:
+    if not front.points:
+        warn("no setting stays finite", "  what to do: more --data, or a larger budget")
+        return
+    last, shown = len(front.points) - 1, min(SHOWN_POINTS, len(front.points))
+    places = sorted({round(last * step / max(shown - 1, 1)) for step in range(shown)})
+    named = {str(place + 1): front.points[place] for place in places}
+    if front.expert is not None:
+        named["is"] = front.expert
+    points = list(named.values())
+    columns: dict[str, list[Any]] = {
+        "point": list(named),
+        "depth": [point.depth for point in points],
+        "levels": [point.levels for point in points],
+        "predicted seconds": [point.seconds for point in points],
+        "mean error": [point.error for point in points],
+        "held-back error": [point.held_back_error for point in points],
+        "out of range": [point.out_of_range for point in points],
+    }
+    known = {title: cells for title, cells in columns.items() if set(cells) != {None}}
+    print_table(list(known), zip(*known.values()))
+    print(
+        f"{len(places)} of the {len(front.points)} points of the front, from cheap to accurate"
+        + ("" if front.expert is None else "; is: the recipe of that name")
+    )
+    if front.held_back:
+        print(f"out of range: of {front.held_back} held-back inputs")
+    print(
+        f"{front.evaluations} evaluations, {front.distinct} of them different, in "
+        f"{front.seconds:.1f} s; hypervolume {front.hypervolume:.4f}"
+    )
+
+
+def _say_next(output: Path, model: str, data: Path, options: SearchOptions) -> None:
+    length = options.sequence_length
+    command = ["atlasc", "compile", model, "--data", str(data), "--front", str(output)]
+    command += [] if length is None else ["--sequence-length", str(length)]
+    say(f"all settings: {output / 'front.html'}")
+    say(f"next: {shlex.join(command)} --max-error 0.01 -o BUNDLE")
