@@ -1,6 +1,4 @@
-"""The approximation algorithms, each written once against an abstract arithmetic; and the way back
-from an op's attribute to its approximation.
-"""
+"""The approximation algorithms, and the way back from an op's attribute to its approximation."""
 
 from __future__ import annotations
 
@@ -17,21 +15,13 @@ from atlasc.ir.opdef import Symbol
 from atlasc.passes.approximation.algorithms import chebyshev, nexus, thor
 from atlasc.passes.approximation.description import Approximation, family_of
 
-ALGORITHMS: tuple[type[Approximation], ...] = (
-    chebyshev.SoftmaxApproximation,
-    chebyshev.DirectSoftmax,
-    chebyshev.NormApproximation,
-    chebyshev.ActivationApproximation,
-    chebyshev.ChannelActivation,
-    nexus.PowerSoftmax,
-    nexus.LineNewtonNorm,
-    nexus.SignPiecewiseActivation,
-    thor.AdaptiveSoftmax,
-    thor.AdaptiveNorm,
-    thor.CompositeActivation,
-    chebyshev.ChebyshevSoftmax,
-    chebyshev.ChebyshevNewtonNorm,
-)
+ALGORITHMS: dict[tuple[str, str], type[Approximation]] = {
+    (cls.family, cls.algorithm): cls
+    for module in (chebyshev, nexus, thor)
+    for cls in vars(module).values()
+    if isinstance(cls, type) and issubclass(cls, Approximation) and "algorithm" in vars(cls)
+}
+"""By family and name."""
 
 
 def carried_by(op: Op, symbols: Mapping[str, np.ndarray]) -> Approximation:
@@ -61,15 +51,14 @@ def from_attribute(
     Raises:
         AtlasError: an unknown algorithm, an unknown or missing entry, or a value out of range.
     """
-    family = family_of(op_name)
-    known = {cls.algorithm: cls for cls in ALGORITHMS if cls.family == family}
-    entries = dict(attribute)
+    family, entries = family_of(op_name), dict(attribute)
     algorithm = entries.pop("algorithm", None)
-    cls = known.get(algorithm) if isinstance(algorithm, str) else None
+    cls = ALGORITHMS.get((family, algorithm)) if isinstance(algorithm, str) else None
     if cls is None:
+        known = sorted(name for of, name in ALGORITHMS if of == family)
         raise AtlasError(
             f"{op_name} knows no approximation algorithm {algorithm!r}",
-            remedy=f"use one of {', '.join(sorted(known))}",
+            remedy=f"use one of {', '.join(known)}",
         )
     names = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
     unknown = sorted(set(entries) - set(names))

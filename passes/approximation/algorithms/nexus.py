@@ -1,8 +1,9 @@
-"""The approximations of NEXUS (Zhang et al., NDSS 2025), which MOAI shares in part.
+"""The approximations of NEXUS (Zhang et al., NDSS 2025). MOAI shares some of them.
 
-Iteration counts are those of the authors' code (zju-abclab/NEXUS): exponential (1 + x/128)^128;
-inverse as a product with 4 steps on 0.01 times the sum; 1/sqrt from a line, 4 Newton and 2
-Goldschmidt steps; GELU from two signs, each two g_4 and two f_4 polynomials of Cheon et al. 2020.
+The numbers of iterations are those of the authors' code (zju-abclab/NEXUS). The exponential is
+(1 + x/128)^128. The inverse is a product with 4 steps, on 0.01 times the sum. 1/sqrt starts from a
+line and takes 4 Newton and 2 Goldschmidt steps. GELU takes two signs; each is two polynomials g_4
+and two f_4 of Cheon et al. 2020.
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ over 2^7."""
 
 @dataclass(frozen=True)
 class PowerSoftmax(Softmax):
-    """exp as (1 + x/2^r)^(2^r), the inverse of its sum as a product. Depth 17 with r = 7, 4 steps
-    and a divisor.
+    """exp is (1 + x/2^r)^(2^r), and the inverse of its row sum is a product. Depth 17 with r = 7, 4
+    steps and a divisor.
 
-    The inverse of s, the row sum over `divisor`, is the product of 1 + (1 - s)^(2^i) for i = 0 ..
-    steps, in steps + 1 levels. Its relative error is |1 - s|^(2^(steps+1)): 8e-4 on row sums in
-    (20, 180) for the published settings, and useless below 5.
+    Let s be the row sum over `divisor`. Its inverse is the product of 1 + (1 - s)^(2^i) for i = 0
+    .. steps, and takes steps + 1 levels. The relative error is |1 - s|^(2^(steps+1)). With the
+    published settings that is 8e-4 on row sums in (20, 180), and it is useless below 5.
 
     Attributes:
         squarings: r.
         steps: of the inverse.
-        divisor: of the row sum, so that it comes into (0, 2); 1 for none.
+        divisor: brings the row sum into (0, 2); 1 for none.
         shift: subtracted from the scores.
     """
 
@@ -86,9 +87,9 @@ class LineNewtonNorm(Norm):
     """1/sqrt from a line, Newton and Goldschmidt steps. Depth 22 for a LayerNorm, 20 for an
     RMSNorm.
 
-    The relative error is at most 4e-4 where the scaled argument is in (4, 800). A measured range is
-    scaled to lie there; the factor goes into 1/n and costs nothing. Ranges wider than 200 to 1 lose
-    their low end. Goldschmidt's coupled iteration takes two levels a step and two around them.
+    The relative error is at most 4e-4 where the scaled argument is in (4, 800). A factor brings a
+    measured range there; it goes into 1/n and costs nothing. A range wider than 200 to 1 loses its
+    low end. Goldschmidt's coupled iteration takes two levels a step, and two more around the steps.
 
     Attributes:
         range: of the variance (or mean square) plus epsilon; None leaves the argument as it is.
@@ -118,11 +119,11 @@ class LineNewtonNorm(Norm):
 
 @dataclass(frozen=True)
 class SignPiecewiseActivation(Activation):
-    """0 below -3.5, an even polynomial of degree 12 plus x/2 between, x above 3.5. Depth 18.
+    """Three pieces: 0 below -3.5, a polynomial of degree 12 between, x above 3.5. Depth 18.
 
-    The pieces are chosen by signs of (x + 3.5) / m and (x - 3.5) / m with m = max |x| + 3.5; the
-    published m is 8.5, for |x| <= 5. Beyond |x| = 12 the polynomial grows faster than its sign
-    vanishes.
+    The signs of (x + 3.5) / m and (x - 3.5) / m choose the piece, with m = max |x| + 3.5. The
+    published m is 8.5, for |x| <= 5. Beyond |x| = 12 the polynomial grows faster than the difference
+    of the signs vanishes.
 
     Attributes:
         range: of the argument.

@@ -1,8 +1,8 @@
 """The approximations of THOR (Moon et al., eprint 2024/1881; code: crypto-starlab/THOR).
 
-The exponential is a polynomial of degree 15 and squarings; 1/x and 1/sqrt(x) are Goldschmidt
-iterations whose relaxation factors follow the interval that is still left; the activation is a
-composite of degrees 31 and 27.
+The exponential is a polynomial of degree 15 and squarings. 1/x and 1/sqrt(x) are Goldschmidt
+iterations. Each of their steps has a factor that suits the interval that is still left. The
+activation is two polynomials one after the other, of degrees 31 and 27.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class AdaptiveSoftmax(Softmax):
     Attributes:
         score_range: of the scores; the published (-27.2493, 21.72692) is that of all BERT layers
             but one.
-        rounds: r, the halvings of the exponent that are undone by squaring probabilities.
+        rounds: r. Scores are halved r times, and probabilities squared r times.
         squarings: of the exponential itself.
         epsilon: least row sum of exp(x / 2^r), as a share of `width` times its greatest value.
         width: keys in a row; the sums lie in (0, width].
@@ -112,9 +112,9 @@ class AdaptiveNorm(Norm):
     """Adaptive Goldschmidt 1/sqrt. Depth 7 + 2 d for d steps: 5 for a range of (0.15, 10), 6 for
     (0.2, 150).
 
-    The depth is counted as in THOR's code, which starts from an encryption of ones; that product is
-    not evaluated here, so one level less is consumed. The square of the result times the argument
-    is in [1 - 0.001, 1].
+    The depth is that of THOR's code, which starts from an encryption of ones. We leave that product
+    out, so an op consumes one level less. The square of the result times the argument is in
+    [1 - 0.001, 1].
 
     Attributes:
         range: of the variance (or mean square) plus epsilon.
@@ -132,7 +132,7 @@ class AdaptiveNorm(Norm):
 
     @property
     def factors(self) -> list[float]:
-        """The relaxation factor k of each step: f(k epsilon) = f(k) for f(t) = t (3 - t)^2 / 4.
+        """The factor k of each step. It solves f(k epsilon) = f(k) for f(t) = t (3 - t)^2 / 4.
 
         Source: THOR, section on LayerNorm.
         """
@@ -163,10 +163,10 @@ class AdaptiveNorm(Norm):
 
 @dataclass(frozen=True)
 class CompositeActivation(Activation):
-    """x (1 + s(x)) / 2 with s an odd composite of degrees 31 and 27. Depth 12.
+    """x (1 + s(x)) / 2, where s is an odd polynomial of degree 27 of one of degree 31. Depth 12.
 
-    s is the gate of the function: erf for GELU, tanh for SiLU. The coefficients are our own
-    least-squares fit on the measured range, the published ones being for |x| <= 32.
+    s is the gate of the function: erf for GELU, tanh for SiLU. The published coefficients are for
+    |x| <= 32. Ours are a least-squares fit on the measured range.
 
     Attributes:
         range: of the argument.
@@ -198,9 +198,9 @@ class CompositeActivation(Activation):
 def _composite(function: str, reach: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Coefficients (inner, outer) with (1 + s(x)) / 2 = outer(inner(x / reach)) for |x| <= reach.
 
-    The inner polynomial is a least-squares fit of tanh(c x), scaled into [-1, 1]; the outer one
-    fits s over the values of the inner, weighted by |x|. The slope c is the one of 16 with the
-    least error of x s(x).
+    The inner polynomial is a least-squares fit of tanh(c x), scaled into [-1, 1]. The outer one
+    fits s over the values of the inner, weighted by |x|. Of 16 slopes c, the one with the least
+    error of x s(x) is taken.
     """
     near_zero = np.linspace(0, min(1, 8 / reach), 600)
     t = np.concatenate([np.cos(np.linspace(0, np.pi / 2, 900)), near_zero])
