@@ -61,7 +61,7 @@ def rotary(site: Site, x: np.ndarray) -> np.ndarray:
     return x * site.like("cos", x) + turned * site.like("sin", x)
 
 
-def keep_mask(site: Site, scores: np.ndarray, mask: np.ndarray | None) -> np.ndarray | None:
+def keep_mask(site: Site, scores: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray | None:
     """Boolean [B,1,queries,keys] or broadcastable: which keys a query may see; None if all."""
     keep = None
     if mask is not None:

@@ -127,7 +127,7 @@ def _rotary(site: Site, d: Array, operands: tuple[Array, ...]) -> Cotangents:
 
 
 def _masked(site: Site, d: Array, operands: tuple[Array, ...]) -> Cotangents:
-    keep = keep_mask(site, operands[0], operands[1] if len(operands) > 1 else None)
+    keep = keep_mask(site, *operands)
     return (d if keep is None else np.where(keep, d, np.zeros((), d.dtype)),)
 
 

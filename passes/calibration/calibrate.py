@@ -7,16 +7,15 @@ that were held back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import model_validator
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.json_text import STRICT, Amount, Count, Schema, read_json
+from atlasc.ir.files.json_text import STRICT, Amount, Count, read_json
 from atlasc.ir.files.plain import MIB
 from atlasc.ir.module import Module, Op
 from atlasc.passes.calibration.measure import Measurement, input_count, measure, nonlinear_ops
@@ -59,6 +58,10 @@ class Violation:
     low: float
     high: float
 
+    def __post_init__(self) -> None:
+        if not self.low < self.high:
+            raise ValueError(f"{self.input} leaves a range of no width")
+
     @property
     def excess(self) -> float:
         """How far outside, as a share of the range's width."""
@@ -73,12 +76,12 @@ class Violation:
         )
 
 
-@dataclass
+@dataclass(frozen=True)
 class Calibration:
-    """Ranges of all nonlinear ops of a module.
+    """Ranges of all nonlinear ops of a module, and the schema of their JSON form.
 
     Attributes:
-        ranges: by the name of the op's result.
+        ranges: of each op, in order of execution.
         inputs: how many inputs they were measured on.
         margin: the margin, or None where it was chosen from the tail.
         held_back: how many other inputs the ranges were validated on.
@@ -87,13 +90,19 @@ class Calibration:
         extremes: positions of the extreme inputs (see `standing_out`).
     """
 
-    ranges: dict[str, Range]
-    inputs: int
-    margin: float | None
-    held_back: int = 0
-    violations: list[Violation] = field(default_factory=list)
-    keys: dict[str, tuple[float, ...]] = field(default_factory=dict)
-    extremes: tuple[int, ...] = ()
+    __pydantic_config__ = STRICT
+
+    ranges: tuple[Range, ...]
+    inputs: Count
+    margin: Amount | None
+    held_back: Count
+    violations: tuple[Violation, ...]
+    keys: dict[str, tuple[float, ...]]
+    extremes: tuple[Count, ...]
+
+    def __post_init__(self) -> None:
+        if len({r.value for r in self.ranges}) < len(self.ranges):
+            raise ValueError("an op has two ranges")
 
     @property
     def leaving(self) -> int:
@@ -106,7 +115,7 @@ class Calibration:
         Raises:
             AtlasError: the calibration does not know it.
         """
-        known = self.ranges.get(op.value.name)
+        known = next((r for r in self.ranges if r.value == op.value.name), None)
         if known is None or (known.op, known.location) != (op.name, op.location):
             raise AtlasError(
                 f"the calibration has no range for {op.name} %{op.value.name}",
@@ -129,36 +138,12 @@ class Calibration:
                 "seen_low": r.seen_low, "seen_high": r.seen_high,
                 "leaving": len(leaving.get((r.location, r.op), ())),
             }
-            for r in self.ranges.values()
+            for r in self.ranges
         ]  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        return {**asdict(self), "ranges": [asdict(r) for r in self.ranges.values()]}
-
-
-class _File(Schema):
-    """The JSON form of a calibration."""
-
-    ranges: tuple[Range, ...]
-    inputs: Count
-    margin: Amount | None
-    held_back: Count
-    violations: list[Violation]
-    keys: dict[str, tuple[float, ...]]
-    extremes: tuple[Count, ...]
-
-    @model_validator(mode="after")
-    def _ranges_suit(self) -> _File:
-        if len({r.value for r in self.ranges}) < len(self.ranges):
-            raise ValueError("an op has two ranges")
-        for r in self.ranges:
-            if not r.well_formed:
-                raise ValueError(f"the range of {r.op} %{r.value} makes no sense")
-        for violation in self.violations:
-            if not violation.low < violation.high:
-                raise ValueError(f"{violation.input} leaves a range of no width")
-        return self
+        return asdict(self)
 
 
 def calibrate(
@@ -196,28 +181,20 @@ def calibrate(
         raise AtlasError(f"a margin cannot be {margin}", remedy="give one such as 0.05")
     count = input_count(module, arrays)
     held = 0 if held_back is None else input_count(module, held_back)
-    total = count + held
-    step = (lambda done: progress(done, total)) if progress is not None else None
-    seen = measure(module, arrays, progress=step)
+
+    def measured(some: Mapping[str, np.ndarray], before: int) -> list[Measurement]:
+        step = (lambda done: progress(before + done, count + held)) if progress else None
+        return measure(module, some, progress=step)
+
+    seen = measured(arrays, 0)
     effective = MARGIN_OF_FEW if margin is None and count < FEWEST_FOR_TAIL else margin
-    ends = sum(2 for _ in seen)
-    ranges = {m.op.value.name: measured_range(m, effective, ends) for m in seen}
-    calibration = Calibration(ranges, count, effective, held, extremes=standing_out(seen))
+    ranges = tuple(measured_range(one, effective, 2 * len(seen)) for one in seen)
+    violations: list[Violation] = []
     if held_back is not None and held:
-        later = (lambda done: progress(count + done, total)) if progress is not None else None
-        measured = measure(module, held_back, progress=later)
-        calibration.violations = list(_violations(measured, calibration, names))
-    return calibration
-
-
-def check(
-    module: Module,
-    calibration: Calibration,
-    arrays: Mapping[str, np.ndarray],
-    names: Sequence[str] | None = None,
-) -> list[Violation]:
-    """Where inputs leave the calibrated ranges: what a client asks before it encrypts them."""
-    return list(_violations(measure(module, arrays), calibration, names))
+        for one, known in zip(measured(held_back, count), ranges, strict=True):
+            violations += _violations(one, known, names)
+    extremes = standing_out(seen)
+    return Calibration(ranges, count, effective, held, tuple(violations), {}, extremes)
 
 
 def nominal_calibration(module: Module) -> Calibration:
@@ -227,21 +204,21 @@ def nominal_calibration(module: Module) -> Calibration:
     hardly on its range, so that the lowered program of a bare configuration shows the levels,
     products and key switches of a real one.
     """
-    ranges = {}
+    ranges = []
     for op in nonlinear_ops(module):
         family, name, width, sums = op.definition.family, op.value.name, None, None
         if family == "softmax":
             width = op.operands[0].tensor.shape[-1]
             sums = (width * 1e-2, float(width))
         low, high = NOMINAL[family]
-        ranges[name] = Range(name, op.name, op.location, low, high, low, high, sums, width)
-    return Calibration(ranges, inputs=0, margin=None)
+        ranges.append(Range(name, op.name, op.location, low, high, low, high, sums, width))
+    return Calibration(tuple(ranges), 0, None, 0, (), {}, ())
 
 
 def standing_out(measured: Sequence[Measurement]) -> tuple[int, ...]:
     """The inputs that reach an end of some range, those first that are furthest from the others.
 
-    An end is the least or the greatest of any quantity that a `Measurement` holds. How far its
+    An end is the least or the greatest of an op's argument, or of a sum of rows. How far its
     extreme lies from the median is counted in distances from the median to the 90% quantile.
 
     Args:
@@ -251,9 +228,9 @@ def standing_out(measured: Sequence[Measurement]) -> tuple[int, ...]:
         positions of inputs, each once.
     """
     found: dict[int, float] = {}
-    pairs = [pair for one in measured for pair in ((one.low, one.high), one.rows) if pair]
-    ends = (end.reshape(len(end), -1) for low, high in pairs for end in (-low, high))
-    for values in (column for end in ends for column in end.T):
+    quantities = [part for one in measured for part in (one.argument, one.rows) if part]
+    ends = (end for part in quantities for end in (-part.low, part.high))
+    for values in (column for end in ends for column in end.reshape(len(end), -1).T):
         middle, tail = np.quantile(values, [0.5, TAIL])
         first = int(values.argmax())
         if tail > middle:
@@ -263,19 +240,15 @@ def standing_out(measured: Sequence[Measurement]) -> tuple[int, ...]:
 
 
 def _violations(
-    measured: Iterable[Measurement], calibration: Calibration, names: Sequence[str] | None
-) -> Iterable[Violation]:
-    for measurement in measured:
-        op, known = measurement.op, calibration.of(measurement.op)
-        for row, (low, high) in enumerate(zip(measurement.low, measurement.high, strict=True)):
-            name = names[row] if names is not None else f"input {row}"
-            for reached in (low, high):
-                # A value that is not a number leaves every range.
-                if not known.low <= reached <= known.high:
-                    yield Violation(
-                        name, op.name, op.location, known.kind, float(reached), known.low,
-                        known.high,
-                    )  # fmt: skip
+    measured: Measurement, known: Range, names: Sequence[str] | None
+) -> Iterator[Violation]:
+    for row, ends in enumerate(zip(measured.argument.low, measured.argument.high, strict=True)):
+        name = names[row] if names is not None else f"input {row}"
+        for reached in map(float, ends):
+            # A value that is not a number leaves every range.
+            if not known.low <= reached <= known.high:
+                where, width = (known.op, known.location, known.kind), (known.low, known.high)
+                yield Violation(name, *where, reached, *width)
 
 
 def read_calibration(path: Path) -> Calibration:
@@ -285,8 +258,4 @@ def read_calibration(path: Path) -> Calibration:
         AtlasError: it cannot be read, or is none.
     """
     remedy = "write it with atlasc calibrate -o"
-    data = read_json(path, _File, "the calibration", MAX_CALIBRATION, remedy=remedy)
-    ranges = {r.value: r for r in data.ranges}
-    return Calibration(
-        ranges, data.inputs, data.margin, data.held_back, data.violations, data.keys, data.extremes
-    )
+    return read_json(path, Calibration, "the calibration", MAX_CALIBRATION, remedy=remedy)

@@ -28,7 +28,7 @@ from atlasc.passes.calibration.measure import (
     chunk_size,
     input_count,
     nonlinear_ops,
-    row_log_sums,
+    row_sums,
 )
 from atlasc.passes.calibration.ranges import EXP_RANGE, LEAST_MARGIN
 from atlasc.passes.framework.pass_base import Pass, Report
@@ -200,14 +200,10 @@ class Moments:
             scores: [N, H, n, n].
             keep: which of the scores no mask hides, broadcastable to them; None for all.
         """
-        seen = scores if keep is None else np.where(keep, scores, -np.inf)
-        least = scores if keep is None else np.where(keep, scores, np.inf)
-        top = seen.max(axis=-1)
+        least, top, sums = row_sums(scores, keep)
         some = np.isfinite(top)  # a query that sees no key has no row
-        top = np.where(some, top, 0)
-        self.width = max(self.width, float((top - least.min(axis=-1))[some].max(initial=0.0)))
-        temperatures = 2.0 ** np.arange(HALVINGS + 1)
-        logs = row_log_sums(seen, top[..., None]) * temperatures
+        self.width = max(self.width, float((top - least)[some].max(initial=0.0)))
+        logs = sums[..., : HALVINGS + 1] * 2.0 ** np.arange(HALVINGS + 1)
         for head, group in enumerate(self.path.groups):
             rows = some[:, head]
             q = queries[:, head][rows] * self.path.gains[head]
@@ -271,8 +267,7 @@ def _observe(
         if op in products:
             queries[products[op]] = operands[0]
         if op in moments:
-            keep = keep_mask(site, operands[0], operands[1] if len(operands) > 1 else None)
-            known = moments[op]
+            known, keep = moments[op], keep_mask(site, *operands)
             known.add(queries.pop(known.path).astype(np.float64), operands[0], keep)
 
     interpreter = Interpreter(module, np.float32, override=record)

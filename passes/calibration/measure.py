@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -32,13 +33,12 @@ HALVINGS = 5
 """Softmax iterations at most: an iterative softmax starts from the scores over 2 to this power."""
 
 
-@dataclass
-class ChannelMeasurement:
-    """What the channels of an activation's argument reached, that is along its last axis.
+class Reached(NamedTuple):
+    """What a quantity, or each of P quantities, reached on N inputs.
 
     Attributes:
-        low, high: [N, C] extremes of each input.
-        samples: [M, C], about `CHANNEL_SAMPLES` of them, equally many of each input.
+        low, high: [N] or [N, P] extremes of each input.
+        samples: [M] or [M, P] values, equally many of each input.
     """
 
     low: np.ndarray
@@ -48,26 +48,20 @@ class ChannelMeasurement:
 
 @dataclass
 class Measurement:
-    """What one op reached.
+    """What one nonlinear op reached.
 
     Attributes:
-        op: the nonlinear op.
-        low, high: [N] extremes of each input: of the scores that no mask hides, of the variance (or
-            mean square) plus epsilon, or of the activation's argument.
-        samples: [M] values of the argument of which `low` and `high` are the extremes; of a
-            softmax [M, 11] log sums of rows. About `SAMPLES`, equally many of each input.
-        rows: softmax only: [N, 11] least and greatest of a row's log sums: S_i = log of the sum of
-            exp(score / 2^i) for i = 0..5, then S_i - 2 S_(i+1), the log of the sum of squared
-            probabilities of score / 2^(i+1), for i = 0..4 (the log squares).
-        channels: activations only.
+        argument: of a softmax the scores that no mask hides, without samples; of a norm the
+            variance (or mean square) plus epsilon; else the argument. About `SAMPLES` samples.
+        rows: softmax only: the 11 logarithms of `row_sums`, with about `SAMPLES` samples.
+        channels: activations only: the places of the argument's last axis, with about
+            `CHANNEL_SAMPLES` samples.
     """
 
     op: Op
-    low: np.ndarray
-    high: np.ndarray
-    samples: np.ndarray
-    rows: tuple[np.ndarray, np.ndarray] | None = None
-    channels: ChannelMeasurement | None = None
+    argument: Reached
+    rows: Reached | None = None
+    channels: Reached | None = None
 
 
 def nonlinear_ops(module: Module) -> list[Op]:
@@ -113,20 +107,14 @@ def measure(
     count = input_count(module, arrays)
     # Enough chunks for all threads, however many a machine has: rounding depends on their size.
     size = min(chunk_size(module), -(-count // MOST_THREADS))
-    ops, share, share_of_channel = (
-        nonlinear_ops(module), -(-SAMPLES // count), -(-CHANNEL_SAMPLES // count)
-    )  # fmt: skip
+    ops = nonlinear_ops(module)
 
-    def chunk(start: int) -> dict[Op, list[np.ndarray]]:
-        found: dict[Op, list[np.ndarray]] = {}
+    def chunk(start: int) -> dict[Op, dict[str, Reached]]:
+        found: dict[Op, dict[str, Reached]] = {}
 
         def record(op: Op, site: Site, operands: list[np.ndarray]) -> None:
             if op in wanted:
-                *extremes, values = _observed(op, site, operands)
-                if op.definition.family == "activation":
-                    x = operands[0].reshape(len(operands[0]), -1, operands[0].shape[-1])
-                    extremes += [x.min(axis=1), x.max(axis=1), _sampled(x, start, share_of_channel)]
-                found[op] = [*extremes, _sampled(values, start, share)]
+                found[op] = _observed(op, site, operands, start, count)
 
         interpreter = Interpreter(module, np.float32, override=record)
         with np.errstate(all="ignore"):
@@ -146,14 +134,41 @@ def measure(
             chunks.append(found)
             if progress is not None:
                 progress(min(start + size, count))
-    return [_joined(op, [found[op] for found in chunks]) for op in ops]
+    return [
+        Measurement(op, **{
+            name: Reached(*map(np.concatenate, zip(*(found[op][name] for found in chunks))))
+            for name in chunks[0][op]
+        })
+        for op in ops
+    ]  # fmt: skip
 
 
-def _joined(op: Op, pieces: list[list[np.ndarray]]) -> Measurement:
-    low, high, *more, samples = (np.concatenate(column) for column in zip(*pieces, strict=True))
-    if len(more) == 3:
-        return Measurement(op, low, high, samples, channels=ChannelMeasurement(*more))
-    return Measurement(op, low, high, samples, (more[0], more[1]) if more else None)
+def _observed(
+    op: Op, site: Site, operands: list[np.ndarray], first: int, count: int
+) -> dict[str, Reached]:
+    """What some inputs reach, the first of them being number `first` of `count`, by the attributes
+    of `Measurement`.
+    """
+
+    def reached(values: np.ndarray, samples: int = SAMPLES, dtype: Any = np.float64) -> Reached:
+        """Of [B, M] or [B, M, P] values."""
+        low, high = values.min(axis=1).astype(dtype), values.max(axis=1).astype(dtype)
+        return Reached(low, high, _sampled(values, first, -(-samples // count)))
+
+    x, inputs = operands[0], len(operands[0])
+    family = op.definition.family
+    if family == "softmax":
+        least, top, sums = row_sums(x, keep_mask(site, *operands))
+        low, high = least.reshape(inputs, -1), top.reshape(inputs, -1)
+        ends = low.min(axis=1).astype(np.float64), high.max(axis=1).astype(np.float64)
+        rows = reached(sums.reshape(inputs, -1, sums.shape[-1]))
+        return {"argument": Reached(*ends, np.empty(0)), "rows": rows}
+    if family == "activation":
+        channels = reached(x.reshape(inputs, -1, x.shape[-1]), CHANNEL_SAMPLES, x.dtype)
+        return {"argument": reached(x.reshape(inputs, -1)), "channels": channels}
+    centred = x - x.mean(axis=-1, keepdims=True) if op.name == "nn.layer_norm" else x
+    spread = np.square(centred).mean(axis=-1) + np.float32(op.attributes["epsilon"])
+    return {"argument": reached(spread.reshape(inputs, -1))}
 
 
 def _sampled(values: np.ndarray, first: int, share: int) -> np.ndarray:
@@ -169,47 +184,27 @@ def _sampled(values: np.ndarray, first: int, share: int) -> np.ndarray:
     return values[np.arange(inputs)[:, None], places].reshape(inputs * share, *values.shape[2:])
 
 
-def _observed(op: Op, site: Site, operands: list[np.ndarray]) -> list[np.ndarray]:
-    """Least and greatest of each input, and all values [B, M].
+def row_sums(
+    scores: np.ndarray, keep: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of each row of scores [..., n]: the least, the greatest, and 11 logarithms [..., 11].
 
-    Of a softmax the least and greatest log sums of rows are there too, and the values are those
-    [B, M, 11].
-    """
-    x = operands[0]
-    if op.name != "nn.softmax":
-        if op.definition.family == "norm":
-            centred = x - x.mean(axis=-1, keepdims=True) if op.name == "nn.layer_norm" else x
-            x = np.square(centred).mean(axis=-1) + np.float32(op.attributes["epsilon"])
-        flat = x.reshape(len(x), -1)
-        return [*_extremes(flat), flat]
-    keep = keep_mask(site, x, operands[1] if len(operands) > 1 else None)
-    seen = x if keep is None else np.where(keep, x, -np.inf)
-    least = x if keep is None else np.where(keep, x, np.inf)
-    sums = row_log_sums(seen, seen.max(axis=-1, keepdims=True))
-    values = np.concatenate([sums, sums[..., :-1] - 2 * sums[..., 1:]], axis=-1)
-    values = values.reshape(len(values), -1, values.shape[-1])
-    low, high = (scores.reshape(len(x), -1) for scores in (least, seen))
-    return [_extremes(low)[0], _extremes(high)[1], *_extremes(values), values]
-
-
-def _extremes(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Over the second axis."""
-    return values.min(axis=1).astype(np.float64), values.max(axis=1).astype(np.float64)
-
-
-def row_log_sums(seen: np.ndarray, top: np.ndarray) -> np.ndarray:
-    """[..., 6] S_i = log of a row's sum of exp(score / 2^i), for i = 0..5.
+    These are S_i, the log of the sum of exp(score / 2^i), for i = 0..5, then the log squares for i
+    = 0..4: S_i - 2 S_(i+1) is the log of the sum of squared probabilities of score / 2^(i+1).
 
     Args:
-        seen: [..., n] scores, -inf where a mask hides a key.
-        top: [..., 1] their maxima.
+        keep: which scores no mask hides; None for all.
     """
-    powers = np.exp((seen - top) / 2**HALVINGS)
+    seen = scores if keep is None else np.where(keep, scores, -np.inf)
+    least = (scores if keep is None else np.where(keep, scores, np.inf)).min(axis=-1)
+    top = seen.max(axis=-1)
+    powers = np.exp((seen - top[..., None]) / 2**HALVINGS)
     logs = []
     for halvings in range(HALVINGS, -1, -1):
-        logs.append(np.log(powers.sum(axis=-1)) + top[..., 0] / 2**halvings)
+        logs.append(np.log(powers.sum(axis=-1)) + top / 2**halvings)
         powers = np.square(powers)
-    return np.stack(logs[::-1], axis=-1)
+    sums = np.stack(logs[::-1], axis=-1)
+    return least, top, np.concatenate([sums, sums[..., :-1] - 2 * sums[..., 1:]], axis=-1)
 
 
 def kept_tokens(

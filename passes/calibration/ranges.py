@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.json_text import STRICT
-from atlasc.passes.calibration.measure import HALVINGS, ChannelMeasurement, Measurement
+from atlasc.passes.calibration.measure import HALVINGS, Measurement, Reached
 
 Kind = Literal["scores", "variance", "mean square", "argument"]
 
@@ -49,6 +49,12 @@ class ChannelRanges:
     high: tuple[float, ...]
     quantiles: tuple[tuple[float, ...], ...]
 
+    def __post_init__(self) -> None:
+        same = len(self.low) == len(self.high) == len(self.quantiles)
+        same &= len(set(map(len, self.quantiles))) == 1
+        if not same or not all(low < high for low, high in zip(self.low, self.high)):
+            raise ValueError("its channels make no sense")
+
     def __hash__(self) -> int:
         return hash((self.low, self.high))  # the quantiles are many, and follow from the same data
 
@@ -66,7 +72,8 @@ class Range:
         seen_low, seen_high: what the calibration inputs reached.
         row_sums: softmax only: range of the row sums of exp(score - high), with a margin.
         width: softmax only: keys in a row.
-        log_sums, log_squares: softmax only: ranges, with a margin, of what `Measurement` calls so.
+        log_sums, log_squares: softmax only: ranges, with a margin, of the S_i and of the log
+            squares of `measure.row_sums`.
         quantiles: evenly spaced ones of what was seen of the argument, extremes included; None
             where nothing was measured.
         sum_quantiles, square_quantiles: softmax only: evenly spaced ones of each log sum and log
@@ -92,6 +99,11 @@ class Range:
     sum_quantiles: tuple[tuple[float, ...], ...] | None = None
     square_quantiles: tuple[tuple[float, ...], ...] | None = None
     channels: ChannelRanges | None = None
+
+    def __post_init__(self) -> None:
+        pairs = [*(self.log_sums or ()), *(self.log_squares or ()), self.row_sums or (0.0, 1.0)]
+        if not self.low < self.high or any(low > high for low, high in pairs):
+            raise ValueError(f"the range of {self.op} %{self.value} makes no sense")
 
     def sum_ranges(self, iterations: int) -> tuple[tuple[float, ...], ...]:
         """Softmax: (low, high) of the sum of squares before each of k iterations of an iterative
@@ -119,20 +131,6 @@ class Range:
         return (first, *(tuple(map(math.exp, seen)) for seen in later))
 
     @property
-    def well_formed(self) -> bool:
-        """Whether the ends are in order, and all channels are described alike."""
-        pairs = [*(self.log_sums or ()), *(self.log_squares or ())]
-        pairs += [] if self.row_sums is None else [self.row_sums]
-        if not self.low < self.high or any(low > high for low, high in pairs):
-            return False
-        channels = self.channels
-        return channels is None or (
-            len(channels.low) == len(channels.high) == len(channels.quantiles)
-            and len(set(map(len, channels.quantiles))) == 1
-            and all(low < high for low, high in zip(channels.low, channels.high, strict=True))
-        )
-
-    @property
     def kind(self) -> Kind:
         """What the range is of."""
         kinds: dict[str, Kind] = {
@@ -157,56 +155,56 @@ def measured_range(measured: Measurement, margin: float | None, ends: int) -> Ra
     Raises:
         AtlasError: a value is not finite.
     """
-    op = measured.op
-    low, high = float(measured.low.min()), float(measured.high.max())
-    if not (np.isfinite(low) and np.isfinite(high)):
+    op, (lows, highs, samples) = measured.op, measured.argument
+    seen = float(lows.min()), float(highs.max())
+    if not np.isfinite(seen).all():
         raise AtlasError(
             f"{op.name} gets values that are not finite in the cleartext model",
             where=op.location,
             remedy="check the weights and the inputs",
         )
-    known = Range(op.value.name, op.name, op.location, 0.0, 1.0, low, high)
     family = op.definition.family
-    if family != "softmax":
-        known = replace(known, quantiles=_quantiles(measured.samples, low, high))
     if family == "norm":
-        ends_of = _widened(np.log(measured.low), np.log(measured.high), margin, ends, log=True)
-        return _with(known, *map(float, np.exp(ends_of)))
-    if family == "activation":
-        low_end, high_end = np.minimum(measured.low, 0), np.maximum(measured.high, 0)
-        known = _with(known, *_widened(low_end, high_end, margin, ends))
-        assert measured.channels is not None
-        room = LEAST_MARGIN if margin is None else margin
-        channels = channel_ranges(measured.channels, room, ends, (known.low, known.high))
-        return replace(known, channels=channels)
-    bottom, top = _widened(measured.low, measured.high, margin, ends)
-    assert measured.rows is not None
-    width = op.operands[0].tensor.shape[-1]
-    log_width = float(np.log(width))
+        exponents = _widened(np.log(lows), np.log(highs), margin, ends, log=True)
+        low, high = np.exp(exponents).tolist()
+    else:
+        if family == "activation":
+            lows, highs = np.minimum(lows, 0), np.maximum(highs, 0)
+        low, high = _widened(lows, highs, margin, ends)
+    if low == high:  # a constant: any interval around it will do
+        low, high = low - max(1e-6, abs(low) * 1e-3), high + max(1e-6, abs(high) * 1e-3)
+    known = Range(op.value.name, op.name, op.location, low, high, *seen)
+    if measured.rows is not None:
+        return _with_sums(known, measured.rows, margin, ends, op.operands[0].tensor.shape[-1])
+    known = replace(known, quantiles=_quantiles(samples, *seen))
+    if measured.channels is None:
+        return known
+    least = LEAST_MARGIN if margin is None else margin
+    return replace(known, channels=channel_ranges(measured.channels, least, ends, (low, high)))
+
+
+def _with_sums(known: Range, rows: Reached, margin: float | None, ends: int, width: int) -> Range:
+    """The range of a softmax with those of its rows' sums."""
     ranges, seen = [], []
-    columns = zip(*(end.T for end in measured.rows), measured.samples.T, strict=True)
-    for lows, highs, samples in columns:
+    for lows, highs, samples in zip(*(part.T for part in rows), strict=True):
         ranges.append(_widened(lows, highs, margin, ends, log=True))
         seen.append(_quantiles(samples, float(lows.min()), float(highs.max())))
-    count = HALVINGS + 1
-    log_sums = tuple(ranges[:count])
+    count, most = HALVINGS + 1, float(np.log(width))
     # A row sum is never below that of its greatest score alone, nor above that of equal scores.
-    least, greatest = log_sums[0]
-    return _with(
+    least, greatest = ranges[0]
+    return replace(
         known,
-        bottom,
-        top,
-        row_sums=(float(np.exp(least - top)), float(np.exp(min(greatest - top, log_width)))),
+        row_sums=tuple(np.exp([least - known.high, min(greatest - known.high, most)]).tolist()),
         width=width,
-        log_sums=log_sums,
-        log_squares=tuple((max(a, -log_width), min(b, 0.0)) for a, b in ranges[count:]),
+        log_sums=tuple(ranges[:count]),
+        log_squares=tuple((max(low, -most), min(high, 0.0)) for low, high in ranges[count:]),
         sum_quantiles=tuple(seen[:count]),
         square_quantiles=tuple(seen[count:]),
     )
 
 
 def channel_ranges(
-    measured: ChannelMeasurement, margin: float, ends: int, shared: tuple[float, float]
+    measured: Reached, margin: float, ends: int, shared: tuple[float, float]
 ) -> ChannelRanges | None:
     """Ranges of all channels; None where there are too few inputs to show a tail.
 
@@ -253,12 +251,6 @@ def tail_bound(extremes: NDArray[Any], ends: int) -> NDArray[np.float64]:
     excess = excess / np.maximum(beyond.sum(axis=0), 1)
     excess = np.maximum(excess, np.median(excess))
     return np.asarray(threshold + excess * np.log(TAIL_FRACTION * ends / RISK))
-
-
-def _with(known: Range, low: float, high: float, **more: Any) -> Range:
-    if low == high:  # a constant: any interval around it will do
-        low, high = low - max(1e-6, abs(low) * 1e-3), high + max(1e-6, abs(high) * 1e-3)
-    return replace(known, low=low, high=high, **more)
 
 
 def _quantiles(samples: np.ndarray, low: float, high: float) -> tuple[float, ...]:

@@ -98,7 +98,7 @@ class Blockwise:
         """The op's result on its operands, or None if it explodes; see `on_rows` for ``left``."""
         x, keep = arrays[0], None
         if isinstance(approximation, Softmax):
-            keep = keep_mask(site, x, arrays[1] if len(arrays) > 1 else None)
+            keep = keep_mask(site, *arrays)
         return self.on_rows(op, site, x, approximation, keep, left)
 
     def on_rows(

@@ -122,8 +122,8 @@ class SignPiecewiseActivation(Activation):
     """Three pieces: 0 below -3.5, a polynomial of degree 12 between, x above 3.5. Depth 18.
 
     The signs of (x + 3.5) / m and (x - 3.5) / m choose the piece, with m = max |x| + 3.5. The
-    published m is 8.5, for |x| <= 5. Beyond |x| = 12 the polynomial grows faster than the difference
-    of the signs vanishes.
+    published m is 8.5, for |x| <= 5. Beyond |x| = 12 the polynomial grows faster than the
+    difference of the signs vanishes.
 
     Attributes:
         range: of the argument.

@@ -13,7 +13,7 @@ from atlasc.ir.interpreter import Interpreter
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Site
 from atlasc.passes.calibration.calibrate import Calibration
-from atlasc.passes.calibration.measure import row_log_sums
+from atlasc.passes.calibration.measure import row_sums
 from atlasc.passes.calibration.ranges import Range
 
 SAMPLE = 1 << 16
@@ -127,7 +127,7 @@ def _softmax_rows(
     known: Range,
 ) -> Captured:
     scores = operands[0]
-    keep = keep_mask(site, scores, operands[1] if len(operands) > 1 else None)
+    keep = keep_mask(site, *operands)
     keep = None if keep is None or keep.all() else np.broadcast_to(keep, scores.shape)
     seen = scores if keep is None else np.where(keep, scores, -np.inf)
     rows, weights = _extreme_rows(seen, generator)
@@ -179,12 +179,8 @@ def _stretched(x: np.ndarray, keep: np.ndarray | None, known: Range) -> np.ndarr
     found = x
     for factor in np.linspace(1, stretch, STRETCHES + 1)[1:]:
         further = x * x.dtype.type(factor)
-        seen = further if keep is None else np.where(keep, further, -np.inf)
-        least = further if keep is None else np.where(keep, further, np.inf)
-        top = seen.max(axis=-1, keepdims=True)
-        sums = row_log_sums(seen, top)
-        both = np.concatenate([sums, sums[..., :-1] - 2 * sums[..., 1:]], axis=-1)
-        inside = ((bounds[:, 0] <= both) & (both <= bounds[:, 1])).all(axis=-1)
-        inside &= (known.low <= least.min(axis=-1)) & (top[..., 0] <= known.high)
+        least, top, sums = row_sums(further, keep)
+        inside = ((bounds[:, 0] <= sums) & (sums <= bounds[:, 1])).all(axis=-1)
+        inside &= (known.low <= least) & (top <= known.high)
         found = np.where(inside[..., None], further, found)
     return found

@@ -145,6 +145,5 @@ def test_mistakes() -> None:
     with pytest.raises(AtlasError, match="has no approximation"):
         depth_of(module)
     calibration = calibrate(module, arrays)
-    some = dict(list(calibration.ranges.items())[1:])
     with pytest.raises(AtlasError, match="has no range for"):
-        apply_recipe(module, "is", replace(calibration, ranges=some))
+        apply_recipe(module, "is", replace(calibration, ranges=calibration.ranges[1:]))

@@ -26,7 +26,7 @@ from atlasc.passes.approximation.fits.weighted import OF_CHANNEL, channel_fits, 
 from atlasc.passes.approximation.fitted import fitted_activation
 from atlasc.passes.approximation.parametrisation import Parametrisation
 from atlasc.passes.calibration.calibrate import Calibration, calibrate, read_calibration
-from atlasc.passes.calibration.measure import ChannelMeasurement, nonlinear_ops
+from atlasc.passes.calibration.measure import Reached, nonlinear_ops
 from atlasc.passes.calibration.ranges import ChannelRanges, channel_ranges
 from atlasc.passes.simulation.simulate import PolynomialSimulator
 from atlasc.passes.simulation.torch_simulator import TorchSimulator
@@ -103,7 +103,7 @@ def test_ranges_hold_what_was_seen_and_no_more_than_the_op() -> None:
     scale = np.array([0.0, 0.1, 1.0, 5.0])
     high = generator.exponential(1.0, (400, 4)) * scale
     samples = generator.normal(0, 0.2, (100, 4)) * scale
-    found = channel_ranges(ChannelMeasurement(-high, high, samples), 0.05, 10, (-60.0, 70.0))
+    found = channel_ranges(Reached(-high, high, samples), 0.05, 10, (-60.0, 70.0))
     assert found is not None
     low, top = np.array(found.low), np.array(found.high)
     assert (low <= -high.max(axis=0)).all() and (top >= high.max(axis=0)).all()
@@ -118,13 +118,13 @@ def test_ranges_hold_what_was_seen_and_no_more_than_the_op() -> None:
 
 def test_few_inputs_show_no_tail_and_share_a_polynomial() -> None:
     module, arrays = Builder(SHAPES["encoder"], 1).build(), many_inputs("encoder", 12)
-    known = [r for r in calibrate(module, arrays, margin=None).ranges.values() if r.op == "nn.gelu"]
+    known = [r for r in calibrate(module, arrays, margin=None).ranges if r.op == "nn.gelu"]
     assert all(r.channels is None for r in known)
     assert isinstance(fitted_activation("gelu", 15, known[0], EACH), ActivationApproximation)
 
 
 def test_high_degrees_share_a_polynomial(calibrated) -> None:
-    known = next(r for r in calibrated[2].ranges.values() if r.channels is not None)
+    known = next(r for r in calibrated[2].ranges if r.channels is not None)
     name = known.op.removeprefix("nn.")
     assert isinstance(fitted_activation(name, 63, known, EACH), ChannelActivation)
     assert isinstance(fitted_activation(name, 127, known, EACH), ActivationApproximation)

@@ -30,7 +30,7 @@ WEIGHTED = Parametrisation("measured", "weighted")
 def known() -> dict[str, Range]:
     """A range of each family."""
     module, arrays = Builder(SHAPES["encoder"], 1).build(), inputs_for(SHAPES["encoder"], 2)
-    ranges = calibrate(module, arrays, margin=0.05).ranges.values()
+    ranges = calibrate(module, arrays, margin=0.05).ranges
     return {r.op: r for r in ranges}
 
 

@@ -22,7 +22,7 @@ from atlasc.passes.calibration.ranges import Range
 @pytest.fixture(scope="module")
 def known() -> Range:
     module, arrays = Builder(SHAPES["vision"], 1).build(), inputs_for(SHAPES["vision"], 2)
-    ranges = calibrate(module, arrays).ranges.values()
+    ranges = calibrate(module, arrays).ranges
     return next(r for r in ranges if r.op == "nn.softmax")
 
 

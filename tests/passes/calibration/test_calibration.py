@@ -15,11 +15,7 @@ from atlasc.ir.functions import keep_mask
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module, Op, Value
 from atlasc.passes.calibration import measure as measuring
-from atlasc.passes.calibration.calibrate import (
-    calibrate,
-    check,
-    read_calibration,
-)
+from atlasc.passes.calibration.calibrate import calibrate, read_calibration
 from atlasc.passes.calibration.ranges import RISK, tail_bound
 
 
@@ -83,8 +79,7 @@ def test_row_sums_are_those_of_the_shifted_exponentials() -> None:
 def test_margins() -> None:
     module, arrays = model("decoder")
     tight, wide = calibrate(module, arrays, margin=0), calibrate(module, arrays, margin=0.5)
-    for name, seen in tight.ranges.items():
-        known = wide.ranges[name]
+    for seen, known in zip(tight.ranges, wide.ranges, strict=True):
         width = seen.high - seen.low
         if seen.kind == "mean square":
             expected = (seen.low / 1.5, seen.high * 1.5)
@@ -118,10 +113,11 @@ def test_few_of_many_values_are_kept_and_equally_many_of_each_input(monkeypatch)
     monkeypatch.setattr(measuring, "SAMPLES", 40)
     monkeypatch.setattr(measuring, "LARGEST_CHUNK", 3)
     for whole, few in zip(everything, measuring.measure(module, arrays), strict=True):
-        assert len(few.samples) == min(40, len(whole.samples))
-        assert few.samples.shape[1:] == whole.samples.shape[1:]
-        each = whole.samples.reshape(8, -1, *whole.samples.shape[1:])
-        kept = few.samples.reshape(8, -1, *whole.samples.shape[1:])
+        everyone, some = ((one.rows or one.argument).samples for one in (whole, few))
+        assert len(some) == min(40, len(everyone))
+        assert some.shape[1:] == everyone.shape[1:]
+        each = everyone.reshape(8, -1, *everyone.shape[1:])
+        kept = some.reshape(8, -1, *everyone.shape[1:])
         for one, other in zip(each, kept):
             assert np.isclose(other[:, None], one[None], rtol=1e-4, atol=1e-5).any(axis=1).all()
 
@@ -133,10 +129,8 @@ def test_chunks_do_not_change_the_ranges(monkeypatch) -> None:
     seen = []
     parts = calibrate(module, arrays, progress=lambda done, total: seen.append((done, total)))
     assert seen == [(2, 7), (4, 7), (6, 7), (7, 7)]
-    for name, known in whole.ranges.items():
-        assert (parts.ranges[name].low, parts.ranges[name].high) == pytest.approx(
-            (known.low, known.high), rel=1e-4
-        )
+    for known, other in zip(whole.ranges, parts.ranges, strict=True):
+        assert (other.low, other.high) == pytest.approx((known.low, known.high), rel=1e-4)
 
 
 def test_masked_scores_do_not_count() -> None:
@@ -171,20 +165,16 @@ def test_held_back_inputs_that_leave_a_range_are_reported() -> None:
     assert "faint: variance of nn.layer_norm reaches" in str(first)
     row = next(r for r in calibration.table() if r["location"] == "layer.0.norm1")
     assert row["leaving"] == 1
-    assert check(module, calibration, held_back, ["same", "faint"]) == calibration.violations
-    assert check(module, calibration, used) == []
+    assert calibrate(module, used, held_back=used).violations == ()
 
 
 def test_the_tail_decides_the_margin() -> None:
     module, arrays = model("vision", batch=40)
     fixed, tail = calibrate(module, arrays), calibrate(module, arrays, margin=None)
     assert tail.margin is None
-    wider = [
-        tail.ranges[n].low <= r.low and tail.ranges[n].high >= r.high
-        for n, r in fixed.ranges.items()
-    ]
-    assert all(wider)
-    assert any(tail.ranges[n].high > r.high for n, r in fixed.ranges.items())
+    pairs = list(zip(tail.ranges, fixed.ranges, strict=True))
+    assert all(one.low <= other.low and one.high >= other.high for one, other in pairs)
+    assert any(one.high > other.high for one, other in pairs)
 
 
 def test_few_inputs_show_no_tail_and_get_a_wide_margin() -> None:
@@ -240,7 +230,7 @@ def test_mistakes() -> None:
     calibration = calibrate(module, arrays)
     other, _ = model("encoder")
     with pytest.raises(AtlasError, match="has no range for"):
-        check(other, calibration, inputs_for(SHAPES["encoder"], 1))
+        list(map(calibration.of, arguments(other, inputs_for(SHAPES["encoder"], 1))))
     with pytest.raises(AtlasError, match="no inputs"):
         calibrate(module, {"x": arrays["x"][:0]})
     with pytest.raises(AtlasError, match="different numbers"):

@@ -78,7 +78,7 @@ def largest_difference(one: Module, other: Module, arrays: Arrays) -> float:
 def widths(module: Module, arrays: Arrays) -> np.ndarray:
     """[softmaxes, 6] ranges of the rows' log-sums."""
     found = [[end[:, :6] for end in m.rows] for m in measure(module, arrays) if m.rows]
-    return np.array([high.max(axis=0) - low.min(axis=0) for low, high in found])
+    return np.array([high.max(axis=0) - low.min(axis=0) for low, high, _ in found])
 
 
 @pytest.mark.parametrize("grouped", [False, True])
@@ -271,8 +271,8 @@ def test_the_pass_takes_the_vectors_of_a_calibration(tmp_path: Path) -> None:
     module, arrays = model("encoder")
     shifts = key_shifts(module, arrays)
     centred = with_centred_keys(module, shifts)
-    calibration = calibrate(centred, arrays)
-    calibration.keys = {name: tuple(shift.tolist()) for name, shift in shifts.items()}
+    keys = {name: tuple(shift.tolist()) for name, shift in shifts.items()}
+    calibration = replace(calibrate(centred, arrays), keys=keys)
     file = tmp_path / "ranges.json"
     file.write_text(json.dumps(calibration.to_dict()))
     assert read_calibration(file) == calibration

@@ -71,9 +71,10 @@ def assigned(
     if space.channels == "each":
         pieces = [inputs_for(shape, seed + 1 + i) for i in range(-(-ENOUGH // shape.batch))]
         many = {name: np.concatenate([piece[name] for piece in pieces]) for name in inputs}
-        for name, known in calibrate(module, many, margin=0.3).ranges.items():
-            one = replace(calibration.ranges[name], channels=known.channels)
-            calibration.ranges[name] = one
+        wide = calibrate(module, many, margin=0.3)
+        pairs = zip(calibration.ranges, wide.ranges, strict=True)
+        ranges = tuple(replace(known, channels=other.channels) for known, other in pairs)
+        calibration = replace(calibration, ranges=ranges)
     return apply_settings(module, layers, calibration, space), inputs
 
 

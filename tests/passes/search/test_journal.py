@@ -197,7 +197,7 @@ def test_a_journal_of_another_search_is_refused(problem, path, change, options, 
     if "arrays" in change:
         change = {"arrays": {name: array[:2] for name, array in problem.arrays.items()}}
     if "calibration" in change:
-        ranges = {n: replace(r, high=r.high + 0.1) for n, r in problem.calibration.ranges.items()}
+        ranges = tuple(replace(r, high=r.high + 0.1) for r in problem.calibration.ranges)
         change = {"calibration": replace(problem.calibration, ranges=ranges)}
     if "module" in change:
         symbols = {name: array * 2 for name, array in problem.module.symbols.items()}

@@ -78,10 +78,10 @@ def test_equal_settings_are_simulated_once(problem, monkeypatch) -> None:
 def test_narrow_ranges_make_a_setting_invalid(problem) -> None:
     from dataclasses import replace
 
-    ranges = {
-        name: replace(r, low=r.low + 0.49 * (r.high - r.low), high=r.high - 0.49 * (r.high - r.low))
-        for name, r in problem.calibration.ranges.items()
-    }
+    ranges = tuple(
+        replace(r, low=r.low + 0.49 * (r.high - r.low), high=r.high - 0.49 * (r.high - r.low))
+        for r in problem.calibration.ranges
+    )
     narrow = replace(problem, calibration=replace(problem.calibration, ranges=ranges))
     point = narrow.objective().evaluate(((5, 5, 5, 5, 7, 9, 9, 9),) * 2)
     assert point.error == np.inf
@@ -114,10 +114,10 @@ def test_points_do_not_depend_on_how_inputs_are_divided(problem, monkeypatch) ->
 
     monkeypatch.setattr("atlasc.passes.simulation.simulate.SMALLEST_PART", 1)
     # Some values leave the ranges: polynomials of many terms are then evaluated in full.
-    ranges = {
-        name: replace(r, low=r.low + 0.1 * (r.high - r.low), high=r.high - 0.1 * (r.high - r.low))
-        for name, r in problem.calibration.ranges.items()
-    }
+    ranges = tuple(
+        replace(r, low=r.low + 0.1 * (r.high - r.low), high=r.high - 0.1 * (r.high - r.low))
+        for r in problem.calibration.ranges
+    )
     narrow = replace(problem, calibration=replace(problem.calibration, ranges=ranges), device="cpu")
     space = narrow.objective().space
     vectors = space.random(60, np.random.default_rng(0))
