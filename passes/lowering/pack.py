@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from atlasc.ir.errors import AtlasError
@@ -13,10 +14,8 @@ from atlasc.passes.execution.kernels.linear import choose_plan
 from atlasc.passes.execution.kernels.scores import row_score_layout, score_layout
 from atlasc.passes.framework.pass_base import MAGNITUDES, NOISE_GAINS, Goal, Pass, Report, observed
 from atlasc.passes.framework.rewriting import without_dead_ops
-from atlasc.passes.lowering.packing.forms import Form, forms_of
-from atlasc.passes.lowering.packing.geometry import choose_packing
-from atlasc.passes.lowering.packing.one_row import is_alone
-from atlasc.passes.lowering.packing.packer import Packer, full
+from atlasc.passes.lowering.packing.forms import Form
+from atlasc.passes.lowering.packing.packer import Packer, full, is_alone
 
 
 @dataclass(frozen=True)
@@ -49,64 +48,69 @@ class Pack(Pass):
         """
         if self.slots < 1 or self.slots & (self.slots - 1):
             raise AtlasError(f"the number of slots must be a power of two, not {self.slots}")
-        forms = forms_of(module)
-        packing = choose_packing(module, self.slots)
+        packer = Packer(module, self.slots, report)
+        packing = packer.packing
         report.say(
             f"packing: {packing.width} features a block, slot bits d={packing.d} g={packing.g} "
             f"b={packing.b} t={packing.t}"
         )
-        packer = Packer(module, packing, forms, report)
-        packed = _packed(packer)
-        packed.attributes["slots"] = self.slots
-        packed.attributes["batch_capacity"] = 1 << packing.b
-        return without_dead_ops(packed)
-
-
-def _packed(packer: Packer) -> Module:
-    for op in packer.rewriter.source.ops:
-        result = RULES[op.name](packer, op)
-        if op.result is not None and result is not None:
+        for op in module.ops:
+            result = RULES[op.name](packer, op)
+            if op.result is None or result is None:
+                continue
             packer.define(op.result, result)
             if "magnitude" in op.attributes and isinstance(result.type, CiphertextType):
                 # Padding slots of scores hold the fill, whether or not a real key is masked.
                 fill = abs(op.attributes.get("fill", 0.0))
                 greatest = max(op.attributes["magnitude"], fill)
                 result.op.attributes |= {**observed(op), "magnitude": greatest}
-    return packer.module
+        packer.module.attributes |= {"slots": self.slots, "batch_capacity": 1 << packing.b}
+        return without_dead_ops(packer.module)
+
+
+Rule = Callable[[Packer, Op], Value | None]
+
+
+def _as(name: str, **taken: str) -> Rule:
+    """One op on the packed operands; of its attributes, what they are called in the poly op."""
+
+    def rule(packer: Packer, op: Op) -> Value:
+        operands = [packer.operand(op, index) for index in range(len(op.operands))]
+        attributes = {ours: op.attributes[theirs] for ours, theirs in taken.items()}
+        return packer.emit(op, name, *operands, **attributes)
+
+    return rule
+
+
+def _some(op: Op, *names: str) -> dict[str, Any]:
+    """Those of some attributes that an op has."""
+    return {name: op.attributes[name] for name in names if name in op.attributes}
 
 
 def _input(packer: Packer, op: Op) -> Value:
-    shape, name = op.attributes["shape"], op.attributes["name"]
+    shape, facts = op.attributes["shape"], _some(op, "name")
+    add = partial(packer.module.add, location=op.location, name=op.value.name)
     if op.attributes["side"] == "public":
-        attributes = {"name": name, "shape": shape}
-        return packer.module.add("ckks.public_input", [], attributes, op.location, op.value.name)
-    batch, features = shape[0], shape[-1]
-    tokens = shape[1] if len(shape) == 3 else 1
-    layout = packer.packing.hidden(batch, tokens, features)
-    attributes = {"name": name, "layout": str(layout), "shape": shape}
-    for name in ("factor", "centred"):
-        if name in op.attributes:
-            attributes[name] = op.attributes[name]
-    return packer.module.add("ckks.input", [], attributes, op.location, op.value.name)
+        return add("ckks.public_input", [], {**facts, "shape": shape})
+    layout = packer.packing.hidden(shape[0], shape[1] if len(shape) == 3 else 1, shape[-1])
+    facts |= {"layout": str(layout), "shape": shape, **_some(op, "factor", "centred")}
+    return add("ckks.input", [], facts)
 
 
 def _output(packer: Packer, op: Op) -> None:
-    shape = list(op.operands[0].tensor.shape)
-    packer.module.add(
-        "ckks.output", [packer.operand(op)], {**op.attributes, "shape": shape}, op.location
-    )
+    attributes = {**op.attributes, "shape": list(op.operands[0].tensor.shape)}
+    packer.module.add("ckks.output", [packer.operand(op)], attributes, op.location)
 
 
 def _linear(packer: Packer, op: Op) -> Value:
     source = packer.layout(op)
     outputs, inputs = packer.module.symbols[op.attributes["weight"].name].shape
     target = packer.packing.like(source, outputs)
-    attributes: dict[str, Any] = {
-        **{name: op.attributes[name] for name in ("weight", "bias") if name in op.attributes},
-        **choose_plan(source, target, inputs, outputs)._asdict(),
-        "layout": str(target),
-    }
-    return packer.emit(op, "linear_transform", [packer.operand(op)], attributes)
+    plan = choose_plan(source, target, inputs, outputs)._asdict()
+    arrays = _some(op, "weight", "bias")
+    return packer.emit(
+        op, "linear_transform", packer.operand(op), **arrays, **plan, layout=str(target)
+    )
 
 
 def _rotary(packer: Packer, op: Op) -> Value:
@@ -118,33 +122,19 @@ def _rotary(packer: Packer, op: Op) -> Value:
             where=op.location,
             why=f"its operand comes from {producer.name}",
         )
-    tables = {name: op.attributes[name] for name in ("cos", "sin")}
-    attributes = {**producer.attributes, **tables}
-    return packer.emit(producer, "linear_transform", [producer.operands[0]], attributes)
+    return packer.again(producer, *producer.operands, **_some(op, "cos", "sin"))
 
 
 def _binary(packer: Packer, op: Op) -> Value:
     operands = [packer.operand(op, 0), packer.operand(op, 1)]
     if len({is_alone(operand) for operand in operands}) > 1:
         operands = [packer.one_row(operand) for operand in operands]
-    return packer.emit(op, op.name.removeprefix("poly."), operands, {})
-
-
-def _square(packer: Packer, op: Op) -> Value:
-    return packer.emit(op, "square", [packer.operand(op)], {})
-
-
-def _double(packer: Packer, op: Op) -> Value:
-    return packer.emit(op, "double", [packer.operand(op)], {"times": op.attributes["times"]})
+    return packer.emit(op, op.name.removeprefix("poly."), *operands)
 
 
 def _add_constant(packer: Packer, op: Op) -> Value:
     value = packer.spread(op, op.attributes["value"])
-    return packer.emit(op, "add_plain", [packer.operand(op)], {"value": value})
-
-
-def _scale(packer: Packer, op: Op) -> Value:
-    return packer.emit(op, "mul_plain", [packer.operand(op)], {"value": op.attributes["factor"]})
+    return packer.emit(op, "add_plain", packer.operand(op), value=value)
 
 
 def _chebyshev(packer: Packer, op: Op) -> Value:
@@ -154,8 +144,8 @@ def _chebyshev(packer: Packer, op: Op) -> Value:
             where=op.location,
             remedy="run normalise-affine first",
         )
-    attributes = {"coefficients": op.attributes["coefficients"]}
-    return packer.emit(op, "chebyshev", [packer.one_row(packer.operand(op))], attributes)
+    x = packer.one_row(packer.operand(op))
+    return packer.emit(op, "chebyshev", x, coefficients=op.attributes["coefficients"])
 
 
 def _with_copied_heads(packer: Packer, op: Op, value: Value) -> Value:
@@ -174,18 +164,13 @@ def _with_copied_heads(packer: Packer, op: Op, value: Value) -> Value:
     operand = producer.operands[0]
     if producer.name == "ckks.add_plain":
         operand = _with_copied_heads(packer, op, operand)
-    attributes = {**producer.attributes, "copy_padding": True}
-    return packer.emit(producer, producer.name.removeprefix("ckks."), [operand], attributes)
+    return packer.again(producer, operand, copy_padding=True)
 
 
 def _row_sum(packer: Packer, op: Op) -> Value:
     if packer.forms[op.operands[0]] is Form.SCORES:
-        return packer.emit(op, "rotate_sum", [packer.operand(op)], {"axes": ["s"]})
-    return _feature_sum(packer, op, _clean(packer, op))
-
-
-def _feature_sum(packer: Packer, op: Op, x: Value) -> Value:
-    return packer.emit(op, "rotate_sum", [x], {"axes": ["d", "g"]})
+        return packer.emit(op, "rotate_sum", packer.operand(op), axes=["s"])
+    return packer.emit(op, "rotate_sum", _clean(packer, op), axes=["d", "g"])
 
 
 def _clean(packer: Packer, op: Op) -> Value:
@@ -195,31 +180,28 @@ def _clean(packer: Packer, op: Op) -> Value:
     if full(packer.layout(op), features) or packer.has_clean_padding(x):
         return x
     packer.report.say(f"{op.name} at {op.location} masks the padding of {features} features")
-    return packer.emit(op, "mul_plain", [x], {"value": packer.spread(op, 1.0)})
+    return packer.emit(op, "mul_plain", x, value=packer.spread(op, 1.0))
 
 
 def _center(packer: Packer, op: Op) -> Value:
     """x − Σx/n; the mean is spread over the features only, so that their padding stays zero."""
     x, layout = _clean(packer, op), packer.layout(op)
-    features = op.operands[0].tensor.shape[-1]
-    total = _feature_sum(packer, op, x)
-    attributes = {"value": packer.spread(op, 1.0 / features), "layout": str(layout)}
-    mean = packer.emit(op, "mul_plain", [total], attributes)
-    return packer.emit(op, "sub", [x, mean], {})
+    share = 1.0 / op.operands[0].tensor.shape[-1]
+    total = packer.emit(op, "rotate_sum", x, axes=["d", "g"])
+    value = packer.spread(op, share)
+    return packer.emit(
+        op, "sub", x, packer.emit(op, "mul_plain", total, value=value, layout=str(layout))
+    )
 
 
 def _mean(packer: Packer, op: Op) -> Value:
-    tokens = packer.layout(op).extent("t")
-    factor = op.attributes.get("factor", 1.0) / tokens
-    masked = packer.emit(
-        op, "mul_plain", [packer.operand(op)], {"value": factor, "zero_padding": True}
-    )
-    return packer.emit(op, "rotate_sum", [masked], {"axes": ["t"]})
+    factor = op.attributes.get("factor", 1.0) / packer.layout(op).extent("t")
+    masked = packer.emit(op, "mul_plain", packer.operand(op), value=factor, zero_padding=True)
+    return packer.emit(op, "rotate_sum", masked, axes=["t"])
 
 
 def _select(packer: Packer, op: Op) -> Value:
-    attributes = {"axis": "t", "index": op.attributes["index"]}
-    return packer.emit(op, "select", [packer.operand(op)], attributes)
+    return packer.emit(op, "select", packer.operand(op), axis="t", index=op.attributes["index"])
 
 
 def _same_slots(packer: Packer, op: Op) -> Value:
@@ -237,10 +219,10 @@ def _same_slots(packer: Packer, op: Op) -> Value:
 def _matmul(packer: Packer, op: Op) -> Value | None:
     if op.attributes["transpose_b"]:
         return None  # becomes one op with the mask that follows
-    operands = [packer.operand(op, 0), packer.operand(op, 1)]
+    operands = packer.operand(op, 0), packer.operand(op, 1)
     if packer.layout(op, 0).field("t") is None:
-        return packer.emit(op, "row_context", operands, {})
-    return packer.emit(op, "ct_matmul_pv", operands, {"layout": str(packer.layout(op, 1))})
+        return packer.emit(op, "row_context", *operands)
+    return packer.emit(op, "ct_matmul_pv", *operands, layout=str(packer.layout(op, 1)))
 
 
 def _mask_fill(packer: Packer, op: Op) -> Value:
@@ -255,55 +237,55 @@ def _mask_fill(packer: Packer, op: Op) -> Value:
     queries, keys = packer.operand(matmul, 0), packer.operand(matmul, 1)
     hidden, alone = packer.layout(matmul, 1), packer.layout(matmul, 0).field("t") is None
     heads = op.value.tensor.shape[1]
-    attributes = {
-        **_visible(op),
-        "fill": op.attributes["fill"],
-        "layout": str((row_score_layout if alone else score_layout)(hidden, heads)),
-    }
     copied = heads % (1 << packer.packing.g) > 0
     if copied:
         keys = _with_copied_heads(packer, matmul, keys)
     if alone:
         flags = {"copy_padding": True} if copied else {}
-        queries = packer.one_row.query(queries, hidden, flags, matmul.location)
+        queries = packer.query(queries, hidden, flags, matmul.location)
     elif copied:
         queries = _with_copied_heads(packer, matmul, queries)
-    masks = [packer.rewriter.values[mask] for mask in op.operands[1:]]
-    name = "row_scores" if alone else "ct_matmul_qk"
-    return packer.emit(matmul, name, [queries, keys, *masks], attributes)
+    return packer.emit(
+        matmul,
+        "row_scores" if alone else "ct_matmul_qk",
+        *(queries, keys, *_masks(packer, op)),
+        **_visible(op),
+        fill=op.attributes["fill"],
+        layout=str((row_score_layout if alone else score_layout)(hidden, heads)),
+    )
 
 
 def _mask_zero(packer: Packer, op: Op) -> Value:
-    operands = [packer.operand(op), *(packer.rewriter.values[mask] for mask in op.operands[1:])]
-    return packer.emit(op, "mask_zero", operands, {**_visible(op), "value": op.attributes["value"]})
+    operands = packer.operand(op), *_masks(packer, op)
+    return packer.emit(op, "mask_zero", *operands, **_visible(op), value=op.attributes["value"])
+
+
+def _masks(packer: Packer, op: Op) -> list[Value]:
+    return [packer.rewriter.values[mask] for mask in op.operands[1:]]
 
 
 def _visible(op: Op) -> dict[str, Any]:
     """Which keys a query may see, beside a mask."""
     causal = op.attributes.get("causal", False)
-    query = {"query": op.attributes["query"]} if causal and "query" in op.attributes else {}
-    return {"causal": causal, **query}
+    return {"causal": causal, **(_some(op, "query") if causal else {})}
 
 
-RULES: dict[str, Callable[[Packer, Op], Value | None]] = {
+RULES: dict[str, Rule] = {
     "poly.input": _input,
     "poly.output": _output,
     "poly.linear": _linear,
     "poly.rotary": _rotary,
-    "poly.add": _binary,
-    "poly.sub": _binary,
-    "poly.mul": _binary,
-    "poly.square": _square,
-    "poly.double": _double,
+    **dict.fromkeys(("poly.add", "poly.sub", "poly.mul"), _binary),
+    "poly.square": _as("square"),
+    "poly.double": _as("double", times="times"),
     "poly.add_constant": _add_constant,
-    "poly.scale": _scale,
+    "poly.scale": _as("mul_plain", value="factor"),
     "poly.chebyshev": _chebyshev,
     "poly.row_sum": _row_sum,
     "poly.center": _center,
     "poly.mean": _mean,
     "poly.select": _select,
-    "poly.reshape": _same_slots,
-    "poly.transpose": _same_slots,
+    **dict.fromkeys(("poly.reshape", "poly.transpose"), _same_slots),
     "poly.matmul": _matmul,
     "poly.mask_fill": _mask_fill,
     "poly.mask_zero": _mask_zero,

@@ -32,7 +32,8 @@ class Form(Enum):
 
 
 Forms = dict[Value, Form]
-_FEATURES = (Form.HIDDEN, Form.VECTOR)
+FEATURES = (Form.HIDDEN, Form.VECTOR)
+"""Forms whose last axis is the features."""
 _SUMMED = {
     Form.HIDDEN: Form.SUMS,
     Form.VECTOR: Form.SUMS,
@@ -93,7 +94,7 @@ def _binary(op: Op, forms: list[Form]) -> Form | None:
 def _constant(op: Op, forms: list[Form]) -> Form | None:
     """Only along the features do the packing and the tensor number their elements alike."""
     value = op.attributes["factor" if op.name == "poly.scale" else "value"]
-    return _any(op, forms) if not isinstance(value, Symbol) or forms[0] in _FEATURES else None
+    return _any(op, forms) if not isinstance(value, Symbol) or forms[0] in FEATURES else None
 
 
 def _shifted(op: Op, forms: list[Form]) -> Form | None:
@@ -110,7 +111,7 @@ def _over_tokens(op: Op, forms: list[Form]) -> Form | None:
 def _reshape(op: Op, forms: list[Form]) -> Form | None:
     shape, source = _shape(op.value), _shape(op.operands[0])
     rows = (source[0], 1) if forms[0] is Form.VECTOR else source[:2]
-    if forms[0] in _FEATURES and len(shape) == 4 and shape[:2] == rows:
+    if forms[0] in FEATURES and len(shape) == 4 and shape[:2] == rows:
         return Form.SPLIT
     if forms[0] is Form.SPLIT and shape[-1] == np.prod(source[2:]):
         if shape[:-1] == rows:
@@ -148,8 +149,8 @@ _WHY = {
 
 RULES: dict[str, Callable[[Op, list[Form]], Form | None]] = {
     "poly.input": _input,
-    "poly.output": _only(*_FEATURES),
-    "poly.linear": _only(*_FEATURES),
+    "poly.output": _only(*FEATURES),
+    "poly.linear": _only(*FEATURES),
     "poly.rotary": _only(Form.HEADS),
     "poly.add": _binary,
     "poly.sub": _binary,
@@ -160,7 +161,7 @@ RULES: dict[str, Callable[[Op, list[Form]], Form | None]] = {
     "poly.scale": _constant,
     "poly.chebyshev": _shifted,
     "poly.row_sum": lambda op, forms: _SUMMED.get(forms[0]),
-    "poly.center": _only(*_FEATURES),
+    "poly.center": _only(*FEATURES),
     "poly.mean": _over_tokens,
     "poly.select": _over_tokens,
     "poly.reshape": _reshape,

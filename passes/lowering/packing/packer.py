@@ -1,4 +1,4 @@
-"""What the rules of ``pack`` share: the module under construction, and its padding."""
+"""What the rules of ``pack`` share: the module under construction, and what its slots hold."""
 
 from __future__ import annotations
 
@@ -7,26 +7,44 @@ from typing import Any
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.layout import Layout
+from atlasc.ir.layout import REPLICATED, UNUSED, Layout
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.ir.types import CiphertextType
-from atlasc.passes.framework.pass_base import Report
+from atlasc.passes.execution.kernels.context import layout_of
+from atlasc.passes.execution.kernels.linear import choose_plan
+from atlasc.passes.framework.pass_base import Report, observed
 from atlasc.passes.framework.rewriting import Rewriter
-from atlasc.passes.lowering.packing.forms import Form, Forms
-from atlasc.passes.lowering.packing.geometry import Packing
-from atlasc.passes.lowering.packing.one_row import OneRow, is_alone
+from atlasc.passes.lowering.packing.forms import FEATURES, forms_of
+from atlasc.passes.lowering.packing.geometry import choose_packing
 
 
 class Packer:
-    """Emits packed ops, and knows what their slots hold."""
+    """Emits packed ops, and knows what their slots hold.
 
-    def __init__(self, module: Module, packing: Packing, forms: Forms, report: Report) -> None:
-        self.packing, self.forms, self.report = packing, forms, report
+    Values of one token leave the slots of the other tokens unused. A polynomial would explode in
+    slots that hold anything, so such a value is brought into one row (`Layout.one_row`) first, and
+    so is an operand beside another value in that layout. The slots of the other tokens must be zero
+    before the copies are made. A linear transform writes these zeros at no cost; selecting a token
+    costs one plaintext product. So the ops since then are emitted once more, and ops without
+    readers are dropped at the end.
+    """
+
+    def __init__(self, module: Module, slots: int, report: Report) -> None:
+        self.forms, self.report = forms_of(module), report
+        self.packing = choose_packing(module, slots)
         self.rewriter = Rewriter(module, "ckks")
         self.module = self.rewriter.module
-        self.one_row = OneRow(self.rewriter)
         self._clean: dict[Value, bool] = {}
+        self._in_one_row: dict[Value, Value] = {}
+
+    def emit(self, op: Op, name: str, *operands: Value, **attributes: Any) -> Value:
+        """Append a ckks op that comes from the same place as ``op``."""
+        return self.rewriter.add(op, f"ckks.{name}", list(operands), attributes)
+
+    def again(self, op: Op, *operands: Value, **changed: Any) -> Value:
+        """The same packed op on other operands, with some attributes changed."""
+        return self.rewriter.add(op, op.name, list(operands), {**op.attributes, **changed})
 
     def operand(self, op: Op, index: int = 0) -> Value:
         """Packed operand of a poly op."""
@@ -41,9 +59,7 @@ class Packer:
 
     def layout(self, op: Op, index: int = 0) -> Layout:
         """Layout of a packed operand."""
-        type_ = self.operand(op, index).type
-        assert isinstance(type_, CiphertextType)
-        return type_.layout
+        return layout_of(self.operand(op, index))
 
     def spread(self, op: Op, value: float | Symbol) -> float | Symbol:
         """A constant for every feature of an op's operand, and 0 in the padding of the features.
@@ -54,7 +70,7 @@ class Packer:
         layout, features = self.layout(op), op.operands[0].tensor.shape[-1]
         if is_alone(self.operand(op)):  # it may come to have places without a block
             layout = layout.one_row
-        if self.forms[op.operands[0]] not in (Form.HIDDEN, Form.VECTOR) or full(layout, features):
+        if self.forms[op.operands[0]] not in FEATURES or full(layout, features):
             return value
         array = self.module.symbols[value.name] if isinstance(value, Symbol) else value
         array = np.atleast_1d(np.asarray(array))
@@ -66,10 +82,8 @@ class Packer:
     def define(self, value: Value, packed: Value) -> None:
         """Note the packed form of a poly value; one without padding of its features is clean."""
         self.rewriter.values[value] = packed
-        if self.forms[value] in (Form.HIDDEN, Form.VECTOR):
-            features = value.tensor.shape[-1]
-            if full(packed.ciphertext.layout, features):
-                self._clean[packed] = True
+        if self.forms[value] in FEATURES and full(layout_of(packed), value.tensor.shape[-1]):
+            self._clean[packed] = True
 
     def has_clean_padding(self, value: Value) -> bool:
         """Whether a value is 0 in the padding of its features."""
@@ -84,26 +98,69 @@ class Packer:
                 case "ckks.rotate_sum":
                     clean = False
                 case "ckks.chebyshev":  # coefficients of features have none in the padding
-                    coefficients = op.attributes["coefficients"]
-                    clean = (
-                        isinstance(coefficients, Symbol)
-                        and self.module.symbols[coefficients.name].ndim > 1
-                    )
+                    clean = len(op.site(self.module.symbols).constant_shape("coefficients")) > 1
                 case "ckks.mul":
                     clean = any(operands)
                 case "ckks.mul_plain":
-                    constant = op.attributes["value"]
-                    number = not isinstance(constant, Symbol)
-                    shape = () if number else self.module.symbols[constant.name].shape
+                    shape = op.site(self.module.symbols).constant_shape("value")
                     clean = shape[-1:] > (1,) or all(operands)
                 case _:
                     clean = all(operands)
             self._clean[value] = clean
         return self._clean[value]
 
-    def emit(self, op: Op, name: str, operands: list[Value], attributes: dict[str, Any]) -> Value:
-        """Append a ckks op that comes from the same place as ``op``."""
-        return self.rewriter.add(op, f"ckks.{name}", operands, attributes)
+    def one_row(self, value: Value) -> Value:
+        """The value in one row; one that is in all tokens, or in one row, as it is."""
+        if not is_alone(value):
+            return value
+        if value not in self._in_one_row:
+            self._in_one_row[value] = self._rebuilt(value)
+        return self._in_one_row[value]
+
+    def _rebuilt(self, value: Value) -> Value:
+        op, layout = value.op, layout_of(value).one_row
+        if op.name == "ckks.linear_transform":
+            return self._copied(op, self.again(op, *op.operands, first_row=True), layout)
+        if not is_alone(op.operands[0]):  # a token of all, or a sum over all
+            alone = self.emit(op, "mul_plain", value, value=1.0, first_row=True, **observed(op))
+            return self._copied(op, alone, layout)
+        moved = {"layout": str(layout)} if "layout" in op.attributes else {}
+        return self.again(op, *map(self.one_row, op.operands), **moved)
+
+    def _copied(self, op: Op, row: Value, layout: Layout) -> Value:
+        return self.emit(op, "replicate", row, layout=str(layout), **observed(op))
+
+    def query(self, value: Value, keys: Layout, flags: dict[str, Any], where: str) -> Value:
+        """A query beside keys: its heads where theirs are, in the slots of all tokens.
+
+        Args:
+            value: from a linear layer.
+            keys: layout of the keys.
+            flags: of the linear layer.
+            where: place of the product, for messages.
+
+        Raises:
+            AtlasError: it comes from no linear layer.
+        """
+        op, layout = value.op, keys.without(("t",), REPLICATED)
+        if op.name == "ckks.add_plain":
+            return self.again(op, self.query(op.operands[0], keys, flags, where), **flags)
+        if op.name != "ckks.linear_transform":
+            raise AtlasError(
+                "the query of one token must come from a linear layer",
+                where=where,
+                why=f"it comes from {op.name}",
+            )
+        if is_alone(op.operands[0]):
+            return self._copied(op, self.again(op, *op.operands, first_row=True, **flags), layout)
+        outputs, inputs = self.module.symbols[op.attributes["weight"].name].shape
+        plan = choose_plan(layout_of(op.operands[0]), layout, inputs, outputs)._asdict()
+        return self.again(op, *op.operands, layout=str(layout), **plan, **flags)
+
+
+def is_alone(value: Value) -> bool:
+    """Whether other tokens hold anything beside the one of a value."""
+    return layout_of(value).fields[-1].axis == UNUSED
 
 
 def full(layout: Layout, features: int) -> bool:
