@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     import torch
 
     from atlasc.passes.search.point import Point
-    from atlasc.passes.search.search_run import Progress
     from atlasc.passes.search.space import Settings
+    from atlasc.passes.search.strategy import Progress
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "examples" / "configs"

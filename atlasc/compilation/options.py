@@ -20,8 +20,8 @@ from atlasc.targets import TARGETS
 
 if TYPE_CHECKING:
     from atlasc.passes.approximation.parametrisation import Parametrisation
-    from atlasc.passes.search.evaluator import RayWorkers
     from atlasc.passes.search.pick import Wanted
+    from atlasc.passes.search.search_problem import RayWorkers
 
 MAX_ERROR = 1e-2
 """Greatest mean absolute error of the outputs, where no limit is given."""
@@ -191,7 +191,7 @@ class SearchOptions(CalibrationOptions, CostOptions):
         Raises:
             AtlasError: an unknown kind, or options of another kind.
         """
-        from atlasc.passes.search.evaluator import RayWorkers
+        from atlasc.passes.search.search_problem import RayWorkers
 
         if choose("--workers", self.workers, ("serial", "ray")) == "ray":
             return RayWorkers(self.worker_count, self.threads or 1, address=self.ray_address)

@@ -19,9 +19,9 @@ from atlasc.passes.calibration.measure import nonlinear_ops
 from atlasc.passes.search.front import Front
 from atlasc.passes.search.point import Cost, Point
 from atlasc.passes.search.search_problem import SearchProblem
-from atlasc.passes.search.search_run import Progress
 from atlasc.passes.search.space import Settings, expert_layer
 from atlasc.passes.search.strategies import DEFAULT, find_strategy
+from atlasc.passes.search.strategy import Progress
 from atlasc.passes.search.validation import Validator, validated, validated_pick
 from atlasc.targets import find_target
 from atlasc.version import __version__

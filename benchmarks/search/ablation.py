@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from atlasc.cli.output import print_table
-from atlasc.passes.search.evaluator import RayWorkers
 from atlasc.passes.search.front import Front, Moment
 from atlasc.passes.search.plots import chart
-from atlasc.passes.search.search_problem import SearchProblem
-from atlasc.passes.search.search_run import Progress
+from atlasc.passes.search.search_problem import RayWorkers, SearchProblem
 from atlasc.passes.search.strategies.hybrid import default_evaluations
+from atlasc.passes.search.strategy import Progress
 from atlasc.targets import find_target
 from benchmarks.search.problem import problem_of
 from benchmarks.search.strategies import STRATEGIES

@@ -20,9 +20,8 @@ from atlasc.passes.approximation.parametrisation import (
     SOFTMAX_ITERATIONS,
     Parametrisation,
 )
-from atlasc.passes.search.search_run import SearchRun
 from atlasc.passes.search.space import expert_layer
-from atlasc.passes.search.strategy import Strategy
+from atlasc.passes.search.strategy import SearchRun, Strategy
 
 NORMS = (*FIRST_NORM, *SECOND_NORM)
 RESERVED = 8

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.search.search_run import SearchRun
-from atlasc.passes.search.strategy import EXTENDS, Strategy
+from atlasc.passes.search.strategy import EXTENDS, SearchRun, Strategy
 
 
 @dataclass(frozen=True)

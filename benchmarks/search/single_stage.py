@@ -12,8 +12,7 @@ from atlasc.passes.search.nsga2 import (
     minimise,
     require_generation,
 )
-from atlasc.passes.search.search_run import SearchRun
-from atlasc.passes.search.strategy import EXTENDS, Strategy
+from atlasc.passes.search.strategy import EXTENDS, SearchRun, Strategy
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import socket
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.search.evaluator import Evaluator, RayWorkers
 from atlasc.passes.search.point import Point
-from atlasc.passes.search.search_problem import SearchProblem, silent
+from atlasc.passes.search.search_problem import RayWorkers, SearchProblem, silent
 from atlasc.passes.search.space import Settings
 from atlasc.passes.simulation.engines import AUTO
 
@@ -31,8 +31,7 @@ class RemoteObjective:
     """What a worker runs: the objectives of one problem, made when they are first needed."""
 
     def __init__(self, problem: SearchProblem) -> None:
-        self._problem = problem
-        self._objectives: dict[int | None, Evaluator] = {}
+        self._objective_of = cache(problem.objective)
 
     def ready(self) -> int:
         """The process, once it runs."""
@@ -40,9 +39,7 @@ class RemoteObjective:
 
     def evaluate(self, layers: int | None, settings: Sequence[Settings]) -> list[Point]:
         """Points of the whole model, or of its first layers."""
-        if layers not in self._objectives:
-            self._objectives[layers] = self._problem.objective(layers)
-        return list(self._objectives[layers].points(settings))
+        return list(self._objective_of(layers).points(settings))
 
 
 @dataclass
@@ -202,26 +199,6 @@ class RayPool:
         worker.share.extendleft(reversed(task))
         self._ray.kill(worker.actor)
         self._start(worker)
-
-
-class RayEvaluator(Evaluator):
-    """Evaluates on the workers of a pool.
-
-    Args:
-        pool: the workers.
-        layers: of the early-layer proxy; None for the whole model.
-        order: sorts settings with equal first layers next to each other.
-    """
-
-    def __init__(
-        self, pool: RayPool, layers: int | None, order: Callable[[Settings], list[int]]
-    ) -> None:
-        super().__init__(layers)
-        self._pool, self._order = pool, order
-
-    def points(self, settings: Sequence[Settings]) -> Iterator[Point]:
-        """Evaluate different settings, in any order."""
-        return self._pool.evaluate(self.layers, sorted(settings, key=self._order))
 
 
 def _connect(ray: Any, workers: RayWorkers, problem_bytes: int) -> None:

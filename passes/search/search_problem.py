@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.text.printer import print_module
 from atlasc.passes.approximation.approximate import (
@@ -24,14 +25,12 @@ from atlasc.passes.approximation.approximate import (
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.approximation.parametrisation import PAPER, LayerSetting, Parametrisation
 from atlasc.passes.calibration.calibrate import Calibration
+from atlasc.passes.calibration.measure import kept_tokens
 from atlasc.passes.latency import LatencyModel, LatencyTarget
-from atlasc.passes.search.evaluator import Evaluator, RayWorkers
-from atlasc.passes.search.output_error import error_weights, output_error
 from atlasc.passes.search.point import Cost, Point
 from atlasc.passes.search.space import SearchSpace, Settings, expert, is_partial
 from atlasc.passes.simulation.engines import AUTO, simulator
 from atlasc.passes.simulation.simulator import Simulation
-from atlasc.passes.simulation.torch_simulator import TorchSimulator
 
 REFERENCE_ERROR = 0.2
 SNAPSHOT_MEMORY = 256 << 20
@@ -39,6 +38,27 @@ SNAPSHOT_MEMORY = 256 << 20
 
 def silent(text: str) -> None:
     """A note that is shown to no user."""
+
+
+@dataclass(frozen=True)
+class RayWorkers:
+    """Processes of Ray that evaluate: on the GPUs of a cluster if it has some, or else on its
+    processors.
+
+    Attributes:
+        count: workers; None for one on each GPU, or for as many as there are processors for.
+        threads: of each worker.
+        address: of a running cluster with this atlasc installed on every machine; None for the
+            environment variable RAY_ADDRESS, and without it for processes on this machine.
+    """
+
+    count: int | None = None
+    threads: int = 1
+    address: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.count is not None and self.count < 1) or self.threads < 1:
+            raise AtlasError("a search needs at least 1 worker with 1 thread")
 
 
 @dataclass(frozen=True)
@@ -119,8 +139,10 @@ class SearchProblem:
         }
 
 
-class Objective(Evaluator):
+class Objective:
     """Evaluates settings of a problem in this process.
+
+    What a setting costs does not depend on what was evaluated before, nor on which process does it.
 
     Args:
         problem: what is searched.
@@ -129,8 +151,7 @@ class Objective(Evaluator):
     """
 
     def __init__(self, problem: SearchProblem, layers: int | None = None) -> None:
-        super().__init__(layers)
-        self._problem, module = problem, problem.module
+        self._problem, self.layers, module = problem, layers, problem.module
         self.space = SearchSpace(layer_count(module), problem.parametrisation)
         self._places = places(module)
         self._simulator = simulator(
@@ -146,24 +167,18 @@ class Objective(Evaluator):
 
     def evaluate(self, settings: Settings) -> Point:
         """Depth, levels and error of a setting in canonical form."""
-        return self.evaluate_all([settings])[0]
+        return next(self.points([settings]))
 
     def points(self, settings: Sequence[Settings]) -> Iterator[Point]:
         """Evaluate different settings; those with equal first layers one after the other."""
         ordered = sorted(settings, key=self.prefix)
-        if isinstance(self._simulator, TorchSimulator):
-            batch = map(self.approximations, ordered)
-            simulations = self._simulator.run_all(self._inputs, batch, layers=self.layers)
-            return map(self._point, ordered, simulations)
-        return map(self._evaluate, ordered)
+        batch = map(self.approximations, ordered)
+        simulations = self._simulator.run_all(self._inputs, batch, layers=self.layers)
+        return map(self._point, ordered, simulations)
 
     def prefix(self, settings: Settings) -> list[int]:
         """A sort key that puts settings with equal first layers next to each other."""
         return self._simulator.prefix(self.approximations(settings))
-
-    def _evaluate(self, settings: Settings) -> Point:
-        chosen = self.approximations(settings)
-        return self._point(settings, self._simulator.run(self._inputs, chosen, layers=self.layers))
 
     def _point(self, settings: Settings, simulated: Simulation) -> Point:
         depth, levels = self.costs(self.approximations(settings))
@@ -210,6 +225,46 @@ class Objective(Evaluator):
                 place, setting, self._problem.calibration, self._problem.parametrisation
             )
         return self._chosen[key]
+
+
+def output_error(
+    outputs: Mapping[str, np.ndarray],
+    reference: Mapping[str, np.ndarray],
+    weights: Mapping[str, np.ndarray | None],
+) -> float:
+    """Mean absolute error of outputs; infinite where a value is not finite.
+
+    Args:
+        outputs, reference: arrays by name.
+        weights: of values, broadcast to each output; see ``error_weights``.
+    """
+    total = weight = 0.0
+    for name, expected in reference.items():
+        difference = np.abs(outputs[name] - expected)
+        kept = weights[name]
+        total += float(np.sum(difference if kept is None else difference * kept, dtype=float))
+        weight += expected.size if kept is None else float(kept.sum()) * expected.size / kept.size
+    error = total / weight
+    return error if np.isfinite(error) else float("inf")
+
+
+def error_weights(
+    module: Module,
+    arrays: Mapping[str, np.ndarray],
+    output: np.ndarray,
+    shares: Sequence[float] | None = None,
+) -> np.ndarray | None:
+    """Weights of the values of an output [B, ...]: those of kept tokens, and of its input; None for
+    equal ones.
+
+    Args:
+        shares: weight of each input; None for equal ones.
+    """
+    kept = kept_tokens(module, arrays, output)
+    if shares is None:
+        return kept
+    each = np.reshape(shares, (-1, *[1] * (output.ndim - 1))).astype(output.dtype)
+    return each if kept is None else kept * each
 
 
 def _digest(arrays: Mapping[str, np.ndarray]) -> str:

@@ -1,27 +1,154 @@
-"""What a search strategy is: a dataclass of its options that runs a search."""
+"""What a search strategy is, and a run of it: it evaluates, counts, and keeps the front."""
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, ClassVar
 
+import numpy as np
 from typing_extensions import Self
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.search.front import Front
-from atlasc.passes.search.journal import Journal
+from atlasc.passes.search.front import Front, Moment
+from atlasc.passes.search.journal import Journal, Key
+from atlasc.passes.search.point import Point, hypervolume, non_dominated
 from atlasc.passes.search.ray_workers import RayPool
 from atlasc.passes.search.search_problem import SearchProblem
-from atlasc.passes.search.search_run import ProgressCallback, SearchRun
+from atlasc.passes.search.space import Settings, is_partial
 
 MODEST_EVALUATIONS = 936
 """At most, of the search inside ``compile``, where the user says nothing."""
 EXTENDS = {"extends": True}
 """Metadata of an option that makes a search longer: a search may go on with another value of it,
 and finds what it has in common with the shorter one."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a search is.
+
+    Attributes:
+        done, total: evaluations.
+        seconds: since its start.
+        front: non-dominated points so far, from cheap to accurate.
+        hypervolume: of that front.
+    """
+
+    done: int
+    total: int
+    seconds: float
+    front: tuple[Point, ...]
+    hypervolume: float = 0.0
+
+
+ProgressCallback = Callable[[Progress], None]
+
+
+class SearchRun:
+    """Evaluates batches for a strategy; equal settings are evaluated once.
+
+    Args:
+        problem: what is searched.
+        total: how many evaluations the strategy will ask for.
+        progress: called after every batch.
+        journal: keeps every point as soon as it is known.
+        pool: workers that evaluate; None for this process.
+
+    Attributes:
+        objective: the problem's objective in this process.
+        done: evaluations so far.
+        asked: what they gave, by the blocks of the early-layer proxy (None for the whole model)
+            and the settings.
+        points: non-dominated so far. A point counts once this run has asked for it, and not before
+            because an earlier run left it in the journal: so the front depends on the seed alone.
+        complete: whether the search came to its end.
+        rank_correlation: see `Front`.
+    """
+
+    def __init__(
+        self,
+        problem: SearchProblem,
+        total: int,
+        progress: ProgressCallback | None = None,
+        journal: Journal | None = None,
+        pool: RayPool | None = None,
+    ) -> None:
+        self.problem, self.total, self._progress = problem, total, progress
+        self._journal, self._pool = journal, pool
+        self._started = time.monotonic()
+        self._objective_of = cache(problem.objective)
+        self.objective = self._objective_of(None)
+        self._reference = problem.reference(self.objective)
+        self._known: dict[Key, Point] = {} if journal is None else dict(journal.points)
+        self.done = 0
+        self.asked: dict[Key, Point] = {}
+        self.points: list[Point] = []
+        self.complete = True
+        self.rank_correlation: float | None = None
+        self._history: list[Moment] = []
+
+    def evaluate(self, vectors: np.ndarray, layers: int | None = None) -> np.ndarray:
+        """Objectives [n, 2] of vectors [n, variables]: infinite where values explode.
+
+        Args:
+            layers: of the early-layer proxy; None for the whole model.
+        """
+        points = self.points_of([self.objective.space.decode(v) for v in vectors], layers)
+        cost = self.problem.cost
+        pairs = [(p.cost(cost), p.error) if p.valid else (np.inf, np.inf) for p in points]
+        return np.array(pairs, dtype=np.float64).reshape(-1, 2)
+
+    def points_of(self, batch: Sequence[Settings], layers: int | None = None) -> list[Point]:
+        """Points of settings in canonical form, also of probes, which leave ops exact."""
+        for point in self._new_points({s for s in batch if (layers, s) not in self._known}, layers):
+            self._known[layers, point.settings] = point
+            if self._journal is not None:
+                self._journal.add(point, layers)
+        points = [self._known[layers, settings] for settings in batch]
+        self.asked.update(((layers, point.settings), point) for point in points)
+        self.done += len(batch)
+        if layers is None:
+            whole = [p for p in points if not is_partial(p.settings)]
+            self.points = non_dominated([*self.points, *whole], self.problem.cost)
+        pairs = [(p.cost(self.problem.cost), p.error) for p in self.points]
+        moment = Moment(self.done, self._seconds(), hypervolume(pairs, self._reference))
+        self._history.append(moment)
+        if self._progress is not None:
+            front = tuple(self.points)
+            self._progress(
+                Progress(self.done, self.total, moment.seconds, front, moment.hypervolume)
+            )
+        return points
+
+    def _new_points(self, settings: set[Settings], layers: int | None) -> Iterator[Point]:
+        if self._pool is None:
+            return self._objective_of(layers).points(sorted(settings))
+        ordered = sorted(sorted(settings), key=self.objective.prefix)
+        return self._pool.evaluate(layers, ordered)
+
+    def front(self, strategy: str) -> Front:
+        """The front of everything that was evaluated on the whole model."""
+        return Front(
+            tuple(self.points),
+            self.problem.cost,
+            self._reference,
+            self.done,
+            len(self.asked),
+            self._seconds(),
+            strategy,
+            self.complete,
+            self.problem.parametrisation,
+            tuple(self._history),
+            rank_correlation=self.rank_correlation,
+        )
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self._started
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,6 +78,12 @@ class Simulator(ABC):
             layers: stop after that many blocks; the outputs are then the values that later ops
                 need, by name.
         """
+
+    def run_all(
+        self, inputs: Any, batch: Iterable[Approximations], *, layers: int | None = None
+    ) -> Iterator[Simulation]:
+        """`run` for one setting after the other."""
+        return (self.run(inputs, chosen, layers=layers) for chosen in batch)
 
     def prefix(self, approximations: Approximations) -> list[int]:
         """A key for each segment, equal for settings that agree up to it.

@@ -14,9 +14,8 @@ from atlasc.passes.search.nsga2 import (
     minimise,
     require_generation,
 )
-from atlasc.passes.search.search_run import SearchRun
 from atlasc.passes.search.space import SearchSpace
-from atlasc.passes.search.strategy import EXTENDS, Strategy
+from atlasc.passes.search.strategy import EXTENDS, SearchRun, Strategy
 
 
 @dataclass(frozen=True)
@@ -73,9 +72,7 @@ class Atlas(Strategy):
         """Run both stages."""
         space, generator = run.objective.space, np.random.default_rng([self.seed, 0])
         shared = SearchSpace(1, space.parametrisation)
-        proxy = None
-        if self.early_layers is not None and self.early_layers < space.layers:
-            proxy = run.evaluator(self.early_layers)
+        proxy = self.early_layers if (self.early_layers or space.layers) < space.layers else None
         found = minimise(
             lambda vectors: run.evaluate(np.stack([space.shared(v) for v in vectors]), proxy),
             shared.random(self.population, generator),

@@ -34,9 +34,8 @@ from atlasc.passes.search.error_model.surrogate import LARGEST, ErrorModel, inte
 from atlasc.passes.search.nsga2 import check_population, minimise
 from atlasc.passes.search.point import Point
 from atlasc.passes.search.search_problem import SearchProblem
-from atlasc.passes.search.search_run import SearchRun
 from atlasc.passes.search.space import Settings, is_partial
-from atlasc.passes.search.strategy import EXTENDS, Strategy
+from atlasc.passes.search.strategy import EXTENDS, SearchRun, Strategy
 
 PROBED_ERRORS = (1e-2, 1e-1, 1e-3)
 """Output errors near which candidates are probed, in this order."""

@@ -11,8 +11,8 @@ from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.parametrisation import PAPER, WIDE, LayerSetting, Parametrisation
 from atlasc.passes.search import strategies as compiler
 from atlasc.passes.search.point import non_dominated
-from atlasc.passes.search.search_run import SearchRun
 from atlasc.passes.search.space import SearchSpace, expert_layer
+from atlasc.passes.search.strategy import SearchRun
 from benchmarks.search.grid import grids
 from benchmarks.search.random_search import RandomSearch
 from benchmarks.search.sequential import Sequential

@@ -11,6 +11,7 @@ from atlasc.passes.search.point import non_dominated
 from atlasc.passes.search.search_problem import Objective
 from atlasc.passes.search.strategies import find_strategy
 from atlasc.passes.search.strategies.atlas import Atlas
+from atlasc.passes.search.strategy import SearchRun
 
 SMALL = Atlas(seed=1, population=8, generations=3, layer_population=12, layer_generations=4)
 
@@ -79,13 +80,13 @@ def test_levels_as_the_cost(problem) -> None:
 
 def test_the_early_layer_proxy_serves_stage_one_only(problem, monkeypatch) -> None:
     seen = []
-    evaluate_all = Objective.evaluate_all
+    points_of = SearchRun.points_of
 
-    def spy(self, batch, found=None):
-        seen.append((self.layers, len(batch)))
-        return evaluate_all(self, batch, found)
+    def spy(self, batch, layers=None):
+        seen.append((layers, len(batch)))
+        return points_of(self, batch, layers)
 
-    monkeypatch.setattr(Objective, "evaluate_all", spy)
+    monkeypatch.setattr(SearchRun, "points_of", spy)
     front = replace(SMALL, early_layers=1).search(problem)
     assert seen == [(1, 8)] * 4 + [(None, 12)] * 5
     assert front.evaluations == SMALL.evaluations
@@ -114,9 +115,9 @@ def test_a_journal_lets_a_search_go_on(problem, found, tmp_path, monkeypatch) ->
     path = journaled.journal
     path.write_text(path.read_text()[:-7])  # as a crash in the middle of a line leaves it
     evaluated = []
-    evaluate = Objective._evaluate
+    point = Objective._point
     monkeypatch.setattr(
-        Objective, "_evaluate", lambda self, s: evaluated.append(s) or evaluate(self, s)
+        Objective, "_point", lambda self, s, found: evaluated.append(s) or point(self, s, found)
     )
     resumed = SMALL.search(journaled)
     assert resumed.points == front.points

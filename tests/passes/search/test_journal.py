@@ -222,20 +222,20 @@ def test_a_search_may_be_made_longer(problem, path) -> None:
 def test_evaluations_of_the_proxy_are_kept_too(problem, path, monkeypatch) -> None:
     journaled, options = replace(problem, journal=path), replace(SMALL, early_layers=1)
     front = options.search(journaled)
-    monkeypatch.setattr(Objective, "_evaluate", lambda *_: pytest.fail("evaluated again"))
+    monkeypatch.setattr(Objective, "_point", lambda *_: pytest.fail("evaluated again"))
     assert options.search(journaled).points == front.points
 
 
 def test_every_point_is_kept_as_soon_as_it_is_known(problem, path, monkeypatch) -> None:
-    evaluate, seen = Objective._evaluate, []
+    point, seen = Objective._point, []
 
-    def interrupted(self, settings):
+    def interrupted(self, settings, simulated):
         if len(seen) == 3:
             raise KeyboardInterrupt
         seen.append(settings)
-        return evaluate(self, settings)
+        return point(self, settings, simulated)
 
-    monkeypatch.setattr(Objective, "_evaluate", interrupted)
+    monkeypatch.setattr(Objective, "_point", interrupted)
     assert not SMALL.search(replace(problem, journal=path)).complete
     kept = [json.loads(line)["settings"] for line in path.read_text().splitlines()[1:]]
     assert kept == [[list(layer) for layer in settings] for settings in seen]
@@ -258,9 +258,9 @@ def test_twenty_kills_lose_nothing(problem, path, monkeypatch) -> None:
         }
     before = len(lines) - 1
     assert 0 < before < undisturbed.distinct
-    evaluate, evaluated = Objective._evaluate, []
+    point, evaluated = Objective._point, []
     monkeypatch.setattr(
-        Objective, "_evaluate", lambda self, s: evaluated.append(s) or evaluate(self, s)
+        Objective, "_point", lambda self, s, found: evaluated.append(s) or point(self, s, found)
     )
     resumed = LONG.search(journaled)
     assert resumed.points == undisturbed.points

@@ -12,6 +12,7 @@ from atlasc.ir.interpreter import interpret
 from atlasc.passes.approximation.approximate import apply_settings
 from atlasc.passes.approximation.depth import depth_of
 from atlasc.passes.search import search_problem
+from atlasc.passes.search.strategy import SearchRun
 from atlasc.passes.simulation.simulate import PolynomialSimulator
 from atlasc.passes.simulation.torch_simulator import TorchSimulator
 
@@ -28,6 +29,10 @@ def blas_rounds_rows_alike() -> bool:
     rows = generator.normal(size=(40, 24)).astype(np.float32)
     weight = generator.normal(size=(24, 24)).astype(np.float32)
     return all(np.array_equal(rows[:n] @ weight, (rows @ weight)[:n]) for n in range(1, len(rows)))
+
+
+def by_settings(objective, settings):
+    return {point.settings: point for point in objective.points(settings)}
 
 
 FLOAT32 = 1e-3
@@ -54,23 +59,24 @@ def test_costs_are_those_of_the_module(problem) -> None:
 
 
 def test_a_gpu_finds_the_same(problem, monkeypatch) -> None:
-    expected = problem.objective().evaluate_all([GOOD, OTHER])
+    expected = by_settings(problem.objective(), [GOOD, OTHER])
     monkeypatch.setattr(search_problem, "simulator", lambda m, *_: TorchSimulator(m, "cpu"))
     found = problem.objective()
-    for point, other in zip(found.evaluate_all([GOOD, OTHER]), expected, strict=True):
+    for settings, point in by_settings(found, [GOOD, OTHER]).items():
+        other = expected[settings]
         assert point.exploded_at == other.exploded_at
         assert point.error == pytest.approx(other.error, abs=1e-6)
         assert point.depth == other.depth
-    assert found.evaluate(GOOD) == found.known[GOOD]
 
 
 def test_equal_settings_are_simulated_once(problem, monkeypatch) -> None:
-    objective = problem.objective()
     runs = []
     run = PolynomialSimulator.run
     monkeypatch.setattr(PolynomialSimulator, "run", lambda *a, **k: runs.append(a) or run(*a, **k))
-    points = objective.evaluate_all([GOOD, OTHER, GOOD])
-    objective.evaluate(GOOD)
+    search = SearchRun(problem, 4)
+    runs.clear()
+    points = search.points_of([GOOD, OTHER, GOOD])
+    assert search.points_of([GOOD]) == points[:1]
     assert len(runs) == 2
     assert points[0] is points[2]
 
@@ -124,7 +130,7 @@ def test_points_do_not_depend_on_how_inputs_are_divided(problem, monkeypatch) ->
     vectors[:20] = np.maximum(vectors[:20], 5)  # high degrees
     settings = sorted({space.decode(vector) for vector in vectors})
     found = [
-        replace(narrow, threads=threads, memory=memory).objective().evaluate_all(settings)
+        SearchRun(replace(narrow, threads=threads, memory=memory), 60).points_of(settings)
         for threads, memory in ((1, 0), (1, 1 << 20), (2, 1 << 20), (3, 0))
     ]
     assert any(point.valid for point in found[0]) and any(not point.valid for point in found[0])

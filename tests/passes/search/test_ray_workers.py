@@ -11,9 +11,8 @@ import pytest
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.search import ray_workers, strategy
-from atlasc.passes.search.evaluator import RayWorkers
 from atlasc.passes.search.ray_workers import RayPool
-from atlasc.passes.search.search_problem import SearchProblem
+from atlasc.passes.search.search_problem import RayWorkers, SearchProblem
 from atlasc.passes.search.strategies.atlas import Atlas
 
 ray = pytest.importorskip("ray", reason="needs the ray extra")
@@ -88,14 +87,14 @@ class Poisoned(SearchProblem):
 
     def objective(self, layers=None):
         objective = super().objective(layers)
-        evaluate = objective._evaluate
+        points = objective.points
 
         def deadly(settings):
-            if settings == SETTINGS[3]:
+            if SETTINGS[3] in settings:
                 os.kill(os.getpid(), signal.SIGKILL)
-            return evaluate(settings)
+            return points(settings)
 
-        objective._evaluate = deadly
+        objective.points = deadly
         return objective
 
 
