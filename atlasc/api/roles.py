@@ -61,8 +61,9 @@ def keygen(
         bundle, chosen = _opened(program, "client", target)
         plan = key_plan(bundle.client.interface)
         with new_folder(Path(folder), private=True) as draft:
-            places = draft / "client", draft / "server"
-            chosen.generate_keys(bundle.parameters, plan, *places, progress or no_progress)
+            for role in ("client", "server"):
+                (draft / role).mkdir(mode=0o700)
+            chosen.generate_keys(bundle.parameters, plan, draft, progress or no_progress)
 
 
 class Client:

@@ -89,12 +89,7 @@ class Target:
         """Raise AtlasError, with the remedy, unless its programs can be executed here."""
 
     def make_engine(
-        self,
-        program: Module,
-        parameters: ParameterSet,
-        progress: Progress = no_progress,
-        *,
-        noise: bool = False,
+        self, program: Module, parameters: ParameterSet, progress: Progress, *, noise: bool = False
     ) -> Engine[Any]:
         """An engine that plays client and server, with fresh keys where the target has keys.
 
@@ -110,14 +105,9 @@ class Target:
         raise self._not_in_python()
 
     def generate_keys(
-        self,
-        parameters: ParameterSet,
-        plan: KeyPlan,
-        client: Path,
-        server: Path,
-        progress: Progress,
+        self, parameters: ParameterSet, plan: KeyPlan, folder: Path, progress: Progress
     ) -> None:
-        """Make the keys of a program and write each role's to a new folder of its own.
+        """Make the keys of a program, and write those of a role to its subfolder, an empty one.
 
         Raises:
             AtlasError: as :meth:`make_engine`; too little space.

@@ -101,10 +101,8 @@ class CostTable:
                 one["seconds"][name] = {at: float(f"{s:.4g}") for at, s in seconds.items()}
         if self.other_work is not None:
             facts["other_work"] = round(self.other_work, 3)
-        innermost = re.compile(r"\{[^{}]*\}")
-        text = innermost.sub(
-            lambda one: json.dumps(json.loads(one[0])), json.dumps(facts, indent=1)
-        )
+        text = json.dumps(facts, indent=1)
+        text = re.sub(r"\{[^{}]*\}", lambda innermost: re.sub(r"\n *", " ", innermost[0]), text)
         return text + "\n"
 
     def damaged(self, why: str) -> AtlasError:
@@ -195,7 +193,7 @@ def cost_warning(backend: str, library: str | None, named: Path | None = None) -
         why.append(f"{named} is of the target {load(named).backend} and is not used")
     if library is not None and table.library != library:
         why.append(f"version {table.library} was measured, {library} is installed")
-    if not here.same_speed(table.machine):
+    if str(here) != str(table.machine):
         why.append(f"measured on {table.machine}, this machine has {here}")
     remedy = "measure this machine once with atlasc calibrate-backend"
     return f"predicted times may be wrong here ({'; '.join(why)}): {remedy}" if why else ""

@@ -9,7 +9,7 @@ from typing import NoReturn
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.execution.counting_engine import Counted, CountingEngine
-from atlasc.targets.base import Progress, Target, no_progress
+from atlasc.targets.base import Progress, Target
 from atlasc.targets.desilo.parameters import DesiloParameters
 from atlasc.targets.parameters import ParameterSet
 
@@ -39,12 +39,7 @@ class CountTarget(Target):
     parameters = DesiloParameters
 
     def make_engine(
-        self,
-        program: Module,
-        parameters: ParameterSet,
-        progress: Progress = no_progress,
-        *,
-        noise: bool = False,
+        self, program: Module, parameters: ParameterSet, progress: Progress, *, noise: bool = False
     ) -> CountEngine:
         return CountEngine(*parameters.shape)
 

@@ -61,28 +61,13 @@ def write_bytes(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def write_index(
-    folder: Path, role: Role, parameters: ParameterSet, identity: str, note: str = "", **facts: Any
-) -> None:
-    """Write ``keys.json``; the last step, because it makes the folder count as complete.
-
-    Args:
-        folder: of the keys.
-        role, parameters, identity: see :class:`KeyIndex`.
-        facts: its other members.
-    """
-    index = KeyIndex(
-        format=1,
-        note=note,
-        role=role,
-        identity=identity,
-        parameters=parameters.to_dict(),
-        security_bits=parameters.security_bits,
-        **facts,
-    )
-    write_bytes(
-        folder / INDEX, index.model_dump_json(indent=1, exclude_unset=True).encode() + b"\n"
-    )
+def write_index(folder: Path, role: Role, parameters: ParameterSet, **facts: Any) -> None:
+    """Write ``keys.json`` to the folder of a role; the last step, because it makes the folder count
+    as complete. ``facts``: other members of :class:`KeyIndex`."""
+    facts = {"note": "", **facts, "parameters": parameters.to_dict()}
+    index = KeyIndex(format=1, role=role, security_bits=parameters.security_bits, **facts)
+    text = index.model_dump_json(indent=1, exclude_unset=True) + "\n"
+    write_bytes(folder / role / INDEX, text.encode())
 
 
 def read_index(

@@ -1,4 +1,7 @@
-"""This machine: its class, its memory and disk, and its other work while something is measured."""
+"""This machine: its class, its memory and disk, and its other work while something is measured.
+
+``root`` is where ``proc`` and ``sys`` are found; another folder in tests.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import os
 import platform
 import re
 import shutil
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +19,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.json_text import STRICT, Count
 
 GIB = 2.0**30
+ROOT = Path("/")
 
 
 @dataclass(frozen=True)
@@ -38,10 +41,6 @@ class Machine:
     def __str__(self) -> str:
         return f"{self.threads} threads of {self.processor}"
 
-    def same_speed(self, other: Machine) -> bool:
-        """Whether times of one may be expected on the other."""
-        return (self.processor, self.threads) == (other.processor, other.threads)
-
 
 def available_threads() -> int:
     """Threads that this process may run at once."""
@@ -50,12 +49,8 @@ def available_threads() -> int:
     return os.cpu_count() or 1
 
 
-def this_machine(root: Path = Path("/")) -> Machine:
-    """The machine that this process runs on.
-
-    Args:
-        root: where ``proc`` is found; another folder in tests.
-    """
+def this_machine(root: Path = ROOT) -> Machine:
+    """The machine that this process runs on."""
     try:
         pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -72,7 +67,7 @@ def this_machine(root: Path = Path("/")) -> Machine:
 class OtherWork:
     """How much of the machine other processes took since this was made."""
 
-    def __init__(self, root: Path = Path("/")) -> None:
+    def __init__(self, root: Path = ROOT) -> None:
         self._root = root
         self._before = self._now()
 
@@ -81,61 +76,55 @@ class OtherWork:
         before, now = self._before, self._now()
         if before is None or now is None:
             return None
-        busy, idle, own, wall = (b - a for a, b in zip(before, now, strict=True))
-        if wall <= 0 or busy + idle <= 0:
+        busy, idle, own = (b - a for a, b in zip(before, now, strict=True))
+        if busy + idle <= 0:
             return None
         return min(max((busy - own) / (busy + idle), 0.0), 1.0)
 
-    def _now(self) -> tuple[float, float, float, float] | None:
-        """Seconds of all processors, busy and idle; of this process; of the clock."""
+    def _now(self) -> tuple[float, float, float] | None:
+        """Seconds of all processors, busy and idle, and of this process."""
         try:
             line = (self._root / "proc/stat").read_text().partition("\n")[0]
             ticks = [int(field) / os.sysconf("SC_CLK_TCK") for field in line.split()[1:9]]
         except (OSError, ValueError, AttributeError):
             return None
-        idle = sum(ticks[3:5])
-        used = os.times()
-        return sum(ticks) - idle, idle, used.user + used.system, time.perf_counter()
+        idle, used = sum(ticks[3:5]), os.times()
+        return sum(ticks) - idle, idle, used.user + used.system
 
 
 # --- memory and disk, asked before a long job starts rather than when it is killed
 
 
-def available_bytes(root: Path = Path("/")) -> int | None:
-    """Bytes that a process can still allocate: free memory, and the control group's limit.
-
-    Args:
-        root: where ``proc`` and ``sys`` are found; another folder in tests.
-
-    Returns:
-        None where the system does not tell (not Linux).
-    """
-    limit = _read(root / "sys/fs/cgroup/memory.max", r"\d+")
-    used = _read(root / "sys/fs/cgroup/memory.current", r"\d+")
-    left = None if limit is None or used is None else max(1, int(limit) - int(used))
-    return min((value for value in (_memory(root, "MemAvailable"), left) if value), default=None)
+def available_bytes() -> int | None:
+    """Bytes that a process can still allocate: free memory, and the control group's limit; None
+    where the system does not tell (not Linux)."""
+    limit, used = (_number(ROOT / f"sys/fs/cgroup/memory.{name}") for name in ("max", "current"))
+    free = _number(ROOT / "proc/meminfo", "MemAvailable:") * 1024
+    return _least(free, max(1, limit - used) if limit else 0)
 
 
-def machine_bytes(root: Path = Path("/")) -> int | None:
+def machine_bytes(root: Path = ROOT) -> int | None:
     """Bytes of the whole machine, whatever runs on it now; the control group's limit if smaller.
-
-    Args and returns as :func:`available_bytes`.
-    """
-    limit = int(_read(root / "sys/fs/cgroup/memory.max", r"\d+") or 0)
-    return min((value for value in (_memory(root, "MemTotal"), limit) if value), default=None)
+    None where the system does not tell."""
+    whole = _number(root / "proc/meminfo", "MemTotal:") * 1024
+    return _least(whole, _number(root / "sys/fs/cgroup/memory.max"))
 
 
-def _memory(root: Path, entry: str) -> int:
-    return int(_read(root / "proc/meminfo", rf"{entry}:\s*(\d+)") or 0) * 1024
+def _least(*sizes: int) -> int | None:
+    return min(filter(None, sizes), default=None)
 
 
-def _read(path: Path, pattern: str) -> str | None:
-    """What a line of a file of the system starts with; None without the file or such a line."""
+def _number(path: Path, entry: str = "") -> int:
+    return int(_read(path, rf"{entry}\s*(\d+)") or 0)
+
+
+def _read(path: Path, pattern: str) -> str:
+    """The group of a pattern at the start of a line; empty without the file or such a line."""
     try:
         found = re.search(rf"^{pattern}", path.read_text(), re.MULTILINE)
     except OSError:
-        return None
-    return found and found[found.re.groups]
+        return ""
+    return found[1] if found else ""
 
 
 def require_memory(needed: int, purpose: str) -> None:
@@ -161,9 +150,7 @@ def require_memory(needed: int, purpose: str) -> None:
 
 def require_disk(needed: int, folder: Path, purpose: str) -> None:
     """Refuse to start what would not fit on the disk of ``folder``, which may not exist yet."""
-    existing = next(
-        path for path in (folder.absolute(), *folder.absolute().parents) if path.exists()
-    )
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     free = shutil.disk_usage(existing).free
     if needed > free:
         raise AtlasError(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files.json_text import STRICT, parse_json
 from atlasc.targets.noise import NoiseModel
-from atlasc.targets.security import Secret, check_security, max_log_qp
+from atlasc.targets.security import REQUIRED_BITS, Secret, check_security
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -116,7 +116,7 @@ class ParameterSet(_Fields):
         Raises:
             AtlasError: no set has that many slots, or none has 128 bits of security.
         """
-        fits = [p for p in cls.leveled(levels) if p.slots >= slots and p._is_secure()]
+        fits = [p for p in cls._secure(levels) if p.slots >= slots]
         largest = cls.bootstrapped()
         if not fits and largest.slots < slots:
             raise AtlasError(
@@ -134,11 +134,12 @@ class ParameterSet(_Fields):
         if bootstrap:
             found = cls.bootstrapped()
             return found if (found.slots, found.max_level) == (slots, levels) else None
-        fits = [p for p in cls.leveled(levels) if p.slots == slots and p._is_secure()]
+        fits = [p for p in cls._secure(levels) if p.slots == slots]
         return min(fits, key=lambda found: found._work(levels), default=None)
 
-    def _is_secure(self) -> bool:
-        return self.log_qp <= max_log_qp(self.ring_degree)
+    @classmethod
+    def _secure(cls, levels: int) -> list[Self]:
+        return [p for p in cls.leveled(levels) if p.security_bits >= REQUIRED_BITS]
 
     def _work(self, levels: int) -> int:
         """Work of one key switch at each level of a program, to compare sets by."""

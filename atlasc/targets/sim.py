@@ -29,7 +29,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.execution.engine import Plaintext, Vector, refuse
 from atlasc.passes.lowering.rotation_keys import KeyPlan, rotation_reach
-from atlasc.targets.base import Progress, Target, no_progress
+from atlasc.targets.base import Progress, Target
 from atlasc.targets.desilo import TARGET as desilo
 from atlasc.targets.engine import SlotEngine, require_reach
 from atlasc.targets.key_folders import Role, read_index, write_bytes, write_index
@@ -259,33 +259,24 @@ class SimTarget(Target):
         return desilo.cost_warning(costs)
 
     def make_engine(
-        self,
-        program: Module,
-        parameters: ParameterSet,
-        progress: Progress = no_progress,
-        *,
-        noise: bool = False,
+        self, program: Module, parameters: ParameterSet, progress: Progress, *, noise: bool = False
     ) -> SimEngine:
         model = parameters.noise_model() if noise else None
         keys = rotation_reach(program, parameters.max_level)
         return SimEngine(*parameters.shape, noise=model, rotation_keys=keys)
 
     def generate_keys(
-        self,
-        parameters: ParameterSet,
-        plan: KeyPlan,
-        client: Path,
-        server: Path,
-        progress: Progress,
+        self, parameters: ParameterSet, plan: KeyPlan, folder: Path, progress: Progress
     ) -> None:
         """Write folders like those of real keys. ``secret.key`` holds words instead of a secret."""
-        for folder in (client, server):
-            folder.mkdir(mode=0o700)
-        identity = secrets.token_hex(16)
-        facts: dict[str, Any] = {"target": self.name, "note": NOTE}
-        write_index(server, "server", parameters, identity, **facts, **asdict(plan))
-        write_bytes(client / "secret.key", f"{NOTE}\n".encode())
-        write_index(client, "client", parameters, identity, **facts)
+        told: dict[str, Any] = {
+            "parameters": parameters,
+            "identity": secrets.token_hex(16),
+            "target": self.name,
+        }
+        write_index(folder, "server", **told, note=NOTE, **asdict(plan))
+        write_bytes(folder / "client" / "secret.key", f"{NOTE}\n".encode())
+        write_index(folder, "client", **told, note=NOTE)
 
     def role_engine(
         self, role: Role, folder: Path, parameters: ParameterSet, plan: KeyPlan | None = None

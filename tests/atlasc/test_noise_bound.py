@@ -13,13 +13,14 @@ from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.compilation.noise_bound import MARGIN, program_change, with_noise
 from atlasc.run import session
 from atlasc.targets import find_target
+from atlasc.targets.base import no_progress
 from atlasc.targets.noise import NoiseModel
 
 
 def errors(bundle: Bundle, data: Path, count: int) -> np.ndarray:
     """Root mean square errors of the inputs' answers."""
     parameters = bundle.parameters
-    engine = find_target("sim").make_engine(bundle.program, parameters, noise=True)
+    engine = find_target("sim").make_engine(bundle.program, parameters, no_progress, noise=True)
     arrays = bundle.load_inputs(data).take(range(count)).arrays
     answer = session.run(bundle, arrays, engine=engine)
     (name,) = answer.outputs

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from atlasc.ir.module import Module
 from atlasc.passes.lowering.rotation_keys import KeyPlan, key_plan
-from atlasc.targets.base import Calibration, Progress, Target, no_progress
+from atlasc.targets.base import Calibration, Progress, Target
 from atlasc.targets.cost_table import cost_warning
 from atlasc.targets.desilo.engine import DesiloEngine
 from atlasc.targets.desilo.keys import KeySet, generate_to
@@ -37,27 +37,17 @@ class DesiloTarget(Target):
         load_library()
 
     def make_engine(
-        self,
-        program: Module,
-        parameters: ParameterSet,
-        progress: Progress = no_progress,
-        *,
-        noise: bool = False,
+        self, program: Module, parameters: ParameterSet, progress: Progress, *, noise: bool = False
     ) -> DesiloEngine:
         self.check()
         keys = KeySet.generate(require_desilo(parameters), key_plan(program), progress)
         return DesiloEngine(keys)
 
     def generate_keys(
-        self,
-        parameters: ParameterSet,
-        plan: KeyPlan,
-        client: Path,
-        server: Path,
-        progress: Progress,
+        self, parameters: ParameterSet, plan: KeyPlan, folder: Path, progress: Progress
     ) -> None:
         """See the base class; keys are made one after another, in little memory."""
-        generate_to(require_desilo(parameters), plan, client, server, progress)
+        generate_to(require_desilo(parameters), plan, folder, progress)
 
     def role_engine(
         self, role: Role, folder: Path, parameters: ParameterSet, plan: KeyPlan | None = None

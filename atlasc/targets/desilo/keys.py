@@ -109,39 +109,33 @@ class KeySet:
 
 
 def generate_to(
-    parameters: DesiloParameters,
-    plan: KeyPlan,
-    client: Path,
-    server: Path,
-    progress: Progress = no_progress,
+    parameters: DesiloParameters, plan: KeyPlan, folder: Path, progress: Progress
 ) -> None:
-    """Make the keys one after another and write each to its folder: little memory is needed.
-
-    Arguments as for :meth:`KeySet.generate`, and two new folders.
+    """Make the keys one after another, and write them to ``client`` and ``server`` in ``folder``:
+    little memory is needed. Other arguments as for :meth:`KeySet.generate`.
 
     Raises:
         AtlasError: too little disk space or memory.
     """
     plan = _checked(parameters, plan)
     sizes = {name: parameters.key_file_bytes(name, plan) for name in _names(parameters, plan)}
-    require_disk(sum(sizes.values()), server, "the evaluation keys")
+    require_disk(sum(sizes.values()), folder, "the evaluation keys")
     largest = 0 if parameters.bootstrap else parameters.key_bytes(parameters.max_level)
     needed = largest + sum(parameters.memory_parts({}).values())
     require_memory(needed, "generating the keys")
-    for folder in (client, server):
-        folder.mkdir(mode=0o700, parents=True)
     keys = _new_secret(parameters)
     engine, digests = library_engine(parameters), dict[str, str]()
     for name, key in _made(keys, plan, progress):
-        path = server / f"{name}.key"
+        path = folder / "server" / f"{name}.key"
         write_bytes(path, b"")
         getattr(engine, f"write_{_kind(name)}_key")(key, str(path))
         _require_size(path, sizes[name])
         digests[path.name] = sha256_of(path)
-    whose = parameters, keys.identity
-    write_index(server, "server", *whose, target="desilo", **asdict(plan), files=digests)
-    write_bytes(client / "secret.key", bytes(engine.serialize_secret_key(keys.secret)))
-    write_index(client, "client", *whose, target="desilo")
+    told: dict[str, Any] = {"parameters": parameters, "identity": keys.identity}
+    write_index(folder, "server", **told, target="desilo", **asdict(plan), files=digests)
+    secret = bytes(engine.serialize_secret_key(keys.secret))
+    write_bytes(folder / "client" / "secret.key", secret)
+    write_index(folder, "client", **told, target="desilo")
 
 
 def _require_size(path: Path, expected: int) -> None:

@@ -11,6 +11,7 @@ from atlasc.client.checks import COPIES, OUTSIDE, owners
 from atlasc.ir.layout import Layout
 from atlasc.run import session
 from atlasc.targets import find_target
+from atlasc.targets.base import no_progress
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,9 @@ def bundle(tiny: Tiny) -> Bundle:
 def decrypted(tiny: Tiny, bundle: Bundle, count: int) -> dict[str, np.ndarray]:
     """Slots of the answer to the first inputs, with the noise of CKKS."""
     arrays = bundle.load_inputs(tiny.data).take(range(count)).arrays
-    engine = find_target("sim").make_engine(bundle.program, bundle.parameters, noise=True)
+    engine = find_target("sim").make_engine(
+        bundle.program, bundle.parameters, no_progress, noise=True
+    )
     packed = bundle.client.query(arrays)
     encrypted = session.encrypt_all(engine, packed)
     results = session.execute(engine, bundle.program, encrypted, packed.public)

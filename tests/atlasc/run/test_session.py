@@ -19,6 +19,7 @@ from atlasc.run import session
 from atlasc.run.session import simulate
 from atlasc.run.timing import Pace
 from atlasc.targets import find_target
+from atlasc.targets.base import no_progress
 
 
 @pytest.fixture(scope="module")
@@ -79,17 +80,17 @@ def test_an_op_counts_as_much_as_it_is_predicted_to_last(bundle: Bundle) -> None
 
 def test_an_engine_serves_several_runs(tiny: Tiny, bundle: Bundle) -> None:
     parameters = bundle.parameters
-    engine = find_target("sim").make_engine(bundle.program, parameters)
+    engine = find_target("sim").make_engine(bundle.program, parameters, no_progress)
     arrays = arrays_of(tiny, bundle, 2)
     first, second = (session.run(bundle, arrays, engine=engine) for _ in range(2))
     assert np.array_equal(first.outputs["output"], second.outputs["output"])
     with pytest.raises(AtlasError, match="no target"):
-        find_target("paper").make_engine(bundle.program, parameters)
+        find_target("paper").make_engine(bundle.program, parameters, no_progress)
 
 
 def test_simulated_noise_is_small_and_there(tiny: Tiny, bundle: Bundle) -> None:
     parameters = bundle.parameters
-    noisy = find_target("sim").make_engine(bundle.program, parameters, noise=True)
+    noisy = find_target("sim").make_engine(bundle.program, parameters, no_progress, noise=True)
     answer = session.run(bundle, arrays_of(tiny, bundle, 2), engine=noisy)
     assert 1e-9 < answer.max_error < 1e-5
 

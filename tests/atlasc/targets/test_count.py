@@ -16,11 +16,11 @@ from atlasc.targets.base import no_progress
 def test_count_reports_what_a_program_takes() -> None:
     target = find_target("count")
     parameters = target.parameters.choose(3)
-    engine = target.make_engine(Module("m", "ckks"), parameters)
+    engine = target.make_engine(Module("m", "ckks"), parameters, no_progress)
     x = engine.encrypt(None)  # type: ignore[arg-type]
     product = engine.rotate(engine.mul(x, x), 1)
     with pytest.raises(AtlasError, match="computes no answers") as caught:
         engine.decrypt(product)
     assert "1 mul" in caught.value.why and "1 rotate" in caught.value.why
     with pytest.raises(AtlasError, match="not executed by Python"):
-        target.generate_keys(parameters, KeyPlan({}), Path(), Path(), no_progress)
+        target.generate_keys(parameters, KeyPlan({}), Path(), no_progress)

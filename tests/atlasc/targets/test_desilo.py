@@ -20,6 +20,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.engine import Engine
 from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.targets import find_target, machine
+from atlasc.targets.base import no_progress
 from atlasc.targets.desilo import keys as desilo_keys
 from atlasc.targets.desilo import library as desilo_library
 
@@ -72,13 +73,9 @@ class TestLeveledMiddle(EngineConformance):
 def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     root = tmp_path_factory.mktemp("keys")
     steps: list[tuple[str, int, int]] = []
-    generate_to(
-        SMALL,
-        KeyPlan({1: 2, 8191: 3}, 3),
-        root / "client",
-        root / "server",
-        lambda *step: steps.append(step),
-    )
+    for role in ("client", "server"):
+        (root / role).mkdir(mode=0o700)
+    generate_to(SMALL, KeyPlan({1: 2, 8191: 3}, 3), root, lambda *step: steps.append(step))
     assert [step[0] for step in steps] == [
         "relinearization key",
         "rotation 1 key",
@@ -147,17 +144,18 @@ def test_sizes_are_as_predicted(folders: tuple[Path, Path]) -> None:
 
 def test_a_key_that_was_not_written_to_its_end_is_refused(tmp_path: Path) -> None:
     """The library says nothing when a disk is full."""
+    (tmp_path / "server").mkdir()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL.key_bytes(3) // 2, hard))
     try:
         with pytest.raises(AtlasError, match=r"relinearization\.key cannot be written") as caught:
-            generate_to(SMALL, KeyPlan({}, 3), tmp_path / "c", tmp_path / "s")
+            generate_to(SMALL, KeyPlan({}, 3), tmp_path, no_progress)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, before)
     assert "the disk is full" in caught.value.why
-    assert not (tmp_path / "s" / "keys.json").exists()
+    assert not (tmp_path / "server" / "keys.json").exists()
 
 
 def test_a_key_serves_its_level_and_those_below(folders: tuple[Path, Path]) -> None:
@@ -177,9 +175,9 @@ def test_a_key_serves_its_level_and_those_below(folders: tuple[Path, Path]) -> N
         engine.square(high)
 
 
-def test_keys_are_never_overwritten(folders: tuple[Path, Path], tmp_path: Path) -> None:
+def test_keys_are_never_overwritten(folders: tuple[Path, Path]) -> None:
     with pytest.raises(FileExistsError):
-        generate_to(SMALL, KeyPlan({}), folders[0], tmp_path / "server")
+        generate_to(SMALL, KeyPlan({}), folders[0].parent, no_progress)
 
 
 def test_foreign_and_damaged_ciphertexts_are_refused(folders: tuple[Path, Path]) -> None:

@@ -17,6 +17,7 @@ from atlasc.passes.execution.counting_engine import PRIMITIVES
 from atlasc.passes.execution.engine import Engine
 from atlasc.passes.execution.rotation_plan import RotationPlan
 from atlasc.targets import TARGETS, find_target
+from atlasc.targets.base import no_progress
 from atlasc.targets.costs import costs_of
 from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.program import parameters_of, with_matching_parameters, with_parameters
@@ -112,7 +113,7 @@ def test_phantom_is_not_executed_by_python() -> None:
     target = find_target("phantom")
     parameters = target.parameters.choose(3)
     with pytest.raises(AtlasError, match="executed by the C\\+\\+ project"):
-        target.make_engine(placed(parameters), parameters)
+        target.make_engine(placed(parameters), parameters, no_progress)
 
 
 class TestSim(EngineConformance):
@@ -123,4 +124,4 @@ class TestSim(EngineConformance):
     def engine(cls) -> Engine[Any]:
         target = find_target("sim")
         parameters = target.parameters.choose(3)
-        return target.make_engine(placed(parameters), parameters)
+        return target.make_engine(placed(parameters), parameters, no_progress)
