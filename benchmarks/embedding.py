@@ -78,11 +78,7 @@ def measure(
     costs = costs_summary(program_costs(bundle.program), parameters)
     others = OtherWork()
     reset_peak_memory()
-    with progress("generating keys") as step:
-        chosen = find_target(target or bundle.target)
-        engine = chosen.make_engine(bundle.program, parameters, step.report)
-    with progress("running", total=100) as step:
-        answer = session.run(bundle, arrays, target, step.report, engine=engine, expected=expected)
+    answer = session.run(bundle, arrays, target, steps=progress, expected=expected)
     peak = peak_memory()
     if answer.timing is not None:
         show_timing(answer.timing)

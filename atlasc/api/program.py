@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import shutil
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -308,16 +307,10 @@ def run_inputs(
         with steps(f"running on {built.engine}, in C++"):
             answer = built.run(bundle, arrays, simulation.outputs)
     else:
-        started = time.perf_counter()
-        with steps("generating keys") as step:
-            engine = find_target(target).make_engine(bundle.program, bundle.parameters, step.report)
-        keys = time.perf_counter() - started
-        with steps(f"running on {target}", total=100) as step:
-            answer = session.run(
-                bundle, arrays, target, progress=step.report, engine=engine,
-                expected=simulation.outputs, unchecked=unchecked,
-            )  # fmt: skip
-        answer.seconds["keys"] += keys
+        expected = simulation.outputs
+        answer = session.run(
+            bundle, arrays, target, steps=steps, expected=expected, unchecked=unchecked
+        )
     # The C++ client gives no slots: of its answers only the elements can be examined.
     judged = judge(bundle.client.interface, answer.outputs, None)
     answer = replace(answer, refused=dict(sorted((judged.refused | answer.refused).items())))

@@ -18,6 +18,7 @@ import numpy as np
 from atlasc.bundle.folder import Bundle
 from atlasc.client.checks import Answers
 from atlasc.client.program import ClientProgram, Packed, batches, rows_of
+from atlasc.compilation.steps import Steps, silent
 from atlasc.ir.module import Module, Op
 from atlasc.passes.execution.engine import Engine
 from atlasc.passes.execution.execute import Execution
@@ -175,7 +176,8 @@ def run(
     bundle: Bundle,
     arrays: Mapping[str, np.ndarray],
     target: str | None = None,
-    progress: Progress = no_progress,
+    *,
+    steps: Steps = silent,
     engine: Engine[Any] | None = None,
     expected: Mapping[str, np.ndarray] | None = None,
     unchecked: bool = False,
@@ -187,7 +189,7 @@ def run(
         arrays: raw inputs by name; more than a batch are answered in several runs, with one set
             of keys.
         target: another one than the bundle's own.
-        progress: called before each key, and for each op with predicted hundredths of all runs.
+        steps: shows progress.
         engine, expected: an engine, or the polynomial simulation, that was made before.
         unchecked: encrypt inputs that are far larger than those of calibration.
 
@@ -199,22 +201,24 @@ def run(
         expected = simulate(client, bundle.poly, arrays).outputs
     watch = Stopwatch()
     if engine is None:
-        engine = chosen.make_engine(bundle.program, bundle.parameters, progress)
+        with steps("generating keys") as step:
+            engine = chosen.make_engine(bundle.program, bundle.parameters, step.report)
     watch.lap("keys")
-    pace = Pace(bundle, chosen, -(-rows_of(arrays) // client.batch), progress)
     parts: list[dict[str, np.ndarray]] = []
     refused: dict[int, float] = {}
-    for start, rows in batches(arrays, client.batch):
-        packed = client.query(rows, unchecked=unchecked)
-        encrypted = encrypt_all(engine, packed)
-        watch.lap("encrypt")
-        results = execute(engine, bundle.program, encrypted, packed.public, pace)
-        pace.finish()
-        watch.lap("execute")
-        answers = client.answers(decrypt_all(engine, results), packed.count)
-        parts.append(answers.outputs)
-        refused |= {start + row: share for row, share in answers.refused.items()}
-        watch.lap("decrypt")
+    with steps(f"running on {chosen.name}", total=100) as step:
+        pace = Pace(bundle, chosen, -(-rows_of(arrays) // client.batch), step.report)
+        for start, rows in batches(arrays, client.batch):
+            packed = client.query(rows, unchecked=unchecked)
+            encrypted = encrypt_all(engine, packed)
+            watch.lap("encrypt")
+            results = execute(engine, bundle.program, encrypted, packed.public, pace)
+            pace.finish()
+            watch.lap("execute")
+            answers = client.answers(decrypt_all(engine, results), packed.count)
+            parts.append(answers.outputs)
+            refused |= {start + row: share for row, share in answers.refused.items()}
+            watch.lap("decrypt")
     facts = dict(expected), watch.seconds, chosen.name, pace.timing()
     return RunResult(joined(parts), refused, *facts)
 

@@ -75,17 +75,8 @@ def compile_model(folder: Path, target: str, images: int) -> tuple[Bundle, Input
 def recognise(bundle: Bundle, inputs: Inputs, target: str) -> RunResult:
     """Encrypt the images, run the program on the ciphertexts, and decrypt the answers."""
     from atlasc.run import session
-    from atlasc.targets import find_target
 
-    started = time.perf_counter()
-    with progress("generating keys") as step:
-        parameters = bundle.parameters
-        engine = find_target(target).make_engine(bundle.program, parameters, step.report)
-    keys = time.perf_counter() - started
-    with progress("running on ciphertexts", total=100) as step:
-        answer = session.run(bundle, inputs.arrays, target, progress=step.report, engine=engine)
-    answer.seconds["keys"] += keys
-    return answer
+    return session.run(bundle, inputs.arrays, target, steps=progress)
 
 
 def show(

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.cli import app
+from atlasc.compilation.steps import steps_of
 from atlasc.ir.errors import AtlasError
 from atlasc.run import session
 from atlasc.run.session import simulate
@@ -59,7 +60,9 @@ def test_the_answer_is_close_to_the_original_model(tiny: Tiny, bundle: Bundle) -
 
 def test_progress_covers_all_batches_and_ends_before_100(tiny: Tiny, bundle: Bundle) -> None:
     steps: list[tuple[str, int, int]] = []
-    session.run(bundle, arrays_of(tiny, bundle, 4), progress=lambda *step: steps.append(step))
+    callback = steps_of(lambda *step: steps.append(step))
+    session.run(bundle, arrays_of(tiny, bundle, 4), steps=callback)
+    steps = [step for step in steps if step[0].startswith("running on sim: ")]
     assert len(steps) == 2 * len(bundle.program.ops)
     done = [step[1] for step in steps]
     assert done == sorted(done)
