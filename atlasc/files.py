@@ -48,11 +48,12 @@ def require_new(folder: Path) -> None:
         )
 
 
-def require_file_place(path: Path, suffix: str | None = None) -> None:
+def require_file_place(path: Path, suffix: str | None = None, *, new: bool = False) -> None:
     """Refuse a place where no file can be written, before any work is done for it.
 
     Raises:
-        AtlasError: it is a folder, its parent does not exist, or it has another suffix.
+        AtlasError: it is a folder, its parent does not exist, it has another suffix, or it exists
+            and should be new.
     """
     if path.is_dir():
         raise AtlasError(f"the output {path} is a folder", remedy="give the name of a file")
@@ -62,25 +63,14 @@ def require_file_place(path: Path, suffix: str | None = None) -> None:
         raise AtlasError(
             f"the output {path} does not end in {suffix}", remedy=f"use {path.with_suffix(suffix)}"
         )
-
-
-def require_array_file(path: Path) -> None:
-    """Refuse a place for an ``.npz`` before any work is done for it.
-
-    Raises:
-        AtlasError: it exists already, has another suffix, or its folder does not exist.
-    """
-    require_file_place(path, ".npz")
-    require_new(path)
+    if new:
+        require_new(path)
 
 
 @contextmanager
 def new_folder(folder: Path, *, private: bool = False) -> Iterator[Path]:
-    """A new folder that appears whole or not at all.
-
-    Args:
-        folder: its place.
-        private: for its owner alone, from the first moment on.
+    """A new folder that appears whole or not at all; a private one is for its owner alone, from the
+    first moment on.
 
     Raises:
         AtlasError: it exists already, or cannot be written.
@@ -95,13 +85,11 @@ def new_folder(folder: Path, *, private: bool = False) -> Iterator[Path]:
 
 
 def write_with(path: Path, write: Callable[[Path], object], *beside: Path) -> None:
-    """Let ``write`` make a file, which replaces an existing one.
+    """Let ``write`` make a file, at the path of a draft that it is called with. The file replaces
+    an existing one.
 
-    Args:
-        path: of the file.
-        write: is called with the path of a draft.
-        beside: files that ``write`` makes too, next to its draft. They are moved to their places
-            before the file.
+    ``write`` may make other files next to its draft, with the names of those in ``beside``. These
+    are moved to their places before the file.
 
     Raises:
         AtlasError: it cannot be written; an existing file then stays as it was.
@@ -143,12 +131,8 @@ def write_module(path: Path, module: Module, *, arrays: bool = True) -> None:
 
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write a new ``.npz``.
-
-    Raises:
-        AtlasError: as :func:`require_array_file` and :func:`write_with`.
-    """
-    require_array_file(path)
+    """Write a new ``.npz``; raises as :func:`require_file_place` and :func:`write_with`."""
+    require_file_place(path, ".npz", new=True)
     write_with(path, lambda draft: np.savez(draft, **arrays))  # type: ignore[arg-type]
 
 

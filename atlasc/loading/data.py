@@ -118,11 +118,7 @@ def _from_file(source: Path, model: LoadedModel, length: int | None) -> Inputs:
 
 
 def _lines(source: Path) -> dict[str, str]:
-    """Every line that is not blank, under a name such as "texts.txt:3".
-
-    Raises:
-        AtlasError: the file cannot be read, is too large, or is empty; a line is too long.
-    """
+    """Every line that is not blank, under a name such as "texts.txt:3"."""
     remedy = "write one input a line"
     content = enumerate(read_text(source, MAX_TEXTS).split("\n"), 1)
     lines = {f"{source.name}:{number}": line.strip() for number, line in content if line.strip()}
@@ -142,11 +138,8 @@ def _lines(source: Path) -> dict[str, str]:
 def _from_rows(
     rows: Mapping[str, Mapping[str, Any]], model: LoadedModel, length: int | None
 ) -> Inputs:
-    """Texts or token ids, all of one kind, as ``{"text": ...}`` or ``{"input_ids": [...]}``.
-
-    Raises:
-        AtlasError: a row has neither or both, another type, or a label of more than 64 bits; the
-            model has no tokenizer; as `_padded`.
+    """Texts or token ids, all of one kind, as ``{"text": ...}`` or ``{"input_ids": [...]}``; rows
+    have names for messages.
     """
     key = "text" if "text" in next(iter(rows.values())) else "input_ids"
     labels = []
@@ -189,16 +182,7 @@ def _is_integer(value: Any) -> bool:
 def _from_arrays(
     arrays: dict[str, np.ndarray], model: LoadedModel, length: int | None, source: str
 ) -> Inputs:
-    """Inputs from arrays by the names of the model's inputs, ``labels`` among them or not.
-
-    Args:
-        arrays: by name.
-        model, length: see :func:`inputs_of`.
-        source: name of the data, for messages.
-
-    Raises:
-        AtlasError: as :func:`inputs_of`.
-    """
+    """Inputs from arrays by the names of the model's inputs, ``labels`` among them or not."""
     labels = next((arrays.pop(key) for key in LABEL_KEYS if key in arrays), None)
     main = model.input_names[0]
     if main not in arrays or not arrays.keys() <= set(model.input_names):
@@ -246,11 +230,7 @@ def _padded(
     names: Sequence[str],
     texts: Sequence[str] | None = None,
 ) -> dict[str, np.ndarray]:
-    """`input_ids` and `attention_mask` [N, n], padded on the right.
-
-    Raises:
-        AtlasError: a row, or the length itself, is longer than the model accepts.
-    """
+    """`input_ids` and `attention_mask` [N, n], padded on the right."""
     exported = model.exported_shape("input_ids")
     fixed = exported[1] if exported is not None and len(exported) == 2 else None
     length = sequence_length or fixed or max(map(len, ids))

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.module import Module
-from atlasc.loading.exported import Shape, load_exported_program
 from atlasc.loading.huggingface import (
     SAVE_REMEDY,
     build,
@@ -31,7 +30,7 @@ from atlasc.loading.huggingface import (
     read_object,
     tokenizer_errors,
 )
-from atlasc.loading.torch_files import load_pt
+from atlasc.loading.torch_files import Shape, load_exported_program, load_pt
 
 if TYPE_CHECKING:
     import torch

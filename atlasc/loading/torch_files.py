@@ -1,23 +1,93 @@
-"""Reading `.pt` files without running code that they carry."""
+"""Reading `.pt` files and `.pt2` archives without running code that they carry.
+
+`torch.export.load` unpickles parts of an archive, loads compiled libraries from it, evaluates
+symbolic sizes and guards as Python, imports classes that it names, and writes the names of nodes
+into Python source that it executes. An archive is therefore checked first, record by record, and
+refused unless all that it holds is tensors and a graph whose every string is known to be harmless.
+"""
 
 from __future__ import annotations
 
 import io
+import json
 import pickletools
+import re
 import warnings
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 
-from atlasc.ir.errors import AtlasError, explained
+from pydantic import BaseModel, Field
+
+from atlasc.ir.errors import AtlasError, explained, first_line
 from atlasc.ir.files.arrays import MAX_WEIGHTS
-from atlasc.ir.files.plain import open_plain
+from atlasc.ir.files.json_text import leaves, parse_json
+from atlasc.ir.files.plain import MIB, open_plain
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
 
 ZIP = b"PK\x03\x04"
 TWO_SAFE_WAYS = (
     "save it in one of the two safe ways: model.save_pretrained(directory), or torch.export.save("
     "torch.export.export(model, args, strict=False), 'model.pt2')"
 )
+EXPORT_AGAIN = "export it again with this torch version: torch.export.save(program, 'model.pt2')"
+MAX_RECORDS = 1 << 17
+MAX_GRAPH = 512 * MIB
+"""Bytes of the JSON that describes a graph."""
+GRAPH, SAMPLE = "models/model.json", "data/sample_inputs/model.pt"
+FOLDERS = {"data/weights": "weights", "data/constants": "constants"}
+RECORD = re.compile(
+    r"models/model\.json|data/weights/(weight_\d+|model_weights_config\.json)"
+    r"|data/constants/(tensor_\d+|model_constants_config\.json)|data/sample_inputs/model\.pt"
+    r"|archive_format|archive_version|byteorder|version|\.data/\w+|extra/.*",
+    re.ASCII | re.DOTALL,
+)
+NAME = re.compile(r"[\w.-]{0,1000}", re.ASCII)
+"""Names become source text; text of this form is nothing but a name."""
+PLAIN = re.compile(r"[\w.,>() +-]{0,1000}", re.ASCII)
+"""String arguments: "none", "bij,bjk->bik"; and versions."""
+# Sympy's text form of sizes; no attribute access, no string but a symbol's name, no power that
+# grows without end.
+EXPRESSION = re.compile(
+    r"(?=.{1,2000}$)(?:\b(?:Symbol|Integer|Add|Mul|Mod|FloorDiv|Max|Min|True|False"
+    r"|positive|nonnegative|integer|[su]\d{1,4}|\d{1,12})\b|'[su]\d{1,4}'"
+    r"|(?<!\*)\*(?!\*)|[-+/()=, ])+"
+)
+SYMBOL = re.compile(r"[su]\d{1,4}")
+# Nothing that calls what it is given, sets attributes, or opens files.
+TARGET = re.compile(
+    r"torch\.ops\.aten\.(?!from_file\b|save\b)[\w.]+|torch\.ops\.prims\.[\w.]+"
+    r"|torch\.ops\.higher_order\.wrap_with_(set_grad_enabled|autocast)"
+    r"|_operator\.(eq|ne|le|ge|lt|gt|neg|pos|mul|add|sub|floordiv|mod|pow|truediv|and_|or_"
+    r"|lshift|rshift|getitem)|math\.(trunc|ceil|floor|sqrt)",
+    re.ASCII,
+)
+SHOWN = (
+    "guards_code", "stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "from_node",
+    "custom",
+)  # fmt: skip
+"""Members whose text is only shown, or never used."""
+STRINGS = {
+    "expr_str": EXPRESSION,
+    "target": TARGET,
+    "as_string": PLAIN,
+    "as_strings": PLAIN,
+    "torch_version": PLAIN,
+    **dict.fromkeys(SHOWN, re.compile(r".*", re.DOTALL)),
+}
+"""Strings by the member that they stand under; all others are names."""
+SPECS = ("in_spec", "out_spec")
+OBJECTS = ("as_operator", "as_custom_obj", "class_fqn")
+"""Members that name functions and classes."""
+STRUCTURE = re.compile(
+    r"builtins\.(tuple|list|dict)|collections\.OrderedDict|transformers\.[\w.]+", re.ASCII
+)
+Shape = tuple[int | None, ...]
+"""Of an input: None at an axis that is free."""
+_Extent = dict[Literal["as_int"], Annotated[int, Field(ge=0, lt=1 << 40)]]
 
 
 def load_pt(path: Path, *, trust_pickle: bool = False) -> Any:
@@ -93,3 +163,140 @@ def _pickled_names(file: BinaryIO) -> list[str]:
                 names[str(argument).replace(" ", ".")] = None
     harmless = ("torch._utils.", "torch.FloatStorage", "collections.OrderedDict")
     return [name for name in names if not name.startswith(harmless)]
+
+
+class _Layout(BaseModel):
+    sizes: Annotated[list[_Extent], Field(max_length=16)]
+    strides: Annotated[list[_Extent], Field(max_length=16)]
+    storage_offset: _Extent
+
+
+class _Payload(BaseModel):
+    path_name: Annotated[str, Field(pattern="^(weight|tensor)_[0-9]{1,9}$")]
+    use_pickle: Literal[False]
+    tensor_meta: _Layout
+
+
+class _Refusal(Exception):
+    """Why an archive carries more than tensors and a graph."""
+
+
+def load_exported_program(
+    path: Path,
+) -> tuple[ExportedProgram, torch.nn.Module, dict[str, Shape | None]]:
+    """A program that `torch.export.save` wrote, its module, and the shapes of its inputs.
+
+    Raises:
+        AtlasError: the file is not such an archive, is damaged, or carries executable content.
+    """
+    from torch.export.pt2_archive._package import load_pt2
+
+    with open_plain(path, MAX_WEIGHTS) as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        what = f"{path.name} is not an archive of torch.export, or is damaged"
+        with explained(what, path, EXPORT_AGAIN):
+            try:
+                _check_archive(file)
+            except _Refusal as refusal:
+                raise AtlasError(
+                    f"{path.name} carries more than tensors and a graph, and is refused",
+                    where=str(path),
+                    why=f"{refusal}; to load it could run code from the file",
+                    remedy="export the model with tensor arguments only, and give the archive of "
+                    "torch.export.save",
+                ) from refusal.__cause__
+            file.seek(0)
+            # Not torch.export.load: it tries another format where this one fails.
+            program = load_pt2(file).exported_programs["model"]
+            program.example_inputs = None  # with these, guards would be compiled as Python
+            nodes = {node.name: node for node in program.graph.find_nodes(op="placeholder")}
+            shapes: dict[str, Shape | None] = {
+                name: tuple(
+                    n if isinstance(n, int) else None
+                    for n in getattr(nodes[name].meta["val"], "shape", ())
+                )
+                for name in program.graph_signature.user_inputs
+                if isinstance(name, str)  # constants are not
+            }
+            return program, program.module(), shapes
+
+
+def _check_archive(file: BinaryIO) -> None:
+    """Refuse content that `load_pt2` would unpickle, link, import, evaluate or expand."""
+    import torch
+
+    # The same reader as torch's, so that both see the same records.
+    from torch.export.pt2_archive._package import PT2ArchiveReader
+
+    check_records(file)
+    with PT2ArchiveReader(file) as reader:
+        names = reader.get_file_names()
+        sizes = {name: reader.archive_file.get_record_size(name) for name in names}
+        for name in names:
+            if not RECORD.fullmatch(name):
+                raise _Refusal(f"record {name} is not part of an exported program")
+        if GRAPH not in sizes:
+            raise ValueError("it holds no exported program")
+        if sizes[GRAPH] > MAX_GRAPH or len(names) > MAX_RECORDS:
+            raise _Refusal(f"its graph has {sizes[GRAPH]} bytes, in {len(names)} records")
+        for folder, kind in FOLDERS.items():
+            config = f"{folder}/model_{kind}_config.json"
+            if config in sizes:
+                _check_tensors(folder, reader.read_bytes(config), sizes)
+        if sizes.get(SAMPLE):
+            try:
+                torch.load(io.BytesIO(reader.read_bytes(SAMPLE)), weights_only=True)
+            except Exception as error:
+                raise _Refusal(f"record {SAMPLE}: {first_line(error)}") from error
+        _check_graph(json.loads(reader.read_bytes(GRAPH)))
+
+
+def _check_tensors(folder: str, config: bytes, sizes: dict[str, int]) -> None:
+    """Refuse pickles, and tensors that are larger than their records."""
+    try:
+        payloads = parse_json(config, dict[Literal["config"], dict[str, _Payload]])["config"]
+    except ValueError as error:
+        raise _Refusal(f"{folder} is not described as plain tensors: {error}") from None
+    for name, payload in payloads.items():
+        layout = payload.tensor_meta
+        shape, strides = ([n["as_int"] for n in ns] for ns in (layout.sizes, layout.strides))
+        reach, elements = layout.storage_offset["as_int"], 1
+        for extent, stride in zip(shape, strides, strict=True):
+            reach, elements = reach + (extent - 1) * stride, elements * extent
+        held = sizes.get(f"{folder}/{payload.path_name}", 0)
+        if elements and max(reach + 1, elements) > held:  # an element has a byte at least
+            raise _Refusal(f"tensor {name} of shape {shape} is larger than its record")
+
+
+def _check_graph(graph: Any) -> None:
+    for member, text in leaves(graph):
+        if not isinstance(text, str):
+            continue
+        if member in SPECS:
+            _check_structure(json.loads(text))
+        elif not STRINGS.get(member, NAME).fullmatch(text):
+            what = {"expr_str": "plain arithmetic", "target": "an op of a model"}
+            raise _Refusal(f"{text[:200]!r} is not {what.get(member, 'a plain name')}")
+        elif text in OBJECTS:
+            raise _Refusal("it uses an object that is no tensor")
+    for symbol in graph["range_constraints"]:
+        if not SYMBOL.fullmatch(symbol):
+            raise _Refusal(f"{symbol!r} is no symbolic size")
+
+
+def _check_structure(spec: Any) -> None:
+    """Refuse a nesting of inputs or outputs that names anything but containers and their keys."""
+    _, root = spec
+    left = [root]
+    while left:
+        node = left.pop()
+        left += node["children_spec"]
+        if node["type"] is None and node["context"] is None:
+            continue
+        if not STRUCTURE.fullmatch(node["type"]):
+            raise _Refusal(f"it nests its values in {node['type']}")
+        if node["type"].startswith("transformers."):
+            import transformers.modeling_outputs  # noqa: F401  # torch knows them from then on
+        for key in json.loads(node["context"]) or []:
+            if not isinstance(key, str) or not NAME.fullmatch(key):
+                raise _Refusal(f"it nests its values under {key}")

@@ -83,10 +83,9 @@ def embed(
     from atlasc.api.admission import admit
     from atlasc.bundle.folder import load_bundle
     from atlasc.emit.project import save_inputs
-    from atlasc.files import require_file_place, require_new
+    from atlasc.files import require_file_place
 
-    require_new(output)
-    require_file_place(output, ".safetensors")
+    require_file_place(output, ".safetensors", new=True)
     loaded = load_bundle(bundle, "client")
     given = inputs.load(loaded)
     admitted = admit(loaded, given, warn, strict=strict, unchecked=unchecked).inputs

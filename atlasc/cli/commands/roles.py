@@ -172,10 +172,10 @@ def decrypt(
     from atlasc.api import roles
     from atlasc.bundle.folder import load_bundle
     from atlasc.bundle.messages import Message
-    from atlasc.files import require_array_file, save_arrays
+    from atlasc.files import require_file_place, save_arrays
 
     if output is not None:
-        require_array_file(output)
+        require_file_place(output, ".npz", new=True)
     loaded = load_bundle(bundle, "client")
     roles.check_target(loaded, target)
     message = Message.read(answer, "answer", loaded)

@@ -111,11 +111,11 @@ def run(
     """
     from atlasc.api.program import run_inputs
     from atlasc.bundle.folder import load_bundle
-    from atlasc.files import require_array_file, save_arrays, write_text
+    from atlasc.files import require_file_place, save_arrays, write_text
     from atlasc.run.timing import timing_place
 
     if output is not None:
-        require_array_file(output)
+        require_file_place(output, ".npz", new=True)
     loaded = load_bundle(bundle)
     result = run_inputs(
         loaded, inputs.load(loaded), target, project=project, strict=strict,
