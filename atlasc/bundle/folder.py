@@ -33,7 +33,7 @@ from atlasc.bundle.manifest import (
 )  # fmt: skip
 from atlasc.client.program import ClientProgram
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.plain import sha256_of
+from atlasc.ir.files import sha256_of
 from atlasc.ir.module import Module
 from atlasc.ir.text.storage import load_module, save_module, save_modules
 from atlasc.loading.inputs import Inputs

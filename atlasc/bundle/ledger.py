@@ -20,8 +20,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.json_text import Schema, Sha256, parse_json
-from atlasc.ir.files.plain import MIB, read_bytes, require_private
+from atlasc.ir.files import MIB, Schema, Sha256, parse_json, read_bytes, require_private
 
 LEDGER = "ledger.jsonl"
 _LARGEST = 256 * MIB

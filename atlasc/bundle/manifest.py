@@ -18,8 +18,7 @@ from pydantic import AfterValidator, Field, JsonValue, with_config
 from typing_extensions import NotRequired, TypedDict
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.json_text import Schema, Sha256, parse_json
-from atlasc.ir.files.plain import MIB, read_bytes, sha256_of
+from atlasc.ir.files import MIB, Schema, Sha256, parse_json, read_bytes, sha256_of
 from atlasc.targets import find_target
 from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.security import REQUIRED_BITS

@@ -28,8 +28,7 @@ from atlasc.bundle.folder import Bundle
 from atlasc.bundle.ledger import Entry, QueryId
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError, explained
-from atlasc.ir.files.json_text import Schema, Sha256, parse_json
-from atlasc.ir.files.plain import MIB, read_bytes, too_large
+from atlasc.ir.files import MIB, Schema, Sha256, parse_json, read_bytes, too_large
 from atlasc.targets.engine import SlotEngine
 
 INDEX = "index.json"

@@ -14,7 +14,7 @@ from atlasc.bundle.folder import Bundle
 from atlasc.bundle.manifest import MANIFEST, MAX_MANIFEST
 from atlasc.files import new_private_file, require_new, write_text
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.plain import KIB, read_bytes, read_text, require_private
+from atlasc.ir.files import KIB, read_bytes, read_text, require_private
 
 SIGNATURE = f"{MANIFEST}.minisig"
 _LARGEST = 16 * KIB

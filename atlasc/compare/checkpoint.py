@@ -22,9 +22,7 @@ from atlasc.client.program import Packed
 from atlasc.files import write_with
 from atlasc.ir.bounds import MAX_LEVEL
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.arrays import read_npz
-from atlasc.ir.files.json_text import STRICT, Amount, Count, Schema, parse_json
-from atlasc.ir.files.plain import GIB
+from atlasc.ir.files import GIB, STRICT, Amount, Count, Schema, parse_json, read_npz
 
 MAX_STATE = 16 * GIB
 """Bytes of a checkpoint: some thousand ciphertexts in the clear."""

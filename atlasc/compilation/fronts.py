@@ -16,8 +16,7 @@ from pathlib import Path
 from atlasc.compilation.options import MAX_ERROR
 from atlasc.files import new_folder, require_file_place
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.arrays import arrays_digest
-from atlasc.ir.files.plain import read_text
+from atlasc.ir.files import arrays_digest, read_text
 from atlasc.ir.module import Module
 from atlasc.passes.calibration.calibrate import Calibration, read_calibration
 from atlasc.passes.calibration.measure import nonlinear_ops

@@ -18,8 +18,7 @@ from atlasc.compilation.steps import Steps, silent
 from atlasc.figures.summary import costs_summary
 from atlasc.files import new_folder, require_new
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.arrays import read_npz
-from atlasc.ir.files.plain import GIB
+from atlasc.ir.files import GIB, read_npz
 from atlasc.ir.module import Module
 from atlasc.ir.text.storage import load_module, save_module
 from atlasc.loading.models import load_model

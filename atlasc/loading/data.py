@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from atlasc.ir.errors import AtlasError, explained
-from atlasc.ir.files.arrays import read_npz
-from atlasc.ir.files.json_text import parse_json
-from atlasc.ir.files.plain import GIB, MIB, read_text
+from atlasc.ir.files import GIB, MIB, parse_json, read_npz, read_text
 from atlasc.loading import images
 from atlasc.loading.inputs import Inputs, checked
 

@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from atlasc.ir.errors import AtlasError, explained, first_line
-from atlasc.ir.files.arrays import MAX_HEADER, MAX_WEIGHTS
-from atlasc.ir.files.json_text import leaves, read_json
-from atlasc.ir.files.plain import MIB, open_plain
+from atlasc.ir.files import MAX_HEADER, MAX_WEIGHTS, MIB, leaves, open_plain, read_json
 from atlasc.loading.torch_files import check_records
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from atlasc.ir.errors import AtlasError, explained
-from atlasc.ir.files.json_text import read_json
-from atlasc.ir.files.plain import MIB, read_bytes
+from atlasc.ir.files import MIB, read_bytes, read_json
 from atlasc.loading.inputs import Inputs
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.arrays import arrays_digest
+from atlasc.ir.files import arrays_digest
 
 if TYPE_CHECKING:
     from atlasc.loading.models import LoadedModel, Shape

@@ -20,9 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 from pydantic import BaseModel, Field
 
 from atlasc.ir.errors import AtlasError, explained, first_line
-from atlasc.ir.files.arrays import MAX_WEIGHTS
-from atlasc.ir.files.json_text import leaves, parse_json
-from atlasc.ir.files.plain import MIB, open_plain
+from atlasc.ir.files import MAX_WEIGHTS, MIB, leaves, open_plain, parse_json
 
 if TYPE_CHECKING:
     import torch

@@ -16,8 +16,7 @@ from atlasc.emit.interface import identity_of
 from atlasc.emit.program import OUTSIDE
 from atlasc.figures.summary import kind_of
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.json_text import STRICT, Amount, Count, Schema, read_json
-from atlasc.ir.files.plain import MIB
+from atlasc.ir.files import MIB, STRICT, Amount, Count, Schema, read_json
 from atlasc.ir.module import Module, Op
 from atlasc.passes.costs import program_costs
 from atlasc.targets import TARGETS, find_target

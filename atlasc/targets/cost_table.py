@@ -27,8 +27,7 @@ from pydantic import AfterValidator, Field
 
 from atlasc.ir.bounds import MAX_LEVEL
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.json_text import STRICT, Amount, parse_json
-from atlasc.ir.files.plain import MIB, read_bytes
+from atlasc.ir.files import MIB, STRICT, Amount, parse_json, read_bytes
 from atlasc.targets.machine import Machine, this_machine
 
 VARIABLE = "ATLASC_COSTS"

@@ -10,8 +10,16 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.json_text import Schema, Sha256, read_json
-from atlasc.ir.files.plain import GIB, MIB, open_plain, require_private, sha256_of
+from atlasc.ir.files import (
+    GIB,
+    MIB,
+    Schema,
+    Sha256,
+    open_plain,
+    read_json,
+    require_private,
+    sha256_of,
+)
 from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.targets.parameters import ParameterSet
 

@@ -16,7 +16,7 @@ from typing import Annotated
 from pydantic import Field
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.json_text import STRICT, Count
+from atlasc.ir.files import STRICT, Count
 
 GIB = 2.0**30
 ROOT = Path("/")

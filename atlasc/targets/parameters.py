@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.json_text import STRICT, parse_json
+from atlasc.ir.files import STRICT, parse_json
 from atlasc.targets.noise import NoiseModel
 from atlasc.targets.security import REQUIRED_BITS, Secret, check_security
 

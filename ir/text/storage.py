@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.arrays import read_safetensors
-from atlasc.ir.files.plain import MIB, read_text
+from atlasc.ir.files import MIB, read_safetensors, read_text
 from atlasc.ir.module import Module
 from atlasc.ir.text.parser import parse
 from atlasc.ir.text.printer import print_module

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.json_text import STRICT
+from atlasc.ir.files import STRICT
 
 SOFTMAX_ITERATIONS = 5
 SOFTMAX, FIRST_NORM, SECOND_NORM = tuple(range(SOFTMAX_ITERATIONS)), (5,), (6,)

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.json_text import STRICT, Amount, Count, read_json
-from atlasc.ir.files.plain import MIB
+from atlasc.ir.files import MIB, STRICT, Amount, Count, read_json
 from atlasc.ir.module import Module, Op
 from atlasc.passes.calibration.measure import Measurement, input_count, measure, nonlinear_ops
 from atlasc.passes.calibration.ranges import (

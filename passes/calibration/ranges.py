@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.json_text import STRICT
+from atlasc.ir.files import STRICT
 from atlasc.passes.calibration.measure import HALVINGS, Measurement, Reached
 
 Kind = Literal["scores", "variance", "mean square", "argument"]

@@ -11,8 +11,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
-from atlasc.ir.files.json_text import STRICT, Amount, Count, Schema, read_json
-from atlasc.ir.files.plain import MIB
+from atlasc.ir.files import MIB, STRICT, Amount, Count, Schema, read_json
 from atlasc.passes.approximation.parametrisation import ALGORITHM, PAPER, Parametrisation
 from atlasc.passes.search.pick import Wanted, pick
 from atlasc.passes.search.plots import chart

@@ -17,8 +17,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.json_text import Count, parse_json
-from atlasc.ir.files.plain import MIB, too_large
+from atlasc.ir.files import MIB, Count, parse_json, too_large
 from atlasc.passes.search.point import POINT_FIELDS, Point
 from atlasc.passes.search.space import Settings
 

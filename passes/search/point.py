@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from atlasc.ir.files.json_text import STRICT, Amount, Count
+from atlasc.ir.files import STRICT, Amount, Count
 
 Cost = Literal["depth", "levels", "latency"]
 COSTS: tuple[Cost, ...] = ("depth", "levels", "latency")

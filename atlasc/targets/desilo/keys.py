@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.plain import sha256_of
+from atlasc.ir.files import sha256_of
 from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.targets.base import Progress, no_progress
 from atlasc.targets.desilo.library import library_engine

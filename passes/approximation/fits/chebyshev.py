@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.json_text import Schema, read_json
-from atlasc.ir.files.plain import MIB
+from atlasc.ir.files import MIB, Schema, read_json
 from atlasc.ir.scalar_functions import function as named_function
 
 Interval = tuple[float, float]

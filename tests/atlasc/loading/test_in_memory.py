@@ -12,7 +12,7 @@ from small_files import TINY, tiny_bert
 from transformers import BertTokenizerFast, ViTConfig, ViTForImageClassification
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.arrays import arrays_digest
+from atlasc.ir.files import arrays_digest
 from atlasc.loading.data import inputs_of
 from atlasc.loading.models import LoadedModel, load_model, model_of
 

@@ -14,7 +14,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.arrays import read_npz, read_safetensors
+from atlasc.ir.files import read_npz, read_safetensors
 
 ARRAYS = {
     "a": np.arange(6.0).reshape(2, 3),

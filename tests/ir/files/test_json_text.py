@@ -9,7 +9,7 @@ import pytest
 from pydantic import Field, JsonValue
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.json_text import Schema, parse_json, read_json
+from atlasc.ir.files import Schema, parse_json, read_json
 
 
 class Small(Schema):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.plain import read_bytes, read_text, require_private
+from atlasc.ir.files import read_bytes, read_text, require_private
 
 
 def test_a_file_up_to_the_limit_is_read(tmp_path: Path) -> None:

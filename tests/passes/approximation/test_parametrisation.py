@@ -7,7 +7,7 @@ import json
 import pytest
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.files.json_text import parse_json
+from atlasc.ir.files import parse_json
 from atlasc.passes.approximation.parametrisation import (
     DEGREES,
     DIRECT,

@@ -1,0 +1,325 @@
+"""Files that may come from somebody else, read with limits.
+
+Every file that atlasc reads goes through :func:`open_plain`. It refuses devices, pipes and folders
+before anything is read from them, and files that are larger than the limit of their kind.
+
+A small file of arrays can claim to hold, or expand to, more than a machine's memory. The claimed
+sizes are checked before memory is allocated.
+
+JSON is read into a declared schema, a subclass of :class:`Schema`: pydantic checks types, bounds
+and names, and refuses unknown members. Members that are given twice, numbers that are not finite,
+and unlimited integers and nesting are refused too, although JSON allows them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import stat
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO, TypeVar
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from atlasc.ir.errors import AtlasError, explained
+
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+MAX_ARRAYS = 1 << 16
+"""Of one file."""
+MAX_HEADER = 64 * MIB
+"""Bytes that describe the arrays of a safetensors file."""
+MAX_WEIGHTS = 1024 * GIB
+"""Bytes of a safetensors file, which takes no more memory than it has."""
+UNPACKED, MIN_UNPACKED = 50, 64 * MIB
+"""What a compressed file may expand to: so many times its size, and so many bytes in any case."""
+_KINDS = "biufcU"
+"""Kinds of NumPy types that are read: no objects, no records."""
+_SUFFIX = ".npy"
+
+Read = TypeVar("Read")
+
+
+STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+"""The ``__pydantic_config__`` of a dataclass that is a schema too."""
+
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+"""A digest in hexadecimal."""
+
+
+class Schema(BaseModel):
+    """What a JSON object must look like: exactly these members, of exactly these types."""
+
+    model_config = STRICT
+
+
+Count = Annotated[int, Field(ge=0, le=2**53)]
+"""An integer that a number of JSON holds exactly."""
+Amount = Annotated[float, Field(ge=0)]
+
+
+def open_plain(path: Path, limit: int, *, links: bool = True) -> BinaryIO:
+    """Open a plain file for reading.
+
+    Args:
+        path: the file.
+        limit: bytes that a file of its kind has at most.
+        links: whether the path may be a symbolic link. A path that the user typed may; one inside a
+            folder that came from somebody else may not.
+
+    Raises:
+        AtlasError: it is missing, cannot be read, is no plain file, or is too large.
+    """
+    # O_NONBLOCK: a pipe must not make us wait. It changes nothing for a plain file.
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if links else os.O_NOFOLLOW)
+    try:
+        descriptor = os.open(path, flags)
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else "") or str(error)
+        if path.is_symlink():
+            reason = "it is a link, and links are not followed here"
+        raise AtlasError(f"{path} cannot be read", why=reason) from None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise AtlasError(f"{path} is not a plain file", remedy="give a file, not a device")
+        if status.st_size > limit:
+            raise too_large(path, status.st_size, limit)
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_bytes(path: Path, limit: int, *, links: bool = True) -> bytes:
+    """The content of a plain file; arguments and errors as :func:`open_plain`."""
+    with open_plain(path, limit, links=links) as file:
+        content = file.read(limit + 1)
+    if len(content) > limit:  # files of /proc report a size of 0
+        raise too_large(path, len(content), limit)
+    return content
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a plain file that is no link, in hexadecimal.
+
+    Raises:
+        AtlasError: as :func:`open_plain`.
+    """
+    state = hashlib.sha256()
+    with open_plain(path, 2**63, links=False) as file:
+        while block := file.read(MIB):
+            state.update(block)
+    return state.hexdigest()
+
+
+def read_text(path: Path, limit: int, *, links: bool = True) -> str:
+    """The content of a plain UTF-8 file; a byte order mark is left out.
+
+    Raises:
+        AtlasError: as :func:`open_plain`; it is not UTF-8.
+    """
+    try:
+        return read_bytes(path, limit, links=links).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise AtlasError(f"{path} is not UTF-8 text", why=str(error)) from None
+
+
+def require_private(path: Path) -> None:
+    """Refuse a file with a secret that somebody else may read.
+
+    Raises:
+        AtlasError: it is missing, a link, another user's, or open to group or others.
+    """
+    try:
+        status = os.stat(path, follow_symlinks=False)
+    except OSError as error:
+        raise AtlasError(f"{path} cannot be read", why=error.strerror or str(error)) from None
+    if stat.S_ISLNK(status.st_mode):
+        raise AtlasError(f"{path} is a link", remedy="give the folder where the keys lie")
+    if status.st_uid != os.geteuid():
+        raise AtlasError(
+            f"{path} belongs to another user",
+            why="a secret is of use only while nobody else has it",
+            remedy="use keys that you made yourself with atlasc keygen",
+        )
+    if loose := stat.S_IMODE(status.st_mode) & 0o077:
+        raise AtlasError(
+            f"{path} is open to other users of this machine",
+            why=f"its mode is {stat.S_IMODE(status.st_mode):04o}, {loose:04o} too much",
+            remedy=f"if nobody else has read it: chmod go= {path}; otherwise make new keys",
+        )
+
+
+def too_large(path: Path, size: int, limit: int) -> AtlasError:
+    """The refusal of a file, or of what it expands to."""
+    return AtlasError(
+        f"{path} is too large",
+        why=f"it has {size} bytes; a file of this kind has at most {limit}",
+        remedy="check that it is the right file",
+    )
+
+
+def read_npz(path: Path, limit: int, *, what: str, links: bool = True) -> dict[str, np.ndarray]:
+    """All arrays of an ``.npz``.
+
+    Args:
+        path: the file.
+        limit: largest size of the file and of its arrays in bytes. A file that expands more than
+            ``UNPACKED`` times is refused earlier.
+        what: what the file is, for messages: "data".
+        links: see :func:`open_plain`.
+
+    Raises:
+        AtlasError: it cannot be read, is damaged, or holds anything but plain arrays.
+    """
+    remedy = "write it with numpy.savez(path, name=array)"
+    with (
+        explained(f"{what} {path} cannot be read as an .npz of plain arrays", remedy=remedy),
+        open_plain(path, limit, links=links) as file,
+        zipfile.ZipFile(file) as archive,
+    ):
+        members = archive.infolist()
+        names = [member.filename.removesuffix(_SUFFIX) for member in members]
+        if len(set(names)) < len(names) or len(names) > MAX_ARRAYS:
+            raise ValueError("it has arrays of one name, or too many")
+        size = sum(member.file_size for member in members)
+        limit = min(limit, UNPACKED * os.fstat(file.fileno()).st_size + MIN_UNPACKED)
+        if size > limit:
+            raise too_large(path, size, limit)
+        return {name: _array(archive, member) for name, member in zip(names, members, strict=True)}
+
+
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
+    from numpy.lib import format as npy
+
+    if not member.filename.endswith(_SUFFIX) or not printable_name(member.filename):
+        raise ValueError("it holds a file that is no array")
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError("it is packed in a way that NumPy does not write")
+    with archive.open(member) as file:
+        version = npy.read_magic(file)
+        read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+        shape, _, dtype = read_header[version](file)
+        if dtype.kind not in _KINDS or not dtype.itemsize:
+            raise ValueError(f"{member.filename} holds {dtype}, not numbers")
+        size = math.prod(shape) * dtype.itemsize
+        if min(shape, default=0) < 0 or not file.tell() + size == member.file_size:
+            raise ValueError(f"{member.filename} has not the size of its shape {shape}")
+        file.seek(0)  # zipfile expands no more than file_size bytes, whatever follows
+        return npy.read_array(file).astype(dtype.newbyteorder("="), copy=False)
+
+
+def printable_name(name: str) -> bool:
+    """Whether a name of an array may be shown and printed."""
+    return name.isprintable() and 0 < len(name) <= 1000
+
+
+def read_safetensors(path: Path, *, links: bool = True) -> dict[str, np.ndarray]:
+    """All arrays of a safetensors file.
+
+    Raises:
+        AtlasError: it cannot be read, is damaged, or holds types that NumPy lacks.
+    """
+    from safetensors.numpy import load_file
+
+    invalid = f"{path} is not a valid safetensors file"
+    with open_plain(path, MAX_WEIGHTS, links=links) as file:
+        if int.from_bytes(file.read(8), "little") > MAX_HEADER:
+            raise AtlasError(invalid, why="its header is too large")
+        with explained(invalid, remedy="copy it again, or make it again"):
+            arrays = load_file(path)
+    if not all(map(printable_name, arrays)):
+        raise AtlasError(invalid, why="a name has control codes")
+    return arrays
+
+
+def arrays_digest(arrays: Mapping[str, np.ndarray], head: str = "") -> str:
+    """SHA-256 (hex) of a text and of arrays: names, types, shapes and values."""
+    digest = hashlib.sha256(head.encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def read_json(
+    path: Path, schema: type[Read], what: str, limit: int, *, remedy: str = "", links: bool = True
+) -> Read:
+    """The content of a JSON file.
+
+    Args:
+        path: the file.
+        schema: a :class:`Schema`, or another type that pydantic knows.
+        what: what the file is, for messages: "the front".
+        limit: bytes that it has at most.
+        remedy: for messages.
+        links: see :func:`open_plain`.
+
+    Raises:
+        AtlasError: it cannot be read, or does not have the schema.
+    """
+    try:
+        return parse_json(read_bytes(path, limit, links=links), schema)
+    except ValueError as error:
+        raise AtlasError(f"{what} {path} cannot be read", why=str(error), remedy=remedy) from None
+
+
+def parse_json(text: str | bytes, schema: type[Read]) -> Read:
+    """The value of a JSON text.
+
+    Raises:
+        ValueError: in one line, where the text breaks the schema.
+    """
+    try:
+        value: Read = _adapter(schema).validate_json(text)
+        json.loads(text, object_pairs_hook=_unique, parse_constant=_number, parse_float=_number)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        place = f"{'.'.join(map(str, first['loc']))}: " if first["loc"] else ""
+        raise ValueError(f"{place}{first['msg']}") from None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return value
+
+
+def leaves(tree: Any) -> Iterator[tuple[str, Any]]:
+    """Every value of a JSON tree that is neither object nor array, with the name of its member.
+
+    Names of members are given too, under an empty name.
+    """
+    left = [("", tree)]
+    while left:
+        name, value = left.pop()
+        if isinstance(value, dict):
+            left += (*value.items(), *(("", key) for key in value))
+        elif isinstance(value, list):
+            left += ((name, item) for item in value)
+        else:
+            yield name, value
+
+
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
+"""Cached, because making an adapter takes time."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("a member is given twice")
+    return members
+
+
+def _number(text: str) -> float:
+    if text in ("NaN", "Infinity", "-Infinity"):
+        raise ValueError(f"{text} is not a number of JSON")
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text[:20]} is too large for a number")
+    return value

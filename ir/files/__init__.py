@@ -1,1 +1,0 @@
-"""Files that may come from somebody else, read with limits."""
