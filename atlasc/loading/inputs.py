@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from atlasc.client.checks import faults
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import arrays_digest
 
@@ -51,14 +52,12 @@ class Inputs:
 
         Calibration and search need this. Inputs that are only encrypted are checked one by one.
         """
-        for name, array in self.arrays.items():
-            lost = (~np.isfinite(array)).reshape(len(array), -1).sum(axis=1)
-            if lost.any():
-                row = int(np.argmax(lost > 0))
+        for name, fault in zip(self.names, faults(self.arrays), strict=True):
+            if fault:
                 raise AtlasError(
                     "an input has values that are not finite",
-                    where=self.names[row],
-                    why=f"{lost[row]} values of its {name} are NaN or infinite",
+                    where=name,
+                    why=fault,
                     remedy="leave it out, or repair it",
                 )
         return self
