@@ -16,24 +16,20 @@ from atlasc.ir.module import Module, Op
 from atlasc.ir.scalar_functions import function
 from atlasc.passes.approximation.algorithms.chebyshev import (
     ActivationApproximation,
-    DirectSoftmax,
     NormApproximation,
     SoftmaxApproximation,
 )
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.approximation.fits.chebyshev import evaluate, fit
-from atlasc.passes.approximation.fitted import (
-    fitted_activation,
-    fitted_direct,
-    fitted_norm,
-    measured_softmax,
-    paper_shift,
-)
+from atlasc.passes.approximation.fitted import fitted_activation, fitted_norm, fitted_softmax
 from atlasc.passes.approximation.parametrisation import (
-    DIRECT,
+    ACTIVATION,
+    ALGORITHM,
     EXACT,
+    FIRST_NORM,
     PAPER,
-    LayerSetting,
+    SECOND_NORM,
+    SOFTMAX,
     Parametrisation,
 )
 from atlasc.passes.approximation.recipes import Facts, recipe
@@ -113,77 +109,56 @@ def layer_count(module: Module) -> int:
 
 def approximation_for(
     place: Place,
-    setting: LayerSetting | None,
+    layer: Sequence[int] | None,
     calibration: Calibration | None,
     parametrisation: Parametrisation = PAPER,
 ) -> Approximation | None:
-    """The approximation of one op under its block's setting; `outside` where there is no block.
-
-    None for an op that the setting leaves exact.
+    """The approximation of one op under its block's integers in canonical form; `outside` where
+    there is no block, and None for an op that the integers leave exact.
 
     Raises:
         AtlasError: an integer for which there is no degree, or a calibration of another module.
     """
-    op = place.op
-    if setting is None:
-        return outside(op, calibration)
+    op, family = place.op, place.op.definition.family
     known = None if calibration is None else calibration.of(op)
-    if op.name == "nn.softmax":
-        return _softmax(setting, known, parametrisation)
-    norm = op.definition.family == "norm"
-    number = setting.activation
-    if norm:
-        number = setting.second_norm if place.norm else setting.first_norm
+    if layer is None:
+        return outside(op, known)
+    if family == "softmax":
+        if layer[0] == EXACT:
+            return None
+        degrees = [parametrisation.degree(layer[i]) for i in SOFTMAX if layer[i]]
+        return fitted_softmax(degrees, sum(layer[ALGORITHM[0] :]), known, parametrisation)
+    position = ACTIVATION if family == "activation" else SECOND_NORM if place.norm else FIRST_NORM
+    number = layer[position[0]]
     if number == EXACT:
         return None
     degree = parametrisation.degree(number)
-    if known is None:
-        return NormApproximation(degree) if norm else ActivationApproximation(degree)
-    if norm:
+    if family == "norm":
         return fitted_norm(degree, known, parametrisation)
     return fitted_activation(op.name.removeprefix("nn."), degree, known, parametrisation)
 
 
-def _softmax(
-    setting: LayerSetting, known: Range | None, parametrisation: Parametrisation
-) -> Approximation | None:
-    if setting.softmax[0] == EXACT:
-        return None
-    degrees = tuple(parametrisation.degree(number) for number in setting.iterations)
-    if setting.algorithm == DIRECT:
-        degree, exp_degree = degrees
-        if known is None:
-            return DirectSoftmax(degree, exp_degree=exp_degree)
-        return fitted_direct(degree, exp_degree, known, parametrisation)
-    steps = setting.renormalisations or None
-    if known is not None and parametrisation.softmax_ranges == "measured":
-        return measured_softmax(degrees, known, parametrisation, steps)
-    shift = 0.0 if known is None else paper_shift(known, len(degrees))
-    return SoftmaxApproximation.of_degrees(degrees, shift=shift, renormalisations=steps)
-
-
-def outside(op: Op, calibration: Calibration | None) -> Approximation:
-    """A fixed setting for an op outside the blocks (a final norm, a pooler's tanh).
+def outside(op: Op, known: Range | None) -> Approximation:
+    """A fixed approximation for an op outside the blocks (a final norm, a pooler's tanh).
 
     The paper's settings do not cover these ops. They get the least exponent whose fit is within
     1e-4 of the function's greatest value on the calibrated range, so that they add nothing visible
     to an error worth searching for; without a calibration they get the exponent 9, as `is` does.
     """
-    known = None if calibration is None else calibration.of(op)
     if op.name == "nn.softmax":
         return SoftmaxApproximation((5, 5, 5, 5, 7), shift=0.0 if known is None else known.shift)
-    norm = op.definition.family == "norm"
+    norm, highest = op.definition.family == "norm", 2**HIGHEST_EXPONENT - 1
     kind = NormApproximation if norm else ActivationApproximation
     if known is None:
-        return kind(2**HIGHEST_EXPONENT - 1)
+        return kind(highest)
     name, interval = "invsqrt" if norm else op.name.removeprefix("nn."), (known.low, known.high)
     x = np.linspace(*interval, 4097)
     exact = function(name).numpy(x)
-    for exponent in range(1, HIGHEST_EXPONENT):
-        error = np.abs(evaluate(x, fit(name, 2**exponent - 1, interval), interval) - exact).max()
+    for degree in (2**exponent - 1 for exponent in range(1, HIGHEST_EXPONENT)):
+        error = np.abs(evaluate(x, fit(name, degree, interval), interval) - exact).max()
         if error <= OUTSIDE_TOLERANCE * np.abs(exact).max():
-            return kind(2**exponent - 1, interval)
-    return kind(2**HIGHEST_EXPONENT - 1, interval)
+            return kind(degree, interval)
+    return kind(highest, interval)
 
 
 def recipe_approximations(
@@ -210,11 +185,11 @@ def settings_approximations(
             f"the settings are for {len(settings)} layers, but the model has {count}",
             remedy=f"give {parametrisation.variables} integers for each layer",
         )
-    layers = [LayerSetting.of(integers, parametrisation) for integers in settings]
+    layers = [parametrisation.canonical(integers) for integers in settings]
     found = {}
     for place in places(module):
-        setting = None if place.block is None else layers[place.block]
-        chosen = approximation_for(place, setting, calibration, parametrisation)
+        layer = None if place.block is None else layers[place.block]
+        chosen = approximation_for(place, layer, calibration, parametrisation)
         if chosen is None:
             raise AtlasError(
                 f"the settings leave {place.op.name} exact",
@@ -248,8 +223,8 @@ def apply_settings(
     """A new module whose nonlinear ops carry the approximations of a setting.
 
     Args:
-        settings: integers for each block, in order (see `LayerSetting`). Norms of a block after
-            its second share the second's; ops outside blocks get `outside`.
+        settings: integers for each block, in order. Norms of a block after its second share the
+            second's; ops outside blocks get `outside`.
         parametrisation: what the integers stand for.
 
     Raises:
@@ -264,13 +239,15 @@ def with_approximations(module: Module, approximations: Mapping[str, Approximati
     """A new module with these approximations attached, by result name."""
     rewriter = Rewriter(module)
     for op in module.ops:
-        attributes = op.attributes
-        if op.result is not None and op.result.name in approximations:
-            name = op.result.name
-            described = approximations[name].to_attribute()
-            for entry, value in described.items():
-                if isinstance(value, np.ndarray):
-                    described[entry] = rewriter.module.constant(f"{name}.{entry}", value)
-            attributes = {**attributes, "approximation": described}
-        rewriter.copy(op, attributes=attributes)
+        name = op.result.name if op.result is not None else ""
+        if name in approximations:
+            described = {
+                entry: rewriter.module.constant(f"{name}.{entry}", value)
+                if isinstance(value, np.ndarray)
+                else value
+                for entry, value in approximations[name].to_attribute().items()
+            }
+            rewriter.copy(op, attributes={**op.attributes, "approximation": described})
+        else:
+            rewriter.copy(op)
     return rewriter.module

@@ -17,7 +17,7 @@ from atlasc.passes.approximation.algorithms.chebyshev import (
     NormApproximation,
     SoftmaxApproximation,
 )
-from atlasc.passes.approximation.description import Activation
+from atlasc.passes.approximation.description import Activation, Softmax
 from atlasc.passes.approximation.fits.chebyshev_sum import Interval
 from atlasc.passes.approximation.fits.exponential import exponential, least_exponential
 from atlasc.passes.approximation.fits.weighted import (
@@ -29,7 +29,7 @@ from atlasc.passes.approximation.fits.weighted import (
     interpolated_fit,
     weighted_fit,
 )
-from atlasc.passes.approximation.parametrisation import Parametrisation
+from atlasc.passes.approximation.parametrisation import DIRECT, Parametrisation
 from atlasc.passes.calibration.ranges import ChannelRanges, Range
 
 EXP_DEGREES = (3, 7, 15, 31, 63, 127)
@@ -55,8 +55,10 @@ FINEST_SPREAD, GREATEST_SPREAD = 1 / 64, 1 / 2
 the second are taken for it."""
 
 
-def fitted_norm(degree: int, known: Range, space: Parametrisation) -> NormApproximation:
-    """A norm's approximation."""
+def fitted_norm(degree: int, known: Range | None, space: Parametrisation) -> NormApproximation:
+    """A norm's approximation; its range stays open where none is known."""
+    if known is None:
+        return NormApproximation(degree)
     interval = known.low, known.high
     if space.fits == "weighted" and known.quantiles is not None:
         interval = _wider(interval, known.quantiles)
@@ -64,9 +66,11 @@ def fitted_norm(degree: int, known: Range, space: Parametrisation) -> NormApprox
 
 
 def fitted_activation(
-    function: str, degree: int, known: Range, space: Parametrisation
+    function: str, degree: int, known: Range | None, space: Parametrisation
 ) -> Activation:
-    """An activation's approximation."""
+    """An activation's approximation; its range stays open where none is known."""
+    if known is None:
+        return ActivationApproximation(degree)
     if space.channels == "each" and known.channels and degree <= HIGHEST_CHANNEL_DEGREE:
         return _by_channel(function, degree, known.channels, space.fits == "weighted")
     interval = known.low, known.high
@@ -90,6 +94,27 @@ def _weighted(
         return None
     found = weighted_fit(function, degree, interval, known.quantiles)
     return None if found.floor is None else tuple(found.coefficients)
+
+
+def fitted_softmax(
+    degrees: Sequence[int], algorithm: int, known: Range | None, space: Parametrisation
+) -> Softmax:
+    """A softmax's approximation; its ranges stay open, or are the paper's, where none is known.
+
+    Args:
+        degrees: of the fits of 1/sqrt, or of 1/sum and exp.
+        algorithm: position in `SOFTMAX_ALGORITHMS`.
+    """
+    if algorithm == DIRECT:
+        degree, exp_degree = degrees
+        if known is None:
+            return DirectSoftmax(degree, exp_degree=exp_degree)
+        return fitted_direct(degree, exp_degree, known, space)
+    steps = max(0, algorithm - DIRECT) or None
+    if known is not None and space.softmax_ranges == "measured":
+        return measured_softmax(degrees, known, space, steps)
+    shift = 0.0 if known is None else paper_shift(known, len(degrees))
+    return SoftmaxApproximation.of_degrees(degrees, shift=shift, renormalisations=steps)
 
 
 def paper_shift(known: Range, iterations: int) -> float:

@@ -1,4 +1,11 @@
-"""The integers of a setting and what they stand for, as switches make a search space wider."""
+"""The integers of a setting and what they stand for, as switches make a search space wider.
+
+A layer has eight integers. An integer i > 0 is the i-th of a list of degrees: degree 2^i - 1 in the
+paper. The first five are the fits of 1/sqrt of an iterative softmax; a zero drops that iteration
+and all after it. Those of a direct softmax are the fit of 1/sum, that of exp, and zeros. Then come
+1/sqrt of the first norm, 1/sqrt of the second, and the activation. Where layers may choose, a ninth
+integer is the algorithm of the softmax.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +18,17 @@ from atlasc.ir.files import STRICT
 SOFTMAX_ITERATIONS = 5
 SOFTMAX, FIRST_NORM, SECOND_NORM = tuple(range(SOFTMAX_ITERATIONS)), (5,), (6,)
 ACTIVATION, ALGORITHM = (7,), (8,)
-"""Positions among the integers of a layer; that of the algorithm only where layers may choose."""
+"""Positions among the integers of a layer."""
+NAMES = "p1", "p2", "p3", "p4", "p5", "norm 1", "norm 2", "activation", "softmax algorithm"
 LARGEST_SOFTMAX_DEGREE = 127
 """Of 1/sqrt in an iteration: the paper's exponents of a softmax end at 7."""
+
+EXACT = -1
+"""Stands in place of the integers of an op that is computed exactly: a search probes single
+choices."""
+ITERATIVE, DIRECT, RENORMALISED = 0, 1, 2
+"""Values of the ninth integer. `RENORMALISED` and greater ones stand for iterative softmaxes that
+are renormalised once or more."""
 
 DEGREES: dict[str, tuple[int, ...]] = {
     "powers": tuple(2**p - 1 for p in range(1, 10)),
@@ -99,27 +114,53 @@ class Parametrisation:
     @property
     def variables(self) -> int:
         """Integers of a layer."""
-        return len(self.names)
+        return 8 if len(self.algorithms) == 1 else 9
 
     @property
     def names(self) -> tuple[str, ...]:
         """What the integers of a layer are called."""
-        names = ("p1", "p2", "p3", "p4", "p5", "norm 1", "norm 2", "activation")
-        return names if len(self.algorithms) == 1 else (*names, "softmax algorithm")
+        return NAMES[: self.variables]
 
     @property
     def lower(self) -> tuple[int, ...]:
         """Least integers of a layer."""
-        lower = (1, 0, 0, 0, 0, 1, 1, 1)
-        return lower if len(self.algorithms) == 1 else (*lower, 0)
+        return (1, 0, 0, 0, 0, 1, 1, 1, 0)[: self.variables]
 
     @property
     def upper(self) -> tuple[int, ...]:
         """Greatest integers of a layer."""
         degrees = DEGREES[self.degrees]
         softmax = sum(degree <= LARGEST_SOFTMAX_DEGREE for degree in degrees)
-        upper = (*[softmax] * SOFTMAX_ITERATIONS, *[len(degrees)] * 3)
-        return upper if len(self.algorithms) == 1 else (*upper, len(self.algorithms) - 1)
+        upper = *[softmax] * SOFTMAX_ITERATIONS, *[len(degrees)] * 3, len(self.algorithms) - 1
+        return upper[: self.variables]
+
+    def canonical(self, integers: Sequence[int]) -> tuple[int, ...]:
+        """A layer's integers, where what its softmax does not use is zero, and a softmax is exact
+        as a whole.
+
+        Raises:
+            AtlasError: the wrong number of integers, or no such algorithm.
+        """
+        if len(integers) != self.variables:
+            raise AtlasError(
+                f"a layer has {self.variables} settings, not {len(integers)}",
+                remedy=f"give {', '.join(self.names)}",
+            )
+        values = [int(value) for value in integers]
+        softmax, others, algorithm = values[:SOFTMAX_ITERATIONS], values[5:8], values[8:]
+        if EXACT in softmax:
+            softmax, algorithm = [EXACT] * SOFTMAX_ITERATIONS, [ITERATIVE] * len(algorithm)
+        if algorithm and not 0 <= algorithm[0] < len(self.algorithms):
+            raise AtlasError(
+                f"there is no softmax algorithm number {algorithm[0]}",
+                remedy=f"0 to {len(self.algorithms) - 1} stand for {', '.join(self.algorithms)}",
+            )
+        if algorithm == [DIRECT]:
+            softmax = [softmax[0], max(softmax[1], 1), 0, 0, 0]
+        elif 0 in softmax:
+            used = softmax[: softmax.index(0)]
+            softmax = used + [0] * (SOFTMAX_ITERATIONS - len(used))
+        return (*softmax, *others, *algorithm)
 
     def to_dict(self) -> dict[str, str]:
         """As JSON values."""
@@ -132,78 +173,3 @@ WIDE = Parametrisation("measured", "weighted", "powers", "any", "each")
 """All choices that make programs cheaper. A number of levels allows any degree below a power of
 two, so degrees between are of use only where the predicted latency counts products."""
 PRESETS = {"paper": PAPER, "wide": WIDE}
-
-EXACT = -1
-"""Stands in place of the integers of an op that is computed exactly: a search probes single
-choices."""
-ITERATIVE, DIRECT, RENORMALISED = 0, 1, 2
-"""Values of the ninth integer. `RENORMALISED` and greater ones stand for iterative softmaxes that
-are renormalised once or more."""
-
-
-@dataclass(frozen=True)
-class LayerSetting:
-    """What a layer's nonlinear ops get. An integer i > 0 is the i-th of a list of degrees:
-    degree 2^i - 1 in the paper.
-
-    Attributes:
-        softmax: iterative: p1..p5; a zero drops that iteration and all after it. Direct: the number
-            of 1/sum, that of the exponential, and zeros. `EXACT` five times for an exact softmax.
-        first_norm, second_norm: of 1/sqrt.
-        activation: of GELU or SiLU.
-        algorithm: of the softmax, see `SOFTMAX_ALGORITHMS`; None where layers cannot choose.
-    """
-
-    softmax: tuple[int, ...]
-    first_norm: int
-    second_norm: int
-    activation: int
-    algorithm: int | None = None
-
-    @staticmethod
-    def of(integers: Sequence[int], parametrisation: Parametrisation = PAPER) -> LayerSetting:
-        """The setting of a layer's integers, in canonical form: what a softmax does not use is
-        zero, and a softmax is exact as a whole.
-
-        Raises:
-            AtlasError: the wrong number of integers, or no such algorithm.
-        """
-        if len(integers) != parametrisation.variables:
-            raise AtlasError(
-                f"a layer has {parametrisation.variables} settings, not {len(integers)}",
-                remedy=f"give {', '.join(parametrisation.names)}",
-            )
-        values = [int(value) for value in integers]
-        softmax, others = values[:SOFTMAX_ITERATIONS], values[SOFTMAX_ITERATIONS:]
-        algorithm = others[3] if len(others) > 3 else None
-        if EXACT in softmax:
-            softmax = [EXACT] * SOFTMAX_ITERATIONS
-            algorithm = None if algorithm is None else ITERATIVE
-        if algorithm is not None and not 0 <= algorithm < len(parametrisation.algorithms):
-            raise AtlasError(
-                f"there is no softmax algorithm number {algorithm}",
-                remedy=f"0 to {len(parametrisation.algorithms) - 1} stand for "
-                f"{', '.join(parametrisation.algorithms)}",
-            )
-        if algorithm == DIRECT:
-            softmax = [softmax[0], max(softmax[1], 1), 0, 0, 0]
-        elif 0 in softmax:
-            end = softmax.index(0)
-            softmax[end:] = [0] * (SOFTMAX_ITERATIONS - end)
-        return LayerSetting(tuple(softmax), others[0], others[1], others[2], algorithm)
-
-    @property
-    def iterations(self) -> tuple[int, ...]:
-        """The softmax's integers that are used."""
-        return tuple(number for number in self.softmax if number)
-
-    @property
-    def renormalisations(self) -> int:
-        """Of an iterative softmax."""
-        return max(0, (self.algorithm or 0) - DIRECT)
-
-    @property
-    def integers(self) -> tuple[int, ...]:
-        """The integers, as `of` takes them."""
-        values = (*self.softmax, self.first_norm, self.second_norm, self.activation)
-        return values if self.algorithm is None else (*values, self.algorithm)

@@ -23,7 +23,7 @@ from atlasc.passes.approximation.approximate import (
     settings_approximations,
 )
 from atlasc.passes.approximation.description import Approximation
-from atlasc.passes.approximation.parametrisation import PAPER, LayerSetting, Parametrisation
+from atlasc.passes.approximation.parametrisation import PAPER, Parametrisation
 from atlasc.passes.calibration.calibrate import Calibration
 from atlasc.passes.calibration.measure import kept_tokens
 from atlasc.passes.latency import LatencyModel, LatencyTarget
@@ -211,14 +211,14 @@ class Objective:
         """
         wanted = self._places if places is None else places
         parametrisation = self._problem.parametrisation
-        layers: dict[int | None, LayerSetting | None] = {
-            block: None if block is None else LayerSetting.of(settings[block], parametrisation)
+        layers = {
+            block: None if block is None else parametrisation.canonical(settings[block])
             for block in {place.block for place in wanted}
         }
         found = {p.op.value.name: self._approximation(p, layers[p.block]) for p in wanted}
         return {name: chosen for name, chosen in found.items() if chosen is not None}
 
-    def _approximation(self, place: Place, setting: LayerSetting | None) -> Approximation | None:
+    def _approximation(self, place: Place, setting: tuple[int, ...] | None) -> Approximation | None:
         key = place.op.value.name, setting
         if key not in self._chosen:
             self._chosen[key] = approximation_for(

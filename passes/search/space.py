@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.approximation.parametrisation import EXACT, PAPER, LayerSetting, Parametrisation
+from atlasc.passes.approximation.parametrisation import EXACT, PAPER, Parametrisation
 
 Settings = tuple[tuple[int, ...], ...]
 """The integers of each layer, in canonical form; `EXACT` for ops that are computed exactly."""
@@ -49,7 +49,7 @@ class SearchSpace:
         return self.shared(self.parametrisation.upper)
 
     def decode(self, vector: Sequence[int] | np.ndarray) -> Settings:
-        """The settings of a vector, in canonical form (see `LayerSetting`).
+        """The settings of a vector, in canonical form.
 
         Raises:
             AtlasError: the wrong length, or a value out of bounds.
@@ -71,7 +71,7 @@ class SearchSpace:
                 why=f"it goes from {self.lower[first]} to {self.upper[first]}",
             )
         rows = values.reshape(self.layers, -1).tolist()
-        return tuple(LayerSetting.of(row, self.parametrisation).integers for row in rows)
+        return tuple(self.parametrisation.canonical(row) for row in rows)
 
     def encode(self, settings: Sequence[Sequence[int]]) -> np.ndarray:
         """The vector of settings.

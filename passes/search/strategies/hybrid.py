@@ -23,7 +23,7 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.description import Approximation
-from atlasc.passes.approximation.parametrisation import EXACT, LayerSetting
+from atlasc.passes.approximation.parametrisation import EXACT
 from atlasc.passes.latency.outline import outline
 from atlasc.passes.search.dynamic_programs.additive import Solver, solve
 from atlasc.passes.search.dynamic_programs.latency_front import solve_seconds
@@ -176,7 +176,7 @@ class _Steps:
 
         def canonical(choice: Choice) -> Choice:
             layer = group.put(self.exact, choice)[group.block]
-            return group.pick(LayerSetting.of(layer, parametrisation).integers)
+            return group.pick(parametrisation.canonical(layer))
 
         found = candidates(
             starts(group, lower, upper), lower, upper, canonical, partial(self._candidate, group)

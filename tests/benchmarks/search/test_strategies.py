@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.approximation.parametrisation import PAPER, WIDE, LayerSetting, Parametrisation
+from atlasc.passes.approximation.parametrisation import PAPER, WIDE, Parametrisation
 from atlasc.passes.search import strategies as compiler
 from atlasc.passes.search.point import non_dominated
 from atlasc.passes.search.space import SearchSpace, expert_layer
@@ -152,7 +152,7 @@ def test_the_expert_setting_on_every_ladder() -> None:
         degrees = [parametrisation.degree(rung) for rung in layer[:8]]
         assert all(d >= e for d, e in zip(degrees[:4], (31,) * 4))
         assert degrees[4] >= 119 and min(degrees[5:]) >= 495
-        assert LayerSetting.of(layer, parametrisation).integers == layer
+        assert parametrisation.canonical(layer) == layer
 
 
 @pytest.mark.parametrize(

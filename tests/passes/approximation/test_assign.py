@@ -16,7 +16,7 @@ from atlasc.passes.approximation.algorithms import from_attribute
 from atlasc.passes.approximation.approximate import apply_recipe, apply_settings, layer_count
 from atlasc.passes.approximation.depth import depth_of
 from atlasc.passes.approximation.fitted import paper_shift
-from atlasc.passes.approximation.parametrisation import LayerSetting, Parametrisation
+from atlasc.passes.approximation.parametrisation import PAPER, Parametrisation
 from atlasc.passes.calibration.calibrate import calibrate
 
 FIRST, SECOND = (5, 4, 0, 3, 0, 2, 3, 4), (7, 6, 5, 4, 3, 9, 8, 7)
@@ -128,8 +128,8 @@ def test_integers_are_rungs_of_the_ladder() -> None:
 
 
 def test_canonical_form() -> None:
-    assert LayerSetting.of(FIRST).integers == (5, 4, 0, 0, 0, 2, 3, 4)
-    assert LayerSetting.of(FIRST) == LayerSetting.of((5, 4, 0, 0, 7, 2, 3, 4))
+    assert PAPER.canonical(FIRST) == (5, 4, 0, 0, 0, 2, 3, 4)
+    assert PAPER.canonical(FIRST) == PAPER.canonical((5, 4, 0, 0, 7, 2, 3, 4))
 
 
 def test_mistakes() -> None:

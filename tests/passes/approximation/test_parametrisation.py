@@ -17,7 +17,6 @@ from atlasc.passes.approximation.parametrisation import (
     PRESETS,
     SWITCHES,
     WIDE,
-    LayerSetting,
     Parametrisation,
 )
 
@@ -62,7 +61,7 @@ def test_mistakes_name_the_switch() -> None:
 
 def test_canonical_form_with_a_choice_of_algorithms() -> None:
     def canonical(*integers: int) -> tuple[int, ...]:
-        return LayerSetting.of(integers, WIDE).integers
+        return WIDE.canonical(integers)
 
     assert canonical(5, 4, 0, 3, 0, 2, 3, 4, ITERATIVE) == (5, 4, 0, 0, 0, 2, 3, 4, 0)
     assert canonical(5, 4, 0, 3, 0, 2, 3, 4, DIRECT) == (5, 4, 0, 0, 0, 2, 3, 4, 1)
