@@ -123,7 +123,7 @@ def searched(arguments: argparse.Namespace) -> tuple[PreparedModel, Front, Searc
 def chosen(front: Front, targets: str) -> list[Point]:
     """The points that a user gets for some errors, cheapest first; equal ones once."""
     from atlasc.ir.errors import AtlasError
-    from atlasc.passes.search.pick import Wanted
+    from atlasc.passes.search.front import Wanted
 
     if targets == "all":
         return list(front.points)

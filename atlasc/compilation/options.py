@@ -20,7 +20,7 @@ from atlasc.targets import TARGETS
 
 if TYPE_CHECKING:
     from atlasc.passes.approximation.parametrisation import Parametrisation
-    from atlasc.passes.search.pick import Wanted
+    from atlasc.passes.search.front import Wanted
     from atlasc.passes.search.search_problem import RayWorkers
 
 MAX_ERROR = 1e-2
@@ -232,14 +232,14 @@ class LimitOptions:
     @property
     def limits(self) -> Wanted:
         """The limits that were given."""
-        from atlasc.passes.search.pick import Wanted
+        from atlasc.passes.search.front import Wanted
 
         return Wanted(self.max_error, self.max_depth, self.max_levels, self.max_seconds)
 
     @property
     def wanted(self) -> Wanted:
         """The same; an error of at most ``MAX_ERROR`` where none was given."""
-        from atlasc.passes.search.pick import Wanted
+        from atlasc.passes.search.front import Wanted
 
         return Wanted(MAX_ERROR) if self.limits == Wanted() else self.limits
 

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from atlasc.cli.output import print_table
-from atlasc.passes.search.front import Front, Moment
-from atlasc.passes.search.plots import chart
+from atlasc.passes.search.front import Front, Moment, chart
 from atlasc.passes.search.search_problem import RayWorkers, SearchProblem
 from atlasc.passes.search.strategies.hybrid import default_evaluations
 from atlasc.passes.search.strategy import Progress

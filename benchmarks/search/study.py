@@ -17,8 +17,8 @@ import numpy as np
 
 from atlasc.cli.output import print_table
 from atlasc.ir.errors import AtlasError
+from atlasc.passes.search.front import chart
 from atlasc.passes.search.nsga2 import step_mutation
-from atlasc.passes.search.plots import chart
 from atlasc.passes.search.point import Point, non_dominated
 from atlasc.passes.search.search_problem import Objective, SearchProblem
 from atlasc.passes.search.space import SearchSpace, Settings, expert_layer

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from pydantic import ConfigDict, Field, JsonValue, model_validator
+from pydantic import ConfigDict, Field, JsonValue, model_validator, with_config
+from typing_extensions import TypedDict
 
-from atlasc.ir.files import MIB, STRICT, Amount, Count, Schema, read_json
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.files import MIB, STRICT, Amount, Count, read_json
 from atlasc.passes.approximation.parametrisation import ALGORITHM, PAPER, Parametrisation
-from atlasc.passes.search.pick import Wanted, pick
-from atlasc.passes.search.plots import chart
 from atlasc.passes.search.point import Cost, Point, hypervolume
 
 MAX_FRONT = 64 * MIB
@@ -36,8 +37,59 @@ class Moment(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """Limits that a point must keep; None where there is none.
+
+    Attributes:
+        error: mean absolute error on the search inputs.
+        depth: of the blocks, in the paper's convention.
+        levels: of the blocks.
+        seconds: predicted, of one encrypted run.
+    """
+
+    error: float | None = None
+    depth: int | None = None
+    levels: int | None = None
+    seconds: float | None = None
+
+    def allows(self, point: Point) -> bool:
+        """Whether the point is within all of them."""
+        return self._accurate(point) and self.cost_ratio(point) <= 1
+
+    def _accurate(self, point: Point) -> bool:
+        return self.error is None or point.error <= self.error
+
+    def cost_ratio(self, point: Point) -> float:
+        """The largest share of an allowed cost that the point takes; 0 where none is named."""
+        named = (
+            (point.depth, self.depth),
+            (point.levels, self.levels),
+            (point.cost("latency"), self.seconds),
+        )
+        ratios = [cost / max(limit, 1e-9) for cost, limit in named if limit is not None]
+        return max(ratios, default=0.0)
+
+    def nearest(self, points: Sequence[Point]) -> Point:
+        """The cheapest of those that are accurate enough, or the most accurate one."""
+        accurate = [point for point in points if self._accurate(point)]
+        if not accurate:
+            return min(points, key=lambda point: point.error)
+        return min(accurate, key=self.cost_ratio)
+
+    def __str__(self) -> str:
+        named = (
+            (self.error, "an error of {:g}"),
+            (self.depth, "depth {}"),
+            (self.levels, "levels {}"),
+            (self.seconds, "{:g} predicted seconds"),
+        )
+        parts = [text.format(limit) for limit, text in named if limit is not None]
+        return " and ".join(parts) + " or less"
+
+
+@dataclass(frozen=True)
 class Front:
-    """What a search found.
+    """What a search found, and all but one member of the schema of its JSON form.
 
     Attributes:
         points: non-dominated in (cost, error), from cheap to accurate.
@@ -57,17 +109,19 @@ class Front:
             those that it found; None for other strategies.
     """
 
-    points: tuple[Point, ...]
+    __pydantic_config__ = STRICT
+
+    points: Annotated[tuple[Point, ...], Field(alias="front")]
     cost: Cost
-    reference: tuple[float, float]
-    evaluations: int = 0
-    distinct: int = 0
-    seconds: float = 0.0
+    reference: tuple[Annotated[float, Field(gt=0)], Amount]
+    evaluations: Count = 0
+    distinct: Annotated[Count, Field(alias="distinct_evaluations")] = 0
+    seconds: Amount = 0.0
     strategy: str = ""
     complete: bool = True
     parametrisation: Parametrisation = PAPER
     history: tuple[Moment, ...] = ()
-    held_back: int = 0
+    held_back: Count = 0
     expert: Point | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     rank_correlation: float | None = None
@@ -80,8 +134,47 @@ class Front:
         return hypervolume([(p.cost(self.cost), p.error) for p in self.points], self.reference)
 
     def pick(self, wanted: Wanted, tolerated: int = 0) -> Point:
-        """The point that suits what is wanted best; see `pick`."""
-        return pick(self.points, self.cost, wanted, tolerated)
+        """The cheapest point within limits that name an error; otherwise the most accurate one.
+
+        Points under which more held-back inputs than `tolerated` leave a range are taken only where
+        there is no other, and then those that the fewest inputs leave.
+
+        Args:
+            wanted: names at least one limit.
+            tolerated: held-back inputs that may leave a range; points where this was not measured
+                pass.
+
+        Raises:
+            AtlasError: no point keeps the limits; it names the nearest one. Or it limits seconds
+                that no point has.
+        """
+        if not self.points:
+            raise AtlasError(
+                "the search found no setting that stays finite",
+                remedy="calibrate on more inputs, or give the search a larger budget",
+            )
+        if wanted == Wanted():
+            raise AtlasError(
+                "no limit is given", remedy="give a greatest error, depth, levels or seconds"
+            )
+        if wanted.seconds is not None and all(point.seconds is None for point in self.points):
+            raise AtlasError(
+                f"no setting can be picked by {wanted}",
+                why=f"the search, by {self.cost}, predicted no seconds",
+                remedy="search with --cost latency",
+            )
+        allowed = [point for point in self.points if wanted.allows(point)]
+        if not allowed:
+            raise AtlasError(
+                f"no setting on the front has {wanted}",
+                why=f"the nearest has {wanted.nearest(self.points)}",
+                remedy="relax the limit, or give the search a larger budget",
+            )
+        fewest = max(tolerated, min(point.out_of_range or 0 for point in allowed))
+        safe = [point for point in allowed if (point.out_of_range or 0) <= fewest]
+        if wanted.error is not None:
+            return min(safe, key=lambda point: (point.cost(self.cost), point.error))
+        return min(safe, key=lambda point: (point.error, point.cost(self.cost)))
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
@@ -110,7 +203,8 @@ class Front:
     @staticmethod
     def load(path: Path) -> Front:
         """Read JSON; raises AtlasError when it is not a front."""
-        return read_json(path, _File, "the front", MAX_FRONT, remedy="search again").front_of()
+        read = read_json(path, _FrontFile, "the front", MAX_FRONT, remedy="search again")
+        return Front(*(getattr(read, member.name) for member in fields(Front)))
 
     def plot(self, path: Path, title: str = "") -> None:
         """Write a PNG of error over cost; red are points under which inputs leave a range.
@@ -135,47 +229,47 @@ class Front:
                 axes.set_yscale("log")
 
 
-class _Facts(Schema):
+@with_config(ConfigDict({**STRICT, "extra": "allow"}))
+class _Facts(TypedDict, total=False):
     """What is read of a front's facts; others are shown as they are."""
 
-    model_config = ConfigDict({**STRICT, "extra": "allow"})
-    options: dict[str, JsonValue] = Field(default_factory=dict)
-    seed: int | None = None
+    options: dict[str, JsonValue]
+    seed: int | None
 
 
-class _File(Schema):
-    """The JSON form of a front."""
+@dataclass(frozen=True)
+class _FrontFile(Front):
+    """The JSON form of a front; the hypervolume in it is not read, but follows."""
 
-    strategy: str
-    cost: Cost
-    front: tuple[Point, ...]
-    evaluations: Count
-    distinct_evaluations: Count
-    seconds: Amount
+    facts: _Facts = field(default_factory=_Facts)
     hypervolume: float = 0.0
-    reference: tuple[Annotated[float, Field(gt=0)], Amount]
-    complete: bool
-    history: tuple[Moment, ...] = ()
-    parametrisation: Parametrisation = PAPER
-    held_back: Count = 0
-    expert: Point | None = None
-    facts: _Facts = _Facts()
-    rank_correlation: float | None = None
 
     @model_validator(mode="after")
-    def _settings_suit(self) -> _File:
+    def _settings_suit(self) -> _FrontFile:
         variables, algorithms = self.parametrisation.variables, self.parametrisation.algorithms
-        for point in (*self.front, *([] if self.expert is None else [self.expert])):
+        for point in (*self.points, *([] if self.expert is None else [self.expert])):
             for layer in point.settings:
                 if len(layer) != variables or layer[ALGORITHM[0] :] > (len(algorithms) - 1,):
                     raise ValueError(f"{layer} are not the {variables} integers of a layer")
         return self
 
-    def front_of(self) -> Front:
-        """What it says; the hypervolume follows."""
-        return Front(
-            self.front, self.cost, self.reference, self.evaluations, self.distinct_evaluations,
-            self.seconds, self.strategy, self.complete, self.parametrisation, self.history,
-            self.held_back, self.expert, self.facts.model_dump(exclude_unset=True),
-            self.rank_correlation,
-        )  # fmt: skip
+
+@contextmanager
+def chart(path: Path, panels: int = 1) -> Iterator[list[Any]]:
+    """Axes of a figure with panels side by side, which is written at the end.
+
+    Raises:
+        AtlasError: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise AtlasError("a plot needs matplotlib", remedy="pip install matplotlib") from error
+    figure = Figure(figsize=(6 * panels, 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = [figure.add_subplot(1, panels, index + 1) for index in range(panels)]
+    for panel in axes:
+        panel.grid(visible=True, alpha=0.3)
+    yield axes
+    figure.savefig(path, dpi=150, format="png")

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from atlasc.compilation.fronts import load_front
 from atlasc.passes.calibration.calibrate import read_calibration
-from atlasc.passes.search.front import Front
+from atlasc.passes.search.front import Front, Wanted
 from atlasc.passes.search.journal import Journal
-from atlasc.passes.search.pick import Wanted
 from tests.fuzz.reader import Reader
 from tests.fuzz.seeds import Seeds, compiled
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.search.front import Front
-from atlasc.passes.search.pick import Wanted
+from atlasc.passes.search.front import Front, Wanted
 from atlasc.passes.search.point import Point
 
 LAYER = (5, 5, 0, 0, 0, 3, 3, 3)

@@ -13,8 +13,7 @@ from atlasc.passes.approximation.parametrisation import PAPER, Parametrisation
 from atlasc.passes.calibration.calibrate import Calibration
 from atlasc.passes.calibration.measure import kept_tokens
 from atlasc.passes.framework.pass_base import Report
-from atlasc.passes.search.front import Front
-from atlasc.passes.search.pick import Wanted
+from atlasc.passes.search.front import Front, Wanted
 from atlasc.passes.search.search_problem import output_error
 from atlasc.passes.search.validation import Validator, validated, validated_pick
 from atlasc.passes.simulation import row_programs
