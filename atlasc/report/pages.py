@@ -17,19 +17,6 @@ from atlasc.passes.search.front import Front
 from atlasc.passes.search.space import Settings
 from atlasc.report import svg
 
-LAYER_COLUMNS = {
-    "levels": "levels (nonlinear)",
-    "levels_total": "levels (all)",
-    "bootstraps": "bootstraps",
-    "key_switches": "key switches",
-    "plaintext_products": "× plaintext",
-    "ciphertext_products": "× ciphertext",
-    "rotation_keys": "rotation keys",
-}
-KIND_COLUMNS = dict(list(LAYER_COLUMNS.items())[2:6])
-"""Keys of the figures to titles of columns."""
-SHOWN_VIOLATIONS = 50
-
 
 def report_html(
     facts: Mapping[str, Any],
@@ -43,15 +30,14 @@ def report_html(
         front: what a search found.
         ops: a row for each nonlinear op: location, op, layer, depth and settings (a text).
     """
-    costs, calibration = facts["costs"], facts["calibration"]
-    layers, violations = costs["per_layer"], calibration["violations"]
+    layers, calibration = facts["costs"]["per_layer"], facts["calibration"]
     names = ["outside" if row["layer"] is None else str(row["layer"]) for row in layers]
     series = [
         ("levels", [row["levels_total"] for row in layers], svg.BLUE),
         ("bootstraps", [row["bootstraps"] for row in layers], svg.ORANGE),
         ("key switches", [row["key_switches"] for row in layers], "#7a9e6d"),
     ]
-    left = {(v["location"], v["op"]) for v in violations}
+    left = {(v["location"], v["op"]) for v in calibration["violations"]}
     ranges = [
         (
             f"{r['location'] or 'model'} {r['op'].removeprefix('nn.')}"[-44:],
@@ -60,41 +46,19 @@ def report_html(
         )
         for r in calibration["ranges"]
     ]
-    shown = {
-        "title": f"{facts['model']['name']} on {facts['target']}",
-        "leaving": len({violation["input"] for violation in violations}),
-        "ops": [(op["location"], op["op"], op["settings"], op["depth"]) for op in ops],
-        "layer_chart": Markup(svg.columns(names, series)),
-        "layer_head": ("layer", "depth", *LAYER_COLUMNS.values(), "predicted"),
-        "layer_rows": [
-            (name, row["depth"], *(row[key] for key in LAYER_COLUMNS), duration(row["seconds"]))
-            for name, row in zip(names, layers, strict=True)
-        ],
-        "time_chart": Markup(svg.stacked(svg.times(costs))) if svg.times(costs) else "",
-        "time_head": ("op", "ops", *KIND_COLUMNS.values(), "predicted", "share"),
-        "time_rows": [
-            (row["kind"], row["ops"], *(row[key] for key in KIND_COLUMNS),
-             duration(row["seconds"]), f"{row['share'] or 0:.1%}")
-            for row in costs["per_kind"]
-        ],
-        "range_chart": Markup(svg.ranges(ranges)),
-        "violations": [
-            (v["input"], v["location"], v["op"], v["reached"], f"{v['low']:.4g} … {v['high']:.4g}")
-            for v in violations[:SHOWN_VIOLATIONS]
-        ],
-    }  # fmt: skip
-    if front is not None:
-        chosen = facts["settings"].get("layers")
-        shown["front_chart"] = Markup(svg.front_chart(front))
-        shown["front_rows"] = [
-            (
-                "chosen →" if [list(layer) for layer in p.settings] == chosen else "",
-                p.depth, p.levels, p.error, p.held_back_error, p.out_of_range,
-                " ".join("".join(map(str, layer)) for layer in p.settings),
-            )
-            for p in front.points
-        ]  # fmt: skip
-    return _page("report.html", **facts, **shown, front=front)
+    times = svg.times(facts["costs"])
+    return _page(
+        "report.html",
+        **facts,
+        title=f"{facts['model']['name']} on {facts['target']}",
+        leaving=len({violation["input"] for violation in calibration["violations"]}),
+        ops=ops,
+        layer_chart=Markup(svg.columns(names, series)),
+        time_chart=Markup(svg.stacked(times)) if times else "",
+        range_chart=Markup(svg.ranges(ranges)),
+        front=front,
+        front_chart="" if front is None else Markup(svg.front_chart(front)),
+    )
 
 
 def front_html(front: Front, accurate: float = 0.0) -> str:
@@ -119,30 +83,11 @@ def front_html(front: Front, accurate: float = 0.0) -> str:
         title=f"Front of {facts.get('model', 'a model')}",
         front=front,
         facts=facts,
-        notes=_notes(front),
         chart=Markup(svg.front_chart(front)),
         degrees=[_degrees(point.settings, front) for point in points],
         found=found.items(),
         chosen=next(chosen, len(points) - 1),
     )
-
-
-def _notes(front: Front) -> list[str]:
-    notes = []
-    if not front.complete:
-        notes.append("The search was interrupted: this is the front of the evaluations so far.")
-    if not front.points:
-        notes.append("No setting stays finite on the search inputs.")
-    elif not front.held_back:
-        notes.append("No input was held back: nobody knows whether new ones stay in range.")
-    elif any(point.out_of_range is None for point in front.points):
-        notes.append("Only points that have a held-back error were tried on held-back inputs.")
-    elif all(point.out_of_range for point in front.points):
-        notes.append(
-            "Under every setting held-back inputs leave a range. A polynomial explodes outside "
-            "its range, and nothing in a ciphertext says so."
-        )
-    return notes
 
 
 def _degrees(settings: Settings, front: Front) -> list[list[tuple[str, float]]]:
