@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import MIB, Schema, Sha256, parse_json, read_bytes, require_private
 
 LEDGER = "ledger.jsonl"
@@ -132,14 +132,9 @@ class Ledger:
             ) from None
 
     def _parsed(self, number: int, line: bytes) -> Entry:
-        try:
+        remedy = "make new keys: with this ledger old answers could pass for new ones"
+        with explained(f"line {number} of the ledger {self.path} is damaged", remedy=remedy):
             return parse_json(line, Entry)
-        except ValueError as error:
-            raise AtlasError(
-                f"line {number} of the ledger {self.path} is damaged",
-                why=str(error),
-                remedy="make new keys: with this ledger old answers could pass for new ones",
-            ) from None
 
 
 def _append(descriptor: int, entry: Entry) -> None:

@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, JsonValue, with_config
 from typing_extensions import NotRequired, TypedDict
 
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import MIB, Schema, Sha256, parse_json, read_bytes, sha256_of
 from atlasc.targets import find_target
 from atlasc.targets.parameters import ParameterSet
@@ -137,23 +137,17 @@ def read_manifest(folder: Path) -> tuple[Manifest, str]:
     """
     path = folder / MANIFEST
     content = read_bytes(path, MAX_MANIFEST, links=False)
-    try:
+    with explained(f"{path} cannot be read"):
         version = parse_json(content, Facts).get("format")
-    except ValueError as error:
-        raise AtlasError(f"{path} cannot be read", why=str(error)) from None
     if version != FORMAT:
         raise AtlasError(
             f"{folder} has bundle format {version!r}",
             why=f"this atlasc reads format {FORMAT}",
             remedy="compile the model again, or use the atlasc that made it",
         )
-    try:
+    with explained(f"{path} is damaged", remedy="compile the model again"):
         manifest = parse_json(content, Manifest)
         manifest.parameter_set()
-    except ValueError as error:
-        raise AtlasError(
-            f"{path} is damaged", why=str(error), remedy="compile the model again"
-        ) from None
     return manifest, hashlib.sha256(content).hexdigest()
 
 

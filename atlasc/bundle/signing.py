@@ -13,7 +13,7 @@ from types import ModuleType
 from atlasc.bundle.folder import Bundle
 from atlasc.bundle.manifest import MANIFEST, MAX_MANIFEST
 from atlasc.files import new_private_file, require_new, write_text
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import KIB, read_bytes, read_text, require_private
 
 SIGNATURE = f"{MANIFEST}.minisig"
@@ -48,19 +48,15 @@ def sign(bundle: Bundle, key: Path, password: str) -> Path:
     library = _library()
     require_private(key)
     content = read_bytes(key, _LARGEST)
-    try:
+    remedy = (
+        "give the secret key that atlasc sign --make-key or minisign -G wrote, and its password"
+    )
+    with explained(f"{key} cannot sign", remedy=remedy):
         secret = library.SecretKey.from_bytes(content)
         if secret.is_encrypted():
             secret.decrypt(password)
         comment = f"atlasc bundle {bundle.identity}"
         signature = secret.sign(_manifest(bundle), trusted_comment=comment)
-    except (library.Error, ValueError) as error:
-        raise AtlasError(
-            f"{key} cannot sign",
-            why=str(error),
-            remedy="give the secret key that atlasc sign --make-key or minisign -G wrote, and its "
-            "password",
-        ) from None
     write_text(bundle.folder / SIGNATURE, bytes(signature).decode())
     return bundle.folder / SIGNATURE
 
@@ -78,16 +74,11 @@ def verify(bundle: Bundle, key: Path) -> None:
             why=f"it has no {SIGNATURE}",
             remedy="ask its maker to sign it: atlasc sign",
         )
-    try:
+    remedy = "do not use it: get the bundle, or the public key, from its maker again"
+    with explained(f"{bundle.folder} does not have the signature of {key}", remedy=remedy):
         public = library.PublicKey.from_bytes(read_text(key, _LARGEST).encode())
         signature = library.Signature.from_bytes(read_bytes(path, _LARGEST, links=False))
         public.verify(_manifest(bundle), signature)
-    except (library.Error, ValueError) as error:
-        raise AtlasError(
-            f"{bundle.folder} does not have the signature of {key}",
-            why=str(error),
-            remedy="do not use it: get the bundle, or the public key, from its maker again",
-        ) from None
 
 
 def _manifest(bundle: Bundle) -> bytes:

@@ -21,7 +21,7 @@ from pydantic import ConfigDict, Field
 from atlasc.client.program import Packed
 from atlasc.files import write_with
 from atlasc.ir.bounds import MAX_LEVEL
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import GIB, STRICT, Amount, Count, Schema, parse_json, read_npz
 
 MAX_STATE = 16 * GIB
@@ -117,7 +117,8 @@ class Checkpoint:
 
     def _load(self) -> None:
         arrays = read_npz(self.path, MAX_STATE, what="the checkpoint")
-        try:
+        remedy = "delete it, and the comparison starts from the beginning"
+        with explained("the checkpoint cannot be read", self.path, remedy):
             state = parse_json(str(arrays["facts"]), _State)
             self.live = {
                 name: [
@@ -126,13 +127,6 @@ class Checkpoint:
                 ]
                 for name, sides in state.levels.items()
             }
-        except (ValueError, KeyError) as error:
-            raise AtlasError(
-                "the checkpoint cannot be read",
-                where=str(self.path),
-                why=str(error),
-                remedy="delete it, and the comparison starts from the beginning",
-            ) from None
         if state.identity != self.identity:
             raise AtlasError(
                 "the checkpoint is of another comparison",

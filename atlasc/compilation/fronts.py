@@ -15,7 +15,7 @@ from pathlib import Path
 
 from atlasc.compilation.options import MAX_ERROR
 from atlasc.files import new_folder, require_file_place
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import arrays_digest, read_text
 from atlasc.ir.module import Module
 from atlasc.passes.calibration.calibrate import Calibration, read_calibration
@@ -120,10 +120,8 @@ def journal_place(output: Path | None, named: Path | None = None) -> Path | None
         return named
     if output is None:
         return None
-    try:
+    with explained(f"cannot write to {output.parent}"):
         output.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise AtlasError(f"cannot write to {output.parent}", why=str(error)) from None
     return journal_beside(output)
 
 

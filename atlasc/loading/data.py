@@ -108,10 +108,8 @@ def _from_file(source: Path, model: LoadedModel, length: int | None) -> Inputs:
         return _from_rows({name: {"text": line} for name, line in lines.items()}, model, length)
     rows = {}
     for name, line in lines.items():
-        try:
+        with explained("not a JSON object", name):
             rows[name] = parse_json(line, dict[str, Any])
-        except ValueError as error:
-            raise AtlasError("not a JSON object", where=name, why=str(error)) from None
     return _from_rows(rows, model, length)
 
 

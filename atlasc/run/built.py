@@ -15,7 +15,7 @@ from atlasc.bundle.folder import Bundle
 from atlasc.client.program import batches, rows_of
 from atlasc.emit.interface import identity_of
 from atlasc.emit.project import WEIGHTS
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, explained
 from atlasc.run.session import RunResult, Stopwatch, joined
 
 _PATTERN = "atlasc_*.so"
@@ -54,15 +54,10 @@ class BuiltProgram:
             )
         spec = importlib.util.spec_from_file_location(place.name.partition(".")[0], place)
         assert spec is not None and spec.loader is not None
-        try:
+        remedy = "build the project again for this Python, on this machine"
+        with explained(f"the module {place} cannot be loaded", remedy=remedy):
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
-        except ImportError as error:
-            raise AtlasError(
-                f"the module {place} cannot be loaded",
-                why=str(error),
-                remedy="build the project again for this Python, on this machine",
-            ) from None
         if module.program != identity_of(bundle.program):
             raise AtlasError(
                 f"{place} was built from another program than {bundle.folder}",

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import MIB, Count, parse_json, too_large
 from atlasc.passes.search.point import POINT_FIELDS, Point
 from atlasc.passes.search.space import Settings
@@ -202,14 +202,9 @@ class _Line(Point):
 
 
 def _parse(path: Path, number: int, line: bytes) -> tuple[Key, Point]:
-    try:
+    remedy = "remove that line; its evaluation is then repeated"
+    with explained(f"line {number} of the journal {path} is damaged", remedy=remedy):
         entry = parse_json(line, _Line)
-    except ValueError as error:
-        raise AtlasError(
-            f"line {number} of the journal {path} is damaged",
-            why=str(error),
-            remedy="remove that line; its evaluation is then repeated",
-        ) from None
     return (entry.layers, entry.settings), Point(*(getattr(entry, name) for name in POINT_FIELDS))
 
 

@@ -198,16 +198,14 @@ def _read(file: str) -> tuple[Module, bool]:
 
 
 def _standard_input() -> str:
-    from atlasc.ir.errors import AtlasError
+    from atlasc.ir.errors import AtlasError, explained
     from atlasc.ir.text.storage import MAX_TEXT
 
     content = sys.stdin.buffer.read(MAX_TEXT + 1)
     if len(content) > MAX_TEXT:
         raise AtlasError("standard input is too large", why=f"a text has at most {MAX_TEXT} bytes")
-    try:
+    with explained("standard input is not UTF-8 text"):
         return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise AtlasError("standard input is not UTF-8 text", why=str(error)) from None
 
 
 def _check_round_trip(step: Pass, module: Module) -> None:

@@ -39,7 +39,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, explained
 from atlasc.passes.execution.engine import Plaintext, Vector, refuse
 from atlasc.targets.desilo.keys import KeySet
 from atlasc.targets.desilo.library import library_engine
@@ -110,10 +110,8 @@ class DesiloEngine(SlotEngine[DesiloCiphertext]):
         if data[:start] != _MAGIC:
             raise AtlasError("this is not a ciphertext of the target desilo")
         self._require_identity(data[start:end].hex())
-        try:
+        with explained("this ciphertext is damaged"):
             return DesiloCiphertext(self._library.deserialize_ciphertext(data[end:]))
-        except RuntimeError as error:
-            raise AtlasError("this ciphertext is damaged", why=str(error)) from error
 
     # --- arithmetic
 

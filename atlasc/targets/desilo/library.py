@@ -11,7 +11,7 @@ import importlib.metadata
 from functools import lru_cache
 from typing import Any
 
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, explained
 from atlasc.targets.desilo.parameters import DesiloParameters
 from atlasc.targets.machine import available_threads
 
@@ -53,12 +53,8 @@ def load_library() -> Any:
             why="other versions have other parameters, and 2.0.0 evaluates polynomials wrongly",
             remedy=_REMEDY,
         )
-    try:
+    with explained("desilofhe is installed but does not load", remedy=_REMEDY):
         return importlib.import_module("desilofhe")
-    except ImportError as error:
-        raise AtlasError(
-            "desilofhe is installed but does not load", why=str(error), remedy=_REMEDY
-        ) from error
 
 
 @lru_cache(maxsize=4)
