@@ -53,141 +53,50 @@ class AssignScales(Pass):
 
     def run(self, module: Module, report: Report) -> Module:
         """Poly module to poly module."""
-        doublings: dict[Op, int] = {}
-        solution = _solve(module, doublings)
+        assignment = _Assignment(module, {})
         while crowded := {
             op: times
-            for op, times in _crowded(module, solution.factors).items()
-            if op not in doublings
+            for op, times in assignment.crowded().items()
+            if op not in assignment.doublings
         }:
             try:
-                more = {**crowded, **doublings}
-                solution, doublings = _solve(module, more), more
+                assignment = _Assignment(module, {**crowded, **assignment.doublings})
             except AtlasError:  # the operand is pinned by another op too: its magnitude stays
                 break
-        for line in solution.remarks:
+        for line in assignment.remarks:
             report.say(line)
-        return _Rewrite(module, solution, doublings).run()
+        return assignment.rewritten()
 
 
-@dataclass(frozen=True)
-class _Solution:
-    """Factor of every value, and the operands that need a product of their own."""
-
-    factors: Mapping[Value, float]
-    breakers: set[tuple[Op, int]]
-    remarks: list[str]
+def _same(op: Op, doublings: int) -> Equation | None:
+    return {op.value: 1.0, op.operands[0]: -1.0}, 0.0
 
 
-def _solve(module: Module, doublings: Mapping[Op, int]) -> _Solution:
-    breakers, system, remarks = _equations(module, doublings)
-    values = [op.result for op in module.ops if op.result is not None]
-    logs = system.solve({value: _wished(value) for value in values})
-    factors = {value: math.exp(logs.get(value, 0.0)) for value in values}
-    return _Solution(factors, breakers, remarks)
+def _none(op: Op, doublings: int) -> Equation | None:
+    return None
 
 
-def _crowded(module: Module, factors: Mapping[Value, float]) -> dict[Op, int]:
-    """Ops around values that are stored above the limit, and the doublings that mend it.
-
-    A Chebyshev sum pins the sum of squares before it: with the argument doubled twice, the operand
-    of the square is stored at half its size. A product pins an operand by its other one and its
-    result: with the result doubled, that operand may be smaller.
-    """
-    crowded: dict[Op, int] = {}
-    for op in module.ops:
-        if op.name == "poly.chebyshev":
-            source = op.operands[0].op
-            while source.name in ("poly.add_constant", "poly.scale", "poly.row_sum"):
-                source = source.operands[0].op
-            if source.name == "poly.square":
-                crowded[op] = 2 * _excess(source.operands[0], factors)
-        elif op.name == "poly.mul":
-            sums = [v for v in op.operands if v.op.name == "poly.chebyshev"]
-            crowded[op] = max((_excess(v, factors) for v in sums), default=0)
-    return {op: times for op, times in crowded.items() if times > 0}
-
-
-def _excess(value: Value, factors: Mapping[Value, float]) -> int:
-    """Halvings that bring a value's stored magnitude under the limit."""
-    stored = factors[value] * value.op.attributes.get("magnitude", 0.0)
-    return max(0, math.ceil(math.log2(stored / LIMIT))) if stored > 0 else 0
-
-
-def _wished(value: Value) -> float:
-    """Wished log factor: it brings the magnitude seen to ``WISHED``; 0 where none was measured."""
-    magnitude = value.op.attributes.get("magnitude", 0.0)
-    return math.log(WISHED / magnitude) if magnitude > 0 else 0.0
-
-
-def _equations(
-    module: Module, doublings: Mapping[Op, int]
-) -> tuple[set[tuple[Op, int]], LinearSystem[Value], list[str]]:
-    """All equations; the operands that need a product of their own, and why."""
-    system: LinearSystem[Value] = LinearSystem()
-    scales = [op for op in module.ops if op.name == "poly.scale"]
-    for op in module.ops:
-        rule = RULES.get(op.name)
-        equations = [] if rule is None else rule.equations(op, doublings.get(op, 0))
-        solved = op in scales or all(system.add(*equation) for equation in equations)
-        if rule is None or not solved:
-            raise AtlasError(
-                f"{op.name}: no factor suits both its operands and its result",
-                where=op.location,
-                remedy="run normalise-affine before assign-scales",
-            )
-    breakers: set[tuple[Op, int]] = set()
-    remarks = []
-    for op in scales:  # a value that two polynomials read on different ranges keeps one product
-        if not all(system.add(*equation) for equation in _scale(op, 0)):
-            breakers.add((op, 0))
-            remarks.append(
-                f"poly.scale %{op.value.name} ({op.location}) stays a product: its operand has "
-                "another reader that wants another factor"
-            )
-    depth = module.depths()
-    for op in module.ops:
-        if op.name in ("poly.add", "poly.sub"):
-            order = sorted(range(2), key=lambda i: -depth[op.operands[i]])
-            for index in order:
-                if not system.add({op.value: 1.0, op.operands[index]: -1.0}, 0.0):
-                    breakers.add((op, index))
-                    remarks.append(
-                        f"operand %{op.operands[index].name} of {op.name} %{op.value.name} "
-                        f"({op.location}) is rescaled by a product: the ranges around it differ"
-                    )
-    return breakers, system, remarks
-
-
-def _same(op: Op, doublings: int) -> list[Equation]:
-    return [({op.value: 1.0, op.operands[0]: -1.0}, 0.0)]
-
-
-def _none(op: Op, doublings: int) -> list[Equation]:
-    return []
-
-
-def _input(op: Op, doublings: int) -> list[Equation]:
+def _input(op: Op, doublings: int) -> Equation | None:
     """The server takes a public input as it is."""
-    return [({op.value: 1.0}, 0.0)] if op.attributes["side"] == "public" else []
+    return ({op.value: 1.0}, 0.0) if op.attributes["side"] == "public" else None
 
 
-def _product(op: Op, doublings: int) -> list[Equation]:
+def _product(op: Op, doublings: int) -> Equation | None:
     row: Row = {op.value: 1.0}
     for operand in op.operands if len(op.operands) > 1 else op.operands * 2:
         row[operand] = row.get(operand, 0.0) - 1.0
-    return [(row, doublings * math.log(2.0))]
+    return row, doublings * math.log(2.0)
 
 
-def _scale(op: Op, doublings: int) -> list[Equation]:
+def _scale(op: Op, doublings: int) -> Equation | None:
     """The op disappears: the stored f(x)·x is the stored f(y)·factor·x."""
     if not _is_positive(op.attributes["factor"]):
-        return []
-    return [({op.operands[0]: 1.0, op.value: -1.0}, math.log(op.attributes["factor"]))]
+        return None
+    return {op.operands[0]: 1.0, op.value: -1.0}, math.log(op.attributes["factor"])
 
 
-def _chebyshev(op: Op, doublings: int) -> list[Equation]:
-    return [({op.operands[0]: 1.0}, -doublings * math.log(2.0))]
+def _chebyshev(op: Op, doublings: int) -> Equation | None:
+    return {op.operands[0]: 1.0}, -doublings * math.log(2.0)
 
 
 def _is_positive(factor: Any) -> bool:
@@ -199,14 +108,14 @@ class ScaleRule:
     """How an op takes part.
 
     Attributes:
-        equations: Σ coefficient·L(value) = constant, from the op and the doublings of its result
+        equation: Σ coefficient·L(value) = constant, from the op and the doublings of its result
             (of a Chebyshev sum: of its argument).
         by_result: attributes that are multiplied by the factor of the result.
         by_ratio: attributes that are multiplied by that over the factor of the operand.
         default: what such an attribute is where the op has none.
     """
 
-    equations: Callable[[Op, int], list[Equation]] = _same
+    equation: Callable[[Op, int], Equation | None] = _same
     by_result: tuple[str, ...] = ()
     by_ratio: tuple[str, ...] = ()
     default: float | None = None
@@ -221,7 +130,7 @@ RULES: dict[str, ScaleRule] = {
     "poly.mean": ScaleRule(_none, by_ratio=("factor",), default=1.0),
     "poly.chebyshev": ScaleRule(_chebyshev, ("coefficients",)),
     "poly.scale": ScaleRule(_scale, by_ratio=("factor",)),
-    "poly.add": ScaleRule(_none),  # its equations come last
+    "poly.add": ScaleRule(_none),  # its equation comes last
     "poly.sub": ScaleRule(_none),
     "poly.mul": ScaleRule(_product),
     "poly.matmul": ScaleRule(_product),
@@ -233,36 +142,112 @@ RULES: dict[str, ScaleRule] = {
 }
 
 
-class _Rewrite:
-    """Multiplies the factors into the constants."""
+class _Assignment:
+    """The solution of all equations, and the module with the factors multiplied into its constants.
 
-    def __init__(self, module: Module, solution: _Solution, doublings: Mapping[Op, int]) -> None:
-        self.factors, self.breakers = solution.factors, solution.breakers
-        self.doublings = doublings
-        self.rewriter = Rewriter(module)
+    Attributes:
+        doublings: of ops around values that were stored above the limit.
+        factors: of every value.
+        products: the operands (op, index) that need a product of their own.
+        remarks: why they do.
 
-    def run(self) -> Module:
-        for op in self.rewriter.source.ops:
-            self._op(op)
-        module = self.rewriter.module
-        module.symbols = module.arrays_used()
-        return module
+    Raises:
+        AtlasError: the equations of an op contradict those before it.
+    """
 
-    def _op(self, op: Op) -> None:
-        values, operands = self.rewriter.values, self.rewriter.operands(op)
-        factor = op.attributes.get("factor")
-        if op.name == "poly.scale" and (op, 0) not in self.breakers and _is_positive(factor):
-            values[op.value] = operands[0]
-            return
-        if op.name in ("poly.add", "poly.sub"):
-            operands = [self._addend(op, index) for index in range(2)]
-        elif op.name == "poly.chebyshev" and op in self.doublings:
-            operands = [self._doubled(op, operands[0])]
-        result = self.rewriter.copy(op, operands, self._attributes(op))
-        if op.name == "poly.mul" and op in self.doublings:
-            values[op.value] = self._doubled(op, result)
+    def __init__(self, module: Module, doublings: Mapping[Op, int]) -> None:
+        self.module, self.doublings = module, doublings
+        self.products: set[tuple[Op, int]] = set()
+        self.remarks: list[str] = []
+        self._system: LinearSystem[Value] = LinearSystem()
+        self._add_equations()
+        values = [op.result for op in module.ops if op.result is not None]
+        logs = self._system.solve({value: _wished(value) for value in values})
+        self.factors = {value: math.exp(logs.get(value, 0.0)) for value in values}
 
-    def _attributes(self, op: Op) -> dict[str, Any]:
+    def _add_equations(self) -> None:
+        for op in self.module.ops:
+            rule = RULES.get(op.name)
+            late = op.name == "poly.scale"
+            if rule is None or not (late or self._holds(op, rule.equation)):
+                raise AtlasError(
+                    f"{op.name}: no factor suits both its operands and its result",
+                    where=op.location,
+                    remedy="run normalise-affine before assign-scales",
+                )
+        for op in self.module.ops:
+            if op.name == "poly.scale" and not self._holds(op, _scale):
+                # A value that two polynomials read on different ranges keeps one product.
+                self.products.add((op, 0))
+                self.remarks.append(
+                    f"poly.scale %{op.value.name} ({op.location}) stays a product: its operand has "
+                    "another reader that wants another factor"
+                )
+        depth = self.module.depths()
+        for op in self.module.ops:
+            if op.name in ("poly.add", "poly.sub"):
+                for index in sorted(range(2), key=lambda i: -depth[op.operands[i]]):
+                    if not self._system.add({op.value: 1.0, op.operands[index]: -1.0}, 0.0):
+                        self.products.add((op, index))
+                        self.remarks.append(
+                            f"operand %{op.operands[index].name} of {op.name} %{op.value.name} "
+                            f"({op.location}) is rescaled by a product: the ranges around it differ"
+                        )
+
+    def _holds(self, op: Op, rule: Callable[[Op, int], Equation | None]) -> bool:
+        """Add the equation of an op, if it has one; False where it contradicts those before it."""
+        equation = rule(op, self.doublings.get(op, 0))
+        return equation is None or self._system.add(*equation)
+
+    def crowded(self) -> dict[Op, int]:
+        """Ops around values that are stored above the limit, and the doublings that mend it.
+
+        A Chebyshev sum pins the sum of squares before it: with the argument doubled twice, the
+        operand of the square is stored at half its size. A product pins an operand by its other one
+        and its result: with the result doubled, that operand may be smaller.
+        """
+        crowded: dict[Op, int] = {}
+        for op in self.module.ops:
+            if op.name == "poly.chebyshev":
+                source = op.operands[0].op
+                while source.name in ("poly.add_constant", "poly.scale", "poly.row_sum"):
+                    source = source.operands[0].op
+                if source.name == "poly.square":
+                    crowded[op] = 2 * self._excess(source.operands[0])
+            elif op.name == "poly.mul":
+                sums = [v for v in op.operands if v.op.name == "poly.chebyshev"]
+                crowded[op] = max(map(self._excess, sums), default=0)
+        return {op: times for op, times in crowded.items() if times > 0}
+
+    def _excess(self, value: Value) -> int:
+        """Halvings that bring a value's stored magnitude under the limit."""
+        stored = self.factors[value] * value.op.attributes.get("magnitude", 0.0)
+        return max(0, math.ceil(math.log2(stored / LIMIT))) if stored > 0 else 0
+
+    def rewritten(self) -> Module:
+        """The module with scaled constants, without the scalar factors."""
+        rewriter = Rewriter(self.module)
+        values = rewriter.values
+        for op in self.module.ops:
+            operands, times = rewriter.operands(op), self.doublings.get(op, 0)
+            positive = op.name == "poly.scale" and _is_positive(op.attributes["factor"])
+            if positive and (op, 0) not in self.products:
+                values[op.value] = operands[0]
+                continue
+            if op.name in ("poly.add", "poly.sub"):
+                for index, operand in enumerate(op.operands):
+                    if (op, index) in self.products:
+                        factor = {"factor": self.factors[op.value] / self.factors[operand]}
+                        operands[index] = rewriter.add(op, "poly.scale", [operands[index]], factor)
+            elif op.name == "poly.chebyshev" and times:
+                operands = [_doubled(rewriter, op, operands[0], times)]
+            result = rewriter.copy(op, operands, self._attributes(rewriter, op))
+            if op.name == "poly.mul" and times:
+                values[op.value] = _doubled(rewriter, op, result, times)
+        rewriter.module.symbols = rewriter.module.arrays_used()
+        return rewriter.module
+
+    def _attributes(self, rewriter: Rewriter, op: Op) -> dict[str, Any]:
         attributes, rule = dict(op.attributes), RULES[op.name]
         out = self.factors[op.result] if op.result is not None else 1.0
         if "magnitude" in attributes:
@@ -276,32 +261,31 @@ class _Rewrite:
         for name, factor in scaled:
             value = attributes.get(name, rule.default)
             if value is not None:
-                attributes[name] = self._scaled(value, factor)
+                attributes[name] = _scaled(rewriter, value, factor)
         return attributes
 
-    def _doubled(self, op: Op, x: Value) -> Value:
-        times = self.doublings[op]
-        attributes: dict[str, object] = {"times": times}
-        if "magnitude" in x.op.attributes:
-            attributes["magnitude"] = x.op.attributes["magnitude"] * 2**times
-        return self.rewriter.add(op, "poly.double", [x], attributes)
 
-    def _addend(self, op: Op, index: int) -> Value:
-        operand = op.operands[index]
-        new = self.rewriter.values[operand]
-        if (op, index) not in self.breakers:
-            return new
-        factor = self.factors[op.value] / self.factors[operand]
-        return self.rewriter.add(op, "poly.scale", [new], {"factor": factor})
+def _wished(value: Value) -> float:
+    """Wished log factor: it brings the magnitude seen to ``WISHED``; 0 where none was measured."""
+    magnitude = value.op.attributes.get("magnitude", 0.0)
+    return math.log(WISHED / magnitude) if magnitude > 0 else 0.0
 
-    def _scaled(self, value: Any, factor: float) -> object:
-        """A constant times a factor: a number, a list of numbers or an array."""
-        if isinstance(value, Symbol):
-            if factor == 1.0:
-                return value
-            array = self.rewriter.source.symbols[value.name]
-            scaled = elementwise(lambda numbers: numbers * factor, array)
-            return self.rewriter.module.constant(f"{value.name}.scaled", scaled)
-        if isinstance(value, list):
-            return [float(item * factor) for item in value]
-        return float(value * factor)
+
+def _doubled(rewriter: Rewriter, op: Op, x: Value, times: int) -> Value:
+    attributes: dict[str, object] = {"times": times}
+    if "magnitude" in x.op.attributes:
+        attributes["magnitude"] = x.op.attributes["magnitude"] * 2**times
+    return rewriter.add(op, "poly.double", [x], attributes)
+
+
+def _scaled(rewriter: Rewriter, value: Any, factor: float) -> object:
+    """A constant times a factor: a number, a list of numbers or an array."""
+    if isinstance(value, Symbol):
+        if factor == 1.0:
+            return value
+        array = rewriter.source.symbols[value.name]
+        scaled = elementwise(lambda numbers: numbers * factor, array)
+        return rewriter.module.constant(f"{value.name}.scaled", scaled)
+    if isinstance(value, list):
+        return [float(item * factor) for item in value]
+    return float(value * factor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,7 +30,7 @@ class FoldFeatures(Pass):
 
     def run(self, module: Module, report: Report) -> Module:
         """Poly module to poly module."""
-        for rewrite in (_raise_centers, _features_into_producers, _features_into_consumers):
+        for rewrite in (_raise_centers, _centre_inputs, _into_producers, _into_consumers):
             module = without_dead_ops(rewrite(module, report))
         return module
 
@@ -38,35 +39,70 @@ def _array(module: Module, op: Op, name: str) -> np.ndarray:
     return op.site(module.symbols).constant(name)
 
 
+def _bias(module: Module, op: Op) -> np.ndarray | None:
+    return _array(module, op, "bias") if "bias" in op.attributes else None
+
+
 def _linear(
     rewriter: Rewriter, op: Op, x: Value, weight: np.ndarray, bias: np.ndarray | None
 ) -> Value:
+    """A linear layer in the place of an old one, with a folded weight and bias."""
     base = op.attributes["weight"].name.removesuffix(".folded")
     attributes = {"weight": rewriter.module.constant(f"{base}.folded", weight)}
     if bias is not None:
         name = op.attributes["bias"].name if "bias" in op.attributes else f"{base}.bias"
-        attributes["bias"] = rewriter.module.constant(
-            name.removesuffix(".folded") + ".folded", bias
-        )
+        name = name.removesuffix(".folded") + ".folded"
+        attributes["bias"] = rewriter.module.constant(name, bias)
     return rewriter.add(op, "poly.linear", [x], attributes)
 
 
 def _raise_centers(module: Module, report: Report) -> Module:
-    """Move ``center`` towards the inputs until it meets linear layers; leave it where it cannot."""
-    done: dict[Value, Value] = {}
-    rewriter = Rewriter(module)
+    """Move ``center`` towards the inputs until it meets linear layers; leave it where it cannot. A
+    value that is centred for several readers is so once.
+    """
+    rewriter, done = Rewriter(module), dict[Value, Value]()
+
+    def centred(center: Op, x: Value) -> Value:
+        if x not in done:
+            done[x] = centre(center, x)
+        return done[x]
+
+    def centre(center: Op, x: Value) -> Value:
+        producer, new = x.op, rewriter.values[x]
+        if producer.name == "poly.center":
+            return new
+        if producer.name == "poly.linear":
+            weight, bias = _array(module, producer, "weight"), _bias(module, producer)
+            bias = None if bias is None else bias - bias.mean()
+            mean = weight[0] if is_uniform(weight) else weight.mean(axis=0)
+            operand = rewriter.values[producer.operands[0]]
+            weight = elementwise(np.subtract, weight, mean)
+            return _linear(rewriter, producer, operand, weight, bias)
+        if producer.name == "poly.add":
+            addends = [centred(center, operand) for operand in producer.operands]
+            return rewriter.add(producer, "poly.add", addends, {})
+        symbol = producer.attributes.get("value")
+        if producer.name == "poly.add_constant" and isinstance(symbol, Symbol):
+            value = _array(module, producer, "value")
+            if value.ndim and value.shape[-1] == x.tensor.shape[-1]:
+                inner = centred(center, producer.operands[0])
+                value = value - value.mean(axis=-1, keepdims=True)
+                attributes = {"value": rewriter.module.constant(symbol.name, value)}
+                return rewriter.add(producer, "poly.add_constant", [inner], attributes)
+        report.say(f"center at {center.location} stays behind {producer.name}")
+        return rewriter.add(center, "poly.center", [new], {})
+
     for op in module.ops:
-        if op.name != "poly.center":
-            rewriter.copy(op)
+        if op.name == "poly.center":
+            rewriter.values[op.value] = centred(op, op.operands[0])
         else:
-            rewriter.values[op.value] = _centred(rewriter, op, op.operands[0], done, report)
-    return _centre_inputs(without_dead_ops(rewriter.module))
+            rewriter.copy(op)
+    return rewriter.module
 
 
-def _centre_inputs(module: Module) -> Module:
+def _centre_inputs(module: Module, report: Report) -> Module:
     """An input that is only ever read centred is centred by the client."""
-    users = module.users()
-    rewriter = Rewriter(module)
+    rewriter, users = Rewriter(module), module.users()
     for op in module.ops:
         readers = users.get(op.value, []) if op.result is not None else []
         if op.name == "poly.input" and readers and all(r.name == "poly.center" for r in readers):
@@ -77,82 +113,34 @@ def _centre_inputs(module: Module) -> Module:
     return rewriter.module
 
 
-def _centred(
-    rewriter: Rewriter, center: Op, x: Value, done: dict[Value, Value], report: Report
-) -> Value:
-    """x − mean in the new module; a value that is centred for several readers is so once."""
-    if x not in done:
-        done[x] = _centre(rewriter, center, x, done, report)
-    return done[x]
-
-
-def _centre(
-    rewriter: Rewriter, center: Op, x: Value, done: dict[Value, Value], report: Report
-) -> Value:
-    producer, new = x.op, rewriter.values[x]
-    if producer.name == "poly.center":
-        return new
-    if producer.name == "poly.linear":
-        weight = _array(rewriter.source, producer, "weight")
-        bias = None
-        if "bias" in producer.attributes:
-            bias = _array(rewriter.source, producer, "bias")
-            bias = bias - bias.mean()
-        operand = rewriter.values[producer.operands[0]]
-        mean = weight[0] if is_uniform(weight) else weight.mean(axis=0)
-        return _linear(rewriter, producer, operand, elementwise(np.subtract, weight, mean), bias)
-    if producer.name == "poly.add":
-        a, b = (_centred(rewriter, center, v, done, report) for v in producer.operands)
-        return rewriter.add(producer, "poly.add", [a, b], {})
-    if producer.name == "poly.add_constant" and isinstance(producer.attributes["value"], Symbol):
-        value = _array(rewriter.source, producer, "value")
-        if value.ndim and value.shape[-1] == x.tensor.shape[-1]:
-            inner = _centred(rewriter, center, producer.operands[0], done, report)
-            name = producer.attributes["value"].name
-            centred = rewriter.module.constant(name, value - value.mean(axis=-1, keepdims=True))
-            return rewriter.add(producer, "poly.add_constant", [inner], {"value": centred})
-    report.say(f"center at {center.location} stays behind {producer.name}")
-    return rewriter.add(center, "poly.center", [new], {})
-
-
-def _features_into_producers(module: Module, report: Report) -> Module:
-    """Factors and constants behind a linear layer that nothing else reads."""
-    users = module.users()
-    rewriter = Rewriter(module)
+def _into_producers(module: Module, report: Report) -> Module:
+    """Fold factors and constants into a linear layer before them that nothing else reads."""
+    rewriter, users = Rewriter(module), module.users()
     for op in module.ops:
-        name = {"poly.add_constant": "value", "poly.scale": "factor"}.get(op.name)
-        linear = rewriter.values[op.operands[0]].op if op.operands else None
-        if (
-            name is None
-            or linear is None
-            or linear.name != "poly.linear"
-            or len(users[op.operands[0]]) > 1
-            or not isinstance(op.attributes[name], Symbol)
-            or not _is_bias(_array(module, op, name), _array(rewriter.module, linear, "weight"))
-        ):
-            rewriter.copy(op)
-            continue
-        value = _array(module, op, name).ravel()
-        weight = _array(rewriter.module, linear, "weight")
-        bias = None
-        if "bias" in linear.attributes:
-            bias = _array(rewriter.module, linear, "bias")
-        if name == "factor":
-            weight = elementwise(np.multiply, weight, value[:, None])
-            bias = None if bias is None else bias * value
-        else:
-            bias = value if bias is None else bias + value
-        rewriter.values[op.value] = _linear(rewriter, linear, linear.operands[0], weight, bias)
+        name = {"poly.add_constant": "value", "poly.scale": "factor"}.get(op.name, "")
+        if isinstance(op.attributes.get(name), Symbol) and len(users[op.operands[0]]) == 1:
+            linear, value = rewriter.values[op.operands[0]].op, _array(module, op, name)
+            if linear.name == "poly.linear":
+                weight, bias = (
+                    _array(rewriter.module, linear, "weight"),
+                    _bias(rewriter.module, linear),
+                )
+                # One number for every output feature, the same for all tokens.
+                if value.ndim > 0 and value.size == value.shape[-1] == weight.shape[0]:
+                    value = value.ravel()
+                    if name == "factor":
+                        weight = elementwise(np.multiply, weight, value[:, None])
+                        bias = None if bias is None else bias * value
+                    else:
+                        bias = value if bias is None else bias + value
+                    x = linear.operands[0]
+                    rewriter.values[op.value] = _linear(rewriter, linear, x, weight, bias)
+                    continue
+        rewriter.copy(op)
     return rewriter.module
 
 
-def _is_bias(value: np.ndarray, weight: np.ndarray) -> bool:
-    """One number for every output feature, the same for all tokens."""
-    return value.ndim > 0 and value.size == value.shape[-1] == weight.shape[0]
-
-
-@dataclass
-class _Pending:
+class _Pending(NamedTuple):
     """x · scale + shift along the features, not yet applied."""
 
     x: Value
@@ -160,61 +148,45 @@ class _Pending:
     shift: np.ndarray
 
 
-def _features_into_consumers(module: Module, report: Report) -> Module:
-    rewriter = Rewriter(module)
-    pending: dict[Value, _Pending] = {}
+def _into_consumers(module: Module, report: Report) -> Module:
+    """Fold factors and constants into the linear layers and outputs that read them."""
+    rewriter, pending = Rewriter(module), dict[Value, _Pending]()
     for op in module.ops:
-        if op.name == "poly.linear" and op.operands[0] in pending:
-            _absorb(module, op, pending[op.operands[0]], rewriter)
-            continue
-        if op.name == "poly.output" and op.operands[0] in pending:
-            _leave_to_client(op, pending[op.operands[0]], rewriter)
-            continue
-        rewriter.copy(op)  # dead code unless a reader is not linear
-        extended = _extend(module, op, pending, rewriter)
-        if extended is not None:
-            pending[op.value] = extended
+        before = pending.get(op.operands[0]) if op.operands else None
+        if op.name == "poly.linear" and before is not None:
+            weight, bias = _array(module, op, "weight"), _bias(module, op)
+            shift = np.broadcast_to(before.shift, weight.shape[1])
+            if shift.any():
+                bias = weight @ shift + (0.0 if bias is None else bias)
+            weight = elementwise(np.multiply, weight, before.scale)
+            rewriter.values[op.value] = _linear(rewriter, op, before.x, weight, bias)
+        elif op.name == "poly.output" and before is not None:
+            _leave_to_client(op, before, rewriter)
+        else:
+            rewriter.copy(op)  # dead code unless a reader is not linear
+            extended = _extended(rewriter, op, before)
+            if extended is not None:
+                pending[op.value] = extended
     return rewriter.module
 
 
-def _extend(
-    module: Module, op: Op, pending: dict[Value, _Pending], rewriter: Rewriter
-) -> _Pending | None:
+def _extended(rewriter: Rewriter, op: Op, before: _Pending | None) -> _Pending | None:
     """What a reader of this op's result may absorb."""
-    if not op.operands:
-        return None
-    source = op.operands[0]
-    before = pending.get(source)
     if op.name in ("poly.select", "poly.mean") and before is not None:
-        if op.attributes["axis"] == len(source.tensor.shape) - 1:
+        if op.attributes["axis"] == len(op.operands[0].tensor.shape) - 1:
             return None
         moved = rewriter.add(op, op.name, [before.x], op.attributes)
         return _Pending(moved, before.scale, before.shift * op.attributes.get("factor", 1.0))
     if op.name not in ("poly.scale", "poly.add_constant"):
         return None
-    value = _array(module, op, "factor" if op.name == "poly.scale" else "value")
+    value = _array(rewriter.source, op, "factor" if op.name == "poly.scale" else "value")
     if value.size > 1 and value.size != value.shape[-1]:
         return None  # another value for every token: not a map along the features
     value = value.reshape(-1)
-    if before is None:
-        before = _Pending(rewriter.values[source], np.ones(1), np.zeros(1))
-    if op.name == "poly.scale":
-        return _Pending(before.x, *_products(before, value))
-    return _Pending(before.x, before.scale, before.shift + value)
-
-
-def _products(before: _Pending, value: np.ndarray) -> list[np.ndarray]:
-    return [elementwise(np.multiply, part, value) for part in (before.scale, before.shift)]
-
-
-def _absorb(module: Module, op: Op, pending: _Pending, rewriter: Rewriter) -> None:
-    weight = _array(module, op, "weight")
-    shift = np.broadcast_to(pending.shift, weight.shape[1])
-    bias = _array(module, op, "bias") if "bias" in op.attributes else None
-    if shift.any():
-        bias = weight @ shift + (0.0 if bias is None else bias)
-    folded = elementwise(np.multiply, weight, pending.scale)
-    rewriter.values[op.value] = _linear(rewriter, op, pending.x, folded, bias)
+    x, scale, shift = before or _Pending(rewriter.values[op.operands[0]], np.ones(1), np.zeros(1))
+    if op.name == "poly.add_constant":
+        return _Pending(x, scale, shift + value)
+    return _Pending(x, *(elementwise(np.multiply, part, value) for part in (scale, shift)))
 
 
 def _leave_to_client(op: Op, pending: _Pending, rewriter: Rewriter) -> None:

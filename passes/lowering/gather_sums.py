@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
+from atlasc.passes.execution.kernels.context import layout_of
 from atlasc.passes.framework.pass_base import (
     MAGNITUDES,
     NOISE_GAINS,
@@ -45,7 +45,7 @@ class GatherSums(Pass):
         """Whether there are bootstraps, and sums to bring together."""
         if goal is None or goal.parameters.bootstrap_level is None:
             return False
-        return any(op.name == "ckks.gather" for op in _Gathering(module).run().ops)
+        return any(op.name == "ckks.gather" for op in _gathered(module).ops)
 
     def pays(self, cost: Cost, without: Callable[[], Cost], goal: Goal | None) -> bool:
         """Always where seconds are minimised, as latencies are predicted that way: on BERT-base it
@@ -56,67 +56,52 @@ class GatherSums(Pass):
 
     def run(self, module: Module, report: Report) -> Module:
         """Ckks module without levels to the same."""
-        result = _Gathering(module).run()
+        result = _gathered(module)
         sums = sum(op.name == "ckks.gather" for op in result.ops)
         report.say(f"{sums} sums are brought into one ciphertext each")
         return result
 
 
-class _Gathering:
-    """Rewrites a module; `gathered` holds the values that exist in one ciphertext."""
+def _gathered(module: Module) -> Module:
+    rewriter, users = Rewriter(module), module.users()
+    gathered: dict[Value, Value] = {}  # values that exist in one ciphertext
 
-    def __init__(self, module: Module) -> None:
-        self.rewriter = Rewriter(module)
-        self.users = module.users()
-        self.gathered: dict[Value, Value] = {}
-
-    def run(self) -> Module:
-        for op in self.rewriter.source.ops:
-            if op.result is not None and self._stays_gathered(op):
-                operands = [self.gathered[operand] for operand in op.operands]
-                attributes = {k: v for k, v in op.attributes.items() if k not in OBSERVED}
-                self.gathered[op.result] = self._add(op, op.name, operands, attributes)
-                continue
-            copy = self.rewriter.copy(op, [self._in_own_layout(operand) for operand in op.operands])
-            if op.name == "ckks.rotate_sum" and self._is_worth_it(op.value):
-                self.gathered[op.value] = self._add(op, "ckks.gather", [copy], {})
-        return self.rewriter.module
-
-    def _stays_gathered(self, op: Op) -> bool:
-        """Whether all operands are gathered and the op does the same in all slots."""
-        if not op.operands or not all(operand in self.gathered for operand in op.operands):
-            return False
-        if op.name == "ckks.chebyshev":
-            return True
-        if op.name in _BINARY:
-            return all(_layout(operand) == _layout(op.value) for operand in op.operands)
-        return _takes_a_number(op)
-
-    def _is_worth_it(self, value: Value) -> bool:
-        """Whether its ciphertexts fit into one, and a polynomial reads it."""
-        return _layout(value).gathered is not None and self._feeds_polynomial(value)
-
-    def _feeds_polynomial(self, value: Value) -> bool:
-        return any(
-            user.name == "ckks.chebyshev"
-            or (_takes_a_number(user) and self._feeds_polynomial(user.value))
-            for user in self.users[value]
-        )
-
-    def _in_own_layout(self, operand: Value) -> Value:
-        """The new value of an operand, spread again where it is gathered."""
-        if operand not in self.rewriter.values:
-            layout = {"layout": str(_layout(operand))}
-            spread = self._add(operand.op, "ckks.spread", [self.gathered[operand]], layout)
-            self.rewriter.values[operand] = spread
-        return self.rewriter.values[operand]
-
-    def _add(
-        self, like: Op, name: str, operands: list[Value], attributes: Mapping[str, Any]
-    ) -> Value:
+    def add(like: Op, name: str, operands: list[Value], attributes: Mapping[str, Any]) -> Value:
         """A new op on gathered values, with what was seen of an old one's."""
         attributes = {**attributes, **observed(like)}
-        return self.rewriter.module.add(name, operands, attributes, like.location)
+        return rewriter.module.add(name, operands, attributes, like.location)
+
+    for op in module.ops:
+        if op.operands and all(operand in gathered for operand in op.operands) and _is_alike(op):
+            operands = [gathered[operand] for operand in op.operands]
+            attributes = {k: v for k, v in op.attributes.items() if k not in OBSERVED}
+            gathered[op.value] = add(op, op.name, operands, attributes)
+            continue
+        for operand in op.operands:
+            if operand not in rewriter.values:
+                layout = {"layout": str(layout_of(operand))}
+                spread = add(operand.op, "ckks.spread", [gathered[operand]], layout)
+                rewriter.values[operand] = spread
+        copy = rewriter.copy(op)
+        fits = op.name == "ckks.rotate_sum" and layout_of(op.value).gathered is not None
+        if fits and _feeds_polynomial(op.value, users):
+            gathered[op.value] = add(op, "ckks.gather", [copy], {})
+    return rewriter.module
+
+
+def _is_alike(op: Op) -> bool:
+    """Whether an op does the same in all slots."""
+    if op.name in _BINARY:
+        return all(layout_of(operand) == layout_of(op.value) for operand in op.operands)
+    return op.name == "ckks.chebyshev" or _takes_a_number(op)
+
+
+def _feeds_polynomial(value: Value, users: Mapping[Value, list[Op]]) -> bool:
+    return any(
+        user.name == "ckks.chebyshev"
+        or (_takes_a_number(user) and _feeds_polynomial(user.value, users))
+        for user in users[value]
+    )
 
 
 def _takes_a_number(op: Op) -> bool:
@@ -124,7 +109,3 @@ def _takes_a_number(op: Op) -> bool:
     by_slot = {"layout", "zero_padding", "first_row"} & set(op.attributes)
     symbols = any(isinstance(value, Symbol) for value in op.attributes.values())
     return op.name in _NUMBERS and not by_slot and not symbols
-
-
-def _layout(value: Value) -> Layout:
-    return value.ciphertext.layout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -52,7 +53,7 @@ class SelectEarly(Pass):
         return result
 
 
-class _Row(NamedTuple):
+class TokenRow(NamedTuple):
     """One index along an axis: a token, or a query among scores."""
 
     axis: int
@@ -63,96 +64,84 @@ class _Early:
     """Rewrites a module; `moved` counts the ops that are computed for one token.
 
     A row of a tensor of three axes has lost its axis, as poly.select has it; among heads the axis
-    stays with extent 1.
+    stays with extent 1. What is wanted of a value are rows, or None: all of it.
     """
 
     def __init__(self, module: Module) -> None:
         self.rewriter, self.moved = Rewriter(module), 0
-        self.whole: set[Value] = set()
-        self.wanted: dict[Value, set[_Row]] = {}
-        self.rows: dict[tuple[Value, _Row], Value] = {}
+        self.wanted: defaultdict[Value | None, set[TokenRow | None]] = defaultdict(set)
+        self.rows: dict[tuple[Value, TokenRow], Value] = {}
 
     def run(self) -> Module:
-        ops = self.rewriter.source.ops
-        for op in reversed(ops):
+        for op in reversed(self.rewriter.source.ops):
             self._demand(op)
-        for op in ops:
+        for op in self.rewriter.source.ops:
             rows = self._rows_of(op)
-            if op.result is None or op.result in self.whole or not rows:
-                self._copy(op)
+            if self._is_whole(op):
+                row = _selected(op)
+                if row is None:
+                    self.rewriter.copy(op)
+                else:
+                    self.rewriter.values[op.value] = self.rows[op.operands[0], row]
             for row in sorted(rows):
                 self.rows[op.value, row] = self._row(op, row)
         return self.rewriter.module
 
-    def _rows_of(self, op: Op) -> set[_Row]:
-        return self.wanted.get(op.result, set()) if op.result is not None else set()
+    def _rows_of(self, op: Op) -> set[TokenRow]:
+        return {row for row in self.wanted[op.result] if row is not None}
+
+    def _is_whole(self, op: Op) -> bool:
+        """Whether all of its result is computed."""
+        return op.result is None or None in self.wanted[op.result] or not self._rows_of(op)
 
     def _demand(self, op: Op) -> None:
         """Note what an op reads of its operands: all, or a row for each of its own."""
-        rows = self._rows_of(op)
-        for row in rows:
+        for row in self._rows_of(op):
             axes = self._axes(op, row)
             if axes is None:
-                self.whole.add(op.value)
+                self.wanted[op.value].add(None)
                 continue
             for operand, axis in zip(op.operands, axes, strict=True):
-                self._want(operand, None if axis is None else _Row(axis, row.number))
-        if op.result is None or op.result in self.whole or not rows:
+                self.wanted[operand].add(None if axis is None else TokenRow(axis, row.number))
+        if self._is_whole(op):
             for operand in op.operands:
-                self._want(operand, _selected(op))
+                self.wanted[operand].add(_selected(op))
 
-    def _want(self, value: Value, row: _Row | None) -> None:
-        if row is None:
-            self.whole.add(value)
-        else:
-            self.wanted.setdefault(value, set()).add(row)
-
-    def _axes(self, op: Op, row: _Row) -> Axes:
+    def _axes(self, op: Op, row: TokenRow) -> Axes:
         """Axes of the operands' rows; None where a row is to be selected from the whole result."""
-        if op.result in self.whole and len(op.value.tensor.shape) == 3:
+        if None in self.wanted[op.result] and len(op.value.tensor.shape) == 3:
             return None
         return _axes(op, row.axis)
 
-    def _copy(self, op: Op) -> None:
-        row = _selected(op)
-        if row is None:
-            self.rewriter.copy(op)
-        else:
-            self.rewriter.values[op.value] = self.rows[op.operands[0], row]
-
-    def _row(self, op: Op, row: _Row) -> Value:
+    def _row(self, op: Op, row: TokenRow) -> Value:
         """The row of an op's result in the new module."""
         axes, add = self._axes(op, row), self.rewriter.module.add
+        shape = list(_row_shape(op.value.tensor.shape, row.axis))
         if axes is None:
-            kept = {name: seen for name, seen in op.attributes.items() if name in OBSERVED}
             whole = self.rewriter.values[op.value]
-            attributes = {"axis": row.axis, "index": row.number, **kept}
+            seen = {name: value for name, value in op.attributes.items() if name in OBSERVED}
+            attributes = {"axis": row.axis, "index": row.number, **seen}
             one = add("poly.select", [whole], attributes, op.location)
-            shape = list(_row_shape(op.value.tensor.shape, row.axis))
             if len(shape) == 2:
                 return one
-            return add("poly.reshape", [one], {"shape": shape, **kept}, op.location)
+            return add("poly.reshape", [one], {"shape": shape, **seen}, op.location)
         self.moved += 1
         operands = [
             self.rewriter.values[operand]
             if axis is None
-            else self.rows[operand, _Row(axis, row.number)]
+            else self.rows[operand, TokenRow(axis, row.number)]
             for operand, axis in zip(op.operands, axes, strict=True)
         ]
-        return add(op.name, operands, self._attributes(op, row), op.location)
-
-    def _attributes(self, op: Op, row: _Row) -> dict[str, Any]:
-        """The attributes of an op for one row of its result."""
         attributes = dict(op.attributes)
         if op.name == "poly.reshape":
-            attributes["shape"] = list(_row_shape(op.value.tensor.shape, row.axis))
+            attributes["shape"] = shape
         elif op.name in _MASKS:
             attributes.setdefault("query", row.number)
         for name in _CONSTANTS.get(op.name, ()):
             attributes[name] = self._constant(op, attributes[name], row)
-        return attributes
+        return add(op.name, operands, attributes, op.location)
 
-    def _constant(self, op: Op, value: Any, row: _Row) -> Any:
+    def _constant(self, op: Op, value: Any, row: TokenRow) -> Any:
         """A constant that broadcasts to the result, for one row."""
         if not isinstance(value, Symbol):
             return value
@@ -215,12 +204,12 @@ def _axes(op: Op, axis: int) -> Axes:
     return None if op.name not in RULES or mixed else RULES[op.name](op, axis)
 
 
-def _selected(op: Op) -> _Row | None:
+def _selected(op: Op) -> TokenRow | None:
     """The row that an op selects from a tensor [batch, tokens, features] of several tokens."""
     if op.name == "poly.select" and op.attributes["axis"] == 1:
         shape = op.operands[0].tensor.shape
         if len(shape) == 3 and shape[1] > 1:
-            return _Row(1, op.attributes["index"])
+            return TokenRow(1, op.attributes["index"])
     return None
 
 
