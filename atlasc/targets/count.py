@@ -3,35 +3,15 @@ called. Its parameter sets are those of ``desilo``."""
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import NoReturn
-
-from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.passes.execution.counting_engine import Counted, CountingEngine
+from atlasc.passes.execution.counting_engine import CountingEngine
 from atlasc.targets.base import Progress, Target
 from atlasc.targets.desilo.parameters import DesiloParameters
 from atlasc.targets.parameters import ParameterSet
 
 
-class CountEngine(CountingEngine):
-    """Counts calls; in place of an answer it gives the report."""
-
-    def decrypt(self, ciphertext: Counted) -> NoReturn:
-        """Refused, with the calls by primitive."""
-        calls: Counter[str] = Counter()
-        for (primitive, _), count in self.total().primitives.items():
-            calls[primitive] += count
-        report = ", ".join(f"{count} {primitive}" for primitive, count in sorted(calls.items()))
-        raise AtlasError(
-            "the target count computes no answers",
-            why=f"the program took {report}",
-            remedy="use --target sim for answers without encryption",
-        )
-
-
 class CountTarget(Target):
-    """Counts in a second what takes a minute on ciphertexts."""
+    """Counts in a second what takes a minute on ciphertexts; in place of an answer it reports."""
 
     name = "count"
     summary = "counts primitives and computes nothing"
@@ -40,8 +20,8 @@ class CountTarget(Target):
 
     def make_engine(
         self, program: Module, parameters: ParameterSet, progress: Progress, *, noise: bool = False
-    ) -> CountEngine:
-        return CountEngine(*parameters.shape)
+    ) -> CountingEngine:
+        return CountingEngine(*parameters.shape)
 
 
 TARGET = CountTarget()

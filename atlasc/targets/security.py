@@ -126,23 +126,18 @@ def security_bits(ring_degree: int, log_qp: float) -> int:
 
 def check_security(secrets: Sequence[Secret]) -> None:
     """Raise AtlasError unless all secrets of a parameter set have 128 bits of security."""
-    for secret in secrets:
-        bits, degree = secret.bits, secret.ring_degree
-        if bits < REQUIRED_BITS and secret.weight is None:
-            raise AtlasError(
-                f"these parameters have about {bits} bits of security; {REQUIRED_BITS} are "
-                "required",
-                why=f"log2(QP) = {secret.log_q:.0f} at ring degree {degree}, where the guidelines "
-                f"of eprint 2024/463 allow {max_log_qp(degree)}",
-                remedy="use a larger ring or fewer levels",
-            )
-        if bits < REQUIRED_BITS:
-            raise AtlasError(
-                "the sparse secret of this set's bootstrap is not known to have "
-                f"{REQUIRED_BITS} bits of security",
-                why=f"the archived estimates give it {bits} at its ring and modulus",
-                remedy="use a set that bootstraps at ring degree 65536",
-            )
+    weakest = min(secrets, key=lambda secret: secret.bits)
+    if weakest.bits < REQUIRED_BITS:
+        known = "no archived estimate says more"
+        if weakest.weight is None:
+            known = f"the guidelines of eprint 2024/463 allow {max_log_qp(weakest.ring_degree)}"
+        raise AtlasError(
+            f"these parameters have about {weakest.bits} bits of security; {REQUIRED_BITS} are "
+            "required",
+            why=f"a secret ({weakest}) has log2(QP) = {weakest.log_q:.0f} at ring degree "
+            f"{weakest.ring_degree}: {known}",
+            remedy="use a larger ring or fewer levels",
+        )
 
 
 @cache

@@ -199,10 +199,13 @@ class CountingEngine:
         return self._new(level)
 
     def decrypt(self, ciphertext: Counted) -> Vector:
-        """Refused: there is no data."""
+        """Refused, with the calls by primitive."""
+        total = self.total()
+        calls = {name: total.count(name) for name in sorted(PRIMITIVES)}
         raise AtlasError(
-            "a counting engine holds no data to decrypt",
-            remedy="run the program on sim or on a backend",
+            "the target count computes no answers",
+            why="the program took " + ", ".join(f"{n} {name}" for name, n in calls.items() if n),
+            remedy="use --target sim for answers without encryption",
         )
 
     def level(self, ciphertext: Counted) -> int:

@@ -17,10 +17,10 @@ written last, so a folder without it is an interrupted key generation and is ref
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -29,7 +29,11 @@ from atlasc.ir.files import sha256_of
 from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.targets.base import Progress, no_progress
 from atlasc.targets.desilo.library import library_engine
-from atlasc.targets.desilo.parameters import BOOTSTRAP_LEVELS, DesiloParameters
+from atlasc.targets.desilo.parameters import (
+    BOOTSTRAP_FILE_BYTES,
+    BOOTSTRAP_LEVELS,
+    DesiloParameters,
+)
 from atlasc.targets.key_folders import KeyIndex, read_key, write_bytes, write_index
 from atlasc.targets.machine import require_disk, require_memory
 
@@ -101,10 +105,10 @@ class KeySet:
             return cls(parameters, index.identity, read_key(reader, folder / "secret.key"))
         _require_memory(parameters, plan, "the evaluation keys")
         engine, keys = library_engine(parameters), dict[str, Any]()
-        for name in _names(parameters, plan):
-            digest = index.files.get(f"{name}.key", "")
-            reader = getattr(engine, f"read_{_kind(name)}_key")
-            keys[name] = read_key(reader, folder / f"{name}.key", digest)
+        for name in _arguments(parameters, plan):
+            path = folder / f"{name}.key"
+            reader = _call(engine, "read", name)
+            keys[name] = read_key(reader, path, index.files.get(path.name, ""))
         return cls(parameters, index.identity, plan=plan, keys=keys)
 
 
@@ -118,7 +122,7 @@ def generate_to(
         AtlasError: too little disk space or memory.
     """
     plan = _checked(parameters, plan)
-    sizes = {name: parameters.key_file_bytes(name, plan) for name in _names(parameters, plan)}
+    sizes = _file_bytes(parameters, plan)
     require_disk(sum(sizes.values()), folder, "the evaluation keys")
     largest = 0 if parameters.bootstrap else parameters.key_bytes(parameters.max_level)
     needed = largest + sum(parameters.memory_parts({}).values())
@@ -128,7 +132,7 @@ def generate_to(
     for name, key in _made(keys, plan, progress):
         path = folder / "server" / f"{name}.key"
         write_bytes(path, b"")
-        getattr(engine, f"write_{_kind(name)}_key")(key, str(path))
+        _call(engine, "write", name)(key, str(path))
         _require_size(path, sizes[name])
         digests[path.name] = sha256_of(path)
     told: dict[str, Any] = {"parameters": parameters, "identity": keys.identity}
@@ -158,25 +162,7 @@ def ternary_secret(degree: int) -> np.ndarray:
     The library's own secrets follow from ten words that an engine drew from std::random_device
     when it was made, so that a copy of the running process would make the same one.
     """
-    found = np.empty(0, np.uint8)
-    while len(found) < degree:
-        drawn = np.frombuffer(secrets.token_bytes(degree), np.uint8)
-        found = np.append(found, drawn[drawn < 255])  # 255 values are 85 of each residue
-    return found[:degree].astype(np.int64) % 3 - 1
-
-
-def _kind(name: str) -> str:
-    """What the library calls the kind of a key."""
-    kind = name.partition("_")[0]
-    return _KINDS.get(kind, kind)
-
-
-def _names(parameters: DesiloParameters, plan: KeyPlan) -> list[str]:
-    """The keys of a plan, in the order in which they are made."""
-    kinds = ("relinearization", "conjugation")
-    names = [kind for kind in kinds if getattr(plan, f"{kind}_level") is not None]
-    names += [f"rotation_{amount}" for amount in plan.rotations]
-    return [*names, "bootstrap"] if parameters.bootstrap else names
+    return np.array([secrets.randbelow(3) - 1 for _ in range(degree)], np.int64)
 
 
 def _new_secret(parameters: DesiloParameters) -> KeySet:
@@ -184,20 +170,41 @@ def _new_secret(parameters: DesiloParameters) -> KeySet:
     return KeySet(parameters, secrets.token_hex(16), secret)
 
 
+def _arguments(parameters: DesiloParameters, plan: KeyPlan) -> dict[str, tuple[int, ...]]:
+    """The keys of a plan in the order in which they are made, and how: at which level, a rotation
+    by how much to the right; a bootstrap needs full keys, without a level."""
+    found: dict[str, tuple[int, ...]] = {}
+    for kind in ("relinearization", "conjugation"):
+        level = getattr(plan, f"{kind}_level")
+        if level is not None:
+            found[kind] = () if parameters.bootstrap else (level,)
+    for amount, level in plan.rotations.items():
+        found[f"rotation_{amount}"] = parameters.slots - amount, level
+    return found | ({"bootstrap": ()} if parameters.bootstrap else {})
+
+
+def _file_bytes(parameters: DesiloParameters, plan: KeyPlan) -> dict[str, int]:
+    """Size of each key on the disk."""
+    full = parameters.needs.key_levels[:1]
+    found = {
+        name: parameters.key_bytes((*full, *arguments)[-1])
+        for name, arguments in _arguments(parameters, plan).items()
+    }
+    return found | ({"bootstrap": BOOTSTRAP_FILE_BYTES} if parameters.bootstrap else {})
+
+
+def _call(engine: Any, action: str, name: str) -> Callable[..., Any]:
+    """The method of the library that creates, reads or writes a key."""
+    kind = name.partition("_")[0]
+    return cast("Callable[..., Any]", getattr(engine, f"{action}_{_KINDS.get(kind, kind)}_key"))
+
+
 def _made(secret: KeySet, plan: KeyPlan, progress: Progress) -> Iterator[tuple[str, Any]]:
     """Makes the evaluation keys of a secret one by one: (name, key)."""
-    parameters, engine = secret.parameters, library_engine(secret.parameters)
-    names = _names(parameters, plan)
-    for index, name in enumerate(names):
-        progress(name.replace("_", " ") + " key", index, len(names))
-        arguments: tuple[int, ...] = ()  # a bootstrap needs full keys
-        if name.startswith("rotation_"):
-            amount = int(name.removeprefix("rotation_"))
-            # The library rotates to the right.
-            arguments = parameters.slots - amount, plan.rotations[amount]
-        elif not parameters.bootstrap:
-            arguments = (getattr(plan, f"{name}_level"),)
-        yield name, getattr(engine, f"create_{_kind(name)}_key")(secret.secret, *arguments)
+    engine, keys = library_engine(secret.parameters), _arguments(secret.parameters, plan)
+    for index, (name, arguments) in enumerate(keys.items()):
+        progress(name.replace("_", " ") + " key", index, len(keys))
+        yield name, _call(engine, "create", name)(secret.secret, *arguments)
 
 
 def _checked(parameters: DesiloParameters, plan: KeyPlan) -> KeyPlan:

@@ -71,8 +71,10 @@ def library_engine(parameters: DesiloParameters) -> Any:
     library = load_library()
     gpu = installed_build()[0] == CUDA_BUILD
     mode = {"mode": "gpu"} if gpu else {"mode": "parallel", "thread_count": available_threads()}
+    p, bootstrap = parameters, {"use_bootstrap_to_14_levels": True}
+    leveled = {"log_coeff_count": p.log_ring_degree, "special_prime_count": p.special_primes}
     try:
-        engine = library.Engine(**mode, **parameters.library_arguments())
+        engine = library.Engine(**mode, **(bootstrap if p.bootstrap else leveled))
     except RuntimeError as error:
         if not gpu:
             raise

@@ -19,10 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.targets.parameters import BootstrapNeeds, Moduli, ParameterSet
 
 PRIME_BITS = 40
@@ -53,7 +51,7 @@ more than 17."""
 
 _BOOTSTRAP_KEY_BYTES = int(13.8 * 2**30)
 """Size of the 'medium' bootstrap key with three stages, in memory."""
-_BOOTSTRAP_FILE_BYTES = int(8.8 * 2**30)
+BOOTSTRAP_FILE_BYTES = int(8.8 * 2**30)
 """Size of that key in a file."""
 
 
@@ -124,26 +122,6 @@ class DesiloParameters(ParameterSet):
         )
         full = BOOTSTRAP_LEVELS + BOOTSTRAP_PRIMES[0]
         return BootstrapNeeds(rotations, {}, (full, full), {"bootstrap_key": _BOOTSTRAP_KEY_BYTES})
-
-    def library_arguments(self) -> dict[str, Any]:
-        """Keyword arguments of ``desilofhe.Engine`` that make this set."""
-        if self.bootstrap:
-            return {"use_bootstrap_to_14_levels": True}
-        return {
-            "log_coeff_count": self.log_ring_degree,
-            "special_prime_count": self.special_primes,
-        }
-
-    def key_file_bytes(self, name: str, plan: KeyPlan) -> int:
-        """Size of one key on the disk: ``bootstrap``, ``relinearization``, ``conjugation`` or
-        ``rotation_<amount>``.
-        """
-        if name == "bootstrap":
-            return _BOOTSTRAP_FILE_BYTES
-        if name.startswith("rotation_"):
-            return self.key_bytes(plan.rotations[int(name.removeprefix("rotation_"))])
-        full = self.needs.key_levels
-        return self.key_bytes(full[0] if full else getattr(plan, f"{name}_level"))
 
 
 def require_desilo(parameters: object) -> DesiloParameters:

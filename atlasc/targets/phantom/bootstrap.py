@@ -49,18 +49,13 @@ class BootstrapSet:
     secret_weight: int
 
     @property
-    def eval_levels(self) -> int:
-        """Levels of the modular reduction."""
-        return self.degree.bit_length()
-
-    @property
     def prime_bits(self) -> tuple[int, ...]:
         """Sizes of the primes of Q in bits, from level 0 upwards."""
         return (
             self.base_bits,
             *[self.scale_bits] * self.levels_left,
             *[self.stc_bits] * self.stc_stages,
-            *[self.eval_bits] * self.eval_levels,
+            *[self.eval_bits] * self.degree.bit_length(),
             *[self.cts_bits] * self.cts_stages,
         )
 
