@@ -78,8 +78,6 @@ def compile_model(
         model: see ``model_of``.
         data: see ``inputs_of``.
         output: a folder that does not exist.
-        options: see ``CompileOptions``.
-        steps: shows progress.
         tokenizer: of a model in memory.
         searching: attributes of `SearchProblem`: note.
 
@@ -119,18 +117,9 @@ def write_program(
     options: TargetOptions,
     texts: Mapping[str, str] | None = None,
 ) -> Bundle:
-    """Write a bundle with a report; it appears whole or not at all.
+    """Write a bundle with a report, and with further texts by file name, into a new folder.
 
-    For ``phantom`` it has a C++ project in it.
-
-    Args:
-        output: a folder that does not exist.
-        source: model and data.
-        chosen: what was lowered.
-        calibration: measured ranges.
-        lowered: the program.
-        options: names the target.
-        texts: further files by name.
+    It appears whole or not at all. For ``phantom`` it has a C++ project in it.
     """
     parameters = cast(ParameterSet, lowered.parameters)
     module, target = chosen.module, find_target(options.target)
@@ -173,9 +162,6 @@ def choose(
     """Approximations by the recipe, from a front, or by a search with a modest budget.
 
     Args:
-        prepared: the model.
-        options: recipe, strategy, budget and limits.
-        steps: shows progress.
         front: to pick from; None for a search.
         searching: attributes of `SearchProblem`: journal, note, ...
 

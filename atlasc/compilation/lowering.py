@@ -54,8 +54,6 @@ def lower_module(
     Args:
         module: nn module with approximations.
         inputs: raw calibration inputs, for the magnitudes that bootstraps need.
-        options: target, and memory for keys.
-        steps: shows progress.
         fastest: place bootstraps for the least predicted time; else for the fewest bootstraps, and
             of such placements the fastest.
     """

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -71,16 +72,8 @@ def prepare(
     batch: int = 1,
     tokenizer: Any = None,
 ) -> PreparedModel:
-    """Load and trace a model, centre its keys and calibrate it.
-
-    Args:
-        model: see ``model_of``.
-        data: see ``inputs_of``.
-        options: length, margin, what is held back, whether keys are centred.
-        steps: shows progress.
-        saved: a search whose calibration is taken instead of measuring one.
-        batch: inputs that one run answers.
-        tokenizer: of a model in memory.
+    """Load and trace a model (see ``model_of``), centre its keys and calibrate it on data (see
+    ``inputs_of``). The calibration of a saved search is taken instead of measuring one.
 
     Raises:
         AtlasError: of the model, the data or the trace; `saved` is of another model.
@@ -99,9 +92,7 @@ def prepare(
     if options.centre_keys:
         with steps("centring keys") as step:
             shifts = key_shifts(
-                traced,
-                source.inputs.arrays,
-                progress=lambda done, total: step.report("inputs", done, total),
+                traced, source.inputs.arrays, progress=partial(step.report, "inputs")
             )
     module = with_centred_keys(traced, shifts)
     calibration = calibrate_source(module, source, options.margin, steps)
@@ -153,18 +144,10 @@ def trace_model(
     model: LoadedModel,
     batch: int = 1,
     sequence_length: int | None = None,
-    output: str | None = None,
     inputs: Inputs | None = None,
 ) -> Module:
-    """The nn module of a model for a batch of inputs.
-
-    Args:
-        model: a loaded model.
-        batch: inputs of one run.
-        sequence_length: tokens of a text.
-        output: which output is wanted; see ``trace``.
-        inputs: examples, whose shapes and types are taken where neither the config nor an archive
-            tells them.
+    """The nn module of a model for a batch of inputs. Examples of inputs give the shapes and types
+    that neither the config nor an archive tells.
 
     Raises:
         AtlasError: the shapes of the inputs are not known, or the model cannot be traced.
@@ -172,10 +155,9 @@ def trace_model(
     program: Any = model.exported if model.exported is not None else model.module
     name = re.sub(r"[\W_]+", "_", model.name[:64], flags=re.ASCII).strip("_") or "model"
     name = f"m{name}" if name[0].isdigit() else name
-    arrays = {} if inputs is None else inputs.arrays
-    specs = input_specs(model, batch, sequence_length, arrays)
+    specs = input_specs(model, batch, sequence_length, inputs.arrays if inputs else None)
     with _evaluation_mode(model.module):
-        return trace(program, specs, name=name, output=output)
+        return trace(program, specs, name=name)
 
 
 @contextmanager
@@ -204,28 +186,28 @@ def input_specs(
     """
     specs: dict[str, ShapeSpec] = {}
     for name in model.input_names:
-        known = model.exported_shape(name)
-        example = (arrays or {}).get(name)
+        known, example = model.exported_shape(name), (arrays or {}).get(name)
         dtype: Literal["i64", "f32"] = "f32" if name == "pixel_values" else "i64"
+        shape: Sequence[int | None]
         if known is not None and None not in known:
-            specs[name] = ShapeSpec((batch, *(n for n in known[1:] if n is not None)), dtype)
+            shape = known[1:]
         elif example is not None and name not in ("input_ids", "attention_mask"):
             dtype = "f32" if example.dtype.kind == "f" else "i64"
-            specs[name] = ShapeSpec((batch, *example.shape[1:]), dtype)
+            shape = example.shape[1:]
         elif name == "pixel_values":
-            channels, height, width = model.image_shape
-            if height is None or width is None:
+            channels, *extents = model.image_shape
+            if None in extents:
                 raise AtlasError("the model's config does not tell the image size")
-            specs[name] = ShapeSpec((batch, channels or 3, height, width), dtype)
+            shape = (channels or 3, *extents)
         else:
-            length = sequence_length or DEFAULT_LENGTH
-            limit = model.size("max_position_embeddings")
+            length, limit = sequence_length or DEFAULT_LENGTH, model.size("max_position_embeddings")
             if limit is not None and length > limit:
                 raise AtlasError(
                     f"--sequence-length {length} is longer than the model allows",
                     why=f"it has {limit} positions",
                 )
-            specs[name] = ShapeSpec((batch, length), dtype)
+            shape = (length,)
+        specs[name] = ShapeSpec((batch, *cast("Sequence[int]", shape)), dtype)
     return specs
 
 
@@ -241,5 +223,5 @@ def calibrate_source(
             held_back=held.arrays if len(held) else None,
             margin=margin,
             names=held.names,
-            progress=lambda done, total: step.report("inputs", done, total),
+            progress=partial(step.report, "inputs"),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -14,15 +15,14 @@ from atlasc.compilation.prepare import PreparedModel
 from atlasc.compilation.steps import Steps, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.approximate import layer_count, settings_approximations
-from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.calibration.measure import nonlinear_ops
 from atlasc.passes.search.front import Front
 from atlasc.passes.search.point import Cost, Point
 from atlasc.passes.search.search_problem import SearchProblem
-from atlasc.passes.search.space import Settings, expert_layer
+from atlasc.passes.search.space import expert_layer
 from atlasc.passes.search.strategies import DEFAULT, find_strategy
 from atlasc.passes.search.strategy import Progress
-from atlasc.passes.search.validation import Validator, validated, validated_pick
+from atlasc.passes.search.validation import OfSettings, Validator, validated, validated_pick
 from atlasc.targets import find_target
 from atlasc.version import __version__
 
@@ -46,9 +46,6 @@ def search(
     """The front of a model, its points validated on the held-back inputs.
 
     Args:
-        prepared: the model.
-        options: strategy, budget, seed and workers.
-        steps: shows progress.
         inputs: on how many inputs settings are compared; None for all that calibration saw.
         validate: False for a front of which no point was validated; see `pick_validated`.
         budget: of the strategy, instead of the one in the options.
@@ -62,12 +59,9 @@ def search(
     chosen = find_strategy(options.strategy or DEFAULT).of({**given, "seed": options.seed})
     problem = search_problem(prepared, options, inputs, **others)
     strategy = chosen.filled(problem)
-    resume = f"the same command goes on with what is in {problem.journal}"
-    with steps(
-        f"searching ({strategy.name})",
-        strategy.evaluations,
-        resume=resume if problem.journal else "",
-    ) as step:
+    journal = problem.journal
+    resume = f"the same command goes on with what is in {journal}" if journal else ""
+    with steps(f"searching ({strategy.name})", strategy.evaluations, resume=resume) as step:
 
         def report(now: Progress) -> None:
             best = f"best error {now.front[-1].error:.2g}" if now.front else "none finite yet"
@@ -94,12 +88,10 @@ def pick_validated(
     """The point that `pick` takes once it is validated on the held-back inputs, and the front with
     all points that were validated for it: only one, where no input leaves a range under it.
     """
-    held = prepared.source.held_back
-    if not len(held):
+    if not len(prepared.source.held_back):
         return front, pick(front)
     with steps("validating settings on held-back inputs"):
-        validator = Validator(prepared.module, held.arrays, threads=threads)
-        return validated_pick(front, validator, _approximations(front, prepared), pick)
+        return validated_pick(front, *_validator(front, prepared, threads), pick)
 
 
 def require_searchable(prepared: PreparedModel) -> None:
@@ -125,14 +117,8 @@ def search_problem(
     extremes: int = EXTREME_INPUTS,
     **others: Any,
 ) -> SearchProblem:
-    """What is searched, on the inputs of `search_inputs`.
-
-    Args:
-        prepared: the model.
-        options: cost, space, seed and workers.
-        inputs: see `search_inputs`.
-        extremes: see `search_inputs`.
-        others: attributes of `SearchProblem`: journal, note, ...
+    """What is searched, on as many inputs and extreme inputs as `search_inputs` takes. ``others``
+    are attributes of `SearchProblem`: journal, note, ...
     """
     arrays, shares = search_inputs(prepared, options.seed, inputs, extremes)
     cost = cast(Cost, options.minimised)
@@ -158,7 +144,6 @@ def search_inputs(
     saw. An extreme input has the weight of one input; a few random inputs represent all others.
 
     Args:
-        prepared: the model.
         seed: fixes the random ones.
         count: number of random inputs; None for all inputs, with equal weights.
         extremes: number of extreme inputs; 0 for random ones alone, with equal weights.
@@ -194,23 +179,18 @@ def _facts(prepared: PreparedModel, compared: int, options: Mapping[str, Any]) -
 
 def _validated(front: Front, prepared: PreparedModel, steps: Steps, threads: int | None) -> Front:
     """The front and the setting `is` on the inputs that were held back."""
-    held = prepared.source.held_back
-    if not len(held):
+    if not len(prepared.source.held_back):
         return front
     with steps("validating the front on held-back inputs", len(front.points)) as step:
-        validator = Validator(prepared.module, held.arrays, threads=threads)
-        return validated(
-            front,
-            validator,
-            _approximations(front, prepared),
-            lambda done, total: step.report("settings", done, total),
-        )
+        progress = partial(step.report, "settings")
+        return validated(front, *_validator(front, prepared, threads), progress)
 
 
-def _approximations(
-    front: Front, prepared: PreparedModel
-) -> Callable[[Settings], dict[str, Approximation]]:
-    """From the settings of a front to approximations by result name."""
-    return lambda settings: settings_approximations(
+def _validator(
+    front: Front, prepared: PreparedModel, threads: int | None
+) -> tuple[Validator, OfSettings]:
+    """A validator on the held-back inputs, and the approximations of a front's settings."""
+    validator = Validator(prepared.module, prepared.source.held_back.arrays, threads=threads)
+    return validator, lambda settings: settings_approximations(
         prepared.module, settings, prepared.calibration, front.parametrisation
     )

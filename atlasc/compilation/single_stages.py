@@ -156,7 +156,6 @@ def lower_alone(
         source: an nn module (``.air``), or a model.
         output: a new folder.
         options: approximations, ranges and target.
-        steps: shows progress.
         note: called with warnings.
 
     Raises:
