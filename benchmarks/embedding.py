@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 from atlasc.bundle.folder import Bundle, load_bundle
-from atlasc.cli.costs import show_timing
 from atlasc.cli.output import print_table
 from atlasc.cli.progress import progress
+from atlasc.cli.results import show_timing
 from atlasc.figures.summary import costs_summary
 from atlasc.passes.costs import program_costs
 from atlasc.run import session

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from atlasc.bundle.folder import Bundle, load_bundle
-from atlasc.cli.costs import show_timing
 from atlasc.cli.output import print_table
 from atlasc.cli.progress import progress
+from atlasc.cli.results import show_timing
 from atlasc.compilation.compile import compile_model
 from atlasc.compilation.options import CompileOptions
 from atlasc.passes.execution.counting_engine import Counted, CountingEngine

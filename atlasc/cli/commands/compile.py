@@ -6,11 +6,11 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from atlasc.cli.costs import say_of_keys, summary_lines, warn_of_costs
 from atlasc.cli.errors import warn
 from atlasc.cli.output import print_json, print_table, say
 from atlasc.cli.parameters import DATA, FOLDER, JSON, Model
 from atlasc.cli.progress import progress
+from atlasc.cli.results import say_of_keys, summary_lines, warn_of_costs
 from atlasc.compilation.declared import option
 from atlasc.compilation.options import CompileOptions, SearchOptions
 

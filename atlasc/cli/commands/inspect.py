@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atlasc.cli.costs import show_timing, summary_lines, warn_of_costs
 from atlasc.cli.errors import warn
 from atlasc.cli.output import bar, print_json, print_table
 from atlasc.cli.parameters import JSON, Model
 from atlasc.cli.progress import progress
+from atlasc.cli.results import show_timing, summary_lines, warn_of_costs
 from atlasc.compilation.declared import option
 from atlasc.compilation.options import BatchOptions, InspectOptions, ModelOptions
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from atlasc.cli.answers import end_with, outputs_record, print_outputs, shared
-from atlasc.cli.costs import show_timing
 from atlasc.cli.errors import show, warn
-from atlasc.cli.output import print_json, say
+from atlasc.cli.output import print_json, print_table, say
 from atlasc.cli.parameters import (
     FOLDER,
     JSON,
@@ -20,10 +19,17 @@ from atlasc.cli.parameters import (
     required,
 )
 from atlasc.cli.progress import progress
+from atlasc.cli.results import end_with, outputs_record, show_timing
 from atlasc.compilation.declared import option
 
 if TYPE_CHECKING:
+    from collections.abc import Container, Mapping
+
+    import numpy as np
+
     from atlasc.bundle.folder import Bundle
+    from atlasc.bundle.ledger import Entry, Ledger
+    from atlasc.client.checks import Answers
     from atlasc.targets.base import Target
 
 CLIENT_KEYS = required("The client's keys: the folder client of keygen.", "--keys")
@@ -186,7 +192,7 @@ def decrypt(
         answers = client.decrypt(message)
     if share:
         end_with(answers.refused)
-        answers = shared(answers, loaded, client.ledger, message.entry, bits, shares)
+        answers = _shared(answers, loaded, client.ledger, message.entry, bits, shares)
     elif share is None:
         show("note", "these numbers are for your own use; --share makes some that may be passed on")
     shown, hidden = answers.shown(unchecked), {} if unchecked else answers.refused
@@ -196,8 +202,46 @@ def decrypt(
         record = {"outputs": outputs_record(shown, hidden), "refused": list(answers.refused)}
         print_json(record)
     else:
-        print_outputs(shown, hidden, output is None)
+        _print_outputs(shown, hidden, output is None)
     end_with(answers.refused, unchecked=unchecked)
+
+
+def _shared(
+    answers: Answers, bundle: Bundle, ledger: Ledger, entry: Entry, bits: int, shares: int
+) -> Answers:
+    """Exact answers, none of them refused, with noise that hides the secret key.
+
+    They are counted in the ledger first: the keys may share so many answers in all.
+    """
+    from atlasc.client.sharing import require_digits, share
+
+    count = len(next(iter(answers.outputs.values())))
+    flooding = require_digits(bundle.client.interface, count, bits, shares)
+    number = ledger.share(entry, bits, shares)
+    for name, flood in flooding.items():
+        show(
+            "note",
+            f"{name}: {flood.digits} digits are left and may be passed on, at {bits} bits",
+            f"  noise of {flood.deviation:.2g} hides the error of encryption; answer {number} of "
+            f"{shares} that these keys share",
+        )
+    return replace(answers, outputs=share(answers.outputs, flooding))
+
+
+def _print_outputs(outputs: Mapping[str, np.ndarray], refused: Container[int], hint: bool) -> None:
+    """Tables of the outputs that have a row of numbers for each input; else, if wanted, a hint."""
+    for name, values in outputs.items():
+        if values.ndim == 2:
+            columns = ["row", "answer", *map(str, range(values.shape[1]))]
+            rows = [
+                [row, *[None] * (1 + len(v))]
+                if row in refused
+                else [row, int(v.argmax()), *map(float, v)]
+                for row, v in enumerate(values)
+            ]
+            print_table(columns, rows, title=name)
+        elif hint:
+            print(f"{name}: shape {list(values.shape)}; -o FILE.npz or --json gives the numbers")
 
 
 def _warn_of_simulation(target: Target) -> None:

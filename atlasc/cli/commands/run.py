@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from atlasc.cli.answers import end_with, outputs_record
-from atlasc.cli.costs import show_timing
 from atlasc.cli.errors import warn
 from atlasc.cli.output import print_json, print_table
 from atlasc.cli.parameters import JSON, STRICT, TARGET, UNCHECKED, BundleFolder, InputOptions
 from atlasc.cli.progress import progress
+from atlasc.cli.results import end_with, outputs_record, show_timing
 from atlasc.compilation.declared import option
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from atlasc.cli.commands.compile import list_held_back
-from atlasc.cli.costs import say_of_keys, summary_lines, warn_of_costs
 from atlasc.cli.errors import warn
 from atlasc.cli.output import print_json, print_table, say
 from atlasc.cli.parameters import DATA, FOLDER, FOR_TARGET, JSON, Model, required
 from atlasc.cli.progress import progress
+from atlasc.cli.results import say_of_keys, summary_lines, warn_of_costs
 from atlasc.compilation.declared import option
 from atlasc.compilation.options import BatchOptions, CalibrationOptions, LowerOptions
 

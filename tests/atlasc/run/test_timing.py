@@ -10,7 +10,7 @@ import pytest
 from tiny_model import Tiny
 
 from atlasc.bundle.folder import Bundle, load_bundle
-from atlasc.cli.costs import show_timing
+from atlasc.cli.results import show_timing
 from atlasc.ir.errors import AtlasError
 from atlasc.run import session
 from atlasc.run.timing import Pace, Timing, predicted_seconds, timing_place

@@ -1,17 +1,25 @@
-"""What a program costs, as text: a summary, warnings about predictions, and measured times."""
+"""Costs and answers as text: figures, measured times, and inputs that have no answer."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from atlasc.cli.errors import warn
+import typer
+
+from atlasc.cli.errors import show, warn
 from atlasc.cli.output import print_table
 
 if TYPE_CHECKING:
+    from collections.abc import Container, Mapping, Sequence
     from pathlib import Path
+
+    import numpy as np
 
     from atlasc.ir.module import Module
     from atlasc.run.timing import Timing
+
+NO_ANSWER = 3
+"""Exit code where an input has no answer; the answers to the others are shown."""
 
 
 def warn_of_costs(target: str, costs: Path | None) -> None:
@@ -122,3 +130,43 @@ def show_timing(timing: Timing) -> None:
             "these are seconds of a simulation, in which nothing is encrypted; the predicted ones "
             "are of real encryption"
         )
+
+
+def outputs_record(
+    outputs: Mapping[str, np.ndarray], refused: Container[int]
+) -> dict[str, list[Any]]:
+    """Outputs for JSON; None in the rows that are refused."""
+    return {
+        name: [None if row in refused else value for row, value in enumerate(values)]
+        for name, values in outputs.items()
+    }
+
+
+def end_with(
+    refused: Mapping[int, float], names: Sequence[str] | None = None, unchecked: bool = False
+) -> None:
+    """Say which inputs have no answer, and leave with an exit code of its own.
+
+    Args:
+        refused: row to the share of its slots that cannot be right.
+        names: of the inputs, by row.
+        unchecked: the numbers were shown all the same.
+
+    Raises:
+        typer.Exit: there are such inputs, and their numbers were not shown.
+    """
+    if not refused:
+        return
+    called = {row: names[row] if names else f"input {row}" for row in refused}
+    rows = [f"{called[row]}: {share:.1%} of its slots" for row, share in refused.items()]
+    count = "1 answer is none" if len(rows) == 1 else f"{len(rows)} answers are none"
+    show(
+        "warning" if unchecked else "error",
+        f"{count}: far outside what calibration saw, or copies that differ",
+        "  why: " + "\n       ".join(rows) + "\n"
+        "  what to do: ask again without the inputs that leave a range (atlasc check-input tells), "
+        "or compile\n       with data that has such inputs; --unchecked shows the numbers all the "
+        "same. Do not tell the server.",
+    )
+    if not unchecked:
+        raise typer.Exit(NO_ANSWER)
