@@ -9,12 +9,25 @@ from typing import Any
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.functions import encrypted_input, output
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Site, as_dtype
 
 Override = Callable[[Op, Site, list[np.ndarray]], np.ndarray | None]
 Observer = Callable[[Op, np.ndarray], None]
+
+
+def encrypted_input(site: Site, x: np.ndarray) -> np.ndarray:
+    """The tensor that the client encrypts: centred and multiplied, where the input says so."""
+    if site.attributes.get("centred", False):
+        x = x - x.mean(axis=-1, keepdims=True)
+    return x * x.dtype.type(site.attributes["factor"]) if "factor" in site.attributes else x
+
+
+def output(site: Site, x: np.ndarray) -> np.ndarray:
+    """The answer from a decrypted result: x · factor + shift, where given."""
+    if "factor" in site.attributes:
+        x = x * site.like("factor", x)
+    return x + site.like("shift", x) if "shift" in site.attributes else x
 
 
 class Interpreter:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
-from atlasc.ir.bounds import MAX_TIMES, is_shape
+from atlasc.ir.bounds import MAX_TIMES
 from atlasc.ir.opdef import RuleError, Site, require
 from atlasc.ir.types import Side, TensorType
 
@@ -39,10 +37,11 @@ def same_as_first(site: Site) -> TensorType:
 
 def broadcast(site: Site, *shapes: tuple[int, ...]) -> TensorType:
     """NumPy broadcasting of the operand shapes and of further shapes."""
-    return tensor(site, _broadcast(*(operand.shape for operand in site.types), *shapes))
+    return tensor(site, broadcast_shapes(*(operand.shape for operand in site.types), *shapes))
 
 
-def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """NumPy broadcasting, or a RuleError."""
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
@@ -62,29 +61,6 @@ def constant_broadcast(*names: str) -> Callable[[Site], TensorType]:
     return infer
 
 
-def last_axis_vector(*names: str) -> Callable[[Site], TensorType]:
-    """Rule of an op whose constants are vectors along the last axis."""
-
-    def infer(site: Site) -> TensorType:
-        features = last_extent(site)
-        for name in names:
-            shape = site.constant_shape(name)
-            has = f"{name} has shape {shape}, the last axis has {features} elements"
-            require(shape == (features,), has)
-        return same_as_first(site)
-
-    return infer
-
-
-def linear(site: Site) -> TensorType:
-    """x[..., in] with weight[out, in] and bias[out]."""
-    out, inner = matrix_shape(site, "weight")
-    features = last_extent(site)
-    require(inner == features, f"weight takes {inner} features, the operand has {features}")
-    check_bias(site, out)
-    return tensor(site, (*site.shape()[:-1], out))
-
-
 def check_bias(site: Site, outputs: int) -> None:
     """Refuse a bias of another shape than ``[outputs]``."""
     bias = site.constant_shape("bias") if "bias" in site.attributes else (outputs,)
@@ -98,58 +74,6 @@ def matrix_shape(site: Site, name: str) -> tuple[int, int]:
     return shape[0], shape[1]
 
 
-def matmul(site: Site) -> TensorType:
-    """Batched product a[..., m, k] · b[..., k, n], or with b[..., n, k] transposed."""
-    a, b = site.shape(0), site.shape(1)
-    require(len(a) >= 2 and len(b) >= 2, "both operands need at least two axes")
-    inner, columns = (b[-1], b[-2]) if site.attributes["transpose_b"] else (b[-2], b[-1])
-    require(a[-1] == inner, f"inner extents {a[-1]} and {inner} differ")
-    return tensor(site, (*_broadcast(a[:-2], b[:-2]), a[-2], columns))
-
-
-def transpose(site: Site) -> TensorType:
-    """Permutation of all axes."""
-    order, shape = site.attributes["permutation"], site.shape()
-    permutes = sorted(order) == list(range(len(shape)))
-    require(permutes, f"permutation {order} does not permute {len(shape)} axes")
-    return tensor(site, tuple(shape[axis] for axis in order))
-
-
-def reshape(site: Site) -> TensorType:
-    """New extents with the same number of elements."""
-    shape = tuple(site.attributes["shape"])
-    fits = shape and is_shape(shape) and math.prod(shape) == math.prod(site.shape())
-    require(fits, f"{site.shape()} cannot be reshaped to {shape}")
-    return replace(same_as_first(site), shape=shape)
-
-
-def axis_of(site: Site) -> int:
-    """The checked, non-negative attribute ``axis``."""
-    axis, rank = site.attributes["axis"], len(site.shape())
-    require(0 <= axis < rank, f"axis = {axis} is not among the {rank} axes (count from 0)")
-    return axis
-
-
-def mean(site: Site) -> TensorType:
-    """Mean along an axis, the axis removed."""
-    axis, shape = axis_of(site), site.shape()
-    return tensor(site, shape[:axis] + shape[axis + 1 :])
-
-
-def select(site: Site) -> TensorType:
-    """One index along an axis, the axis removed."""
-    result, index, extent = mean(site), site.attributes["index"], site.shape()[axis_of(site)]
-    require(0 <= index < extent, f"index {index} is outside the axis of {extent} elements")
-    return result
-
-
-def repeat(site: Site) -> TensorType:
-    """Every index along an axis repeated, neighbours together."""
-    axis, shape, repeats = axis_of(site), site.shape(), site.attributes["repeats"]
-    require(repeats >= 1, f"repeats = {repeats} must be at least 1")
-    return tensor(site, (*shape[:axis], shape[axis] * repeats, *shape[axis + 1 :]))
-
-
 def check_times(site: Site) -> None:
     """Refuse doublings that no number survives."""
     times = site.attributes["times"]
@@ -160,18 +84,6 @@ def check_query(site: Site, tokens: int) -> None:
     """Refuse a query that is none of the tokens."""
     query = site.attributes.get("query", 0)
     require(0 <= query < tokens, f"query {query} is none of {tokens} tokens")
-
-
-def rotary(site: Site) -> TensorType:
-    """x[..., n, d] with cos and sin tables [n, d]."""
-    shape = site.shape()
-    require(len(shape) >= 2, f"the operand must end in [tokens, features], it is {shape}")
-    for name in ("cos", "sin"):
-        table = site.constant_shape(name)
-        same = table == tuple(shape[-2:])
-        require(same, f"{name} has shape {table}, the operand ends in {shape[-2:]}")
-    require(shape[-1] % 2 == 0, "rotary needs an even number of features")
-    return same_as_first(site)
 
 
 def keys_mask(site: Site) -> TensorType:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.functions import encrypted_input
+from atlasc.ir.interpreter import encrypted_input
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module, Op
 from atlasc.passes.execution.kernels.context import blocked

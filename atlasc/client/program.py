@@ -9,8 +9,7 @@ import numpy as np
 
 from atlasc.client.checks import REMEDY, Answers, Reach, faults, judge, ratios, require_finite
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.functions import encrypted_input, output
-from atlasc.ir.interpreter import interpret
+from atlasc.ir.interpreter import encrypted_input, interpret, output
 from atlasc.ir.module import Module
 from atlasc.passes.execution.kernels.context import ROWS, blocked
 from atlasc.passes.framework.rewriting import Rewriter

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from atlasc.ir import functions, rules
+from atlasc.ir import rules
 from atlasc.ir.bounds import MAX_COEFFICIENTS
 from atlasc.ir.opdef import AttributeDef as A
 from atlasc.ir.opdef import RuleError, Site, declare, require
-from atlasc.ir.ops.nn import CAUSAL, QUERY
+from atlasc.ir.ops.nn import CAUSAL, QUERY, keep_mask
 from atlasc.ir.types import TensorType
 
 
@@ -45,6 +45,25 @@ def _row_sum(site: Site) -> TensorType:
     return rules.tensor(site, (*site.shape()[:-1], 1))
 
 
+def _mask_fill(site: Site, scores: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
+    keep = keep_mask(site, scores, mask)
+    fill = np.asarray(site.attributes["fill"], dtype=scores.dtype)
+    return scores if keep is None else np.where(keep, scores, fill)
+
+
+def _mask_zero(site: Site, y: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
+    keep = keep_mask(site, y, mask)
+    return y if keep is None else np.where(keep, y, np.zeros((), y.dtype))
+
+
+def _chebyshev_sum(site: Site, x: np.ndarray) -> np.ndarray:
+    """By Clenshaw's recurrence; coefficients [..., degree + 1], of one sum or one a channel."""
+    low, high = site.attributes["domain"]
+    coefficients = site.like("coefficients", x)
+    u = ((2 * x - (low + high)) / (high - low)).astype(x.dtype)
+    return np.polynomial.chebyshev.chebval(u, coefficients.T, tensor=False)
+
+
 declare("poly.square", "Elementwise square.", "x", rules.same_as_first,
         evaluate=lambda site, x: np.square(x), levels=1)  # fmt: skip
 declare("poly.sub", "Elementwise difference.", "a b", rules.broadcast,
@@ -62,13 +81,13 @@ declare("poly.row_sum", "Sum over the last axis, which stays with extent 1.", "x
         evaluate=lambda site, x: x.sum(axis=-1, keepdims=True))  # fmt: skip
 declare("poly.mask_fill", "The scores of visible keys, ``fill`` for masked keys.", "scores mask?",
         rules.keys_mask, CAUSAL, QUERY, A("fill", "float", "value of a masked score"),
-        evaluate=functions.mask_fill)  # fmt: skip
+        evaluate=_mask_fill)  # fmt: skip
 declare("poly.mask_zero", "The weights of visible keys, 0 for masked keys. Consumes no level.",
         "weights mask?", rules.keys_mask, CAUSAL, QUERY,
         A("value", "float", "what every masked weight holds"),
-        evaluate=functions.mask_zero)  # fmt: skip
+        evaluate=_mask_zero)  # fmt: skip
 declare("poly.chebyshev", "Chebyshev sum over a domain.", "x", _chebyshev,
         A("coefficients", "floats or symbol", "[degree + 1] or [channels, degree + 1], T₀ first"),
         A("domain", "floats", "[low, high], mapped to (−1, 1)"),
         A("valid", "floats", "where the sum is accurate; the domain is (−1, 1)", optional=True),
-        evaluate=functions.chebyshev, levels=chebyshev_levels)  # fmt: skip
+        evaluate=_chebyshev_sum, levels=chebyshev_levels)  # fmt: skip

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.polynomial import chebyshev as sums
 
-from atlasc.ir.functions import keep_mask
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Site
+from atlasc.ir.ops.nn import keep_mask
 from atlasc.passes.approximation.fits.chebyshev import evaluate
 from atlasc.passes.simulation.poly_values import interpret_poly
 

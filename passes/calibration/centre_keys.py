@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.functions import keep_mask
 from atlasc.ir.interpreter import Interpreter
 from atlasc.ir.module import Module, Op
 from atlasc.ir.opdef import Site, Symbol
+from atlasc.ir.ops.nn import keep_mask
 from atlasc.passes.calibration.calibrate import read_calibration
 from atlasc.passes.calibration.key_paths import KeyPath, key_paths
 from atlasc.passes.calibration.measure import (

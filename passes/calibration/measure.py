@@ -13,10 +13,10 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.functions import keep_mask
 from atlasc.ir.interpreter import Interpreter
 from atlasc.ir.module import Module, Op
 from atlasc.ir.opdef import Site
+from atlasc.ir.ops.nn import keep_mask
 from atlasc.ir.types import TensorType
 
 WORKING_SET = 128 << 20

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from atlasc.ir.functions import keep_mask
 from atlasc.ir.module import Op
 from atlasc.ir.opdef import Site
+from atlasc.ir.ops.nn import keep_mask
 from atlasc.passes.approximation.arithmetic import NumpyArithmetic, Term
 from atlasc.passes.approximation.description import Approximation, Softmax, applied
 from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum, valid_range, widened

@@ -91,7 +91,7 @@ def grouped(coefficients: tuple[float, ...], size: int) -> NDArray[np.float64]:
 
 
 def exact(op: Op, arrays: list[Any], constant: Constants, keep: Any = None) -> Any:
-    """The cleartext meaning of an op on the server, as `ir.functions` has it on NumPy arrays.
+    """The cleartext meaning of an op on the server, as `ir.ops` has it on NumPy arrays.
 
     Args:
         arrays: operands; a mask is not among them.

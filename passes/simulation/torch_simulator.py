@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from atlasc.ir.functions import keep_mask
 from atlasc.ir.module import Module, Op, Value
+from atlasc.ir.ops.nn import keep_mask
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.simulation.blockwise import algorithm_of
 from atlasc.passes.simulation.poly_values import EXPLODED

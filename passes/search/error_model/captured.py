@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from atlasc.ir.functions import keep_mask
 from atlasc.ir.interpreter import Interpreter
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Site
+from atlasc.ir.ops.nn import keep_mask
 from atlasc.passes.calibration.calibrate import Calibration
 from atlasc.passes.calibration.measure import row_sums
 from atlasc.passes.calibration.ranges import Range

@@ -11,9 +11,9 @@ import pytest
 from small_models import SHAPES, Builder, inputs_for
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.functions import keep_mask
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module, Op, Value
+from atlasc.ir.ops.nn import keep_mask
 from atlasc.passes.calibration import measure as measuring
 from atlasc.passes.calibration.calibrate import calibrate, read_calibration
 from atlasc.passes.calibration.ranges import RISK, tail_bound

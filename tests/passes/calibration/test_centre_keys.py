@@ -18,10 +18,10 @@ from small_models import Builder, Shape, inputs_for
 from small_transformers import approximate
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.functions import keep_mask
 from atlasc.ir.interpreter import Interpreter, interpret
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Site
+from atlasc.ir.ops.nn import keep_mask
 from atlasc.passes.calibration.calibrate import calibrate, read_calibration
 from atlasc.passes.calibration.centre_keys import CentreKeys, key_shifts, with_centred_keys
 from atlasc.passes.calibration.key_paths import key_paths

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from atlasc.ir.functions import encrypted_input, output
+from atlasc.ir.interpreter import encrypted_input, output
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module, Op
 from atlasc.passes.analyses.magnitudes import with_magnitudes

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from atlasc.ir.functions import keep_mask
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module, Op, Value
+from atlasc.ir.ops.nn import keep_mask
 
 
 @dataclass(frozen=True)
