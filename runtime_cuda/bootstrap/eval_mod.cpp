@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "atlasc/error.hpp"
+#include "atlasc/numbers.hpp"
 
 namespace atlasc::bootstrapping {
 namespace {
 
-constexpr double pi = 3.14159265358979323846;
 constexpr int max_levels = 12;
 
 /// Room beyond K for the message and for errors.

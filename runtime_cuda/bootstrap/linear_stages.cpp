@@ -7,11 +7,10 @@
 #include <set>
 
 #include "atlasc/error.hpp"
+#include "atlasc/numbers.hpp"
 
 namespace atlasc::bootstrapping {
 namespace {
-
-constexpr double pi = 3.14159265358979323846;
 
 std::size_t wrap(long position, std::size_t slots) {
     // slots is a power of two, so that the mask is the residue for negative positions too.

@@ -10,7 +10,7 @@
 namespace atlasc {
 namespace {
 
-constexpr const char* usage =
+constexpr const char* client_usage =
     "client keygen --output keys | "
     "client encrypt --key keys/secret.key --input inputs.safetensors --output query | "
     "client decrypt --key keys/secret.key --answer answer --output outputs.safetensors "
@@ -75,15 +75,16 @@ int client_main(int argc, char** argv, const Interface& interface) {
     return reported([&] {
         const std::string command = argc > 1 ? argv[1] : "";
         if (command == "keygen") {
-            keygen(Options(argc, argv, 2, usage, {"--output"}), interface);
+            keygen(Options(argc, argv, 2, client_usage, {"--output"}), interface);
         } else if (command == "encrypt") {
-            encrypt(Options(argc, argv, 2, usage, {"--key", "--input", "--output"}), interface);
+            encrypt(Options(argc, argv, 2, client_usage, {"--key", "--input", "--output"}),
+                    interface);
         } else if (command == "decrypt") {
-            decrypt(Options(argc, argv, 2, usage, {"--key", "--answer", "--output"}, {},
+            decrypt(Options(argc, argv, 2, client_usage, {"--key", "--answer", "--output"}, {},
                             {"--unchecked"}),
                     interface);
         } else {
-            throw Error("which command?", "", usage);
+            throw Error("which command?", "", client_usage);
         }
     });
 }

@@ -7,7 +7,7 @@
 namespace atlasc {
 namespace {
 
-constexpr int max_bits = 40;
+constexpr int max_slot_bits = 40;
 
 std::size_t bit(int position) { return std::size_t{1} << position; }
 
@@ -23,7 +23,7 @@ Layout::Layout(std::vector<Field> fields, std::vector<Field> outer, Extents exte
     for (const Field& field : fields_) {
         bits += field.bits;
     }
-    if (bits > max_bits) {
+    if (bits > max_slot_bits) {
         throw Error("a layout has too many slots");
     }
     slots_ = bit(bits);

@@ -9,7 +9,7 @@
 namespace atlasc {
 namespace {
 
-constexpr std::size_t max_bits = 40;  // of one field
+constexpr std::size_t max_field_bits = 40;  // of one field
 
 [[noreturn]] void fail(const std::string& text) {
     throw Error("a layout cannot be read", "\"" + text + "\" is not [fields | fields | extents]");
@@ -26,7 +26,7 @@ std::size_t number(const std::string& word, std::size_t from) {
 
 int bits(const std::string& word, std::size_t from) {
     const std::size_t count = number(word, from);
-    if (count > max_bits) {
+    if (count > max_field_bits) {
         fail(word);
     }
     return static_cast<int>(count);

@@ -7,7 +7,7 @@
 namespace atlasc {
 namespace {
 
-constexpr const char* usage =
+constexpr const char* server_usage =
     "server --keys evaluation.key --weights weights.safetensors --query query --output answer "
     "[--timing times.json] [--device-memory 40G]";
 
@@ -18,7 +18,8 @@ void write_times(const std::string& path, const std::string& text) {
 }
 
 void execute(int argc, char** argv, const Interface& interface, Program program) {
-    const Options options(argc, argv, 1, usage, {"--keys", "--weights", "--query", "--output"},
+    const Options options(argc, argv, 1, server_usage,
+                          {"--keys", "--weights", "--query", "--output"},
                           {"--timing", "--device-memory"});
     const bool timed = options.given("--timing");
     require_new(options["--output"]);

@@ -82,6 +82,10 @@ class Builder:
         _succeed(["cmake", "--build", str(folder), "--parallel", "2"], environment)
         return folder
 
+    def runtime(self, folder: Path, flags: Sequence[str]) -> Path:
+        """The archive of the runtime with the simulation engine."""
+        return self.cmake(RUNTIME, folder, flags) / "libatlasc_runtime.a"
+
 
 def _succeed(command: Sequence[str], environment: dict[str, str] | None = None) -> None:
     done = subprocess.run(

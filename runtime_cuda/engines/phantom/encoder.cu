@@ -9,12 +9,11 @@
 #include <type_traits>
 
 #include "atlasc/error.hpp"
+#include "atlasc/numbers.hpp"
 #include "launch.hpp"
 
 namespace atlasc::on_phantom {
 namespace {
-
-constexpr double pi = 3.14159265358979323846;
 
 /// Slots to the bit-reversed order in which Phantom's transform takes them, from one number for each
 /// run of slots.

@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <utility>
 
+#include "atlasc/numbers.hpp"
+
 namespace atlasc::sim {
 namespace {
-
-constexpr double pi = 3.14159265358979323846;
 
 using Complex = std::complex<double>;
 

@@ -1,4 +1,4 @@
-// Numbers in texts that come from outside.
+// Constants, and numbers in texts that come from outside.
 #pragma once
 
 #include <cstddef>
@@ -6,6 +6,8 @@
 #include <string>
 
 namespace atlasc {
+
+inline constexpr double pi = 3.14159265358979323846;
 
 /// A decimal number as a program writes it: at most nine digits, no sign, no leading zero. Nothing
 /// for any other text.

@@ -35,6 +35,11 @@ class TestBootstrapped(EngineConformance):
         assert set(PLAN) <= set(bootstrap_keys.plan.rotations)
         return DesiloEngine(bootstrap_keys)
 
+    # Two of the three share a bootstrap, the third has one alone: one call has both cases.
+    @pytest.mark.parametrize("count", [3])
+    def test_bootstrap_many(self, engine: Engine[Any], x: Vector, y: Vector, count: int) -> None:
+        super().test_bootstrap_many(engine, x, y, count)
+
     def test_bootstrap_then_all_levels(self, engine: Engine[Any], x: Vector, y: Vector) -> None:
         """A mean of 1/4 in the slots: the error must stay below what noise and sine explain."""
         slots = 0.75 * x + 0.25

@@ -15,17 +15,17 @@ FLAGS = (*OPTIMISED, *(f"-I{folder}" for folder in FOLDERS))
 
 @pytest.fixture(scope="session")
 def build(tmp_path_factory: pytest.TempPathFactory, cpp: Builder) -> Callable[..., Path]:
-    """Compiles a program of this folder with sources of the runtime; warnings are errors."""
+    """Builds a program of this folder with the runtime; warnings are errors."""
     require_compiler()
+    folder = tmp_path_factory.mktemp("bootstrap")
+    runtime = cpp.runtime(folder / "runtime", OPTIMISED)
 
-    def compile(name: str, *sources: str) -> Path:
-        files = [Path(__file__).with_name(f"{name}.cpp"), *(RUNTIME / path for path in sources)]
-        return cpp.program(tmp_path_factory.mktemp("bootstrap") / name, files, FLAGS)
+    def program(name: str) -> Path:
+        return cpp.program(folder / name, [Path(__file__).with_name(f"{name}.cpp"), runtime], FLAGS)
 
-    return compile
+    return program
 
 
 @pytest.fixture(scope="session")
 def core(build: Callable[..., Path]) -> Core:
-    sources = ("linear_stages", "eval_mod", "parameters")
-    return Core(build("core", *(f"bootstrap/{name}.cpp" for name in sources)))
+    return Core(build("core"))

@@ -17,14 +17,7 @@ SCALE_BITS, WEIGHT = 46, 32
 
 @pytest.fixture(scope="session")
 def program(build: Callable[..., Path]) -> Path:
-    parts = ("bootstrap", "linear_stages", "eval_mod", "parameters")
-    engine = ("ring", "sim_bootstrap", "sim_engine", "sim_files")
-    return build(
-        "on_sim_engine",
-        *(f"bootstrap/{part}.cpp" for part in parts),
-        *(f"engines/sim/{part}.cpp" for part in engine),
-        "src/paterson_stockmeyer.cpp",
-    )
+    return build("on_sim_engine")
 
 
 def run(

@@ -21,15 +21,14 @@ def build(tmp_path_factory: pytest.TempPathFactory, cpp: Builder) -> Callable[..
     """
     require_compiler()
     folder = tmp_path_factory.mktemp("stand-in")
+    runtime = cpp.runtime(folder / "runtime", SANITIZED)
+    engine = [folder / "engine.cpp", folder / "kernels.cpp"]
+    for together, suffix in zip(engine, (".cpp", ".cu"), strict=True):
+        parts = sorted((RUNTIME / "engines/phantom").glob(f"*{suffix}"))
+        together.write_text("".join(f'#include "{part}"\n' for part in parts))
 
     def program(name: str, *sources: Path) -> Path:
-        engine = [
-            path
-            for path in (RUNTIME / "engines/phantom").iterdir()
-            if path.suffix in (".cpp", ".cu")
-        ]
-        runtime = [*RUNTIME.glob("src/*.cpp"), *RUNTIME.glob("bootstrap/*.cpp")]
-        files = [*sources, *engine, *runtime, HERE / "stand_in/phantom.cpp"]
+        files = [*sources, *engine, HERE / "stand_in/phantom.cpp", runtime]
         return cpp.program(folder / name, files, FLAGS)
 
     return program
