@@ -158,7 +158,7 @@ def _image(seed: Content, name: str) -> Cases:
 
 
 def compressed_zeros(count: int) -> bytes:
-    """What zlib makes of so many zeros, without compressing gigabytes: equal blocks are repeated."""
+    """What zlib makes of so many zeros. Equal blocks are repeated, so gigabytes take no time."""
 
     def block(size: int, end: int) -> bytes:
         compressor = zlib.compressobj(9, wbits=-zlib.MAX_WBITS)
