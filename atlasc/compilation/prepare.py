@@ -186,7 +186,7 @@ def input_specs(
     """
     specs: dict[str, ShapeSpec] = {}
     for name in model.input_names:
-        known, example = model.exported_shape(name), (arrays or {}).get(name)
+        known, example = model.shapes.get(name), (arrays or {}).get(name)
         dtype: Literal["i64", "f32"] = "f32" if name == "pixel_values" else "i64"
         shape: Sequence[int | None]
         if known is not None and None not in known:

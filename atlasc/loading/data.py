@@ -157,18 +157,11 @@ def _from_rows(
         labels.append(next((row[each] for each in LABEL_KEYS if each in row), None))
         if type(labels[-1]) is int and not _is_integer(labels[-1]):
             raise AtlasError("the label has more than 64 bits", where=name)
-    values = [row[key] for row in rows.values()]
-    texts = tuple(values) if key == "text" else None
-    ids = values if texts is None else model.tokenize(texts)
-    return checked(
-        Inputs(
-            _padded(ids, model, length, tuple(rows), texts),
-            tuple(rows),
-            texts,
-            np.array(labels, np.int64) if all(map(_is_integer, labels)) else None,
-        ),
-        model,
-    )
+    names, ids = tuple(rows), [row[key] for row in rows.values()]
+    texts = ids if key == "text" else None
+    arrays = _padded(ids if texts is None else model.tokenize(texts), model, length, names, texts)
+    known = np.array(labels, np.int64) if all(map(_is_integer, labels)) else None
+    return checked(Inputs(arrays, names, known), model)
 
 
 def _is_integer(value: Any) -> bool:
@@ -216,7 +209,7 @@ def _from_arrays(
             )
         arrays = _padded(ids.astype(np.int64).tolist(), model, length, names)
         arrays["attention_mask"][:, : ids.shape[1]] = mask
-    return checked(Inputs(arrays, names, labels=labels), model)
+    return checked(Inputs(arrays, names, labels), model)
 
 
 def _padded(
@@ -227,7 +220,7 @@ def _padded(
     texts: Sequence[str] | None = None,
 ) -> dict[str, np.ndarray]:
     """`input_ids` and `attention_mask` [N, n], padded on the right."""
-    exported = model.exported_shape("input_ids")
+    exported = model.shapes.get("input_ids")
     fixed = exported[1] if exported is not None and len(exported) == 2 else None
     length = sequence_length or fixed or max(map(len, ids))
     if fixed is not None and length != fixed:

@@ -75,8 +75,9 @@ def load_images(source: Path, model: LoadedModel) -> Inputs:
     steps = _read_preprocessing(model)
     files, root = [source], source.parent
     if source.is_dir():
-        found = [p for p in (*source.glob("*"), *source.glob("*/*")) if p.is_file()]
-        files, root = sorted(p for p in found if p.suffix.lower() in SUFFIXES), source
+        found = (*source.glob("*"), *source.glob("*/*"))
+        files = sorted(p for p in found if p.is_file() and p.suffix.lower() in SUFFIXES)
+        root = source
     if not files:
         raise AtlasError(f"folder {source} has no images", remedy="put .png or .jpg files there")
     channels = model.image_shape[0] or 3
@@ -103,7 +104,7 @@ def load_images(source: Path, model: LoadedModel) -> Inputs:
     return Inputs(
         {"pixel_values": np.stack(read)},
         tuple(path.relative_to(root).as_posix() for path in files),
-        labels=np.array(labels, dtype=np.int64) if complete else None,
+        np.array(labels, dtype=np.int64) if complete else None,
     )
 
 
@@ -154,16 +155,15 @@ def _read(path: Path, channels: int, steps: Preprocessing) -> np.ndarray:
             image: Image = opened.convert("L" if channels == 1 else "RGB")
     height, width = steps.extent
     if steps.do_resize is not False:
-        resample = BILINEAR if steps.resample is None else steps.resample
-        image = image.resize((width, height), resample=resample)
+        image = image.resize(
+            (width, height), BILINEAR if steps.resample is None else steps.resample
+        )
     values = np.asarray(image, dtype=np.float32).reshape(image.height, image.width, -1)
     if steps.do_rescale is not False:
         values = values * np.float32(steps.rescale_factor or 1 / 255)
     if steps.do_normalize is not False:
-        mean, deviation = (
-            np.asarray(each or [0.5], dtype=np.float32)
-            for each in (steps.image_mean, steps.image_std)
-        )
+        mean = np.asarray(steps.image_mean or [0.5], dtype=np.float32)
+        deviation = np.asarray(steps.image_std or [0.5], dtype=np.float32)
         if {mean.size, deviation.size} - {1, values.shape[2]}:
             raise AtlasError(
                 "preprocessor_config.json does not fit the image",

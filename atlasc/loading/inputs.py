@@ -24,13 +24,11 @@ class Inputs:
         arrays: name of a model input -> [N, ...]; `input_ids` and `attention_mask` are int64
             [N, n] (mask: 1 keep, 0 padding), `pixel_values` is float32 [N, C, H, W].
         names: of the rows, for messages: "texts.txt:3", a file name, "digits.npz[7]".
-        texts: the original texts, if the rows come from texts.
         labels: [N] the true classes, if the data have them.
     """
 
     arrays: dict[str, np.ndarray]
     names: tuple[str, ...]
-    texts: tuple[str, ...] | None = None
     labels: np.ndarray | None = None
 
     def __len__(self) -> int:
@@ -43,7 +41,6 @@ class Inputs:
         return Inputs(
             {name: array[rows] for name, array in self.arrays.items()},
             tuple(self.names[row] for row in rows),
-            None if self.texts is None else tuple(self.texts[row] for row in rows),
             None if self.labels is None else self.labels[rows],
         )
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -42,8 +42,6 @@ FAMILIES = {
     "vit": ("vit", "deit"),
     "llama": ("llama", "mistral", "qwen2"),
 }
-
-
 _GENERAL_NAME = re.compile(r"\W*|models?|pytorch_model|snapshots?|[0-9a-f]{40}", re.IGNORECASE)
 
 
@@ -52,15 +50,14 @@ class LoadedModel:
     """A model in evaluation mode and what is known about it.
 
     Attributes:
-        module: the torch module; on the `meta` device when `has_weights` is false.
+        module: the torch module; on the `meta` device where it was built without weights.
         kind: "bert", "vit" or "llama" for these families, else the config's model type, or
             "exported" for an archive and "module" for a module without a config.
         config: the HuggingFace config, if there is one.
         source: the directory or file that it was read from.
-        has_weights: false for a bare config.
         exported: the program of a `.pt2` archive.
         shapes: of an archive, or of the client of a bundle: its inputs, the private one first, and
-            their shapes, None where any shape or extent fits.
+            their shapes, None where any shape or extent fits. Empty for other models.
         kept: keeps the temporary directory of a model that was not read from files.
     """
 
@@ -68,9 +65,8 @@ class LoadedModel:
     kind: str
     config: PretrainedConfig | None
     source: Path
-    has_weights: bool = True
     exported: ExportedProgram | None = None
-    shapes: dict[str, Shape | None] | None = None
+    shapes: dict[str, Shape | None] = field(default_factory=dict)
     kept: TemporaryDirectory[str] | None = None
 
     @property
@@ -93,7 +89,7 @@ class LoadedModel:
     @property
     def input_names(self) -> tuple[str, ...]:
         """Names of the inputs that data supply, the private one first."""
-        if self.shapes is not None:
+        if self.shapes:
             return tuple(self.shapes)
         main = getattr(self.module, "main_input_name", None)
         if main is not None:
@@ -106,10 +102,6 @@ class LoadedModel:
             or name == "attention_mask"
         )
 
-    def exported_shape(self, name: str) -> Shape | None:
-        """The only shape that an input may have; None where others fit."""
-        return (self.shapes or {}).get(name)
-
     def size(self, name: str) -> int | None:
         """A size from the config, or None; raises AtlasError if it is no positive integer."""
         return _size(name, getattr(self.config, name, None))
@@ -121,7 +113,7 @@ class LoadedModel:
         Raises:
             AtlasError: the config has something else in their place.
         """
-        exported = self.exported_shape("pixel_values")
+        exported = self.shapes.get("pixel_values")
         if exported is not None and len(exported) == 4:
             return exported[1:]
         extents: Any = getattr(self.config, "image_size", None)
@@ -215,7 +207,7 @@ def model_of(
             whole = f"the {what} cannot be saved for the clients of the program"
             with explained(whole, remedy=remedy), quiet_transformers():
                 part.save_pretrained(str(folder))
-    return LoadedModel(module, _kind(config), config, folder, not meta, kept=kept)
+    return LoadedModel(module, _kind(config), config, folder, kept=kept)
 
 
 def load_model(
@@ -265,7 +257,7 @@ def load_model(
             module = load_weights(source, config, model_class, tensors)
         else:
             module = build(config, model_class, meta=True)
-    return LoadedModel(module.eval(), _kind(config), module.config, source, has_weights=weights)
+    return LoadedModel(module.eval(), _kind(config), module.config, source)
 
 
 def client_model(embed: Module, folder: Path) -> LoadedModel:
@@ -286,7 +278,7 @@ def client_model(embed: Module, folder: Path) -> LoadedModel:
     }
     if tuple(shapes) == ("input_ids",):  # lengths of texts are checked where they are padded
         shapes = {"input_ids": None, "attention_mask": None}
-    return LoadedModel(None, "client", config, folder, False, shapes=shapes)
+    return LoadedModel(None, "client", config, folder, shapes=shapes)
 
 
 def _model_directory(reference: str | Path, path: Path) -> Path:

@@ -84,7 +84,6 @@ def test_texts_are_tokenized_and_padded(bert: LoadedModel, tmp_path: Path) -> No
     ]
     assert inputs.arrays["attention_mask"].sum(axis=1).tolist() == [5, 4]
     assert {array.dtype for array in inputs.arrays.values()} == {np.dtype(np.int64)}
-    assert inputs.texts == ("the cat sat", "a mat")
     assert inputs.names == ("t.txt:1", "t.txt:3")
 
 
@@ -124,7 +123,6 @@ def test_take_and_split(bert: LoadedModel, tmp_path: Path) -> None:
     inputs = inputs_of(write(tmp_path / "t.jsonl", "\n".join(rows)), bert)
     taken = inputs.take([3, 1])
     assert taken.names == ("t.jsonl:4", "t.jsonl:2")
-    assert taken.texts == ("cat cat cat cat", "cat cat")
     assert taken.labels is not None and taken.labels.tolist() == [3, 1]
     assert taken.arrays["attention_mask"].sum(axis=1).tolist() == [6, 4]
     used, held_back = inputs.split(0.3, seed=1)

@@ -50,7 +50,7 @@ def test_exported_archive(tmp_path: Path, dynamic: bool) -> None:
     ids = torch.arange(16).reshape(2, 8)
     assert loaded.kind == "exported" and loaded.exported is not None
     assert loaded.input_names == ("input_ids", "attention_mask")
-    assert loaded.exported_shape("input_ids") == ((None if dynamic else 2), 8)
+    assert loaded.shapes["input_ids"] == ((None if dynamic else 2), 8)
     with torch.no_grad():
         found = loaded.module(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
         torch.testing.assert_close(found, tiny_bert()(ids).logits)
