@@ -29,7 +29,7 @@ from atlasc.bundle.ledger import Entry, QueryId
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import MIB, Schema, Sha256, parse_json, read_bytes, too_large
-from atlasc.targets.engine import SlotEngine
+from atlasc.targets.engine import RoleEngine
 
 INDEX = "index.json"
 Kind = Literal["query", "answer"]
@@ -86,7 +86,7 @@ class Message:
         cls,
         kind: Kind,
         bundle: Bundle,
-        engine: SlotEngine[Any],
+        engine: RoleEngine[Any],
         values: Mapping[str, list[Any]],
         count: int,
         *,
@@ -156,7 +156,7 @@ class Message:
         return cls(index, content, place)
 
     def ciphertexts(
-        self, bundle: Bundle, engine: SlotEngine[Any]
+        self, bundle: Bundle, engine: RoleEngine[Any]
     ) -> tuple[dict[str, list[Any]], dict[str, np.ndarray]]:
         """Ciphertexts by the name of the input or output, and public inputs by name.
 
@@ -180,7 +180,7 @@ class Message:
             public[name] = mask.reshape(shape).astype(np.float64)
         return values, public
 
-    def _ciphertext(self, file: str, wanted: int, engine: SlotEngine[Any]) -> Any:
+    def _ciphertext(self, file: str, wanted: int, engine: RoleEngine[Any]) -> Any:
         where = f"{self.place}/{file}"
         try:
             ciphertext = engine.deserialize(self.files[file])

@@ -13,7 +13,7 @@ from atlasc.passes.latency import LatencyTarget
 from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.targets.cost_table import CostTable, active_table
 from atlasc.targets.costs import costs_of
-from atlasc.targets.engine import SlotEngine
+from atlasc.targets.engine import RoleEngine
 from atlasc.targets.key_folders import Role
 from atlasc.targets.parameters import ParameterSet
 
@@ -116,7 +116,7 @@ class Target:
 
     def role_engine(
         self, role: Role, folder: Path, parameters: ParameterSet, plan: KeyPlan | None = None
-    ) -> SlotEngine[Any]:
+    ) -> RoleEngine[Any]:
         """The engine of a client, which encrypts and decrypts, or of a server, which executes
         programs and has no secret key.
 

@@ -27,11 +27,11 @@ from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.passes.execution.engine import Plaintext, Vector, refuse
+from atlasc.passes.execution.engine import Plaintext, Vector
 from atlasc.passes.lowering.rotation_keys import KeyPlan, rotation_reach
 from atlasc.targets.base import Progress, Target
 from atlasc.targets.desilo import TARGET as desilo
-from atlasc.targets.engine import SlotEngine, require_reach
+from atlasc.targets.engine import RoleEngine
 from atlasc.targets.key_folders import Role, read_index, write_bytes, write_index
 from atlasc.targets.noise import NoiseModel, coefficients, from_coefficients
 from atlasc.targets.parameters import ParameterSet
@@ -54,7 +54,7 @@ class SimCiphertext:
     level: int
 
 
-class SimEngine(SlotEngine[SimCiphertext]):
+class SimEngine(RoleEngine[SimCiphertext]):
     """An engine on float64 arrays.
 
     Args:
@@ -105,7 +105,7 @@ class SimEngine(SlotEngine[SimCiphertext]):
         largest = _largest(ciphertext)
         bits = LOG_CAPACITY + LOG_SCALE * ciphertext.level
         if not largest < 2.0 ** min(bits, 1000):
-            refuse(
+            self._refuse(
                 "decrypt",
                 f"a slot holds {largest:.3g}, but at level {ciphertext.level} only values below "
                 f"2^{bits:.0f} fit",
@@ -213,7 +213,7 @@ class SimEngine(SlotEngine[SimCiphertext]):
         largest = _largest(SimCiphertext(values, 0))
         # The tolerance lets a value of exactly the range pass with the noise of its history.
         if not largest <= self.bootstrap_range * (1 + 1e-6):
-            refuse(
+            self._refuse(
                 "bootstrap",
                 f"a slot holds {largest:.6g}, outside [-{self.bootstrap_range:g}, "
                 f"{self.bootstrap_range:g}]: the result would be garbage",
@@ -238,7 +238,7 @@ class SimEngine(SlotEngine[SimCiphertext]):
     def _require_key(self, amount: int, level: int) -> None:
         if self.rotation_keys is not None:
             reach = self.rotation_keys.get(amount, -1)
-            require_reach("rotate", f"amount {amount}", reach, level, "plan the key")
+            self._require_reach("rotate", f"amount {amount}", reach, level, "plan the key")
 
 
 def _largest(ciphertext: SimCiphertext) -> float:

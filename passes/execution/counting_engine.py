@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.execution.engine import Vector
+from atlasc.passes.execution.engine import Engine, Vector
 
 Primitive = Literal[
     "encrypt", "decrypt", "add", "add_plain", "negate", "times_i", "rescale", "mul", "mul_lazy",
@@ -129,7 +129,7 @@ def _product(primitive: Primitive) -> Callable[..., Counted]:
     def call(self: CountingEngine, *factors: Counted) -> Counted:
         level = min(factor.level for factor in factors)
         if level < 1:
-            self._fail(primitive, "the operand is at level 0: no multiplication is left")
+            self._require_level(primitive, *factors)
         for factor in factors:
             if not factor.rescaled:
                 self._primitives["rescale", level] += 1
@@ -140,29 +140,15 @@ def _product(primitive: Primitive) -> Callable[..., Counted]:
     return call
 
 
-class CountingEngine:
-    """Implements :class:`~atlasc.passes.execution.engine.Engine` with levels alone. It does not
-    look at vectors.
-
-    Args:
-        slots: real numbers in a ciphertext, a power of two.
-        max_level: levels of a fresh ciphertext.
-        bootstrap_level: levels after a bootstrap; None when the parameters do not allow one.
-        bootstrap_batch: ciphertexts that one bootstrap refreshes.
+class CountingEngine(Engine[Counted]):
+    """An engine with levels alone. It does not look at vectors.
 
     Attributes:
         counts: by scope.
     """
 
-    def __init__(
-        self,
-        slots: int,
-        max_level: int,
-        bootstrap_level: int | None = None,
-        bootstrap_batch: int = 1,
-    ) -> None:
-        self.slots, self.max_level = slots, max_level
-        self.bootstrap_level, self.bootstrap_batch = bootstrap_level, bootstrap_batch
+    def __init__(self, *shape: Any, **named: Any) -> None:
+        super().__init__(*shape, **named)
         self.counts: dict[str, Counts] = {}
         self.scope = ""
 
@@ -190,11 +176,10 @@ class CountingEngine:
     def _rescale(self, factor: Counted) -> None:
         factor.rescaled = True
 
-    def encrypt(self, vector: Vector | None, level: int | None = None) -> Counted:
-        """A fresh ciphertext at ``level``, by default at the top."""
-        level = self.max_level if level is None else level
-        if not 0 <= level <= self.max_level:
-            self._fail("encrypt", f"level {level} is not in 0..{self.max_level}")
+    def _vector(self, value: Any, primitive: str) -> Any:
+        return value
+
+    def _encrypt(self, vector: Any, level: int) -> Counted:
         self._primitives["encrypt", level] += 1
         return self._new(level)
 
@@ -208,18 +193,13 @@ class CountingEngine:
             remedy="use --target sim for answers without encryption",
         )
 
-    def level(self, ciphertext: Counted) -> int:
-        """Multiplications that are left."""
-        return ciphertext.level
-
     add = sub = _same_level("add")
     negate, times_i = _same_level("negate"), _same_level("times_i")
     add_plain = _same_level("add_plain")
     mul, square, _mul_lazy = _product("mul"), _product("square"), _product("mul_lazy")
     _mul_vector, _mul_scalar = _product("mul_plain"), _product("mul_scalar")
 
-    def dot(self, lefts: Sequence[Counted], rights: Sequence[Counted]) -> Counted:
-        """Sum of products, relinearised once."""
+    def _dot(self, lefts: Sequence[Counted], rights: Sequence[Counted], level: int) -> Counted:
         *rest, last = zip(lefts, rights, strict=True)
         terms = [self._mul_lazy(*pair) for pair in rest]
         total = self.mul(*last)
@@ -232,8 +212,7 @@ class CountingEngine:
         number = isinstance(value, (float, int))
         return self._mul_scalar(ciphertext) if number else self._mul_vector(ciphertext)
 
-    def rotate(self, ciphertext: Counted, amount: int) -> Counted:
-        """Rotation to the left, at the same level."""
+    def _rotate(self, ciphertext: Counted, amount: int) -> Counted:
         return self.rotate_many(ciphertext, [amount])[0]
 
     def rotate_many(self, ciphertext: Counted, amounts: Sequence[int]) -> list[Counted]:
@@ -259,25 +238,15 @@ class CountingEngine:
         self._current.conjugation_level = max(self._current.conjugation_level, level)
         return self._new(level)
 
-    def drop_to(self, ciphertext: Counted, level: int) -> Counted:
-        """The same slots at a lower level."""
-        if not 0 <= level <= ciphertext.level:
-            self._fail("drop_to", f"a ciphertext at level {ciphertext.level} has no level {level}")
-        return ciphertext if level == ciphertext.level else self._new(level)
+    def _drop_to(self, ciphertext: Counted, level: int) -> Counted:
+        return self._new(level)
 
-    def bootstrap(self, ciphertext: Counted) -> Counted:
-        """The same slots at ``bootstrap_level``."""
-        return self.bootstrap_many([ciphertext])[0]
-
-    def bootstrap_many(self, ciphertexts: Sequence[Counted]) -> list[Counted]:
-        """The same slots at ``bootstrap_level``, ``bootstrap_batch`` ciphertexts at a time."""
-        if self.bootstrap_level is None:
-            self._fail("bootstrap", "these parameters do not allow a bootstrap")
+    def _bootstrap(self, ciphertexts: Sequence[Counted], level: int) -> list[Counted]:
         count = -(-len(ciphertexts) // self.bootstrap_batch)
-        self._primitives["bootstrap", self.bootstrap_level] += count
-        return [self._new(self.bootstrap_level) for _ in ciphertexts]
+        self._primitives["bootstrap", level] += count
+        return [self._new(level) for _ in ciphertexts]
 
-    def _fail(self, primitive: str, why: str) -> NoReturn:
+    def _refuse(self, primitive: str, why: str, remedy: str = "") -> NoReturn:
         raise AtlasError(
             f"{primitive} is impossible" + (f" in {self._scope}" if self._scope else ""),
             where=self._scope,

@@ -1,4 +1,4 @@
-"""The protocol between the lowering and everything that evaluates CKKS ciphertexts.
+"""The base class of everything that evaluates CKKS ciphertexts, as the lowering uses it.
 
 One small set of primitives is enough for every macro op: linear transforms, Chebyshev sums,
 products of ciphertexts and rotate-and-sum are written once against :class:`Engine`, and run
@@ -27,8 +27,9 @@ Conventions that every implementation keeps, and that the conformance suite in
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NoReturn, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,9 +46,10 @@ Ct = TypeVar("Ct")
 """A ciphertext of an engine: opaque to everything but that engine."""
 
 
-@runtime_checkable
-class Engine(Protocol[Ct]):
-    """Arithmetic on packed ciphertexts, as the lowering needs it.
+class Engine(ABC, Generic[Ct]):
+    """Arithmetic on packed ciphertexts, which have a ``level``.
+
+    Methods with an underscore are called with operands that are checked.
 
     Attributes:
         slots: real numbers in a ciphertext; a power of two.
@@ -58,16 +60,26 @@ class Engine(Protocol[Ct]):
             where it takes two real ones as the parts of a complex one, else 1.
     """
 
-    slots: int
-    max_level: int
-    bootstrap_level: int | None
-    bootstrap_batch: int
+    def __init__(
+        self,
+        slots: int,
+        max_level: int,
+        bootstrap_level: int | None = None,
+        bootstrap_batch: int = 1,
+    ) -> None:
+        self.slots, self.max_level = slots, max_level
+        self.bootstrap_level, self.bootstrap_batch = bootstrap_level, bootstrap_batch
 
-    def encrypt(self, vector: Vector, level: int | None = None) -> Ct:
+    def encrypt(self, vector: Vector | None, level: int | None = None) -> Ct:
         """Encrypt ``slots`` numbers at ``level`` (default ``max_level``). Lower levels are
-        smaller and cheaper.
+        smaller and cheaper. An engine without data takes None.
         """
+        level = self.max_level if level is None else level
+        if not 0 <= level <= self.max_level:
+            self._refuse("encrypt", f"level {level} is not in 0..{self.max_level}")
+        return self._encrypt(self._vector(vector, "encrypt"), level)
 
+    @abstractmethod
     def decrypt(self, ciphertext: Ct) -> Vector:
         """The real parts of the slots as float64 of shape ``(slots,)``; needs the secret key
         where there is one.
@@ -75,16 +87,21 @@ class Engine(Protocol[Ct]):
 
     def level(self, ciphertext: Ct) -> int:
         """The multiplications that ``ciphertext`` still allows."""
+        return int(ciphertext.level)  # type: ignore[attr-defined]
 
+    @abstractmethod
     def add(self, left: Ct, right: Ct) -> Ct:
         """Slot-wise ``left + right``, at the lower of the two levels."""
 
+    @abstractmethod
     def sub(self, left: Ct, right: Ct) -> Ct:
         """Slot-wise ``left - right``, at the lower of the two levels."""
 
+    @abstractmethod
     def negate(self, ciphertext: Ct) -> Ct:
         """Slot-wise ``-x``, at the same level."""
 
+    @abstractmethod
     def add_plain(self, ciphertext: Ct, value: Vector | float) -> Ct:
         """Add a vector slot by slot, or one number to every slot, at the same level."""
 
@@ -92,21 +109,27 @@ class Engine(Protocol[Ct]):
         """Slot-wise product, relinearised and rescaled: one below the lower of the two levels.
         One key switch.
         """
+        return self._product("mul", [left], [right])
 
+    @abstractmethod
     def square(self, ciphertext: Ct) -> Ct:
         """Slot-wise square, relinearised and rescaled: one level lower. One key switch."""
 
     def dot(self, lefts: Sequence[Ct], rights: Sequence[Ct]) -> Ct:
         """Slot-wise ``Σ left · right`` over one pair or more, relinearised once."""
+        return self._product("dot", lefts, rights)
 
+    @abstractmethod
     def mul_plain(self, ciphertext: Ct, value: Plaintext) -> Ct:
         """Slot-wise product with a vector, or of every slot with one number: one level lower, no
         key switch.
         """
 
+    @abstractmethod
     def times_i(self, ciphertext: Ct) -> Ct:
         """Slot-wise ``i · x``, exactly, at the same level; no key switch."""
 
+    @abstractmethod
     def conjugate(self, ciphertext: Ct) -> Ct:
         """Slot-wise complex conjugate, at the same level: a key switch, like a rotation."""
 
@@ -117,7 +140,10 @@ class Engine(Protocol[Ct]):
         Any integer is allowed; an amount that is 0 modulo ``slots`` returns the operand and costs
         nothing, any other one costs a key switch. The level stays.
         """
+        amount %= self.slots
+        return self._rotate(ciphertext, amount) if amount else ciphertext
 
+    @abstractmethod
     def rotate_many(self, ciphertext: Ct, amounts: Sequence[int]) -> list[Ct]:
         """``[rotate(ciphertext, k) for k in amounts]``, with the decomposition shared (hoisted)
         where possible.
@@ -125,6 +151,10 @@ class Engine(Protocol[Ct]):
 
     def drop_to(self, ciphertext: Ct, level: int) -> Ct:
         """The same slots at ``level``, which is at most the level of ``ciphertext``."""
+        there = self.level(ciphertext)
+        if not 0 <= level <= there:
+            self._refuse("drop_to", f"a ciphertext at level {there} has no level {level}")
+        return ciphertext if level == there else self._drop_to(ciphertext, level)
 
     def bootstrap(self, ciphertext: Ct) -> Ct:
         """The same slots, refreshed to ``bootstrap_level``, from any level.
@@ -132,31 +162,61 @@ class Engine(Protocol[Ct]):
         Slots must lie within the engine's bootstrap range, usually [-1, 1]: outside it the result
         is garbage and nothing in the ciphertext tells.
         """
+        return self.bootstrap_many([ciphertext])[0]
 
     def bootstrap_many(self, ciphertexts: Sequence[Ct]) -> list[Ct]:
         """``[bootstrap(c) for c in ciphertexts]`` by ``ceil(n / bootstrap_batch)`` bootstraps.
 
-        The levels are those of :meth:`bootstrap`: sharing one costs none.
+        The levels are those of :meth:`bootstrap`: sharing one costs none. The last of an odd number
+        shares one with itself.
         """
+        if self.bootstrap_level is None:
+            self._refuse("bootstrap", "these parameters do not allow a bootstrap")
+        return self._bootstrap(ciphertexts, self.bootstrap_level)
 
+    # --- the arithmetic
 
-def refuse(primitive: str, why: str, remedy: str = "") -> NoReturn:
-    """Refuse a call of a primitive.
+    @abstractmethod
+    def _encrypt(self, vector: NDArray[Any], level: int) -> Ct: ...
 
-    Raises:
-        AtlasError: always.
-    """
-    raise AtlasError(f"{primitive} is impossible", why=why, remedy=remedy)
+    @abstractmethod
+    def _dot(self, lefts: Sequence[Ct], rights: Sequence[Ct], level: int) -> Ct:
+        """``level`` is the lowest of them all."""
 
+    @abstractmethod
+    def _rotate(self, ciphertext: Ct, amount: int) -> Ct:
+        """``amount`` is in 1..slots - 1."""
 
-def refuse_at_level_zero(primitive: str) -> NoReturn:
-    """Refuse a product of a ciphertext that has no level left.
+    @abstractmethod
+    def _drop_to(self, ciphertext: Ct, level: int) -> Ct: ...
 
-    Raises:
-        AtlasError: always.
-    """
-    refuse(
-        primitive,
-        "the operand is at level 0: no multiplication is left",
-        "place a bootstrap before it, or choose parameters with more levels",
-    )
+    @abstractmethod
+    def _bootstrap(self, ciphertexts: Sequence[Ct], level: int) -> list[Ct]: ...
+
+    # --- checks
+
+    def _product(self, primitive: str, lefts: Sequence[Ct], rights: Sequence[Ct]) -> Ct:
+        return self._dot(lefts, rights, self._require_level(primitive, *lefts, *rights))
+
+    def _require_level(self, primitive: str, *factors: Ct) -> int:
+        """The lowest level of factors; 0 is refused."""
+        level = min(map(self.level, factors))
+        if level < 1:
+            why = "the operand is at level 0: no multiplication is left"
+            remedy = "place a bootstrap before it, or choose parameters with more levels"
+            self._refuse(primitive, why, remedy)
+        return level
+
+    def _vector(self, value: Any, primitive: str) -> NDArray[Any]:
+        dtype = np.complex128 if np.iscomplexobj(value) else np.float64
+        vector = np.ascontiguousarray(value, dtype=dtype)
+        if vector.shape != (self.slots,):
+            why = f"a vector has {self.slots} slots, this one has shape {vector.shape}"
+            self._refuse(primitive, why)
+        return vector
+
+    def _plain(self, value: Plaintext, primitive: str) -> NDArray[Any] | float:
+        return float(value) if isinstance(value, float | int) else self._vector(value, primitive)
+
+    def _refuse(self, primitive: str, why: str, remedy: str = "") -> NoReturn:
+        raise AtlasError(f"{primitive} is impossible", why=why, remedy=remedy)

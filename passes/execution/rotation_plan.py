@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic
+from typing import Any, Generic, cast
 
 from atlasc.ir.module import Module
 from atlasc.passes.execution.engine import Ct, Engine
@@ -121,4 +121,4 @@ class PlannedEngine(Generic[Ct]):
 def planned(engine: Engine[Ct], module: Module) -> Engine[Ct]:
     """The engine with a program's plan; without a plan the engine itself."""
     plan = RotationPlan.of(module)
-    return engine if plan is None else PlannedEngine(engine, plan)
+    return engine if plan is None else cast("Engine[Ct]", PlannedEngine(engine, plan))

@@ -35,10 +35,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError, explained
-from atlasc.passes.execution.engine import Plaintext, Vector, refuse
+from atlasc.passes.execution.engine import Plaintext, Vector
 from atlasc.targets.desilo.keys import KeySet
 from atlasc.targets.desilo.library import library_engine
-from atlasc.targets.engine import SlotEngine, require_reach
+from atlasc.targets.engine import RoleEngine
 
 LibraryCiphertext: TypeAlias = Any
 """``desilofhe.Ciphertext``; the library is imported lazily, so the type is not available here."""
@@ -67,7 +67,7 @@ class DesiloCiphertext:
         return int(self.raw.level)
 
 
-class DesiloEngine(SlotEngine[DesiloCiphertext]):
+class DesiloEngine(RoleEngine[DesiloCiphertext]):
     """An engine on real ciphertexts.
 
     Args:
@@ -208,10 +208,10 @@ class DesiloEngine(SlotEngine[DesiloCiphertext]):
             ciphertext.factor = self._library.ntt(rescaled)
         return ciphertext.factor
 
-    def _vector(self, value: Plaintext, primitive: str) -> NDArray[Any]:
+    def _vector(self, value: Any, primitive: str) -> NDArray[Any]:
         vector = super()._vector(value, primitive)
         if not np.isfinite(vector).all():
-            refuse(primitive, "the vector holds NaN or infinity")
+            self._refuse(primitive, "the vector holds NaN or infinity")
         return vector
 
     def _encoded(self, value: Plaintext, primitive: str) -> Any:
@@ -220,16 +220,16 @@ class DesiloEngine(SlotEngine[DesiloCiphertext]):
         if not isinstance(plain, float):
             return self._library.encode_to_light_plaintext(plain)
         if not np.isfinite(plain):
-            refuse(primitive, f"the number is {plain}")
+            self._refuse(primitive, f"the number is {plain}")
         return plain
 
     def _keys(self, primitive: str) -> KeySet:
         if self._key_set.plan is None:
-            refuse(primitive, "this engine has the client's keys only", "use the server's")
+            self._refuse(primitive, "this engine has the client's keys only", "use the server's")
         return self._key_set
 
     def _key(self, primitive: str, name: str, level: int) -> Any:
         """A key that serves a level."""
         keys, remedy = self._keys(primitive), "generate the keys for this program"
-        require_reach(primitive, name.replace("_", " by "), keys.reach(name), level, remedy)
+        self._require_reach(primitive, name.replace("_", " by "), keys.reach(name), level, remedy)
         return keys.keys[name]
