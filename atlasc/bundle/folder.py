@@ -15,22 +15,16 @@ No key is ever part of a bundle: keys have folders of their own (``atlasc keygen
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import shutil
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from atlasc.bundle.manifest import (
-    FORMAT,
-    MANIFEST,
-    ROLES,
-    Manifest,
-    Role,
-    check_files,
-    read_manifest,
-)  # fmt: skip
+from atlasc.bundle.manifest import FORMAT, MANIFEST, REQUIRED, ROLES, Manifest, Role, read_manifest
 from atlasc.client.program import ClientProgram
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import sha256_of
@@ -170,11 +164,37 @@ def load_bundle(folder: Path, role: Role | None = None) -> Bundle:
     role its files alone: the others may be on another machine.
 
     Raises:
-        AtlasError: not a bundle, another format version, or a changed, missing or extra file.
+        AtlasError: not a bundle, another format version, or a file that is missing, was changed, is
+            a link, or is not in the manifest.
     """
     folder = _located(folder, role)
     manifest, identity = read_manifest(folder)
-    check_files(folder, manifest, ROLES if role is None else (role,))
+    if unlisted := [name for name in REQUIRED if name not in manifest.files]:
+        raise AtlasError(
+            f"{folder / MANIFEST} is damaged",
+            why=f"it does not list {unlisted[0]}",
+            remedy="compile the model again",
+        )
+    for name, expected in manifest.files.items():
+        if role is not None and not name.startswith(f"{role}/"):
+            continue
+        if not os.path.lexists(folder / name):
+            raise AtlasError(f"{folder} lacks {name}", remedy="copy it again, or compile again")
+        if sha256_of(folder / name) != expected:
+            raise AtlasError(
+                f"{folder / name} was changed after the bundle was compiled",
+                why="its SHA-256 is not the one in the manifest",
+                remedy="compile the model again, or restore the file",
+            )
+    parts = ROLES if role is None else (role,)
+    for path in itertools.chain.from_iterable((folder / part).rglob("*") for part in parts):
+        listed = path.relative_to(folder).as_posix() in manifest.files
+        if not listed and (path.is_symlink() or not path.is_dir()):
+            raise AtlasError(
+                f"{path} does not belong to the bundle",
+                why="the manifest does not list it",
+                remedy="remove it, or copy the bundle again",
+            )
     return Bundle(folder, manifest, identity, role)
 
 

@@ -8,8 +8,6 @@ and queries and answers of one are refused by the other.
 from __future__ import annotations
 
 import hashlib
-import itertools
-import os
 import re
 from pathlib import Path
 from typing import Annotated, Literal
@@ -18,7 +16,7 @@ from pydantic import AfterValidator, Field, JsonValue, with_config
 from typing_extensions import NotRequired, TypedDict
 
 from atlasc.ir.errors import AtlasError, explained
-from atlasc.ir.files import MIB, Schema, Sha256, parse_json, read_bytes, sha256_of
+from atlasc.ir.files import MIB, Schema, Sha256, parse_json, read_bytes
 from atlasc.targets import find_target
 from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.security import REQUIRED_BITS
@@ -149,37 +147,3 @@ def read_manifest(folder: Path) -> tuple[Manifest, str]:
         manifest = parse_json(content, Manifest)
         manifest.parameter_set()
     return manifest, hashlib.sha256(content).hexdigest()
-
-
-def check_files(folder: Path, manifest: Manifest, roles: tuple[Role, ...] = ROLES) -> None:
-    """Compare the files of some roles with the manifest of a bundle; of both roles: all files that
-    it lists.
-
-    Raises:
-        AtlasError: a file is missing, was changed, is a link, or is not in the manifest.
-    """
-    if unlisted := [name for name in REQUIRED if name not in manifest.files]:
-        raise AtlasError(
-            f"{folder / MANIFEST} is damaged",
-            why=f"it does not list {unlisted[0]}",
-            remedy="compile the model again",
-        )
-    for name, expected in manifest.files.items():
-        if roles != ROLES and not name.startswith(tuple(f"{role}/" for role in roles)):
-            continue
-        if not os.path.lexists(folder / name):
-            raise AtlasError(f"{folder} lacks {name}", remedy="copy it again, or compile again")
-        if sha256_of(folder / name) != expected:
-            raise AtlasError(
-                f"{folder / name} was changed after the bundle was compiled",
-                why="its SHA-256 is not the one in the manifest",
-                remedy="compile the model again, or restore the file",
-            )
-    for path in itertools.chain.from_iterable((folder / role).rglob("*") for role in roles):
-        listed = path.relative_to(folder).as_posix() in manifest.files
-        if not listed and (path.is_symlink() or not path.is_dir()):
-            raise AtlasError(
-                f"{path} does not belong to the bundle",
-                why="the manifest does not list it",
-                remedy="remove it, or copy the bundle again",
-            )
