@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -89,7 +89,7 @@ def compile_model(
     check_compile(output, options)
     saved = None if options.front is None else load_front(options.front)
     if saved is not None:
-        picked(saved.front, options)  # or say so before any work
+        options.pick(saved.front)  # or say so before any work
     searched = saved is None and options.recipe is None
     journal = journal_place(output) if searched else None
     prepared = prepare(model, data, options, steps, saved, batch=options.batch, tokenizer=tokenizer)
@@ -171,40 +171,29 @@ def choose(
     if options.recipe is not None:
         return _by_recipe(prepared, options, options.recipe, steps)
     if front is not None:
-        point = picked(front, options)
+        point = options.pick(front)
     else:
         modest = find_strategy(options.strategy or DEFAULT).modest(options.budget)
         front = search(prepared, options, steps, validate=False, budget=modest, **searching)
         if not front.complete:
             journal = searching.get("journal")
-            raise KeyboardInterrupt(
-                f"the same command goes on with what is in {journal}"
-                if journal is not None
-                else "nothing was written; a smaller budget ends sooner"
-            )
-        front, point = pick_validated(
-            front, prepared, partial(picked, options=options), steps, options.threads
-        )
-    module = apply_settings(
-        prepared.module, point.settings, prepared.calibration, front.parametrisation
-    )
-    found = point.to_dict()
+            resume = f"the same command goes on with what is in {journal}"
+            ended = "nothing was written; a smaller budget ends sooner"
+            raise KeyboardInterrupt(resume if journal is not None else ended)
+        front, point = pick_validated(front, prepared, options.pick, steps, options.threads)
+    space, found = front.parametrisation, point.to_dict()
+    module = apply_settings(prepared.module, point.settings, prepared.calibration, space)
     settings = {
         "strategy": front.strategy,
         "seed": front.facts.get("seed"),
         "budget": front.facts.get("options"),
         "cost": front.cost,
-        "parametrisation": front.parametrisation.to_dict(),
+        "parametrisation": space.to_dict(),
         "layers": found.pop("settings"),
         **found,
         "held_back": front.held_back,
     }
     return Chosen(module, settings, front)
-
-
-def picked(front: Front, options: CompileOptions) -> Point:
-    """The point of a front that is within the limits; raises AtlasError where there is none."""
-    return front.pick(options.wanted, int(options.out_of_range * front.held_back))
 
 
 def _by_recipe(
@@ -246,22 +235,15 @@ def simulated_error(
 
 
 def polynomials(module: Module) -> list[dict[str, Any]]:
-    """A row for each nonlinear op: location, op, layer, depth, and its settings as a text."""
+    """A row for each nonlinear op: its `OpDepth`, and its settings as a text."""
     attributes = {
         (op.name, op.location): op.attributes["approximation"] for op in nonlinear_ops(module)
     }
-    return [
-        {
-            "location": op.location,
-            "op": op.op,
-            "layer": op.layer,
-            "depth": op.depth,
-            "settings": ", ".join(
-                f"{name} {_short(value)}" for name, value in attributes[op.op, op.location].items()
-            ),
-        }
-        for op in depth_of(module).ops
-    ]
+    settings = {
+        place: ", ".join(f"{name} {_short(value)}" for name, value in approximation.items())
+        for place, approximation in attributes.items()
+    }
+    return [{**asdict(op), "settings": settings[op.op, op.location]} for op in depth_of(module).ops]
 
 
 def _short(value: Any) -> str:

@@ -4,7 +4,7 @@ Each option is declared once, as a field of a frozen dataclass: its type, defaul
 The command line makes its options of the fields (:mod:`atlasc.cli.parameters`); Python users pass
 the fields by name to :func:`atlasc.compile`. None always means "not given".
 
-The module imports the standard library alone, so that the help of the command line appears at once.
+The module imports no library at its top level: the help of the command line appears at once.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING
 
 from atlasc.compilation.declared import choose, documented, flag, option
 from atlasc.ir.errors import AtlasError
+from atlasc.passes.lowering.keys.sizes import parse_size
 from atlasc.targets import TARGETS
 
 if TYPE_CHECKING:
     from atlasc.passes.approximation.parametrisation import Parametrisation
-    from atlasc.passes.search.front import Wanted
+    from atlasc.passes.search.front import Front, Wanted
+    from atlasc.passes.search.point import Point
     from atlasc.passes.search.search_problem import RayWorkers
 
 MAX_ERROR = 1e-2
@@ -37,16 +39,7 @@ worker_option = partial(option, section=WORKERS)
 
 def parse_memory(text: str) -> float:
     """Bytes of ``4G``, or infinity for ``all``; raises AtlasError for anything else."""
-    from atlasc.passes.lowering.keys.sizes import parse_size
-
     return ALL_MEMORY if text == "all" else parse_size(text)
-
-
-def parse_device_memory(text: str) -> int:
-    """Bytes of ``40G``; raises AtlasError for anything else."""
-    from atlasc.passes.lowering.keys.sizes import parse_size
-
-    return parse_size(text)
 
 
 @documented
@@ -243,6 +236,10 @@ class LimitOptions:
 
         return Wanted(MAX_ERROR) if self.limits == Wanted() else self.limits
 
+    def pick(self, front: Front) -> Point:
+        """The point of a front that is within the limits; raises AtlasError where there is none."""
+        return front.pick(self.wanted, int(self.out_of_range * front.held_back))
+
 
 @documented
 @dataclass(frozen=True, kw_only=True)
@@ -254,7 +251,7 @@ class DeviceOptions:
         "Memory of the GPU that keys and ciphertexts must fit, such as 40G; for phantom. With less "
         "of it, rotations are composed of others and take longer.",
         metavar="SIZE",
-        parse=parse_device_memory,
+        parse=parse_size,
     )
 
 

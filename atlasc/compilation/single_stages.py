@@ -220,7 +220,7 @@ def _with_approximations(
     module = with_centred_keys(module, ranges.keys)
     if front is None:
         return apply_recipe(module, options.recipe or "", ranges)
-    point = front.pick(options.wanted, int(options.out_of_range * front.held_back))
+    point = options.pick(front)
     if point.out_of_range:
         note(
             f"{point.out_of_range} of {front.held_back} held-back inputs leave a range under the "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +20,6 @@ from atlasc.compilation.options import BatchOptions, InspectOptions, ModelOption
 if TYPE_CHECKING:
     from atlasc.compilation.single_stages import Inspection
     from atlasc.passes.approximation.depth import Depth
-    from atlasc.run.timing import Timing
     from atlasc.targets.cost_table import CostTable
 
 COUNTS = {
@@ -120,13 +120,17 @@ def inspect(
 
     A model or a bare config is lowered for it under a recipe with nominal ranges.
     """
+    from atlasc.bundle.folder import load_bundle
     from atlasc.compilation.single_stages import inspect as look
     from atlasc.figures.summary import module_costs
     from atlasc.files import require_file_place, write_text
+    from atlasc.run.timing import Timing
 
     if graph is not None:
         require_file_place(graph, ".svg")
-    measured = None if timing is None else _measured(path, timing, options.costs)
+    measured = None
+    if timing is not None:
+        measured = Timing.load(timing, load_bundle(Path(path)), options.costs)
     found = look(path, options, progress)
     if found.summary["seconds"] is not None:
         warn_of_costs(options.target, options.costs)
@@ -146,13 +150,6 @@ def inspect(
         show_timing(measured)
     if found.nominal:
         warn("the ranges are nominal", "  why: costs need no data; compile measures real ranges")
-
-
-def _measured(path: str, timing: Path, costs: Path | None) -> Timing:
-    from atlasc.bundle.folder import load_bundle
-    from atlasc.run.timing import Timing
-
-    return Timing.load(timing, load_bundle(Path(path)), costs)
 
 
 def _show(found: Inspection, modules: list[dict[str, Any]]) -> None:
@@ -183,21 +180,19 @@ def _show(found: Inspection, modules: list[dict[str, Any]]) -> None:
 
 def _layers(layers: list[dict[str, Any]], keys: list[str]) -> list[list[Any]]:
     """A row for each layer; neighbours with equal figures become one, ``1–10, each``."""
-    rows: list[list[Any]] = []
-    first: Any = None
-    for layer in layers:
+
+    def figures(layer: dict[str, Any]) -> tuple[Any, ...]:
         # Rounded: equal layers have equal figures but for the last digits.
-        values = dict(layer)
-        if values["memory_bytes"] is not None:
-            values["memory_bytes"] = float(f"{values['memory_bytes'] / 2**30:.3g}")
-        if values["seconds"] is not None:
-            values["seconds"] = float(f"{values['seconds']:.4g}")
-        figures, name = [values[key] for key in keys], layer["layer"]
-        if rows and figures == rows[-1][1:] and None not in (name, first):
-            rows[-1][0] = f"{first}–{name}, each"
-        else:
-            first = name
-            rows.append(["outside" if name is None else str(name), *figures])
+        memory, seconds = layer["memory_bytes"], layer["seconds"]
+        rounded = {"memory_bytes": memory and float(f"{memory / 2**30:.3g}")}
+        rounded |= {"seconds": seconds and float(f"{seconds:.4g}")}
+        return layer["layer"] is None, *({**layer, **rounded}[key] for key in keys)
+
+    rows: list[list[Any]] = []
+    for (outside, *values), group in groupby(layers, figures):
+        names = [layer["layer"] for layer in group]
+        name = str(names[0]) if len(names) == 1 else f"{names[0]}–{names[-1]}, each"
+        rows.append(["outside" if outside else name, *values])
     return rows
 
 
