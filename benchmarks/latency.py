@@ -27,8 +27,8 @@ from atlasc.passes.costs import program_costs
 from atlasc.passes.frontend.trace import trace
 from atlasc.passes.latency import LatencyModel
 from atlasc.passes.pipeline import lower_nn
-from atlasc.passes.search.dynamic_programs.latency_front import Alternative, latency_front
-from atlasc.passes.search.error_model.groups import groups_of
+from atlasc.passes.search.error_model import groups_of
+from atlasc.passes.search.latency_front import Alternative, latency_front
 from atlasc.passes.search.space import SearchSpace, Settings, expert
 from atlasc.targets import find_target
 

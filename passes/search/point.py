@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field
 
 from atlasc.ir.files import STRICT, Amount, Count
 
+T = TypeVar("T")
 Cost = Literal["depth", "levels", "latency"]
 COSTS: tuple[Cost, ...] = ("depth", "levels", "latency")
 SettingInteger = Annotated[int, Field(ge=-1, le=63)]
@@ -79,13 +80,26 @@ class Point:
 POINT_FIELDS = tuple(field.name for field in fields(Point))
 
 
+def cheap_to_accurate(items: Iterable[T], key: Callable[[T], tuple[Any, ...]]) -> list[T]:
+    """The items that no other one dominates, from cheap to accurate; equals appear once.
+
+    Args:
+        key: cost and error of an item, and what decides between equals. Infinite errors are left
+            out.
+    """
+    front: list[T] = []
+    least = math.inf
+    for item in sorted(items, key=key):
+        error = key(item)[1]
+        if error < least:
+            least = error
+            front.append(item)
+    return front
+
+
 def non_dominated(points: Iterable[Point], cost: Cost = "depth") -> list[Point]:
     """The valid points that no other one dominates, from cheap to accurate; equals appear once."""
-    front: list[Point] = []
-    for point in sorted(points, key=lambda p: (p.cost(cost), p.error, p.settings)):
-        if point.valid and (not front or point.error < front[-1].error):
-            front.append(point)
-    return front
+    return cheap_to_accurate(points, lambda p: (p.cost(cost), p.error, p.settings))
 
 
 def hypervolume(points: Sequence[tuple[float, float]], reference: tuple[float, float]) -> float:

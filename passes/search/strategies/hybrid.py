@@ -1,12 +1,12 @@
 """Measure, solve, refine: the default search.
 
 1. For each op, choices are compared on captured activations of the cleartext model; the locally
-   non-dominated ones are its candidates (`local`).
+   non-dominated ones are its candidates (`local_errors`).
 2. A few candidates of each op are probed: the error of the model's output when they alone are
-   approximated. Interpolation gives that error for all others (`surrogate.interpolated`).
+   approximated. Interpolation gives that error for all others (`interpolated`).
 3. Cost is a sum over ops and the error close to one, so a dynamic program gives the least predicted
-   error for every cost at once (`additive`). Seconds are no such sum: there the program places the
-   bootstraps too (`latency_front`).
+   error for every cost at once (`solve_sums`). Seconds are no such sum: there the program places
+   the bootstraps too (`latency_front`).
 4. Settings of that front are evaluated. The predictions are corrected by the errors found, and the
    program is solved again, until a round improves nothing.
 5. NSGA-II refines the front. The program is solved again with all points so far, from choices that
@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,12 +26,18 @@ from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.approximation.parametrisation import EXACT
 from atlasc.passes.latency.outline import outline
-from atlasc.passes.search.dynamic_programs.additive import Solver, solve
-from atlasc.passes.search.dynamic_programs.latency_front import solve_seconds
-from atlasc.passes.search.error_model.captured import capture
-from atlasc.passes.search.error_model.groups import Choice, Group, groups_of, starts
-from atlasc.passes.search.error_model.local import Candidate, LocalErrors, candidates
-from atlasc.passes.search.error_model.surrogate import LARGEST, ErrorModel, interpolated
+from atlasc.passes.search.error_model import (
+    LARGEST,
+    Choice,
+    ErrorModel,
+    Group,
+    groups_of,
+    interpolated,
+    starts,
+)
+from atlasc.passes.search.latency_front import Alternative, evenly, latency_front
+from atlasc.passes.search.local_errors import Candidate, LocalErrors, candidates
+from atlasc.passes.search.min_plus import solve_sums
 from atlasc.passes.search.nsga2 import check_population, minimise
 from atlasc.passes.search.point import Point
 from atlasc.passes.search.search_problem import SearchProblem
@@ -90,7 +97,7 @@ class Hybrid(Strategy):
 
     def run(self, run: SearchRun) -> None:
         """Run all steps."""
-        _Steps(run, self).take()
+        HybridSteps(run, self).take()
 
 
 def default_evaluations(groups: int) -> int:
@@ -107,7 +114,7 @@ def spearman(estimates: Sequence[float], errors: Sequence[float]) -> float | Non
     return float(spearmanr(estimates, errors).statistic)
 
 
-class _Steps:
+class HybridSteps:
     """The steps of one search."""
 
     def __init__(self, run: SearchRun, options: Hybrid) -> None:
@@ -116,20 +123,7 @@ class _Steps:
         self.groups = groups_of(problem.module, problem.parametrisation)
         self.exact: Settings = ((EXACT,) * problem.parametrisation.variables,) * space.layers
         self.template = space.decode(space.lower)
-        self.solver: Solver = solve
-        if problem.cost == "latency":
-            assert problem.latency_model is not None
-            fixed = run.objective.approximations(self.template)
-            self.solver = partial(solve_seconds, problem.latency_model, self._approximations, fixed)
-        captured = capture(
-            problem.module,
-            problem.calibration,
-            problem.arrays,
-            problem.shares,
-            problem.dtype,
-            options.seed,
-        )
-        self.local = LocalErrors(captured, self._approximations, problem.dtype)
+        self.local = LocalErrors(problem, self._approximations, options.seed)
 
     def take(self) -> None:
         """Take all steps."""
@@ -227,19 +221,51 @@ class _Steps:
         """
         asked, (high, low) = self.run.asked, WANTED_ERRORS
         model.fit(self._whole())
-        front = self.solver(model, self.candidates, self.template)
-        front = [p for p in front if low <= p.error <= high] or front
-        unknown = [p.settings for p in front if (None, p.settings) not in asked]
+        front = self.predicted(model)
+        front = [(e, settings) for e, settings in front if low <= e <= high] or front
+        unknown = [settings for _, settings in front if (None, settings) not in asked]
         places = np.linspace(0, len(unknown) - 1, min(count, len(unknown)))
         fresh = {unknown[i] for i in places.round().astype(int)}
         self._evaluate(sorted(fresh))
         # Settings that were known to explode say nothing of the prediction.
         known = [
-            (p.error, min(point.error, LARGEST))
-            for p in front
-            if (point := asked.get((None, p.settings))) and (point.valid or p.settings in fresh)
+            (error, min(point.error, LARGEST))
+            for error, settings in front
+            if (point := asked.get((None, settings))) and (point.valid or settings in fresh)
         ]
         self.run.rank_correlation = spearman([e for e, _ in known], [true for _, true in known])
+
+    def predicted(self, model: ErrorModel) -> list[tuple[float, Settings]]:
+        """Errors and settings of the front that the model predicts, from cheap to accurate."""
+        # The powers e^q of the errors add up.
+        powers = [
+            [math.exp(model.exponent * model.log_error(index, c.choice)) for c in found]
+            for index, found in enumerate(self.candidates)
+        ]
+        choices = list(zip(self.groups, self.candidates, powers, strict=True))
+        if self.run.problem.cost == "latency":
+            latency = self.run.problem.latency_model
+            assert latency is not None
+            ways = [
+                [
+                    Alternative(self._approximations(group, c.choice), e)
+                    for c, e in zip(found, errors)
+                ]
+                for group, found, errors in choices
+            ]
+            fixed = self.run.objective.approximations(self.template)
+            paths = evenly(latency_front(latency, ways, fixed))
+        else:
+            paths = solve_sums(
+                [[(c.cost, e) for c, e in zip(found, errors)] for _, found, errors in choices]
+            )
+        front = []
+        for path in paths:
+            settings = self.template
+            for group, found, index in zip(self.groups, self.candidates, path.choices):
+                settings = group.put(settings, found[index].choice)
+            front.append((path.error ** (1 / model.exponent), settings))
+        return front
 
     def _evaluate(self, batch: Sequence[Settings]) -> None:
         batch = batch[: max(0, self._left())]

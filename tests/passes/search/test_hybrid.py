@@ -9,8 +9,8 @@ import pytest
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.parametrisation import WIDE
-from atlasc.passes.search.error_model.captured import capture
-from atlasc.passes.search.error_model.groups import groups_of
+from atlasc.passes.search.error_model import groups_of
+from atlasc.passes.search.local_errors import capture
 from atlasc.passes.search.point import non_dominated
 from atlasc.passes.search.space import is_partial
 from atlasc.passes.search.strategies.atlas import Atlas
@@ -39,7 +39,7 @@ def test_groups_read_and_write_their_own_integers(problem) -> None:
 
 
 def test_captured_rows_are_those_of_the_model(problem) -> None:
-    captured = capture(problem.module, problem.calibration, problem.arrays, dtype=np.float64)
+    captured = capture(replace(problem, dtype=np.float64), seed=0)
     softmax, gelu = captured[problem_op(problem, "softmax")], captured[problem_op(problem, "gelu")]
     assert softmax.values is not None
     assert softmax.y.shape == (*softmax.x.shape[:-1], softmax.values.shape[-1])

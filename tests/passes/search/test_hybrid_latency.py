@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from atlasc.passes.approximation.parametrisation import WIDE
-from atlasc.passes.search.dynamic_programs.latency_front import STEPS, evenly, solve_seconds
-from atlasc.passes.search.dynamic_programs.min_plus import Path
-from atlasc.passes.search.error_model.groups import groups_of
-from atlasc.passes.search.error_model.local import Candidate, candidates
-from atlasc.passes.search.error_model.surrogate import ErrorModel
+from atlasc.passes.search.error_model import ErrorModel, groups_of
+from atlasc.passes.search.latency_front import STEPS, evenly
+from atlasc.passes.search.local_errors import Candidate, candidates
+from atlasc.passes.search.min_plus import Path
 from atlasc.passes.search.point import hypervolume, non_dominated
-from atlasc.passes.search.strategies.hybrid import Hybrid
+from atlasc.passes.search.strategies.hybrid import Hybrid, HybridSteps
+from atlasc.passes.search.strategy import SearchRun
 from atlasc.targets import find_target
 
 LATENCY = find_target("desilo").latency()
@@ -82,10 +82,6 @@ def test_predicted_seconds_and_errors_are_those_of_the_settings(timed) -> None:
     objective, groups = timed.objective(), groups_of(timed.module, timed.parametrisation)
     template = ((6, 5, 0, 0, 0, 6, 6, 6), (5, 5, 5, 0, 0, 5, 6, 7))
 
-    def approximations(group, choice):
-        chosen = objective.approximations(group.put(template, choice))
-        return {p.op.value.name: chosen[p.op.value.name] for p in group.places}
-
     accurate = tuple(tuple(rung + (rung > 0) for rung in layer) for layer in template)
     options = [[Candidate(0, 0.0, group.of(t)) for t in (template, accurate)] for group in groups]
     rng = np.random.default_rng(0)
@@ -94,13 +90,16 @@ def test_predicted_seconds_and_errors_are_those_of_the_settings(timed) -> None:
         for index, two in enumerate(options)
         for candidate, scale in zip(two, (1.0, 0.1), strict=True)
     }
+    steps = HybridSteps(SearchRun(timed, 0), SMALL)
+    steps.template, steps.candidates = template, options
     model = ErrorModel(groups, lambda index, choice: errors[index, choice])
-    fixed = objective.approximations(template)
-    front = solve_seconds(timed.latency_model, approximations, fixed, model, options, template)
+    front = steps.predicted(model)
     assert len(front) > 5
-    for point in front:
-        assert point.cost == objective.seconds(point.settings)
-        assert point.error == pytest.approx(model.predict(point.settings))
+    seconds = [objective.seconds(settings) for _, settings in front]
+    assert seconds == sorted(seconds)
+    for error, settings in front:
+        logs = [model.log_error(i, group.of(settings)) for i, group in enumerate(groups)]
+        assert error == pytest.approx(np.linalg.norm(np.exp(logs), model.exponent))
 
 
 def test_a_candidate_of_as_many_levels_may_have_fewer_degrees() -> None:

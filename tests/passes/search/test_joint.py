@@ -9,14 +9,14 @@ import random
 import numpy as np
 import pytest
 
-from atlasc.passes.search.dynamic_programs.min_plus import (
+from atlasc.passes.search.min_plus import (
     Option,
     Path,
-    non_dominated,
     prune,
     solve,
     solve_rounded,
 )
+from atlasc.passes.search.point import cheap_to_accurate
 
 LEVELS = 4
 
@@ -44,6 +44,10 @@ def random_problem(seed: int, largest_error: int = 6) -> tuple[np.ndarray, list[
     return start.astype(np.float64), options
 
 
+def non_dominated(paths: list[Path]) -> list[Path]:
+    return cheap_to_accurate(paths, lambda path: (path.cost, path.error))
+
+
 def brute_force(start: np.ndarray, stages: list[list[Option]]) -> list[Path]:
     """The front over all combinations of options, each with all combinations of levels."""
     found = []
@@ -61,14 +65,14 @@ def brute_force(start: np.ndarray, stages: list[list[Option]]) -> list[Path]:
 
 
 def pairs(paths: list[Path]) -> list[tuple[float, float]]:
-    return [(path.seconds, path.error) for path in paths]
+    return [(path.cost, path.error) for path in paths]
 
 
 def check_options(start: np.ndarray, stages: list[list[Option]], paths: list[Path]) -> None:
     """A path costs what its options cost."""
     for path in paths:
         only = [[stage[index]] for stage, index in zip(stages, path.choices, strict=True)]
-        assert pairs(brute_force(start, only)) == [(path.seconds, pytest.approx(path.error))]
+        assert pairs(brute_force(start, only)) == [(path.cost, pytest.approx(path.error))]
 
 
 def test_whole_errors_equal_brute_force() -> None:
@@ -103,7 +107,7 @@ def test_errors_of_all_sizes_equal_brute_force_up_to_rounding() -> None:
         check_options(start, spread, found)
         for path in brute_force(start, spread):
             allowed = path.error * (1 + 2 * len(stages) / 64) + 1e-15
-            assert any(p.seconds <= path.seconds and p.error <= allowed for p in found)
+            assert any(p.cost <= path.cost and p.error <= allowed for p in found)
 
 
 def test_options_without_a_finite_error_are_not_taken() -> None:

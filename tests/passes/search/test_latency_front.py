@@ -15,7 +15,7 @@ from atlasc.passes.approximation.algorithms import from_attribute
 from atlasc.passes.approximation.algorithms.chebyshev import SoftmaxApproximation
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.latency import LatencyModel, LatencyTarget
-from atlasc.passes.search.dynamic_programs.latency_front import Alternative, latency_front
+from atlasc.passes.search.latency_front import Alternative, latency_front
 from atlasc.targets.desilo.parameters import DesiloParameters
 
 
@@ -70,13 +70,13 @@ def test_front_equals_every_combination(pre_norm: bool, seed: int) -> None:
         seconds, error = model.seconds(approximations), math.fsum(one.error for one in chosen)
         kinds.add(model.parameters(approximations).bootstrap_level)
         allowed = error * (1 + 2 * len(groups) / 1024)
-        assert any(p.seconds <= seconds + 1e-6 and p.error <= allowed for p in found)
+        assert any(p.cost <= seconds + 1e-6 and p.error <= allowed for p in found)
     assert kinds == {None, 14}
     for point in found:
         approximations = dict(fixed)
         for group, index in zip(groups, point.choices, strict=True):
             approximations.update(group[index].approximations)
-        assert point.seconds == model.seconds(approximations)
+        assert point.cost == model.seconds(approximations)
     errors = [point.error for point in found]
     assert errors == sorted(errors, reverse=True) and len(set(errors)) == len(errors)
 
@@ -93,4 +93,4 @@ def test_a_group_may_hold_ops_of_several_segments() -> None:
         approximations = dict[str, Approximation]()
         for group, index in zip(groups, point.choices, strict=True):
             approximations.update(group[index].approximations)
-        assert point.seconds == model.seconds(approximations)
+        assert point.cost == model.seconds(approximations)

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atlasc.passes.search.dynamic_programs.additive import solve
-from atlasc.passes.search.error_model.groups import Group
-from atlasc.passes.search.error_model.local import Candidate, candidates
-from atlasc.passes.search.error_model.surrogate import LARGEST, ErrorModel, interpolated
+from atlasc.passes.search.error_model import LARGEST, ErrorModel, Group, interpolated
+from atlasc.passes.search.local_errors import Candidate, candidates
+from atlasc.passes.search.min_plus import solve_sums
 from atlasc.passes.search.point import Point
 
 LAYERS = 3
@@ -33,7 +32,6 @@ class Place:
 GROUPS = [
     Group(b, "activation", (Place(Op("nn.gelu", f"layer.{b}")),), (0,)) for b in range(LAYERS)
 ]
-TEMPLATE = ((0,),) * LAYERS
 TABLES = st.lists(
     st.lists(st.tuples(st.integers(1, 6), st.floats(1e-6, 1.0)), min_size=1, max_size=4),
     min_size=LAYERS,
@@ -49,27 +47,28 @@ def settings_of(choices: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     return tuple((choice,) for choice in choices)
 
 
-@given(TABLES, st.sampled_from([1.0, 1.5, 2.0]))
-def test_the_front_is_that_of_an_enumeration(tables, exponent) -> None:
-    model = model_of(tables)
-    model.exponent = exponent
-    options = [
-        [Candidate(cost, error, (i,)) for i, (cost, error) in enumerate(table)] for table in tables
-    ]
+def predicted(model: ErrorModel, choices: tuple[int, ...]) -> float:
+    logs = [model.log_error(index, (choice,)) for index, choice in enumerate(choices)]
+    return float(np.linalg.norm(np.exp(logs), model.exponent))
+
+
+@given(TABLES)
+def test_the_front_is_that_of_an_enumeration(tables) -> None:
     best: dict[int, float] = {}
     for choices in itertools.product(*[range(len(table)) for table in tables]):
-        cost = sum(table[i][0] for table, i in zip(tables, choices))
-        total = sum(table[i][1] ** exponent for table, i in zip(tables, choices))
-        best[cost] = min(best.get(cost, np.inf), total ** (1 / exponent))
+        cost, total = map(sum, zip(*[table[i] for table, i in zip(tables, choices)], strict=True))
+        best[cost] = min(best.get(cost, np.inf), total)
     expected, least = [], np.inf
     for cost in sorted(best):
         if best[cost] < least * (1 - 1e-12):
             least = best[cost]
             expected.append((cost, least))
-    found = solve(model, options, TEMPLATE)
+    found = solve_sums(tables)
     assert [(p.cost, pytest.approx(p.error)) for p in found] == expected
-    for point in found:
-        assert model.predict(point.settings) == pytest.approx(point.error)
+    for path in found:
+        assert sum(table[i][0] for table, i in zip(tables, path.choices)) == path.cost
+        errors = [table[i][1] for table, i in zip(tables, path.choices)]
+        assert sum(errors) == pytest.approx(path.error)
 
 
 def test_interpolation_meets_the_probes_and_never_falls() -> None:
@@ -92,9 +91,9 @@ def test_the_exponent_and_the_choices_follow_the_evaluations() -> None:
         for choices in itertools.product((0, 1), repeat=LAYERS)
     ]  # fmt: skip
     model = model_of(tables)
-    before = [abs(np.log(model.predict(p.settings) / p.error)) for p in points]
+    before = [abs(np.log(predicted(model, sum(p.settings, ())) / p.error)) for p in points]
     model.fit(points)
-    after = [abs(np.log(model.predict(p.settings) / p.error)) for p in points]
+    after = [abs(np.log(predicted(model, sum(p.settings, ())) / p.error)) for p in points]
     assert model.exponent > 1.8
     assert np.mean(after) < 0.5 * np.mean(before)
     assert model.log_error(0, (1,)) > model.log_error(1, (1,))

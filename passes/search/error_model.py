@@ -1,20 +1,36 @@
-"""A model of the output error as a sum over choices.
+"""A model of the output error as a sum over the choices of a setting.
 
-The error of a setting is taken as the q-norm of the errors that its choices cause alone,
-E^q = sum_g e_g^q, with q between 1 (errors add up) and 2 (independent errors).
+A choice is the integers of one group: the ops of a block that share them. The error of a setting is
+taken as the q-norm of the errors that its choices cause alone, E^q = sum_g e_g^q, with q between 1
+(errors add up) and 2 (independent errors).
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from atlasc.passes.search.error_model.groups import Choice, Group
+from atlasc.ir.module import Module
+from atlasc.passes.approximation.approximate import Place, places
+from atlasc.passes.approximation.description import family_of
+from atlasc.passes.approximation.parametrisation import (
+    ACTIVATION,
+    ALGORITHM,
+    FIRST_NORM,
+    SECOND_NORM,
+    SOFTMAX,
+    SOFTMAX_ITERATIONS,
+    Parametrisation,
+)
 from atlasc.passes.search.point import Point
 from atlasc.passes.search.space import Settings
 
+Choice = tuple[int, ...]
+"""The integers of one group."""
 LARGEST = 10.0
 """Error that stands for an explosion: no front wants it, and logarithms stay finite."""
 SMALLEST = 1e-12
@@ -24,6 +40,81 @@ RIDGE = 0.03
 LARGEST_CORRECTION = float(np.log(3.0))
 PENALTY = float(np.log(2.0))
 """Added to the logarithmic error of a choice for each explosion that it is blamed for."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Ops of one block that one choice governs.
+
+    Attributes:
+        block: position of the block.
+        kind: "softmax", "first norm", "second norm" or "activation".
+        places: its ops, one where a block has no more than two norms.
+        columns: positions of its integers in those of a layer.
+    """
+
+    block: int
+    kind: str
+    places: tuple[Place, ...]
+    columns: tuple[int, ...]
+
+    def holds(self, where: str) -> bool:
+        """Whether one of its ops is the one named "module path: op"."""
+        return any(f"{place.op.location}: {place.op.name}" == where for place in self.places)
+
+    def pick(self, layer: Sequence[int]) -> Choice:
+        """Its integers among those of a layer."""
+        return tuple(layer[column] for column in self.columns)
+
+    def of(self, settings: Settings) -> Choice:
+        """Its choice in a setting."""
+        return self.pick(settings[self.block])
+
+    def put(self, settings: Settings, choice: Choice) -> Settings:
+        """The setting with another choice of this group."""
+        layer = list(settings[self.block])
+        for column, value in zip(self.columns, choice, strict=True):
+            layer[column] = value
+        return (*settings[: self.block], tuple(layer), *settings[self.block + 1 :])
+
+
+def kind_of(place: Place) -> str:
+    """The kind of group that an op belongs to."""
+    family = family_of(place.op.name)
+    if family == "norm":
+        return "second norm" if place.norm else "first norm"
+    return family
+
+
+def groups_of(module: Module, parametrisation: Parametrisation) -> list[Group]:
+    """All groups of a module in order of execution."""
+    algorithm = ALGORITHM if len(parametrisation.algorithms) > 1 else ()
+    columns: dict[str, tuple[int, ...]] = {
+        "softmax": (*SOFTMAX, *algorithm),
+        "first norm": FIRST_NORM,
+        "second norm": SECOND_NORM,
+        "activation": ACTIVATION,
+    }
+    found: dict[tuple[int, str], list[Place]] = {}
+    for place in places(module):
+        if place.block is not None:
+            found.setdefault((place.block, kind_of(place)), []).append(place)
+    return [Group(b, kind, tuple(ops), columns[kind]) for (b, kind), ops in found.items()]
+
+
+def starts(group: Group, lower: Choice, upper: Choice) -> list[Choice]:
+    """Choices from which steps of one lead to all others: the greatest ones, of a softmax for each
+    algorithm and number of iterations.
+    """
+    if group.kind != "softmax":
+        return [upper]
+    bounds = zip(lower[SOFTMAX_ITERATIONS:], upper[SOFTMAX_ITERATIONS:])
+    algorithms = itertools.product(*(range(least, most + 1) for least, most in bounds))
+    return [
+        (*upper[:count], *[0] * (SOFTMAX_ITERATIONS - count), *algorithm)
+        for algorithm in algorithms
+        for count in range(1, SOFTMAX_ITERATIONS + 1)
+    ]
 
 
 def interpolated(probes: Mapping[float, float], local: float) -> float:
@@ -67,10 +158,6 @@ class ErrorModel:
         if key not in self._logs:
             self._logs[key] = float(np.log(np.clip(self._alone(*key), SMALLEST, LARGEST)))
         return self._logs[key] + self._corrections.get(key, 0.0) + self._penalties.get(key, 0.0)
-
-    def predict(self, settings: Settings) -> float:
-        """Error of a setting."""
-        return float(np.exp(_norm(self._row(settings), self.exponent)))
 
     def _choices(self, settings: Settings) -> list[tuple[int, Choice]]:
         return [(index, group.of(settings)) for index, group in enumerate(self.groups)]

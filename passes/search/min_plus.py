@@ -1,9 +1,11 @@
-"""Degrees and bootstraps together: least seconds for every error, by one (min,+) program.
+"""Dynamic programs from the choices of each group to the front of cost against error.
 
-A program is a chain of stages. The state between two stages is the level of the value that crosses
-and the error so far; an option of a stage (approximations of its ops) is a table of seconds by
-levels, with its bootstraps placed inside, and the error that it adds. So each state is reached at
-its least cost through all options and all placements at once:
+`solve_sums` is for costs that are sums over choices: depth and levels. `solve` is for seconds,
+which depend on where the program bootstraps. There a program is a chain of stages. The state
+between two stages is the level of the value that crosses and the error so far; an option of a stage
+(approximations of its ops) is a table of seconds by levels, with its bootstraps placed inside, and
+the error that it adds. So each state is reached at its least cost through all options and all
+placements at once:
 
     V[k + 1][e + e_o, j] = min over options o and levels i of V[k][e, i] + T_o[i, j]
 
@@ -15,11 +17,13 @@ is exact for the rounded errors; with n stages the true error is at most n / 2 u
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from atlasc.passes.search.point import cheap_to_accurate
 
 RESOLUTION = 256
 """Units of error in a budget."""
@@ -36,25 +40,58 @@ class Option:
     Attributes:
         table: least seconds [level before, level after]; infinite where it is impossible.
         error: that it adds to the model's.
+        choices: what it stands for, for the caller.
     """
 
     table: Array
     error: float
+    choices: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Path:
-    """A way through all stages.
+    """A way through all groups or stages.
 
     Attributes:
-        seconds: least over all levels.
+        cost: depth, levels, or the least seconds over all levels.
         error: sum of those of the options.
-        choices: index of the option of each stage.
+        choices: index of the option of each group or stage.
     """
 
-    seconds: float
+    cost: float
     error: float
     choices: tuple[int, ...]
+
+
+def solve_sums(groups: Sequence[Sequence[tuple[int, float]]]) -> list[Path]:
+    """The least error for every cost, where it is an improvement, from cheap to accurate.
+
+    The program goes over the groups: F_g[c] = min over options of F_(g-1)[c - cost] + error. Its
+    time is the number of options times the greatest cost.
+
+    Args:
+        groups: (cost, error) of each option of each group.
+    """
+    size = sum(max(cost for cost, _ in options) for options in groups) + 1
+    best = np.full(size, np.inf)
+    best[0] = 0.0
+    chosen: list[NDArray[np.int64]] = []
+    for options in groups:
+        ways = np.full((len(options), size), np.inf)
+        for row, (cost, error) in zip(ways, options, strict=True):
+            row[cost:] = best[: size - cost] + error
+        best = ways.min(axis=0)
+        chosen.append(ways.argmin(axis=0))
+
+    def track_back(cost: int) -> tuple[int, ...]:
+        choices: list[int] = []
+        for options, choice in zip(groups[::-1], chosen[::-1], strict=True):
+            choices.append(int(choice[cost]))
+            cost -= options[choices[-1]][0]
+        return tuple(choices[::-1])
+
+    front = cheap_to_accurate(enumerate(best.tolist()), lambda pair: pair)
+    return [Path(cost, error, track_back(cost)) for cost, error in front]
 
 
 def solve(
@@ -78,7 +115,7 @@ def solve(
         found += solve_rounded(start, stages, unit, resolution + len(stages))
         budget /= 2
         if budget < max(least, smallest):
-            return non_dominated(found)
+            return cheap_to_accurate(found, lambda path: (path.cost, path.error))
 
 
 def solve_rounded(
@@ -100,11 +137,11 @@ def solve_rounded(
         width = stage[0].table.shape[1]
         after = np.full((units + 1, width), np.inf)
         choice = np.full((units + 1, width), -1, np.int32)
-        useful = _not_beaten(stage, [c if c <= units else math.inf for c in counts])
+        useful = prune(stage, [c if c <= units else math.inf for c in counts])
         for first in range(0, len(useful), AT_ONCE):
             some = useful[first : first + AT_ONCE]
             tables = np.concatenate([stage[index].table for index in some], axis=1)
-            through = _product(reached, tables).reshape(units + 1, len(some), width)
+            through = product(reached, tables).reshape(units + 1, len(some), width)
             for column, index in enumerate(some):
                 count = counts[index]
                 candidate = through[: units + 1 - count, column]
@@ -135,22 +172,13 @@ def solve_rounded(
     return paths
 
 
-def non_dominated(paths: Iterable[Path]) -> list[Path]:
-    """The paths than which none is both as cheap and as accurate, from cheap to accurate."""
-    front: list[Path] = []
-    for path in sorted(paths, key=lambda p: (p.seconds, p.error)):
-        if not front or path.error < front[-1].error:
-            front.append(path)
-    return front
+def prune(stage: Sequence[Option], errors: Sequence[float] | None = None) -> list[int]:
+    """Indices of the options that no other one beats in error and in every entry of its table.
 
-
-def prune(options: Sequence[Option]) -> list[int]:
-    """Indices of the options that no other one beats in error and in every entry of its table."""
-    return _not_beaten(options, [option.error for option in options])
-
-
-def _not_beaten(stage: Sequence[Option], errors: Sequence[float]) -> list[int]:
-    """The same for errors that may be rounded: of equal ones, the truly smaller comes first."""
+    Args:
+        errors: rounded ones; of options that round alike, the truly most accurate one comes first.
+    """
+    errors = [option.error for option in stage] if errors is None else errors
     order = sorted(
         (index for index in range(len(stage)) if math.isfinite(errors[index])),
         key=lambda index: (errors[index], stage[index].error),
@@ -165,7 +193,7 @@ def _not_beaten(stage: Sequence[Option], errors: Sequence[float]) -> list[int]:
     return kept
 
 
-def _product(reached: Array, table: Array) -> Array:
+def product(reached: Array, table: Array) -> Array:
     """[e, i] and [i, j] to min over i of their sums, [e, j]."""
     total = reached[:, :1] + table[:1]
     for level in range(1, len(table)):

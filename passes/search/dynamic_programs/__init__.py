@@ -1,1 +1,0 @@
-"""From a model of errors and of costs to the front that it predicts."""
