@@ -16,6 +16,7 @@ from atlasc.passes.approximation.algorithms.chebyshev import SoftmaxApproximatio
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.latency import LatencyModel, LatencyTarget
 from atlasc.passes.search.latency_front import Alternative, latency_front
+from atlasc.targets.costs import costs_of
 from atlasc.targets.desilo.parameters import DesiloParameters
 
 
@@ -31,7 +32,7 @@ def problem(shape: Shape, seed: int) -> tuple[LatencyModel, dict[str, Approximat
         for op in module.ops
         if op.definition.nonlinear
     }
-    return LatencyModel(module, LatencyTarget(choose, DesiloParameters.costs), reference), reference
+    return LatencyModel(module, LatencyTarget(choose, costs_of), reference), reference
 
 
 def ways(one: Approximation, exponent: int) -> Approximation:
