@@ -8,13 +8,13 @@ into poly ops, over depths the paper's count, and recorded it gives row programs
 from __future__ import annotations
 
 import math
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from atlasc.passes.approximation.fits.chebyshev import evaluate, levels_of_degree
 from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
@@ -101,51 +101,20 @@ class Term:
         return self._step("masked", constant=value)
 
 
-class ArrayArithmetic(Arithmetic):
-    """Evaluation on arrays with Python's operators, as NumPy and torch share it."""
-
-    def step(self, name: str, *operands: Any, constant: Any = None) -> Any:
-        """The result of an operation."""
-        a = operands[0]
-        match name:
-            case "add":
-                return a + operands[1]
-            case "sub":
-                return a - operands[1]
-            case "mul":
-                return a * operands[1]
-            case "square":
-                return a * a
-            case "add_const":
-                return a + self.constant(constant)
-            case "scale":
-                return a * self.constant(constant)
-            case "row_sum":
-                return self.row_sum(a)
-            case "chebyshev":
-                return self.chebyshev(a, constant)
-        return self.filled(a, constant if name == "filled" else 0)
-
-    @abstractmethod
-    def constant(self, c: Constant) -> Any:
-        """A plaintext of the arrays' dtype."""
-
-    @abstractmethod
-    def row_sum(self, a: Any) -> Any:
-        """The sum over the last axis, kept; float32 rows are summed in float64."""
-
-    @abstractmethod
-    def chebyshev(self, a: Any, total: ChebyshevSum) -> Any:
-        """The Chebyshev sum."""
-
-    @abstractmethod
-    def filled(self, a: Any, value: float) -> Any:
-        """An array with a value for masked keys."""
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "add": operator.add,
+    "add_const": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "scale": operator.mul,
+    "square": lambda a: a * a,
+}
+"""Of arrays, by the name of a step; a constant is the second operand."""
 
 
 @dataclass(frozen=True)
-class NumpyArithmetic(ArrayArithmetic):
-    """Evaluation in the clear.
+class NumpyArithmetic(Arithmetic):
+    """Evaluation in the clear. Rows are summed in float64.
 
     Attributes:
         dtype: float32 or float64; every result has it.
@@ -155,24 +124,22 @@ class NumpyArithmetic(ArrayArithmetic):
 
     dtype: Any = np.float64
     threads: int | None = None
-    keep: NDArray[np.bool_] | None = None
+    keep: np.ndarray | None = None
 
-    def constant(self, c: Constant) -> Any:
-        """The constant in the dtype."""
-        return np.asarray(c, dtype=self.dtype)
-
-    def row_sum(self, a: NDArray[Any]) -> NDArray[Any]:
-        """See `ArrayArithmetic`."""
-        return a.sum(axis=-1, keepdims=True, dtype=np.float64).astype(self.dtype)
-
-    def chebyshev(self, a: NDArray[Any], total: ChebyshevSum) -> NDArray[Any]:
-        """The Chebyshev sum."""
-        x = np.asarray(a, self.dtype)
-        return evaluate(x, total.coefficients, total.domain, self.threads)
-
-    def filled(self, a: NDArray[Any], value: float) -> NDArray[Any]:
-        """See `ArrayArithmetic`."""
-        return a if self.keep is None else np.where(self.keep, a, np.asarray(value, self.dtype))
+    def step(self, name: str, *operands: Any, constant: Any = None) -> Any:
+        """The result of an operation."""
+        a = np.asarray(operands[0], self.dtype)
+        match name:
+            case "row_sum":
+                return a.sum(axis=-1, keepdims=True, dtype=np.float64).astype(self.dtype)
+            case "chebyshev":
+                return evaluate(a, constant.coefficients, constant.domain, self.threads)
+            case "filled" | "masked":
+                value = np.asarray(constant if name == "filled" else 0, self.dtype)
+                return a if self.keep is None else np.where(self.keep, a, value)
+            case "add_const" | "scale":
+                operands = *operands, np.asarray(constant, self.dtype)
+        return OPERATORS[name](*operands)
 
 
 class DepthArithmetic(Arithmetic):

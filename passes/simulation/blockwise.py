@@ -48,11 +48,15 @@ class BlockArithmetic(NumpyArithmetic):
 
     left: NDArray[np.bool_] | None = None
 
-    def row_sum(self, a: NDArray[Any]) -> NDArray[Any]:
-        """Sum over the last axis. Nothing cancels here (norms get centred rows): no wider type."""
-        return np.einsum("...i->...", a)[..., None]
+    def step(self, name: str, *operands: Any, constant: Any = None) -> Any:
+        """The result of an operation."""
+        if name == "row_sum":  # nothing cancels here (norms get centred rows): no wider type
+            return np.einsum("...i->...", operands[0])[..., None]
+        if name == "chebyshev":
+            return self._chebyshev(operands[0], constant)
+        return super().step(name, *operands, constant=constant)
 
-    def chebyshev(self, a: NDArray[Any], total: ChebyshevSum) -> NDArray[Any]:
+    def _chebyshev(self, a: np.ndarray, total: ChebyshevSum) -> np.ndarray:
         """The sum, without the terms that do not count.
 
         Each element alone decides which terms count for it, so that results do not depend on how
@@ -65,10 +69,11 @@ class BlockArithmetic(NumpyArithmetic):
         kept = coefficients.shape[-1]
         if coefficients.ndim == 1:
             kept = kept_terms(coefficients, self.dtype)
-        result = super().chebyshev(a, ChebyshevSum.of(coefficients[..., :kept], domain))
+        short = ChebyshevSum.of(coefficients[..., :kept], domain)
+        result = super().step("chebyshev", a, constant=short)
         if kept < total.degree + 1 and not (domain[0] <= a.min() and a.max() <= domain[1]):
             outside = ~((domain[0] <= a) & (a <= domain[1]))
-            result[outside] = super().chebyshev(a[outside], total)
+            result[outside] = super().step("chebyshev", a[outside], constant=total)
         return result
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from atlasc.ir.module import Op
 from atlasc.ir.scalar_functions import ACTIVATIONS
-from atlasc.passes.approximation.arithmetic import ArrayArithmetic, Constant
+from atlasc.passes.approximation.arithmetic import OPERATORS, Arithmetic
 from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
 
 Constants = Callable[[str], Any]
@@ -20,8 +20,8 @@ Constants = Callable[[str], Any]
 
 
 @dataclass(frozen=True)
-class TorchArithmetic(ArrayArithmetic):
-    """Evaluation on tensors of one dtype and device.
+class TorchArithmetic(Arithmetic):
+    """Evaluation on tensors of one dtype and device. Rows are summed in float64.
 
     Attributes:
         like: a tensor of that dtype and device.
@@ -31,35 +31,40 @@ class TorchArithmetic(ArrayArithmetic):
     like: Any
     keep: Any = None
 
-    def constant(self, c: Constant) -> Any:
-        """The constant as a tensor, or as a number."""
-        return self.like.new_tensor(c) if np.ndim(c) else float(c)
+    def step(self, name: str, *operands: Any, constant: Any = None) -> Any:
+        """The result of an operation."""
+        a = operands[0]
+        match name:
+            case "row_sum":
+                return a.sum(-1, keepdim=True, dtype=_torch().float64).to(a.dtype)
+            case "chebyshev":
+                return _chebyshev(a, constant)
+            case "filled" | "masked":
+                value = constant if name == "filled" else 0
+                return a if self.keep is None else a.masked_fill(~self.keep, value)
+            case "add_const" | "scale":
+                vector = np.ndim(constant) > 0
+                operands = *operands, self.like.new_tensor(constant) if vector else float(constant)
+        return OPERATORS[name](*operands)
 
-    def row_sum(self, a: Any) -> Any:
-        """See `ArrayArithmetic`."""
-        return a.sum(-1, keepdim=True, dtype=_torch().float64).to(a.dtype)
 
-    def chebyshev(self, a: Any, total: ChebyshevSum) -> Any:
-        """The Chebyshev sum, in float64 as the native kernel does it.
+def _chebyshev(a: Any, total: ChebyshevSum) -> Any:
+    """The Chebyshev sum, in float64 as the native kernel does it.
 
-        Regrouped as sum_i T_im q_i with deg q_i < m (see `native/chebyshev.hpp`): all q_i are one
-        matrix product of the first m Chebyshev polynomials, and m is about the root of the degree.
-        """
-        coefficients, (low, high) = total.coefficients, total.domain
-        t = a.to(_torch().float64) * (2 / (high - low)) - (low + high) / (high - low)
-        if coefficients.ndim > 1:
-            return _clenshaw(t, t.new_tensor(coefficients.T)).to(a.dtype)
-        size = 1 << (len(coefficients).bit_length() + 1) // 2
-        basis = [t * 0 + 1, t]
-        while len(basis) <= size:
-            basis.append(2 * t * basis[-1] - basis[-2])
-        table = t.new_tensor(grouped(tuple(coefficients.tolist()), size))
-        groups = _torch().stack(basis[:size], dim=-1) @ table.T
-        return _clenshaw(basis[size], groups.movedim(-1, 0)).to(a.dtype)
-
-    def filled(self, a: Any, value: float) -> Any:
-        """See `ArrayArithmetic`."""
-        return a if self.keep is None else a.masked_fill(~self.keep, value)
+    Regrouped as sum_i T_im q_i with deg q_i < m (see `native/chebyshev.hpp`): all q_i are one
+    matrix product of the first m Chebyshev polynomials, and m is about the root of the degree.
+    """
+    coefficients, (low, high) = total.coefficients, total.domain
+    t = a.to(_torch().float64) * (2 / (high - low)) - (low + high) / (high - low)
+    if coefficients.ndim > 1:
+        return _clenshaw(t, t.new_tensor(coefficients.T)).to(a.dtype)
+    size = 1 << (len(coefficients).bit_length() + 1) // 2
+    basis = [t * 0 + 1, t]
+    while len(basis) <= size:
+        basis.append(2 * t * basis[-1] - basis[-2])
+    table = t.new_tensor(grouped(tuple(coefficients.tolist()), size))
+    groups = _torch().stack(basis[:size], dim=-1) @ table.T
+    return _clenshaw(basis[size], groups.movedim(-1, 0)).to(a.dtype)
 
 
 def _clenshaw(t: Any, terms: Any) -> Any:
