@@ -19,14 +19,15 @@ from atlasc.passes.approximation.algorithms.chebyshev import (
 )
 from atlasc.passes.approximation.description import Activation, Softmax
 from atlasc.passes.approximation.fits.chebyshev_sum import Interval
-from atlasc.passes.approximation.fits.exponential import exponential, least_exponential
 from atlasc.passes.approximation.fits.weighted import (
     FOLLOWED,
     HIGHEST_CHANNEL_DEGREE,
     HIGHEST_WEIGHTED_DEGREE,
     RELATIVE,
     channel_fits,
+    exponential,
     interpolated_fit,
+    least_exponential,
     weighted_fit,
 )
 from atlasc.passes.approximation.parametrisation import DIRECT, Parametrisation
@@ -185,7 +186,7 @@ def measured_softmax(
         degrees,
         shift=known.shift,
         exp_range=exp_range,
-        exp_degree=found.degree,
+        exp_degree=len(found.coefficients) - 1,
         sum_ranges=tuple(ranges),
         coefficients=tuple(fits) if weighted else None,
         exp_coefficients=tuple(found.coefficients) if weighted else None,

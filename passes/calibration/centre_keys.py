@@ -96,37 +96,30 @@ def with_centred_keys(module: Module, shifts: Shifts) -> Module:
     done = {op.value.name for op in nonlinear_ops(module)}
     shifts = {name: shift for name, shift in shifts.items() if f"{name}{SUFFIX}" not in done}
     paths = {path.softmax.value.name: path for path in key_paths(module, Report())}
+    rewriter, biases = Rewriter(module), {}
     for name, shift in shifts.items():
-        if name not in paths or len(shift) != _outputs(paths[name].linear):
+        linear = paths[name].linear if name in paths else None
+        if linear is None or len(shift) != linear.value.tensor.shape[-1]:
             raise AtlasError(
                 f"the keys of %{name} cannot be centred",
                 why="the calibration belongs to another model or to another trace of it",
                 remedy="calibrate this module",
             )
-    biases = {paths[name].linear: np.asarray(shift) for name, shift in shifts.items()}
-    rewriter = Rewriter(module)
+        weight = linear.attributes["weight"].name
+        old = linear.attributes.get("bias", Symbol(f"{weight}.bias"))
+        bias = np.asarray(shift) + module.symbols.get(old.name, 0)
+        bias = bias.astype(module.symbols[weight].dtype)
+        biases[linear] = {"bias": rewriter.module.constant(f"{old.name}.centred", bias)}
     for op in module.ops:
-        attributes = op.attributes
-        if op in biases:
-            attributes = {**attributes, "bias": _shifted_bias(rewriter.module, op, biases[op])}
+        attributes = {**op.attributes, **biases.get(op, {})}
         if op.result is not None and op.result.name in shifts:
-            centred = rewriter.module.add(
+            rewriter.values[op.result] = rewriter.module.add(
                 op.name, rewriter.operands(op), attributes, op.location, f"{op.result.name}{SUFFIX}"
             )
-            rewriter.values[op.result] = centred
         else:
             rewriter.copy(op, attributes=attributes)
     rewriter.module.symbols = rewriter.module.arrays_used()
     return rewriter.module
-
-
-def _shifted_bias(module: Module, linear: Op, shift: np.ndarray) -> Symbol:
-    weight = linear.attributes["weight"].name
-    name = f"{weight}.bias"
-    if "bias" in linear.attributes:
-        name = linear.attributes["bias"].name
-        shift = shift + module.symbols[name]
-    return module.constant(f"{name}.centred", shift.astype(module.symbols[weight].dtype))
 
 
 def key_shifts(
@@ -162,16 +155,15 @@ def key_shifts(
     shifts: dict[str, np.ndarray] = {}
     paths = key_paths(module, report)
     for path, moments in zip(paths, _observe(module, paths, arrays, progress), strict=True):
-        w = moments.solve(moments.halvings)
-        before, after = moments.ranges(w, moments.halvings)
+        w, temperature, before, after = moments.solve()
         done = before >= LEAST_RANGE and after <= (1 - LEAST_GAIN) * before
         if done:
-            shift = np.zeros(_outputs(path.linear))
+            shift = np.zeros(path.linear.value.tensor.shape[-1])
             shift[path.features] = -w
             shifts[path.softmax.value.name] = shift
         report.say(
             f"{path.softmax.location}: keys {'centred' if done else 'stay as they are'}, at "
-            f"temperature {2**moments.halvings} the rows' log-sums have a range of {after:.3g} "
+            f"temperature {temperature} the rows' log-sums have a range of {after:.3g} "
             f"instead of {before:.3g}"
         )
     return shifts
@@ -218,15 +210,14 @@ class Moments:
             kept = queries[:SAMPLE].astype(np.float32), logs[:SAMPLE].astype(np.float32)
             self.sample.append(kept)
 
-    @property
-    def halvings(self) -> int:
-        """h = k - 1 for the least number k of iterations whose exponential holds the widest row."""
-        width = self.width * (1 + 2 * LEAST_MARGIN)
-        least = math.ceil(math.log2(max(width / (EXP_RANGE[1] - EXP_RANGE[0]), 2.0)))
-        return min(least - 1, HALVINGS)
+    def solve(self) -> tuple[np.ndarray, int, float, float]:
+        """The vectors w [G, d] that fit the log-sums, the temperature 2^h at which they do so, and
+        the ranges of the sample's log-sums without and with w.
 
-    def solve(self, halvings: int) -> np.ndarray:
-        """The vectors w [G, d] that fit the log-sums at temperature 2^halvings."""
+        h = k - 1 for the least number k of iterations whose exponential holds the widest row.
+        """
+        widest = self.width * (1 + 2 * LEAST_MARGIN) / (EXP_RANGE[1] - EXP_RANGE[0])
+        halvings = min(math.ceil(math.log2(max(widest, 2.0))) - 1, HALVINGS)
         width = self.first.shape[1]
         ridge = RIDGE * np.trace(self.second, axis1=1, axis2=2) / width
         normal = self.second + ridge[:, None, None] * np.eye(width)
@@ -235,19 +226,13 @@ class Moments:
         # w = ahead - c back; the constant c, common to all heads, makes the residuals' mean 0.
         total, rows = self.sums[halvings].sum(), self.rows.sum()
         free = max(rows - np.sum(self.first * back), 1e-12 * rows)
-        c = (total - np.sum(self.first * ahead)) / free
-        return np.asarray(ahead - c * back)
-
-    def ranges(self, w: np.ndarray, halvings: int) -> tuple[float, float]:
-        """Ranges of the sample's log-sums at temperature 2^halvings without and with w."""
-        parts = []
-        for queries, logs in self.sample:
-            factors = w[self.path.groups] * self.path.gains
-            predicted = np.einsum("nhid,hd->nhi", queries, factors)
-            parts.append(np.stack([logs[..., halvings], logs[..., halvings] - predicted]))
-        rows = np.concatenate(parts, axis=1).reshape(2, -1) / 2**halvings
-        before, after = np.nanmax(rows, axis=1) - np.nanmin(rows, axis=1)
-        return float(before), float(after)
+        w = ahead - (total - np.sum(self.first * ahead)) / free * back
+        logs = np.concatenate([logs[..., halvings] for _, logs in self.sample])
+        factors = w[self.path.groups] * self.path.gains
+        predicted = [np.einsum("nhid,hd->nhi", q, factors) for q, _ in self.sample]
+        both = np.stack([logs, logs - np.concatenate(predicted)]).reshape(2, -1) / 2**halvings
+        before, after = (np.nanmax(both, axis=1) - np.nanmin(both, axis=1)).tolist()
+        return w, 2**halvings, before, after
 
 
 def _observe(
@@ -278,7 +263,3 @@ def _observe(
         if progress is not None:
             progress(min(start + size, count), count)
     return list(moments.values())
-
-
-def _outputs(linear: Op) -> int:
-    return int(linear.value.tensor.shape[-1])

@@ -64,7 +64,7 @@ def _path(module: Module, softmax: Op, users: dict[Value, list[Op]]) -> KeyPath:
                 raise _NoPathError("its scores have different factors")
             factor *= scores.attributes["factor"]
         scores = scores.operands[0].op
-    if scores.name != "nn.matmul" or len(_shape(scores.value)) != 4:
+    if scores.name != "nn.matmul" or len(scores.value.tensor.shape) != 4:
         raise _NoPathError(f"its scores come from {scores.name}, not from queries and keys")
     chain: list[Op] = []
     keys = scores.operands[1]
@@ -94,7 +94,7 @@ def _moved(
 
     The ops of the chain themselves move the numbers of the features and of the tokens.
     """
-    shape = _shape(made)
+    shape = made.tensor.shape
     tokens = np.broadcast_to(np.arange(np.prod(shape[:-1])).reshape(*shape[:-1], 1), shape)
     numbers = np.broadcast_to(np.arange(shape[-1]), shape)
     factors: np.ndarray = np.ones(shape)
@@ -115,7 +115,3 @@ def _moved(
         if not np.array_equal(array, np.broadcast_to(expected, array.shape)):
             raise _NoPathError("its heads are no division of the features")
     return numbers[0, :, 0], factors[0, :, 0]
-
-
-def _shape(value: Value) -> tuple[int, ...]:
-    return value.tensor.shape

@@ -5,21 +5,29 @@ GELU on (-17, 25) gets most of them from (-3, 3). A weighted fit minimises
 
     mean over what was seen of e(x)^2  +  lambda * mean over the interval of e(x)^2.
 
-Here e is the error relative to the function (1/sqrt, 1/x) or to its greatest magnitude
+Here e is the error relative to the function (1/sqrt, 1/x), or to its greatest magnitude
 (activations). Lambda is the least of a geometric grid for which |e| stays bounded on the whole
-interval: by a number, and by a few times the interpolant's greatest error. So an argument that was
-never seen gets a coarse value, but no explosion.
+interval. One bound is a number, the other a few times the greatest error of the interpolant. So an
+argument that was never seen gets a coarse value, but no explosion.
+
+The exponential of a softmax is judged by what its errors do to probabilities. With k halvings a
+softmax computes y = exp(x / 2^k) of shifted scores x <= 0, and then y^(2^k) over the row's sum
+exp(s). An error d in y becomes one of
+
+    2^k y^(2^k - 1) d exp(-s)
+
+in the probability: what matters depends on the row sums that a model has, not on exp alone.
+Besides, errors of many small y must not move the first sum of a row, which would leave its range.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.polynomial.chebyshev import chebinterpolate, chebvander
+from numpy.polynomial.chebyshev import chebinterpolate, chebval, chebvander
 
 from atlasc.ir.scalar_functions import function
 from atlasc.passes.approximation.fits.chebyshev import check_domain, fit
@@ -39,8 +47,10 @@ HIGHEST_CHANNEL_DEGREE = 63
 FLOORS = tuple(10.0**exponent for exponent in range(-9, 4))
 """The grid of lambda."""
 POINTS_OF_CELL = 4
-LEAST_GRID, CHANNEL_GRID = 256, 257
+LEAST_GRID, CHANNEL_GRID, EXP_GRID = 256, 257, 512
 CHANNELS_AT_ONCE = 256
+NEGLIGIBLE = 1e-4
+"""Error of a probability that a y so small that it does not count may make."""
 
 
 class Bound(NamedTuple):
@@ -65,8 +75,7 @@ FOLLOWED = Bound(RELATIVE_ERROR, 2.0)
 """Of 1/sqrt in an iteration that others follow: they need ranges for the greatest of its errors."""
 
 
-@dataclass(frozen=True)
-class JudgedFit:
+class JudgedFit(NamedTuple):
     """A fit and how good it is; errors are relative as the module says.
 
     Attributes:
@@ -113,7 +122,7 @@ def weighted_fit(
     """
     if degree > HIGHEST_WEIGHTED_DEGREE:
         return interpolated_fit(name, degree, interval, quantiles)
-    problem = _Problem(name, degree, interval, quantiles, bound)
+    problem = _LeastSquares(name, degree, interval, quantiles, bound)
     # Double precision is enough for an interpolant to compare with.
     exact = function(name).numpy
     plain = problem.judged(chebinterpolate(lambda t: exact(from_unit(t, interval)), degree))
@@ -143,10 +152,10 @@ def interpolated_fit(
     name: str, degree: int, interval: Interval, quantiles: tuple[float, ...]
 ) -> JudgedFit:
     """The interpolant, judged in the same way."""
-    return _Problem(name, degree, interval, quantiles).judged(fit(name, degree, interval))
+    return _LeastSquares(name, degree, interval, quantiles).judged(fit(name, degree, interval))
 
 
-class _Problem:
+class _LeastSquares:
     """Least squares over the points that were seen and over a grid of the interval.
 
     Both are a pair: rows [points, degree + 1] of Chebyshev polynomials and values [points] of the
@@ -266,3 +275,76 @@ def _some_channels(
         if not len(left):
             break
     return fits
+
+
+class Exponential(NamedTuple):
+    """A Chebyshev sum for exp.
+
+    Attributes:
+        coefficients: [degree + 1].
+        error: the greatest that it makes in a probability: of all scores, root mean square over the
+            rows that were seen.
+        greatest: error of y.
+    """
+
+    coefficients: Array
+    error: float
+    greatest: float
+
+
+@lru_cache(maxsize=1024)
+def exponential(
+    degree: int,
+    exp_range: Interval,
+    halvings: int,
+    log_sums: tuple[float, ...],
+    allowed: float,
+    weighted: bool,
+) -> Exponential:
+    """The exponential of one softmax.
+
+    Args:
+        exp_range: (low, 0) of the shifted scores over 2^halvings.
+        halvings: k.
+        log_sums: s of the rows that were seen, as evenly spaced quantiles.
+        allowed: error of y that does not move a row's first sum.
+        weighted: least squares of the errors in probabilities, instead of the interpolant.
+    """
+    t = -np.cos(np.pi * np.linspace(0, 1, max(EXP_GRID, 4 * (degree + 1))))
+    exact = np.exp(from_unit(t, exp_range))
+    # The error in a probability for an error of one in y. A row that holds a score x has a sum of
+    # exp(x) or more. Where y is so small that it does not count, an error must still not grow into
+    # something that does.
+    power, sums = 2**halvings, np.asarray(log_sums, dtype=np.float64)
+    scores = power * np.log(exact)
+    inverse = np.exp(-2 * np.maximum(sums[None, :], scores[:, None])).mean(axis=1)
+    least = np.exp((np.log(NEGLIGIBLE) + sums.min()) / power)
+    weight = power * np.maximum(exact, least) ** (power - 1) * np.sqrt(inverse)
+    if weighted:
+        both = np.hypot(weight, NEGLIGIBLE / allowed)
+        rows = chebvander(t, degree) * both[:, None]
+        coefficients = np.linalg.lstsq(rows, exact * both, rcond=None)[0]
+        coefficients.setflags(write=False)
+    else:
+        coefficients = fit("exp", degree, exp_range)
+    error = np.abs(chebval(t, coefficients) - exact)
+    return Exponential(coefficients, float((weight * error).max()), float(error.max()))
+
+
+def least_exponential(
+    degrees: Sequence[int],
+    tolerance: float,
+    exp_range: Interval,
+    halvings: int,
+    log_sums: tuple[float, ...],
+    allowed: float,
+    weighted: bool,
+) -> Exponential:
+    """The exponential of the least of rising degrees that is within the tolerance, and y within
+    what is allowed; else that of the greatest.
+    """
+    for degree in degrees:
+        found = exponential(degree, exp_range, halvings, log_sums, allowed, weighted)
+        if found.error <= tolerance and found.greatest <= allowed:
+            break
+    return found
