@@ -35,10 +35,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def require_new(folder: Path) -> None:
     """Refuse an output that exists, before any work is done for it.
 
-    Drafts of killed processes beside it are removed.
-
-    Raises:
-        AtlasError: it exists.
+    Drafts of killed processes beside it are removed. Raises AtlasError where it exists.
     """
     _remove_stale(folder.parent)
     if os.path.lexists(folder):
@@ -49,11 +46,9 @@ def require_new(folder: Path) -> None:
 
 
 def require_file_place(path: Path, suffix: str | None = None, *, new: bool = False) -> None:
-    """Refuse a place where no file can be written, before any work is done for it.
-
-    Raises:
-        AtlasError: it is a folder, its parent does not exist, it has another suffix, or it exists
-            and should be new.
+    """Refuse a place where no file can be written, before any work is done for it. Raises
+    AtlasError where it is a folder, its parent does not exist, it has another suffix, or it exists
+    and should be new.
     """
     if path.is_dir():
         raise AtlasError(f"the output {path} is a folder", remedy="give the name of a file")
@@ -70,10 +65,7 @@ def require_file_place(path: Path, suffix: str | None = None, *, new: bool = Fal
 @contextmanager
 def new_folder(folder: Path, *, private: bool = False) -> Iterator[Path]:
     """A new folder that appears whole or not at all; a private one is for its owner alone, from the
-    first moment on.
-
-    Raises:
-        AtlasError: it exists already, or cannot be written.
+    first moment on. Raises AtlasError where it exists already, or cannot be written.
     """
     require_new(folder)
     with _draft(folder, 0o700 if private else 0o777) as draft:
@@ -89,10 +81,8 @@ def write_with(path: Path, write: Callable[[Path], object], *beside: Path) -> No
     an existing one.
 
     ``write`` may make other files next to its draft, with the names of those in ``beside``. These
-    are moved to their places before the file.
-
-    Raises:
-        AtlasError: it cannot be written; an existing file then stays as it was.
+    are moved to their places before the file. Raises AtlasError where it cannot be written; an
+    existing file then stays as it was.
     """
     with _draft(path) as draft:
         write(draft / path.name)
@@ -186,10 +176,8 @@ def _remove_stale(folder: Path) -> None:
 
 @contextmanager
 def _locked(folder: Path, how: int = 0) -> Iterator[None]:
-    """A folder, locked against other processes.
-
-    Raises:
-        OSError: it is no folder, or a link; with ``fcntl.LOCK_NB``, somebody has it.
+    """A folder, locked against other processes. Raises OSError where it is no folder, or a link, or
+    where somebody has it and ``how`` is ``fcntl.LOCK_NB``.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

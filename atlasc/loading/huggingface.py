@@ -63,10 +63,8 @@ LOCAL = {"local_files_only": True, "trust_remote_code": False}
 
 
 def read_config(directory: Path) -> tuple[PretrainedConfig, type]:
-    """The config and the architecture class that it names.
-
-    Raises:
-        AtlasError: it is no JSON object, has sizes that no model has, or names an unknown model.
+    """The config and the architecture class that it names. Raises AtlasError where it is no JSON
+    object, has sizes that no model has, or names an unknown model.
     """
     import transformers
 
@@ -155,10 +153,8 @@ def load_weights(
     model_class: Any,
     tensors: dict[str, torch.Tensor] | None = None,
 ) -> torch.nn.Module:
-    """The architecture with the weights of a directory, or with the tensors of a `.pt` file.
-
-    Raises:
-        AtlasError: weights are missing, damaged, or have another size than in the config.
+    """The architecture with the weights of a directory, or with the tensors of a `.pt` file. Raises
+    AtlasError where weights are missing, damaged, or have another size than in the config.
     """
     import torch
 
@@ -280,10 +276,8 @@ def quiet_transformers() -> Iterator[Any]:
 
 
 def load_tokenizer(directory: Path) -> PreTrainedTokenizerBase | None:
-    """The tokenizer of a directory; None where there is none.
-
-    Raises:
-        AtlasError: its files cannot be read.
+    """The tokenizer of a directory; None where there is none. Raises AtlasError where its files
+    cannot be read.
     """
     if not any((directory / name).is_file() for name in TOKENIZER_FILES):
         return None

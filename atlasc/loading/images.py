@@ -67,10 +67,8 @@ def load_images(source: Path, model: LoadedModel) -> Inputs:
     """Read an image, or all images of a folder and of its folders one level down.
 
     Names are relative to the source. There are labels if each image lies in a folder that is named
-    like one of the model's labels.
-
-    Raises:
-        AtlasError: no image, an unreadable one, or no preprocessor_config.json.
+    like one of the model's labels. Raises AtlasError for no image, an unreadable one, or no
+    preprocessor_config.json.
     """
     steps = _read_preprocessing(model)
     files, root = [source], source.parent
@@ -109,10 +107,8 @@ def load_images(source: Path, model: LoadedModel) -> Inputs:
 
 
 def _read_preprocessing(model: LoadedModel) -> Preprocessing:
-    """The model's preprocessor_config.json.
-
-    Raises:
-        AtlasError: it is missing or malformed, or asks for a step that is not supported.
+    """The model's preprocessor_config.json. Raises AtlasError where it is missing or malformed, or
+    asks for a step that is not supported.
     """
     path = model.directory / "preprocessor_config.json"
     if not path.exists():

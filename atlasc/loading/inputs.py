@@ -63,10 +63,7 @@ class Inputs:
         """(used, held back): a random split that depends on the seed; both keep the order.
 
         At least one input is used. At least one is held back if there are two or more and the
-        fraction is not zero.
-
-        Raises:
-            AtlasError: the fraction is not in [0, 1).
+        fraction is not zero. Raises AtlasError where the fraction is not in [0, 1).
         """
         if not 0 <= held_back_fraction < 1:
             raise AtlasError(
@@ -86,10 +83,8 @@ class Inputs:
 
 
 def checked(inputs: Inputs, model: LoadedModel) -> Inputs:
-    """The inputs with arrays in their final types, and values that the model accepts.
-
-    Raises:
-        AtlasError: an id outside the vocabulary; pixels of the wrong type or shape; no numbers.
+    """The inputs with arrays in their final types, and values that the model accepts. Raises
+    AtlasError for an id outside the vocabulary, pixels of the wrong type or shape, and no numbers.
     """
     arrays = dict(inputs.arrays)
     if "input_ids" in arrays:

@@ -108,10 +108,8 @@ class LoadedModel:
 
     @property
     def image_shape(self) -> Shape:
-        """(channels, height, width); None where the model accepts any.
-
-        Raises:
-            AtlasError: the config has something else in their place.
+        """(channels, height, width); None where the model accepts any. Raises AtlasError where the
+        config has something else in their place.
         """
         exported = self.shapes.get("pixel_values")
         if exported is not None and len(exported) == 4:
@@ -127,11 +125,7 @@ class LoadedModel:
         return load_tokenizer(self.directory)
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of texts.
-
-        Raises:
-            AtlasError: the model has no tokenizer, or it fails.
-        """
+        """Token ids of texts. Raises AtlasError where the model has none, or where it fails."""
         tokenizer = self.tokenizer
         if tokenizer is None:
             raise AtlasError(

@@ -90,9 +90,7 @@ _Extent = dict[Literal["as_int"], Annotated[int, Field(ge=0, lt=1 << 40)]]
 
 def load_pt(path: Path, *, trust_pickle: bool = False) -> Any:
     """Content of a `.pt` file: a dictionary of tensors, or a module if the pickle is trusted.
-
-    Raises:
-        AtlasError: the file would run code, is damaged, or holds something else.
+    Raises AtlasError where the file would run code, is damaged, or holds something else.
     """
     import torch
 
@@ -182,10 +180,8 @@ class _Refusal(Exception):
 def load_exported_program(
     path: Path,
 ) -> tuple[ExportedProgram, torch.nn.Module, dict[str, Shape | None]]:
-    """A program that `torch.export.save` wrote, its module, and the shapes of its inputs.
-
-    Raises:
-        AtlasError: the file is not such an archive, is damaged, or carries executable content.
+    """A program that `torch.export.save` wrote, its module, and the shapes of its inputs. Raises
+    AtlasError where the file is not such an archive, is damaged, or carries executable content.
     """
     from torch.export.pt2_archive._package import load_pt2
 
