@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -38,27 +38,6 @@ def predicted_seconds(program: Module, parameters: ParameterSet) -> dict[Op, flo
     return {op: counts.seconds(costs) for op, counts in program_costs(program).per_op.items()}
 
 
-@dataclass(frozen=True)
-class OpTime:
-    """One op of a program; seconds are of one run.
-
-    Attributes:
-        op: its name.
-        kind: see ``kind_of``.
-        location: its module in the model.
-        layer: index of its block, None outside of all.
-        predicted: seconds; None without a cost table.
-        measured: seconds.
-    """
-
-    op: str
-    kind: str
-    location: str
-    layer: int | None
-    predicted: float | None
-    measured: float
-
-
 class _TimedOp(Schema):
     """One op in a file of times; only its name and what was measured are read."""
 
@@ -85,12 +64,13 @@ class Timing:
     Attributes:
         target: name of the target, or of the C++ engine, that ran them.
         runs: the measured seconds are the mean of this many.
-        ops: in order of execution.
+        ops: a row for each op in order of execution, as JSON values: op, kind (see ``kind_of``),
+            location, layer, and the predicted and measured seconds of one run.
     """
 
     target: str
     runs: int
-    ops: tuple[OpTime, ...]
+    ops: tuple[dict[str, Any], ...]
 
     @classmethod
     def of(
@@ -105,9 +85,10 @@ class Timing:
         known = measured_costs(parameters) is not None
         predicted = predicted_seconds(program, parameters) if known else {}
         rows = (
-            OpTime(op.name, kind_of(op), op.location, op.layer, predicted.get(op), measured)
+            {"op": op.name, "kind": kind_of(op), "location": op.location, "layer": op.layer,
+             "predicted": predicted.get(op), "measured": measured}
             for op, measured in zip(program.ops, seconds, strict=True)
-        )
+        )  # fmt: skip
         return cls(target, runs, tuple(rows))
 
     @property
@@ -119,9 +100,9 @@ class Timing:
         """Predicted and measured seconds of one run and their ratio, of all ops and by kind of op,
         the longest first, as JSON values; None where there is no cost table.
         """
-        kinds: dict[str, list[OpTime]] = {}
+        kinds: dict[str, list[dict[str, Any]]] = {}
         for op in self.ops:
-            kinds.setdefault(op.kind, []).append(op)
+            kinds.setdefault(op["kind"], []).append(op)
         rows = ({"kind": kind, "ops": len(ops), **_compared(ops)} for kind, ops in kinds.items())
         per_kind = sorted(rows, key=lambda row: -row["measured"])
         facts = {"runs": self.runs, "simulated": self.simulated}
@@ -130,7 +111,7 @@ class Timing:
     def text(self, bundle: Bundle) -> str:
         """The contents of a file that :meth:`load` reads."""
         head = {"format": FORMAT, "program": bundle.identity, "target": self.target}
-        whole = {**head, **self.summary(), "ops": [asdict(op) for op in self.ops]}
+        whole = {**head, **self.summary(), "ops": self.ops}
         return json.dumps(whole, indent=1) + "\n"
 
     @classmethod
@@ -163,10 +144,10 @@ class Timing:
         return cls.of(bundle.program, parameters, data.target, data.runs, seconds)
 
 
-def _compared(ops: Sequence[OpTime]) -> dict[str, Any]:
+def _compared(ops: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Predicted and measured seconds of some ops, and their ratio."""
-    known = [op.predicted for op in ops if op.predicted is not None]
-    predicted, measured = sum(known) if known else None, sum(op.measured for op in ops)
+    known = [op["predicted"] for op in ops if op["predicted"] is not None]
+    predicted, measured = sum(known) if known else None, sum(op["measured"] for op in ops)
     ratio = predicted / measured if predicted is not None and measured > 0 else None
     return {"predicted": predicted, "measured": measured, "ratio": ratio}
 

@@ -34,8 +34,8 @@ def test_every_op_has_its_seconds(digits: Project, folder: Path) -> None:
     bundle = load_bundle(digits.bundle)
     timing = Timing.load(folder / TIMES, bundle)
     assert (timing.target, timing.runs) == ("sim", 1)
-    assert [op.op for op in timing.ops] == [op.name for op in bundle.program.ops]
-    assert all(op.measured == 0 for op in timing.ops if op.op in OUTSIDE)
+    assert [op["op"] for op in timing.ops] == [op.name for op in bundle.program.ops]
+    assert all(op["measured"] == 0 for op in timing.ops if op["op"] in OUTSIDE)
     kinds = {row["kind"]: row["measured"] for row in timing.summary()["per_kind"]}
     assert all(kinds[kind] > 0 for kind in ("linear", "softmax", "layer_norm", "gelu"))
     shown = command_line("inspect", digits.bundle, "--timing", folder / TIMES)

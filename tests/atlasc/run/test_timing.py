@@ -45,7 +45,7 @@ def test_every_op_has_its_own_time(bundle: Bundle, monkeypatch: pytest.MonkeyPat
         pace.finish()
     timing = pace.timing()
     assert timing is not None
-    assert [op.measured for op in timing.ops[:3]] == [2.0, 4.0, 0.0]
+    assert [op["measured"] for op in timing.ops[:3]] == [2.0, 4.0, 0.0]
 
 
 def test_seconds_of_a_simulation_are_called_so(
