@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 from atlasc.passes.lowering.rotation_keys import KeyPlan
@@ -9,20 +10,21 @@ from atlasc.targets.desilo.parameters import DesiloParameters
 from atlasc.targets.key_folders import read_index, write_index
 from tests.fuzz.reader import Reader
 
+PARAMETERS = DesiloParameters(14, 1)
 PLAN = KeyPlan({1: 5, 64: 3}, relinearization_level=6)
 
 
 def _seeds(folder: Path) -> list[Path]:
     place = folder / "server"
     place.mkdir()
-    write_index(place, "server", "desilo", DesiloParameters(14, 1), "0" * 32, PLAN)
+    told = {"target": "desilo", "identity": "0" * 32, **asdict(PLAN)}
+    write_index(folder, "server", PARAMETERS, **told)
     return [place]
 
 
 def _read(folder: Path) -> object:
-    index = read_index(folder, "server", "desilo")
-    rotations = {int(amount): level for amount, level in index.rotations.items()}
-    return DesiloParameters.from_dict(index.parameters), index.identity, rotations
+    index = read_index(folder, "server", "desilo", PARAMETERS)
+    return index.identity, index.plan
 
 
 READER = Reader("keys", _seeds, _read, 2000)
