@@ -43,14 +43,13 @@ _KINDS = "biufcU"
 _SUFFIX = ".npy"
 
 Read = TypeVar("Read")
-
-
 STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 """The ``__pydantic_config__`` of a dataclass that is a schema too."""
-
-
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 """A digest in hexadecimal."""
+Count = Annotated[int, Field(ge=0, le=2**53)]
+"""An integer that a number of JSON holds exactly."""
+Amount = Annotated[float, Field(ge=0)]
 
 
 class Schema(BaseModel):
@@ -59,19 +58,13 @@ class Schema(BaseModel):
     model_config = STRICT
 
 
-Count = Annotated[int, Field(ge=0, le=2**53)]
-"""An integer that a number of JSON holds exactly."""
-Amount = Annotated[float, Field(ge=0)]
-
-
 def open_plain(path: Path, limit: int, *, links: bool = True) -> BinaryIO:
     """Open a plain file for reading.
 
     Args:
-        path: the file.
+        path: may be a symbolic link where ``links`` says so. A path that the user typed may; one
+            inside a folder that came from somebody else may not.
         limit: bytes that a file of its kind has at most.
-        links: whether the path may be a symbolic link. A path that the user typed may; one inside a
-            folder that came from somebody else may not.
 
     Raises:
         AtlasError: it is missing, cannot be read, is no plain file, or is too large.
@@ -107,11 +100,7 @@ def read_bytes(path: Path, limit: int, *, links: bool = True) -> bytes:
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of a plain file that is no link, in hexadecimal.
-
-    Raises:
-        AtlasError: as :func:`open_plain`.
-    """
+    """SHA-256 of a plain file that is no link, in hexadecimal; errors as :func:`open_plain`."""
     state = hashlib.sha256()
     with open_plain(path, 2**63, links=False) as file:
         while block := file.read(MIB):
@@ -167,14 +156,11 @@ def too_large(path: Path, size: int, limit: int) -> AtlasError:
 
 
 def read_npz(path: Path, limit: int, *, what: str, links: bool = True) -> dict[str, np.ndarray]:
-    """All arrays of an ``.npz``.
+    """All arrays of an ``.npz``; ``what`` it is, and ``links``, see :func:`open_plain`.
 
     Args:
-        path: the file.
         limit: largest size of the file and of its arrays in bytes. A file that expands more than
             ``UNPACKED`` times is refused earlier.
-        what: what the file is, for messages: "data".
-        links: see :func:`open_plain`.
 
     Raises:
         AtlasError: it cannot be read, is damaged, or holds anything but plain arrays.
@@ -199,7 +185,7 @@ def read_npz(path: Path, limit: int, *, what: str, links: bool = True) -> dict[s
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
     from numpy.lib import format as npy
 
-    if not member.filename.endswith(_SUFFIX) or not printable_name(member.filename):
+    if not member.filename.endswith(_SUFFIX) or not _is_printable(member.filename):
         raise ValueError("it holds a file that is no array")
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError("it is packed in a way that NumPy does not write")
@@ -216,8 +202,7 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
         return npy.read_array(file).astype(dtype.newbyteorder("="), copy=False)
 
 
-def printable_name(name: str) -> bool:
-    """Whether a name of an array may be shown and printed."""
+def _is_printable(name: str) -> bool:
     return name.isprintable() and 0 < len(name) <= 1000
 
 
@@ -235,7 +220,7 @@ def read_safetensors(path: Path, *, links: bool = True) -> dict[str, np.ndarray]
             raise AtlasError(invalid, why="its header is too large")
         with explained(invalid, remedy="copy it again, or make it again"):
             arrays = load_file(path)
-    if not all(map(printable_name, arrays)):
+    if not all(map(_is_printable, arrays)):
         raise AtlasError(invalid, why="a name has control codes")
     return arrays
 
@@ -252,15 +237,11 @@ def arrays_digest(arrays: Mapping[str, np.ndarray], head: str = "") -> str:
 def read_json(
     path: Path, schema: type[Read], what: str, limit: int, *, remedy: str = "", links: bool = True
 ) -> Read:
-    """The content of a JSON file.
+    """The content of a JSON file; ``limit`` and ``links`` as :func:`open_plain`.
 
     Args:
-        path: the file.
         schema: a :class:`Schema`, or another type that pydantic knows.
         what: what the file is, for messages: "the front".
-        limit: bytes that it has at most.
-        remedy: for messages.
-        links: see :func:`open_plain`.
 
     Raises:
         AtlasError: it cannot be read, or does not have the schema.

@@ -34,7 +34,6 @@ class Interpreter:
     """Evaluates a module many times; arrays of symbols are cast to the dtype once.
 
     Args:
-        module: an nn or poly module.
         dtype: float type of the evaluation.
         override: called before an op's own meaning; a returned array is taken instead. The
             polynomial simulator replaces nonlinear functions in this way.

@@ -87,12 +87,10 @@ class Op:
 
 @dataclass
 class Module:
-    """An SSA graph in execution order.
+    """An SSA graph in execution order: operands come before their uses.
 
     Attributes:
-        name: the program's name.
-        level: ``nn``, ``poly`` or ``ckks``; every op belongs to it.
-        ops: in an order in which operands come before their uses.
+        level: every op belongs to it.
         symbols: arrays by name; they are stored beside the text, never in it.
         attributes: facts about the whole program (slots, parameters).
     """
@@ -161,11 +159,7 @@ class Module:
         return name
 
     def constant(self, name: str, array: np.ndarray) -> Symbol:
-        """Store an array under a free name that starts with ``name``; return its symbol.
-
-        Raises:
-            AtlasError: the name has control characters, or is too long.
-        """
+        """Store an array under a free name that starts with ``name``; return its symbol."""
         require_symbol(name)
         candidate, number = name, 0
         while candidate in self.symbols:

@@ -78,8 +78,8 @@ def to_poly(
     """The client's part and the folded poly module of an nn module with approximations.
 
     Args:
-        module: nn module; its nonlinear ops on the server carry approximations.
-        inputs: raw inputs by name; with them the analyses are computed that a later pass needs.
+        module: its nonlinear ops on the server carry approximations.
+        inputs: raw, by name; with them the analyses are computed that a later pass needs.
     """
     client = module
     for position, kind in enumerate(FOLDING):
@@ -111,9 +111,8 @@ def lower_nn(
     """Lower a model and choose its parameters: without bootstraps when the whole program fits.
 
     Args:
-        module: nn module with approximations.
+        module, inputs: see ``to_poly``.
         choose: the backend's choice of parameters.
-        inputs: raw calibration inputs (see ``to_poly``).
         after_each: called after every pass with the pass, its result and its report.
         costs: of a parameter set; with them bootstraps are placed for the least predicted time.
         fewest: with costs: the fewest bootstraps are wanted, and only then the least time.
@@ -151,7 +150,6 @@ def packed(poly: Module, slots: int, optional: bool = True) -> Module:
 
     Args:
         poly: from ``to_poly``, or after ``select_optional``.
-        slots: of a ciphertext.
         optional: whether to run passes that are otherwise kept by their cost.
     """
     kinds = LOWERING[LOWERING.index(Pack) + 1 : LOWERING.index(PlaceBootstraps)]

@@ -166,9 +166,7 @@ class Pass:
     def applies(self, module: Module, goal: Goal | None) -> bool:
         """Whether it is worth a try, of a pass that is kept where it is ``cheaper``.
 
-        Args:
-            module: that it would transform.
-            goal: None as long as no parameter set has been chosen.
+        There is no goal as long as no parameter set has been chosen.
         """
         return True
 

@@ -48,12 +48,7 @@ class Packing(NamedTuple):
 
 @dataclass(frozen=True)
 class LatencyTarget:
-    """What latencies depend on.
-
-    Attributes:
-        choose: the target's choice of parameters.
-        costs: seconds of the primitives of a parameter set.
-    """
+    """What latencies depend on: the target's choice of parameters, and its costs under each set."""
 
     choose: ChooseParameters
     costs: CostsOf
@@ -200,7 +195,6 @@ class TimedChain:
     """A program under one parameter set: seconds from the fresh input through all segments.
 
     Attributes:
-        parameters: the set.
         names: result names of the nonlinear ops of each segment.
         start: seconds by level of the input, [L].
     """

@@ -69,12 +69,7 @@ def _profile(polynomial: Polynomial) -> Profile:
 
 @dataclass(frozen=True)
 class Outline:
-    """Steps and polynomials of an approximation.
-
-    Attributes:
-        steps: name and operands (numbers of earlier steps) of every step.
-        polynomials: of the Chebyshev steps, in order.
-    """
+    """Steps of an approximation, and the polynomials of its Chebyshev steps, in order."""
 
     steps: tuple[Step, ...]
     polynomials: tuple[Polynomial, ...]

@@ -87,11 +87,7 @@ def places_of(module: Module) -> dict[Place, list[str]]:
 
 
 def cut(packed: Module, places: Mapping[Place, Sequence[str]]) -> SegmentedProgram:
-    """The segments of a packed program.
-
-    Args:
-        packed: ckks module without levels.
-        places: see `places_of`.
+    """The segments of a packed program, without levels; ``places``: see `places_of`.
 
     Raises:
         AtlasError: the program has several encrypted inputs.
