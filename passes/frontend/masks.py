@@ -23,11 +23,7 @@ if TYPE_CHECKING:
 DROPPED = -1e4  # an additive mask at or below this drops a key
 RANDOM_PROBES = 3
 
-MASKED_SCORES = (
-    "scores + mask",
-    "masked_fill(scores, dropped, low)",
-    "where(mask, scores, low)",
-)
+MASKED_SCORES = ("scores + mask", "masked_fill(scores, dropped, low)", "where(mask, scores, low)")
 """How models put a mask into scores; ``dropped`` where True in it means to drop a key."""
 
 

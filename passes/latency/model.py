@@ -22,13 +22,7 @@ from atlasc.passes.latency.outline import Outline, Polynomial, outline
 from atlasc.passes.latency.segments import ProgramSegment, SegmentedProgram, cut, places_of
 from atlasc.passes.latency.tables import Tables
 from atlasc.passes.lowering.place_bootstraps import level_chain
-from atlasc.passes.pipeline import (
-    CostsOf,
-    levels_and_slots,
-    packed,
-    select_optional,
-    to_poly,
-)
+from atlasc.passes.pipeline import CostsOf, levels_and_slots, packed, select_optional, to_poly
 
 Seconds = NDArray[np.float64]
 Approximations = Mapping[str, Approximation]
