@@ -153,24 +153,14 @@ def as_dtype(array: Any, dtype: Any) -> np.ndarray:
 
 COMMON = (
     AttributeDef("part", "string", "the nonlinear function that the op was expanded from"),
-    AttributeDef(
-        "magnitude",
-        "float",
-        "greatest magnitude of the result that calibration saw; of an output, of the answer",
-    ),
+    AttributeDef("magnitude", "float", "greatest magnitude of the result that calibration saw; of "
+                 "an output, of the answer"),
     AttributeDef("mean", "float", "greatest mean of one input's result that calibration saw"),
-    AttributeDef(
-        "noise_gain",
-        "float",
-        "change of the outputs by an error of the result, in units of their size; of an output, "
-        "what a change of 1 is in units of the answer",
-    ),
-    AttributeDef(
-        "noise",
-        "float",
-        "of an output: error that encryption adds to an answer, a root mean square",
-    ),
-)
+    AttributeDef("noise_gain", "float", "change of the outputs by an error of the result, in units "
+                 "of their size; of an output, what a change of 1 is in units of the answer"),
+    AttributeDef("noise", "float", "of an output: error that encryption adds to an answer, a root "
+                 "mean square"),
+)  # fmt: skip
 """Optional attributes of every op (docs/precision.md)."""
 
 

@@ -53,7 +53,7 @@ class Tape:
                 site = op.site(self.module.symbols)
                 weight = weights[op.attributes["name"]]
                 if "factor" in op.attributes:
-                    weight = weight * site.constant("factor", weight.dtype)
+                    weight = weight * site.like("factor", weight)
                 _add(found, op.operands[0], weight)
             elif op.result in found and op.name in RULES:
                 arrays = tuple(self._values[operand.op] for operand in op.operands)
@@ -70,88 +70,70 @@ def _add(found: dict[Value, Array], value: Value, part: Array) -> None:
 
 def _unbroadcast(derivative: Array, like: Array) -> Array:
     """Summed over the axes along which an operand was broadcast."""
-    extra = derivative.ndim - like.ndim
-    axes = tuple(range(extra)) + tuple(
-        axis + extra
-        for axis, extent in enumerate(like.shape)
-        if extent == 1 and derivative.shape[axis + extra] != 1
-    )
-    return derivative.sum(axis=axes).reshape(like.shape) if axes else derivative
+    shape = (1,) * (derivative.ndim - like.ndim) + like.shape
+    axes = tuple(a for a, n in enumerate(shape) if n == 1 and derivative.shape[a] != 1)
+    return derivative.sum(axis=axes).reshape(like.shape) if axes else derivative.reshape(like.shape)
 
 
-def _linear(site: Site, d: Array, operands: tuple[Array, ...]) -> Cotangents:
-    return (d @ site.constant("weight", d.dtype),)
-
-
-def _mul(site: Site, d: Array, operands: tuple[Array, ...]) -> Cotangents:
-    a, b = operands
-    return _unbroadcast(d * b, a), _unbroadcast(d * a, b)
-
-
-def _matmul(site: Site, d: Array, operands: tuple[Array, ...]) -> Cotangents:
-    a, b = operands
+def _matmul(site: Site, d: Array, x: tuple[Array, ...]) -> Cotangents:
+    a, b = x
     if site.attributes["transpose_b"]:
         return d @ b, np.swapaxes(d, -1, -2) @ a
     return d @ np.swapaxes(b, -1, -2), np.swapaxes(a, -1, -2) @ d
 
 
-def _transpose(site: Site, d: Array, operands: tuple[Array, ...]) -> Cotangents:
-    return (d.transpose(np.argsort(site.attributes["permutation"])),)
-
-
-def _select(site: Site, d: Array, operands: tuple[Array, ...]) -> Cotangents:
-    result = np.zeros_like(operands[0])
+def _select(site: Site, d: Array, x: tuple[Array, ...]) -> Cotangents:
+    result = np.zeros_like(x[0])
     axis, index = site.attributes["axis"], site.attributes["index"]
     result[(slice(None),) * axis + (index,)] = d
     return (result,)
 
 
-def _mean(site: Site, d: Array, operands: tuple[Array, ...]) -> Cotangents:
+def _mean(site: Site, d: Array, x: tuple[Array, ...]) -> Cotangents:
     axis = site.attributes["axis"]
-    share = site.attributes.get("factor", 1.0) / operands[0].shape[axis]
+    share = site.attributes.get("factor", 1.0) / x[0].shape[axis]
     spread = np.expand_dims(d * d.dtype.type(share), axis)
-    return (np.broadcast_to(spread, operands[0].shape),)
+    return (np.broadcast_to(spread, x[0].shape),)
 
 
-def _repeat(site: Site, d: Array, operands: tuple[Array, ...]) -> Cotangents:
-    axis, shape = site.attributes["axis"], operands[0].shape
+def _repeat(site: Site, d: Array, x: tuple[Array, ...]) -> Cotangents:
+    axis, shape = site.attributes["axis"], x[0].shape
     apart = d.reshape(*shape[: axis + 1], -1, *shape[axis + 1 :])
     return (apart.sum(axis=axis + 1),)
 
 
-def _rotary(site: Site, d: Array, operands: tuple[Array, ...]) -> Cotangents:
-    turned = d * site.constant("sin", d.dtype)
+def _rotary(site: Site, d: Array, x: tuple[Array, ...]) -> Cotangents:
+    turned = d * site.like("sin", d)
     half = d.shape[-1] // 2
     back = np.concatenate([turned[..., half:], -turned[..., :half]], axis=-1)
-    return (d * site.constant("cos", d.dtype) + back,)
+    return (d * site.like("cos", d) + back,)
 
 
-def _masked(site: Site, d: Array, operands: tuple[Array, ...]) -> Cotangents:
-    keep = keep_mask(site, *operands)
+def _masked(site: Site, d: Array, x: tuple[Array, ...]) -> Cotangents:
+    keep = keep_mask(site, *x)
     return (d if keep is None else np.where(keep, d, np.zeros((), d.dtype)),)
 
 
-def _chebyshev(site: Site, d: Array, operands: tuple[Array, ...]) -> Cotangents:
+def _chebyshev(site: Site, d: Array, x: tuple[Array, ...]) -> Cotangents:
     low, high = site.attributes["domain"]
-    coefficients = np.asarray(site.constant("coefficients"), dtype=np.float64)
-    slopes = sums.chebder(coefficients, axis=-1) * (2.0 / (high - low))
-    return (d * evaluate(operands[0], slopes, (low, high)),)
+    slopes = sums.chebder(site.constant("coefficients"), axis=-1) * (2.0 / (high - low))
+    return (d * evaluate(x[0], slopes, (low, high)),)
 
 
 RULES: dict[str, Rule] = {
-    "poly.linear": _linear,
+    "poly.linear": lambda site, d, x: (d @ site.like("weight", d),),
     "poly.add": lambda site, d, x: (_unbroadcast(d, x[0]), _unbroadcast(d, x[1])),
     "poly.sub": lambda site, d, x: (_unbroadcast(d, x[0]), -_unbroadcast(d, x[1])),
-    "poly.mul": _mul,
+    "poly.mul": lambda site, d, x: (_unbroadcast(d * x[1], x[0]), _unbroadcast(d * x[0], x[1])),
     "poly.square": lambda site, d, x: (2 * d * x[0],),
     "poly.double": lambda site, d, x: (d * d.dtype.type(2 ** site.attributes["times"]),),
     "poly.add_constant": lambda site, d, x: (d,),
-    "poly.scale": lambda site, d, x: (d * site.constant("factor", d.dtype),),
-    "poly.affine": lambda site, d, x: (d * site.constant("scale", d.dtype),),
+    "poly.scale": lambda site, d, x: (d * site.like("factor", d),),
+    "poly.affine": lambda site, d, x: (d * site.like("scale", d),),
     "poly.row_sum": lambda site, d, x: (np.broadcast_to(d, x[0].shape),),
     "poly.center": lambda site, d, x: (d - d.mean(axis=-1, keepdims=True),),
     "poly.matmul": _matmul,
-    "poly.transpose": _transpose,
+    "poly.transpose": lambda site, d, x: (d.transpose(np.argsort(site.attributes["permutation"])),),
     "poly.reshape": lambda site, d, x: (d.reshape(x[0].shape),),
     "poly.select": _select,
     "poly.mean": _mean,

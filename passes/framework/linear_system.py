@@ -39,10 +39,8 @@ class LinearSystem(Generic[K]):
         # The unknown mentioned least keeps the substitution below short.
         pivot = min(left, key=lambda unknown: len(self._mentions.get(unknown, ())))
         weight = left.pop(pivot)
-        solved, constant = (
-            {name: -value / weight for name, value in left.items()},
-            constant / weight,
-        )
+        solved = {name: -value / weight for name, value in left.items()}
+        constant /= weight
         for other in self._mentions.pop(pivot, ()):  # they mention the pivot no more
             terms, offset = self.rows[other]
             share = terms.pop(pivot)

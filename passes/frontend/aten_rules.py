@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,16 +23,14 @@ from atlasc.passes.frontend.masks import emit_softmax
 Rule = Callable[..., Value]
 
 
-def linear(importer: Importer, x: Node, weight: Node, bias: Node | None) -> Value:
-    """x · weightᵀ + bias with a constant weight."""
+def _linear(importer: Importer, x: Node, weight: Node, bias: Node | None) -> Value:
     matrix = importer.symbol(weight)
     return importer.add("nn.linear", x, weight=matrix, bias=importer.symbol(bias))
 
 
-def addmm(
+def _addmm(
     importer: Importer, bias: Node, x: Node, weight: Node, beta: float, alpha: float
 ) -> Value:
-    """bias + x · weight."""
     if (beta, alpha) != (1, 1):
         raise Refusal("addmm with beta or alpha has no op")
     if importer.kinds[weight] != "constant" or importer.kinds[bias] != "constant":
@@ -40,7 +39,7 @@ def addmm(
     return importer.add("nn.linear", x, weight=symbol, bias=importer.symbol(bias))
 
 
-def matmul(importer: Importer, a: Node, b: Node) -> Value:
+def _matmul(importer: Importer, a: Node, b: Node) -> Value:
     """Product of two private tensors, or a linear layer when the second is a constant matrix."""
     if importer.kinds[a] == "constant":
         raise Refusal("a constant matrix on the left has no op")
@@ -52,7 +51,7 @@ def matmul(importer: Importer, a: Node, b: Node) -> Value:
     return importer.add("nn.linear", a, weight=symbol)
 
 
-def add(importer: Importer, a: Node, b: Any, alpha: float, sign: int = 1) -> Value:
+def _add(importer: Importer, a: Node, b: Any, alpha: float, sign: int = 1) -> Value:
     """Sum with a private tensor, a constant tensor or a number."""
     alpha = sign * float(alpha)
     if not is_node(b):
@@ -69,12 +68,7 @@ def add(importer: Importer, a: Node, b: Any, alpha: float, sign: int = 1) -> Val
     return importer.add("nn.add", a, other)
 
 
-def subtract(importer: Importer, a: Node, b: Any, alpha: float) -> Value:
-    """Difference, as a sum with the negative."""
-    return add(importer, a, b, alpha, -1)
-
-
-def multiply(importer: Importer, a: Node, b: Any) -> Value:
+def _multiply(importer: Importer, a: Node, b: Any) -> Value:
     """Product with a private tensor, a constant tensor or a number."""
     if not is_node(b):
         return importer.add("nn.scale", a, factor=float(b))
@@ -85,8 +79,7 @@ def multiply(importer: Importer, a: Node, b: Any) -> Value:
     return importer.add("nn.mul", a, b)
 
 
-def divide(importer: Importer, a: Node, b: Any) -> Value:
-    """Quotient by a number or a constant tensor."""
+def _divide(importer: Importer, a: Node, b: Any) -> Value:
     if not is_node(b):
         return importer.add("nn.scale", a, factor=1.0 / float(b))
     if importer.kinds[b] != "constant" or importer.kinds[a] != "data":
@@ -105,7 +98,7 @@ def _scale(importer: Importer, x: Node, constant: Node, array: np.ndarray) -> Va
     return importer.add("nn.scale", x, factor=factor)
 
 
-def power(importer: Importer, x: Node, exponent: float = 2) -> Value:
+def _power(importer: Importer, x: Node, exponent: float = 2) -> Value:
     """x², x³, ... as products."""
     if exponent not in (1, 2, 3, 4):
         raise Refusal(f"the exponent {exponent} is not one of 1, 2, 3, 4")
@@ -115,12 +108,11 @@ def power(importer: Importer, x: Node, exponent: float = 2) -> Value:
     return result
 
 
-def embedding(importer: Importer, table: Node, ids: Node, *options: Any) -> Value:
-    """Rows of a table by the ids of an input."""
+def _embedding(importer: Importer, table: Node, ids: Node, *options: Any) -> Value:
     return importer.add("nn.embedding", ids, table=importer.symbol(table))
 
 
-def layer_norm(
+def _layer_norm(
     importer: Importer,
     x: Node,
     extents: Sequence[int],
@@ -129,7 +121,6 @@ def layer_norm(
     epsilon: float,
     *options: Any,
 ) -> Value:
-    """Normalisation over the last axis."""
     if list(extents) != [shape(x)[-1]]:
         raise Refusal("a layer norm over more than the last axis has no op")
     gamma = importer.vector(weight, "ones", extents[0])
@@ -149,7 +140,7 @@ def rms_norm(
     return importer.add("nn.rms_norm", x, gamma=gamma, epsilon=float(epsilon))
 
 
-def attention(
+def _attention(
     importer: Importer,
     query: Node,
     key: Node,
@@ -179,39 +170,32 @@ def attention(
 # Rules that move or pick elements along axes
 
 
-def reshape(importer: Importer, x: Node | Value, *options: Any) -> Value:
-    """Any change of extents that keeps the elements in order."""
+def _reshape(importer: Importer, x: Node | Value, *options: Any) -> Value:
     return importer.add("nn.reshape", x, shape=list(shape(importer.node)))
 
 
-def transpose(importer: Importer, x: Node, first: int = 0, second: int = 1) -> Value:
-    """Swap of two axes."""
+def _transpose(importer: Importer, x: Node, first: int = 0, second: int = 1) -> Value:
     order = list(range(len(shape(importer.node))))
     order[first], order[second] = order[second], order[first]
     return importer.add("nn.transpose", x, permutation=order)
 
 
-def permute(importer: Importer, x: Node, axes: Sequence[int]) -> Value:
-    """Permutation of all axes."""
+def _permute(importer: Importer, x: Node, axes: Sequence[int]) -> Value:
     return importer.add("nn.transpose", x, permutation=[axis % len(axes) for axis in axes])
 
 
-def select(importer: Importer, x: Node, axis: int, index: int) -> Value:
-    """One index along an axis."""
+def _select(importer: Importer, x: Node, axis: int, index: int) -> Value:
     axis %= len(shape(x))
     return importer.add("nn.select", x, axis=axis, index=index % shape(x)[axis])
 
 
-def slice_one(importer: Importer, x: Node, axis: int, start: int | None, *options: Any) -> Value:
-    """A slice of a single index."""
-    if shape(importer.node)[axis] != 1:
-        raise Refusal(
-            f"a slice of {shape(importer.node)[axis]} of {shape(x)[axis]} elements has no op"
-        )
-    return reshape(importer, select(importer, x, axis, start or 0))
+def _slice_one(importer: Importer, x: Node, axis: int, start: int | None, *options: Any) -> Value:
+    if (count := shape(importer.node)[axis]) != 1:
+        raise Refusal(f"a slice of {count} of {shape(x)[axis]} elements has no op")
+    return _reshape(importer, _select(importer, x, axis, start or 0))
 
 
-def index_row(importer: Importer, x: Node, indices: Sequence[Node | None]) -> Value:
+def _index_row(importer: Importer, x: Node, indices: Sequence[Node | None]) -> Value:
     """x[arange(batch), i] with one constant i: the same row of every sentence."""
     constant = [i for i in indices if i is not None and importer.kinds[i] == "constant"]
     if not len(constant) == len(indices) == 2:
@@ -219,47 +203,46 @@ def index_row(importer: Importer, x: Node, indices: Sequence[Node | None]) -> Va
     batch, row = (importer.array(index).reshape(-1) for index in constant)
     if not np.array_equal(batch, np.arange(shape(x)[0])) or len(set(row.tolist())) != 1:
         raise Refusal("only one row, the same for every sentence, is taken")
-    return select(importer, x, 1, int(row[0]))
+    return _select(importer, x, 1, int(row[0]))
 
 
-def concatenate(importer: Importer, *operands: Any) -> Value:
+def _concatenate(importer: Importer, *operands: Any) -> Value:
     """No op: a class token before patches and rotated halves are patterns."""
     raise Refusal("only one class token before the patches, or a rotary embedding, is understood")
 
 
-def mean(
+def _mean(
     importer: Importer, x: Node, axes: Sequence[int] | None, keep: bool, *options: Any
 ) -> Value:
-    """Mean along one axis."""
     if axes is None or len(axes) != 1:
         raise Refusal("a mean is taken along one axis")
     result = importer.add("nn.mean", x, axis=axes[0] % len(shape(x)))
-    return reshape(importer, result) if keep else result
+    return _reshape(importer, result) if keep else result
 
 
 _OPS: dict[Rule, str] = {
-    linear: "linear.default",
-    addmm: "addmm.default",
-    matmul: "matmul.default mm.default bmm.default",
-    add: "add.Tensor add_.Tensor",
-    subtract: "sub.Tensor",
-    multiply: "mul.Tensor mul.Scalar",
-    divide: "div.Tensor div.Scalar",
-    lambda importer, x: multiply(importer, x, -1.0): "neg.default",
-    power: "pow.Tensor_Scalar square.default",
-    embedding: "embedding.default",
-    layer_norm: "layer_norm.default",
+    _linear: "linear.default",
+    _addmm: "addmm.default",
+    _matmul: "matmul.default mm.default bmm.default",
+    _add: "add.Tensor add_.Tensor",
+    partial(_add, sign=-1): "sub.Tensor",
+    _multiply: "mul.Tensor mul.Scalar",
+    _divide: "div.Tensor div.Scalar",
+    lambda importer, x: _multiply(importer, x, -1.0): "neg.default",
+    _power: "pow.Tensor_Scalar square.default",
+    _embedding: "embedding.default",
+    _layer_norm: "layer_norm.default",
     rms_norm: "rms_norm.default",
-    attention: "scaled_dot_product_attention.default",
-    reshape: "view.default reshape.default _unsafe_view.default flatten.using_ints unflatten.int "
+    _attention: "scaled_dot_product_attention.default",
+    _reshape: "view.default reshape.default _unsafe_view.default flatten.using_ints unflatten.int "
     "unsqueeze.default squeeze.dim squeeze.default",
-    transpose: "transpose.int t.default",
-    permute: "permute.default",
-    select: "select.int",
-    slice_one: "slice.Tensor",
-    index_row: "index.Tensor",
-    concatenate: "cat.default",
-    mean: "mean.dim",
+    _transpose: "transpose.int t.default",
+    _permute: "permute.default",
+    _select: "select.int",
+    _slice_one: "slice.Tensor",
+    _index_row: "index.Tensor",
+    _concatenate: "cat.default",
+    _mean: "mean.dim",
 }
 ATEN_RULES = {f"aten.{op}": rule for rule, ops in _OPS.items() for op in ops.split()}
 """By the qualified name of the op, with its overload."""

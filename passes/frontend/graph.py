@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from atlasc.ir.bounds import as_location
 from atlasc.ir.errors import AtlasError
@@ -28,22 +28,8 @@ DROPOUTS = {"dropout", "feature_dropout"}
 RESHAPES = ("view", "reshape", "_unsafe_view")
 VIEWS = (*RESHAPES, "expand", "slice", "flatten")
 """They leave a tensor as it is where its shape stays."""
-
-
-class Node(Protocol):
-    """What the frontend uses of a torch.fx.Node, whose own argument types are too wide to check."""
-
-    op: str
-    name: str
-    target: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    meta: dict[str, Any]
-    users: dict[Any, None]
-    all_input_nodes: list[Any]
-
-    def replace_all_uses_with(self, other: Any) -> Any:
-        """Route the users of this node to another one."""
+Node = Any
+"""A torch.fx.Node, whose own argument types are too wide to check."""
 
 
 def target(node: Any) -> str:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import NamedTuple
-
-import networkx
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
@@ -139,18 +138,17 @@ def _ends(ops: Sequence[Op], number: Mapping[Op, int]) -> list[int]:
 
 
 def _crossing(ops: Sequence[Op], number: Mapping[Op, int]) -> set[int]:
-    """Positions of the values that every path from the input to an output goes through."""
-    graph: networkx.DiGraph[int] = networkx.DiGraph()
-    end = len(ops)
+    """Positions of the values that every path from the input to an output goes through: nobody
+    behind them reads a value before them.
+    """
+    last_use = [len(ops) if op.result is None else 0 for op in ops]
     for op, position in number.items():
-        sources = [number[operand.op] for operand in op.operands if operand.op in number]
-        graph.add_edges_from((source, position) for source in sources)
-        if op.result is None:
-            graph.add_edge(position, end)
-    dominators, found = networkx.immediate_dominators(graph, 0), {end}
-    while (before := dominators.get(min(found))) is not None and before not in found:
-        found.add(before)
-    return {position for position in found if position < end and ops[position].result is not None}
+        for operand in op.operands:
+            if operand.op in number:
+                last_use[number[operand.op]] = position
+    reached = accumulate(last_use, max, initial=0)
+    pairs = enumerate(zip(ops, reached))
+    return {at for at, (op, until) in pairs if until <= at and op.result is not None}
 
 
 _PRODUCTS = ("ckks.chebyshev", "ckks.mul", "ckks.square")
