@@ -34,30 +34,16 @@ if TYPE_CHECKING:
     from atlasc.run.session import Verdict
 
 __all__ = [
-    "AtlasError",
-    "Client",
-    "CompileOptions",
-    "Program",
-    "ProgramAnswers",
-    "Server",
-    "Verdict",
-    "__version__",
-    "compile",
-    "keygen",
-    "load",
-]
+    "AtlasError", "Client", "CompileOptions", "Program", "ProgramAnswers", "Server", "Verdict",
+    "__version__", "compile", "keygen", "load",
+]  # fmt: skip
 
 _PLACES = {
-    "AtlasError": "atlasc.ir.errors",
-    "Client": "atlasc.api.roles",
+    **dict.fromkeys(("Program", "ProgramAnswers", "compile", "load"), "atlasc.api.program"),
+    **dict.fromkeys(("Client", "Server", "keygen"), "atlasc.api.roles"),
     "CompileOptions": "atlasc.compilation.options",
-    "Program": "atlasc.api.program",
-    "ProgramAnswers": "atlasc.api.program",
-    "Server": "atlasc.api.roles",
+    "AtlasError": "atlasc.ir.errors",
     "Verdict": "atlasc.run.session",
-    "compile": "atlasc.api.program",
-    "keygen": "atlasc.api.roles",
-    "load": "atlasc.api.program",
 }
 """Where each public name is defined."""
 

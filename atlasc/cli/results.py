@@ -51,8 +51,8 @@ def say_of_keys(program: Module, chosen: object) -> None:
         )
 
 
-def summary_lines(summary: dict[str, Any]) -> list[str]:
-    """A program's costs as a few lines of text."""
+def print_summary(summary: Mapping[str, Any]) -> None:
+    """Print a program's costs in a few lines."""
     depth = "" if summary["depth"] is None else f"depth {summary['depth']}, "
     outside = f" (+{summary['levels_outside']} outside)" if summary["levels_outside"] else ""
     lines = [
@@ -95,7 +95,7 @@ def summary_lines(summary: dict[str, Any]) -> list[str]:
             "no cost table for phantom: seconds are not predicted (benchmarks on the GPU make one, "
             "for --costs)"
         )
-    return lines
+    print("\n".join(lines))
 
 
 def _security_line(bits: int, moduli: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from atlasc.cli.errors import warn
 from atlasc.cli.output import print_json, print_table, say
 from atlasc.cli.parameters import DATA, FOLDER, JSON, Model
 from atlasc.cli.progress import progress
-from atlasc.cli.results import say_of_keys, summary_lines, warn_of_costs
+from atlasc.cli.results import print_summary, say_of_keys, warn_of_costs
 from atlasc.compilation.declared import option
 from atlasc.compilation.options import CompileOptions, SearchOptions
 
@@ -106,8 +106,7 @@ def _show_program(bundle: Bundle, calibration: Calibration, data: Path) -> None:
             f"{float(settings['held_back_error']):.3g}, {settings['out_of_range']} leave the range "
             "of a polynomial"
         )
-    for line in summary_lines(dict(bundle.manifest.costs)):
-        say(line)
+    print_summary(bundle.manifest.costs)
     say(f"written to {bundle.folder} for {bundle.target}; {bundle.folder / 'report.html'}")
     project = bundle.folder / PROJECT
     if project.is_dir():

@@ -13,7 +13,7 @@ from atlasc.cli.errors import warn
 from atlasc.cli.output import bar, print_json, print_table
 from atlasc.cli.parameters import JSON, Model
 from atlasc.cli.progress import progress
-from atlasc.cli.results import show_timing, summary_lines, warn_of_costs
+from atlasc.cli.results import print_summary, show_timing, warn_of_costs
 from atlasc.compilation.declared import option
 from atlasc.compilation.options import BatchOptions, InspectOptions, ModelOptions
 
@@ -174,8 +174,7 @@ def _show(found: Inspection, modules: list[dict[str, Any]]) -> None:
                 for row in modules
             ],
         )
-    for line in summary_lines(summary):
-        print(line)
+    print_summary(summary)
 
 
 def _layers(layers: list[dict[str, Any]], keys: list[str]) -> list[list[Any]]:

@@ -23,7 +23,7 @@ from atlasc.cli.results import end_with, outputs_record, show_timing
 from atlasc.compilation.declared import option
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Iterable, Mapping
 
     import numpy as np
 
@@ -178,15 +178,23 @@ def decrypt(
     from atlasc.api import roles
     from atlasc.bundle.folder import load_bundle
     from atlasc.bundle.messages import Message
+    from atlasc.client.sharing import require_digits
     from atlasc.files import require_file_place, save_arrays
+    from atlasc.ir.errors import AtlasError
 
     if output is not None:
         require_file_place(output, ".npz", new=True)
     loaded = load_bundle(bundle, "client")
     roles.check_target(loaded, target)
     message = Message.read(answer, "answer", loaded)
+    if share and unchecked:
+        raise AtlasError(
+            "--share and --unchecked exclude each other",
+            why="the bound on the errors does not hold for such an answer",
+            remedy="leave one of them out",
+        )
     if share:
-        _require_shareable(loaded, bits, shares, unchecked)
+        require_digits(loaded.client.interface, 1, bits, shares)  # or say so before any work
     with progress("decrypting"):
         client = roles.Client(loaded, keys, target)
         answers = client.decrypt(message)
@@ -199,8 +207,7 @@ def decrypt(
     if output is not None:
         save_arrays(output, shown)
     if as_json:
-        record = {"outputs": outputs_record(shown, hidden), "refused": list(answers.refused)}
-        print_json(record)
+        print_json({"outputs": outputs_record(shown, hidden), "refused": [*answers.refused]})
     else:
         _print_outputs(shown, hidden, output is None)
     end_with(answers.refused, unchecked=unchecked)
@@ -228,17 +235,16 @@ def _shared(
     return replace(answers, outputs=share(answers.outputs, flooding))
 
 
-def _print_outputs(outputs: Mapping[str, np.ndarray], refused: Container[int], hint: bool) -> None:
+def _print_outputs(outputs: Mapping[str, np.ndarray], refused: Iterable[int], hint: bool) -> None:
     """Tables of the outputs that have a row of numbers for each input; else, if wanted, a hint."""
     for name, values in outputs.items():
         if values.ndim == 2:
             columns = ["row", "answer", *map(str, range(values.shape[1]))]
-            rows = [
-                [row, *[None] * (1 + len(v))]
-                if row in refused
-                else [row, int(v.argmax()), *map(float, v)]
-                for row, v in enumerate(values)
+            rows: list[list[object]] = [
+                [r, int(v.argmax()), *map(float, v)] for r, v in enumerate(values)
             ]
+            for row in refused:
+                rows[row][1:] = [None] * (len(columns) - 1)
             print_table(columns, rows, title=name)
         elif hint:
             print(f"{name}: shape {list(values.shape)}; -o FILE.npz or --json gives the numbers")
@@ -252,21 +258,3 @@ def _warn_of_simulation(target: Target) -> None:
             "  what to do: rehearse with it; for real data use keys of an encrypted target, such as"
             " desilo",
         )
-
-
-def _require_shareable(bundle: Bundle, bits: int, shares: int, unchecked: bool) -> None:
-    """Refuse before anything is decrypted.
-
-    Raises:
-        AtlasError: no digit could be shared; or with ``--unchecked``.
-    """
-    from atlasc.client.sharing import require_digits
-    from atlasc.ir.errors import AtlasError
-
-    if unchecked:
-        raise AtlasError(
-            "--share and --unchecked exclude each other",
-            why="the bound on the errors does not hold for such an answer",
-            remedy="leave one of them out",
-        )
-    require_digits(bundle.client.interface, 1, bits, shares)

@@ -15,7 +15,7 @@ from atlasc.cli.errors import warn
 from atlasc.cli.output import print_json, print_table, say
 from atlasc.cli.parameters import DATA, FOLDER, FOR_TARGET, JSON, Model, required
 from atlasc.cli.progress import progress
-from atlasc.cli.results import say_of_keys, summary_lines, warn_of_costs
+from atlasc.cli.results import print_summary, say_of_keys, warn_of_costs
 from atlasc.compilation.declared import option
 from atlasc.compilation.options import BatchOptions, CalibrationOptions, LowerOptions
 
@@ -101,8 +101,7 @@ def lower(
 
     warn_of_costs(options.target, options.costs)
     lowered, costs = lower_alone(source, output, options, progress, warn)
-    for line in summary_lines(costs):
-        print(line)
+    print_summary(costs)
     say_of_keys(lowered.program, options.key_memory or options.device_memory)
 
 
