@@ -89,7 +89,7 @@ def _place(ops: Sequence[Op], layer: int) -> str:
 
 def program_text(module: Module) -> dict[str, Any]:
     """What the template of the program shows: the layouts; of each block its place, the head of its
-    function and the lines of it; and the steps that call them.
+    function and the lines of it; the calls of these; and the module.
 
     Raises:
         AtlasError: an op or an attribute that the runtime does not have.
@@ -97,11 +97,9 @@ def program_text(module: Module) -> dict[str, Any]:
     layouts, blocks = layout_names(module), blocks_of(module)
     return {
         "layouts": [(name, layout) for layout, name in layouts.items()],
-        "functions": [
-            (text.comment(block.place), _head(block), list(_body(block, layouts)))
-            for block in blocks
-        ],
-        "steps": list(_steps(module, blocks)),
+        "functions": [(b.place, _head(b), list(_body(b, layouts))) for b in blocks],
+        "module": module,
+        "calls": list(_calls(module, blocks)),
     }
 
 
@@ -127,10 +125,7 @@ def _body(block: Block, layouts: Mapping[str, str]) -> Iterator[str]:
         yield f"    return {{{', '.join(f'std::move({name})' for name in names)}}};"
 
 
-def _steps(module: Module, blocks: Sequence[Block]) -> Iterator[str]:
-    for op in module.inputs:
-        name = text.string(op.attributes["name"])
-        yield f"    Packed {text.variable(op.value)} = std::move(inputs.at({name}));"
+def _calls(module: Module, blocks: Sequence[Block]) -> Iterator[str]:
     returned = [op.operands[0] for op in module.outputs]
     last_use = {value: block for block in blocks for value in block.inputs}
     for block in blocks:
@@ -138,8 +133,3 @@ def _steps(module: Module, blocks: Sequence[Block]) -> Iterator[str]:
         names = [text.variable(value) for value in block.outputs]
         head = f"Packed {names[0]}" if len(names) == 1 else f"auto [{', '.join(names)}]"
         yield text.call(f"{head} = {block.name}", ["context", *operands(block.inputs, last)])
-    yield "    Values results;"
-    for op in module.outputs:
-        name, value = text.string(op.attributes["name"]), text.variable(op.operands[0])
-        yield f"    results.emplace({name}, {value});"
-    yield "    return results;"

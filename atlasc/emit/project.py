@@ -66,8 +66,8 @@ def sources(program: Module, parameters: ParameterSet, engine: str = "sim") -> d
         keep_trailing_newline=True,
         undefined=StrictUndefined,
     )
-    literals = (text.integer, text.integers, text.number, text.numbers, text.lines)
-    environment.filters |= {"quoted": text.string, **{one.__name__: one for one in literals}}
+    names = ("integer", "integers", "number", "numbers", "lines", "variable", "comment")
+    environment.filters |= {name: getattr(text, name) for name in names} | {"quoted": text.string}
     facts = {
         "name": text.identifier(program.name),
         "engine": engine,

@@ -104,12 +104,9 @@ class CostTable:
         text = re.sub(r"\{[^{}]*\}", lambda innermost: re.sub(r"\n *", " ", innermost[0]), text)
         return text + "\n"
 
-    def damaged(self, why: str) -> AtlasError:
-        """The error for contents that are of no use."""
-        return _damaged(self.path, why)
 
-
-def _damaged(path: Path | None, why: str) -> AtlasError:
+def damaged(path: Path | None, why: str) -> AtlasError:
+    """The error for a file that is of no use."""
     return AtlasError(
         f"the cost table {path} is damaged",
         why=why,
@@ -132,7 +129,7 @@ def _load(path: Path, stamp: tuple[int, int] | None) -> CostTable:
     try:
         return replace(parse_json(read_bytes(path, MAX_TABLE), CostTable), path=path)
     except ValueError as error:
-        raise _damaged(path, str(error)) from None
+        raise damaged(path, str(error)) from None
 
 
 # --- the table in use

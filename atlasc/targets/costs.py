@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.costs import PrimitiveCosts
 from atlasc.passes.execution.counting_engine import PRIMITIVES, Primitive
-from atlasc.targets.cost_table import Bootstrap, CostTable, active_table
+from atlasc.targets.cost_table import Bootstrap, CostTable, active_table, damaged
 from atlasc.targets.parameters import ParameterSet
 
 KEY = "key"
@@ -46,7 +46,7 @@ class FittedCosts:
         try:
             sets = {parameters.from_dict(one.parameters): one.seconds for one in table.sets}
         except AtlasError as error:
-            raise table.damaged(error.what) from None
+            raise damaged(table.path, error.what) from None
         # A set that bootstraps and was not measured is as fast as the leveled one.
         known = (parameters, replace(parameters, bootstrap=False))  # type: ignore[call-arg]
         self._sets = sets

@@ -157,16 +157,11 @@ def estimates_of(secrets: Sequence[Secret]) -> dict[str, Any]:
         and the cost model that cost least, and the modulus that was estimated. ``estimate_bits`` is
         None where the archive has nothing, as for the rings of tests.
     """
+    names = {"estimate_bits": "bits", "attack": "attack", "cost_model": "cost_model"}
+    names |= {"estimated_log_qp": "log_q"}
     facts: list[dict[str, Any]] = [
-        {
-            "secret": str(secret),
-            "published": secret.published,
-            "log_qp": secret.log_q,
-            "estimate_bits": secret.estimate.get("bits"),
-            "attack": secret.estimate.get("attack"),
-            "cost_model": secret.estimate.get("cost_model"),
-            "estimated_log_qp": secret.estimate.get("log_q"),
-        }
+        {"secret": str(secret), "published": secret.published, "log_qp": secret.log_q}
+        | {name: secret.estimate.get(entry) for name, entry in names.items()}
         for secret in secrets
     ]
     weakest = min(facts, key=lambda fact: fact["estimate_bits"] or 0.0)

@@ -12,6 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
+from timeit import repeat, timeit
 from typing import NamedTuple
 
 import numpy as np
@@ -30,8 +31,8 @@ from atlasc.targets.machine import OtherWork, require_memory, this_machine
 FEW, MANY = 2, 8
 """Rotations of the two hoisted calls that tell the shared part from the rest."""
 ROUNDS = 3
-SHORT, REPEATS = 0.02, 5
-"""A call that takes less than ``SHORT`` seconds is repeated up to ``REPEATS`` times."""
+SHORT, REPEATS = 0.02, 4
+"""A call that takes less than ``SHORT`` seconds is repeated ``REPEATS`` times."""
 BOOTSTRAP_WORK = 140 * BOOTSTRAPPED.key_bytes(BOOTSTRAPPED.max_level)
 """A bootstrap's key and two bootstraps take as long as the making of 140 other keys."""
 BUSY = 0.05
@@ -177,12 +178,8 @@ def _measure(plan: Plan, rounds: int, pace: _Pace) -> Measured:
 
 def _timed(action: Callable[[], object]) -> float:
     """Shortest of a few calls; of one where it takes long."""
-    times: list[float] = []
-    while not times or (sum(times) < SHORT and len(times) < REPEATS):
-        started = time.perf_counter()
-        action()
-        times.append(time.perf_counter() - started)
-    return min(times)
+    first = timeit(action, number=1)
+    return min([first, *repeat(action, number=1, repeat=0 if first > SHORT else REPEATS)])
 
 
 def _hoisted(few: float, many: float) -> tuple[float, float]:

@@ -117,7 +117,8 @@ class PhantomParameters(ParameterSet):
             "bootstrap_work": self.ciphertexts_bytes(run.live),
             "bootstrap_diagonals": self.ciphertexts_bytes(run.diagonals) // 2,
         }
-        key_levels = (run.product_level, run.counts.conjugation_level)
+        products = max(at for name, at in run.counts.primitives if name in ("mul", "square"))
+        key_levels = (products, run.counts.conjugation_level)
         return BootstrapNeeds(frozenset(rotations), rotations, key_levels, memory)
 
 

@@ -77,11 +77,6 @@ class DryRun(NamedTuple):
     live: Mapping[int, int]
     diagonals: Mapping[int, int]
 
-    @property
-    def product_level(self) -> int:
-        """Level of the relinearisation key."""
-        return max(at for name, at in self.counts.primitives if name in ("mul", "square"))
-
 
 @lru_cache(maxsize=8)
 def dry_run(name: str, slots: int) -> DryRun:
