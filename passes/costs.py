@@ -23,7 +23,7 @@ from atlasc.passes.execution.counting_engine import (
     LiveEngine,
     Primitive,
 )
-from atlasc.passes.execution.execute import Execution, apply
+from atlasc.passes.execution.execute import apply, execute
 from atlasc.passes.execution.kernels.context import Context
 from atlasc.passes.execution.rotation_plan import RotationPlan
 from atlasc.passes.framework.pass_base import OBSERVED
@@ -87,7 +87,7 @@ def live_ciphertexts(module: Module) -> Counter[int]:
     what its kernel holds.
     """
     engine, inputs = _dry_run(module, LiveEngine)
-    Execution(module, engine).run(inputs)
+    execute(engine, module, inputs)
     return engine.at_peak
 
 

@@ -9,7 +9,7 @@ evaluation of the program's polynomials finds such inputs before they are encryp
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from atlasc.client.program import ClientProgram, Packed, batches, rows_of
 from atlasc.compilation.steps import Steps, silent
 from atlasc.ir.module import Module, Op
 from atlasc.passes.execution.engine import Engine
-from atlasc.passes.execution.execute import Execution
+from atlasc.passes.execution.execute import execute
 from atlasc.passes.simulation.poly_values import DomainWatch, Excess, interpret_poly
 from atlasc.run.timing import Pace, Timing
 from atlasc.targets import find_target
@@ -234,18 +234,3 @@ def encrypt_all(engine: Engine[Any], packed: Packed) -> dict[str, list[Any]]:
 def decrypt_all(engine: Engine[Any], results: Mapping[str, list[Any]]) -> dict[str, np.ndarray]:
     """Slots ``[ciphertexts, slots]`` by output name."""
     return {name: np.stack([engine.decrypt(c) for c in cs]) for name, cs in results.items()}
-
-
-def execute(
-    engine: Engine[Any],
-    program: Module,
-    encrypted: Mapping[str, list[Any]],
-    public: Mapping[str, np.ndarray],
-    before: Callable[[Op], None] | None = None,
-) -> dict[str, list[Any]]:
-    """Run a ckks module on ciphertexts by input name; ``before``, such as a
-    :class:`atlasc.run.timing.Pace`, is called before every op.
-    """
-    # On sim an input outside the ranges overflows; decryption then says so, in one message.
-    with np.errstate(over="ignore", invalid="ignore"):
-        return Execution(program, engine, before=before).run(encrypted, public)

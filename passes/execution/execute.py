@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Generic
+from typing import Any
 
 import numpy as np
 
@@ -14,47 +13,39 @@ from atlasc.passes.execution.engine import Ct, Engine
 from atlasc.passes.execution.kernels import KERNELS
 from atlasc.passes.execution.kernels.context import Context
 
-Observer = Callable[[Op, list[Any]], None]
 
+def execute(
+    engine: Engine[Ct],
+    program: Module,
+    encrypted: Mapping[str, list[Ct]],
+    public: Mapping[str, np.ndarray] | None = None,
+    before: Callable[[Op], None] | None = None,
+    observe: Callable[[Op, list[Any]], None] | None = None,
+) -> dict[str, list[Ct]]:
+    """Run a ckks module; rotations follow its plan.
 
-@dataclass
-class Execution(Generic[Ct]):
-    """Runs a module on an engine; rotations follow the module's plan.
-
-    Attributes:
-        module: a ckks module.
-        engine: evaluates the primitives.
+    Args:
+        encrypted: ciphertexts by input name.
+        public: arrays of public inputs by name.
+        before: called before every op (scopes, timing), such as `atlasc.run.timing.Pace`.
         observe: called after every op with its ciphertexts (progress, comparison, timing).
-        before: called before every op (scopes, timing).
+
+    Returns:
+        encrypted outputs by name.
+
+    Raises:
+        AtlasError: an input is missing, or the engine refused an op (level, key, memory).
     """
-
-    module: Module
-    engine: Engine[Ct]
-    observe: Observer | None = None
-    before: Callable[[Op], None] | None = None
-
-    def run(
-        self,
-        encrypted: Mapping[str, list[Ct]],
-        public: Mapping[str, np.ndarray] | None = None,
-    ) -> dict[str, list[Ct]]:
-        """Encrypted outputs by name.
-
-        Args:
-            encrypted: ciphertexts by input name.
-            public: arrays of public inputs by name.
-
-        Raises:
-            AtlasError: an input is missing, or the engine refused an op (level, key, memory).
-        """
-        given = {"ckks.input": encrypted, "ckks.public_input": public or {}}
-        ctx = Context(self.engine, self.module)
-        last_use = {v: n for n, op in enumerate(self.module.ops) for v in op.operands}
-        values: dict[Value, Any] = {}
-        outputs: dict[str, list[Ct]] = {}
-        for position, op in enumerate(self.module.ops):
-            if self.before is not None:
-                self.before(op)
+    given = {"ckks.input": encrypted, "ckks.public_input": public or {}}
+    ctx = Context(engine, program)
+    last_use = {v: n for n, op in enumerate(program.ops) for v in op.operands}
+    values: dict[Value, Any] = {}
+    outputs: dict[str, list[Ct]] = {}
+    # On sim an input outside the ranges overflows; decryption then says so, in one message.
+    with np.errstate(over="ignore", invalid="ignore"):
+        for position, op in enumerate(program.ops):
+            if before is not None:
+                before(op)
             if op.result is None:
                 outputs[op.attributes["name"]] = values[op.operands[0]]
             else:
@@ -66,12 +57,12 @@ class Execution(Generic[Ct]):
                     values[op.result] = ctx.blank
                 else:
                     raise AtlasError(f"input {name!r} is missing", where=op.location)
-                if self.observe is not None:
-                    self.observe(op, values[op.result])
+                if observe is not None:
+                    observe(op, values[op.result])
             for operand in op.operands:
                 if last_use[operand] == position:
                     values.pop(operand, None)
-        return outputs
+    return outputs
 
 
 def apply(ctx: Context[Ct], op: Op, operands: list[Any]) -> list[Ct]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import re
+import reprlib
 from dataclasses import dataclass, field
 
 from atlasc.ir.errors import AtlasError
@@ -9,17 +12,39 @@ from atlasc.ir.module import Module
 from atlasc.passes.costs import program_costs
 from atlasc.passes.execution.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
 from atlasc.passes.framework.pass_base import KEY_PLAN, MAGNITUDES, NOISE_GAINS, Pass, Report
-from atlasc.passes.framework.rewriting import Rewriter
-from atlasc.passes.lowering.keys.choose_rotations import (
+from atlasc.passes.framework.rewriting import with_attributes
+from atlasc.passes.lowering.choose_rotations import (
     KeyModel,
-    Uses,
     choose_rotations,
     rotation_seconds,
 )
-from atlasc.passes.lowering.keys.sizes import parse_size, size_text
 
 MEMORY = "key_memory"
 """Attribute of a module whose plan was made under a budget, in bytes."""
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_SIZE = re.compile(r"\s*(\d{1,18}(?:\.\d{1,18})?)\s*([KMGT]?)(?:i?B)?\s*", re.IGNORECASE)
+
+
+def parse_size(text: str) -> int:
+    """Bytes of ``4G``, ``512M``, ``1.5 GiB``; the units are powers of 1024.
+
+    Raises:
+        AtlasError: it is no size.
+    """
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise AtlasError(
+            f"{reprlib.repr(text)} is no size of memory", remedy="write it as 4G or 512M"
+        )
+    return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+def size_text(size: int) -> str:
+    """A size rounded up, such that ``parse_size`` gives at least as much: ``512M``, ``4.1G``."""
+    if size >= _UNITS["G"]:
+        return f"{math.ceil(size / _UNITS['G'] * 10) / 10:g}G"
+    unit = "M" if size >= _UNITS["M"] else "K"
+    return f"{math.ceil(size / _UNITS[unit])}{unit}"
 
 
 @dataclass(frozen=True)
@@ -52,54 +77,39 @@ class RotationKeys(Pass):
                 why=f"no parameter set has the slots and the levels of @{module.name}",
                 remedy="place bootstraps for the levels of a set, or give no key_memory",
             )
-        rewriter = Rewriter(module)
-        for op in module.ops:
-            rewriter.copy(op)
-        planned = rewriter.module
+        planned = with_attributes(module, lambda op: op.attributes)
         for name in (*PLAN_ATTRIBUTES, MEMORY):
             planned.attributes.pop(name, None)
         total = program_costs(planned).total
-        plan = RotationPlan(dict(sorted(total.rotation_levels.items())))
+        plan = every = RotationPlan(dict(sorted(total.rotation_levels.items())))
         if self.model is not None:
-            plan = choose_rotations(
-                total.rotation_groups, self.model, module.attributes["slots"], budget
-            )
-            _require_size(plan, self.model, budget)
-            report.say(
-                _account(
-                    total.rotation_groups, plan, RotationPlan(total.rotation_levels), self.model
+            uses, slots = total.rotation_groups, module.attributes["slots"]
+            plan = choose_rotations(uses, self.model, slots, budget)
+            sizes = [self.model.size(one.keys) for one in (plan, every)]
+            if budget is not None and sizes[0] > budget:
+                least = size_text(sizes[0])
+                raise AtlasError(
+                    f"the rotation keys do not fit into {size_text(budget)}",
+                    why=f"with fewer than {len(plan.keys)} keys of {least} together, some "
+                    "rotation would need more than three key switches",
+                    remedy=f"use --key-memory {least} or more",
                 )
+            seconds = [rotation_seconds(uses, one, self.model.costs) for one in (plan, every)]
+            report.say(
+                f"{len(every.keys)} amounts: {len(plan.keys)} keys of {size_text(sizes[0])}, "
+                f"{len(plan.bootstrap)} rotated with the bootstrap key, {len(plan.composed)} "
+                f"composed; all keys: {size_text(sizes[1])}, {seconds[0] - seconds[1]:.1f} s less"
             )
         top = max((at for name, at in total.primitives if name in ("mul", "square")), default=-1)
-        planned.attributes |= plan.attributes()
-        planned.attributes["relinearization_level"] = top
-        planned.attributes["conjugation_level"] = total.conjugation_level
+        planned.attributes |= {
+            **plan.attributes(),
+            "relinearization_level": top,
+            "conjugation_level": total.conjugation_level,
+        }
         if budget is not None:
             planned.attributes[MEMORY] = budget
         report.say(f"{len(plan.keys)} rotation keys, relinearisation to level {top}")
         return planned
-
-
-def _require_size(plan: RotationPlan, model: KeyModel, budget: int | None) -> None:
-    """Raise AtlasError for a plan, the smallest, that is larger than the budget."""
-    size = model.size(plan.keys)
-    if budget is not None and size > budget:
-        raise AtlasError(
-            f"the rotation keys do not fit into {size_text(budget)}",
-            why=f"with fewer than {len(plan.keys)} keys of {size_text(size)} together, some "
-            "rotation would need more than three key switches",
-            remedy=f"use --key-memory {size_text(size)} or more",
-        )
-
-
-def _account(uses: Uses, plan: RotationPlan, full: RotationPlan, model: KeyModel) -> str:
-    sizes = [size_text(model.size(one.keys)) for one in (plan, full)]
-    seconds = [rotation_seconds(uses, one, model.costs) for one in (plan, full)]
-    return (
-        f"{len(full.keys)} amounts: {len(plan.keys)} keys of {sizes[0]}, {len(plan.bootstrap)} "
-        f"rotated with the bootstrap key, {len(plan.composed)} composed; all keys: {sizes[1]}, "
-        f"{seconds[0] - seconds[1]:.1f} s less"
-    )
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ def test_a_bootstrapped_program_equals_its_polynomials(
 ) -> None:
     from atlasc.client.program import client_program
     from atlasc.compilation.prepare import calibrate_source, load_source, trace_model
-    from atlasc.passes.execution.execute import Execution
+    from atlasc.passes.execution.execute import execute
     from atlasc.passes.lowering.rotation_keys import key_plan
     from atlasc.passes.pipeline import lower_nn
     from atlasc.run import session
@@ -72,7 +72,7 @@ def test_a_bootstrapped_program_equals_its_polynomials(
         if op.name == "ckks.bootstrap":
             refreshed.append(engine.level(ciphertexts[0]))
 
-    results = Execution(program, engine, observe).run(encrypted, packed.public)
+    results = execute(engine, program, encrypted, packed.public, observe=observe)
     assert refreshed == [op.attributes["level"] for op in placed]
     slots = session.decrypt_all(engine, results)
     outputs = client.unpack(slots, BATCH)

@@ -13,7 +13,7 @@ from packed import pack_tensor, unpack_tensor
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module, Value
 from atlasc.passes.execution.counting_engine import Counted, CountingEngine
-from atlasc.passes.execution.execute import Execution
+from atlasc.passes.execution.execute import execute
 from atlasc.passes.execution.kernels.context import KEY_SWITCH, ROWS, blocked, layout_of
 from atlasc.passes.execution.kernels.linear import DiagonalPlan, choose_plan
 from atlasc.passes.execution.kernels.scores import row_score_layout, score_layout
@@ -50,7 +50,7 @@ class Bench:
         if "d" in dict(layout.extents):
             shape[-2:] = [shape[-2] * shape[-1]]
         self.module.add("ckks.output", [value], {"name": "y", "shape": shape})
-        result = Execution(self.module, self.engine).run(self.inputs, self.public)["y"]
+        result = execute(self.engine, self.module, self.inputs, self.public)["y"]
         return np.stack([self.engine.decrypt(ciphertext) for ciphertext in result])
 
     def linear(self, x: Value, weight: np.ndarray, **more: Any) -> Value:
@@ -115,7 +115,7 @@ def test_the_cost_of_a_plan_is_what_is_done(
         bench = Bench(packing)
         bench.linear(bench.input("x", x), weight, plan=plan)
         engine = CountingEngine(packing.slots, LEVEL)
-        Execution(bench.module, engine).run({"x": [Counted(LEVEL) for _ in bench.inputs["x"]]})
+        execute(engine, bench.module, {"x": [Counted(LEVEL) for _ in bench.inputs["x"]]})
         counts = engine.total()
         costs.append(KEY_SWITCH * counts.key_switches + counts.plaintext_products)
     assert costs[0] <= costs[1]

@@ -11,7 +11,7 @@ from atlasc.passes.approximation.approximate import apply_recipe
 from atlasc.passes.calibration.calibrate import nominal_calibration
 from atlasc.passes.costs import program_costs
 from atlasc.passes.execution.counting_engine import CountingEngine
-from atlasc.passes.execution.execute import Execution
+from atlasc.passes.execution.execute import execute
 from atlasc.passes.framework.rewriting import elementwise, is_uniform
 from atlasc.passes.pipeline import Lowered, lower_nn
 
@@ -84,7 +84,7 @@ def test_counting_equal_ops_once_changes_no_count(layers: int) -> None:
     ciphertexts = Layout.parse(entry.attributes["layout"]).ciphertexts
     level = entry.attributes["level"]
     fresh = [engine.encrypt(None, level) for _ in range(ciphertexts)]
-    Execution(program, engine).run({entry.attributes["name"]: fresh})
+    execute(engine, program, {entry.attributes["name"]: fresh})
     expected = engine.total()
     del expected.primitives["encrypt", level]  # the client's
     assert found.total == expected

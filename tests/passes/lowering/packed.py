@@ -11,7 +11,7 @@ from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module, Op
 from atlasc.passes.analyses.magnitudes import with_magnitudes
 from atlasc.passes.approximation.expand import Expand
-from atlasc.passes.execution.execute import Execution
+from atlasc.passes.execution.execute import execute
 from atlasc.passes.execution.kernels.context import ROWS, blocked, layout_of
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.assign_scales import AssignScales
@@ -54,7 +54,7 @@ def run_packed(program: Module, inputs: Arrays, engine: SimEngine) -> dict[str, 
             tensor = encrypted_input(op.site({}), np.asarray(inputs[name], dtype=np.float64))
             level = op.attributes.get("level", engine.max_level)
             encrypted[name] = [engine.encrypt(v, level) for v in pack_tensor(layout, tensor)]
-    results = Execution(program, engine).run(encrypted, inputs)
+    results = execute(engine, program, encrypted, inputs)
     return {
         op.attributes["name"]: _decrypted(op, program, results, engine) for op in program.outputs
     }

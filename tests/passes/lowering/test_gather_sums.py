@@ -9,7 +9,7 @@ from short_text import dedent, module_of, short
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module
 from atlasc.passes.costs import critical_path, program_costs
-from atlasc.passes.execution.execute import Execution
+from atlasc.passes.execution.execute import execute
 from atlasc.passes.framework.pass_base import Report, run_passes
 from atlasc.passes.lowering.gather_sums import GatherSums
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
@@ -38,7 +38,7 @@ def run(module: Module, slots: np.ndarray) -> np.ndarray:
     levels = critical_path(module).total
     engine = SimEngine(module.attributes["slots"], levels)
     encrypted = {"x": [engine.encrypt(vector) for vector in slots]}
-    result = Execution(module, engine).run(encrypted)["y"]
+    result = execute(engine, module, encrypted)["y"]
     return np.stack([engine.decrypt(ciphertext) for ciphertext in result])
 
 
@@ -64,9 +64,8 @@ def test_a_place_without_a_ciphertext_stays_in_the_range() -> None:
     after = run_passes(program(ITERATION), [GatherSums()])
     engine, seen = SimEngine(32, 8), {}
     slots = np.random.default_rng(1).uniform(0.1, 0.2, (3, 32))
-    Execution(after, engine, observe=lambda op, values: seen.update({op.name: values})).run(
-        {"x": [engine.encrypt(vector) for vector in slots]}
-    )
+    encrypted = {"x": [engine.encrypt(vector) for vector in slots]}
+    execute(engine, after, encrypted, observe=lambda op, values: seen.update({op.name: values}))
     (gathered,) = seen["ckks.gather"]
     assert engine.decrypt(gathered).min() > 0.5
 

@@ -12,7 +12,7 @@ from atlasc.ir.interpreter import interpret
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module
 from atlasc.passes.costs import critical_path
-from atlasc.passes.execution.execute import Execution
+from atlasc.passes.execution.execute import execute
 from atlasc.passes.framework.pass_base import Report, run_passes
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.packing.geometry import Packing, choose_packing, least_slots
@@ -161,8 +161,8 @@ def test_padding_stays_in_the_middle_of_a_far_domain() -> None:
     engine = SimEngine(64, critical_path(after).total)
     layout = Layout.parse(after.ops[0].attributes["layout"])
     vectors = [engine.encrypt(vector) for vector in pack_tensor(layout, X["x"])]
-    Execution(after, engine, observe=lambda op, cts: largest.append(
-        max(np.abs(engine.decrypt(ct)).max() for ct in cts))).run({"x": vectors})  # fmt: skip
+    execute(engine, after, {"x": vectors}, observe=lambda op, cts: largest.append(
+        max(np.abs(engine.decrypt(ct)).max() for ct in cts)))  # fmt: skip
     assert max(largest) < 50
 
 

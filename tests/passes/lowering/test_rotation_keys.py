@@ -13,14 +13,13 @@ from atlasc.ir.module import Module
 from atlasc.ir.text.parser import parse
 from atlasc.ir.text.printer import print_module
 from atlasc.passes.costs import live_ciphertexts, program_costs
-from atlasc.passes.execution.execute import Execution
+from atlasc.passes.execution.execute import execute
 from atlasc.passes.execution.rotation_plan import RotationPlan
 from atlasc.passes.framework.pass_base import Report, run_passes
-from atlasc.passes.lowering.keys.choose_rotations import KeyModel
-from atlasc.passes.lowering.keys.sizes import parse_size
+from atlasc.passes.lowering.choose_rotations import KeyModel
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
-from atlasc.passes.lowering.rotation_keys import RotationKeys, key_plan, rotation_reach
+from atlasc.passes.lowering.rotation_keys import RotationKeys, key_plan, parse_size, rotation_reach
 from atlasc.targets.sim import SimEngine
 
 LEVELS = 4
@@ -51,7 +50,7 @@ def run(module: Module, rotation_keys: dict[int, int] | None) -> np.ndarray:
     (source,) = (op for op in module.ops if op.name == "ckks.input")
     x = np.random.default_rng(0).standard_normal(SLOTS)
     inputs = {source.attributes["name"]: [engine.encrypt(x, source.attributes["level"])]}
-    (result,) = Execution(module, engine).run(inputs)["y"]
+    (result,) = execute(engine, module, inputs)["y"]
     return engine.decrypt(result)
 
 

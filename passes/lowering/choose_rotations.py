@@ -2,15 +2,15 @@
 
 Every amount starts with a key at the highest level of its use. Then keys are given up, or lowered
 to a level that serves only part of the uses, always where that costs the fewest seconds for a byte,
-until the budget holds. What a key no longer serves is rotated with the bootstrap key where that has
-the amount, or composed of two rotations, the first of which may be composed itself.
+until the budget holds. An amount without a key is rotated with the bootstrap key, if that has the
+amount. Otherwise it is composed of two rotations, of which the first may be composed itself.
 
 Compositions are looked up as sums of two amounts, without a graph. A networkx graph of 8,192
 amounts and 40 keys takes 0.9 s to build; programs have 32,768 amounts and some 150 keys, and the
 greedy choice changes the keys thousands of times.
 
-A composed rotation is no longer hoisted. But among rotations of one ciphertext (baby steps) its
-first part is often wanted anyway, and then it still is one key switch.
+A composed rotation is no longer hoisted. But other rotations of the same ciphertext (baby steps)
+often need its first part anyway, and then it still is one key switch.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import heapq
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations_with_replacement
 
 from atlasc.passes.costs import PrimitiveCosts
 from atlasc.passes.execution.rotation_plan import RotationPlan
@@ -28,10 +29,9 @@ MAX_SWITCHES = 3
 
 Uses = Mapping[tuple[int, tuple[int, ...]], int]
 """(level, amounts of one ciphertext) -> calls. Amounts are to the left, 0 < amount < slots."""
-
-
-Served = dict[int, tuple[float, tuple[int, int] | None]]
-"""Amount -> (seconds beyond those of an own key, the parts if it is composed)."""
+Way = tuple[float, tuple[int, int] | None]
+"""How an amount is rotated where its own key does not reach: seconds beyond those of a key, and the
+parts if it is composed."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,6 @@ class KeyModel:
 
 def rotation_seconds(uses: Uses, plan: RotationPlan, costs: PrimitiveCosts) -> float:
     """Seconds of all rotations under a plan, as `PlannedEngine` makes them."""
-
     seconds = 0.0
     for (level, amounts), calls in uses.items():
         paths = (plan.path(amount, level) for amount in amounts)
@@ -99,8 +98,13 @@ class _Planner:
     """The state of the greedy choice.
 
     Attributes:
+        plain, own: seconds of all rotations by amount and level, each alone or with its own key.
+        shared: seconds of those together with another amount on one ciphertext.
+        top: the highest level at which each amount is used.
         reach: amount -> level that its key serves, −1 without one.
         plan: the plan so far; it sees every change of ``reach`` and ``composed``.
+        extra: seconds that each amount takes beyond those of an own key.
+        bytes: of a key by its level, the last one for −1.
         size: bytes of the keys.
     """
 
@@ -108,7 +112,8 @@ class _Planner:
         self.model, self.slots, costs = model, slots, model.costs
         self.plain: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
         self.own: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
-        self.shared: dict[tuple[int, int], dict[int, float]] = defaultdict(dict)
+        self.shared: dict[tuple[int, int], dict[int, float]]
+        self.shared = defaultdict(lambda: defaultdict(float))
         for (level, amounts), calls in uses.items():
             alone = hoisted = costs["rotate", level]
             if len(amounts) > 1:
@@ -117,19 +122,16 @@ class _Planner:
                 self.plain[amount][level] += calls * alone
                 self.own[amount][level] += calls * hoisted
                 for other in amounts:
-                    both = self.shared[amount, other]
-                    both[level] = both.get(level, 0.0) + calls * alone
+                    self.shared[amount, other][level] += calls * alone
         self.top = {amount: max(levels) for amount, levels in self.plain.items()}
         self.reach = dict(self.top)
+        self.bytes = (*model.key_bytes, 0)
         self.size = model.size(self.reach)
         # Sums of two of the bootstrap key's amounts are ways to others, whether used or not.
-        given = sorted(model.bootstrap)
-        pairs = ((first, last) for first in given for last in given if first <= last)
-        self.composed = {
-            (first + last) % slots: (first, last)
-            for first, last in pairs
-            if (first + last) % slots not in self.top.keys() | model.bootstrap | {0}
-        }
+        pairs = combinations_with_replacement(sorted(model.bootstrap), 2)
+        known = self.top.keys() | model.bootstrap | {0}
+        sums = {(first + last) % slots: (first, last) for first, last in pairs}
+        self.composed = {amount: parts for amount, parts in sums.items() if amount not in known}
         self.plan = RotationPlan(self.reach, model.bootstrap, self.composed)
         self.extra = dict.fromkeys(self.top, 0.0)
 
@@ -139,7 +141,7 @@ class _Planner:
             (move[0], amount, level)
             for amount in self.top.keys() - self.model.free
             for level in {-1, *self.plain[amount]}
-            if self._bytes(level) < self._bytes(self.top[amount])
+            if self.bytes[level] < self.bytes[self.top[amount]]
             and (move := self._move(amount, level)) is not None
         ]
         heapq.heapify(moves)
@@ -155,15 +157,14 @@ class _Planner:
     def refill(self, budget: int) -> None:
         """Spend what the last key left over on keys that save most for a byte."""
         while True:
-            best: tuple[float, int, int, Served] | None = None
+            best: tuple[float, int, int, dict[int, Way]] | None = None
             for amount, reach in self.reach.items():
                 for level in self.plain[amount]:
-                    grown = self._bytes(level) - self._bytes(reach)
-                    if grown <= 0 or self.size + grown > budget:
-                        continue
-                    move = self._move(amount, level)
-                    if move is not None and move[0] > (0.0 if best is None else best[0]):
-                        best = (move[0], amount, level, move[1])
+                    grown = self.bytes[level] - self.bytes[reach]
+                    if 0 < grown <= budget - self.size:
+                        move = self._move(amount, level)
+                        if move is not None and move[0] > (0.0 if best is None else best[0]):
+                            best = (move[0], amount, level, move[1])
             if best is None:
                 return
             self._apply(*best[1:])
@@ -185,20 +186,16 @@ class _Planner:
                 waiting += [(part, level) for part in composed[amount]]
         return RotationPlan(keys, frozenset(by_bootstrap), composed)
 
-    def _bytes(self, level: int) -> int:
-        return self.model.key_bytes[level] if level >= 0 else 0
-
-    def _apply(self, amount: int, level: int, served: Served) -> None:
-        self.size += self._bytes(level) - self._bytes(self.reach[amount])
+    def _apply(self, amount: int, level: int, ways: dict[int, Way]) -> None:
+        self.size += self.bytes[level] - self.bytes[self.reach[amount]]
         self.reach[amount] = level
-        for user, (seconds, parts) in served.items():
-            self.extra[user] = seconds
-            if parts is not None:
-                self.composed[user] = parts
+        self.extra.update((user, seconds) for user, (seconds, _) in ways.items())
+        self.composed.update((user, parts) for user, (_, parts) in ways.items() if parts)
 
-    def _move(self, amount: int, level: int) -> tuple[float, Served] | None:
-        """What another level of a key changes: seconds a byte, and how its users are then served;
-        None where some cannot be."""
+    def _move(self, amount: int, level: int) -> tuple[float, dict[int, Way]] | None:
+        """What another level of a key changes: seconds a byte, and the ways of its users; None
+        where some have none.
+        """
         before = self.reach[amount]
         users = [
             (len(path), user)
@@ -208,53 +205,49 @@ class _Planner:
         affected = [amount, *(user for _, user in sorted(users))]  # parts before what they compose
         kept = {user: self.composed.pop(user) for user in affected if user in self.composed}
         self.reach[amount] = level
-        served: Served = {}
+        ways: dict[int, Way] = {}
         for user in affected:
-            found = self._serve(user)
-            if found is None:
+            way = self._way(user)
+            if way is None:
                 break
-            served[user] = found
-            if found[1] is not None:
-                self.composed[user] = found[1]
-        for user in served:
+            ways[user] = way
+            if way[1] is not None:
+                self.composed[user] = way[1]
+        for user in ways:
             self.composed.pop(user, None)
         self.composed.update(kept)
         self.reach[amount] = before
-        if len(served) < len(affected):
+        if len(ways) < len(affected):
             return None
-        seconds = sum(found[0] - self.extra[user] for user, found in served.items())
-        return seconds / (self._bytes(before) - self._bytes(level)), served
+        seconds = sum(seconds - self.extra[user] for user, (seconds, _) in ways.items())
+        return seconds / (self.bytes[before] - self.bytes[level]), ways
 
-    def _serve(self, amount: int) -> tuple[float, tuple[int, int] | None] | None:
-        """The best way to rotate where the own key does not reach: seconds beyond an own key's, and
-        the parts of a composition."""
+    def _way(self, amount: int) -> Way | None:
+        """The best way to rotate where the own key does not reach; None where there is none."""
         reach, top = self.reach[amount], self.top[amount]
         above = [level for level in self.plain[amount] if level > reach]
         plain = sum(self.plain[amount][level] for level in above)
         lost = plain - sum(self.own[amount][level] for level in above)
         if not above or amount in self.model.bootstrap:
             return lost, None
-        best: tuple[float, tuple[int, int]] | None = None
+        ways = []
         for last in (*self.reach, *self.model.bootstrap):
             first = (amount - last) % self.slots
             steps = self._steps(first, top) if self._switches(last, top) else MAX_SWITCHES
-            if steps >= MAX_SWITCHES:
-                continue
-            both = self.shared.get((amount, first), {})
-            anyway = sum(both.get(level, 0.0) for level in above)
-            found = lost + steps * (plain - anyway), (first, last)
-            best = found if best is None or found < best else best
-        return best
+            if steps < MAX_SWITCHES:
+                both = self.shared.get((amount, first), {})
+                anyway = sum(both.get(level, 0.0) for level in above)
+                ways.append((lost + steps * (plain - anyway), (first, last)))
+        return min(ways, default=None)
 
     def _switches(self, amount: int, level: int) -> bool:
         """Whether one key switch rotates by an amount."""
-        return self.reach.get(amount, -1) >= level or amount in self.model.bootstrap
+        return self.plan.hoists(amount, level) or amount in self.model.bootstrap
 
     def _steps(self, amount: int, level: int) -> int:
         """Key switches of a rotation; ``MAX_SWITCHES`` where there is no way."""
         if self._switches(amount, level):
             return 1
-        if amount not in self.composed:
-            return MAX_SWITCHES
-        first, last = self.composed[amount]
-        return self._steps(first, level) + 1 if self._switches(last, level) else MAX_SWITCHES
+        first, last = self.composed.get(amount, (0, 0))
+        way = first and self._switches(last, level)
+        return self._steps(first, level) + 1 if way else MAX_SWITCHES

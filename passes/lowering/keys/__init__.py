@@ -1,1 +1,0 @@
-"""Which rotation keys a program gets."""
