@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 
-from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, Node
+from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, LevelNode
 from atlasc.passes.lowering.placement.placement import place
 
 TOP = 29
@@ -28,56 +28,64 @@ LINEAR, PRODUCT, SUM, DEEP, CHEAP = (rising(s) for s in (9.0, 0.6, 1.2, 12.0, 0.
 
 def layer_norm(graph: LevelGraph, x: int, name: str, *, entangled: bool) -> int:
     """(x - mean) * invsqrt(variance); entangled: the mean is computed once for both."""
-    total = graph.add(Node(f"{name}.sum", (x,), cost=SUM, ciphertexts=NARROW))
-    square = graph.add(Node(f"{name}.square", (x,), depth=1, cost=PRODUCT, ciphertexts=STREAM))
-    squares = graph.add(Node(f"{name}.squares", (square,), cost=SUM, ciphertexts=NARROW))
-    mean = graph.add(Node(f"{name}.mean2", (total, total), depth=1, cost=PRODUCT))
-    variance = graph.add(Node(f"{name}.variance", (squares, mean), cost=CHEAP))
-    inverse = graph.add(Node(f"{name}.invsqrt", (variance,), depth=9, cost=DEEP))
+    total = graph.add(LevelNode(f"{name}.sum", (x,), cost=SUM, ciphertexts=NARROW))
+    square = graph.add(LevelNode(f"{name}.square", (x,), depth=1, cost=PRODUCT, ciphertexts=STREAM))
+    squares = graph.add(LevelNode(f"{name}.squares", (square,), cost=SUM, ciphertexts=NARROW))
+    mean = graph.add(LevelNode(f"{name}.mean2", (total, total), depth=1, cost=PRODUCT))
+    variance = graph.add(LevelNode(f"{name}.variance", (squares, mean), cost=CHEAP))
+    inverse = graph.add(LevelNode(f"{name}.invsqrt", (variance,), depth=9, cost=DEEP))
     if not entangled:
-        total = graph.add(Node(f"{name}.mean", (x,), cost=SUM, ciphertexts=NARROW))
-    centred = graph.add(Node(f"{name}.centre", (x, total), cost=CHEAP, ciphertexts=STREAM))
+        total = graph.add(LevelNode(f"{name}.mean", (x,), cost=SUM, ciphertexts=NARROW))
+    centred = graph.add(LevelNode(f"{name}.centre", (x, total), cost=CHEAP, ciphertexts=STREAM))
     return graph.add(
-        Node(f"{name}.product", (centred, inverse), depth=1, cost=PRODUCT, ciphertexts=STREAM)
+        LevelNode(f"{name}.product", (centred, inverse), depth=1, cost=PRODUCT, ciphertexts=STREAM)
     )
 
 
 def softmax(graph: LevelGraph, scores: int, name: str) -> int:
     """Nodes of the iterative softmax `is`; the last one."""
-    y = graph.add(Node(f"{name}.exp", (scores,), depth=4, cost=DEEP, ciphertexts=SCORES))
+    y = graph.add(LevelNode(f"{name}.exp", (scores,), depth=4, cost=DEEP, ciphertexts=SCORES))
     for j, degree in enumerate((5, 5, 5, 5, 7)):
         step = f"{name}.{j}"
-        square = graph.add(Node(f"{step}.square", (y,), depth=1, cost=PRODUCT, ciphertexts=SCORES))
-        total = graph.add(Node(f"{step}.sum", (square,), cost=SUM, ciphertexts=NARROW))
-        inverse = graph.add(Node(f"{step}.invsqrt", (total,), depth=degree, cost=DEEP))
-        y = graph.add(Node(f"{step}.mul", (inverse, y), depth=1, cost=PRODUCT, ciphertexts=SCORES))
-        y = graph.add(Node(f"{step}.out", (y,), depth=1, cost=PRODUCT, ciphertexts=SCORES))
+        square = graph.add(
+            LevelNode(f"{step}.square", (y,), depth=1, cost=PRODUCT, ciphertexts=SCORES)
+        )
+        total = graph.add(LevelNode(f"{step}.sum", (square,), cost=SUM, ciphertexts=NARROW))
+        inverse = graph.add(LevelNode(f"{step}.invsqrt", (total,), depth=degree, cost=DEEP))
+        y = graph.add(
+            LevelNode(f"{step}.mul", (inverse, y), depth=1, cost=PRODUCT, ciphertexts=SCORES)
+        )
+        y = graph.add(LevelNode(f"{step}.out", (y,), depth=1, cost=PRODUCT, ciphertexts=SCORES))
     return y
 
 
 def layer(graph: LevelGraph, x: int, name: str, *, entangled: bool) -> int:
     """Nodes of a post-norm block; the last one."""
     q, k, v = (
-        graph.add(Node(f"{name}.{p}", (x,), depth=1, cost=LINEAR, ciphertexts=STREAM))
+        graph.add(LevelNode(f"{name}.{p}", (x,), depth=1, cost=LINEAR, ciphertexts=STREAM))
         for p in "qkv"
     )
-    scores = graph.add(Node(f"{name}.qk", (q, k), depth=2, cost=LINEAR, ciphertexts=SCORES))
+    scores = graph.add(LevelNode(f"{name}.qk", (q, k), depth=2, cost=LINEAR, ciphertexts=SCORES))
     weights = softmax(graph, scores, f"{name}.softmax")
-    context = graph.add(Node(f"{name}.av", (weights, v), depth=2, cost=LINEAR, ciphertexts=STREAM))
-    dense = graph.add(Node(f"{name}.dense", (context,), depth=1, cost=LINEAR, ciphertexts=STREAM))
-    x = graph.add(Node(f"{name}.add1", (dense, x), cost=CHEAP, ciphertexts=STREAM))
+    context = graph.add(
+        LevelNode(f"{name}.av", (weights, v), depth=2, cost=LINEAR, ciphertexts=STREAM)
+    )
+    dense = graph.add(
+        LevelNode(f"{name}.dense", (context,), depth=1, cost=LINEAR, ciphertexts=STREAM)
+    )
+    x = graph.add(LevelNode(f"{name}.add1", (dense, x), cost=CHEAP, ciphertexts=STREAM))
     x = layer_norm(graph, x, f"{name}.norm1", entangled=entangled)
-    hidden = graph.add(Node(f"{name}.up", (x,), depth=1, cost=LINEAR, ciphertexts=HIDDEN))
-    hidden = graph.add(Node(f"{name}.gelu", (hidden,), depth=9, cost=DEEP, ciphertexts=HIDDEN))
-    down = graph.add(Node(f"{name}.down", (hidden,), depth=1, cost=LINEAR, ciphertexts=STREAM))
-    x = graph.add(Node(f"{name}.add2", (down, x), cost=CHEAP, ciphertexts=STREAM))
+    hidden = graph.add(LevelNode(f"{name}.up", (x,), depth=1, cost=LINEAR, ciphertexts=HIDDEN))
+    hidden = graph.add(LevelNode(f"{name}.gelu", (hidden,), depth=9, cost=DEEP, ciphertexts=HIDDEN))
+    down = graph.add(LevelNode(f"{name}.down", (hidden,), depth=1, cost=LINEAR, ciphertexts=STREAM))
+    x = graph.add(LevelNode(f"{name}.add2", (down, x), cost=CHEAP, ciphertexts=STREAM))
     return layer_norm(graph, x, f"{name}.norm2", entangled=entangled)
 
 
 def transformer(layers: int, *, entangled: bool) -> LevelGraph:
     """A stack of equal blocks."""
     graph = LevelGraph()
-    x = graph.add(Node("x", level=TOP, ciphertexts=STREAM))
+    x = graph.add(LevelNode("x", level=TOP, ciphertexts=STREAM))
     for index in range(layers):
         x = layer(graph, x, f"layer.{index}", entangled=entangled)
     return graph

@@ -81,9 +81,7 @@ class Engine(ABC, Generic[Ct]):
 
     @abstractmethod
     def decrypt(self, ciphertext: Ct) -> Vector:
-        """The real parts of the slots as float64 of shape ``(slots,)``; needs the secret key
-        where there is one.
-        """
+        """The real parts of the slots; needs the secret key where there is one."""
 
     def level(self, ciphertext: Ct) -> int:
         """The multiplications that ``ciphertext`` still allows."""
@@ -106,14 +104,12 @@ class Engine(ABC, Generic[Ct]):
         """Add a vector slot by slot, or one number to every slot, at the same level."""
 
     def mul(self, left: Ct, right: Ct) -> Ct:
-        """Slot-wise product, relinearised and rescaled: one below the lower of the two levels.
-        One key switch.
-        """
+        """Slot-wise product, one below the lower of the two levels: one key switch."""
         return self._product("mul", [left], [right])
 
     @abstractmethod
     def square(self, ciphertext: Ct) -> Ct:
-        """Slot-wise square, relinearised and rescaled: one level lower. One key switch."""
+        """Slot-wise square, one level lower: one key switch."""
 
     def dot(self, lefts: Sequence[Ct], rights: Sequence[Ct]) -> Ct:
         """Slot-wise ``Σ left · right`` over one pair or more, relinearised once."""
@@ -121,9 +117,7 @@ class Engine(ABC, Generic[Ct]):
 
     @abstractmethod
     def mul_plain(self, ciphertext: Ct, value: Plaintext) -> Ct:
-        """Slot-wise product with a vector, or of every slot with one number: one level lower, no
-        key switch.
-        """
+        """Slot-wise product with a vector or a number, one level lower; no key switch."""
 
     @abstractmethod
     def times_i(self, ciphertext: Ct) -> Ct:
@@ -134,20 +128,17 @@ class Engine(ABC, Generic[Ct]):
         """Slot-wise complex conjugate, at the same level: a key switch, like a rotation."""
 
     def rotate(self, ciphertext: Ct, amount: int) -> Ct:
-        """Rotate to the left: ``result[i] = x[(i + amount) mod slots]``, that is ``numpy.roll(x,
-        -amount)``.
+        """Rotate to the left, at the same level: ``numpy.roll(x, -amount)``.
 
-        Any integer is allowed; an amount that is 0 modulo ``slots`` returns the operand and costs
-        nothing, any other one costs a key switch. The level stays.
+        Any integer is allowed. An amount that is 0 modulo ``slots`` returns the operand and costs
+        nothing; any other one costs a key switch.
         """
         amount %= self.slots
         return self._rotate(ciphertext, amount) if amount else ciphertext
 
     @abstractmethod
     def rotate_many(self, ciphertext: Ct, amounts: Sequence[int]) -> list[Ct]:
-        """``[rotate(ciphertext, k) for k in amounts]``, with the decomposition shared (hoisted)
-        where possible.
-        """
+        """``[rotate(ciphertext, k) for k in amounts]``, hoisted where possible."""
 
     def drop_to(self, ciphertext: Ct, level: int) -> Ct:
         """The same slots at ``level``, which is at most the level of ``ciphertext``."""

@@ -16,7 +16,7 @@ from atlasc.passes.costs import PrimitiveCosts, Profile, seconds_by_level
 from atlasc.passes.latency.outline import Polynomial
 from atlasc.passes.latency.segments import ProgramSegment
 from atlasc.passes.lowering.placement.elimination import Factors
-from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, Node
+from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, LevelNode
 from atlasc.passes.lowering.placement.min_plus import INFINITY, Pieces, Table, plus
 
 UNIT = 2.0**-24
@@ -45,7 +45,7 @@ class Tables:
 
     def start(self, ciphertexts: int) -> NDArray[np.float64]:
         """Seconds by level of the fresh input, [levels]."""
-        return _seconds(self._pieces.edge(Node("input", ciphertexts=ciphertexts))[-1])
+        return _seconds(self._pieces.edge(LevelNode("input", ciphertexts=ciphertexts))[-1])
 
     def of(
         self, segment: ProgramSegment, polynomials: tuple[Polynomial, ...]
@@ -64,16 +64,16 @@ class Tables:
         return self._known[key]
 
     def _solve(self, segment: ProgramSegment, polynomials: tuple[Polynomial, ...]) -> Table:
-        graph = LevelGraph([Node("entering", refreshable=False)])
+        graph = LevelGraph([LevelNode("entering", refreshable=False)])
         for piece in segment.pieces:
             depth, profile, calls = piece.depth, piece.profile, 1
             if piece.open is not None:
                 polynomial = polynomials[piece.open]
                 depth, profile, calls = polynomial.depth, polynomial.profile, piece.ciphertexts
             cost = self._seconds_by_level(profile, depth, calls)
-            graph.add(Node("piece", piece.operands, depth, cost, piece.ciphertexts))
+            graph.add(LevelNode("piece", piece.operands, depth, cost, piece.ciphertexts))
         if not segment.last:
-            graph.add(Node("leaving", (len(segment.pieces),), refreshable=False))
+            graph.add(LevelNode("leaving", (len(segment.pieces),), refreshable=False))
         factors = Factors(graph, self._pieces)
         before, after = factors.entry[0], factors.entry[-1]
         ends = [end for end in (before, None if segment.last else after) if end is not None]

@@ -15,7 +15,7 @@ from atlasc.passes.analyses.noise_gains import bootstrap_change
 from atlasc.passes.costs import PrimitiveCosts, op_costs
 from atlasc.passes.framework.pass_base import MAGNITUDES, NOISE_GAINS, Goal, Pass, Report
 from atlasc.passes.framework.rewriting import Rewriter
-from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, Node
+from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, LevelNode
 from atlasc.passes.lowering.placement.placement import Placement, place
 
 RANGE = 1.0
@@ -172,10 +172,10 @@ def level_graph(
             )
         operands = [nodes[v.op] for v in op.operands if isinstance(v.type, CiphertextType)]
         if op.name == "ckks.output":
-            nodes[op] = graph.add(Node(f"output {op.attributes['name']}", tuple(operands)))
+            nodes[op] = graph.add(LevelNode(f"output {op.attributes['name']}", tuple(operands)))
         elif isinstance(op.value.type, CiphertextType):
             given = op.name == "ckks.input"
-            node = Node(
+            node = LevelNode(
                 f"{op.name} %{op.value.name} ({op.location or 'no location'})",
                 tuple(operands),
                 0 if given else op.levels(module.symbols),

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
-import reprlib
 from dataclasses import dataclass, field
 
 from atlasc.ir.errors import AtlasError
@@ -18,33 +15,10 @@ from atlasc.passes.lowering.choose_rotations import (
     choose_rotations,
     rotation_seconds,
 )
+from atlasc.passes.lowering.sizes import parse_size, size_text
 
 MEMORY = "key_memory"
 """Attribute of a module whose plan was made under a budget, in bytes."""
-_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-_SIZE = re.compile(r"\s*(\d{1,18}(?:\.\d{1,18})?)\s*([KMGT]?)(?:i?B)?\s*", re.IGNORECASE)
-
-
-def parse_size(text: str) -> int:
-    """Bytes of ``4G``, ``512M``, ``1.5 GiB``; the units are powers of 1024.
-
-    Raises:
-        AtlasError: it is no size.
-    """
-    match = _SIZE.fullmatch(text)
-    if match is None:
-        raise AtlasError(
-            f"{reprlib.repr(text)} is no size of memory", remedy="write it as 4G or 512M"
-        )
-    return int(float(match[1]) * _UNITS[match[2].upper()])
-
-
-def size_text(size: int) -> str:
-    """A size rounded up, such that ``parse_size`` gives at least as much: ``512M``, ``4.1G``."""
-    if size >= _UNITS["G"]:
-        return f"{math.ceil(size / _UNITS['G'] * 10) / 10:g}G"
-    unit = "M" if size >= _UNITS["M"] else "K"
-    return f"{math.ceil(size / _UNITS[unit])}{unit}"
 
 
 @dataclass(frozen=True)

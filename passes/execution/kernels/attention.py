@@ -1,17 +1,18 @@
 """Products of two ciphertexts in attention, with scores packed by diagonals.
 
-The score of query i and key j lies on diagonal s = (j − i) mod n, in the slot of token i; the
-diagonal takes the place of the feature d (its high bits number ciphertexts). A row sum of the
-softmax is then a sum over the top slot bits, which wraps around and needs no mask.
+The score of query i and key j lies on diagonal s = (j − i) mod n, in the slot of token i. The
+diagonal takes the place of the feature d; its high bits number ciphertexts. So a row sum of the
+softmax is a sum over the top slot bits, which wraps around and needs no mask.
 
 With cycle(x, r)[t] = x[t + r mod n] over the n tokens, diagonal s of the scores is
 Σ_d q[d, t] · k[d, t + s], and the context is Σ_s p[s, t] · v[d, t + s]. Three things make them
 cheap:
 
-* *Skewed copies.* s = start + baby, with ``baby`` in the place of the low bits of d. A copy of k
-  whose feature d is rotated by (d − r) mod B, times q, holds one feature of each of B diagonals.
-  The B copies r = 0 … B − 1, rotated by r along d, add up to B diagonals at once. They take B
-  products and one relinearisation; a diagonal at a time would take B of both and B sums over d.
+* *Skewed copies.* B diagonals, s = start + baby, are computed together; ``baby`` takes the place of
+  the low bits of d. Copy r of k has its feature d cycled by (d − r) mod B tokens. Its product with
+  q holds one feature of each of the B diagonals. The sum of all B products, each rotated by r along
+  d, holds the B diagonals. They take B products and one relinearisation; a diagonal at a time would
+  take B of both, and B sums over d.
 * *Two halves of the diagonals in one ciphertext*: s in the real and s + n/2 in the imaginary part.
 * Only ``start`` cycles q (and p), so n/2B cycles are enough.
 

@@ -1,16 +1,18 @@
 """Kernels of values of one token, and of attention with one query.
 
 The slots of the other tokens are free. They hold copies, so that every slot-wise op does the same
-in all of them, and their top bits number the blocks that would number ciphertexts otherwise: their
-*places* (:attr:`~atlasc.ir.layout.Layout.one_row`).
+in all of them. Their top bits number *places* (:attr:`~atlasc.ir.layout.Layout.one_row`) for the
+blocks that otherwise would lie in other ciphertexts.
 
-With the query in the slots of all tokens, its scores are Σ_d q[d] · k[d, t]: one product a column
-of heads, and a sum over the features, which wraps around the ciphertext. They then lie along the
-tokens, and a softmax would sum over these, which takes a mask and a level for every sum. So the
-keys move to the place of the features, as diagonals do where there are many queries: where s is the
-place of a feature, token t = s is kept, and a sum over the tokens brings it to the first one, from
-which it is copied to all. The context goes the same way back: Σ_s of what is kept of p at t = s
-holds weight p[t] in all features, and its product with the values is summed over the tokens.
+The query lies in the slots of all tokens. Its scores are Σ_d q[d] · k[d, t]: one product for each
+column of heads, and a sum over the features, which wraps around the ciphertext. The scores then lie
+along the tokens, where a sum of the softmax would need a mask and a level each. So they move to the
+place of the features, as diagonals do where there are many queries: at feature s, only token t = s
+is kept; a sum over the tokens brings it to the first one, from which it is copied to all.
+
+The context goes the same way back. At feature s, only what p has at token t = s is kept. The sum
+over the features holds the weight p[t] in all features, and its product with the values is summed
+over the tokens.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ Scope = tuple[int, ...]
 """The variables that a table is over, ascending: one per axis."""
 
 
-class Step(NamedTuple):
+class Eliminated(NamedTuple):
     """One variable minimised away: its neighbours, and its tables by variable set and number."""
 
     variable: int
@@ -103,7 +103,7 @@ class Factors:
         found = {other for scope in self._touching[variable] for other in scope}
         return tuple(sorted(found - {variable}))
 
-    def eliminate(self, variable: int) -> Step:
+    def eliminate(self, variable: int) -> Eliminated:
         """Replace the tables on a variable by one on its neighbours."""
         neighbours = self.neighbours(variable)
         place = {other: axis for axis, other in enumerate((*neighbours, variable))}
@@ -121,15 +121,17 @@ class Factors:
                 lambda: eliminate([known[one] for one in numbers], axes, len(neighbours)),
             )
             self._put(neighbours, number)
-        return Step(variable, neighbours, tables)
+        return Eliminated(variable, neighbours, tables)
 
-    def reduce(self, table_limit: int = TABLE_LIMIT, keep: Collection[int] = ()) -> list[Step]:
+    def reduce(
+        self, table_limit: int = TABLE_LIMIT, keep: Collection[int] = ()
+    ) -> list[Eliminated]:
         """Eliminate variables as long as no table gets more than `table_limit` entries.
 
         What is left is nothing at all, or the core that would need larger tables, and the variables
         of `keep`.
         """
-        steps: list[Step] = []
+        steps: list[Eliminated] = []
         rounds = {v: 0 for v in range(len(self.owner)) if v not in keep}
 
         def priority(variable: int) -> tuple[int, int, int]:
@@ -155,7 +157,7 @@ class Factors:
                     heapq.heappush(queue, priority(other))
         return steps
 
-    def recover(self, steps: list[Step]) -> dict[int, int]:
+    def recover(self, steps: list[Eliminated]) -> dict[int, int]:
         """The level of every eliminated variable, found for the last one eliminated first.
 
         Of equally good levels the lowest is taken: what was not needed is not kept, so a bootstrap

@@ -38,7 +38,7 @@ class LevelChain:
 
 
 @dataclass(frozen=True)
-class Node:
+class LevelNode:
     """One operation, or an input where `level` is given.
 
     Attributes:
@@ -74,9 +74,9 @@ class LevelGraph:
     node of depth 0 and cost 0 for the output.
     """
 
-    nodes: list[Node] = field(default_factory=list)
+    nodes: list[LevelNode] = field(default_factory=list)
 
-    def add(self, node: Node) -> int:
+    def add(self, node: LevelNode) -> int:
         """Add a node whose operands are there; its index."""
         self.nodes.append(node)
         return len(self.nodes) - 1

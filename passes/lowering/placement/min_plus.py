@@ -15,7 +15,7 @@ from functools import partial, reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, Node
+from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, LevelNode
 
 Table = NDArray[np.int64]
 
@@ -69,7 +69,7 @@ class Pieces:
             self.tables.append(table)
         return self._numbers[key]
 
-    def edge(self, node: Node) -> Table:
+    def edge(self, node: LevelNode) -> Table:
         """[from, to]: free down, one bootstrap of the node's result up."""
         bootstrap, calls = self.chain.bootstrap_level, self.chain.bootstraps(node.ciphertexts)
         if not node.refreshable or bootstrap is None:
@@ -78,14 +78,14 @@ class Pieces:
         reached = np.where(np.arange(self.levels) <= bootstrap, cost, np.inf)
         return np.minimum(self.drop, self._encode(reached, calls))
 
-    def of_node(self, node: Node, read: bool) -> int:
+    def of_node(self, node: LevelNode, read: bool) -> int:
         """Number of the table [entry level, level of the result at its uses] of a node, with the
         bootstrap of its result. An input has no first axis; what is not read has no last one.
         """
         key = (node.level, node.cost, node.depth, node.ciphertexts, node.refreshable, read)
         return self.intern(("node", *key), partial(self._node, node, read))
 
-    def _node(self, node: Node, read: bool) -> Table:
+    def _node(self, node: LevelNode, read: bool) -> Table:
         if node.level is not None:
             return self.edge(node)[node.level]
         table = np.full((self.levels, self.levels), INFINITY, np.int64)
@@ -101,7 +101,7 @@ class Pieces:
         return np.where(finite, units * self._modulus + bootstraps % self._modulus, INFINITY)
 
 
-def costs_of(node: Node, max_level: int) -> NDArray[np.float64]:
+def costs_of(node: LevelNode, max_level: int) -> NDArray[np.float64]:
     """Cost of a node by entry level 0..max_level; inf below its depth.
 
     Raises:

@@ -19,7 +19,8 @@ from atlasc.passes.framework.pass_base import Report, run_passes
 from atlasc.passes.lowering.choose_rotations import KeyModel
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
-from atlasc.passes.lowering.rotation_keys import RotationKeys, key_plan, parse_size, rotation_reach
+from atlasc.passes.lowering.rotation_keys import RotationKeys, key_plan, rotation_reach
+from atlasc.passes.lowering.sizes import parse_size
 from atlasc.targets.sim import SimEngine
 
 LEVELS = 4

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, Node
+from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, LevelNode
 from atlasc.passes.lowering.placement.placement import place
 
 CHAIN = LevelChain(6, 4, 10.0)
@@ -15,26 +15,28 @@ CHAIN = LevelChain(6, 4, 10.0)
 
 def chain_of(depths: list[int], level: int = 6) -> LevelGraph:
     graph = LevelGraph()
-    value = graph.add(Node("x", level=level))
+    value = graph.add(LevelNode("x", level=level))
     for index, depth in enumerate(depths):
-        value = graph.add(Node(f"op{index}", (value,), depth=depth))
+        value = graph.add(LevelNode(f"op{index}", (value,), depth=depth))
     return graph
 
 
 def residual_layers(count: int) -> LevelGraph:
     """Blocks with a fork, an entangled normalisation (its mean is read twice), and a residual."""
     graph = LevelGraph()
-    x = graph.add(Node("x", level=6, ciphertexts=3))
+    x = graph.add(LevelNode("x", level=6, ciphertexts=3))
     for index in range(count):
         name = f"layer.{index}"
-        total = graph.add(Node(f"{name}.sum", (x,), cost=1))
-        square = graph.add(Node(f"{name}.square", (x,), depth=1, cost=3))
-        mean = graph.add(Node(f"{name}.mean2", (total, total), depth=1, cost=1))
-        variance = graph.add(Node(f"{name}.variance", (square, mean), cost=1))
-        inverse = graph.add(Node(f"{name}.invsqrt", (variance,), depth=3, cost=9))
-        centred = graph.add(Node(f"{name}.centre", (x, total), cost=1, ciphertexts=3))
-        y = graph.add(Node(f"{name}.product", (centred, inverse), depth=1, cost=3, ciphertexts=3))
-        x = graph.add(Node(f"{name}.add", (x, y), cost=1, ciphertexts=3))
+        total = graph.add(LevelNode(f"{name}.sum", (x,), cost=1))
+        square = graph.add(LevelNode(f"{name}.square", (x,), depth=1, cost=3))
+        mean = graph.add(LevelNode(f"{name}.mean2", (total, total), depth=1, cost=1))
+        variance = graph.add(LevelNode(f"{name}.variance", (square, mean), cost=1))
+        inverse = graph.add(LevelNode(f"{name}.invsqrt", (variance,), depth=3, cost=9))
+        centred = graph.add(LevelNode(f"{name}.centre", (x, total), cost=1, ciphertexts=3))
+        y = graph.add(
+            LevelNode(f"{name}.product", (centred, inverse), depth=1, cost=3, ciphertexts=3)
+        )
+        x = graph.add(LevelNode(f"{name}.add", (x, y), cost=1, ciphertexts=3))
     return graph
 
 
@@ -60,11 +62,11 @@ def test_free_bootstraps_are_not_wasted() -> None:
 
 def test_bootstrap_goes_where_the_tensor_is_narrow() -> None:
     graph = LevelGraph()
-    x = graph.add(Node("scores", level=3, ciphertexts=6))
-    square = graph.add(Node("square", (x, x), depth=1, ciphertexts=6))
-    total = graph.add(Node("sum", (square,), ciphertexts=1))
-    inverse = graph.add(Node("invsqrt", (total,), depth=3, ciphertexts=1))
-    graph.add(Node("product", (inverse, x), depth=1, ciphertexts=6))
+    x = graph.add(LevelNode("scores", level=3, ciphertexts=6))
+    square = graph.add(LevelNode("square", (x, x), depth=1, ciphertexts=6))
+    total = graph.add(LevelNode("sum", (square,), ciphertexts=1))
+    inverse = graph.add(LevelNode("invsqrt", (total,), depth=3, ciphertexts=1))
+    graph.add(LevelNode("product", (inverse, x), depth=1, ciphertexts=6))
     found = place(graph, CHAIN)
     assert found.bootstraps == {total: 4}
     assert found.bootstrap_count == 1 and found.cost == 10
@@ -72,11 +74,11 @@ def test_bootstrap_goes_where_the_tensor_is_narrow() -> None:
 
 def test_one_bootstrap_serves_all_uses_that_need_it_and_only_those() -> None:
     graph = LevelGraph()
-    x = graph.add(Node("x", level=1))
-    q = graph.add(Node("q", (x,), depth=3))
-    k = graph.add(Node("k", (x,), depth=3))
-    scores = graph.add(Node("scores", (q, k), depth=1))
-    add = graph.add(Node("add", (scores, x)))
+    x = graph.add(LevelNode("x", level=1))
+    q = graph.add(LevelNode("q", (x,), depth=3))
+    k = graph.add(LevelNode("k", (x,), depth=3))
+    scores = graph.add(LevelNode("scores", (q, k), depth=1))
+    add = graph.add(LevelNode("add", (scores, x)))
     found = place(graph, CHAIN)
     assert found.bootstraps == {x: 4} and found.cost == 10
     assert min(found.entry_levels[q], found.entry_levels[k]) > found.result_levels[x]
@@ -85,9 +87,9 @@ def test_one_bootstrap_serves_all_uses_that_need_it_and_only_those() -> None:
 
 def test_costs_by_level_decide_between_bootstraps() -> None:
     graph = LevelGraph()
-    x = graph.add(Node("x", level=0))
-    y = graph.add(Node("deep", (x,), depth=2, cost=(0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0)))
-    graph.add(Node("last", (y,), depth=2, cost=(0, 0, 1, 2, 3, 4, 5)))
+    x = graph.add(LevelNode("x", level=0))
+    y = graph.add(LevelNode("deep", (x,), depth=2, cost=(0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0)))
+    graph.add(LevelNode("last", (y,), depth=2, cost=(0, 0, 1, 2, 3, 4, 5)))
     once = place(graph, LevelChain(6, 4, 12.0))
     assert once.bootstraps == {x: 4} and once.cost == 12 + 8 + 1
     twice = place(graph, LevelChain(6, 4, 1.0))
@@ -121,7 +123,9 @@ def test_an_input_above_the_chain_is_named() -> None:
 def test_a_node_that_runs_at_no_level_is_named() -> None:
     graph = LevelGraph()
     graph.add(
-        Node("op", (graph.add(Node("x", level=2)),), depth=1, cost=(math.inf,) * 3 + (1.0,) * 4)
+        LevelNode(
+            "op", (graph.add(LevelNode("x", level=2)),), depth=1, cost=(math.inf,) * 3 + (1.0,) * 4
+        )
     )
     with pytest.raises(AtlasError, match="op cannot run at any level from 1 to 2"):
         place(graph, LevelChain(6))
@@ -129,12 +133,14 @@ def test_a_node_that_runs_at_no_level_is_named() -> None:
 
 def test_an_entangled_graph_beyond_the_limit_is_named() -> None:
     graph = LevelGraph()
-    values = [graph.add(Node("x", level=6))]
-    values += [graph.add(Node(f"v{i}", (values[0],), cost=tuple(range(7)))) for i in range(6)]
+    values = [graph.add(LevelNode("x", level=6))]
+    values += [graph.add(LevelNode(f"v{i}", (values[0],), cost=tuple(range(7)))) for i in range(6)]
     for i, first in enumerate(values[1:]):
         for second in values[i + 2 :]:
             graph.add(
-                Node(f"join{first}{second}", (first, second), depth=2, cost=tuple(range(6, -1, -1)))
+                LevelNode(
+                    f"join{first}{second}", (first, second), depth=2, cost=tuple(range(6, -1, -1))
+                )
             )
     with pytest.raises(AtlasError, match="cannot be placed exactly") as caught:
         place(graph, CHAIN, table_limit=20)
@@ -146,6 +152,6 @@ def test_an_entangled_graph_beyond_the_limit_is_named() -> None:
 @pytest.mark.parametrize("cost", [-1.0, math.nan, (1.0, 2.0)])
 def test_wrong_costs_are_refused(cost: float | tuple[float, ...]) -> None:
     graph = LevelGraph()
-    graph.add(Node("op", (graph.add(Node("x", level=2)),), cost=cost))
+    graph.add(LevelNode("op", (graph.add(LevelNode("x", level=2)),), cost=cost))
     with pytest.raises(ValueError, match="node op has"):
         place(graph, CHAIN)

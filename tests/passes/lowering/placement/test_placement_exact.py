@@ -11,7 +11,7 @@ from functools import cache
 import pytest
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, Node
+from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, LevelNode
 from atlasc.passes.lowering.placement.placement import Placement, place
 
 Value = tuple[int, bool]
@@ -127,7 +127,7 @@ class RandomGraph:
     def input(self) -> int:
         level = self.rng.randint(max(0, self.max_level - 2), self.max_level)
         return self.graph.add(
-            Node(f"x{len(self.graph.nodes)}", level=level, ciphertexts=self.rng.randint(1, 3))
+            LevelNode(f"x{len(self.graph.nodes)}", level=level, ciphertexts=self.rng.randint(1, 3))
         )
 
     def operation(self, *operands: int) -> int:
@@ -140,7 +140,7 @@ class RandomGraph:
             cost = [*costs[:-1], math.inf]
         depth = rng.choice([0, 0, 1, 1, 1, 2, 3])
         return self.graph.add(
-            Node(
+            LevelNode(
                 f"n{len(self.graph.nodes)}",
                 operands,
                 depth=depth,
@@ -252,11 +252,13 @@ def test_measured_costs_agree_to_rounding() -> None:
         scaled = LevelGraph()
         for node in graph.nodes:
             if node.level is not None:
-                scaled.add(Node(node.name, level=node.level, ciphertexts=node.ciphertexts))
+                scaled.add(LevelNode(node.name, level=node.level, ciphertexts=node.ciphertexts))
                 continue
             costs = [rng.expovariate(0.3) for _ in range(5)]
             scaled.add(
-                Node(node.name, node.operands, depth=node.depth, cost=tuple(costs), ciphertexts=2)
+                LevelNode(
+                    node.name, node.operands, depth=node.depth, cost=tuple(costs), ciphertexts=2
+                )
             )
         best, _ = brute_force(scaled, chain)
         if best < math.inf:
