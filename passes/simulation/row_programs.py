@@ -26,42 +26,22 @@ class NotRecordable(Exception):
     """The algorithm does something that a row program cannot."""
 
 
-@dataclass(frozen=True)
-class Cell:
-    """A value of the program: rows, or one number a row.
-
-    Attributes:
-        index: which value, counted from 0, the argument.
-        wide: whether it holds whole rows.
-    """
-
-    index: int
-    wide: bool = True
-
-
-@dataclass(frozen=True)
-class Instruction:
-    """One operation on values; see `native/row_programs.cpp`."""
-
-    code: str
-    target: Cell
-    operands: tuple[Cell, ...]
-    scalar: float = 0.0
-    table: int = 0
-
-
 @dataclass
 class RowRecorder(Arithmetic):
-    """Writes down the instructions for what an algorithm does to its argument, `Cell(0)`.
+    """Writes down the steps of an algorithm; a value is its number, and the argument has number 0.
 
     Attributes:
         dtype: float32 or float64.
         watched: whether it matters where Chebyshev sums are right.
+        steps: (code, operands, scalar, index of a table) for each further value; see
+            `native/row_programs.cpp`.
+        wide: whether a value holds whole rows, or one number a row.
     """
 
     dtype: Any
     watched: bool = False
-    instructions: list[Instruction] = field(default_factory=list)
+    steps: list[tuple[str, tuple[int, ...], float, int]] = field(default_factory=list)
+    wide: list[bool] = field(default_factory=lambda: [True])
     vectors: list[NDArray[np.float64]] = field(default_factory=list)
     tables: list[tuple[NDArray[np.float64], int, float, float, float, float]] = field(
         default_factory=list
@@ -69,24 +49,24 @@ class RowRecorder(Arithmetic):
     by_column: list[tuple[NDArray[np.float64], float, float]] = field(default_factory=list)
 
     def _emit(
-        self, code: str, *operands: Cell, scalar: float = 0.0, table: int = 0, wide: bool = True
-    ) -> Cell:
-        target = Cell(len(self.instructions) + 1, wide)
-        self.instructions.append(Instruction(code, target, operands, scalar, table))
-        return target
+        self, code: str, *operands: int, scalar: float = 0.0, table: int = 0, wide: bool = True
+    ) -> int:
+        self.steps.append((code, operands, scalar, table))
+        self.wide.append(wide)
+        return len(self.steps)
 
-    def step(self, name: str, *operands: Cell, constant: Any = None) -> Cell:
-        """The target of the operation's instruction."""
+    def step(self, name: str, *operands: int, constant: Any = None) -> int:
+        """The result of an operation."""
         a = operands[0]
         match name:
             case "add" | "mul":
-                operands = tuple(sorted(operands, key=lambda cell: not cell.wide))
-            case "sub" if operands[1].wide and not a.wide:
+                operands = tuple(sorted(operands, key=lambda value: not self.wide[value]))
+            case "sub" if self.wide[operands[1]] and not self.wide[a]:
                 return self.step("add", self.step("scale", operands[1], constant=-1.0), a)
             case "add_const" | "scale":
                 return self._constant(name.removesuffix("_const"), a, constant)
             case "row_sum":
-                if not a.wide:
+                if not self.wide[a]:
                     raise NotRecordable
                 return self._emit("row_sum", a, wide=False)
             case "chebyshev":
@@ -95,23 +75,23 @@ class RowRecorder(Arithmetic):
                 return self._emit("mask", a)
             case "filled":
                 return self._emit("fill", a, scalar=constant)
-        return self._emit(name, *operands, wide=operands[0].wide)
+        return self._emit(name, *operands, wide=self.wide[operands[0]])
 
-    def _constant(self, kind: str, a: Cell, c: Constant) -> Cell:
+    def _constant(self, kind: str, a: int, c: Constant) -> int:
         c = np.asarray(c, dtype=np.float64)
         if c.ndim == 0:
             code = "scale" if kind == "scale" else "add_scalar"
-            return self._emit(code, a, scalar=float(c), wide=a.wide)
-        if c.ndim > 1 or not a.wide:
+            return self._emit(code, a, scalar=float(c), wide=self.wide[a])
+        if c.ndim > 1 or not self.wide[a]:
             raise NotRecordable
         self.vectors.append(c)
         return self._emit(f"{kind}_vector", a, table=len(self.vectors) - 1)
 
-    def _chebyshev(self, a: Cell, total: ChebyshevSum) -> Cell:
+    def _chebyshev(self, a: int, total: ChebyshevSum) -> int:
         """The sum; inside the domain without the terms that do not count."""
         coefficients, (low, high) = total.coefficients, total.domain
         if coefficients.ndim > 1:
-            if not total.normalised or not a.wide:
+            if not total.normalised or not self.wide[a]:
                 raise NotRecordable
             self.by_column.append((coefficients.T.ravel(), *widened(-1.0, 1.0, self.dtype)))
             return self._emit("chebyshev_columns", a, table=len(self.by_column) - 1)
@@ -121,7 +101,7 @@ class RowRecorder(Arithmetic):
             valid = valid_range(total.domain, total.valid)
         ends = widened(*valid, self.dtype)
         self.tables.append((coefficients, count, float(low), float(high), *ends))
-        return self._emit("chebyshev", a, table=len(self.tables) - 1, wide=a.wide)
+        return self._emit("chebyshev", a, table=len(self.tables) - 1, wide=self.wide[a])
 
 
 def kept_terms(coefficients: NDArray[np.float64], dtype: Any) -> int:
@@ -155,30 +135,16 @@ class RowProgram:
     ) -> None:
         library = native_library()
         recorder = RowRecorder(dtype, watched)
-        result = recorder.run(algorithm, Cell(0))
-        if library is None or not result.wide or result.index == 0:
+        result = recorder.run(algorithm, 0)
+        if library is None or not recorder.wide[result] or result == 0:
             raise NotRecordable
-        registers, wide = _registers(recorder.instructions, result)
-        codes = library.ROW_CODES
-        instructions = [
-            (
-                codes[step.code],
-                registers[step.target.index],
-                registers[step.operands[0].index],
-                registers[step.operands[-1].index],
-                step.scalar,
-                step.table,
-            )
-            for step in recorder.instructions
+        registers, wide = _registers(recorder, result)
+        steps = [
+            (library.ROW_CODES[code], register, registers[of[0]], registers[of[-1]], scalar, table)
+            for register, (code, of, scalar, table) in zip(registers[1:], recorder.steps)
         ]
-        program = library.RowProgram(
-            instructions,
-            recorder.vectors,
-            recorder.tables,
-            recorder.by_column,
-            wide,
-            registers[result.index],
-        )
+        tables = recorder.vectors, recorder.tables, recorder.by_column
+        program = library.RowProgram(steps, *tables, wide, registers[result])
         self._run = program.run_f32 if np.dtype(dtype) == np.float32 else program.run_f64
 
     def run(
@@ -206,26 +172,28 @@ class RowProgram:
         return bool(self._run(rows, kept, result, limit, outside))
 
 
-def _registers(steps: list[Instruction], result: Cell) -> tuple[dict[int, int], list[bool]]:
+def _registers(recorder: RowRecorder, result: int) -> tuple[list[int], list[bool]]:
     """A register for each value, used again once the value is not needed; which ones are wide.
 
     The argument has register 0 for itself, and so has the result the last one: they lie in the
     caller's memory.
     """
-    last_use = {cell.index: at for at, step in enumerate(steps) for cell in step.operands}
-    registers, wide = {0: 0}, [True]
+    values = list(enumerate((operands for _, operands, *_ in recorder.steps), 1))
+    last_use = {operand: value for value, operands in values for operand in operands}
+    registers, wide = [0], [True]
     free: dict[bool, list[int]] = {True: [], False: []}
-    for at, step in enumerate(steps):
-        if step.target == result:
+    for value, operands in values:
+        kind = recorder.wide[value]
+        if value == result:
+            registers.append(-1)
             continue
-        ended = [c for c in set(step.operands) if c.index != 0 and last_use[c.index] == at]
-        if free[step.target.wide]:
-            registers[step.target.index] = free[step.target.wide].pop()
+        if free[kind]:
+            registers.append(free[kind].pop())
         else:
-            registers[step.target.index] = len(wide)
-            wide.append(step.target.wide)
-        for cell in ended:
-            if cell != result:
-                free[cell.wide].append(registers[cell.index])
-    registers[result.index] = len(wide)
+            registers.append(len(wide))
+            wide.append(kind)
+        for operand in set(operands) - {0, result}:
+            if last_use[operand] == value:
+                free[recorder.wide[operand]].append(registers[operand])
+    registers[result] = len(wide)
     return registers, [*wide, True]
