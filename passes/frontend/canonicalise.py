@@ -16,8 +16,7 @@ from atlasc.passes.framework.pass_base import Pass, Report
 from atlasc.passes.framework.rewriting import Rewriter, elementwise, is_uniform, without_dead_ops
 
 Users = dict[Value, list[Op]]
-Weights = Mapping[Op, tuple[str, Callable[[np.ndarray], np.ndarray]]]
-"""Linear layers whose weight and bias change: the suffix of the new symbols, and the change."""
+Change = Callable[[np.ndarray], np.ndarray]
 # Ops f with f(c·x) = c·f(x) in their first operand, for a number c.
 HOMOGENEOUS = ("nn.reshape", "nn.transpose", "nn.repeat", "nn.rotary", "nn.select", "nn.mean")
 
@@ -75,9 +74,8 @@ def _merged(rewriter: Rewriter, op: Op, users: Users) -> Value | None:
     if op.name == "nn.reshape":
         while source.op.name == "nn.reshape":
             source = source.op.operands[0]
-        return (
-            source if source.tensor.shape == tuple(given["shape"]) else rewriter.copy(op, [source])
-        )
+        same = source.tensor.shape == tuple(given["shape"])
+        return source if same else rewriter.copy(op, [source])
     if op.name == "nn.transpose":
         order = list(given["permutation"])
         if before.name == "nn.transpose":
@@ -114,53 +112,42 @@ def _merged(rewriter: Rewriter, op: Op, users: Users) -> Value | None:
 def _repeat_weights(module: Module, report: Report) -> Module:
     """linear, reshape, transpose, (rotary,) repeat: repeat the rows of the weight instead."""
     users = module.users()
-    dropped: set[Op] = set()
-    weights: dict[Op, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {}
+    dropped, weights = set[Op](), dict[Op, tuple[str, Change]]()
     shapes: dict[Op, dict[str, Any]] = {}
-    for op in module.ops:
-        if op.name != "nn.repeat":
-            continue
+    for op in (op for op in module.ops if op.name == "nn.repeat"):
         chain = _heads_chain(op, users)
         if chain is None:
             report.say(f"{op.location}: repeat stays, no linear layer makes its heads alone")
             continue
         reshape, linear = chain
-        repeats = op.attributes["repeats"]
         batch, length, heads, size = reshape.attributes["shape"]
-
-        def repeated(array: np.ndarray, heads: int = heads, repeats: int = repeats) -> np.ndarray:
-            if is_uniform(array):
-                return np.broadcast_to(
-                    array.reshape(-1)[0], (len(array) * repeats, *array.shape[1:])
-                )
-            by_head = array.reshape(heads, -1, *array.shape[1:])
-            return np.repeat(by_head, repeats, axis=0).reshape(-1, *array.shape[1:])
-
+        repeats = op.attributes["repeats"]
         shapes[reshape] = {"shape": [batch, length, heads * repeats, size]}
-        weights[linear] = "repeated", repeated
+        weights[linear] = "repeated", partial(_repeated, heads=heads, repeats=repeats)
         dropped.add(op)
         report.say(f"{op.location}: heads repeated in the weight of {linear.location}")
     return _rewritten(module, dropped, weights, shapes)
 
 
+def _repeated(array: np.ndarray, heads: int, repeats: int) -> np.ndarray:
+    if is_uniform(array):
+        return np.broadcast_to(array.reshape(-1)[0], (len(array) * repeats, *array.shape[1:]))
+    by_head = array.reshape(heads, -1, *array.shape[1:])
+    return np.repeat(by_head, repeats, axis=0).reshape(-1, *array.shape[1:])
+
+
 def _heads_chain(op: Op, users: Users) -> tuple[Op, Op] | None:
     """The reshape to heads and the linear layer above a repeat of axis 1, if used only by it."""
-    value = op.operands[0]
+    value, chain = op.operands[0], list[Op]()
     if op.attributes["axis"] != 1 or len(value.tensor.shape) != 4:
         return None
-    expected = ["nn.transpose", "nn.reshape", "nn.linear"]
-    chain: list[Op] = []
-    while expected:
-        if len(users[value]) != 1:
+    while len(chain) < 3:
+        above, wanted = value.op, ("nn.transpose", "nn.reshape", "nn.linear")[len(chain)]
+        turned = above.name == "nn.rotary" and not chain
+        if len(users[value]) != 1 or not (turned or above.name == wanted):
             return None
-        above = value.op
-        if above.name == expected[0]:
-            expected.pop(0)
-            chain.append(above)
-        elif above.name != "nn.rotary" or chain:
-            return None
-        if above.operands:
-            value = above.operands[0]
+        chain += [] if turned else [above]
+        value = above.operands[0]
     transpose, reshape, linear = chain
     extents, features = reshape.attributes["shape"], reshape.operands[0].tensor.shape[-1]
     heads_split = len(extents) == 4 and extents[2] * extents[3] == features
@@ -171,8 +158,7 @@ def _heads_chain(op: Op, users: Users) -> tuple[Op, Op] | None:
 def _scale_weights(module: Module, report: Report) -> Module:
     """Move a scale by a number into the linear layer that it can be traced back to."""
     users = module.users()
-    factors: dict[Op, float] = {}
-    dropped: set[Op] = set()
+    factors, dropped = dict[Op, float](), set[Op]()
     for op in module.ops:
         if op.name != "nn.scale" or isinstance(op.attributes["factor"], Symbol):
             continue
@@ -209,10 +195,12 @@ def _scaled_linear(value: Value, users: Users) -> Op | None:
 def _rewritten(
     module: Module,
     dropped: Collection[Op],
-    weights: Weights,
+    weights: Mapping[Op, tuple[str, Change]],
     attributes: Mapping[Op, Mapping[str, Any]],
 ) -> Module:
-    """A copy without some ops, whose operand takes their place, and with what changes."""
+    """A copy without some ops, whose operand takes their place. Weights and biases of linear layers
+    get a suffix in their symbols and a change; other ops get other attributes.
+    """
     rewriter = Rewriter(module)
     for op in module.ops:
         if op in dropped:
