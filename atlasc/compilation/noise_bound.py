@@ -2,7 +2,7 @@
 
 Each source of error enters where the noise model (:mod:`atlasc.targets.noise`) has it, and
 reaches the outputs by the ``noise_gain`` of its value, which comes from derivatives on calibration
-inputs (:mod:`atlasc.passes.analyses.noise_gains`). Sources are independent: their squares add up.
+inputs (:mod:`atlasc.passes.analyses.observed`). Sources are independent: their squares add up.
 
 - The model's figures are measured (a bootstrap's errors, on desilofhe) or derived for a dense
   ternary secret (rescaling, encryption).
@@ -24,7 +24,7 @@ import numpy as np
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.ir.types import CiphertextType
-from atlasc.passes.analyses.noise_gains import bootstrap_change
+from atlasc.passes.analyses.observed import bootstrap_change
 from atlasc.passes.execution.paterson_stockmeyer import evaluate_plan, plan_chebyshev
 from atlasc.passes.framework.rewriting import Rewriter
 from atlasc.targets.noise import NoiseModel

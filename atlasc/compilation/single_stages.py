@@ -29,8 +29,7 @@ from atlasc.passes.calibration.calibrate import nominal_calibration, read_calibr
 from atlasc.passes.calibration.centre_keys import with_centred_keys
 from atlasc.passes.calibration.measure import nonlinear_ops
 from atlasc.passes.costs import ProgramCosts, program_costs
-from atlasc.passes.pipeline import STEPS, Lowered, lower_poly
-from atlasc.passes.registry import require_slots
+from atlasc.passes.pipeline import STEPS, Lowered, lower_poly, require_slots
 from atlasc.passes.search.front import Front
 from atlasc.targets import find_target
 from atlasc.targets.parameters import ParameterSet

@@ -12,7 +12,7 @@ import numpy as np
 
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
-from atlasc.passes.analyses.magnitudes import with_magnitudes
+from atlasc.passes.analyses.observed import with_magnitudes
 from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.framework.rewriting import Rewriter, without_dead_ops

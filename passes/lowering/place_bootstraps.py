@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.types import CiphertextType
-from atlasc.passes.analyses.noise_gains import bootstrap_change
+from atlasc.passes.analyses.observed import bootstrap_change
 from atlasc.passes.costs import PrimitiveCosts, op_costs
 from atlasc.passes.framework.pass_base import MAGNITUDES, NOISE_GAINS, Goal, Pass, Report
 from atlasc.passes.framework.rewriting import Rewriter

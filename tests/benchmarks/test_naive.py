@@ -13,7 +13,7 @@ from small_transformers import Builder, Shape, approximate, inputs_for
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
-from atlasc.passes.analyses.magnitudes import with_magnitudes
+from atlasc.passes.analyses.observed import with_magnitudes
 from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.execution.counting_engine import CountingEngine
 from atlasc.passes.execution.engine import Engine

@@ -19,9 +19,17 @@ from atlasc.passes.framework.pass_base import (
     is_option,
     run_passes,
 )
-from atlasc.passes.pipeline import COMPUTE, FOLDING, LOWERING
-from atlasc.passes.registry import PASSES, PIPELINE, describe, passes_table, with_passes_table
-from atlasc.passes.registry import TABLE_MARKS as MARKS
+from atlasc.passes.pipeline import (
+    COMPUTE,
+    FOLDING,
+    LOWERING,
+    PASSES,
+    PIPELINE,
+    describe,
+    passes_table,
+    with_passes_table,
+)
+from atlasc.passes.pipeline import TABLE_MARKS as MARKS
 
 ARCHITECTURE = Path(__file__).resolve().parents[2] / "docs" / "architecture.md"
 
@@ -63,7 +71,7 @@ def test_data_are_no_options() -> None:
 
 def test_the_documents_show_the_list() -> None:
     text = ARCHITECTURE.read_text(encoding="utf-8")
-    assert with_passes_table(text) == text, "python -m atlasc.passes.registry docs/architecture.md"
+    assert with_passes_table(text) == text, "python -m atlasc.passes.pipeline docs/architecture.md"
     assert text.count(MARKS[0]) == text.count(MARKS[1]) == 1
     assert all(f"[`{name}`]" in passes_table() for name in PASSES)
 

@@ -135,7 +135,7 @@ def opt(
     from atlasc.ir.verifier import verify
     from atlasc.passes.framework.pass_base import parse_pipeline, run_passes
     from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
-    from atlasc.passes.registry import PASSES, check_level
+    from atlasc.passes.pipeline import PASSES, check_level
     from atlasc.targets import find_target
     from atlasc.targets.program import with_matching_parameters
 
@@ -221,7 +221,7 @@ def _check_round_trip(step: Pass, module: Module) -> None:
 
 
 def _list() -> None:
-    from atlasc.passes.registry import PASSES, describe
+    from atlasc.passes.pipeline import PASSES, describe
 
     for name, kind in PASSES.items():
         options, text = describe(kind)

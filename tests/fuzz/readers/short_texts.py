@@ -7,7 +7,7 @@ from pathlib import Path
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.layout import Layout
 from atlasc.passes.framework.pass_base import parse_pipeline
-from atlasc.passes.registry import PASSES
+from atlasc.passes.pipeline import PASSES
 from tests.fuzz.reader import Reader
 from tests.fuzz.seeds import files
 

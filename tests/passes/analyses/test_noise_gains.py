@@ -10,7 +10,7 @@ from small_transformers import Builder, Shape, approximate, inputs_for
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module, Op
 from atlasc.ir.opdef import Site
-from atlasc.passes.analyses.noise_gains import with_noise_gains
+from atlasc.passes.analyses.observed import with_noise_gains
 from atlasc.passes.framework.pass_base import Report, run_passes
 from atlasc.passes.lowering.client_module import client_module
 from atlasc.passes.lowering.pack import Pack

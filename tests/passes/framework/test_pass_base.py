@@ -108,7 +108,7 @@ def test_faults_of_a_pipeline(text: str, message: str, where: str) -> None:
 
 
 def test_every_registered_pass_has_a_text() -> None:
-    from atlasc.passes.registry import PASSES
+    from atlasc.passes.pipeline import PASSES
 
     for name, kind in PASSES.items():
         assert parse_pipeline(name, PASSES) == [kind()]

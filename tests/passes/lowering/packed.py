@@ -9,7 +9,7 @@ import numpy as np
 from atlasc.ir.interpreter import encrypted_input, output
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module, Op
-from atlasc.passes.analyses.magnitudes import with_magnitudes
+from atlasc.passes.analyses.observed import with_magnitudes
 from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.execution.execute import execute
 from atlasc.passes.execution.kernels.context import ROWS, blocked, layout_of

@@ -1,8 +1,9 @@
-"""How much an error in each value of a program changes its outputs, from real inputs in the clear.
+"""What real inputs in the clear tell of the values of a program: magnitudes, means, noise gains.
 
-A bootstrap errs by about the same in every slot, whatever it refreshes. Where a value has a few
-large rows that set its scale, the others drown: before a LayerNorm, whose rows may differ by a
-factor of ten in width, the same bootstrap costs twenty times as much precision as after it.
+A noise gain is how much an error in a value changes the outputs. A bootstrap errs by about the same
+in every slot, whatever it refreshes. Where a value has a few large rows that set its scale, the
+others drown: before a LayerNorm, whose rows may differ by a factor of ten in width, the same
+bootstrap costs twenty times as much precision as after it.
 """
 
 from __future__ import annotations
@@ -18,12 +19,35 @@ from atlasc.ir.module import Module, Op
 from atlasc.passes.analyses.adjoint import Tape
 from atlasc.passes.calibration.measure import kept_tokens
 from atlasc.passes.framework.rewriting import with_attributes
+from atlasc.passes.simulation.poly_values import interpret_poly
 
 MEMORY = 512 << 20
 """Bytes for the values of the inputs that are used; one input is used, however large it is."""
 PROBES, VALUES = 16, 4096
 """Random directions at most, and output values whose directions are enough together."""
 _TINY = 1e-300
+
+
+def with_magnitudes(module: Module, inputs: Mapping[str, np.ndarray]) -> Module:
+    """A copy whose ops carry the greatest magnitude of their result on these inputs.
+
+    That of an output is the magnitude of the answer, in the answer's own units.
+    """
+    greatest: dict[Op, float] = {}
+
+    def observe(op: Op, result: np.ndarray) -> None:
+        # Rounded: the last digits depend on the order of sums, and a bundle should not.
+        greatest[op] = float(f"{np.abs(result).max():.9g}")
+
+    answers = interpret_poly(module, inputs, observe=observe)
+    for op in module.outputs:
+        observe(op, answers[op.attributes["name"]])
+
+    def attributes(op: Op) -> dict[str, Any]:
+        finite = op in greatest and np.isfinite(greatest[op])
+        return {**op.attributes, **({"magnitude": greatest[op]} if finite else {})}
+
+    return with_attributes(module, attributes)
 
 
 def with_noise_gains(module: Module, inputs: Mapping[str, np.ndarray]) -> Module:
