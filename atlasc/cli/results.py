@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from atlasc.cli.errors import show, warn
-from atlasc.cli.output import print_table
+from atlasc.cli.output import print_table, say
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
@@ -95,7 +95,7 @@ def print_summary(summary: Mapping[str, Any]) -> None:
             "no cost table for phantom: seconds are not predicted (benchmarks on the GPU make one, "
             "for --costs)"
         )
-    print("\n".join(lines))
+    say("\n".join(lines))
 
 
 def _security_line(bits: int, moduli: dict[str, Any]) -> str:

@@ -4,5 +4,5 @@
 `prepare`: load the model and the data, trace, measure ranges. `search`: a front of settings;
 `fronts` keeps it on disk. `lowering` turns the model into a packed program for a target, with its
 rotation keys and its `noise_bound`. `compile` picks a setting and writes the bundle.
-`single_stages`: what a program costs without data, and `lower` on its own.
+`single_stages`: what a program costs without data; `lower` and `opt` on their own.
 """

@@ -1,26 +1,29 @@
-"""Stages on their own: what a model, a bundle or an IR text costs, and ``lower``."""
+"""Stages on their own: ``inspect``, ``lower`` and ``opt``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
 from atlasc.bundle.folder import MANIFEST, Bundle, load_bundle
 from atlasc.compilation.checks import check_target
-from atlasc.compilation.lowering import MAGNITUDE_INPUTS, lower_module
+from atlasc.compilation.lowering import MAGNITUDE_INPUTS, key_model, lower_module
 from atlasc.compilation.options import ALL_MEMORY, BatchOptions, InspectOptions, LowerOptions
 from atlasc.compilation.prepare import trace_model
 from atlasc.compilation.steps import Steps, silent
 from atlasc.figures.summary import costs_summary
 from atlasc.files import new_folder, require_new
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import GIB, read_npz
 from atlasc.ir.module import Module
-from atlasc.ir.text.storage import load_module, save_module
+from atlasc.ir.text.parser import parse
+from atlasc.ir.text.printer import print_module
+from atlasc.ir.text.storage import MAX_TEXT, load_module, save_module
+from atlasc.ir.verifier import verify
 from atlasc.loading.models import load_model
 from atlasc.passes.approximation.approximate import apply_recipe, apply_settings
 from atlasc.passes.approximation.depth import Depth, depth_of
@@ -29,11 +32,16 @@ from atlasc.passes.calibration.calibrate import nominal_calibration, read_calibr
 from atlasc.passes.calibration.centre_keys import with_centred_keys
 from atlasc.passes.calibration.measure import nonlinear_ops
 from atlasc.passes.costs import ProgramCosts, program_costs
-from atlasc.passes.pipeline import STEPS, Lowered, lower_poly, require_slots
+from atlasc.passes.framework.pass_base import Pass, run_passes
+from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
+from atlasc.passes.lowering.rotation_keys import RotationKeys
+from atlasc.passes.pipeline import STEPS, AfterEach, Lowered, check_level, lower_poly, require_slots
 from atlasc.passes.search.front import Front
 from atlasc.targets import find_target
+from atlasc.targets.base import Target
+from atlasc.targets.costs import costs_of
 from atlasc.targets.parameters import ParameterSet
-from atlasc.targets.program import parameters_of
+from atlasc.targets.program import parameters_of, with_matching_parameters
 
 MAX_DATA = 4 * GIB
 """Bytes of the arrays of a data file."""
@@ -245,3 +253,50 @@ def _arrays(module: Module, path: Path) -> dict[str, np.ndarray]:
         if not len(arrays[name]):
             raise AtlasError(f"{name} in {path} holds no input")
     return {op.attributes["name"]: arrays[op.attributes["name"]] for op in module.inputs}
+
+
+def read_ir(file: str, standard_input: BinaryIO) -> tuple[Module, bool]:
+    """The verified module of an IR text, of standard input for ``-``, and whether its arrays are
+    there.
+    """
+    path = Path(file)
+    if file != "-":
+        module, arrays = load_module(path), path.with_suffix(".safetensors").exists()
+    else:
+        content = standard_input.read(MAX_TEXT + 1)
+        if len(content) > MAX_TEXT:
+            why = f"a text has at most {MAX_TEXT} bytes"
+            raise AtlasError("standard input is too large", why=why)
+        with explained("standard input is not UTF-8 text"):
+            text = content.decode("utf-8-sig")
+        module, arrays = parse(text, {}, "standard input"), False
+    verify(module)
+    return module, arrays
+
+
+def optimised(module: Module, steps: Sequence[Pass], target: Target, after: AfterEach) -> Module:
+    """A module after some passes; they know the costs of ops and of keys on the target."""
+    for step in steps:
+        check_level(step, module)
+        equipped = step
+        if isinstance(step, PlaceBootstraps):
+            slots = module.attributes["slots"]
+            found = target.parameters.matching(slots, step.levels, step.bootstrap)
+            costs = None if found is None else costs_of(found)
+            equipped = replace(step, costs=costs, fewest=costs is not None)
+        elif isinstance(step, RotationKeys) and (known := parameters_of(module)) is not None:
+            equipped = replace(step, model=key_model(known))
+        module = run_passes(module, [equipped], after_each=after)
+        if isinstance(step, PlaceBootstraps):
+            module = with_matching_parameters(module, target)
+    return module
+
+
+def require_round_trip(step: Pass, module: Module) -> None:
+    """Raise AtlasError unless the text of a pass's result reads back as the same module."""
+    text = print_module(module)
+    if print_module(parse(text, module.symbols, f"after {step.name}")) != text:
+        raise AtlasError(
+            f"after {step.name}: the text of the module does not read back as the same module",
+            remedy="this is a bug in the pass; please report it with the module's text",
+        )
