@@ -109,10 +109,8 @@ def sha256_of(path: Path) -> str:
 
 
 def read_text(path: Path, limit: int, *, links: bool = True) -> str:
-    """The content of a plain UTF-8 file; a byte order mark is left out.
-
-    Raises:
-        AtlasError: as :func:`open_plain`; it is not UTF-8.
+    """The content of a plain file in UTF-8, without a byte order mark; errors as
+    :func:`open_plain`.
     """
     try:
         return read_bytes(path, limit, links=links).decode("utf-8-sig")
@@ -121,10 +119,8 @@ def read_text(path: Path, limit: int, *, links: bool = True) -> str:
 
 
 def require_private(path: Path) -> None:
-    """Refuse a file with a secret that somebody else may read.
-
-    Raises:
-        AtlasError: it is missing, a link, another user's, or open to group or others.
+    """Refuse a file with a secret that is missing, a link, another user's, or open to group or
+    others.
     """
     try:
         status = os.stat(path, follow_symlinks=False)
@@ -207,10 +203,8 @@ def _is_printable(name: str) -> bool:
 
 
 def read_safetensors(path: Path, *, links: bool = True) -> dict[str, np.ndarray]:
-    """All arrays of a safetensors file.
-
-    Raises:
-        AtlasError: it cannot be read, is damaged, or holds types that NumPy lacks.
+    """All arrays of a safetensors file. An AtlasError tells that it cannot be read, is damaged, or
+    holds types that NumPy lacks.
     """
     from safetensors.numpy import load_file
 
@@ -253,11 +247,7 @@ def read_json(
 
 
 def parse_json(text: str | bytes, schema: type[Read]) -> Read:
-    """The value of a JSON text.
-
-    Raises:
-        ValueError: in one line, where the text breaks the schema.
-    """
+    """The value of a JSON text; a ValueError of one line where the text breaks the schema."""
     try:
         value: Read = _adapter(schema).validate_json(text)
         json.loads(text, object_pairs_hook=_unique, parse_constant=_number, parse_float=_number)

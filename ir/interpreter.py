@@ -31,12 +31,10 @@ def output(site: Site, x: np.ndarray) -> np.ndarray:
 
 
 class Interpreter:
-    """Evaluates a module many times; arrays of symbols are cast to the dtype once.
+    """Evaluates a module many times in a float type; arrays of symbols are cast to it once.
 
-    Args:
-        dtype: float type of the evaluation.
-        override: called before an op's own meaning; a returned array is taken instead. The
-            polynomial simulator replaces nonlinear functions in this way.
+    An ``override`` is called before an op's own meaning; a returned array is taken instead. The
+    polynomial simulator replaces nonlinear functions in this way.
     """
 
     def __init__(

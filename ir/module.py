@@ -114,9 +114,8 @@ class Module:
         location: str = "",
         name: str | None = None,
     ) -> Value:
-        """Append an op and return its result (for ``output``: its operand).
-
-        The type of the result comes from the op's rule.
+        """Append an op and return its result (for ``output``: its operand), of the type that its
+        rule gives.
 
         Raises:
             AtlasError: the op does not exist at this level, breaks its declaration, or its location
@@ -223,10 +222,8 @@ def _rebuilt(
 
 
 def infer_type(op: Op, symbols: Mapping[str, np.ndarray]) -> Type | None:
-    """Check an op's operands and attributes against its declaration and infer its result type.
-
-    Raises:
-        RuleError: what is wrong, without the place.
+    """Check an op against its declaration and infer its result type. A RuleError says what is
+    wrong, without the place.
     """
     op.definition.check(len(op.operands), op.attributes)
     for symbol in symbols_in(op.attributes):
@@ -241,11 +238,7 @@ def infer_type(op: Op, symbols: Mapping[str, np.ndarray]) -> Type | None:
 
 
 def require_symbol(name: str) -> None:
-    """Refuse an invalid name of an array or a module.
-
-    Raises:
-        AtlasError: it has control characters, or is too long.
-    """
+    """Refuse a name of an array or a module that has control characters or is too long."""
     if not is_symbol(name):
         raise AtlasError(
             f"{name[:MAX_PATH]!r} cannot name an array or a module",

@@ -22,11 +22,7 @@ from atlasc.ir.types import CiphertextType
 
 
 def verify(module: Module) -> None:
-    """Check a module.
-
-    Raises:
-        AtlasError: the first fault, with the op and the module path that it came from.
-    """
+    """Check a module; an AtlasError tells the first fault, with the op and its module path."""
     if module.level == "ckks" and (fault := fault_of(module.attributes)):
         raise AtlasError(f"the attributes of @{module.name} make no sense", why=fault)
     defined: dict[str, Value] = {}

@@ -198,10 +198,8 @@ class OpProfiles:
     """Primitives of the ops of a packed module by levels below the level at which an op is entered.
 
     All operands of an op arrive at one level, and a kernel never looks at which one it is: what
-    runs d levels below the entry does so wherever the entry is.
-
-    Args:
-        module: ckks module, with or without levels.
+    runs d levels below the entry does so wherever the entry is. So the module may have levels or
+    not.
     """
 
     def __init__(self, module: Module) -> None:

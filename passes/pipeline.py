@@ -222,10 +222,8 @@ class _Choice:
     def best(
         self, module: Module, kinds: Steps, goal: Goal | None = None, levels: int = 0
     ) -> _Found:
-        """The cheapest way through these passes.
-
-        Raises:
-            AtlasError: there is none that leaves out what may be left out.
+        """The cheapest way through these passes; an AtlasError where there is none that leaves out
+        what may be left out.
         """
         kind, *rest = kinds
         if kind.gives == "ckks":
@@ -252,11 +250,7 @@ class _Choice:
 
 
 def check_level(step: Pass, module: Module) -> None:
-    """Refuse a module that a pass does not work on.
-
-    Raises:
-        AtlasError: the module is at another level, or a ckks module does not tell its slots.
-    """
+    """Refuse a module at another level than a pass works on, or a ckks module without slots."""
     if module.level != step.takes:
         fitting = [kind.name for kind in PIPELINE if kind.takes == module.level]
         raise AtlasError(

@@ -34,16 +34,12 @@ def _lark() -> Lark:
 def parse(
     text: str, symbols: Mapping[str, np.ndarray] | None = None, source: str = "<text>"
 ) -> Module:
-    """A module from its text.
+    """A module from its text; an AtlasError tells line and column of a syntax or type error.
 
     Args:
-        text: the module.
         symbols: the arrays; a declared symbol that is absent becomes zeros that take no memory, so
             that a module can be checked and transformed without its weights.
         source: file name for error messages.
-
-    Raises:
-        AtlasError: syntax or type error, with line and column.
     """
     try:
         tree = _lark().parse(text)

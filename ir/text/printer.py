@@ -10,10 +10,8 @@ from atlasc.ir.opdef import RuleError, Symbol, check_value, quoted
 
 
 def print_module(module: Module) -> str:
-    """The module as text; arrays of symbols appear by name, dtype and shape only.
-
-    Raises:
-        AtlasError: an attribute of the module has no text form (those of ops are checked before).
+    """The module as text; arrays of symbols appear by name, dtype and shape only. An AtlasError
+    tells that an attribute of the module has no text form (those of ops are checked before).
     """
     try:
         check_value("module", module.attributes)

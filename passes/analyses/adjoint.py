@@ -24,15 +24,8 @@ Rule = Callable[[Site, Array, tuple[Array, ...]], Cotangents]
 
 
 class Tape:
-    """One run forwards, whose values are kept.
-
-    Args:
-        module: poly module.
-        inputs: arrays by name, as its inputs declare them.
-        dtype: float type of all values.
-
-    Attributes:
-        outputs: by name.
+    """One run of a poly module forwards in a float type; ``outputs`` by name, and all values, are
+    kept.
     """
 
     def __init__(self, module: Module, inputs: Mapping[str, Array], dtype: type) -> None:

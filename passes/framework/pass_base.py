@@ -29,13 +29,12 @@ _ITEM = re.compile(r"\s*([a-z][a-z0-9-]*)\s*(?:\{([^{}]*)\})?\s*(?:,|$)")
 
 @dataclass(frozen=True)
 class Analysis:
-    """Declares which attributes hold the facts; see `Pass` for who needs and who keeps them.
+    """Declares which attributes hold facts; see `Pass` for who needs and who keeps them.
 
     Attributes:
         name: as tables of the pipeline show it.
         level: of the modules from which it is computed.
-        of_ops: attributes of ops that hold its result.
-        of_module: attributes of the module that hold its result.
+        of_ops, of_module: attributes of ops, and of the module, that hold its result.
     """
 
     name: str
@@ -176,7 +175,6 @@ class Pass:
         Args:
             cost: of the bootstraps' placement with the pass, and levels.
             without: the same without it; asked only where it matters, as it takes a placement.
-            goal: see ``applies``.
         """
         return cost < without()
 
@@ -207,11 +205,7 @@ def run_passes(
     *,
     after_each: Callable[[Pass, Module, Report], None] | None = None,
 ) -> Module:
-    """Run passes in order; the verifier runs after each.
-
-    Raises:
-        AtlasError: of a pass, or of the verifier with the name of the pass before it.
-    """
+    """Run passes in order; the verifier runs after each, and names in its AtlasError the pass."""
     for step in passes:
         report = Report()
         module = _without_stale(step.run(module, report), step)
@@ -243,10 +237,8 @@ def _without_stale(module: Module, step: Pass) -> Module:
 
 
 def parse_pipeline(text: str, available: dict[str, type[Pass]]) -> list[Pass]:
-    """Passes from ``pass-a,pass-b{x=1,y=text}``.
-
-    Raises:
-        AtlasError: unknown pass or option, or a value of the wrong type.
+    """Passes from ``pass-a,pass-b{x=1,y=text}``. An AtlasError tells an unknown pass or option, or
+    a value of the wrong type.
     """
     passes: list[Pass] = []
     position = len(text) - len(text.lstrip())

@@ -17,9 +17,8 @@ from atlasc.ir.module import IRLevel, Module, Op, Value
 class Rewriter:
     """Copies a module while a pass replaces, drops or adds ops.
 
-    Attributes:
-        module: the module under construction.
-        values: for every old value that has been dealt with, the new one.
+    The ``module`` is under construction; ``values`` has the new value for every old one that has
+    been dealt with.
     """
 
     def __init__(self, source: Module, level: IRLevel | None = None) -> None:

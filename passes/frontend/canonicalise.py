@@ -33,11 +33,7 @@ class Canonicalise(Pass):
     takes = "nn"
 
     def run(self, module: Module, report: Report) -> Module:
-        """See the class.
-
-        Raises:
-            AtlasError: the module is not at the nn level.
-        """
+        """See the class. An AtlasError refuses a module that is not at the nn level."""
         if module.level != "nn":
             raise AtlasError(
                 f"canonicalise works on nn modules, @{module.name} is at the {module.level} level"

@@ -25,11 +25,8 @@ PROBE_IDS = 32  # ids that stand for ordinary tokens when positions are probed
 
 
 def evaluate(root: Node, known: MutableMapping[Node, Any]) -> torch.Tensor:
-    """Value of a node, on the CPU, or a meta tensor when weights are absent.
-
-    Args:
-        root: the node.
-        known: values of the nodes that it depends on; those that are computed are added.
+    """Value of a node, on the CPU, or a meta tensor when weights are absent. The values that it
+    takes are added to those that are ``known``.
     """
     pending = [root]
     while pending:
@@ -104,10 +101,8 @@ def to_numpy(tensor: torch.Tensor) -> np.ndarray:
 def fixed_indices(
     graph: Graph, inputs: Mapping[Node, str], kinds: Mapping[Node, Kind], known: dict[Node, Any]
 ) -> dict[Node, torch.Tensor]:
-    """Indices of embeddings that are computed from ids, but do not depend on which ids they are.
-
-    Raises:
-        AtlasError: an index does depend on the ids.
+    """Indices of embeddings that are computed from ids, but do not depend on which ids they are. An
+    AtlasError tells that one does.
     """
     ids = [node for node in inputs if kinds[node] == "data" and not is_float(node)]
     fixed: dict[Node, torch.Tensor] = {}

@@ -97,10 +97,8 @@ def place(node: Node) -> str:
 
 
 def inline_regions(graph_module: Any) -> tuple[Graph, Any]:
-    """Copy of a graph in which regions wrapped for grad mode or autocast are inlined.
-
-    Returns:
-        The flat graph without an output node, and what its output node would return.
+    """Copy of a graph in which regions wrapped for grad mode or autocast are inlined, without an
+    output node; and what its output node would return.
     """
     import torch.fx
 
@@ -134,10 +132,8 @@ def inline_regions(graph_module: Any) -> tuple[Graph, Any]:
 
 
 def remove_identities(graph: Graph) -> None:
-    """Route the users of copies, casts between floats, dropout and the like to their operand.
-
-    Raises:
-        AtlasError: a dropout is active, because the model was exported in training mode.
+    """Route the users of copies, casts between floats, dropout and the like to their operand. An
+    AtlasError tells that a dropout is active, because the model was exported in training mode.
     """
     for node in list(graph.nodes):
         name, operands = packet(node), node.all_input_nodes
@@ -159,12 +155,8 @@ def remove_identities(graph: Graph) -> None:
 def classify(
     graph: Graph, inputs: Mapping[Node, str], fixed: Collection[Node] = ()
 ) -> dict[Node, Kind]:
-    """Kind of every node, from the user inputs that it depends on.
-
-    Args:
-        graph: a flat graph.
-        inputs: placeholder nodes of user inputs, with their names.
-        fixed: nodes that were found to be constant although they depend on an input.
+    """Kind of every node of a flat graph, from the user inputs (nodes with their names) that it
+    depends on. Nodes that were found to be ``fixed`` are constant although they depend on one.
     """
     kinds: dict[Node, Kind] = {}
     for node in graph.nodes:

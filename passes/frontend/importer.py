@@ -92,10 +92,8 @@ class Importer:
         return bool(self.tensor(node).is_meta)
 
     def without_batch(self, node: Node, shape: Sequence[int]) -> np.ndarray:
-        """A constant of a shape whose leading axes were broadcast.
-
-        Raises:
-            Refusal: it changes along a leading axis.
+        """A constant of a shape whose leading axes were broadcast; a Refusal where it changes along
+        one.
         """
         array = _reduced(self.array(node))
         try:

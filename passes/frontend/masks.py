@@ -28,11 +28,8 @@ MASKED_SCORES = ("scores + mask", "masked_fill(scores, dropped, low)", "where(ma
 
 
 class Meaning(NamedTuple):
-    """Which keys a softmax drops.
-
-    Attributes:
-        by_mask: key j of sentence b is dropped where the public mask[b, j] is 0.
-        causal: key j is dropped for a query i < j.
+    """Which keys a softmax drops: key j of sentence b where the public mask[b, j] is 0, if
+    ``by_mask``; key j for a query i < j, if ``causal``.
     """
 
     by_mask: bool
@@ -70,10 +67,7 @@ def emit_softmax(
     causal: bool = False,
 ) -> Value:
     """nn.softmax with the mask operand and the causal attribute that a mask means, whose True means
-    to drop a key where it is ``inverted``.
-
-    Raises:
-        AtlasError: the mask does something else; see ``meaning``.
+    to drop a key where it is ``inverted``; errors as ``meaning``.
     """
     value, public = importer.value(scores), importer.mask_input
     if mask is None:
@@ -138,7 +132,6 @@ def meaning(
         evaluate: the boolean or additive mask, broadcastable to the scores, for a public mask.
         probes: public masks to try; none where the mask is constant.
         scores: shape [batch, heads, queries, keys].
-        where: place for the message.
 
     Raises:
         AtlasError: the mask does something else than dropping keys by mask and causality.

@@ -89,10 +89,8 @@ def trace(
 
 
 def export(module: torch.nn.Module, example_inputs: Mapping[str, Example]) -> ExportedProgram:
-    """torch.export of a model for fixed shapes, without autograd and key/value cache.
-
-    Raises:
-        AtlasError: unknown inputs, or torch.export fails.
+    """torch.export of a model for fixed shapes, without autograd and key/value cache. An AtlasError
+    tells inputs that it does not have, or why torch.export fails.
     """
     import torch
 
@@ -199,10 +197,8 @@ def _pick(program: ExportedProgram, results: Any, output: str | None) -> tuple[s
 
 
 def _import_graph(importer: Importer, result: fx.Node, output: str) -> Module:
-    """Import everything that a node needs, and make it the output.
-
-    Raises:
-        AtlasError: ops without a rule, all of them in one message.
+    """Import everything that a node needs, and make it the output. An AtlasError names all ops
+    without a rule.
     """
     needed, selected = {result}, dict[Any, Emit]()
     for node in reversed(importer.graph.nodes):

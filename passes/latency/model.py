@@ -53,8 +53,7 @@ class LatencyModel:
 
     A program is lowered once for each kind of steps that its approximations have (of an iterative
     softmax: one for each number of iterations and of renormalisations), with weights of which only
-    the shapes are known.
-    Values are taken to be in a bootstrap's range.
+    the shapes are known. Values are taken to be in a bootstrap's range.
 
     Args:
         module: nn module.
@@ -187,10 +186,8 @@ class LatencyModel:
 
 class TimedChain:
     """A program under one parameter set: seconds from the fresh input through all segments.
-
-    Attributes:
-        names: result names of the nonlinear ops of each segment.
-        start: seconds by level of the input, [L].
+    ``names`` are result names of the nonlinear ops of each segment, ``start`` seconds by level of
+    the input, [L].
     """
 
     def __init__(self, model: LatencyModel, parameters: Parameters, target: LatencyTarget) -> None:

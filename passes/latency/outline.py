@@ -26,11 +26,8 @@ Step = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Polynomial:
-    """A Chebyshev sum, as far as its cost goes.
-
-    Attributes:
-        pattern: for each coefficient 1 where it is not zero.
-        channels: whether coefficients are vectors, not numbers.
+    """A Chebyshev sum, as far as its cost goes: a ``pattern`` with a 1 for each coefficient that is
+    not zero, and whether coefficients are vectors, one for each of several ``channels``.
     """
 
     pattern: bytes

@@ -42,11 +42,9 @@ class Piece:
 
 @dataclass(frozen=True, eq=False)
 class ProgramSegment:
-    """The ops between two crossing values; compared by identity, so that tables are found fast.
-
-    Attributes:
-        pieces: in topological order, from position 1 on; the last one is the value that leaves.
-        last: whether it ends the program, so that no value leaves.
+    """The ops between two crossing values, in topological order, from position 1 on. The last one
+    is the value that leaves; none leaves the ``last`` segment. Compared by identity, so that tables
+    are found fast.
     """
 
     pieces: tuple[Piece, ...]
@@ -86,10 +84,8 @@ def places_of(module: Module) -> dict[Place, list[str]]:
 
 
 def cut(packed: Module, places: Mapping[Place, Sequence[str]]) -> SegmentedProgram:
-    """The segments of a packed program, without levels; ``places``: see `places_of`.
-
-    Raises:
-        AtlasError: the program has several encrypted inputs.
+    """The segments of a packed program, without levels; ``places``: see `places_of`. An AtlasError
+    refuses one with several encrypted inputs.
     """
     ops = [op for op in packed.ops if _is_encrypted(op)]
     if [op.name for op in ops].count("ckks.input") != 1 or ops[0].name != "ckks.input":
