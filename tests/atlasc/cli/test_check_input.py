@@ -6,22 +6,9 @@ import json
 import shutil
 from pathlib import Path
 
-import numpy as np
-import pytest
 from tiny_model import Tiny
 
 from tests.atlasc.cli.command import Outcome, refused, run
-
-
-@pytest.fixture
-def wild(tiny: Tiny, tmp_path: Path) -> Path:
-    """Three images, of which the second is far brighter than any that was calibrated on."""
-    with np.load(tiny.data) as file:
-        pixels = file["pixel_values"][:3]
-    pixels[1] *= 4
-    path = tmp_path / "wild.npz"
-    np.savez(path, pixel_values=pixels)
-    return path
 
 
 def test_safe_inputs_exit_with_0(tiny: Tiny) -> None:

@@ -32,17 +32,6 @@ def refused(*arguments: str | Path) -> str:
     return result.stderr
 
 
-@pytest.fixture
-def wild(tiny: Tiny, tmp_path: Path) -> Path:
-    """Three images, of which the second is far brighter than any that was calibrated on."""
-    with np.load(tiny.data) as file:
-        pixels = file["pixel_values"][:3]
-    pixels[1] *= 4
-    path = tmp_path / "wild.npz"
-    np.savez(path, pixel_values=pixels, labels=np.array([0, 1, 2]))
-    return path
-
-
 def test_json_has_outputs_errors_and_time(tiny: Tiny) -> None:
     result = run(tiny.bundle, "--input", tiny.data, "--count", "5", "--json")
     assert result.exit_code == 0, result.stderr

@@ -1,3 +1,4 @@
 """The small problem of the search's own tests."""
 
-from tests.passes.search.conftest import problem, session_cache  # noqa: F401
+from tests.passes.conftest import session_cache  # noqa: F401
+from tests.passes.search.conftest import problem  # noqa: F401

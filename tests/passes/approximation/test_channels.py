@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_models import SHAPES, Builder, inputs_for
+from small_transformers import SHAPES, Builder, inputs_for
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module

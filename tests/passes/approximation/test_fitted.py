@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from small_models import SHAPES, Builder, inputs_for
+from small_transformers import SHAPES, Builder, inputs_for
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.arithmetic import NumpyArithmetic

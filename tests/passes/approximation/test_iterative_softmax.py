@@ -17,20 +17,10 @@ from atlasc.passes.approximation.algorithms.chebyshev import (
     SoftmaxApproximation,
 )
 from atlasc.passes.approximation.arithmetic import DepthArithmetic, NumpyArithmetic
+from tests.passes.approximation.exact import exact_softmax
 
 NUMPY = NumpyArithmetic(threads=1)
 FULL = SoftmaxApproximation((5, 5, 5, 5, 7))
-
-
-def exact_softmax(rows):
-    """Softmax of each row in 40 digits."""
-    with mpmath.workdps(40):
-        result = []
-        for row in rows:
-            powers = [mpmath.exp(mpmath.mpf(float(x))) for x in row]
-            total = mpmath.fsum(powers)
-            result.append([float(p / total) for p in powers])
-    return np.array(result)
 
 
 def test_softmax_of_the_paper_against_mpmath():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from small_models import SHAPES, Builder, inputs_for
+from small_transformers import SHAPES, Builder, inputs_for
 
 from atlasc.passes.approximation.approximate import apply_recipe
 from atlasc.passes.approximation.arithmetic import Recorder, Term, levels_of_steps

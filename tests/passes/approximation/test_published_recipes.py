@@ -28,6 +28,7 @@ from atlasc.passes.approximation.algorithms.thor import (
 from atlasc.passes.approximation.arithmetic import DepthArithmetic, NumpyArithmetic
 from atlasc.passes.approximation.description import Norm
 from atlasc.passes.approximation.recipes import RECIPES, Facts, recipe
+from tests.passes.approximation.exact import exact_softmax
 
 NUMPY = NumpyArithmetic(threads=1)
 ATTENTION_NORM = "encoder.layer.3.attention.output.LayerNorm"
@@ -87,15 +88,6 @@ def test_every_recipe_makes_descriptions_that_survive_json(name):
         again = from_attribute(op_name, attribute)
         assert again.to_attribute() == attribute
         assert again.depth_of(op_name) == approximation.depth_of(op_name) > 0
-
-
-def exact_softmax(rows):
-    with mpmath.workdps(40):
-        result = []
-        for row in rows:
-            powers = [mpmath.exp(mpmath.mpf(float(x))) for x in row]
-            result.append([float(p / mpmath.fsum(powers)) for p in powers])
-    return np.array(result)
 
 
 def scores_with_sums(low, high, spread, keys=64, rows=20):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_models import SHAPES, Builder, inputs_for
+from small_transformers import SHAPES, Builder, inputs_for
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,11 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "lowering"))
 from packed import expanded, folded, run_packed
-from small_models import Builder, Shape, inputs_for
-from small_transformers import approximate
+from small_transformers import Builder, Shape, approximate, inputs_for
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import Interpreter, interpret

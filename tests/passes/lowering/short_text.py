@@ -12,6 +12,17 @@ from atlasc.ir.module import Module
 from atlasc.ir.text.parser import parse
 from atlasc.ir.text.printer import print_module, print_op
 
+SPLIT = """%h = poly.reshape %x {shape = [1, 3, 2, 3]}
+    %t = poly.transpose %h {permutation = [0, 2, 1, 3]}"""
+MERGE = """%v = poly.transpose %o {permutation = [0, 2, 1, 3]}
+    %y = poly.reshape %v {shape = [1, 3, 6]}
+    poly.output %y {name = "y"}"""
+ATTENTION = f"""{SPLIT}
+    %s = poly.matmul %t, %t {{transpose_b = true}}
+    %f = poly.mask_fill %s {{causal = true, fill = -1.0}}
+    %o = poly.matmul %f, %t {{transpose_b = false}}
+    {MERGE}"""
+"""Two heads of an input of shape [1, 3, 6]."""
 _MISSING = re.compile(r"type is missing; it is (.*)")
 
 

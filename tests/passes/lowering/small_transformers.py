@@ -46,6 +46,13 @@ class Shape:
         return self.heads * self.width
 
 
+SHAPES = {
+    "encoder": Shape(layers=2, batch=3, mask=True, pre_norm=False, classes=0),
+    "vision": Shape(layers=2, batch=3, classes=3),
+    "decoder": Shape(layers=2, batch=3, rms=True, causal=True, mask=True, classes=0),
+}
+
+
 class Builder:
     """Builds the nn module of a shape with weights from a seed."""
 

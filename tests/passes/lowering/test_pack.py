@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from packed import pack_tensor, run_packed
-from short_text import dedent, entry, module_of, poly, short
+from short_text import ATTENTION, dedent, entry, module_of, poly, short
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
@@ -32,16 +32,6 @@ ARRAYS = {
 X = {"x": RANDOM.normal(size=(1, 3, 6)), "mask": np.array([[1.0, 1, 0]])}
 HIDDEN = "[d:2 g:1 b:1 t:2 |  | b=1 t=3 g=2 d=3]"
 SCORES = "[s:2 g:1 b:1 t:2 |  | b=1 g=2 s=4 t=3]"
-SPLIT = """%h = poly.reshape %x {shape = [1, 3, 2, 3]}
-    %t = poly.transpose %h {permutation = [0, 2, 1, 3]}"""
-MERGE = """%v = poly.transpose %o {permutation = [0, 2, 1, 3]}
-    %y = poly.reshape %v {shape = [1, 3, 6]}
-    poly.output %y {name = "y"}"""
-ATTENTION = f"""{SPLIT}
-    %s = poly.matmul %t, %t {{transpose_b = true}}
-    %f = poly.mask_fill %s {{causal = true, fill = -1.0}}
-    %o = poly.matmul %f, %t {{transpose_b = false}}
-    {MERGE}"""
 
 
 def program(body: str) -> Module:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from short_text import poly
+from short_text import ATTENTION, SPLIT, poly
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.framework.pass_base import run_passes
@@ -16,16 +16,6 @@ ARRAYS = {
     "scores": np.ones((2, 3, 3)),
     "vector": np.ones(3),
 }
-SPLIT = """%h = poly.reshape %x {shape = [1, 3, 2, 3]}
-    %t = poly.transpose %h {permutation = [0, 2, 1, 3]}"""
-MERGE = """%v = poly.transpose %o {permutation = [0, 2, 1, 3]}
-    %y = poly.reshape %v {shape = [1, 3, 6]}
-    poly.output %y {name = "y"}"""
-ATTENTION = f"""{SPLIT}
-    %s = poly.matmul %t, %t {{transpose_b = true}}
-    %f = poly.mask_fill %s {{causal = true, fill = -1.0}}
-    %o = poly.matmul %f, %t {{transpose_b = false}}
-    {MERGE}"""
 
 
 def refused(body: str, slots: int = 64) -> AtlasError:

@@ -1,25 +1,12 @@
-"""A small problem to search, and a cache of fits apart from the user's own."""
+"""A small problem to search."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "lowering"))
-
 from small_transformers import Builder, Shape, inputs_for
 
 from atlasc.passes.calibration.calibrate import calibrate
 from atlasc.passes.search.search_problem import Objective, SearchProblem
-
-
-@pytest.fixture(scope="session", autouse=True)
-def session_cache(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ATLASC_CACHE", str(tmp_path_factory.mktemp("fits")))
-        yield
 
 
 @pytest.fixture(scope="session")

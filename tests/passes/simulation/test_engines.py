@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from small_models import SHAPES, Builder
+from small_transformers import SHAPES, Builder
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.simulation import engines

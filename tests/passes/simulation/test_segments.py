@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from small_models import SHAPES, Builder
+from small_transformers import SHAPES, Builder
 
 from atlasc.passes.simulation.segments import segments
 

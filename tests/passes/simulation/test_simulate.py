@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from small_models import SHAPES, Builder, Shape, inputs_for
+from small_transformers import SHAPES, Builder, Shape, inputs_for
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
@@ -81,13 +81,19 @@ def test_ops_that_are_not_named_are_exact() -> None:
     assert 0 < np.abs(one - exact).mean() < every
 
 
-def test_an_explosion_stops_the_run_and_names_the_op(monkeypatch) -> None:
-    module, arrays = model(SHAPES["vision"])
-    evaluated = []
+@pytest.fixture
+def evaluated(monkeypatch):
+    """The ops that are really evaluated."""
+    seen = []
     evaluate = Blockwise.evaluate
     monkeypatch.setattr(
-        Blockwise, "evaluate", lambda self, op, *a: evaluated.append(op) or evaluate(self, op, *a)
+        Blockwise, "evaluate", lambda self, op, *a: seen.append(op) or evaluate(self, op, *a)
     )
+    return seen
+
+
+def test_an_explosion_stops_the_run_and_names_the_op(evaluated) -> None:
+    module, arrays = model(SHAPES["vision"])
     simulator = PolynomialSimulator(module, threads=1)
     chosen = simulator.default_approximations()
     victim = next(op for op in module.ops if op.location == "layer.0.norm2")
@@ -111,18 +117,14 @@ def test_values_that_are_not_finite_count_as_an_explosion() -> None:
     assert not PolynomialSimulator(module).run(arrays).finite
 
 
-def test_only_what_changed_is_evaluated_again(monkeypatch) -> None:
+def test_only_what_changed_is_evaluated_again(evaluated) -> None:
     module, arrays = model(SHAPES["encoder"])
     calibration = calibrate(module, arrays, margin=0.1)
     changed = settings_approximations(module, (LAYER, (6, 7, 0, 0, 0, 6, 7, 5)), calibration)
     simulator = PolynomialSimulator(module, threads=1, memory=1 << 20)
     prepared = simulator.prepare(arrays)
     simulator.run(prepared)
-    evaluated = []
-    evaluate = Blockwise.evaluate
-    monkeypatch.setattr(
-        Blockwise, "evaluate", lambda self, op, *a: evaluated.append(op) or evaluate(self, op, *a)
-    )
+    evaluated.clear()
     reused = simulator.run(prepared, changed).outputs["y"]
     assert {op.layer for op in evaluated} == {1}
     afresh = PolynomialSimulator(module, threads=1).run(arrays, changed).outputs["y"]
@@ -132,18 +134,14 @@ def test_only_what_changed_is_evaluated_again(monkeypatch) -> None:
     assert {op.layer for op in evaluated} == {1}, "the first setting's beginning is still there"
 
 
-def test_a_softmax_that_is_equal_is_not_evaluated_again(monkeypatch) -> None:
+def test_a_softmax_that_is_equal_is_not_evaluated_again(evaluated) -> None:
     module, arrays = model(SHAPES["encoder"])
     calibration = calibrate(module, arrays, margin=0.1)
     changed = settings_approximations(module, ((*LAYER[:7], 5), LAYER), calibration)
     simulator = PolynomialSimulator(module, threads=1, memory=1 << 20)
     prepared = simulator.prepare(arrays)
     first = simulator.run(prepared).outputs["y"]
-    evaluated = []
-    evaluate = Blockwise.evaluate
-    monkeypatch.setattr(
-        Blockwise, "evaluate", lambda self, op, *a: evaluated.append(op) or evaluate(self, op, *a)
-    )
+    evaluated.clear()
     assert np.abs(simulator.run(prepared, changed).outputs["y"] - first).max() > 0
     assert evaluated[0].name == "nn.gelu"
     assert evaluated[0].layer == 0

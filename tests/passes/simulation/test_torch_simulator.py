@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from small_models import SHAPES, Builder, inputs_for
+from small_transformers import SHAPES, Builder, inputs_for
 
 from atlasc.passes.approximation.approximate import recipe_approximations, settings_approximations
 from atlasc.passes.approximation.arithmetic import NumpyArithmetic
