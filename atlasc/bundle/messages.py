@@ -29,7 +29,7 @@ from atlasc.bundle.ledger import Entry, QueryId
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import MIB, Schema, Sha256, parse_json, read_bytes, too_large
-from atlasc.targets.engine import RoleEngine
+from atlasc.targets.base import RoleEngine
 
 INDEX = "index.json"
 Kind = Literal["query", "answer"]

@@ -19,7 +19,6 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -115,17 +114,11 @@ def damaged(path: Path | None, why: str) -> AtlasError:
 
 
 def load(path: Path) -> CostTable:
-    """A table, read once as long as its file stays as it is.
+    """Read a table.
 
     Raises:
         AtlasError: it is not there, damaged, or of another format.
     """
-    stamp = path.stat() if path.exists() else None
-    return _load(path, stamp and (stamp.st_mtime_ns, stamp.st_size))
-
-
-@lru_cache(maxsize=8)
-def _load(path: Path, stamp: tuple[int, int] | None) -> CostTable:
     try:
         return replace(parse_json(read_bytes(path, MAX_TABLE), CostTable), path=path)
     except ValueError as error:

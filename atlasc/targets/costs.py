@@ -9,7 +9,7 @@ measured parameter sets the fit is bent through the measured seconds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -51,7 +51,7 @@ class FittedCosts:
         known = (parameters, replace(parameters, bootstrap=False))  # type: ignore[call-arg]
         self._sets = sets
         self._measured = next((sets[one] for one in known if one in sets), {})
-        self._fits: dict[str, NDArray[np.float64]] = {}
+        self._curves: dict[str, NDArray[np.float64]] = {}
 
     def cost(self, primitive: str, level: int) -> float:
         """Seconds of one call.
@@ -65,24 +65,16 @@ class FittedCosts:
         """
         if primitive == "bootstrap":
             return self._bootstrap().seconds
-        fitted = self._fitted(primitive, level)
-        known = self._measured.get(primitive, {})
-        if not known:
-            return fitted
-        bends = {at: s / self._fitted(primitive, at) for at, s in sorted(known.items())}
-        return fitted * float(np.interp(level, list(bends), list(bends.values())))
+        if primitive not in self._curves:
+            self._curves[primitive] = self._curve(primitive)
+        return float(self._curves[primitive][level])
 
     def costs(self) -> dict[tuple[Primitive, int], float]:
         """Costs of all primitives at all levels, for ``Counts.seconds``."""
-        table: dict[tuple[Primitive, int], float] = {
-            (primitive, level): self.cost(primitive, level)
-            for primitive in PRIMITIVES
-            if primitive != "bootstrap"
-            for level in range(self.parameters.max_level + 1)
-        }
-        if self.parameters.bootstrap_level is not None:
-            table["bootstrap", self.parameters.bootstrap_level] = self._bootstrap().seconds
-        return table
+        every = range(self.parameters.max_level + 1)
+        at: dict[str, Iterable[int]] = dict.fromkeys(PRIMITIVES, every)
+        at["bootstrap"] = every[-1:] if self.parameters.bootstrap else ()
+        return {(name, level): self.cost(name, level) for name in PRIMITIVES for level in at[name]}
 
     def key_seconds(
         self, rotations: Mapping[int, int], relinearization_level: int | None = None
@@ -103,14 +95,9 @@ class FittedCosts:
             )
         return self.table.bootstrap
 
-    def _fitted(self, primitive: str, level: int) -> float:
-        if primitive not in self._fits:
-            self._fits[primitive] = self._fit(primitive)
-        return float(_terms(self.parameters, primitive, level) @ self._fits[primitive])
-
-    def _fit(self, primitive: str) -> NDArray[np.float64]:
-        """Constants of the shape, none negative: the least relative errors at the ring degree, or
-        at all where none of it was measured.
+    def _curve(self, primitive: str) -> NDArray[np.float64]:
+        """Seconds at each level. No constant of the fit is negative: the least relative errors at
+        the ring degree, or at all where none of it was measured.
         """
         from scipy.optimize import nnls
 
@@ -126,7 +113,17 @@ class FittedCosts:
             )
         same = [row for ring, row in rows if ring == self.parameters.log_ring_degree]
         matrix = np.array(same or [row for _, row in rows])
-        return np.asarray(nnls(matrix, np.ones(len(matrix)))[0])
+        constants = nnls(matrix, np.ones(len(matrix)))[0]
+
+        def fitted(levels: Iterable[int]) -> NDArray[np.float64]:
+            return np.array([_terms(self.parameters, primitive, at) @ constants for at in levels])
+
+        every, known = range(self.parameters.max_level + 1), self._measured.get(primitive)
+        if not known:
+            return fitted(every)
+        levels = sorted(known)
+        bends = np.array([known[level] for level in levels]) / fitted(levels)
+        return fitted(every) * np.interp(every, levels, bends)
 
 
 def _terms(parameters: ParameterSet, primitive: str, level: int) -> NDArray[np.float64]:

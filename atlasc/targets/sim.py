@@ -29,9 +29,8 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.execution.engine import Plaintext, Vector
 from atlasc.passes.lowering.rotation_keys import KeyPlan, rotation_reach
-from atlasc.targets.base import Progress, Target
+from atlasc.targets.base import Progress, RoleEngine, Target
 from atlasc.targets.desilo import TARGET as desilo
-from atlasc.targets.engine import RoleEngine
 from atlasc.targets.key_folders import Role, read_index, write_bytes, write_index
 from atlasc.targets.noise import NoiseModel, coefficients, from_coefficients
 from atlasc.targets.parameters import ParameterSet

@@ -36,9 +36,9 @@ from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.passes.execution.engine import Plaintext, Vector
+from atlasc.targets.base import RoleEngine
 from atlasc.targets.desilo.keys import KeySet
 from atlasc.targets.desilo.library import library_engine
-from atlasc.targets.engine import RoleEngine
 
 LibraryCiphertext: TypeAlias = Any
 """``desilofhe.Ciphertext``; the library is imported lazily, so the type is not available here."""
