@@ -34,6 +34,7 @@ Profile = frozenset[tuple[tuple[Primitive, int], int]]
 """((primitive, levels below the entry), calls) of an op."""
 Layer = int | None
 """Index of a block; None is what lies outside of all blocks."""
+Key = TypeVar("Key")
 Engine = TypeVar("Engine", bound=CountingEngine)
 _TOP = 64
 """A level that no kernel runs out of."""
@@ -51,12 +52,12 @@ class ProgramCosts:
         """Counts of the whole program."""
         return merged(self.per_op.values())
 
-    def per_layer(self) -> dict[Layer, Counts]:
-        """Counts by layer index."""
-        layers: dict[Layer, list[Counts]] = {}
+    def by(self, key: Callable[[Op], Key]) -> dict[Key, Counts]:
+        """Counts of the ops with equal keys, in the order of the program."""
+        groups: dict[Key, Counts] = {}
         for op, counts in self.per_op.items():
-            layers.setdefault(op.layer, []).append(counts)
-        return {layer: merged(parts) for layer, parts in layers.items()}
+            groups.setdefault(key(op), Counts()).merge(counts)
+        return groups
 
     def rotation_keys(self, counts: Counts | None = None) -> dict[int, int]:
         """Keys behind the rotations of some counts, by default of all: amount and level."""

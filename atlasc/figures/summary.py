@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from atlasc.client.sharing import safe_digits
 from atlasc.ir.module import Op
 from atlasc.passes.analyses.observed import program_change
 from atlasc.passes.approximation.depth import Depth
-from atlasc.passes.costs import ProgramCosts, merged
+from atlasc.passes.costs import ProgramCosts
 from atlasc.passes.execution.counting_engine import Counts
 from atlasc.passes.execution.rotation_plan import RotationPlan
 from atlasc.targets.costs import fitted_costs
@@ -52,7 +53,7 @@ def costs_summary(
         depth: of the nn module that it was lowered from.
     """
     summary = _Summary(costs, parameters)
-    layers = costs.per_layer()
+    layers = costs.by(lambda op: op.layer)
     deep: dict[int | None, int] = {}
     if depth is not None:
         deep.update(depth.per_layer.items())
@@ -86,15 +87,13 @@ def costs_summary(
 def module_costs(costs: ProgramCosts, parameters: ParameterSet | None) -> list[dict[str, Any]]:
     """A row for each module of the model, in order of execution: location, ops and counts."""
     summary = _Summary(costs, parameters)
-    groups: dict[str, list[Counts]] = {}
-    names: dict[str, dict[str, None]] = {}
-    for op, counts in costs.per_op.items():
-        groups.setdefault(op.location, []).append(counts)
+    parts: dict[str, dict[str, None]] = {}
+    for op in costs.per_op:
         part = op.attributes.get("part") or op.name.removeprefix("ckks.")
-        names.setdefault(op.location, {})[part] = None
+        parts.setdefault(op.location, {})[part] = None
     return [
-        {"location": location, "parts": list(names[location])} | summary.counts(merged(parts))
-        for location, parts in groups.items()
+        {"location": location, "parts": list(parts[location])} | summary.counts(counts)
+        for location, counts in costs.by(lambda op: op.location).items()
     ]
 
 
@@ -158,12 +157,10 @@ class _Summary:
 
     def kinds(self) -> list[dict[str, Any]]:
         """A row for each kind of op, the longest first: number of ops, share of time, counts."""
-        groups: dict[str, list[Counts]] = {}
-        for op, counts in self.costs.per_op.items():
-            groups.setdefault(kind_of(op), []).append(counts)
+        ops = Counter(map(kind_of, self.costs.per_op))
         rows: list[dict[str, Any]] = [
-            {"kind": kind, "ops": len(parts)} | self.counts(merged(parts))
-            for kind, parts in groups.items()
+            {"kind": kind, "ops": ops[kind]} | self.counts(counts)
+            for kind, counts in self.costs.by(kind_of).items()
         ]
         total = sum(row["seconds"] or 0.0 for row in rows)
         for row in rows:

@@ -111,7 +111,7 @@ def test_counts_by_layer_add_up() -> None:
         %n = poly.square %m loc "head"
         poly.output %n {name = "y"}"""
     costs = program_costs(packed(body))
-    layers = costs.per_layer()
+    layers = costs.by(lambda op: op.layer)
     assert {layer: c.key_switches for layer, c in layers.items()} == {0: 4, 1: 4, None: 1}
     assert costs.total.key_switches == 9
     assert costs.rotation_keys().keys() == set(costs.total.rotations)
