@@ -12,9 +12,8 @@ from typing import Any
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.search.point import Point
-from atlasc.passes.search.search_problem import RayWorkers, SearchProblem, silent
+from atlasc.passes.search.search_problem import AUTO, RayWorkers, SearchProblem, silent
 from atlasc.passes.search.space import Settings
-from atlasc.passes.simulation.engines import AUTO
 
 GPU_BATCH = 32
 """Settings that a worker with a GPU gets at once; others get one, so that none is known late."""

@@ -29,9 +29,11 @@ from atlasc.passes.calibration.measure import kept_tokens
 from atlasc.passes.latency import LatencyModel, LatencyTarget
 from atlasc.passes.search.point import Cost, Point
 from atlasc.passes.search.space import SearchSpace, Settings, expert, is_partial
-from atlasc.passes.simulation.engines import AUTO, simulator
-from atlasc.passes.simulation.simulator import Simulation
+from atlasc.passes.simulation.simulate import PolynomialSimulator
+from atlasc.passes.simulation.simulator import Simulation, Simulator
+from atlasc.passes.simulation.torch_simulator import TorchSimulator
 
+AUTO = "auto"
 REFERENCE_ERROR = 0.2
 SNAPSHOT_MEMORY = 256 << 20
 
@@ -72,7 +74,7 @@ class SearchProblem:
             more make the error truer and the search slower.
         cost: what is minimised beside the error.
         parametrisation: what the integers of settings stand for.
-        dtype: float32 or float64.
+        dtype: float32 or float64; a GPU evaluates in float32.
         threads: among which the inputs are divided; None for the number of processors.
         memory: bytes for values that settings with equal first layers share.
         journal: a file in which evaluations are kept, so that an interrupted search goes on where
@@ -139,6 +141,34 @@ class SearchProblem:
         }
 
 
+def simulator(problem: SearchProblem) -> Simulator:
+    """What evaluates settings: NumPy on processors, or torch on a GPU.
+
+    Raises:
+        AtlasError: there is no such device, or it does not evaluate in the problem's dtype.
+    """
+    device, single = problem.device, np.dtype(problem.dtype) == np.float32
+    if device == "cpu" or (device == AUTO and not (single and _has_gpu())):
+        return PolynomialSimulator(problem.module, problem.dtype, problem.threads, problem.memory)
+    if device != AUTO and not single:
+        raise AtlasError(f"{device} evaluates in float32 only", remedy="leave the device out")
+    if device != AUTO and not _has_gpu():
+        raise AtlasError(
+            f"there is no device {device!r}",
+            why="torch sees no GPU",
+            remedy="leave the device out, or install torch with CUDA",
+        )
+    return TorchSimulator(problem.module, "cuda" if device == AUTO else device)
+
+
+def _has_gpu() -> bool:
+    try:
+        import torch
+    except ImportError:
+        return False
+    return bool(torch.cuda.is_available())
+
+
 class Objective:
     """Evaluates settings of a problem in this process.
 
@@ -154,9 +184,7 @@ class Objective:
         self._problem, self.layers, module = problem, layers, problem.module
         self.space = SearchSpace(layer_count(module), problem.parametrisation)
         self._places = places(module)
-        self._simulator = simulator(
-            module, problem.dtype, problem.threads, problem.memory, problem.device
-        )
+        self._simulator = simulator(problem)
         self._inputs = self._simulator.prepare(problem.arrays)
         self._reference = self._simulator.cleartext(self._inputs, layers=layers)
         self._weights = {

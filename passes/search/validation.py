@@ -20,8 +20,8 @@ from atlasc.passes.search.point import Point
 from atlasc.passes.search.search_problem import output_error
 from atlasc.passes.search.space import Settings
 from atlasc.passes.simulation.poly_values import DomainWatch, interpret_poly
-from atlasc.passes.simulation.segments import client_part
 from atlasc.passes.simulation.simulate import PolynomialSimulator
+from atlasc.passes.simulation.simulator import client_part
 
 MEMORY = 512 << 20
 """Bytes for values that settings with equal first layers share: enough for all values of MiniLM on

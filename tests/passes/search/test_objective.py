@@ -60,7 +60,7 @@ def test_costs_are_those_of_the_module(problem) -> None:
 
 def test_a_gpu_finds_the_same(problem, monkeypatch) -> None:
     expected = by_settings(problem.objective(), [GOOD, OTHER])
-    monkeypatch.setattr(search_problem, "simulator", lambda m, *_: TorchSimulator(m, "cpu"))
+    monkeypatch.setattr(search_problem, "simulator", lambda p: TorchSimulator(p.module, "cpu"))
     found = problem.objective()
     for settings, point in by_settings(found, [GOOD, OTHER]).items():
         other = expected[settings]

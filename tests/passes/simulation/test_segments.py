@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from small_transformers import SHAPES, Builder
 
-from atlasc.passes.simulation.segments import segments
+from atlasc.passes.simulation.simulator import segments
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from atlasc.ir.module import Module
-from atlasc.passes.simulation.parts import Snapshots
+from atlasc.passes.simulation.simulate import Snapshots
 
 MODULE = Module("m", "nn")
 VALUE = MODULE.add("nn.input", [], {"name": "x", "shape": [1], "side": "client", "dtype": "f64"})

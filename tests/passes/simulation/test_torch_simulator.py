@@ -12,8 +12,7 @@ from atlasc.passes.approximation.fits.chebyshev import fit
 from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
 from atlasc.passes.calibration.calibrate import calibrate
 from atlasc.passes.simulation.simulate import PolynomialSimulator
-from atlasc.passes.simulation.torch_arithmetic import TorchArithmetic
-from atlasc.passes.simulation.torch_simulator import TorchSimulator
+from atlasc.passes.simulation.torch_simulator import TorchArithmetic, TorchSimulator
 
 LAYER = (7, 7, 0, 0, 0, 7, 7, 7)
 OTHERS = [
