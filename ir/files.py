@@ -151,8 +151,8 @@ def too_large(path: Path, size: int, limit: int) -> AtlasError:
     )
 
 
-def read_npz(path: Path, limit: int, *, what: str, links: bool = True) -> dict[str, np.ndarray]:
-    """All arrays of an ``.npz``; ``what`` it is, and ``links``, see :func:`open_plain`.
+def read_npz(path: Path, limit: int, *, what: str) -> dict[str, np.ndarray]:
+    """All arrays of an ``.npz``; ``what`` says what it is, for messages.
 
     Args:
         limit: largest size of the file and of its arrays in bytes. A file that expands more than
@@ -164,7 +164,7 @@ def read_npz(path: Path, limit: int, *, what: str, links: bool = True) -> dict[s
     remedy = "write it with numpy.savez(path, name=array)"
     with (
         explained(f"{what} {path} cannot be read as an .npz of plain arrays", remedy=remedy),
-        open_plain(path, limit, links=links) as file,
+        open_plain(path, limit) as file,
         zipfile.ZipFile(file) as archive,
     ):
         members = archive.infolist()
@@ -202,14 +202,14 @@ def _is_printable(name: str) -> bool:
     return name.isprintable() and 0 < len(name) <= 1000
 
 
-def read_safetensors(path: Path, *, links: bool = True) -> dict[str, np.ndarray]:
+def read_safetensors(path: Path) -> dict[str, np.ndarray]:
     """All arrays of a safetensors file. An AtlasError tells that it cannot be read, is damaged, or
     holds types that NumPy lacks.
     """
     from safetensors.numpy import load_file
 
     invalid = f"{path} is not a valid safetensors file"
-    with open_plain(path, MAX_WEIGHTS, links=links) as file:
+    with open_plain(path, MAX_WEIGHTS) as file:
         if int.from_bytes(file.read(8), "little") > MAX_HEADER:
             raise AtlasError(invalid, why="its header is too large")
         with explained(invalid, remedy="copy it again, or make it again"):

@@ -135,10 +135,8 @@ class LoadedModel:
                 'or give ids: {"input_ids": [...]}',
             )
         with tokenizer_errors(self.directory):
-            ids: list[list[int]] = tokenizer(list(texts), truncation=False, verbose=False)[
-                "input_ids"
-            ]
-        return ids
+            encoded = tokenizer(list(texts), truncation=False, verbose=False)
+            return list(encoded["input_ids"])
 
 
 def model_of(
@@ -218,7 +216,7 @@ def load_model(
             without memory for the weights.
 
     Raises:
-        AtlasError: whatever is wrong with the reference or its files, in one message.
+        AtlasError: whatever is wrong with the reference or its files.
     """
     import torch
 
@@ -257,13 +255,10 @@ def load_model(
 def client_model(embed: Module, folder: Path) -> LoadedModel:
     """The model as the client of a bundle knows it: how to read inputs, without weights or torch.
 
-    Args:
-        embed: nn module from raw inputs to the tensors that are encrypted.
-        folder: config, tokenizer and preprocessor of the original model; the config is missing
-            where that was an archive of torch.export.
-
-    Raises:
-        AtlasError: the config is no JSON object.
+    Its shapes are those of ``embed``, the nn module from raw inputs to the tensors that are
+    encrypted. The folder has config, tokenizer and preprocessor of the original model, and no
+    config where that was an archive of torch.export. Raises AtlasError where the config is no JSON
+    object.
     """
     path = folder / "config.json"
     config: Any = SimpleNamespace(**(read_object(path, links=False) if path.exists() else {}))
@@ -278,16 +273,12 @@ def client_model(embed: Module, folder: Path) -> LoadedModel:
 def _model_directory(reference: str | Path, path: Path) -> Path:
     """The directory of a reference; a name is looked up in the local cache and never fetched."""
     if path.is_dir():
-        if not any(path.iterdir()):
-            raise AtlasError(
-                f"model directory {path} is empty",
-                remedy=f"copy a HuggingFace model there, or {SAVE_REMEDY}",
-            )
         if not (path / "config.json").is_file():
+            fault = "has no config.json" if any(path.iterdir()) else "is empty"
             raise AtlasError(
-                f"model directory {path} has no config.json",
-                why="it names the architecture",
-                remedy=SAVE_REMEDY,
+                f"model directory {path} {fault}",
+                why="config.json names the architecture",
+                remedy=f"copy a HuggingFace model there, or {SAVE_REMEDY}",
             )
         return path
     if path.exists():
