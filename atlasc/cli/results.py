@@ -10,11 +10,10 @@ from atlasc.cli.errors import show, warn
 from atlasc.cli.output import print_table, say
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    import numpy as np
-
+    from atlasc.client.checks import Answers
     from atlasc.ir.module import Module
     from atlasc.run.timing import Timing
 
@@ -23,11 +22,7 @@ NO_ANSWER = 3
 
 
 def warn_of_costs(target: str, costs: Path | None) -> None:
-    """Warn, in one line, where times were measured with another library or on another machine.
-
-    Raises:
-        AtlasError: the table is not there, or damaged.
-    """
+    """Warn, in one line, where times were measured with another library or on another machine."""
     from atlasc.targets import find_target
 
     if warning := find_target(target).cost_warning(costs):
@@ -35,11 +30,8 @@ def warn_of_costs(target: str, costs: Path | None) -> None:
 
 
 def say_of_keys(program: Module, chosen: object) -> None:
-    """Say that a program has fewer rotation keys than it could use, so that it fits this machine.
-
-    Args:
-        program: the program.
-        chosen: the memory that the user chose, about which nothing has to be said.
+    """Say that a program has fewer rotation keys than it could use, so that it fits this machine;
+    nothing where the user chose the memory.
     """
     from atlasc.passes.lowering.rotation_keys import MEMORY
 
@@ -84,7 +76,14 @@ def print_summary(summary: Mapping[str, Any]) -> None:
         )
         whole = sum(summary["memory"].values())
         lines.append(f"about {whole / 2**30:.1f} GiB of memory: {listed}")
-        lines.append(_security_line(summary["security_bits"], summary["moduli"]))
+        moduli = summary["moduli"]
+        lines.append(
+            f"{summary['security_bits']} bits of security: "
+            f"N = 2^{moduli['ring_degree'].bit_length() - 1}, log2(QP) {moduli['log_qp']:.0f}, "
+            f"{moduli['special_primes']} special primes, {moduli['digits']} digits (dnum); "
+            f"a key of {moduli['key_bytes'] / 2**20:.0f} MiB, a ciphertext of "
+            f"{moduli['ciphertext_bytes'] / 2**20:.1f} MiB"
+        )
     if summary["seconds"] is not None:
         lines.append(
             f"predicted on {summary['machine']}: {_duration(summary['seconds'])}, after "
@@ -96,16 +95,6 @@ def print_summary(summary: Mapping[str, Any]) -> None:
             "for --costs)"
         )
     say("\n".join(lines))
-
-
-def _security_line(bits: int, moduli: dict[str, Any]) -> str:
-    """The parameters, and the size of a key and a ciphertext at the program's top level."""
-    return (
-        f"{bits} bits of security: N = 2^{moduli['ring_degree'].bit_length() - 1}, log2(QP) "
-        f"{moduli['log_qp']:.0f}, {moduli['special_primes']} special primes, {moduli['digits']} "
-        f"digits (dnum); a key of {moduli['key_bytes'] / 2**20:.0f} MiB, a ciphertext of "
-        f"{moduli['ciphertext_bytes'] / 2**20:.1f} MiB"
-    )
 
 
 def _duration(seconds: float) -> str:
@@ -132,14 +121,14 @@ def show_timing(timing: Timing) -> None:
         )
 
 
-def outputs_record(
-    outputs: Mapping[str, np.ndarray], refused: Container[int]
-) -> dict[str, list[Any]]:
-    """Outputs for JSON; None in the rows that are refused."""
-    return {
-        name: [None if row in refused else value for row, value in enumerate(values)]
-        for name, values in outputs.items()
+def answers_record(answers: Answers, unchecked: bool) -> dict[str, Any]:
+    """Outputs for JSON, None in rows that are no answers unless these are shown; and these rows."""
+    hidden = () if unchecked else answers.refused
+    outputs = {
+        name: [None if row in hidden else value for row, value in enumerate(values)]
+        for name, values in answers.outputs.items()
     }
+    return {"outputs": outputs, "refused": list(answers.refused)}
 
 
 def end_with(

@@ -19,14 +19,10 @@ from atlasc.cli.parameters import (
     required,
 )
 from atlasc.cli.progress import progress
-from atlasc.cli.results import end_with, outputs_record, show_timing
+from atlasc.cli.results import answers_record, end_with, show_timing
 from atlasc.compilation.declared import option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    import numpy as np
-
     from atlasc.bundle.folder import Bundle
     from atlasc.bundle.ledger import Entry, Ledger
     from atlasc.client.checks import Answers
@@ -203,13 +199,12 @@ def decrypt(
         answers = _shared(answers, loaded, client.ledger, message.entry, bits, shares)
     elif share is None:
         show("note", "these numbers are for your own use; --share makes some that may be passed on")
-    shown, hidden = answers.shown(unchecked), {} if unchecked else answers.refused
     if output is not None:
-        save_arrays(output, shown)
+        save_arrays(output, answers.shown(unchecked))
     if as_json:
-        print_json({"outputs": outputs_record(shown, hidden), "refused": [*answers.refused]})
+        print_json(answers_record(answers, unchecked))
     else:
-        _print_outputs(shown, hidden, output is None)
+        _print_outputs(answers, unchecked, output is None)
     end_with(answers.refused, unchecked=unchecked)
 
 
@@ -235,15 +230,15 @@ def _shared(
     return replace(answers, outputs=share(answers.outputs, flooding))
 
 
-def _print_outputs(outputs: Mapping[str, np.ndarray], refused: Iterable[int], hint: bool) -> None:
+def _print_outputs(answers: Answers, unchecked: bool, hint: bool) -> None:
     """Tables of the outputs that have a row of numbers for each input; else, if wanted, a hint."""
-    for name, values in outputs.items():
+    for name, values in answers.outputs.items():
         if values.ndim == 2:
             columns = ["row", "answer", *map(str, range(values.shape[1]))]
             rows: list[list[object]] = [
                 [r, int(v.argmax()), *map(float, v)] for r, v in enumerate(values)
             ]
-            for row in refused:
+            for row in () if unchecked else answers.refused:
                 rows[row][1:] = [None] * (len(columns) - 1)
             print_table(columns, rows, title=name)
         elif hint:

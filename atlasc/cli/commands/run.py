@@ -11,7 +11,7 @@ from atlasc.cli.errors import warn
 from atlasc.cli.output import print_json, print_table
 from atlasc.cli.parameters import JSON, STRICT, TARGET, UNCHECKED, BundleFolder, InputOptions
 from atlasc.cli.progress import progress
-from atlasc.cli.results import end_with, outputs_record, show_timing
+from atlasc.cli.results import answers_record, end_with, show_timing
 from atlasc.compilation.declared import option
 
 if TYPE_CHECKING:
@@ -127,9 +127,7 @@ def run(
         if answer.timing is not None:
             write_text(timing_place(output), answer.timing.text(loaded))
     if as_json:
-        hidden = {} if unchecked else answer.refused
-        outputs = outputs_record(shown, hidden)
-        print_json({**_record(result, asked), "outputs": outputs, "refused": [*answer.refused]})
+        print_json(_record(result, asked) | answers_record(answer, unchecked))
     else:
         _show(answer, shown, asked)
     end_with(answer.refused, asked.names, unchecked)
