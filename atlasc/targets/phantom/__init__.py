@@ -109,16 +109,19 @@ class PhantomParameters(ParameterSet):
         if not self.bootstrap:
             return BootstrapNeeds()
         run = dry_run(self.bootstrap, self.slots)
-        rotations = dict(sorted(run.counts.rotation_levels.items()))
+        counts = run.total()
+        rotations = dict(sorted(counts.rotation_levels.items()))
+        # Each diagonal of CtS and StC is a product with a vector of its own.
+        diagonals = {at: n for (name, at), n in counts.primitives.items() if name == "mul_plain"}
+        products = max(at for name, at in counts.primitives if name in ("mul", "square"))
         # To the sparse secret and back: a key at the lowest level, one at the top.
         levels = (0, len(self.moduli.primes) - 1, *rotations.values())
         memory = {
             "bootstrap_keys": sum(map(self.key_bytes, levels)),
-            "bootstrap_work": self.ciphertexts_bytes(run.live),
-            "bootstrap_diagonals": self.ciphertexts_bytes(run.diagonals) // 2,
+            "bootstrap_work": self.ciphertexts_bytes(run.at_peak),
+            "bootstrap_diagonals": self.ciphertexts_bytes(diagonals) // 2,
         }
-        products = max(at for name, at in run.counts.primitives if name in ("mul", "square"))
-        key_levels = (products, run.counts.conjugation_level)
+        key_levels = (products, counts.conjugation_level)
         return BootstrapNeeds(frozenset(rotations), rotations, key_levels, memory)
 
 

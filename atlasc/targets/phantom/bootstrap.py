@@ -8,15 +8,14 @@ together.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from atlasc.passes.execution.counting_engine import Counted, Counts, LiveEngine
+from atlasc.passes.execution.counting_engine import Counted, LiveEngine
 from atlasc.passes.execution.paterson_stockmeyer import evaluate_plan, plan_chebyshev
 
 
@@ -64,33 +63,19 @@ SETS = {"fourteen_levels": BootstrapSet(57, 46, 14, 3, 42, 127, 60, 3, 57, 5, 32
 """By the name that the runtime knows them by."""
 
 
-class DryRun(NamedTuple):
-    """What one bootstrap asks of an engine.
-
-    Attributes:
-        counts: calls by level, and the highest levels of its keys.
-        live: ciphertexts by level at the moment that needs most memory.
-        diagonals: plaintext vectors of CtS and StC by the level of the product.
-    """
-
-    counts: Counts
-    live: Mapping[int, int]
-    diagonals: Mapping[int, int]
-
-
 @lru_cache(maxsize=8)
-def dry_run(name: str, slots: int) -> DryRun:
-    """A bootstrap by a set of ``SETS`` in a ring of twice as many coefficients as slots.
+def dry_run(name: str, slots: int) -> LiveEngine:
+    """The engine after a bootstrap by a set of ``SETS``: it knows the calls, the keys and the live
+    ciphertexts.
 
     Args:
         name: of the set.
-        slots: a power of two, from 8 on.
+        slots: half the ring degree, a power of two, from 8 on.
     """
     chosen = SETS[name]
     engine = LiveEngine(slots, len(chosen.prime_bits) - 1)
-    x, diagonals = engine.encrypt(None), Counter[int]()
+    x = engine.encrypt(None)
     for offsets in _cts_offsets(slots, chosen.cts_stages):
-        diagonals[x.level] += len(offsets)
         x = _stage(engine, x, offsets)
     conjugate = engine.conjugate(x)
     real, imaginary = engine.add(x, conjugate), engine.times_i(engine.sub(conjugate, x))
@@ -103,9 +88,8 @@ def dry_run(name: str, slots: int) -> DryRun:
     x = engine.add(real, engine.times_i(imaginary))
     del real, imaginary
     for offsets in reversed(_cts_offsets(slots, chosen.stc_stages)):
-        diagonals[x.level] += len(offsets)
         x = _stage(engine, x, offsets)
-    return DryRun(engine.total(), +engine.at_peak, diagonals)
+    return engine
 
 
 def _cts_offsets(slots: int, stages: int) -> list[list[int]]:

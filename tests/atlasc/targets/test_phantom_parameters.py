@@ -67,10 +67,10 @@ def test_needs_of_a_bootstrap() -> None:
     needs, run = BOOTSTRAPPED.needs, dry_run("fourteen_levels", 2**15)
     assert len(needs.rotations) == len(needs.shared) == 38
     assert needs.key_levels == (24, 24)
-    assert sum(run.diagonals.values()) == 2 * (32 + 63 + 63)
+    assert run.total().count("mul_plain") == 2 * (32 + 63 + 63)
     # docs/bootstrapping.md: 19 relinearisations for each of the two parts.
-    assert run.counts.count("mul", "square") == 2 * 19
-    assert 50 < sum(run.live.values()) < 150
+    assert run.total().count("mul", "square") == 2 * 19
+    assert 50 < sum(run.at_peak.values()) < 150
 
 
 def test_memory_parts() -> None:

@@ -65,7 +65,7 @@ def test_rotation_keys_at_full_size(program: Path) -> None:
     assert len(levels) == 38  # stages of CtS and StC of the same size share them
     assert max(levels.values()) == 27
     assert all(0 < amount < 2**15 for amount in levels)
-    assert levels == dry_run("fourteen_levels", 2**15).counts.rotation_levels
+    assert levels == dry_run("fourteen_levels", 2**15).total().rotation_levels
 
 
 def refreshed(program: Path, vectors: Reals, *seed: object) -> tuple[list[int], Reals]:
