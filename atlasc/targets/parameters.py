@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import STRICT, parse_json
 from atlasc.targets.noise import NoiseModel
 from atlasc.targets.security import REQUIRED_BITS, Secret, check_security
@@ -154,14 +154,10 @@ class ParameterSet(_Fields):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Raises AtlasError when ``data`` is not what :meth:`to_dict` writes."""
-        try:
+        with explained(f"the parameters of {cls.family} cannot be read"):
             if "cost_table" in data:
                 raise ValueError("cost_table: no member of it")
             return parse_json(json.dumps(dict(data)), cls)
-        except (TypeError, ValueError) as error:
-            raise AtlasError(
-                f"the parameters of {cls.family} cannot be read", why=str(error)
-            ) from error
 
     # --- ring and moduli
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any
 
@@ -73,16 +74,10 @@ def library_engine(parameters: DesiloParameters) -> Any:
     mode = {"mode": "gpu"} if gpu else {"mode": "parallel", "thread_count": available_threads()}
     p, bootstrap = parameters, {"use_bootstrap_to_14_levels": True}
     leveled = {"log_coeff_count": p.log_ring_degree, "special_prime_count": p.special_primes}
-    try:
+    what = f"{CUDA_BUILD} is installed, but computes on no GPU here"
+    remedy = f"pip uninstall {CUDA_BUILD}, then {_REMEDY}, for this machine's processor"
+    with explained(what, remedy=remedy) if gpu else nullcontext():
         engine = library.Engine(**mode, **(bootstrap if p.bootstrap else leveled))
-    except RuntimeError as error:
-        if not gpu:
-            raise
-        raise AtlasError(
-            f"{CUDA_BUILD} is installed, but computes on no GPU here",
-            why=str(error),
-            remedy=f"pip uninstall {CUDA_BUILD}, then {_REMEDY}, for this machine's processor",
-        ) from error
     unused = 0 if parameters.bootstrap else 1
     if (engine.slot_count, engine.max_level - unused) != (parameters.slots, parameters.max_level):
         raise AtlasError(

@@ -33,17 +33,12 @@ BOOTSTRAP_LEVELS = 14
 BOOTSTRAP_SECRET_WEIGHT = 128
 """Nonzero coefficients of the sparse secret while a bootstrap raises the modulus."""
 
-_LEVELS = {
+LIBRARY_LEVELS = {
     14: {1: 7, 2: 6, 3: 4},
     15: {2: 17, 3: 15, 4: 14, 5: 12, 6: 11, 7: 9, 8: 8},
     16: {4: 36, 5: 34, 6: 33, 7: 31, 8: 30, 9: 28, 10: 27, 12: 24, 14: 21, 16: 18},
 }
-LIBRARY_LEVELS: dict[tuple[int, int], int] = {
-    (log_degree, special): levels
-    for log_degree, row in _LEVELS.items()
-    for special, levels in row.items()
-}
-"""(log2 of the ring degree, special primes) -> the library's max_level.
+"""log2 of the ring degree -> special primes -> the library's max_level.
 
 (15, 1), (16, 1), (16, 2) and (16, 3) are missing on purpose: their lowest levels are broken. At
 ring degree 2^16 everything is garbage after more than 36 rescalings from the top, at 2^15 after
@@ -76,13 +71,14 @@ class DesiloParameters(ParameterSet):
     bootstrap: bool = False
 
     def __post_init__(self) -> None:
+        known = [(n, k) for n, row in LIBRARY_LEVELS.items() for k in row]
         key = (self.log_ring_degree, self.special_primes)
-        if key != (16, 4) if self.bootstrap else key not in LIBRARY_LEVELS:
-            known = ", ".join(f"2^{n} with {k}" for n, k in LIBRARY_LEVELS)
+        if key not in ([(16, 4)] if self.bootstrap else known):
+            listed = ", ".join(f"2^{n} with {k}" for n, k in known)
             raise AtlasError(
                 f"desilofhe has no usable parameters with ring degree 2^{key[0]} and {key[1]} "
                 f"special primes{' for bootstrapping' if self.bootstrap else ''}",
-                remedy=f"choose one of: {known}; with bootstrapping only 2^16 with 4",
+                remedy=f"choose one of: {listed}; with bootstrapping only 2^16 with 4",
             )
 
     @classmethod
@@ -98,7 +94,7 @@ class DesiloParameters(ParameterSet):
         """Levels of a fresh ciphertext, as far as all operations keep their contract there."""
         if self.bootstrap:
             return BOOTSTRAP_LEVELS
-        return LIBRARY_LEVELS[self.log_ring_degree, self.special_primes] - 1
+        return LIBRARY_LEVELS[self.log_ring_degree][self.special_primes] - 1
 
     @property
     def moduli(self) -> Moduli:
@@ -135,4 +131,4 @@ def require_desilo(parameters: object) -> DesiloParameters:
 
 
 BOOTSTRAPPED = DesiloParameters(16, 4, bootstrap=True)
-LEVELED: tuple[DesiloParameters, ...] = tuple(DesiloParameters(*key) for key in LIBRARY_LEVELS)
+LEVELED = [DesiloParameters(n, k) for n, row in LIBRARY_LEVELS.items() for k in row]
