@@ -22,7 +22,6 @@ from atlasc.api.admission import (
 )
 from atlasc.api.errors import atlas_errors
 from atlasc.bundle.folder import Bundle, load_bundle
-from atlasc.client.checks import judge
 from atlasc.compilation.compile import PROJECT, compile_model
 from atlasc.compilation.declared import options_of
 from atlasc.compilation.options import CompileOptions
@@ -304,16 +303,13 @@ def run_inputs(
     judge_ranges(simulation.verdicts(admitted.inputs.names), note, strict)
     arrays = admitted.inputs.arrays
     if built is not None:
-        with steps(f"running on {built.engine}, in C++"):
-            answer = built.run(bundle, arrays, simulation.outputs)
+        with steps(f"running on {built.module.engine}, in C++"):
+            answer = built.run(arrays, simulation.outputs)
     else:
         expected = simulation.outputs
         answer = session.run(
             bundle, arrays, target, steps=steps, expected=expected, unchecked=unchecked
         )
-    # The C++ client gives no slots: of its answers only the elements can be examined.
-    judged = judge(bundle.client.interface, answer.outputs, None)
-    answer = replace(answer, refused=dict(sorted((judged.refused | answer.refused).items())))
     refused = dict(admitted.left_out) | {
         admitted.rows[row]: f"{share:.1%} of its slots are far outside what calibration saw"
         for row, share in answer.refused.items()
@@ -335,4 +331,4 @@ def _built(bundle: Bundle, project: Path | None, target: str) -> BuiltProgram | 
     own = bundle.folder / PROJECT
     if project is None and not target and module_place(own) is not None:
         project = own
-    return None if project is None else BuiltProgram.load(project, bundle)
+    return None if project is None else BuiltProgram(project, bundle)

@@ -54,13 +54,10 @@ class Flood:
 
 
 def floods(module: Module, count: int, bits: int = BITS, shares: int = 1) -> dict[str, Flood]:
-    """By output name; empty where the program has no bound.
+    """By output name of a program, or of its interface; empty where it has no bound.
 
-    Args:
-        module: a program, or the client's interface of one.
-        count: inputs whose answers are passed on together.
-        bits: kappa.
-        shares: tau, answers that are passed on under one key.
+    The answers to ``count`` inputs are passed on together, at kappa ``bits``, as one of tau
+    ``shares`` under one key.
     """
     outputs = module.outputs
     if not all({"noise", "magnitude"} <= op.attributes.keys() for op in outputs):
@@ -76,10 +73,9 @@ def floods(module: Module, count: int, bits: int = BITS, shares: int = 1) -> dic
     return found
 
 
-def safe_digits(module: Module, bits: int = BITS, shares: int = 1) -> int | None:
+def safe_digits(module: Module) -> int | None:
     """Digits of one input's answer that may be passed on; None where the program has no bound."""
-    found = floods(module, 1, bits, shares)
-    return min((flood.digits for flood in found.values()), default=None)
+    return min((flood.digits for flood in floods(module, 1).values()), default=None)
 
 
 def require_digits(

@@ -5,13 +5,12 @@ from __future__ import annotations
 import importlib.util
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 
 from atlasc.bundle.folder import Bundle
+from atlasc.client.checks import judge
 from atlasc.client.program import batches, rows_of
 from atlasc.emit.interface import identity_of
 from atlasc.emit.project import WEIGHTS
@@ -26,25 +25,18 @@ def module_place(project: Path) -> Path | None:
     return min((project / "build").glob(_PATTERN), default=None)
 
 
-@dataclass(frozen=True)
 class BuiltProgram:
-    """A program whose keys and ciphertexts are those of the engine that it was built with.
+    """A bundle's program as a project was built from it: keys and ciphertexts are those of the
+    engine that it was built with.
 
     Attributes:
-        project: folder of the project.
-        module: what was built from it.
+        module: what was built.
+
+    Raises:
+        AtlasError: no module was built, it cannot be loaded, or it is of another program.
     """
 
-    project: Path
-    module: ModuleType
-
-    @classmethod
-    def load(cls, project: Path, bundle: Bundle) -> BuiltProgram:
-        """The module of a project that was built from a bundle.
-
-        Raises:
-            AtlasError: no module was built, it cannot be loaded, or it is of another program.
-        """
+    def __init__(self, project: Path, bundle: Bundle) -> None:
         place = module_place(project)
         if place is None:
             raise AtlasError(
@@ -56,31 +48,20 @@ class BuiltProgram:
         assert spec is not None and spec.loader is not None
         remedy = "build the project again for this Python, on this machine"
         with explained(f"the module {place} cannot be loaded", remedy=remedy):
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-        if module.program != identity_of(bundle.program):
+            self.module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(self.module)
+        if self.module.program != identity_of(bundle.program):
             raise AtlasError(
                 f"{place} was built from another program than {bundle.folder}",
                 remedy="emit the bundle again and build it",
             )
-        return cls(project, module)
-
-    @property
-    def engine(self) -> str:
-        """Name of the engine that is linked."""
-        return str(self.module.engine)
+        self.client, self.weights = bundle.client, str(project / WEIGHTS)
 
     def run(
-        self,
-        bundle: Bundle,
-        arrays: Mapping[str, np.ndarray],
-        expected: Mapping[str, np.ndarray],
+        self, arrays: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]
     ) -> RunResult:
-        """Key generation, encryption, execution and decryption, for a try-out; arguments as of
+        """Key generation, encryption, execution and decryption, for a try-out; see
         :func:`atlasc.run.session.run`.
-
-        Raises:
-            AtlasError: of the inputs, or of the engine.
         """
         watch, parts = Stopwatch(), []
         try:
@@ -89,13 +70,12 @@ class BuiltProgram:
                 keys = Path(folder) / "keys"
                 self.module.keygen(str(keys))
                 client = self.module.Client(str(keys / "secret.key"))
-                weights = str(self.project / WEIGHTS)
-                server = self.module.Server(str(keys / "evaluation.key"), weights)
+                server = self.module.Server(str(keys / "evaluation.key"), self.weights)
             watch.lap("keys")
-            for _, rows in batches(arrays, bundle.client.batch):
+            for _, rows in batches(arrays, self.client.batch):
                 prepared = {
                     name: np.ascontiguousarray(tensor[: rows_of(rows)], dtype=np.float64)
-                    for name, tensor in bundle.client.prepare(rows).items()
+                    for name, tensor in self.client.prepare(rows).items()
                 }
                 query = client.encrypt(prepared)
                 watch.lap("encrypt")
@@ -106,5 +86,7 @@ class BuiltProgram:
         except self.module.Error as error:
             what, where, why, remedy = error.args
             raise AtlasError(what, where=where, why=why, remedy=remedy) from None
-        facts = dict(expected), watch.seconds, f"{self.engine}, C++"
-        return RunResult(joined(parts), {}, *facts)
+        facts = dict(expected), watch.seconds, f"{self.module.engine}, C++"
+        # There are no slots: of the answers only the elements can be examined.
+        judged = judge(self.client.interface, joined(parts), None)
+        return RunResult(judged.outputs, judged.refused, *facts)

@@ -20,7 +20,7 @@ DATA = DIGITS / "test.npz"
 
 @pytest.fixture(scope="module")
 def built(digits: Project) -> BuiltProgram:
-    return BuiltProgram.load(digits.folder, load_bundle(digits.bundle))
+    return BuiltProgram(digits.folder, load_bundle(digits.bundle))
 
 
 @pytest.mark.parametrize("count", [1, BATCH + 1])
@@ -73,7 +73,7 @@ def test_errors_of_the_engine_reach_the_user(built: BuiltProgram, digits: Projec
     arrays = bundle.load_inputs(DATA).take([0]).arrays
     large = {name: array * 1e3 for name, array in arrays.items()}
     with pytest.raises(AtlasError, match="bootstrap is impossible") as caught:
-        built.run(bundle, large, {})
+        built.run(large, {})
     assert caught.value.where.startswith("vit.layers.0")
 
 
