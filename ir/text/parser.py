@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from lark import Lark, Token, Transformer, Tree, v_args
+from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from atlasc.ir.bounds import MAX_PATH, MAX_STORED, is_shape, is_symbol
@@ -43,11 +44,12 @@ def parse(
     """
     try:
         tree = _lark().parse(text)
-        return _Reader(source, symbols or {}).module(tree)
+        return _module(tree, symbols or {})
     except UnexpectedInput as error:
         raise _syntax_error(error, text, source) from None
     except _Fault as fault:
-        raise AtlasError(fault.text, where=f"{source}:{fault.place}") from None
+        where = f"{source}:{fault.place}"
+        raise AtlasError(fault.text, where=where, why=fault.why, remedy=fault.remedy) from None
 
 
 def _syntax_error(error: UnexpectedInput, text: str, source: str) -> AtlasError:
@@ -82,8 +84,18 @@ def _spelled(terminal: str) -> str:
 class _Fault(Exception):
     """A fault at a place of the text."""
 
-    def __init__(self, at: Any, text: str) -> None:
-        self.place, self.text = f"{at.line}:{at.column}", text
+    def __init__(self, at: Any, text: str, why: str = "", remedy: str = "") -> None:
+        self.place, self.text, self.why, self.remedy = f"{at.line}:{at.column}", text, why, remedy
+
+
+@contextmanager
+def _at(token: Token) -> Iterator[None]:
+    try:
+        yield
+    except RuleError as error:
+        raise _Fault(token, str(error)) from None
+    except AtlasError as error:
+        raise _Fault(token, error.what, error.why, error.remedy) from None
 
 
 @v_args(inline=True)
@@ -108,11 +120,18 @@ class _Values(Transformer):
     def string(self, token: Token) -> str:
         return _unquote(token)
 
+    location = string
+
+    def type(self, token: Token) -> Token:
+        return token
+
     def symbol_reference(self, token: Token) -> Symbol:
         return Symbol(_symbol(token))
 
     def items(self, *values: Any) -> list[Any]:
         return [value for value in values if value is not None]
+
+    operands = items
 
     def pair(self, *children: Any) -> tuple[Any, ...]:
         return children
@@ -126,101 +145,86 @@ class _Values(Transformer):
         return attributes
 
 
-class _Reader:
-    def __init__(self, source: str, symbols: Mapping[str, np.ndarray]) -> None:
-        self.source, self.arrays = source, symbols
+def _module(tree: Any, arrays: Mapping[str, np.ndarray]) -> Module:
+    name, level, attributes, *nodes = tree.children
+    if level not in LEVELS:
+        raise _Fault(level, f"unknown IR level {str(level)!r}, expected one of {LEVELS}")
+    with _at(name):
+        module = Module(_symbol(name), cast(IRLevel, str(level)), attributes=attributes or {})
+    with _at(level):
+        check_value("module", module.attributes)
+    values: dict[str, Value] = {}
+    for node in nodes:
+        if node.data == "symbol":
+            _declare(module, arrays, *node.children)
+        else:
+            _add(module, values, *node.children)
+    return module
 
-    def module(self, tree: Tree) -> Module:
-        name, level, attributes = cast(list[Any], tree.children[:3])
-        if level not in LEVELS:
-            raise _Fault(level, f"unknown IR level {str(level)!r}, expected one of {LEVELS}")
-        try:
-            module = Module(_symbol(name), cast(IRLevel, str(level)))
-        except AtlasError as error:
-            raise _Fault(name, error.what) from None
-        try:
-            check_value("module", attributes or {})
-        except RuleError as error:
-            raise _Fault(level, str(error)) from None
-        module.attributes = attributes or {}
-        values: dict[str, Value] = {}
-        for child in tree.children[3:]:
-            node = cast(Tree, child)
-            if node.data == "symbol":
-                self.symbol(node, module)
-            else:
-                self.op(node, module, values)
-        return module
 
-    def symbol(self, node: Any, module: Module) -> None:
-        name_token, dtype_token, extents = node.children
-        name = _symbol(name_token)
-        if not is_symbol(name):
-            raise _Fault(name_token, f"a symbol cannot be called {name[:MAX_PATH]!r}")
-        if name in module.symbols:
-            raise _Fault(name_token, f"symbol {name_token} is declared twice")
-        shape = self.shape(extents)
-        try:
-            dtype = np.dtype(str(dtype_token))
-        except TypeError:
-            dtype = np.dtype(object)
-        if dtype.kind not in NUMBERS:
-            raise _Fault(dtype_token, f"unknown dtype {str(dtype_token)!r}")
-        array = self.arrays.get(name)
-        if array is None:
-            array = np.broadcast_to(np.zeros((), dtype), shape)  # takes no memory
-        elif array.shape != shape or array.dtype != dtype:
-            raise _Fault(
-                name_token,
-                f"symbol {name_token} is declared as {dtype}{list(shape)}, but the stored array is "
-                f"{array.dtype}{list(array.shape)}",
-            )
-        module.symbols[name] = array
+def _declare(
+    module: Module, arrays: Mapping[str, np.ndarray], at: Token, kind: Token, extents: Token | None
+) -> None:
+    name, shape = _symbol(at), _shape(extents)
+    if not is_symbol(name):
+        raise _Fault(at, f"a symbol cannot be called {name[:MAX_PATH]!r}")
+    if name in module.symbols:
+        raise _Fault(at, f"symbol {at} is declared twice")
+    try:
+        dtype = np.dtype(str(kind))
+    except TypeError:
+        dtype = np.dtype(object)
+    if dtype.kind not in NUMBERS:
+        raise _Fault(kind, f"unknown dtype {str(kind)!r}")
+    array = arrays.get(name)
+    if array is None:
+        array = np.broadcast_to(np.zeros((), dtype), shape)  # takes no memory
+    elif array.shape != shape or array.dtype != dtype:
+        declared, stored = f"{dtype}{list(shape)}", f"{array.dtype}{list(array.shape)}"
+        raise _Fault(at, f"symbol {at} is declared as {declared}, but the stored array is {stored}")
+    module.symbols[name] = array
 
-    def shape(self, extents: Token | None) -> tuple[int, ...]:
-        texts = str(extents).split("x") if extents else []
-        if all(len(text) <= MAX_DIGITS for text in texts):
-            shape = tuple(map(int, texts))
-            if is_shape(shape, MAX_STORED, least=0):
-                return shape
-        raise _Fault(extents, f"no array has the extents {reprlib.repr(str(extents))}")
 
-    def op(self, node: Any, module: Module, values: dict[str, Value]) -> None:
-        result, op_name, operand_tree, attributes, place, type_ = node.children
-        operands = []
-        for token in filter(None, operand_tree.children):
-            if str(token) not in values:
-                raise _Fault(token, f"{token} is used before it is defined")
-            operands.append(values[str(token)])
-        location = "" if place is None else _unquote(place.children[0])
-        written = None if type_ is None else type_.children[0]
-        name = None if result is None else str(result)[1:]
-        if name is not None and str(result) in values:
-            raise _Fault(result, f"{result} is defined twice")
-        try:
-            module.add(str(op_name), operands, attributes, location, name)
-        except AtlasError as error:
-            place = f"{self.source}:{op_name.line}:{op_name.column}"
-            raise AtlasError(error.what, where=place, why=error.why, remedy=error.remedy) from None
-        value = module.ops[-1].result
-        self.check_result(op_name, result, value, written)
-        if value is not None:
-            values[str(result)] = value
+def _shape(extents: Token | None) -> tuple[int, ...]:
+    texts = str(extents).split("x") if extents else []
+    if all(len(text) <= MAX_DIGITS for text in texts):
+        shape = tuple(map(int, texts))
+        if is_shape(shape, MAX_STORED, least=0):
+            return shape
+    raise _Fault(extents, f"no array has the extents {reprlib.repr(str(extents))}")
 
-    def check_result(
-        self, at: Token, name: Token | None, value: Value | None, written: Token | None
-    ) -> None:
-        """The result that the text gives must be the one that the op's rule gives."""
-        if (name is None) != (value is None):
-            has = "has no result" if value is None else "has a result: write %name = before it"
-            raise _Fault(at, f"{at} {has}")
-        if value is None:
-            if written is not None:
-                raise _Fault(written, f"{at} has no result and so no type")
-        elif written is None:
-            raise _Fault(at, f"the type is missing; it is {value.type}")
-        elif str(written) != str(value.type):
-            raise _Fault(written, f"{at} gives {value.type}, the text says {written}")
+
+def _add(
+    module: Module,
+    values: dict[str, Value],
+    name: Token | None,
+    at: Token,
+    operands: Sequence[Token],
+    attributes: dict[str, Any] | None,
+    location: str | None,
+    written: Token | None,
+) -> None:
+    """Add an op. The result that the text gives must be the one that the op's rule gives."""
+    for token in operands:
+        if str(token) not in values:
+            raise _Fault(token, f"{token} is used before it is defined")
+    if name is not None and str(name) in values:
+        raise _Fault(name, f"{name} is defined twice")
+    sources = [values[str(token)] for token in operands]
+    with _at(at):
+        module.add(str(at), sources, attributes, location or "", str(name)[1:] if name else None)
+    value = module.ops[-1].result
+    if (name is None) != (value is None):
+        has = "has no result" if value is None else "has a result: write %name = before it"
+        raise _Fault(at, f"{at} {has}")
+    if value is not None:
+        values[str(name)] = value
+    if value is None and written is not None:
+        raise _Fault(written, f"{at} has no result and so no type")
+    if value is not None and written is None:
+        raise _Fault(at, f"the type is missing; it is {value.type}")
+    if value is not None and str(written) != str(value.type):
+        raise _Fault(written, f"{at} gives {value.type}, the text says {written}")
 
 
 _ESCAPES = {"n": "\n", "r": "\r"}

@@ -205,7 +205,7 @@ def run_passes(
     *,
     after_each: Callable[[Pass, Module, Report], None] | None = None,
 ) -> Module:
-    """Run passes in order; the verifier runs after each, and names in its AtlasError the pass."""
+    """Run passes in order; the verifier runs after each and names the pass in its AtlasError."""
     for step in passes:
         report = Report()
         module = _without_stale(step.run(module, report), step)
