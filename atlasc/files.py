@@ -23,8 +23,7 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.ir.text.printer import print_module
-from atlasc.ir.text.storage import save_module
+from atlasc.ir.text.storage import print_module, save_module
 
 DRAFT = ".part"
 """Suffix of a draft."""

@@ -25,7 +25,7 @@ from atlasc.passes.approximation.parametrisation import PAPER
 from atlasc.passes.calibration.calibrate import nominal_calibration
 from atlasc.passes.costs import program_costs
 from atlasc.passes.frontend.trace import trace
-from atlasc.passes.latency import LatencyModel
+from atlasc.passes.latency.model import LatencyModel
 from atlasc.passes.pipeline import lower_nn
 from atlasc.passes.search.error_model import groups_of
 from atlasc.passes.search.latency_front import Alternative, latency_front

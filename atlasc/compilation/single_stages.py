@@ -21,8 +21,7 @@ from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import GIB, read_npz
 from atlasc.ir.module import Module
 from atlasc.ir.text.parser import parse
-from atlasc.ir.text.printer import print_module
-from atlasc.ir.text.storage import MAX_TEXT, load_module, save_module
+from atlasc.ir.text.storage import MAX_TEXT, load_module, print_module, save_module
 from atlasc.ir.verifier import verify
 from atlasc.loading.models import load_model
 from atlasc.passes.approximation.approximate import apply_recipe, apply_settings

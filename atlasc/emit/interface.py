@@ -13,7 +13,7 @@ import numpy as np
 from atlasc.emit.program import OUTSIDE, PREPARING
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
-from atlasc.ir.text.printer import print_module
+from atlasc.ir.text.storage import print_module
 from atlasc.ir.types import CiphertextType
 from atlasc.passes.execution.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
 from atlasc.passes.lowering.rotation_keys import MEMORY

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.execution.engine import Ct, Engine, Vector
-from atlasc.passes.latency import LatencyTarget
+from atlasc.passes.latency.model import LatencyTarget
 from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.targets.cost_table import CostTable, active_table
 from atlasc.targets.costs import costs_of

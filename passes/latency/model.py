@@ -1,4 +1,9 @@
-"""Predicted seconds of a model under any approximations, without lowering it for each."""
+"""Predicted seconds of a model under any approximations, without lowering it for each.
+
+`outline` tells what an approximation looks like to the lowering, `segments` cuts a packed program
+where a single value crosses, `tables` turns a segment into a (min,+) table of a parameter set, and
+this module chains them.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +36,7 @@ _Key = tuple[int, tuple[int, ...]]
 """Number of a segment, and the numbers of its ops' steps."""
 
 
-class Packing(NamedTuple):
+class PackingChoice(NamedTuple):
     """Slots of a ciphertext, and whether sums are brought into one ciphertext, as in a program with
     bootstraps.
     """
@@ -75,8 +80,8 @@ class LatencyModel:
         self._places = places_of(module)
         self._outlines: dict[tuple[str, Approximation], tuple[int, Outline]] = {}
         self._steps: dict[tuple[Any, ...], int] = {}
-        self._segments: dict[Packing, dict[_Key, ProgramSegment]] = {}
-        self._programs: dict[Packing, SegmentedProgram] = {}
+        self._segments: dict[PackingChoice, dict[_Key, ProgramSegment]] = {}
+        self._programs: dict[PackingChoice, SegmentedProgram] = {}
         self._same: dict[tuple[Any, ...], ProgramSegment] = {}
         self._depth = cache(ProgramSegment.depth)
         self.chain: Callable[[Any], TimedChain] = cache(
@@ -84,7 +89,9 @@ class LatencyModel:
         )
         self._first = self._poly(self._reference)
         levels, self._least_slots = levels_and_slots(self._first)
-        self._without_bootstraps = Packing(target.choose(levels, self._least_slots).slots, False)
+        self._without_bootstraps = PackingChoice(
+            target.choose(levels, self._least_slots).slots, False
+        )
 
     def seconds(self, approximations: Approximations) -> float:
         """Predicted seconds; infinite where the program cannot be placed.
@@ -123,7 +130,7 @@ class LatencyModel:
         costs = sorted(self._target.costs(parameters).items())
         return hashlib.sha256(f"{parameters} {costs}".encode()).hexdigest()
 
-    def program(self, packing: Packing) -> SegmentedProgram:
+    def program(self, packing: PackingChoice) -> SegmentedProgram:
         """The reference program in a packing."""
         if packing not in self._programs:
             self._programs[packing] = self._cut(self._first, packing)
@@ -131,7 +138,7 @@ class LatencyModel:
         return self._programs[packing]
 
     def segment(
-        self, packing: Packing, number: int, approximations: Approximations
+        self, packing: PackingChoice, number: int, approximations: Approximations
     ) -> tuple[ProgramSegment, tuple[Polynomial, ...]]:
         """A segment under approximations, and the polynomials in place of its open sums."""
         names = self.program(packing).cuts[number].names
@@ -161,14 +168,16 @@ class LatencyModel:
             self._outlines[key] = (steps, found)
         return self._outlines[key]
 
-    def _learn(self, packing: Packing, names: Sequence[str], given: Approximations) -> None:
+    def _learn(self, packing: PackingChoice, names: Sequence[str], given: Approximations) -> None:
         """Lower a program in which all ops of a kind have the steps of these ones."""
         like = {self._ops[name].name: given[name] for name in names}
         chosen = {name: like.get(op.name, self._reference[name]) for name, op in self._ops.items()}
         chosen |= {name: given[name] for name in names}
         self._register(packing, self._cut(self._poly(chosen), packing), chosen)
 
-    def _register(self, packing: Packing, found: SegmentedProgram, given: Approximations) -> None:
+    def _register(
+        self, packing: PackingChoice, found: SegmentedProgram, given: Approximations
+    ) -> None:
         known = self._segments.setdefault(packing, {})
         if [one.names for one in found.cuts] != [one.names for one in self._programs[packing].cuts]:
             return
@@ -180,7 +189,7 @@ class LatencyModel:
     def _poly(self, approximations: Approximations) -> Module:
         return select_optional(to_poly(with_approximations(self._module, dict(approximations)))[1])
 
-    def _cut(self, poly: Module, packing: Packing) -> SegmentedProgram:
+    def _cut(self, poly: Module, packing: PackingChoice) -> SegmentedProgram:
         return cut(packed(poly, packing.slots, packing.gathered), self._places)
 
 
@@ -196,7 +205,7 @@ class TimedChain:
         levels, costs = parameters.max_level if top is None else top, target.costs(parameters)
         chain = level_chain(levels, top is not None, parameters.bootstrap_batch, costs)
         self._tables = Tables(chain, costs)
-        self._packing = Packing(parameters.slots, top is not None)
+        self._packing = PackingChoice(parameters.slots, top is not None)
         program = model.program(self._packing)
         self.names = tuple(one.names for one in program.cuts)
         self.start = self._tables.start(program.width)

@@ -20,9 +20,6 @@ from atlasc.passes.costs import Profile
 from atlasc.passes.execution.counting_engine import Counted, CountingEngine
 from atlasc.passes.execution.paterson_stockmeyer import evaluate_plan, plan_chebyshev
 
-Step = tuple[str | int, ...]
-"""Name and operands: numbers of earlier steps."""
-
 
 @dataclass(frozen=True)
 class Polynomial:
@@ -66,9 +63,11 @@ def _profile(polynomial: Polynomial) -> Profile:
 
 @dataclass(frozen=True)
 class Outline:
-    """Steps of an approximation, and the polynomials of its Chebyshev steps, in order."""
+    """Steps of an approximation, by name and operands (numbers of earlier steps), and the
+    polynomials of its Chebyshev steps, in order.
+    """
 
-    steps: tuple[Step, ...]
+    steps: tuple[tuple[str | int, ...], ...]
     polynomials: tuple[Polynomial, ...]
 
     @property

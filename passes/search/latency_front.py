@@ -14,7 +14,7 @@ from functools import reduce
 from typing import NamedTuple
 
 from atlasc.passes.approximation.description import Approximation
-from atlasc.passes.latency import LatencyModel, TimedChain
+from atlasc.passes.latency.model import LatencyModel, TimedChain
 from atlasc.passes.search.min_plus import RESOLUTION, Option, Path, product, prune, solve
 from atlasc.passes.search.point import cheap_to_accurate
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.ir.text.printer import print_module
+from atlasc.ir.text.storage import print_module
 from atlasc.passes.approximation.approximate import (
     Place,
     approximation_for,
@@ -26,7 +26,7 @@ from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.approximation.parametrisation import PAPER, Parametrisation
 from atlasc.passes.calibration.calibrate import Calibration
 from atlasc.passes.calibration.measure import kept_tokens
-from atlasc.passes.latency import LatencyModel, LatencyTarget
+from atlasc.passes.latency.model import LatencyModel, LatencyTarget
 from atlasc.passes.search.point import Cost, Point
 from atlasc.passes.search.space import SearchSpace, Settings, expert, is_partial
 from atlasc.passes.simulation.simulate import PolynomialSimulator

@@ -40,7 +40,7 @@ def random_programs(count: int = 40) -> dict[str, tuple[str, ...]]:
     sys.path.insert(0, str(ROOT / "tests" / "ir"))
     from random_modules import modules
 
-    from atlasc.ir.text.printer import print_module
+    from atlasc.ir.text.storage import print_module
 
     texts: dict[str, list[str]] = {level: [] for level in ("nn", "poly", "ckks")}
 
@@ -78,7 +78,7 @@ def _compile(folder: Path) -> None:
     from tiny_model import BATCH, make_tiny
 
     from atlasc.compilation.prepare import load_source, trace_model
-    from atlasc.ir.text.printer import print_module
+    from atlasc.ir.text.storage import print_module
 
     (folder / "desilo").mkdir()
     make_tiny(folder / "desilo", "desilo")

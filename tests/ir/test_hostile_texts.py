@@ -12,7 +12,7 @@ from atlasc.ir.interpreter import interpret
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module
 from atlasc.ir.text.parser import parse
-from atlasc.ir.text.printer import print_module
+from atlasc.ir.text.storage import print_module
 from atlasc.ir.verifier import verify
 
 INPUT = '%x = nn.input {name = "x", shape = [1, 2, 4, 4], side = "server", dtype = "f64"}'

@@ -9,8 +9,8 @@ import numpy as np
 from atlasc.ir.layout import Layout
 from atlasc.ir.opdef import OPS
 from atlasc.ir.text.parser import parse
-from atlasc.ir.text.printer import print_module
 from atlasc.ir.text.reference import render
+from atlasc.ir.text.storage import print_module
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "ir-reference.md"
 

@@ -14,8 +14,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.opdef import Symbol
 from atlasc.ir.text.parser import parse
-from atlasc.ir.text.printer import print_module
-from atlasc.ir.text.storage import load_module, save_module
+from atlasc.ir.text.storage import load_module, print_module, save_module
 from atlasc.ir.verifier import verify
 
 

@@ -133,7 +133,7 @@ def test_bootstraps_and_levels_of_a_placed_program() -> None:
 def test_a_program_without_its_arrays_costs_the_same() -> None:
     """Zeros stand in for weights and coefficients; the counts must not take them for sparse."""
     from atlasc.ir.text.parser import parse
-    from atlasc.ir.text.printer import print_module
+    from atlasc.ir.text.storage import print_module
 
     arrays = {**ARRAYS, "c": np.random.default_rng(0).normal(size=32)}
     module = run_passes(

@@ -130,7 +130,7 @@ def opt(
         raise typer.BadParameter("give a .air file, - for standard input, or --list")
     from atlasc.compilation.single_stages import optimised, read_ir, require_round_trip
     from atlasc.files import require_file_place, write_module
-    from atlasc.ir.text.printer import print_module
+    from atlasc.ir.text.storage import print_module
     from atlasc.passes.framework.pass_base import parse_pipeline
     from atlasc.passes.pipeline import PASSES
     from atlasc.targets import find_target

@@ -11,7 +11,7 @@ from conformance import EngineConformance, rotations
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.text.parser import parse
-from atlasc.ir.text.printer import print_module
+from atlasc.ir.text.storage import print_module
 from atlasc.ir.verifier import fault_of
 from atlasc.passes.execution.counting_engine import PRIMITIVES
 from atlasc.passes.execution.engine import Engine

@@ -9,7 +9,7 @@ from typing import Any
 
 from atlasc.bundle.folder import load_bundle
 from atlasc.ir.module import Module
-from atlasc.ir.text.printer import print_module
+from atlasc.ir.text.storage import print_module
 from tests.fuzz.reader import Reader
 from tests.fuzz.seeds import compiled
 

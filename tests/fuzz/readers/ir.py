@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from atlasc.ir.text.parser import parse
-from atlasc.ir.text.printer import print_module
+from atlasc.ir.text.storage import print_module
 from atlasc.ir.verifier import verify
 from tests.fuzz.reader import Reader
 from tests.fuzz.seeds import Seeds, compiled, files, random_programs

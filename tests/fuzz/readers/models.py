@@ -49,7 +49,7 @@ def _archives(folder: Path) -> list[Path]:
 
 def _archive(path: Path) -> object:
     from atlasc.compilation.prepare import trace_model
-    from atlasc.ir.text.printer import print_module
+    from atlasc.ir.text.storage import print_module
 
     return print_module(trace_model(load_model(path), 2))
 

@@ -14,7 +14,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.scalar_functions import function
 from atlasc.ir.text.parser import parse
-from atlasc.ir.text.printer import print_module
+from atlasc.ir.text.storage import print_module
 from atlasc.passes.approximation.algorithms import carried_by
 from atlasc.passes.approximation.algorithms.chebyshev import (
     ActivationApproximation,

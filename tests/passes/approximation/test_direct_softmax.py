@@ -10,7 +10,7 @@ from small_transformers import SHAPES, Builder, inputs_for
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.text.parser import parse
-from atlasc.ir.text.printer import print_module
+from atlasc.ir.text.storage import print_module
 from atlasc.passes.approximation.algorithms import from_attribute
 from atlasc.passes.approximation.algorithms.chebyshev import (
     ActivationApproximation,

@@ -11,7 +11,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
 from atlasc.ir.opdef import Symbol
-from atlasc.ir.text.printer import print_module, print_op
+from atlasc.ir.text.storage import print_module, print_op
 from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.approximation.fits.chebyshev import fit
 from atlasc.passes.approximation.fits.chebyshev_sum import valid_domain

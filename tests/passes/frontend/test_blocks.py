@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from atlasc.ir.text.printer import print_module
+from atlasc.ir.text.storage import print_module
 from atlasc.passes.frontend import blocks, trace
 
 CONFIGS = Path(__file__).parents[3] / "examples" / "configs"

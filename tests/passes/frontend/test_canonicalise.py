@@ -7,7 +7,7 @@ import pytest
 
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.text.parser import parse
-from atlasc.ir.text.printer import print_op
+from atlasc.ir.text.storage import print_op
 from atlasc.ir.verifier import verify
 from atlasc.passes.framework.pass_base import Report
 from atlasc.passes.frontend.canonicalise import Canonicalise, canonicalise

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
 from atlasc.ir.text.parser import parse
-from atlasc.ir.text.printer import print_module
+from atlasc.ir.text.storage import print_module
 from atlasc.passes.frontend.trace import ShapeSpec, trace
 
 FAMILIES = (

@@ -24,7 +24,7 @@ from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.calibration.calibrate import nominal_calibration
 from atlasc.passes.costs import OpProfiles, program_costs
 from atlasc.passes.framework.pass_base import run_passes
-from atlasc.passes.latency import LatencyModel, LatencyTarget
+from atlasc.passes.latency.model import LatencyModel, LatencyTarget
 from atlasc.passes.latency.outline import Polynomial
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.pipeline import lower_nn, to_poly

@@ -10,7 +10,7 @@ import numpy as np
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.text.parser import parse
-from atlasc.ir.text.printer import print_module, print_op
+from atlasc.ir.text.storage import print_module, print_op
 
 SPLIT = """%h = poly.reshape %x {shape = [1, 3, 2, 3]}
     %t = poly.transpose %h {permutation = [0, 2, 1, 3]}"""

@@ -11,7 +11,7 @@ from short_text import poly
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.ir.text.parser import parse
-from atlasc.ir.text.printer import print_module
+from atlasc.ir.text.storage import print_module
 from atlasc.passes.costs import live_ciphertexts, program_costs
 from atlasc.passes.execution.execute import execute
 from atlasc.passes.execution.rotation_plan import RotationPlan

@@ -12,7 +12,7 @@ from small_transformers import Builder, Shape, approximate, inputs_for
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
 from atlasc.ir.text.parser import parse
-from atlasc.ir.text.printer import print_module
+from atlasc.ir.text.storage import print_module
 from atlasc.passes.costs import critical_path
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.gather_sums import GatherSums

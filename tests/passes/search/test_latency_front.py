@@ -14,7 +14,7 @@ from small_transformers import Builder, Shape, approximate, inputs_for
 from atlasc.passes.approximation.algorithms import from_attribute
 from atlasc.passes.approximation.algorithms.chebyshev import SoftmaxApproximation
 from atlasc.passes.approximation.description import Approximation
-from atlasc.passes.latency import LatencyModel, LatencyTarget
+from atlasc.passes.latency.model import LatencyModel, LatencyTarget
 from atlasc.passes.search.latency_front import Alternative, latency_front
 from atlasc.targets.costs import costs_of
 from atlasc.targets.desilo.parameters import DesiloParameters
