@@ -45,7 +45,7 @@ class Captured:
         x: rows of the argument [R, features]; for a softmax scores [B, heads, queries, keys].
         y: the exact result on these rows, times `values` where there are any.
         weights: how many rows of the calibration inputs each row stands for, broadcast to `y`.
-        keep: of a softmax, which keys a query may see, as `x`; None for all.
+        keep: of a softmax, which keys a query may see, as `x`.
         values: of a softmax, what its probabilities are multiplied with, [B, heads, keys, width].
         stretched: of a softmax, the scores stretched to the ends of the calibrated ranges, as `x`.
     """
@@ -124,13 +124,11 @@ def _softmax_rows(
     known: Range,
 ) -> Captured:
     scores = operands[0]
-    keep = keep_mask(site, *operands)
-    keep = None if keep is None or keep.all() else np.broadcast_to(keep, scores.shape)
-    seen = scores if keep is None else np.where(keep, scores, -np.inf)
-    rows, weights = _extreme_rows(seen, generator)
-    x = np.take_along_axis(scores, rows[..., None], axis=-2)
-    kept = None if keep is None else np.take_along_axis(keep, rows[..., None], axis=-2)
-    visible = x if kept is None else np.where(kept, x, -np.inf)
+    mask = keep_mask(site, *operands)
+    keep = np.broadcast_to(np.True_ if mask is None else mask, scores.shape)
+    rows, weights = _extreme_rows(np.where(keep, scores, -np.inf), generator)
+    x, kept = (np.take_along_axis(array, rows[..., None], axis=-2) for array in (scores, keep))
+    visible = np.where(kept, x, -np.inf)
     powers = np.exp(visible - visible.max(axis=-1, keepdims=True))
     exact = powers / powers.sum(axis=-1, keepdims=True)
     weights = inputs[:, None, None, None] * weights.astype(inputs.dtype)[:, None]
@@ -164,7 +162,7 @@ def _extreme_rows(
     return np.concatenate([*extremes, chance], axis=-1), weights
 
 
-def _stretched(x: np.ndarray, keep: np.ndarray | None, known: Range) -> np.ndarray:
+def _stretched(x: np.ndarray, keep: np.ndarray, known: Range) -> np.ndarray:
     """Rows of scores as far out as the calibrated ranges allow: new inputs may lie there.
 
     Each row is multiplied by the largest factor, up to the range over what calibration saw, for

@@ -32,13 +32,9 @@ class RemoteObjective:
     def __init__(self, problem: SearchProblem) -> None:
         self._objective_of = cache(problem.objective)
 
-    def ready(self) -> int:
-        """The process, once it runs."""
-        return os.getpid()
-
-    def evaluate(self, layers: int | None, settings: Sequence[Settings]) -> list[Point]:
-        """Points of the whole model, or of its first layers."""
-        return list(self._objective_of(layers).points(settings))
+    def evaluate(self, layers: int | None, settings: Sequence[Settings]) -> tuple[int, list[Point]]:
+        """The process, and points of the whole model or of its first layers."""
+        return os.getpid(), list(self._objective_of(layers).points(settings)) if settings else []
 
 
 @dataclass
@@ -149,17 +145,15 @@ class RayPool:
         worker, task = self._running.pop(ready[0])
         errors = self._ray.exceptions
         try:
-            result = self._ray.get(ready[0])
+            worker.process, points = self._ray.get(ready[0])
         except errors.RayTaskError as error:
             raise (error.cause if isinstance(error.cause, Exception) else error) from None
         except errors.RayError as error:
             self._replace(worker, task, error)
             return worker, []
-        if task:
-            return worker, result
-        worker.process = result
-        del self._deaths[None]
-        return worker, []
+        if not task:
+            del self._deaths[None]
+        return worker, points
 
     def _give(self, worker: _Worker, layers: int | None) -> None:
         """Give a worker that is idle its next setting."""
@@ -180,7 +174,7 @@ class RayPool:
 
     def _start(self, worker: _Worker) -> None:
         worker.actor, worker.process = self._class.remote(self._problem), None
-        self._running[worker.actor.ready.remote()] = worker, []
+        self._running[worker.actor.evaluate.remote(None, [])] = worker, []
 
     def _replace(self, worker: _Worker, task: list[Settings], error: Exception) -> None:
         blamed: list[Settings | None] = [*task] or [None]

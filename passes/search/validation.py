@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from atlasc.ir.interpreter import Interpreter
-from atlasc.ir.module import Module, Op
+from atlasc.ir.module import Module
 from atlasc.passes.approximation.approximate import with_approximations
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.approximation.expand import Expand
@@ -21,7 +20,6 @@ from atlasc.passes.search.search_problem import output_error
 from atlasc.passes.search.space import Settings
 from atlasc.passes.simulation.poly_values import DomainWatch, interpret_poly
 from atlasc.passes.simulation.simulate import PolynomialSimulator
-from atlasc.passes.simulation.simulator import client_part
 
 MEMORY = 512 << 20
 """Bytes for values that settings with equal first layers share: enough for all values of MiniLM on
@@ -69,17 +67,16 @@ class Validator:
         threads: int | None = None,
         memory: int = MEMORY,
     ) -> None:
-        self.module, self.dtype, self._arrays = module, np.dtype(dtype), arrays
-        self.inputs = input_count(module, arrays)
-        size = chunk_size(module)
-        self._chunks = [slice(start, start + size) for start in range(0, self.inputs, size)]
-        self._client = Interpreter(client_part(module), self.dtype)
+        self.module, self.dtype = module, np.dtype(dtype)
+        self.inputs, size = input_count(module, arrays), chunk_size(module)
+        self._chunks = [
+            {name: array[start : start + size] for name, array in arrays.items()}
+            for start in range(0, self.inputs, size)
+        ]
         self._simulator = PolynomialSimulator(
             module, self.dtype, threads, memory // len(self._chunks)
         )
-        self._prepared = [
-            self._simulator.prepare(self._rows(chunk), watched=True) for chunk in self._chunks
-        ]
+        self._prepared = [self._simulator.prepare(chunk, watched=True) for chunk in self._chunks]
         self._reference = _joined([self._simulator.cleartext(part) for part in self._prepared])
         self._weights = {
             name: kept_tokens(module, arrays, array) for name, array in self._reference.items()
@@ -110,34 +107,21 @@ class Validator:
         return Validation(error, out_of_range, exploded)
 
     def _op_by_op(
-        self, poly: Module, chunk: slice
+        self, poly: Module, chunk: Mapping[str, np.ndarray]
     ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
         """Outputs, which inputs leave a range or explode, and which explode."""
-        names = [str(row) for row in range(self.inputs)[chunk]]
+        public = {op.value: op.attributes["name"] for op in self.module.inputs}
+        values = self._simulator.server_inputs(chunk)
+        inputs = {public.get(value, value.name): array for value, array in values.items()}
+        names = [str(row) for row in range(len(next(iter(inputs.values()))))]
         watch = DomainWatch(poly, names)
         with np.errstate(all="ignore"):
-            results = interpret_poly(poly, self._encoded(chunk), self.dtype, observe=watch)
+            results = interpret_poly(poly, inputs, self.dtype, observe=watch)
         exploded = np.array(watch.exploded)
         for array in results.values():
             exploded |= ~np.isfinite(array.reshape(len(array), -1)).all(axis=1)
         left = {excess.input for _, excess in watch.found}
         return results, exploded | [name in left for name in names], exploded
-
-    def _rows(self, chunk: slice) -> dict[str, np.ndarray]:
-        return {name: array[chunk] for name, array in self._arrays.items()}
-
-    def _encoded(self, chunk: slice) -> dict[str, np.ndarray]:
-        """What the server gets of some inputs, by input of the poly module."""
-        values: dict[str, np.ndarray] = {}
-
-        def keep(op: Op, result: np.ndarray) -> None:
-            if op.name == "nn.encrypt":
-                values[op.value.name] = result
-            elif op.name == "nn.input":
-                values[op.attributes["name"]] = result
-
-        self._client.run(self._rows(chunk), observe=keep)
-        return values
 
 
 def validated(

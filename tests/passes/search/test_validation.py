@@ -75,7 +75,7 @@ def test_the_simulator_counts_as_op_by_op(problem, monkeypatch, native: bool) ->
         approximations = objective.approximations(settings)
         fast = validator.measure(approximations)
         poly = Expand().run(with_approximations(problem.module, approximations), Report())
-        outputs, left, exploded = validator._op_by_op(poly, slice(None))
+        outputs, left, exploded = validator._op_by_op(poly, arrays)
         assert (fast.out_of_range, fast.exploded) == (left.sum(), exploded.sum())
         if not exploded.any():
             error = output_error(outputs, validator._reference, validator._weights)
