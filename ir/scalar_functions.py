@@ -28,7 +28,7 @@ class ScalarFunction:
         meaning: the function of x, given the elementary functions of a library (see ``_library``).
             No branch may lose digits by cancellation: coefficients are computed from it.
         forms: how models write the function, as aten ops on x: ``relu(x) ** 2``. Arguments that a
-            form leaves out must have their default. See ``passes/frontend/forms.py``.
+            form leaves out must have their default. See ``passes/frontend/patterns.py``.
         positive_domain: whether the function is only defined for positive arguments.
         gate: an odd function s with limits -1 and 1 such that the function is x (1 + s(x)) / 2.
         linear_beyond: for larger |x| the function is 0 or x up to about 0.6 percent of x.

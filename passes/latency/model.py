@@ -1,8 +1,8 @@
 """Predicted seconds of a model under any approximations, without lowering it for each.
 
 `outline` tells what an approximation looks like to the lowering, `segments` cuts a packed program
-where a single value crosses, `tables` turns a segment into a (min,+) table of a parameter set, and
-this module chains them.
+where a single value crosses and turns a segment into a (min,+) table of a parameter set, and this
+module chains them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,13 @@ from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.calibration.measure import nonlinear_ops
 from atlasc.passes.framework.pass_base import ChooseParameters, Parameters
 from atlasc.passes.latency.outline import Outline, Polynomial, outline
-from atlasc.passes.latency.segments import ProgramSegment, SegmentedProgram, cut, places_of
-from atlasc.passes.latency.tables import Tables
+from atlasc.passes.latency.segments import (
+    ProgramSegment,
+    SegmentedProgram,
+    Tables,
+    cut,
+    places_of,
+)
 from atlasc.passes.lowering.place_bootstraps import level_chain
 from atlasc.passes.pipeline import CostsOf, levels_and_slots, packed, select_optional, to_poly
 
