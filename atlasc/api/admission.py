@@ -5,18 +5,17 @@ One input that explodes spoils the answers of its whole batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.client.checks import REMEDY
-from atlasc.compilation.steps import Steps, silent
+from atlasc.compilation.steps import Note, Steps, silent
 from atlasc.ir.errors import AtlasError, printable
 from atlasc.loading.inputs import Inputs
 from atlasc.run.session import CleartextRun, Verdict, simulate
 
-Note = Callable[[str, str], None]
-"""``note(headline, details)``: a warning; the details are further lines, already indented."""
 LISTED = 5
 """Inputs that are named one by one."""
 UNSAFE_REMEDY = (
@@ -24,14 +23,9 @@ UNSAFE_REMEDY = (
 )
 
 
-@dataclass(frozen=True)
-class Admitted:
-    """Inputs that may be encrypted.
-
-    Attributes:
-        inputs: those.
-        rows: which ones of all that were given.
-        left_out: the others, by row: why.
+class Admitted(NamedTuple):
+    """Inputs that may be encrypted, which rows of all that were given they are, and why the others
+    are left out, by row.
     """
 
     inputs: Inputs
@@ -46,8 +40,6 @@ def admit(
 
     Args:
         bundle: its client's part is enough.
-        inputs: any number of them.
-        note: called with warnings.
         strict: refuse all inputs if one would be left out.
         unchecked: leave out only inputs that are not finite.
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from atlasc.api.admission import (
-    Note,
     admit,
     judge_ranges,
     require_polynomials,
@@ -26,7 +25,7 @@ from atlasc.compilation.compile import PROJECT, compile_model
 from atlasc.compilation.declared import options_of
 from atlasc.compilation.options import CompileOptions
 from atlasc.compilation.single_stages import inspect_bundle
-from atlasc.compilation.steps import ProgressCallback, Steps, silent, steps_of
+from atlasc.compilation.steps import Note, ProgressCallback, Steps, silent, steps_of
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.inputs import Inputs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -14,7 +14,7 @@ from atlasc.compilation.checks import check_target
 from atlasc.compilation.lowering import MAGNITUDE_INPUTS, key_model, lower_module
 from atlasc.compilation.options import ALL_MEMORY, BatchOptions, InspectOptions, LowerOptions
 from atlasc.compilation.prepare import trace_model
-from atlasc.compilation.steps import Steps, silent
+from atlasc.compilation.steps import Note, Steps, silent
 from atlasc.figures.summary import costs_summary
 from atlasc.files import new_folder, require_new
 from atlasc.ir.errors import AtlasError, explained
@@ -44,8 +44,6 @@ from atlasc.targets.program import parameters_of, with_matching_parameters
 
 MAX_DATA = 4 * GIB
 """Bytes of the arrays of a data file."""
-Note = Callable[[str, str], None]
-"""Called with a warning, and its reason."""
 
 
 @dataclass(frozen=True)
@@ -161,8 +159,6 @@ def lower_alone(
     Args:
         source: an nn module (``.air``), or a model.
         output: a new folder.
-        options: approximations, ranges and target.
-        note: called with warnings.
 
     Raises:
         AtlasError: ops have no approximation, ranges are not known, or the module cannot be

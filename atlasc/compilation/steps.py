@@ -10,6 +10,8 @@ Steps = Callable[..., AbstractContextManager[Any]]
 """``steps(label, total=None, resume="")``: a context that shows progress, and gives a `Step`."""
 ProgressCallback = Callable[[str, int, int | None], None]
 """``progress(what, done, total)``; the total is None where it is not known."""
+Note = Callable[[str, str], None]
+"""``note(headline, details)``: a warning; the details are further lines, already indented."""
 
 
 class Step:
