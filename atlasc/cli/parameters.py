@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from atlasc.compilation.declared import OptionFacts, flag, option
+from atlasc.compilation.declared import OptionFacts, flag, option, switch
 from atlasc.ir.errors import AtlasError
 from atlasc.targets import TARGETS
 
@@ -38,24 +38,24 @@ INPUT_FILES = ".txt, .jsonl, .npz, an image or a folder of"
 
 def required(help: str, *flags: str) -> Any:
     """An option that must be given; for the default of a command's parameter."""
-    return option(MISSING, help, *flags)
+    return option(help, *flags, default=MISSING)
 
 
 DATA = required(f"Inputs: {INPUT_FILES} images.")
 FOLDER = required("New folder to write.", "--output", "-o")
-TARGET = option("", "Another target than the bundle was compiled for.")
-FOR_TARGET = option("desilo", f"What the program is for: {', '.join(TARGETS)}.")
-STRICT = option(False, "Refuse all inputs if one is unfit or leaves a calibrated range.")
-UNCHECKED = option(False, "Take inputs and show answers that are far outside what calibration saw.")
-JSON = option(False, "Print one JSON object on standard output.", "--json")
+TARGET = option("Another target than the bundle was compiled for.", default="")
+FOR_TARGET = option(f"What the program is for: {', '.join(TARGETS)}.", default="desilo")
+STRICT = switch("Refuse all inputs if one is unfit or leaves a calibrated range.")
+UNCHECKED = switch("Take inputs and show answers that are far outside what calibration saw.")
+JSON = switch("Print one JSON object on standard output.", "--json")
 
 
 @dataclass(frozen=True, kw_only=True)
 class IndexedInputs:
     """Inputs of a file, by their numbers."""
 
-    data: Path = option(MISSING, f"Inputs: {INPUT_FILES} them.", "--input")
-    index: str = option("", "Take these inputs of the file: 0,1,5 or 3-7.")
+    data: Path = option(f"Inputs: {INPUT_FILES} them.", "--input", default=MISSING)
+    index: str = option("Take these inputs of the file: 0,1,5 or 3-7.", default="")
 
     def load(self, bundle: Bundle) -> Inputs:
         """The chosen inputs in the shape of the program; all without a choice.
@@ -86,7 +86,7 @@ class IndexedInputs:
 class InputOptions(IndexedInputs):
     """Inputs of a file, by their numbers or the first ones."""
 
-    count: int | None = option(None, "Take the first inputs of the file.", minimum=1)
+    count: int | None = option("Take the first inputs of the file.", minimum=1)
 
     def load(self, bundle: Bundle) -> Inputs:
         """See :class:`IndexedInputs`.

@@ -34,9 +34,14 @@ class OptionFacts:
     parse: Callable[[str], Any] | None = None
 
 
-def option(default: Any, help: str, *flags: str, **facts: Any) -> Any:
+def option(help: str, *flags: str, default: Any = None, **facts: Any) -> Any:
     """A field that is an option; ``facts`` are those of :class:`OptionFacts`."""
     return field(default=default, metadata={"option": OptionFacts(help, flags, **facts)})
+
+
+def switch(help: str, *flags: str) -> Any:
+    """An option that is off unless its flag is given."""
+    return option(help, *flags, default=False)
 
 
 def choose(name: str, value: str, known: Any) -> str:

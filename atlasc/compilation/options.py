@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from atlasc.compilation.declared import choose, documented, flag, option
+from atlasc.compilation.declared import choose, documented, flag, option, switch
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.lowering.sizes import parse_size
 from atlasc.targets import TARGETS
@@ -47,8 +47,8 @@ def parse_memory(text: str) -> float:
 class ModelOptions:
     """How a model is loaded."""
 
-    sequence_length: int | None = range_option(None, "Tokens of a text.", minimum=1)
-    trust_pickle: bool = option(False, "Unpickle a .pt file, which can run any code in it.")
+    sequence_length: int | None = range_option("Tokens of a text.", minimum=1)
+    trust_pickle: bool = switch("Unpickle a .pt file, which can run any code in it.")
 
 
 @documented
@@ -56,7 +56,7 @@ class ModelOptions:
 class BatchOptions(ModelOptions):
     """How a model is loaded and traced."""
 
-    batch: int = option(1, "Inputs that one run answers.", minimum=1)
+    batch: int = option("Inputs that one run answers.", minimum=1, default=1)
 
 
 @documented
@@ -65,17 +65,17 @@ class CalibrationOptions(ModelOptions):
     """How the ranges of the nonlinear ops are measured."""
 
     margin: float | None = range_option(
-        None, "Margin of the ranges, as a share of their width [default: from the data]."
+        "Margin of the ranges, as a share of their width [default: from the data]."
     )
     held_back: float = range_option(
-        0.2, "Share of the data that is held back, to validate the ranges and the settings."
+        "Share of the data that is held back, to validate the ranges and the settings.", default=0.2
     )
     centre_keys: bool = range_option(
-        True,
         "Shift the keys of attention so that its ranges shrink; outputs stay the same.",
         "--centre-keys/--no-centre-keys",
+        default=True,
     )
-    seed: int = option(0, "Fixes the split of the data and the search.")
+    seed: int = option("Fixes the split of the data and the search.", default=0)
 
 
 @documented
@@ -84,7 +84,6 @@ class CostOptions:
     """By what times are predicted."""
 
     costs: Path | None = option(
-        None,
         "Cost table for predicted times, written by calibrate-backend [default: the user's own, or "
         "the one that comes with atlasc].",
     )
@@ -95,64 +94,56 @@ class CostOptions:
 class SearchOptions(CalibrationOptions, CostOptions):
     """How settings of the polynomials are searched."""
 
-    strategy: str | None = search_option(None, "hybrid, or atlas, the paper's [default: hybrid].")
+    strategy: str | None = search_option("hybrid, or atlas, the paper's [default: hybrid].")
     evaluations: int | None = search_option(
-        None,
         "Settings to evaluate at most, probes and repetitions included [default: of the strategy; "
         "for hybrid 400 with six layers, 12 more for each further one].",
         minimum=1,
     )
     cost: str | None = search_option(
-        None,
         "What is minimised beside the error: depth, levels, or latency, the predicted seconds "
         "[default: depth].",
     )
     space: str | None = search_option(
-        None,
         "Which settings the search may choose: paper (as published), or wide (more choices, "
         "cheaper programs) [default: paper].",
         metavar="paper|wide",
     )
     softmax_ranges: str | None = search_option(
-        None,
         "Ranges of an iterative softmax: the paper's, or as measured.",
         metavar="paper|measured",
     )
     fits: str | None = search_option(
-        None,
         "How polynomials are fitted: interpolated, or weighted by the values that were seen.",
         metavar="interpolated|weighted",
     )
     degrees: str | None = search_option(
-        None, "Degrees that a search may choose.", metavar="powers|openfhe|any"
+        "Degrees that a search may choose.", metavar="powers|openfhe|any"
     )
     softmax_algorithms: str | None = search_option(
-        None, "Algorithms of softmax that a search may choose.", metavar="iterative|any"
+        "Algorithms of softmax that a search may choose.", metavar="iterative|any"
     )
     channels: str | None = search_option(
-        None,
         "Polynomials of an activation: one shared by all channels, or each channel its own.",
         metavar="shared|each",
     )
-    population: int | None = budget_option(None, "Settings of a generation in stage 1.")
-    generations: int | None = budget_option(None, "Generations of stage 1.")
-    layer_population: int | None = budget_option(None, "Settings of a generation in stage 2.")
-    layer_generations: int | None = budget_option(None, "Generations of stage 2.")
-    early_layers: int | None = budget_option(
-        None, "Stage 1 compares the values after that many layers."
-    )
+    population: int | None = budget_option("Settings of a generation in stage 1.")
+    generations: int | None = budget_option("Generations of stage 1.")
+    layer_population: int | None = budget_option("Settings of a generation in stage 2.")
+    layer_generations: int | None = budget_option("Generations of stage 2.")
+    early_layers: int | None = budget_option("Stage 1 compares the values after that many layers.")
     workers: str = worker_option(
-        "serial",
         "What evaluates settings: serial, this process; ray, processes here or on a cluster.",
+        default="serial",
     )
     worker_count: int | None = worker_option(
-        None, "Workers of ray [default: one for each GPU, or processor].", minimum=1
+        "Workers of ray [default: one for each GPU, or processor].", minimum=1
     )
     ray_address: str | None = worker_option(
-        None, "HOST:PORT of a running Ray cluster [default: RAY_ADDRESS, else this machine]."
+        "HOST:PORT of a running Ray cluster [default: RAY_ADDRESS, else this machine]."
     )
     threads: int | None = worker_option(
-        None, "Threads of one evaluation [default: all; 1 with --workers ray].", minimum=1
+        "Threads of one evaluation [default: all; 1 with --workers ray].", minimum=1
     )
 
     @property
@@ -209,18 +200,15 @@ class LimitOptions:
     """Which point of a front is picked."""
 
     max_error: float | None = limit(
-        None,
         f"Greatest mean absolute error of the outputs [default: {MAX_ERROR:g} without another "
         "limit].",
     )
-    max_depth: int | None = limit(
-        None, "Greatest depth of the blocks, as papers count it.", minimum=1
+    max_depth: int | None = limit("Greatest depth of the blocks, as papers count it.", minimum=1)
+    max_levels: int | None = limit("Greatest number of levels of the blocks.", minimum=1)
+    max_seconds: float | None = limit("Most predicted seconds of one encrypted run.", minimum=0)
+    out_of_range: float = limit(
+        "Share of the held-back inputs that may leave a range.", default=0.0
     )
-    max_levels: int | None = limit(None, "Greatest number of levels of the blocks.", minimum=1)
-    max_seconds: float | None = limit(
-        None, "Most predicted seconds of one encrypted run.", minimum=0
-    )
-    out_of_range: float = limit(0.0, "Share of the held-back inputs that may leave a range.")
 
     @property
     def limits(self) -> Wanted:
@@ -247,7 +235,6 @@ class DeviceOptions:
     """What a device holds."""
 
     device_memory: int | None = option(
-        None,
         "Memory of the GPU that keys and ciphertexts must fit, such as 40G; for phantom. With less "
         "of it, rotations are composed of others and take longer.",
         metavar="SIZE",
@@ -260,9 +247,8 @@ class DeviceOptions:
 class TargetOptions(DeviceOptions, CostOptions):
     """What a program runs on."""
 
-    target: str = option("desilo", f"What the program is for: {', '.join(TARGETS)}.")
+    target: str = option(f"What the program is for: {', '.join(TARGETS)}.", default="desilo")
     key_memory: float | None = option(
-        None,
         "Memory for rotation keys: 4G, or all [default: as much as fits this machine]. With less "
         "of it, rotations are composed of others and take longer.",
         metavar="SIZE",
@@ -276,10 +262,10 @@ class CompileOptions(SearchOptions, BatchOptions, LimitOptions, TargetOptions):
     """What ``compile`` may be told."""
 
     recipe: str | None = option(
-        None, "Named settings instead of a search: is, nexus, thor, moai, arion, polaris."
+        "Named settings instead of a search: is, nexus, thor, moai, arion, polaris."
     )
     front: Path | None = option(
-        None, "Folder that search -o wrote: pick from it, without another search."
+        "Folder that search -o wrote: pick from it, without another search."
     )
 
     @property
@@ -297,7 +283,7 @@ class CompileOptions(SearchOptions, BatchOptions, LimitOptions, TargetOptions):
 class InspectOptions(BatchOptions, TargetOptions):
     """How a model, or a text that is no program yet, is lowered to see what it costs."""
 
-    recipe: str = option("is", "Named settings: is, nexus, thor, moai, arion or polaris.")
+    recipe: str = option("Named settings: is, nexus, thor, moai, arion or polaris.", default="is")
 
 
 @documented
@@ -305,7 +291,7 @@ class InspectOptions(BatchOptions, TargetOptions):
 class LowerOptions(BatchOptions, LimitOptions, TargetOptions):
     """How an nn module or a model is lowered."""
 
-    recipe: str | None = option(None, "Approximations of ops that carry none.")
-    settings: Path | None = option(None, "front.json of a search, to pick from as compile does.")
-    calibration: Path | None = option(None, "Ranges: what calibrate -o wrote.")
-    data: Path | None = option(None, ".npz of inputs by name: the magnitudes that bootstraps need.")
+    recipe: str | None = option("Approximations of ops that carry none.")
+    settings: Path | None = option("front.json of a search, to pick from as compile does.")
+    calibration: Path | None = option("Ranges: what calibrate -o wrote.")
+    data: Path | None = option(".npz of inputs by name: the magnitudes that bootstraps need.")

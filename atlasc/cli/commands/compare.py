@@ -11,7 +11,7 @@ import typer
 from atlasc.cli.output import print_json, print_table
 from atlasc.cli.parameters import JSON, TARGET, BundleFolder, IndexedInputs
 from atlasc.cli.progress import progress
-from atlasc.compilation.declared import option
+from atlasc.compilation.declared import option, switch
 
 if TYPE_CHECKING:
     from atlasc.compare.checkpoint import OpError
@@ -24,14 +24,14 @@ DIFFERENT = 1
 def compare(
     bundle: BundleFolder,
     inputs: IndexedInputs,
-    against: str = option("sim", "The target that is right."),
+    against: str = option("The target that is right.", default="sim"),
     target: str = TARGET,
     tolerance: float | None = option(
-        None, "Also bound the difference so far, for values up to 1.", minimum=0.0
+        "Also bound the difference so far, for values up to 1.", minimum=0.0
     ),
-    keep_going: bool = option(False, "Do not stop at the first op that is wrong."),
+    keep_going: bool = switch("Do not stop at the first op that is wrong."),
     checkpoint: Path | None = option(
-        None, "File (.npz) that keeps the state: the same command goes on from it."
+        "File (.npz) that keeps the state: the same command goes on from it."
     ),
     as_json: bool = JSON,
 ) -> None:

@@ -134,15 +134,14 @@ def search(
     options: SearchOptions,
     data: Path = DATA,
     output: Path | None = option(
-        None, "New folder for front.json, front.png, front.html and calibration.json.", "-o"
+        "New folder for front.json, front.png, front.html and calibration.json.", "-o"
     ),
     inputs: str = option(
-        "10",
         "Inputs on which settings are compared, beside up to 10 extreme inputs.",
         metavar="N|all",
+        default="10",
     ),
     journal: Path | None = option(
-        None,
         "File that keeps evaluations, to go on after an interrupt [default: beside the output].",
     ),
     as_json: bool = JSON,

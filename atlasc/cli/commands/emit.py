@@ -16,7 +16,7 @@ from atlasc.cli.parameters import (
     required,
 )
 from atlasc.cli.progress import progress
-from atlasc.compilation.declared import option
+from atlasc.compilation.declared import option, switch
 from atlasc.compilation.options import DeviceOptions, TargetOptions
 
 
@@ -24,10 +24,10 @@ def emit(
     bundle: BundleFolder,
     options: DeviceOptions,
     output: Path = FOLDER,
-    build: bool = option(False, "Build it too, with CMake and a C++17 compiler."),
-    python: bool = option(False, "With --build: a Python module too, with pybind11."),
+    build: bool = switch("Build it too, with CMake and a C++17 compiler."),
+    python: bool = switch("With --build: a Python module too, with pybind11."),
     engine: str | None = option(
-        None, "sim, which encrypts nothing, or phantom [default: phantom for its programs]."
+        "sim, which encrypts nothing, or phantom [default: phantom for its programs]."
     ),
     as_json: bool = JSON,
 ) -> None:

@@ -14,7 +14,7 @@ from atlasc.cli.output import bar, print_json, print_table
 from atlasc.cli.parameters import JSON, Model
 from atlasc.cli.progress import progress
 from atlasc.cli.results import print_summary, show_timing, warn_of_costs
-from atlasc.compilation.declared import option
+from atlasc.compilation.declared import option, switch
 from atlasc.compilation.options import BatchOptions, InspectOptions, ModelOptions
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ PRIMITIVES = ("rotate", "rotate_hoisted", "mul", "mul_plain", "rescale", "encryp
 def depth(
     model: Model,
     options: ModelOptions,
-    recipe: str = option("is", "is, nexus, thor, moai, arion or polaris."),
-    quiet: bool = option(False, "Print the depth alone.", "-q"),
+    recipe: str = option("is, nexus, thor, moai, arion or polaris.", default="is"),
+    quiet: bool = switch("Print the depth alone.", "-q"),
     as_json: bool = JSON,
 ) -> None:
     """Print the multiplicative depth of a model under a recipe.
@@ -107,10 +107,9 @@ def inspect(
         ),
     ],
     options: InspectOptions,
-    graph: Path | None = option(None, "Write a drawing of the program (.svg)."),
-    ops: bool = option(False, "List every module of the model, not only its layers."),
+    graph: Path | None = option("Write a drawing of the program (.svg)."),
+    ops: bool = switch("List every module of the model, not only its layers."),
     timing: Path | None = option(
-        None,
         "Times of a run of this bundle (.timing.json; of a C++ server --timing), to show "
         "beside the predicted ones.",
     ),
@@ -196,11 +195,11 @@ def _layers(layers: list[dict[str, Any]], keys: list[str]) -> list[list[Any]]:
 
 
 def calibrate_backend(
-    target: str = option("desilo", "Whose primitives: desilo."),
-    output: Path | None = option(None, "Write this .json instead of the user's own table.", "-o"),
-    quick: bool = option(False, "A minute: fewer parameter sets and levels."),
-    bootstrap: bool = option(False, "Measure a bootstrap too: 16 GB, 3 minutes more."),
-    note: str = option("", "A remark to keep in the table."),
+    target: str = option("Whose primitives: desilo.", default="desilo"),
+    output: Path | None = option("Write this .json instead of the user's own table.", "-o"),
+    quick: bool = switch("A minute: fewer parameter sets and levels."),
+    bootstrap: bool = switch("Measure a bootstrap too: 16 GB, 3 minutes more."),
+    note: str = option("A remark to keep in the table.", default=""),
 ) -> None:
     """Measure what the primitives of a target cost on this machine.
 

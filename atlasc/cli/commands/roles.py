@@ -149,16 +149,15 @@ def decrypt(
     bundle: BundleFolder,
     keys: Path = CLIENT_KEYS,
     answer: Path = required("Folder that execute wrote."),
-    output: Path | None = option(None, "Write the outputs to this .npz file.", "-o"),
+    output: Path | None = option("Write the outputs to this .npz file.", "-o"),
     unchecked: bool = UNCHECKED,
     share: bool | None = option(
-        None,
         "Numbers that may be passed on, with noise and rounded; or exact ones, for your "
         "own use alone [default: exact].",
         "--share/--exact",
     ),
-    bits: int = option(30, "With --share: statistical security, at least 30."),
-    shares: int = option(1, "With --share: answers that these keys are to share."),
+    bits: int = option("With --share: statistical security, at least 30.", default=30),
+    shares: int = option("With --share: answers that these keys are to share.", default=1),
     target: str = TARGET,
     as_json: bool = JSON,
 ) -> None:

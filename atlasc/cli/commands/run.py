@@ -88,9 +88,8 @@ def run(
     target: str = TARGET,
     strict: bool = STRICT,
     unchecked: bool = UNCHECKED,
-    output: Path | None = option(None, "Write the answers to this .npz file.", "-o"),
+    output: Path | None = option("Write the answers to this .npz file.", "-o"),
     project: Path | None = option(
-        None,
         "Run on the engine of this built project, by its Python module (emit --build "
         "--python) [default: the bundle's own, where it was built].",
     ),

@@ -9,14 +9,14 @@ import typer
 
 from atlasc.cli.parameters import required
 from atlasc.cli.progress import progress
-from atlasc.compilation.declared import option
+from atlasc.compilation.declared import option, switch
 
 
 def sign(
     bundle: Annotated[Path, typer.Argument(help="Bundle.")],
     key: Path = required("Secret key, in the format of minisign."),
-    make_key: bool = option(False, "Make the key first; the public one is beside it."),
-    no_password: bool = option(False, "The key is not encrypted; nothing is asked."),
+    make_key: bool = switch("Make the key first; the public one is beside it."),
+    no_password: bool = switch("The key is not encrypted; nothing is asked."),
 ) -> None:
     """Sign a bundle, so that others can check who compiled it."""
     from atlasc.bundle import signing
@@ -34,7 +34,7 @@ def sign(
 
 def verify(
     bundle: Annotated[Path, typer.Argument(help="Bundle, or a role's part of it.")],
-    signed_by: Path | None = option(None, "Public key of who must have signed it."),
+    signed_by: Path | None = option("Public key of who must have signed it."),
 ) -> None:
     """Check that a bundle is whole, and who signed it.
 

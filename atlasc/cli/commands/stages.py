@@ -15,7 +15,7 @@ from atlasc.cli.output import print_json, print_table, say
 from atlasc.cli.parameters import DATA, FOLDER, FOR_TARGET, JSON, Model, required
 from atlasc.cli.progress import progress
 from atlasc.cli.results import print_summary, say_of_keys, warn_of_costs
-from atlasc.compilation.declared import option
+from atlasc.compilation.declared import option, switch
 from atlasc.compilation.options import BatchOptions, CalibrationOptions, LowerOptions
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ def trace(
     model: Model,
     options: BatchOptions,
     output: Path = required("File to write, .air.", "-o"),
-    data: Path | None = option(None, "Inputs, whose length a text model is traced for."),
+    data: Path | None = option("Inputs, whose length a text model is traced for."),
     weights: bool = option(
-        True, "Shapes alone, from a config; no arrays.", "--weights/--no-weights"
+        "Shapes alone, from a config; no arrays.", "--weights/--no-weights", default=True
     ),
 ) -> None:
     """Trace a model to nn IR: FILE.air and, with the weights, FILE.safetensors."""
@@ -57,7 +57,7 @@ def calibrate(
     model: Model,
     options: CalibrationOptions,
     data: Path = DATA,
-    output: Path | None = option(None, "File to write, .json.", "-o"),
+    output: Path | None = option("File to write, .json.", "-o"),
     as_json: bool = JSON,
 ) -> None:
     """Measure the ranges of all nonlinear ops; validate them on held-back inputs."""
@@ -108,15 +108,15 @@ def opt(
         str | None,
         typer.Argument(metavar="FILE", help=".air file, or - for standard input."),
     ] = None,
-    passes: str = option("", "pass-a,pass-b{x=1}; none only checks the text.", "-p"),
-    output: Path | None = option(None, "File to write instead, .air.", "-o"),
-    print_ir_after_all: bool = option(False, "Print each pass's result on standard error."),
-    verify_each: bool = option(
-        False, "Also check that the text of each result reads back as the same module."
+    passes: str = option("pass-a,pass-b{x=1}; none only checks the text.", "-p", default=""),
+    output: Path | None = option("File to write instead, .air.", "-o"),
+    print_ir_after_all: bool = switch("Print each pass's result on standard error."),
+    verify_each: bool = switch(
+        "Also check that the text of each result reads back as the same module."
     ),
-    explain: bool = option(False, "Print what each pass did, and did not, on standard error."),
+    explain: bool = switch("Print what each pass did, and did not, on standard error."),
     target: str = FOR_TARGET,
-    list_passes: bool = option(False, "List the passes and exit.", "--list"),
+    list_passes: bool = switch("List the passes and exit.", "--list"),
 ) -> None:
     """Run passes on IR text: text in, text out.
 
