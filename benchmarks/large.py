@@ -31,16 +31,14 @@ import numpy as np
 from atlasc.passes.approximation.parametrisation import PRESETS
 from atlasc.passes.calibration.calibrate import calibrate
 from atlasc.passes.frontend.trace import ShapeSpec, trace
-from atlasc.passes.search.point import COSTS
+from atlasc.passes.search.points import COSTS, is_partial
 from atlasc.passes.search.search_problem import SNAPSHOT_MEMORY, Objective, SearchProblem
-from atlasc.passes.search.space import is_partial
 from atlasc.passes.search.strategies.hybrid import Hybrid
 
 if TYPE_CHECKING:
     import torch
 
-    from atlasc.passes.search.point import Point
-    from atlasc.passes.search.space import Settings
+    from atlasc.passes.search.points import Point, Settings
     from atlasc.passes.search.strategy import Progress
 
 ROOT = Path(__file__).resolve().parent.parent

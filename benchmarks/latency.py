@@ -29,7 +29,7 @@ from atlasc.passes.latency.model import LatencyModel
 from atlasc.passes.pipeline import lower_nn
 from atlasc.passes.search.error_model import groups_of
 from atlasc.passes.search.latency_front import Alternative, latency_front
-from atlasc.passes.search.space import SearchSpace, Settings, expert
+from atlasc.passes.search.points import SearchSpace, Settings, expert
 from atlasc.targets import find_target
 
 LATENCY = find_target("desilo").latency()

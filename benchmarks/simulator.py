@@ -27,7 +27,7 @@ import numpy as np
 if TYPE_CHECKING:
     from atlasc.ir.module import Module
     from atlasc.passes.calibration.calibrate import Calibration
-    from atlasc.passes.search.space import SearchSpace
+    from atlasc.passes.search.points import SearchSpace
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 sys.path[:0] = [str(Path(sys.path[0]) / "examples" / "minilm")]
@@ -100,8 +100,8 @@ def search_speed(
 ) -> None:
     """Print evaluations a second of settings that are finite and of those that are not."""
     from atlasc.passes.approximation.approximate import layer_count
+    from atlasc.passes.search.points import SearchSpace
     from atlasc.passes.search.search_problem import SNAPSHOT_MEMORY, SearchProblem
-    from atlasc.passes.search.space import SearchSpace
     from atlasc.passes.simulation.simulate import PolynomialSimulator
 
     objective = SearchProblem(module, calibration, arrays, memory=0).objective()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from atlasc.compilation.options import SearchOptions
     from atlasc.compilation.prepare import PreparedModel
     from atlasc.passes.search.front import Front
-    from atlasc.passes.search.point import Point
+    from atlasc.passes.search.points import Point
 
 TOKENS = 64
 TARGET, LARGEST_RATIO = 1e-3, 1.5
@@ -39,7 +39,7 @@ def main() -> None:
     """Search, try the front on unseen windows, print, and say what was met."""
     from atlasc.cli.output import print_table
     from atlasc.passes.approximation.parametrisation import PRESETS
-    from atlasc.passes.search.point import COSTS
+    from atlasc.passes.search.points import COSTS
     from atlasc.passes.search.strategies import DEFAULT, STRATEGIES
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

@@ -30,7 +30,7 @@ from atlasc.passes.calibration.measure import nonlinear_ops
 from atlasc.passes.costs import program_costs
 from atlasc.passes.pipeline import Lowered
 from atlasc.passes.search.front import Front, Wanted
-from atlasc.passes.search.point import Point
+from atlasc.passes.search.points import Point
 from atlasc.passes.search.search_problem import error_weights, output_error
 from atlasc.passes.search.strategies import DEFAULT, find_strategy
 from atlasc.passes.simulation.simulate import PolynomialSimulator

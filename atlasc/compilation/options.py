@@ -22,7 +22,7 @@ from atlasc.targets import TARGETS
 if TYPE_CHECKING:
     from atlasc.passes.approximation.parametrisation import Parametrisation
     from atlasc.passes.search.front import Front, Wanted
-    from atlasc.passes.search.point import Point
+    from atlasc.passes.search.points import Point
     from atlasc.passes.search.search_problem import RayWorkers
 
 MAX_ERROR = 1e-2

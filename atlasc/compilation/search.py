@@ -17,9 +17,8 @@ from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.approximate import layer_count, settings_approximations
 from atlasc.passes.calibration.measure import nonlinear_ops
 from atlasc.passes.search.front import Front
-from atlasc.passes.search.point import Cost, Point
+from atlasc.passes.search.points import Cost, Point, expert_layer
 from atlasc.passes.search.search_problem import SearchProblem
-from atlasc.passes.search.space import expert_layer
 from atlasc.passes.search.strategies import DEFAULT, find_strategy
 from atlasc.passes.search.strategy import Progress
 from atlasc.passes.search.validation import OfSettings, Validator, validated, validated_pick

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from atlasc.ir.errors import printable
 from atlasc.passes.search.front import Front
-from atlasc.passes.search.space import Settings
+from atlasc.passes.search.points import Settings
 from atlasc.report import svg
 
 

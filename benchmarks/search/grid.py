@@ -20,7 +20,7 @@ from atlasc.passes.approximation.parametrisation import (
     SOFTMAX_ITERATIONS,
     Parametrisation,
 )
-from atlasc.passes.search.space import expert_layer
+from atlasc.passes.search.points import expert_layer
 from atlasc.passes.search.strategy import SearchRun, Strategy
 
 NORMS = (*FIRST_NORM, *SECOND_NORM)

@@ -19,9 +19,8 @@ from atlasc.cli.output import print_table
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.search.front import chart
 from atlasc.passes.search.nsga2 import step_mutation
-from atlasc.passes.search.point import Point, non_dominated
+from atlasc.passes.search.points import Point, SearchSpace, Settings, expert_layer, non_dominated
 from atlasc.passes.search.search_problem import Objective, SearchProblem
-from atlasc.passes.search.space import SearchSpace, Settings, expert_layer
 from atlasc.passes.search.strategies.hybrid import spearman
 
 FEWEST = 3

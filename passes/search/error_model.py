@@ -26,8 +26,7 @@ from atlasc.passes.approximation.parametrisation import (
     SOFTMAX_ITERATIONS,
     Parametrisation,
 )
-from atlasc.passes.search.point import Point
-from atlasc.passes.search.space import Settings
+from atlasc.passes.search.points import Point, Settings
 
 Choice = tuple[int, ...]
 """The integers of one group."""

@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB, STRICT, Amount, Count, read_json
 from atlasc.passes.approximation.parametrisation import ALGORITHM, PAPER, Parametrisation
-from atlasc.passes.search.point import Cost, Point, hypervolume
+from atlasc.passes.search.points import Cost, Point, hypervolume
 
 MAX_FRONT = 64 * MIB
 """Bytes of a front; one of 200 points has 100 KiB."""

@@ -18,8 +18,7 @@ from pydantic import JsonValue
 
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import MIB, Count, parse_json, too_large
-from atlasc.passes.search.point import POINT_FIELDS, Point
-from atlasc.passes.search.space import Settings
+from atlasc.passes.search.points import POINT_FIELDS, Point, Settings
 
 FORMAT = "atlasc evaluations 2"
 SYNC_SECONDS = 1.0

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.latency.model import LatencyModel, TimedChain
 from atlasc.passes.search.min_plus import RESOLUTION, Option, Path, product, prune, solve
-from atlasc.passes.search.point import cheap_to_accurate
+from atlasc.passes.search.points import cheap_to_accurate
 
 STEPS = 200
 """Points of a front at most, as many as a front of levels has about."""

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from atlasc.passes.search.point import cheap_to_accurate
+from atlasc.passes.search.points import cheap_to_accurate
 
 RESOLUTION = 256
 """Units of error in a budget."""

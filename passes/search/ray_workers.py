@@ -11,9 +11,8 @@ from functools import cache
 from typing import Any
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.search.point import Point
+from atlasc.passes.search.points import Point, Settings
 from atlasc.passes.search.search_problem import AUTO, RayWorkers, SearchProblem, silent
-from atlasc.passes.search.space import Settings
 
 GPU_BATCH = 32
 """Settings that a worker with a GPU gets at once; others get one, so that none is known late."""

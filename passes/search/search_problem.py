@@ -27,8 +27,7 @@ from atlasc.passes.approximation.parametrisation import PAPER, Parametrisation
 from atlasc.passes.calibration.calibrate import Calibration
 from atlasc.passes.calibration.measure import kept_tokens
 from atlasc.passes.latency.model import LatencyModel, LatencyTarget
-from atlasc.passes.search.point import Cost, Point
-from atlasc.passes.search.space import SearchSpace, Settings, expert, is_partial
+from atlasc.passes.search.points import Cost, Point, SearchSpace, Settings, expert, is_partial
 from atlasc.passes.simulation.simulate import PolynomialSimulator
 from atlasc.passes.simulation.simulator import Simulation, Simulator
 from atlasc.passes.simulation.torch_simulator import TorchSimulator

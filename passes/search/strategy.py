@@ -16,10 +16,9 @@ from typing_extensions import Self
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.search.front import Front, Moment
 from atlasc.passes.search.journal import Journal, Key
-from atlasc.passes.search.point import Point, hypervolume, non_dominated
+from atlasc.passes.search.points import Point, Settings, hypervolume, is_partial, non_dominated
 from atlasc.passes.search.ray_workers import RayPool
 from atlasc.passes.search.search_problem import SearchProblem
-from atlasc.passes.search.space import Settings, is_partial
 
 MODEST_EVALUATIONS = 936
 """At most, of the search inside ``compile``, where the user says nothing."""

@@ -15,9 +15,8 @@ from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.calibration.measure import chunk_size, input_count, kept_tokens
 from atlasc.passes.framework.pass_base import Report
 from atlasc.passes.search.front import Front
-from atlasc.passes.search.point import Point
+from atlasc.passes.search.points import Point, Settings
 from atlasc.passes.search.search_problem import output_error
-from atlasc.passes.search.space import Settings
 from atlasc.passes.simulation.poly_values import DomainWatch, interpret_poly
 from atlasc.passes.simulation.simulate import PolynomialSimulator
 

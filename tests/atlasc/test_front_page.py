@@ -13,7 +13,7 @@ from html_page import HtmlPage
 from atlasc.compilation.options import MAX_ERROR
 from atlasc.passes.approximation.parametrisation import WIDE
 from atlasc.passes.search.front import Front
-from atlasc.passes.search.point import Point
+from atlasc.passes.search.points import Point
 from atlasc.report.pages import front_html
 from atlasc.report.svg import Drawing, columns, ranges, stacked
 

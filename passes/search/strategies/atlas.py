@@ -14,7 +14,7 @@ from atlasc.passes.search.nsga2 import (
     minimise,
     require_generation,
 )
-from atlasc.passes.search.space import SearchSpace
+from atlasc.passes.search.points import SearchSpace
 from atlasc.passes.search.strategy import EXTENDS, SearchRun, Strategy
 
 

@@ -39,9 +39,8 @@ from atlasc.passes.search.latency_front import Alternative, evenly, latency_fron
 from atlasc.passes.search.local_errors import Candidate, LocalErrors, candidates
 from atlasc.passes.search.min_plus import solve_sums
 from atlasc.passes.search.nsga2 import check_population, minimise
-from atlasc.passes.search.point import Point
+from atlasc.passes.search.points import Point, Settings, is_partial
 from atlasc.passes.search.search_problem import SearchProblem
-from atlasc.passes.search.space import Settings, is_partial
 from atlasc.passes.search.strategy import EXTENDS, SearchRun, Strategy
 
 PROBED_ERRORS = (1e-2, 1e-1, 1e-3)

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from atlasc.cli import app
 from atlasc.passes.approximation.parametrisation import DEGREES, PRESETS, SWITCHES
-from atlasc.passes.search.point import COSTS
+from atlasc.passes.search.points import COSTS
 from atlasc.passes.search.strategies import DEFAULT, STRATEGIES
 from atlasc.passes.search.strategies.hybrid import default_evaluations
 

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from atlasc.passes.search.point import Point
+from atlasc.passes.search.points import Point, Settings
 from atlasc.passes.search.search_problem import Objective
-from atlasc.passes.search.space import Settings
 from tests.atlasc.cli.command import DATA, MODEL, ROOT, refused, run
 
 SEARCH = (

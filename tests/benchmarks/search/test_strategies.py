@@ -10,8 +10,7 @@ import pytest
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.parametrisation import PAPER, WIDE, Parametrisation
 from atlasc.passes.search import strategies as compiler
-from atlasc.passes.search.point import non_dominated
-from atlasc.passes.search.space import SearchSpace, expert_layer
+from atlasc.passes.search.points import SearchSpace, expert_layer, non_dominated
 from atlasc.passes.search.strategy import SearchRun
 from benchmarks.search.grid import grids
 from benchmarks.search.random_search import RandomSearch

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.search.point import non_dominated
+from atlasc.passes.search.points import non_dominated
 from atlasc.passes.search.search_problem import Objective
 from atlasc.passes.search.strategies import find_strategy
 from atlasc.passes.search.strategies.atlas import Atlas

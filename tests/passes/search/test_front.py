@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.search.front import Front, Moment
-from atlasc.passes.search.point import Point, hypervolume, non_dominated
+from atlasc.passes.search.points import Point, hypervolume, non_dominated
 
 LAYER = (5, 5, 0, 0, 0, 3, 3, 3)
 PAIRS = st.lists(st.tuples(st.integers(1, 30), st.integers(0, 30)), max_size=30)

@@ -11,8 +11,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.parametrisation import WIDE
 from atlasc.passes.search.error_model import groups_of
 from atlasc.passes.search.local_errors import capture
-from atlasc.passes.search.point import non_dominated
-from atlasc.passes.search.space import is_partial
+from atlasc.passes.search.points import is_partial, non_dominated
 from atlasc.passes.search.strategies.atlas import Atlas
 from atlasc.passes.search.strategies.hybrid import Hybrid, default_evaluations
 

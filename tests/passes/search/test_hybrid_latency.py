@@ -12,7 +12,7 @@ from atlasc.passes.search.error_model import ErrorModel, groups_of
 from atlasc.passes.search.latency_front import STEPS, evenly
 from atlasc.passes.search.local_errors import Candidate, candidates
 from atlasc.passes.search.min_plus import Path
-from atlasc.passes.search.point import hypervolume, non_dominated
+from atlasc.passes.search.points import hypervolume, non_dominated
 from atlasc.passes.search.strategies.hybrid import Hybrid, HybridSteps
 from atlasc.passes.search.strategy import SearchRun
 from atlasc.targets import find_target

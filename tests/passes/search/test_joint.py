@@ -16,7 +16,7 @@ from atlasc.passes.search.min_plus import (
     solve,
     solve_rounded,
 )
-from atlasc.passes.search.point import cheap_to_accurate
+from atlasc.passes.search.points import cheap_to_accurate
 
 LEVELS = 4
 

@@ -18,7 +18,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.parametrisation import Parametrisation
 from atlasc.passes.search import journal as journal_file
 from atlasc.passes.search.journal import Journal
-from atlasc.passes.search.point import Point
+from atlasc.passes.search.points import Point
 from atlasc.passes.search.search_problem import Objective
 from atlasc.passes.search.strategies.atlas import Atlas
 from atlasc.passes.search.strategies.hybrid import Hybrid

@@ -11,8 +11,7 @@ from atlasc.passes.approximation.parametrisation import EXACT
 from atlasc.passes.costs import program_costs
 from atlasc.passes.pipeline import lower_nn
 from atlasc.passes.search.front import Front
-from atlasc.passes.search.point import Point
-from atlasc.passes.search.space import expert
+from atlasc.passes.search.points import Point, expert
 from atlasc.passes.search.strategies.atlas import Atlas
 from atlasc.targets import find_target
 

@@ -8,7 +8,7 @@ import pytest
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.search.front import Front, Wanted
-from atlasc.passes.search.point import Point
+from atlasc.passes.search.points import Point
 
 LAYER = (5, 5, 0, 0, 0, 3, 3, 3)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.parametrisation import PAPER, WIDE
-from atlasc.passes.search.space import SearchSpace
+from atlasc.passes.search.points import SearchSpace
 
 LOWER, UPPER = PAPER.lower, PAPER.upper
 VECTORS = st.integers(1, 3).flatmap(
