@@ -32,24 +32,38 @@ class TestBootstrapped(EngineConformance):
     @pytest.fixture(scope="class")
     @classmethod
     def engine(cls, bootstrap_keys: KeySet) -> Engine[Any]:
+        assert bootstrap_keys.plan is not None
         assert set(PLAN) <= set(bootstrap_keys.plan.rotations)
         return DesiloEngine(bootstrap_keys)
 
-    # Two of the three share a bootstrap, the third has one alone: one call has both cases.
-    @pytest.mark.parametrize("count", [3])
-    def test_bootstrap_many(self, engine: Engine[Any], x: Vector, y: Vector, count: int) -> None:
-        super().test_bootstrap_many(engine, x, y, count)
+    @pytest.fixture(scope="class")
+    @classmethod
+    def fresh(cls, engine: Engine[Any], x: Vector, y: Vector) -> list[tuple[Vector, Any]]:
+        """Slots and what came out of their bootstrap: two ciphertexts shared one, the last did not.
 
-    def test_bootstrap_then_all_levels(self, engine: Engine[Any], x: Vector, y: Vector) -> None:
-        """A mean of 1/4 in the slots: the error must stay below what noise and sine explain."""
-        slots = 0.75 * x + 0.25
-        fresh = engine.bootstrap(engine.encrypt(slots, 2))
-        self.check(engine, fresh, slots, 14, self.refreshed)
-        ct, expected = fresh, slots
+        A mean of 1/4 in the slots: the error must stay below what noise and sine explain.
+        """
+        slots = [0.75 * x + 0.25, y, 0.25 - 0.75 * x]
+        encrypted = [engine.encrypt(part, level) for level, part in enumerate(slots)]
+        return list(zip(slots, engine.bootstrap_many(encrypted), strict=True))
+
+    @pytest.mark.parametrize("count", [3])
+    def test_bootstrap_many(
+        self, engine: Engine[Any], fresh: list[tuple[Vector, Any]], count: int
+    ) -> None:
+        assert len(fresh) == count
+        for slots, ct in fresh:
+            self.check(engine, ct, slots, 14, self.refreshed)
+
+    def test_bootstrap_then_all_levels(
+        self, engine: Engine[Any], fresh: list[tuple[Vector, Any]], y: Vector
+    ) -> None:
+        slots, refreshed = fresh[-1]
+        ct, expected = refreshed, slots
         for _ in range(14):
             ct = engine.mul_plain(ct, np.ones(engine.slots))
         self.check(engine, ct, expected, 0, self.refreshed + 14 * self.tolerance)
-        product = engine.mul(fresh, engine.encrypt(y))
+        product = engine.mul(refreshed, engine.encrypt(y))
         self.check(engine, product, slots * y, 13, self.refreshed)
 
     def test_the_bootstrap_key_rotates_by_powers_of_two(
