@@ -42,11 +42,14 @@ class Approximation(ABC):
         family: "softmax", "norm" or "activation".
         algorithm: name in the attribute, unique in its family.
         positive: names of ranges that hold positive numbers only.
+        example: arguments of `apply` beside the first, of which depth and levels are counted; they
+            are those of all others.
     """
 
     family: ClassVar[str]
     algorithm: ClassVar[str]
     positive: ClassVar[tuple[str, ...]] = ()
+    example: ClassVar[tuple[Any, ...]] = ()
 
     def __post_init__(self) -> None:
         for name, value in self._entries().items():
@@ -75,13 +78,13 @@ class Approximation(ABC):
         return {"algorithm": self.algorithm, **entries}
 
     @abstractmethod
-    def body(self, x: Term) -> Term:
-        """What depth and levels are counted of: the algorithm on its argument."""
+    def apply(self, *args: Any, **kwargs: Any) -> Term:
+        """The algorithm on its argument."""
 
     @cached_property
     def depth(self) -> int:
-        """Depth of the body in the paper's convention."""
-        return DepthArithmetic().run(self.body, 0)
+        """Depth of the algorithm in the paper's convention."""
+        return DepthArithmetic().run(self.apply, 0, *self.example)
 
     def depth_of(self, op_name: str) -> int:
         """Depth of that nn op under this approximation, in the paper's convention."""
@@ -91,7 +94,7 @@ class Approximation(ABC):
     def levels(self) -> int:
         """Levels that an op consumes in a lowered program; see `levels_of_steps`."""
         recorder = Recorder()
-        recorder.run(self.body, 0)
+        recorder.run(self.apply, 0, *self.example)
         return levels_of_steps(recorder.steps)
 
 
@@ -109,15 +112,12 @@ class Softmax(Approximation):
     def apply(self, scores: Term) -> Term:
         """Probabilities of scores [..., n], where masked keys have `mask_fill`."""
 
-    def body(self, x: Term) -> Term:
-        """The whole softmax."""
-        return self.apply(x)
-
 
 class Activation(Approximation):
     """A scalar function, elementwise."""
 
     family = "activation"
+    example = ("gelu",)
 
     @staticmethod
     def covers(function: str) -> bool:
@@ -128,15 +128,12 @@ class Activation(Approximation):
     def apply(self, x: Term, function: str) -> Term:
         """The function of x; its name is in `scalar_functions.ACTIVATIONS`."""
 
-    def body(self, x: Term) -> Term:
-        """A GELU: depth and levels are those of all functions."""
-        return self.apply(x, "gelu")
-
 
 class Norm(Approximation):
     """LayerNorm and RMSNorm over the last axis; subclasses supply 1/sqrt."""
 
     family = "norm"
+    example = (768, 1e-5)
 
     @property
     def unit(self) -> float:
@@ -161,10 +158,6 @@ class Norm(Approximation):
         """x / sqrt(share * sum(x^2) + epsilon)."""
         variance = x.square().row_sum() * (share * self.unit) + epsilon * self.unit
         return x * math.sqrt(self.unit) * self.inverse_sqrt(variance)
-
-    def body(self, x: Term) -> Term:
-        """A norm of some length; depth and levels are those of all."""
-        return self.apply(x, 768, 1e-5)
 
     def depth_of(self, op_name: str) -> int:
         """Depth of that nn op under this approximation, in the paper's convention."""
