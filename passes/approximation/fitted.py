@@ -158,12 +158,12 @@ def measured_softmax(
     count = len(degrees)
     log_sums = _log_sums(known)
     weighted = space.fits == "weighted"
-    quantiles = known.sum_quantiles_of(count)
+    sums = known.sums(count)
     ranges: list[Interval] = []
     fits: list[tuple[float, ...]] = []
     below = above = 1.0
     error = 0.0
-    for degree, (low, high), seen in zip(degrees, known.sum_ranges(count), quantiles, strict=True):
+    for degree, ((low, high), seen) in zip(degrees, sums, strict=True):
         interval = low / below, high * above
         if weighted:
             interval = _wider(interval, seen)
@@ -180,7 +180,7 @@ def measured_softmax(
     remaining = error**2 ** (renormalisations or 0)
     tolerance = min(max(EXP_SHARE * remaining, LEAST_TOLERANCE), GREATEST_TOLERANCE)
     # By the inequality of Cauchy and Schwarz the sum of squares moves by at most this share.
-    allowed = SUM_SHARE / 2 * math.sqrt(quantiles[0][0] / (known.width or 1))
+    allowed = SUM_SHARE / 2 * math.sqrt(sums[0][1][0] / (known.width or 1))
     found = least_exponential(EXP_DEGREES, tolerance, exp_range, count, log_sums, allowed, weighted)
     return SoftmaxApproximation.of_degrees(
         degrees,

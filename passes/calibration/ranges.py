@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any, Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ from atlasc.passes.calibration.measure import HALVINGS, Measurement, Reached
 
 Kind = Literal["scores", "variance", "mean square", "argument"]
 
+Interval = tuple[float, float]
 EXP_RANGE = (-8.0, 0.0)
 """Of the exponential in the paper (Cho et al. 2024)."""
 MARGIN_OF_FEW = 0.3
@@ -91,10 +93,10 @@ class Range:
     high: float
     seen_low: float
     seen_high: float
-    row_sums: tuple[float, float] | None = None
+    row_sums: Interval | None = None
     width: int | None = None
-    log_sums: tuple[tuple[float, float], ...] | None = None
-    log_squares: tuple[tuple[float, float], ...] | None = None
+    log_sums: tuple[Interval, ...] | None = None
+    log_squares: tuple[Interval, ...] | None = None
     quantiles: tuple[float, ...] | None = None
     sum_quantiles: tuple[tuple[float, ...], ...] | None = None
     square_quantiles: tuple[tuple[float, ...], ...] | None = None
@@ -105,30 +107,21 @@ class Range:
         if not self.low < self.high or any(low > high for low, high in pairs):
             raise ValueError(f"the range of {self.op} %{self.value} makes no sense")
 
-    def sum_ranges(self, iterations: int) -> tuple[tuple[float, ...], ...]:
-        """Softmax: (low, high) of the sum of squares before each of k iterations of an iterative
-        softmax.
+    def sums(self, iterations: int) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
+        """Softmax: range and quantiles of the sum of squares before each of k iterations of an
+        iterative softmax.
 
         The first is the sum of exp(2 (score - shift) / 2^k); before iteration j > 1 the row holds
         the probabilities of score / 2^(k - j + 1).
         """
-        return self._sums(iterations, self.log_sums, self.log_squares)
-
-    def sum_quantiles_of(self, iterations: int) -> tuple[tuple[float, ...], ...]:
-        """Softmax: evenly spaced quantiles of what was seen of these sums."""
-        return self._sums(iterations, self.sum_quantiles, self.square_quantiles)
-
-    def _sums(
-        self,
-        iterations: int,
-        sums: tuple[tuple[float, ...], ...] | None,
-        squares: tuple[tuple[float, ...], ...] | None,
-    ) -> tuple[tuple[float, ...], ...]:
-        assert sums is not None and squares is not None
-        shift = self.shift / 2 ** (iterations - 1)
-        first = tuple(math.exp(s - shift) for s in sums[iterations - 1])
-        later = (squares[iterations - j] for j in range(2, iterations + 1))
-        return (first, *(tuple(map(math.exp, seen)) for seen in later))
+        assert self.log_sums and self.log_squares and self.sum_quantiles and self.square_quantiles
+        last, shift = iterations - 1, self.shift / 2 ** (iterations - 1)
+        first = self.log_sums[last], self.sum_quantiles[last], shift
+        later = zip(self.log_squares[:last][::-1], self.square_quantiles[:last][::-1], repeat(0.0))
+        return [
+            (tuple(math.exp(s - shift) for s in ends), tuple(math.exp(s - shift) for s in seen))
+            for ends, seen, shift in (first, *later)
+        ]
 
     @property
     def kind(self) -> Kind:

@@ -41,7 +41,7 @@ def test_nothing_leaves_its_range(known: Range, iterations: int, keys: float) ->
     wide = replace(known, log_sums=more)
     shift = paper_shift(wide, iterations)
     assert (wide.high - shift) / 2**iterations <= BEYOND + 1e-12
-    top = np.log(wide.sum_ranges(iterations)[0][1])
+    top = np.log(wide.sums(iterations)[0][0][1])
     # `sum_ranges` is relative to the shift at the top of the scores
     assert top + (wide.shift - shift) / 2 ** (iterations - 1) <= np.log(SUM_RANGES[0][1]) + 1e-9
 
