@@ -23,8 +23,7 @@ import numpy as np
 
 from atlasc.figures.summary import costs_summary
 from atlasc.ir.module import Module
-from atlasc.passes.approximation.approximate import apply_recipe, apply_settings
-from atlasc.passes.approximation.depth import depth_of
+from atlasc.passes.approximation.approximate import apply_recipe, apply_settings, depth_of
 from atlasc.passes.calibration.calibrate import nominal_calibration
 from atlasc.passes.costs import program_costs
 from atlasc.passes.frontend.trace import trace

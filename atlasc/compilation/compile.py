@@ -23,8 +23,7 @@ from atlasc.figures.summary import costs_summary
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.passes.approximation.approximate import apply_recipe, apply_settings
-from atlasc.passes.approximation.depth import depth_of
+from atlasc.passes.approximation.approximate import apply_recipe, apply_settings, depth_of
 from atlasc.passes.calibration.calibrate import Calibration
 from atlasc.passes.calibration.measure import nonlinear_ops
 from atlasc.passes.costs import program_costs

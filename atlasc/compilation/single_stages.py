@@ -24,8 +24,7 @@ from atlasc.ir.text.parser import parse
 from atlasc.ir.text.storage import MAX_TEXT, load_module, print_module, save_module
 from atlasc.ir.verifier import verify
 from atlasc.loading.models import load_model
-from atlasc.passes.approximation.approximate import apply_recipe, apply_settings
-from atlasc.passes.approximation.depth import Depth, depth_of
+from atlasc.passes.approximation.approximate import Depth, apply_recipe, apply_settings, depth_of
 from atlasc.passes.approximation.recipes import recipe as find_recipe
 from atlasc.passes.calibration.calibrate import nominal_calibration, read_calibration
 from atlasc.passes.calibration.centre_keys import with_centred_keys

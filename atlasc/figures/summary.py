@@ -8,7 +8,7 @@ from typing import Any
 from atlasc.client.sharing import safe_digits
 from atlasc.ir.module import Op
 from atlasc.passes.analyses.observed import program_change
-from atlasc.passes.approximation.depth import Depth
+from atlasc.passes.approximation.approximate import Depth
 from atlasc.passes.costs import ProgramCosts
 from atlasc.passes.execution.counting_engine import Counts
 from atlasc.passes.execution.rotation_plan import RotationPlan

@@ -1,5 +1,5 @@
 """``approximate``: attach approximations to the nonlinear ops of an nn module, those of a named
-recipe or of a setting of a few integers a layer.
+recipe or of a setting of a few integers a layer; and count their depth.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
 from atlasc.ir.scalar_functions import function
+from atlasc.passes.approximation.algorithms import carried_by
 from atlasc.passes.approximation.algorithms.chebyshev import (
     ActivationApproximation,
     NormApproximation,
@@ -251,3 +252,69 @@ def with_approximations(module: Module, approximations: Mapping[str, Approximati
         else:
             rewriter.copy(op)
     return rewriter.module
+
+
+@dataclass(frozen=True)
+class OpDepth:
+    """Depth of one nonlinear op in the paper's convention, and levels as compiled.
+
+    Source: the paper's section on depth. ``exp`` 5, a softmax iteration p + 5, LayerNorm p + 8,
+    RMSNorm p + 6, activation p + 1.
+
+    Attributes:
+        layer: index of its block, None outside the blocks.
+        levels: that it consumes in a lowered program.
+    """
+
+    op: str
+    location: str
+    layer: int | None
+    depth: int
+    levels: int
+
+
+@dataclass(frozen=True)
+class Depth:
+    """Depth of a module's nonlinear ops, in order of execution.
+
+    The paper counts the blocks; ops outside them (a final norm, a pooler) are counted apart.
+    """
+
+    ops: tuple[OpDepth, ...]
+
+    @property
+    def per_layer(self) -> dict[int, int]:
+        """Depth by index of the block."""
+        layers: Counter[int] = Counter()
+        for entry in self.ops:
+            if entry.layer is not None:
+                layers[entry.layer] += entry.depth
+        return dict(layers)
+
+    @property
+    def blocks(self) -> int:
+        """Total over the blocks: the figure that the paper reports."""
+        return sum(self.per_layer.values())
+
+    @property
+    def outside(self) -> int:
+        """Total over the ops outside the blocks."""
+        return sum(entry.depth for entry in self.ops if entry.layer is None)
+
+    @property
+    def levels(self) -> int:
+        """Levels that the blocks consume in a lowered program."""
+        return sum(entry.levels for entry in self.ops if entry.layer is not None)
+
+
+def depth_of(module: Module) -> Depth:
+    """Depth of a module whose nonlinear ops carry approximations; no calibration is needed.
+
+    Raises:
+        AtlasError: an op has no approximation.
+    """
+    carried = [(op, carried_by(op, module.symbols)) for op in nonlinear_ops(module)]
+    return Depth(tuple(
+        OpDepth(op.name, op.location, op.layer, one.depth_of(op.name), one.levels)
+        for op, one in carried
+    ))  # fmt: skip

@@ -19,7 +19,7 @@ from atlasc.compilation.options import BatchOptions, InspectOptions, ModelOption
 
 if TYPE_CHECKING:
     from atlasc.compilation.single_stages import Inspection
-    from atlasc.passes.approximation.depth import Depth
+    from atlasc.passes.approximation.approximate import Depth
     from atlasc.targets.cost_table import CostTable
 
 COUNTS = {
@@ -58,8 +58,7 @@ def depth(
 
     find_recipe(recipe)
     from atlasc.compilation.single_stages import bare_module
-    from atlasc.passes.approximation.approximate import apply_recipe
-    from atlasc.passes.approximation.depth import depth_of
+    from atlasc.passes.approximation.approximate import apply_recipe, depth_of
 
     bare = BatchOptions(**vars(options))
     found = depth_of(apply_recipe(bare_module(model, bare, progress), recipe))

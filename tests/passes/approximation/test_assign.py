@@ -13,8 +13,12 @@ from atlasc.ir.module import Module
 from atlasc.ir.scalar_functions import function
 from atlasc.ir.verifier import verify
 from atlasc.passes.approximation.algorithms import from_attribute
-from atlasc.passes.approximation.approximate import apply_recipe, apply_settings, layer_count
-from atlasc.passes.approximation.depth import depth_of
+from atlasc.passes.approximation.approximate import (
+    apply_recipe,
+    apply_settings,
+    depth_of,
+    layer_count,
+)
 from atlasc.passes.approximation.fitted import paper_shift
 from atlasc.passes.approximation.parametrisation import PAPER, Parametrisation
 from atlasc.passes.calibration.calibrate import calibrate

@@ -20,8 +20,11 @@ from atlasc.passes.approximation.algorithms.chebyshev import (
     ActivationApproximation,
     ChannelActivation,
 )
-from atlasc.passes.approximation.approximate import apply_settings, settings_approximations
-from atlasc.passes.approximation.depth import depth_of
+from atlasc.passes.approximation.approximate import (
+    apply_settings,
+    depth_of,
+    settings_approximations,
+)
 from atlasc.passes.approximation.fits.weighted import OF_CHANNEL, channel_fits, weighted_fit
 from atlasc.passes.approximation.fitted import fitted_activation
 from atlasc.passes.approximation.parametrisation import Parametrisation

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from small_transformers import SHAPES, Builder, inputs_for
 
-from atlasc.passes.approximation.approximate import apply_recipe
+from atlasc.passes.approximation.approximate import apply_recipe, depth_of
 from atlasc.passes.approximation.arithmetic import Recorder, Term, levels_of_steps
-from atlasc.passes.approximation.depth import depth_of
 from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
 from atlasc.passes.approximation.recipes import RECIPES

@@ -19,8 +19,12 @@ from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Site
 from atlasc.ir.ops.nn import keep_mask
 from atlasc.passes.calibration.calibrate import calibrate, read_calibration
-from atlasc.passes.calibration.centre_keys import CentreKeys, key_shifts, with_centred_keys
-from atlasc.passes.calibration.key_paths import key_paths
+from atlasc.passes.calibration.centre_keys import (
+    CentreKeys,
+    key_paths,
+    key_shifts,
+    with_centred_keys,
+)
 from atlasc.passes.calibration.measure import measure
 from atlasc.passes.costs import critical_path
 from atlasc.passes.framework.pass_base import Report, run_passes

@@ -15,8 +15,7 @@ from small_transformers import Builder, Shape, inputs_for
 
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
-from atlasc.passes.approximation.approximate import apply_settings, layer_count
-from atlasc.passes.approximation.depth import depth_of
+from atlasc.passes.approximation.approximate import apply_settings, depth_of, layer_count
 from atlasc.passes.approximation.parametrisation import DEGREES, WIDE, Parametrisation
 from atlasc.passes.calibration.calibrate import calibrate
 from atlasc.passes.costs import critical_path

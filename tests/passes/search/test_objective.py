@@ -9,8 +9,7 @@ import pytest
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
-from atlasc.passes.approximation.approximate import apply_settings
-from atlasc.passes.approximation.depth import depth_of
+from atlasc.passes.approximation.approximate import apply_settings, depth_of
 from atlasc.passes.search import search_problem
 from atlasc.passes.search.strategy import SearchRun
 from atlasc.passes.simulation.simulate import PolynomialSimulator
