@@ -57,11 +57,9 @@ class SimEngine(RoleEngine[SimCiphertext]):
     """An engine on float64 arrays.
 
     Args:
-        slots: real numbers in a ciphertext, a power of two.
-        max_level: levels of a fresh ciphertext.
-        bootstrap_level: levels after a bootstrap; None when the parameters do not allow one.
-        bootstrap_batch: ciphertexts that one bootstrap refreshes. Two become the parts of a complex
-            one, so that an imaginary part of one of them spoils the other.
+        slots, max_level, bootstrap_level: see :class:`Engine`.
+        bootstrap_batch: where it is 2, an imaginary part of one ciphertext spoils the other, as in
+            a real bootstrap of two.
         noise: None computes exactly (in float64).
         seed: of the noise; the same program with the same seed gives the same result.
         bootstrap_range: largest absolute slot value that may enter a bootstrap.
@@ -71,8 +69,8 @@ class SimEngine(RoleEngine[SimCiphertext]):
 
     def __init__(
         self,
-        slots: int = 32768,
-        max_level: int = 38,
+        slots: int,
+        max_level: int,
         bootstrap_level: int | None = None,
         bootstrap_batch: int = 1,
         *,
@@ -81,8 +79,6 @@ class SimEngine(RoleEngine[SimCiphertext]):
         bootstrap_range: float = 1.0,
         rotation_keys: Mapping[int, int] | None = None,
     ) -> None:
-        if slots < 1 or slots & (slots - 1):
-            raise AtlasError(f"the number of slots must be a power of two, not {slots}")
         super().__init__(slots, max_level, bootstrap_level, bootstrap_batch)
         self.noise, self.bootstrap_range = noise or NoiseModel(), bootstrap_range
         self.rotation_keys = rotation_keys
