@@ -10,8 +10,23 @@ import numpy as np
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.passes.execution.engine import Ct, Engine
-from atlasc.passes.execution.kernels import KERNELS
+from atlasc.passes.execution.kernels import attention, elementwise, linear, rows
 from atlasc.passes.execution.kernels.context import Context
+
+_NAMED = (
+    linear.linear_transform, elementwise.add_plain, elementwise.bootstrap, elementwise.chebyshev,
+    elementwise.double, elementwise.drop, elementwise.gather, elementwise.mul_plain,
+    elementwise.rotate_sum, elementwise.select, elementwise.spread, elementwise.square,
+    attention.ct_matmul_pv, attention.ct_matmul_qk,
+    rows.replicate, rows.row_context, rows.row_scores,
+)  # fmt: skip
+KERNELS: dict[str, Callable[..., list[Any]]] = {
+    **{f"ckks.{kernel.__name__}": kernel for kernel in _NAMED},
+    **dict.fromkeys(("ckks.add", "ckks.sub", "ckks.mul"), elementwise.binary),
+    "ckks.mask_zero": attention.fill_masked,
+}
+"""Kernels by op. A kernel takes a `Context`, the op, and of each operand its ciphertexts, or the
+array of a public one. It returns the ciphertexts of the result."""
 
 
 def execute(

@@ -22,7 +22,7 @@ from atlasc.ir.module import Module
 from atlasc.passes.approximation.approximate import with_approximations
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.calibration.measure import nonlinear_ops
-from atlasc.passes.framework.pass_base import ChooseParameters, Parameters
+from atlasc.passes.framework.pass_base import ChooseParameters, Goal, Parameters
 from atlasc.passes.latency.outline import Outline, Polynomial, outline
 from atlasc.passes.latency.segments import (
     ProgramSegment,
@@ -31,7 +31,7 @@ from atlasc.passes.latency.segments import (
     cut,
     places_of,
 )
-from atlasc.passes.lowering.place_bootstraps import level_chain
+from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.pipeline import CostsOf, levels_and_slots, packed, select_optional, to_poly
 
 Seconds = NDArray[np.float64]
@@ -206,11 +206,9 @@ class TimedChain:
 
     def __init__(self, model: LatencyModel, parameters: Parameters, target: LatencyTarget) -> None:
         self.parameters, self._model = parameters, model
-        top = parameters.bootstrap_level
-        levels, costs = parameters.max_level if top is None else top, target.costs(parameters)
-        chain = level_chain(levels, top is not None, parameters.bootstrap_batch, costs)
-        self._tables = Tables(chain, costs)
-        self._packing = PackingChoice(parameters.slots, top is not None)
+        costs = target.costs(parameters)
+        self._tables = Tables(PlaceBootstraps.for_goal(Goal(parameters, costs)).chain, costs)
+        self._packing = PackingChoice(parameters.slots, parameters.bootstrap_level is not None)
         program = model.program(self._packing)
         self.names = tuple(one.names for one in program.cuts)
         self.start = self._tables.start(program.width)

@@ -71,6 +71,14 @@ class PlaceBootstraps(Pass):
             *goal.parameters.bootstrap_errors,
         )
 
+    @property
+    def chain(self) -> LevelChain:
+        """The levels, and what a bootstrap costs: 1 without costs."""
+        top, cost = self.levels, 1.0
+        if self.costs is not None:
+            cost = self.costs.get(("bootstrap", top), 0.0) + FEWEST * self.fewest
+        return LevelChain(top, top if self.bootstrap else None, cost, self.batch)
+
     def run(self, module: Module, report: Report) -> Module:
         """Ckks module without levels to ckks module with levels, drops and bootstraps."""
         placement, nodes = self.solve(module)
@@ -93,18 +101,43 @@ class PlaceBootstraps(Pass):
             raise AtlasError(f"a chain cannot have {self.levels} levels")
         if self.batch < 1:
             raise AtlasError(f"a bootstrap cannot refresh {self.batch} ciphertexts")
-        graph, nodes = level_graph(module, self.levels, self.costs)
-        chain = level_chain(self.levels, self.bootstrap, self.batch, self.costs, self.fewest)
+        graph, nodes = self._graph(module)
         try:
-            cheapest = place(graph, chain)
+            cheapest = place(graph, self.chain)
         except AtlasError:
-            _blame_range(graph, chain, nodes)
+            _blame_range(graph, self.chain, nodes)
             raise
-        return self._precise(graph, chain, nodes, cheapest), nodes
+        return self._precise(graph, nodes, cheapest), nodes
 
-    def _precise(
-        self, graph: LevelGraph, chain: LevelChain, nodes: dict[Op, int], cheapest: Placement
-    ) -> Placement:
+    def _graph(self, module: Module) -> tuple[LevelGraph, dict[Op, int]]:
+        """The abstract graph of a packed module, and the node of each op that has one."""
+        graph, nodes = LevelGraph(), dict[Op, int]()
+        cost = None if self.costs is None else op_costs(module, self.costs, self.levels)
+        # Where magnitudes were measured at all, a value without one may be of any.
+        unknown = math.inf if any("magnitude" in op.attributes for op in module.ops) else 0.0
+        for op in module.ops:
+            if op.name in ("ckks.drop", "ckks.bootstrap"):
+                raise AtlasError(
+                    f"{op.name} is there already", where=op.location, remedy="place bootstraps once"
+                )
+            operands = tuple(nodes[v.op] for v in op.operands if v.op in nodes)
+            if op.name == "ckks.output":
+                nodes[op] = graph.add(LevelNode(f"output {op.attributes['name']}", operands))
+            elif isinstance(op.value.type, CiphertextType):
+                given = op.name == "ckks.input"
+                node = LevelNode(
+                    f"{op.name} %{op.value.name} ({op.location or 'no location'})",
+                    operands,
+                    0 if given else op.levels(module.symbols),
+                    0.0 if given or cost is None else cost(op),
+                    op.value.ciphertext.ciphertexts,
+                    op.attributes.get("magnitude", unknown) <= RANGE,
+                    self.levels if given else None,
+                )
+                nodes[op] = graph.add(node)
+        return graph, nodes
+
+    def _precise(self, graph: LevelGraph, nodes: dict[Op, int], cheapest: Placement) -> Placement:
         """The cheapest placement whose error is tolerated, or that of least error within reach.
 
         Found by a bisection over the largest error that one bootstrap may cause: the smaller it is,
@@ -118,11 +151,11 @@ class PlaceBootstraps(Pass):
         while low < high:
             middle = (low + high) // 2
             limited = [
-                replace(node, refreshable=node.refreshable and errors.get(i, 0.0) <= limits[middle])
+                replace(node, refreshable=node.refreshable and errors[i] <= limits[middle])
                 for i, node in enumerate(graph.nodes)
             ]
             try:
-                found = place(LevelGraph(limited), chain)
+                found = place(LevelGraph(limited), self.chain)
             except AtlasError:
                 found = None
             if found is None or found.cost > DEARER * cheapest.cost:
@@ -137,55 +170,6 @@ class PlaceBootstraps(Pass):
         """Change of the outputs by the errors of all bootstraps."""
         refreshed = [op for op, node in nodes.items() if node in placement.bootstraps]
         return math.hypot(*(bootstrap_change(op, self.error, self.cubic) for op in refreshed))
-
-
-def level_chain(
-    levels: int,
-    bootstrap: bool,
-    batch: int = 1,
-    costs: PrimitiveCosts | None = None,
-    fewest: bool = False,
-) -> LevelChain:
-    """The chain of a parameter set; see `PlaceBootstraps`. A bootstrap costs 1 without costs."""
-    cost = 1.0 if costs is None else costs.get(("bootstrap", levels), 0.0) + FEWEST * fewest
-    return LevelChain(levels, levels if bootstrap else None, cost, batch)
-
-
-def level_graph(
-    module: Module, levels: int, costs: PrimitiveCosts | None = None
-) -> tuple[LevelGraph, dict[Op, int]]:
-    """The abstract graph of a packed module, and the node of each op that has one.
-
-    Args:
-        module: ckks module without levels.
-        levels: of a fresh ciphertext.
-        costs: of the ops; without them they cost nothing.
-    """
-    graph, nodes = LevelGraph(), dict[Op, int]()
-    cost = None if costs is None else op_costs(module, costs, levels)
-    # Where magnitudes were measured at all, a value without one may be of any.
-    unknown = math.inf if any("magnitude" in op.attributes for op in module.ops) else 0.0
-    for op in module.ops:
-        if op.name in ("ckks.drop", "ckks.bootstrap"):
-            raise AtlasError(
-                f"{op.name} is there already", where=op.location, remedy="place bootstraps once"
-            )
-        operands = [nodes[v.op] for v in op.operands if isinstance(v.type, CiphertextType)]
-        if op.name == "ckks.output":
-            nodes[op] = graph.add(LevelNode(f"output {op.attributes['name']}", tuple(operands)))
-        elif isinstance(op.value.type, CiphertextType):
-            given = op.name == "ckks.input"
-            node = LevelNode(
-                f"{op.name} %{op.value.name} ({op.location or 'no location'})",
-                tuple(operands),
-                0 if given else op.levels(module.symbols),
-                0.0 if given or cost is None else cost(op),
-                op.value.ciphertext.ciphertexts,
-                op.attributes.get("magnitude", unknown) <= RANGE,
-                levels if given else None,
-            )
-            nodes[op] = graph.add(node)
-    return graph, nodes
 
 
 def _blame_range(graph: LevelGraph, chain: LevelChain, nodes: dict[Op, int]) -> None:

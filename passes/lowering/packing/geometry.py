@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.layout import REPLICATED, Field, Layout
-from atlasc.ir.module import Module, Op
+from atlasc.ir.module import Module
 
 
 def bits_for(extent: int) -> int:
@@ -38,16 +38,14 @@ class Packing:
         """Slots of a ciphertext."""
         return 1 << (self.d + self.g + self.b + self.t)
 
-    def _fields(self) -> tuple[Field, ...]:
-        return Field("d", self.d), Field("g", self.g), Field("b", self.b), Field("t", self.t)
-
     def hidden(self, batch: int, tokens: int, features: int) -> Layout:
         """Layout ``[b, t, g, d]`` of a tensor [batch, tokens, features]."""
         blocks = -(-features // self.width)
         spill = bits_for(blocks) - self.g
         outer = (Field("g", spill, self.g),) if spill > 0 else ()
         extents = (("b", batch), ("t", tokens), ("g", blocks), ("d", self.width))
-        return Layout(self._fields(), outer, extents)
+        fields = tuple(Field(axis, getattr(self, axis)) for axis in "dgbt")
+        return Layout(fields, outer, extents)
 
     def like(self, source: Layout, features: int) -> Layout:
         """Layout of another number of features beside the rows of ``source``."""
@@ -67,7 +65,7 @@ def choose_packing(module: Module, slots: int) -> Packing:
         AtlasError: the tokens and the width of a head leave no room, or the batch does not fit.
     """
     batch, tokens, features, width = _extents(module)
-    d, t, b = bits_for(width), bits_for(tokens), bits_for(batch)
+    d, t, b = map(bits_for, (width, tokens, batch))
     free = bits_for(slots) - d - t - b
     if free < 0:
         raise AtlasError(
@@ -83,7 +81,7 @@ def choose_packing(module: Module, slots: int) -> Packing:
 def least_slots(module: Module) -> int:
     """Slots that a ciphertext must have to hold one block of features of the whole batch."""
     batch, tokens, _, width = _extents(module)
-    return 1 << (bits_for(width) + bits_for(tokens) + bits_for(batch))
+    return 1 << sum(map(bits_for, (width, tokens, batch)))
 
 
 def _extents(module: Module) -> tuple[int, int, int, int]:
@@ -94,23 +92,17 @@ def _extents(module: Module) -> tuple[int, int, int, int]:
             "the program needs one encrypted input [batch, tokens, features] or [batch, features]",
             why=f"its encrypted inputs have shapes {shapes}",
         )
-    batch = shapes[0][0]
     tokens = max(shape[1] if len(shape) == 3 else 1 for shape in shapes)
-    linear = [n for op in module.ops if op.name == "poly.linear" for n in _features(op, module)]
-    features = max([shape[-1] for shape in shapes] + linear)
-    heads = {
-        op.operands[0].tensor.shape[-1]
-        for op in module.ops
-        if op.name == "poly.matmul" and op.attributes["transpose_b"]
-    }
+    features = [shape[-1] for shape in shapes]
+    heads = set()
+    for op in module.ops:
+        if op.name == "poly.linear":
+            features += module.symbols[op.attributes["weight"].name].shape
+        elif op.name == "poly.matmul" and op.attributes["transpose_b"]:
+            heads.add(op.operands[0].tensor.shape[-1])
     if len(heads) > 1:
         raise AtlasError(
             f"attention heads of different widths {sorted(heads)} cannot share one packing"
         )
-    narrowest = min([shape[-1] for shape in shapes] + linear)
-    return batch, tokens, features, heads.pop() if heads else max(narrowest, 1)
-
-
-def _features(op: Op, module: Module) -> tuple[int, int]:
-    rows, columns = module.symbols[op.attributes["weight"].name].shape
-    return rows, columns
+    width = heads.pop() if heads else max(min(features), 1)
+    return shapes[0][0], tokens, max(features), width
