@@ -28,17 +28,6 @@ Coefficient: TypeAlias = float | NDArray[np.float64]
 """A number, or one for each channel."""
 
 
-@dataclass(frozen=True)
-class Power:
-    """T_index = 2 T_left T_right - T_(left - right), with left >= right and index = left +
-    right.
-    """
-
-    index: int
-    left: int
-    right: int
-
-
 class Sum(NamedTuple):
     """sum of factor T_index, of quotient T_giant, and of a constant, all available at one depth.
 
@@ -58,11 +47,15 @@ class Sum(NamedTuple):
 
 @dataclass(frozen=True)
 class ChebyshevPlan:
-    """How to evaluate one Chebyshev sum: powers in order of computation, then sums; the last sum is
-    the result.
+    """How to evaluate one Chebyshev sum: powers, then sums; the last sum is the result.
+
+    Attributes:
+        powers: index -> (left, right) in order of computation, with index = left + right and
+            left >= right: T_index = 2 T_left T_right - T_(left - right).
+        sums: see `Sum`.
     """
 
-    powers: list[Power]
+    powers: dict[int, tuple[int, int]]
     sums: list[Sum]
 
     @property
@@ -156,11 +149,9 @@ def _present(c: NDArray[np.float64]) -> list[int]:
     return found
 
 
-def _powers(needed: set[int]) -> list[Power]:
-    """The needed T_j and what they are made of, each at its least depth, in order of
-    computation.
-    """
-    made: dict[int, Power] = {}
+def _powers(needed: set[int]) -> dict[int, tuple[int, int]]:
+    """The needed T_j and what they are made of, each at its least depth."""
+    made: dict[int, tuple[int, int]] = {}
 
     def missing(index: int) -> bool:
         return index > 1 and index not in made
@@ -179,11 +170,11 @@ def _powers(needed: set[int]) -> list[Power]:
         )
         for part in (left - right, right, left):
             make(part)
-        made[index] = Power(index, left, right)
+        made[index] = left, right
 
     for index in sorted(needed):
         make(index)
-    return list(made.values())
+    return made
 
 
 def evaluate_plan(
@@ -242,8 +233,8 @@ def evaluate_plan(
             return result
         return engine.add_plain(result, plaintext(step.constant))
 
-    for wanted in plan.powers:
-        powers[wanted.index] = power(wanted.left, wanted.right)
+    for index, parts in plan.powers.items():
+        powers[index] = power(*parts)
     for step in plan.sums:
         sums.append(total(step))
     return sums[-1]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, cast
+from typing import Any, Generic
 
 from atlasc.ir.module import Module
 from atlasc.passes.execution.engine import Ct, Engine
@@ -116,9 +116,3 @@ class PlannedEngine(Generic[Ct]):
             if path not in done:
                 done[path] = self._engine.rotate(done[before], path[-1])
             self._walk(path, paths, level, done)
-
-
-def planned(engine: Engine[Ct], module: Module) -> Engine[Ct]:
-    """The engine with a program's plan; without a plan the engine itself."""
-    plan = RotationPlan.of(module)
-    return engine if plan is None else cast("Engine[Ct]", PlannedEngine(engine, plan))

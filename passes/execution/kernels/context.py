@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import reduce
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from atlasc.ir.layout import UNUSED, Layout
 from atlasc.ir.module import Module, Op, Value
 from atlasc.passes.execution.counting_engine import CountingEngine
 from atlasc.passes.execution.engine import Ct, Engine
-from atlasc.passes.execution.rotation_plan import planned
+from atlasc.passes.execution.rotation_plan import PlannedEngine, RotationPlan
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -35,10 +35,12 @@ class Context(Generic[Ct]):
     """
 
     def __init__(self, engine: Engine[Ct], module: Module) -> None:
-        self.engine = planned(engine, module)
-        self.symbols = module.symbols
-        self.dry = isinstance(engine, CountingEngine)
+        self.symbols, self.dry = module.symbols, isinstance(engine, CountingEngine)
         self.blank = np.zeros(engine.slots)
+        plan = RotationPlan.of(module)
+        if plan is not None:
+            engine = cast("Engine[Ct]", PlannedEngine(engine, plan))
+        self.engine = engine
 
     def slots(self, function: Callable[..., np.ndarray], *arguments: Any) -> np.ndarray:
         """The plaintext ``function(*arguments)`` ``[slots]``, which a dry run does not compute."""

@@ -69,16 +69,9 @@ class FeatureMap:
     @cached_property
     def feature(self) -> np.ndarray:
         """Feature at every position, ``[ciphertexts, positions]``, −1 where there is none."""
-        width, full = self.layout.extent("d"), self.layout
-        if self.copy_padding:
-            full = self.layout.padded(("g",))
-        index = np.arange(full.extent("g") * width if self.copy_padding else self.features)
-        place = {"g": index // width, "d": index % width}
-        place |= {axis: np.zeros_like(index) for axis in ROWS}
-        table = np.full((self.layout.ciphertexts, self.positions), -1)
-        feature = np.where(index < self.features, index, index % width)
-        table[full.ciphertext_of(place), full.slot_of(place) // self.stride] = feature
-        return table
+        numbers = blocked(np.arange(1, self.features + 1), self.layout)
+        packed = self.layout.pack(numbers, ("g",) if self.copy_padding else ())
+        return packed[:, :: self.stride].astype(int) - 1
 
     def occupied(self, stride: int) -> np.ndarray:
         """Which places of ``stride`` slots hold a feature, ``[ciphertexts, places]``."""

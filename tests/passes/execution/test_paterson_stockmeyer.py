@@ -153,12 +153,11 @@ def test_every_channel_may_have_its_own_coefficients(degree):
 @pytest.mark.parametrize("index", [*range(1, 70), 127, 255])
 def test_a_single_polynomial_is_built_at_its_depth(index):
     plan = check(np.eye(index + 1)[index])
-    made = {1} | {power.index for power in plan.powers}
-    for power in plan.powers:
-        assert power.left + power.right == power.index
-        assert {power.left, power.right, power.left - power.right} <= made | {0}
-        parts = max(depth_of_power(power.left), depth_of_power(power.right))
-        assert parts + 1 == depth_of_power(power.index)
+    made = {1, *plan.powers}
+    for of, (left, right) in plan.powers.items():
+        assert left + right == of
+        assert {left, right, left - right} <= made | {0}
+        assert max(depth_of_power(left), depth_of_power(right)) + 1 == depth_of_power(of)
 
 
 @pytest.mark.parametrize("coefficients", [[], [1.0, float("nan")], [[[1.0]]]])

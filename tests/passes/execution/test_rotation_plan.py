@@ -8,7 +8,8 @@ import pytest
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.execution.counting_engine import CountingEngine
-from atlasc.passes.execution.rotation_plan import PlannedEngine, RotationPlan, planned
+from atlasc.passes.execution.kernels.context import Context
+from atlasc.passes.execution.rotation_plan import PlannedEngine, RotationPlan
 from atlasc.targets.sim import SimEngine
 
 SLOTS = 32
@@ -21,7 +22,7 @@ def test_a_plan_is_part_of_the_program() -> None:
     assert RotationPlan.of(Module("m", "ckks")) is None
     assert RotationPlan({2: 1}).attributes() == {"rotations": [[2, 1]]}
     engine = SimEngine(SLOTS, 3)
-    assert planned(engine, Module("m", "ckks")) is engine
+    assert Context(engine, Module("m", "ckks")).engine is engine
 
 
 def test_paths_depend_on_the_level() -> None:
