@@ -42,21 +42,24 @@ class Counts:
 
     Attributes:
         primitives: calls by (primitive, level).
-        rotations: key-switching rotations by amount, with 0 < amount < slots.
-        rotation_groups: calls by (level, amounts by which one ciphertext is rotated together).
-        rotation_levels: the highest level at which each amount is used: the level of its key.
+        rotation_groups: calls by (level, amounts by which one ciphertext is rotated together), with
+            0 < amount < slots.
         conjugation_level: the highest level at which a ciphertext is conjugated; −1 for none.
     """
 
     primitives: Counter[tuple[Primitive, int]] = field(default_factory=Counter)
-    rotations: Counter[int] = field(default_factory=Counter)
     rotation_groups: Counter[tuple[int, tuple[int, ...]]] = field(default_factory=Counter)
-    rotation_levels: dict[int, int] = field(default_factory=dict)
     conjugation_level: int = -1
 
     def count(self, *primitives: Primitive) -> int:
         """Calls of the given primitives, over all levels."""
         return sum(n for (primitive, _), n in self.primitives.items() if primitive in primitives)
+
+    @property
+    def rotation_levels(self) -> dict[int, int]:
+        """The highest level at which each amount is used: the level of its key."""
+        groups = sorted(self.rotation_groups)
+        return {amount: level for level, amounts in groups for amount in amounts}
 
     @property
     def key_switches(self) -> int:
@@ -96,10 +99,7 @@ class Counts:
     def merge(self, other: Counts) -> None:
         """Add the counts of ``other`` to these."""
         self.primitives.update(other.primitives)
-        self.rotations.update(other.rotations)
         self.rotation_groups.update(other.rotation_groups)
-        for amount, level in other.rotation_levels.items():
-            self.rotation_levels[amount] = max(level, self.rotation_levels.get(amount, -1))
         self.conjugation_level = max(self.conjugation_level, other.conjugation_level)
 
 
@@ -219,16 +219,13 @@ class CountingEngine(Engine[Counted]):
         """One rotation to the left for each amount, hoisted where there are several."""
         used = [amount % self.slots for amount in amounts]
         nonzero = [amount for amount in used if amount]
-        level, counts = ciphertext.level, self._current
+        level = ciphertext.level
         if len(nonzero) > 1:
             self._primitives["hoist", level] += 1
         if nonzero:
             together: Primitive = "rotate_hoisted" if len(nonzero) > 1 else "rotate"
             self._primitives[together, level] += len(nonzero)
-            counts.rotation_groups[level, tuple(sorted(set(nonzero)))] += 1
-        for amount in nonzero:
-            counts.rotations[amount] += 1
-            counts.rotation_levels[amount] = max(level, counts.rotation_levels.get(amount, -1))
+            self._current.rotation_groups[level, tuple(sorted(set(nonzero)))] += 1
         return [self._new(level) if amount else ciphertext for amount in used]
 
     def conjugate(self, ciphertext: Counted) -> Counted:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from atlasc.ir.module import Module, Op, Value
+from atlasc.ir.module import Module, Value
 from atlasc.passes.framework.pass_base import Pass, Report
 from atlasc.passes.framework.rewriting import Rewriter
 
@@ -24,16 +24,12 @@ class MergeEqualOps(Pass):
         """Poly module to poly module."""
         rewriter, known = Rewriter(module), dict[Hashable, Value]()
         for op in module.ops:
-            key = _key(op, rewriter.operands(op))
+            # Where an op was expanded from changes nothing that it computes; inputs differ by name.
+            attributes = repr(sorted({**op.attributes, "part": ""}.items()))
+            key = op.name, tuple(rewriter.operands(op)), attributes
             if op.result is None or key not in known:
                 known[key] = rewriter.copy(op)
             else:
                 rewriter.values[op.result] = known[key]
                 report.say(f"%{op.result.name} ({op.location}) is the same as %{known[key].name}")
         return rewriter.module
-
-
-def _key(op: Op, operands: list[Value]) -> Hashable:
-    """Equal for ops that do the same; inputs differ by their names."""
-    part = {"part": ""}  # where an op was expanded from changes nothing that it computes
-    return op.name, tuple(operands), repr(sorted({**op.attributes, **part}.items()))

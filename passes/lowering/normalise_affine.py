@@ -23,29 +23,24 @@ class NormaliseAffine(Pass):
     def run(self, module: Module, report: Report) -> Module:
         """Poly module to poly module."""
         rewriter = Rewriter(module)
+
+        def mapped(op: Op, scale: float | Symbol, shift: float | Symbol) -> Value:
+            """The operand of an op times a factor plus a constant."""
+            (x,) = rewriter.operands(op)
+            if scale != 1.0:
+                x = rewriter.add(op, "poly.scale", [x], {"factor": scale})
+            if shift != 0.0:
+                x = rewriter.add(op, "poly.add_constant", [x], {"value": shift})
+            return x
+
         for op in module.ops:
             if op.name == "poly.affine":
-                (x,) = rewriter.operands(op)
-                x = _scale(rewriter, op, x, op.attributes["scale"])
-                rewriter.values[op.value] = _shift(rewriter, op, x, op.attributes["shift"])
+                scale, shift = op.attributes["scale"], op.attributes["shift"]
+                rewriter.values[op.value] = mapped(op, scale, shift)
             elif op.name == "poly.chebyshev" and op.attributes["domain"] != [-1.0, 1.0]:
                 low, high = op.attributes["domain"]
-                (x,) = rewriter.operands(op)
-                x = _scale(rewriter, op, x, 2.0 / (high - low))
-                x = _shift(rewriter, op, x, -(high + low) / (high - low))
+                x = mapped(op, 2.0 / (high - low), -(high + low) / (high - low))
                 rewriter.copy(op, [x], {**op.attributes, "domain": [-1.0, 1.0]})
             else:
                 rewriter.copy(op)
         return rewriter.module
-
-
-def _scale(rewriter: Rewriter, op: Op, x: Value, factor: float | Symbol) -> Value:
-    if factor == 1.0:
-        return x
-    return rewriter.add(op, "poly.scale", [x], {"factor": factor})
-
-
-def _shift(rewriter: Rewriter, op: Op, x: Value, value: float | Symbol) -> Value:
-    if value == 0.0:
-        return x
-    return rewriter.add(op, "poly.add_constant", [x], {"value": value})

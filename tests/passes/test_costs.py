@@ -114,7 +114,7 @@ def test_counts_by_layer_add_up() -> None:
     layers = costs.by(lambda op: op.layer)
     assert {layer: c.key_switches for layer, c in layers.items()} == {0: 4, 1: 4, None: 1}
     assert costs.total.key_switches == 9
-    assert costs.rotation_keys().keys() == set(costs.total.rotations)
+    assert costs.rotation_keys().keys() == set(costs.total.rotation_levels)
 
 
 def test_bootstraps_and_levels_of_a_placed_program() -> None:

@@ -1,22 +1,22 @@
-"""A level graph as variables (levels to choose) and tables on them, minimised one by one.
+"""The tables of a level graph over its variables (levels to choose), minimised one by one.
 
-Variables, in topological order: the entry level of every operation, and the level of every value
-that several operations read (the trunk before the fork). Tables: an operation together with the
-bootstrap of its result, between its entry level and the trunk or the entry level of its one user;
-the free drop from a trunk to each user. Wanted is the least sum of all tables.
+The variables are the entry level of every operation, and the level of every value that several
+operations read: its trunk, before the fork. There is a table for each operation with the bootstrap
+of its result, from its entry level to the trunk, or to the entry level of its one user. Another
+table is the free drop from a trunk to each user. Wanted is the least sum of all tables.
 
-A variable with two neighbours is a series (the (min,+) product of its tables). Tables that then lie
-on the same two variables are a fork that has joined (their sum). This reduces every series-parallel
-graph to nothing. Where a graph is not series-parallel, a variable with the fewest neighbours goes
-next, and the table that replaces it has one axis per neighbour. That is still exact, and such a
-spot (a normalisation whose mean feeds both the variance and the difference) is over after a step
-or two.
+A variable with two neighbours is a series: the (min,+) product of its tables replaces it. Tables
+that then lie on the same two variables are a fork that has joined: their sum replaces them. This
+reduces every series-parallel graph to nothing. In any other graph, a variable with the fewest
+neighbours goes next, and the table that replaces it has one axis for each neighbour. That is still
+exact, and such a spot is over after a step or two. An example is a normalisation whose mean feeds
+both the variance and the difference.
 
-The order is our own, not networkx's. Its `treewidth_min_degree` finds the same width (3 for twelve
-layers with entangled norms, 0.3 s), but takes variables of equal blocks in different orders: a
-minimum-degree order without rounds computes 280 distinct tables there, this one 75. Equal tables
-have one number, and a step is described by the numbers of the tables that it combines and by how
-they meet. Steps with the same description share their result, so equal blocks are computed once.
+Equal blocks are computed once. Equal tables have one number, and a step is described by the numbers
+of its tables and by how they meet; steps with one description share their result. For that, equal
+blocks must be reduced in the same order. So the order is our own, not networkx's: its
+`treewidth_min_degree` finds the same width (3 for twelve layers with entangled norms, 0.3 s), but a
+minimum-degree order without rounds computes 280 distinct tables there, this one 75.
 
 Source: Bertele and Brioschi, Nonserial Dynamic Programming (1972); Valdes, Tarjan and Lawler, The
 recognition of series parallel digraphs (1982).

@@ -1,14 +1,12 @@
 """The abstract problem of bootstrap placement: a DAG of values with levels, and a modulus chain.
 
-A node enters at one level i, which all its operands share, and its result leaves at
-i - depth >= 0. Between a result and its uses a value may drop to any lower level for free. It may
-also be bootstrapped, which costs the same from whatever level. One bootstrap refreshes as many
-ciphertexts of the value as the backend puts into one. Wanted are the entry levels and the
-bootstraps with the least sum of the costs of nodes and bootstraps.
+All operands of a node enter it at one level i, and its result leaves at i - depth >= 0. Between a
+result and its uses a value may drop to any lower level for free. It may also be bootstrapped, which
+costs the same from whatever level. One bootstrap refreshes as many ciphertexts of the value as the
+backend puts into one. Wanted are the entry levels and the bootstraps of least total cost.
 
-One value needs at most one bootstrap. Two bootstraps of a value (one before a fork and one on a
-branch, or one on each of two branches) never beat a single one, because dropping is free. So the
-entry levels alone describe a placement.
+One value needs at most one bootstrap. Dropping is free, so two of them (before a fork and on a
+branch, or on two branches) never beat a single one. So the entry levels alone describe a placement.
 """
 
 from __future__ import annotations

@@ -54,7 +54,8 @@ def test_counts_by_scope_and_level() -> None:
     }
     assert second.key_switches == 6
     assert second.bootstraps == 1
-    assert second.rotations == {3: 2, 1: 2, 2: 1, 5: 1}
+    groups = [(5, (3,)), (2, (3,)), (2, (1, 2)), (5, (5,))]
+    assert second.rotation_groups == dict.fromkeys(groups, 1)
     assert second.rotation_levels == {3: 5, 1: 2, 2: 2, 5: 5}
 
     total = engine.total()

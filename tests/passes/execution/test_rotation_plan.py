@@ -40,7 +40,8 @@ def test_common_beginnings_are_turned_once() -> None:
     counting = CountingEngine(SLOTS, 3)
     plan = RotationPlan({1: 3, 2: 3, 4: 3}, frozenset(), {3: (2, 1), 7: (3, 4)})
     PlannedEngine(counting, plan).rotate_many(counting.encrypt(None), [3, 2, 7, 1])
-    assert counting.total().rotations == {2: 1, 1: 2, 4: 1}
+    groups = {(1, 2): 1, (1,): 1, (4,): 1}  # of the ciphertext, of that rotated by 2, and by 3
+    assert counting.total().rotation_groups == {(3, both): n for both, n in groups.items()}
 
 
 @pytest.mark.parametrize("level", [0, 3])
@@ -66,7 +67,7 @@ def test_key_switches_are_counted_once_and_hoisted_where_keys_reach() -> None:
     assert counts.count("rotate_hoisted") == 2
     assert counts.count("hoist") == 1
     assert counts.count("rotate") == 3
-    assert counts.rotations == {1: 2, 2: 2, 31: 1}
+    assert counts.rotation_groups == {(3, both): 1 for both in [(1, 2), (31,), (1,), (2,)]}
 
 
 def test_an_amount_that_was_not_planned_is_refused_by_the_engine() -> None:
