@@ -161,11 +161,7 @@ def lower_nn(
         AtlasError: of any pass; no parameter set fits.
     """
     client, poly = to_poly(module, inputs, after_each)
-    found = _Choice(choose, costs, fewest).best(poly, LOWERING)
-    first = [step for step in found.passes if (step.gives or step.takes) == "poly"]
-    poly = run_passes(poly, first, after_each=after_each)
-    program = run_passes(poly, found.passes[len(first) :], after_each=after_each)
-    return Lowered(client, poly, program, found.parameters)
+    return Lowered(client, *lower_poly(poly, choose, after_each, costs, fewest))
 
 
 def lower_poly(
@@ -174,10 +170,13 @@ def lower_poly(
     after_each: AfterEach | None = None,
     costs: CostsOf | None = None,
     fewest: bool = False,
-) -> tuple[Module, Parameters]:
-    """The packed program of a folded poly module, and its parameters; see ``lower_nn``."""
+) -> tuple[Module, Module, Parameters]:
+    """A folded poly module as it is packed, its program, and its parameters; see ``lower_nn``."""
     found = _Choice(choose, costs, fewest).best(poly, LOWERING)
-    return run_passes(poly, found.passes, after_each=after_each), found.parameters
+    first = [step for step in found.passes if (step.gives or step.takes) == "poly"]
+    poly = run_passes(poly, first, after_each=after_each)
+    program = run_passes(poly, found.passes[len(first) :], after_each=after_each)
+    return poly, program, found.parameters
 
 
 def select_optional(poly: Module) -> Module:

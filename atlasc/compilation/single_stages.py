@@ -128,7 +128,9 @@ def inspect_module(
     else:
         choose = find_target(options.target).latency(options.costs).choose
         with steps("lowering", STEPS) as step:
-            program, parameters = lower_poly(module, choose, lambda kind, *_: step(note=kind.name))
+            _, program, parameters = lower_poly(
+                module, choose, lambda kind, *_: step(note=kind.name)
+            )
     with steps("counting"):
         costs = program_costs(program)
     return Inspection(program, costs, parameters, costs_summary(costs, parameters, depth), nominal)

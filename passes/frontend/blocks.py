@@ -88,13 +88,13 @@ def extend(module: Module, blocks: Blocks) -> Module | None:
 
     def copy(op: Op, old: str = "", new: str = "") -> Value:
         """Add an op, its location and symbols moved from one path to another."""
-        attributes = {key: _renamed(value, old, new) for key, value in op.attributes.items()}
+        attributes, location = _moved(op, old, new)
         for key, value in op.attributes.items():
             if isinstance(value, Symbol):
                 result.symbols[attributes[key].name] = module.symbols[value.name]
         operands = [values[operand] for operand in op.operands]
         name = op.value.name if op.name == "nn.input" else None
-        added = result.add(op.name, operands, attributes, _rebased(op.location, old, new), name)
+        added = result.add(op.name, operands, attributes, location, name)
         if op.result is not None:
             values[op.result] = added
         return added
@@ -116,20 +116,18 @@ def _pattern(before: Sequence[Op], block: Sequence[Op], path: str) -> list[tuple
     """The ops of a block in terms of the block before it and of values outside of all blocks."""
     names: dict[Value, Any] = {op.value: ("previous", i) for i, op in enumerate(before)}
     names |= {op.value: ("own", i) for i, op in enumerate(block)}
-    return [
-        (
-            op.name,
-            [names.get(operand, operand) for operand in op.operands],
-            repr({key: _renamed(value, path, "") for key, value in op.attributes.items()}),
-            _rebased(op.location, path, ""),
-        )
-        for op in block
-    ]
+    sources = [[names.get(operand, operand) for operand in op.operands] for op in block]
+    return [(op.name, source, repr(_moved(op, path, ""))) for op, source in zip(block, sources)]
+
+
+def _moved(op: Op, old: str, new: str) -> tuple[dict[str, Any], str]:
+    """Attributes and location of an op, the symbols in them moved from one path to another."""
+    attributes = {
+        key: Symbol(_rebased(value.name, old, new)) if isinstance(value, Symbol) else value
+        for key, value in op.attributes.items()
+    }
+    return attributes, _rebased(op.location, old, new)
 
 
 def _rebased(path: str, old: str, new: str) -> str:
     return new + path[len(old) :] if old and f"{path}.".startswith(f"{old}.") else path
-
-
-def _renamed(value: Any, old: str, new: str) -> Any:
-    return Symbol(_rebased(value.name, old, new)) if isinstance(value, Symbol) else value
