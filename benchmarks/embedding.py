@@ -27,8 +27,8 @@ from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.cli.output import print_table
 from atlasc.cli.progress import progress
 from atlasc.cli.results import show_timing
-from atlasc.figures.summary import costs_summary
 from atlasc.passes.costs import program_costs
+from atlasc.report.summary import costs_summary
 from atlasc.run import session
 from atlasc.run.session import simulate
 from atlasc.targets import find_target

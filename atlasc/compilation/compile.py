@@ -19,7 +19,6 @@ from atlasc.compilation.prepare import PreparedModel, Source, prepare
 from atlasc.compilation.search import SEARCH_INPUTS, pick_validated, search, search_inputs
 from atlasc.compilation.steps import Steps, silent
 from atlasc.emit.project import write_project
-from atlasc.figures.summary import costs_summary
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
@@ -34,6 +33,7 @@ from atlasc.passes.search.search_problem import error_weights, output_error
 from atlasc.passes.search.strategies import DEFAULT, find_strategy
 from atlasc.passes.simulation.simulate import PolynomialSimulator
 from atlasc.report.pages import report_html
+from atlasc.report.summary import costs_summary
 from atlasc.targets import find_target
 from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.security import estimates_of

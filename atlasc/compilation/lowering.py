@@ -15,7 +15,6 @@ import numpy as np
 from atlasc.compilation.noise_bound import with_noise
 from atlasc.compilation.options import TargetOptions
 from atlasc.compilation.steps import Steps, silent
-from atlasc.figures.summary import memory_parts
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.costs import program_costs
@@ -25,6 +24,7 @@ from atlasc.passes.lowering.choose_rotations import KeyModel, choose_rotations
 from atlasc.passes.lowering.rotation_keys import RotationKeys
 from atlasc.passes.lowering.sizes import size_text
 from atlasc.passes.pipeline import STEPS, Lowered, lower_nn
+from atlasc.report.summary import memory_parts
 from atlasc.targets import find_target
 from atlasc.targets.costs import costs_of
 from atlasc.targets.machine import machine_bytes

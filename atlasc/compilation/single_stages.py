@@ -15,7 +15,6 @@ from atlasc.compilation.lowering import MAGNITUDE_INPUTS, key_model, lower_modul
 from atlasc.compilation.options import ALL_MEMORY, BatchOptions, InspectOptions, LowerOptions
 from atlasc.compilation.prepare import trace_model
 from atlasc.compilation.steps import Note, Steps, silent
-from atlasc.figures.summary import costs_summary
 from atlasc.files import new_folder, require_new
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import GIB, read_npz
@@ -35,6 +34,7 @@ from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.lowering.rotation_keys import RotationKeys
 from atlasc.passes.pipeline import STEPS, AfterEach, Lowered, check_level, lower_poly, require_slots
 from atlasc.passes.search.front import Front
+from atlasc.report.summary import costs_summary
 from atlasc.targets import find_target
 from atlasc.targets.base import Target
 from atlasc.targets.costs import costs_of

@@ -1,1 +1,1 @@
-"""Pages and pictures of a compiled program."""
+"""Summaries, pages and pictures of a compiled program."""

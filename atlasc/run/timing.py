@@ -14,11 +14,11 @@ from pydantic import ConfigDict, Field
 from atlasc.bundle.folder import Bundle
 from atlasc.emit.interface import identity_of
 from atlasc.emit.program import OUTSIDE
-from atlasc.figures.summary import kind_of
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB, STRICT, Amount, Count, Schema, read_json
 from atlasc.ir.module import Module, Op
 from atlasc.passes.costs import program_costs
+from atlasc.report.summary import kind_of
 from atlasc.targets import TARGETS, find_target
 from atlasc.targets.base import Progress, Target
 from atlasc.targets.costs import costs_of, measured_costs

@@ -12,11 +12,11 @@ from atlasc.compilation import lowering
 from atlasc.compilation.declared import options_of
 from atlasc.compilation.lowering import SHARE, key_model, plan_keys
 from atlasc.compilation.options import ALL_MEMORY, CompileOptions, parse_memory
-from atlasc.figures.summary import costs_summary
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.costs import program_costs
 from atlasc.passes.lowering.rotation_keys import MEMORY, key_plan
+from atlasc.report.summary import costs_summary
 from atlasc.targets.machine import machine_bytes
 from tests.atlasc.cli.command import MODEL, refused, run
 

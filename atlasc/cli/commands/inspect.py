@@ -120,8 +120,8 @@ def inspect(
     """
     from atlasc.bundle.folder import load_bundle
     from atlasc.compilation.single_stages import inspect as look
-    from atlasc.figures.summary import module_costs
     from atlasc.files import require_file_place, write_text
+    from atlasc.report.summary import module_costs
     from atlasc.run.timing import Timing
 
     if graph is not None:

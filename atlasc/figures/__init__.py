@@ -1,1 +1,0 @@
-"""Figures of a program: predicted costs and measured times."""
