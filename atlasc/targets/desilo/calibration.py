@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from timeit import repeat, timeit
-from typing import NamedTuple
 
 import numpy as np
 
@@ -39,25 +38,16 @@ BUSY = 0.05
 """Share of other work above which a table says that it was not taken on a quiet machine."""
 
 
-class Plan(NamedTuple):
-    """A parameter set and the levels at which it is measured."""
-
-    parameters: DesiloParameters
-    levels: tuple[int, ...]
-
-
-def plans(quick: bool = False) -> list[Plan]:
-    """What is measured: each ring degree, and several numbers of special primes at the largest."""
+def plans(quick: bool = False) -> dict[DesiloParameters, list[int]]:
+    """What is measured, and at which levels: each ring degree, and several numbers of special
+    primes at the largest."""
     keys = ((14, 1), (14, 3), (15, 2), (15, 5), (16, 8), (16, 4))
     sets = [*(DesiloParameters(*key) for key in keys), BOOTSTRAPPED]
     fractions = [1.0, 0.6, 0.25, 0.05]  # of the highest level
     if quick:
         sets = [DesiloParameters(*key) for key in ((14, 1), (15, 2), (16, 4))]
         fractions = fractions[1:]
-    return [
-        Plan(p, tuple(sorted({max(1, round(f * p.max_level)) for f in fractions}, reverse=True)))
-        for p in sets
-    ]
+    return {p: sorted({max(1, round(f * p.max_level)) for f in fractions}) for p in sets}
 
 
 def calibrate(
@@ -80,14 +70,15 @@ def calibrate(
     assert scaled is not None
     chosen, rounds = plans(quick), ROUNDS - quick
     work = BOOTSTRAP_WORK if bootstrap else 0
-    work += sum(_key_work(p) + rounds * sum(_work(p, at) for at in levels) for p, levels in chosen)
+    for p, levels in chosen.items():
+        work += _key_work(p) + rounds * sum(_work(p, level) for level in levels)
     pace, others = _Pace(progress, work), OtherWork()
     table = CostTable(
         DesiloParameters.family,
         REQUIRED_VERSION,
         this_machine(),
         datetime.date.today().isoformat(),
-        tuple(_measure(plan, rounds, pace) for plan in chosen),
+        tuple(_measure(p, levels, rounds, pace) for p, levels in chosen.items()),
         _measure_bootstrap(pace) if bootstrap else None,
     )
     share = others.share()
@@ -148,16 +139,15 @@ def _actions(
     }
 
 
-def _measure(plan: Plan, rounds: int, pace: _Pace) -> Measured:
+def _measure(p: DesiloParameters, levels: list[int], rounds: int, pace: _Pace) -> Measured:
     """Shortest seconds by primitive and level."""
-    p, levels = plan.parameters, sorted(plan.levels)
     name = f"2^{p.log_ring_degree}, {p.special_primes} special primes"
     name += ", bootstrapping" if p.bootstrap else ""
     pace(f"keys, {name}", _key_work(p))
     keys, key_seconds = _keys(p)
     engine = DesiloEngine(keys)
     vector = np.random.default_rng(1).uniform(-1, 1, engine.slots)
-    pairs = {level: [engine.encrypt(vector, level) for _ in range(2)] for level in plan.levels}
+    pairs = {level: [engine.encrypt(vector, level) for _ in range(2)] for level in levels}
     for pair in pairs.values():
         engine.mul(*pair)  # which rescales and transforms both, once
         engine.mul_plain(pair[0], 0.5)
@@ -172,8 +162,7 @@ def _measure(plan: Plan, rounds: int, pace: _Pace) -> Measured:
     hoisted = {at: _hoisted(few[at], many[at]) for at in levels}
     shortest["rotate_hoisted"] = {at: each for at, (each, _) in hoisted.items()}
     shortest["hoist"] = {at: shared for at, (_, shared) in hoisted.items()}
-    table = {primitive: dict(sorted(seconds.items())) for primitive, seconds in shortest.items()}
-    return Measured(p.to_dict(), {KEY: {p.max_level: key_seconds}, **table})
+    return Measured(p.to_dict(), {KEY: {p.max_level: key_seconds}, **shortest})
 
 
 def _timed(action: Callable[[], object]) -> float:

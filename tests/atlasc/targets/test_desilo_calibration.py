@@ -8,7 +8,7 @@ from cost_tables import MACHINE, table_of
 from atlasc.passes.execution.counting_engine import PRIMITIVES
 from atlasc.targets.costs import KEY, FittedCosts, ratio
 from atlasc.targets.desilo import calibration as desilo_calibration
-from atlasc.targets.desilo.calibration import FEW, MANY, Plan, calibrate, plans
+from atlasc.targets.desilo.calibration import FEW, MANY, calibrate, plans
 from atlasc.targets.desilo.parameters import BOOTSTRAPPED, DesiloParameters
 
 SMALL = DesiloParameters(14, 3)
@@ -17,11 +17,11 @@ SMALL = DesiloParameters(14, 3)
 def test_plans_cover_every_ring_degree_from_top_to_bottom() -> None:
     for quick in (False, True):
         chosen = plans(quick)
-        assert {plan.parameters.log_ring_degree for plan in chosen} == {14, 15, 16}
-        for plan in chosen:
-            assert 1 <= min(plan.levels) <= 2
-            assert max(plan.levels) <= plan.parameters.max_level
-    assert BOOTSTRAPPED in [plan.parameters for plan in plans()]
+        assert {parameters.log_ring_degree for parameters in chosen} == {14, 15, 16}
+        for parameters, levels in chosen.items():
+            assert 1 <= min(levels) <= 2
+            assert max(levels) <= parameters.max_level
+    assert BOOTSTRAPPED in plans()
 
 
 def test_the_shared_part_of_hoisted_rotations() -> None:
@@ -44,7 +44,7 @@ def test_the_ratio_of_two_tables() -> None:
 @pytest.mark.encrypted
 def test_a_small_table(monkeypatch: pytest.MonkeyPatch) -> None:
     known = table_of([SMALL])
-    monkeypatch.setattr(desilo_calibration, "plans", lambda quick: [Plan(SMALL, (3, 1))])
+    monkeypatch.setattr(desilo_calibration, "plans", lambda quick: {SMALL: [1, 3]})
     monkeypatch.setattr(desilo_calibration.cost_table, "load", lambda path: known)
     seen: list[tuple[str, int, int]] = []
     table = calibrate(lambda *step: seen.append(step), quick=True, note="by a test")
