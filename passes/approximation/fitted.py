@@ -102,9 +102,8 @@ def fitted_softmax(
 ) -> Softmax:
     """A softmax's approximation; its ranges stay open, or are the paper's, where none is known.
 
-    Args:
-        degrees: of the fits of 1/sqrt, or of 1/sum and exp.
-        algorithm: position in `SOFTMAX_ALGORITHMS`.
+    The degrees are those of the fits of 1/sqrt, or of 1/sum and exp, as the algorithm's position in
+    `SOFTMAX_ALGORITHMS` says.
     """
     if algorithm == DIRECT:
         degree, exp_degree = degrees
@@ -124,11 +123,7 @@ def paper_shift(known: Range, iterations: int) -> float:
     A softmax does not depend on that constant, but its polynomials do: 1/sqrt of a low degree is
     worst at the low end of its range, so the rows' sums should be large, and the constant small. It
     is the least for which no score of the range leaves where exp is right, nor a first row sum the
-    top of its range.
-
-    Args:
-        known: the calibrated range; its margins are kept.
-        iterations: k; exp gets (score - shift) / 2^k.
+    top of its range, margins included. With k iterations exp gets (score - shift) / 2^k.
     """
     shift = known.high - BEYOND * 2**iterations
     if known.log_sums is None:

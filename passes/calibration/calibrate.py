@@ -168,8 +168,7 @@ def calibrate(
     tail: they get a margin of 30%.
 
     Args:
-        arrays: inputs by name, [N, ...] each.
-        held_back: other inputs of the same kind.
+        arrays, held_back: inputs by name, [N, ...] each.
         names: what the held-back inputs are called.
         progress: called with (inputs done, all inputs).
 
@@ -219,12 +218,6 @@ def standing_out(measured: Sequence[Measurement]) -> tuple[int, ...]:
 
     An end is the least or the greatest of an op's argument, or of a sum of rows. How far its
     extreme lies from the median is counted in distances from the median to the 90% quantile.
-
-    Args:
-        measured: of all nonlinear ops, on the same inputs.
-
-    Returns:
-        positions of inputs, each once.
     """
     found: dict[int, float] = {}
     quantities = [part for one in measured for part in (one.argument, one.rows) if part]

@@ -139,8 +139,8 @@ def key_shifts(
     with as few iterations, h + 1, as the widest row allows.
 
     Args:
-        arrays: inputs by name, [N, ...] each; fewer than 30 leave all keys as they are, of more
-            than 128 some are taken.
+        arrays: inputs by name, [N, ...]; fewer than 30 leave all keys as they are, of more than 128
+            some are taken.
         report: gets what was done for each softmax, or why not.
         progress: called with (inputs done, all inputs that are looked at).
 
@@ -187,12 +187,8 @@ class Moments:
         self.sample: list[tuple[np.ndarray, np.ndarray]] = []
 
     def add(self, queries: np.ndarray, scores: np.ndarray, keep: np.ndarray | None) -> None:
-        """Take in some inputs.
-
-        Args:
-            queries: [N, H, n, d].
-            scores: [N, H, n, n].
-            keep: which of the scores no mask hides, broadcastable to them; None for all.
+        """Take in queries [N, H, n, d] and scores [N, H, n, n] of some inputs; `keep` is
+        broadcastable to the scores.
         """
         least, top, sums = row_sums(scores, keep)
         some = np.isfinite(top)  # a query that sees no key has no row

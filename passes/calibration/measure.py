@@ -100,9 +100,7 @@ def measure(
 ) -> list[Measurement]:
     """Evaluate the cleartext model in float32, in chunks, and record the nonlinear ops' arguments.
 
-    Args:
-        arrays: inputs by name, [N, ...] each.
-        progress: called with the number of inputs that are done.
+    Inputs are [N, ...] each; `progress` is called with the number of those that are done.
     """
     count = input_count(module, arrays)
     # Enough chunks for all threads, however many a machine has: rounding depends on their size.

@@ -43,10 +43,7 @@ def carried_by(op: Op, symbols: Mapping[str, np.ndarray]) -> Approximation:
 def from_attribute(
     op_name: str, attribute: dict[str, Any], symbols: Mapping[str, np.ndarray] | None = None
 ) -> Approximation:
-    """The approximation that an `approximation` attribute stands for.
-
-    Args:
-        symbols: arrays of the module, for approximations that hold some.
+    """The approximation that an `approximation` attribute stands for; its arrays are symbols.
 
     Raises:
         AtlasError: an unknown algorithm, an unknown or missing entry, or a value out of range.

@@ -61,12 +61,8 @@ def fit(function: str, degree: int, interval: Interval) -> NDArray[np.float64]:
 
     Source: Trefethen, Approximation Theory and Approximation Practice, chapter 4.
 
-    Args:
-        function: a name in `scalar_functions.FUNCTIONS`.
-        interval: (low, high) of the argument.
-
     Returns:
-        float64 array of shape (degree + 1,), read-only; coefficient k belongs to T_k.
+        float64 [degree + 1], read-only; coefficient k belongs to T_k.
 
     Raises:
         AtlasError: the interval is empty, or the function is not finite on it.

@@ -42,10 +42,7 @@ def valid_domain(function: str, interval: Interval, coefficients: Array) -> Inte
     """The widest interval around the domain on which a sum for a function is right, the domain
     being [-1, 1]: its error is no greater than anywhere in the domain, or than any fit may have.
 
-    Args:
-        function: a name in `scalar_functions.FUNCTIONS`.
-        interval: in the function's own units, what the domain is mapped to.
-        coefficients: [degree + 1].
+    The domain is mapped to `interval`, in the function's own units. Coefficients are [degree + 1].
     """
     return _valid(function, interval, np.asarray(coefficients, dtype=np.float64).tobytes())
 
@@ -125,11 +122,9 @@ class ChebyshevSum:
         given: Sequence[float] | None = None,
         domain: Interval | None = None,
     ) -> ChebyshevSum:
-        """The sum for a function.
+        """The sum for a function on (low, high) in its own units, None before calibration.
 
         Args:
-            function: a name in `scalar_functions.FUNCTIONS`.
-            interval: (low, high) in the function's own units; None before calibration.
             given: coefficients in place of the interpolant's.
             domain: what the argument has in place of the interval, where they differ.
         """

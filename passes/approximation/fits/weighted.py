@@ -217,10 +217,7 @@ def channel_fits(name: str, degree: int, ranges: ChannelRanges, weighted: bool =
     All channels are solved at once, by normal equations. These lose digits, but far fewer than a
     fit of such a degree can show.
 
-    Args:
-        name: of the function, in `scalar_functions.FUNCTIONS`.
-        degree: `HIGHEST_CHANNEL_DEGREE` at most.
-        weighted: False for the interpolants.
+    The degree is `HIGHEST_CHANNEL_DEGREE` at most. Without `weighted` these are the interpolants.
     """
     low, high, seen = (np.asarray(part) for part in (ranges.low, ranges.high, ranges.quantiles))
     found = []
