@@ -178,7 +178,8 @@ def folder(arguments: argparse.Namespace) -> Path:
 def report(now: Progress) -> None:
     """One line that is written over."""
     print(
-        f"\r{now.done} of {now.total}, {now.seconds:.0f} s, hypervolume {now.hypervolume:.4f}  ",
+        f"\r{now.done} of {now.total}, {now.front.seconds:.0f} s, "
+        f"hypervolume {now.front.hypervolume:.4f}  ",
         end="", file=sys.stderr, flush=True,
     )  # fmt: skip
 

@@ -63,7 +63,8 @@ def search(
     with steps(f"searching ({strategy.name})", strategy.evaluations, resume=resume) as step:
 
         def report(now: Progress) -> None:
-            best = f"best error {now.front[-1].error:.2g}" if now.front else "none finite yet"
+            points = now.front.points
+            best = f"best error {points[-1].error:.2g}" if points else "none finite yet"
             step.report(best, now.done, now.total)
 
         front = strategy.search(problem, report)

@@ -100,13 +100,13 @@ def one(name: str, options: dict[str, int], arguments: Namespace) -> None:
     now: list[Moment] = []
 
     def report(progress: Progress) -> None:
-        now.append(Moment(progress.done, progress.seconds, progress.hypervolume))
+        now.append(progress.front.history[-1])
         if not before or progress.done > before[-1].evaluations:
             with log.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(continued(before, now)[-1]) + "\n")
             print(
                 f"\r{name}: {progress.done:,} of {progress.total:,}, hypervolume "
-                f"{progress.hypervolume:.4f}  ", end="", file=sys.stderr, flush=True,
+                f"{progress.front.hypervolume:.4f}  ", end="", file=sys.stderr, flush=True,
             )  # fmt: skip
 
     problem = replace(

@@ -80,11 +80,11 @@ class GridSearch(Strategy):
             best.append(Grid(grid.columns, grid.choices[kept]))
             sums = (sums[:, np.newaxis] + objectives[kept]).reshape(-1, 2)
         combinations = np.indices([len(grid.choices) for grid in best]).reshape(len(best), -1).T
-        chosen = combinations[_ranked(sums, self.evaluations - run.done)]
+        chosen = combinations[_ranked(sums, self.evaluations - run.front.evaluations)]
         rows = np.tile(expert, (len(chosen), 1))
         for grid, indices in zip(best, chosen.T, strict=True):
             rows[:, grid.columns] = grid.choices[indices]
-        run.total = run.done + len(rows)
+        run.total = run.front.evaluations + len(rows)
         _evaluate(run, rows)
 
 

@@ -30,6 +30,6 @@ class RandomSearch(Strategy):
     def run(self, run: SearchRun) -> None:
         """Draw until the budget is spent."""
         generator = np.random.default_rng(self.seed)
-        while run.done < self.evaluations:
-            count = min(self.batch, self.evaluations - run.done)
+        while run.front.evaluations < self.evaluations:
+            count = min(self.batch, self.evaluations - run.front.evaluations)
             run.evaluate(run.objective.space.random(count, generator))

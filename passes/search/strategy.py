@@ -6,9 +6,9 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from typing_extensions import Self
@@ -16,7 +16,7 @@ from typing_extensions import Self
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.search.front import Front, Moment
 from atlasc.passes.search.journal import Journal, Key
-from atlasc.passes.search.points import Point, Settings, hypervolume, is_partial, non_dominated
+from atlasc.passes.search.points import Point, Settings, is_partial, non_dominated
 from atlasc.passes.search.ray_workers import RayPool
 from atlasc.passes.search.search_problem import SearchProblem
 
@@ -27,22 +27,16 @@ EXTENDS = {"extends": True}
 and finds what it has in common with the shorter one."""
 
 
-@dataclass(frozen=True)
-class Progress:
-    """How far a search is.
+class Progress(NamedTuple):
+    """The front so far, and how many evaluations there will be."""
 
-    Attributes:
-        done, total: evaluations.
-        seconds: since its start.
-        front: non-dominated points so far, from cheap to accurate.
-        hypervolume: of that front.
-    """
-
-    done: int
+    front: Front
     total: int
-    seconds: float
-    front: tuple[Point, ...]
-    hypervolume: float = 0.0
+
+    @property
+    def done(self) -> int:
+        """Evaluations so far."""
+        return self.front.evaluations
 
 
 ProgressCallback = Callable[[Progress], None]
@@ -60,13 +54,10 @@ class SearchRun:
 
     Attributes:
         objective: the problem's objective in this process.
-        done: evaluations so far.
-        asked: what they gave, by the blocks of the early-layer proxy (None for the whole model)
-            and the settings.
-        points: non-dominated so far. A point counts once this run has asked for it, and not before
-            because an earlier run left it in the journal: so the front depends on the seed alone.
-        complete: whether the search came to its end.
-        rank_correlation: see `Front`.
+        asked: what evaluations gave, by the blocks of the early-layer proxy (None for the whole
+            model) and the settings.
+        front: so far. A point counts once this run has asked for it, and not before because an
+            earlier run left it in the journal: so the front depends on the seed alone.
     """
 
     def __init__(
@@ -82,14 +73,19 @@ class SearchRun:
         self._started = time.monotonic()
         self._objective_of = cache(problem.objective)
         self.objective = self._objective_of(None)
-        self._reference = problem.reference(self.objective)
+        self.front = Front(
+            (),
+            problem.cost,
+            problem.reference(self.objective),
+            parametrisation=problem.parametrisation,
+        )
         self._known: dict[Key, Point] = {} if journal is None else dict(journal.points)
-        self.done = 0
         self.asked: dict[Key, Point] = {}
-        self.points: list[Point] = []
-        self.complete = True
-        self.rank_correlation: float | None = None
-        self._history: list[Moment] = []
+
+    @property
+    def left(self) -> int:
+        """Evaluations that the strategy may still ask for."""
+        return self.total - self.front.evaluations
 
     def evaluate(self, vectors: np.ndarray, layers: int | None = None) -> np.ndarray:
         """Objectives [n, 2] of vectors [n, variables]: infinite where values explode.
@@ -110,18 +106,21 @@ class SearchRun:
                 self._journal.add(point, layers)
         points = [self._known[layers, settings] for settings in batch]
         self.asked.update(((layers, point.settings), point) for point in points)
-        self.done += len(batch)
+        best = self.front.points
         if layers is None:
             whole = [p for p in points if not is_partial(p.settings)]
-            self.points = non_dominated([*self.points, *whole], self.problem.cost)
-        pairs = [(p.cost(self.problem.cost), p.error) for p in self.points]
-        moment = Moment(self.done, self._seconds(), hypervolume(pairs, self._reference))
-        self._history.append(moment)
+            best = tuple(non_dominated([*best, *whole], self.problem.cost))
+        front = replace(
+            self.front,
+            points=best,
+            evaluations=self.front.evaluations + len(batch),
+            distinct=len(self.asked),
+            seconds=time.monotonic() - self._started,
+        )
+        moment = Moment(front.evaluations, front.seconds, front.hypervolume)
+        self.front = replace(front, history=(*front.history, moment))
         if self._progress is not None:
-            front = tuple(self.points)
-            self._progress(
-                Progress(self.done, self.total, moment.seconds, front, moment.hypervolume)
-            )
+            self._progress(Progress(self.front, self.total))
         return points
 
     def _new_points(self, settings: set[Settings], layers: int | None) -> Iterator[Point]:
@@ -129,25 +128,6 @@ class SearchRun:
             return self._objective_of(layers).points(sorted(settings))
         ordered = sorted(sorted(settings), key=self.objective.prefix)
         return self._pool.evaluate(layers, ordered)
-
-    def front(self, strategy: str) -> Front:
-        """The front of everything that was evaluated on the whole model."""
-        return Front(
-            tuple(self.points),
-            self.problem.cost,
-            self._reference,
-            self.done,
-            len(self.asked),
-            self._seconds(),
-            strategy,
-            self.complete,
-            self.problem.parametrisation,
-            tuple(self._history),
-            rank_correlation=self.rank_correlation,
-        )
-
-    def _seconds(self) -> float:
-        return time.monotonic() - self._started
 
 
 @dataclass(frozen=True)
@@ -241,9 +221,12 @@ class Strategy(ABC):
                 opened.enter_context(journal)
             if problem.workers is not None:
                 pool = opened.enter_context(RayPool(problem, problem.workers))
+            started = time.monotonic()
             run = SearchRun(problem, filled.evaluations or 0, progress, journal, pool)
+            complete = True
             try:
                 filled.run(run)
             except KeyboardInterrupt:
-                run.complete = False
-        return run.front(self.name)
+                complete = False
+            seconds = time.monotonic() - started
+        return replace(run.front, strategy=self.name, complete=complete, seconds=seconds)

@@ -170,19 +170,8 @@ def exact(op: Op, arrays: list[Any], constant: Constants, keep: Any = None) -> A
     raise NotImplementedError(op.name)
 
 
-@dataclass
-class Uploaded:
-    """Inputs whose client part has been computed.
-
-    Attributes:
-        encrypted: what the server gets, [N, ...] tensors.
-        public: masks, as NumPy arrays.
-        count: N.
-    """
-
-    encrypted: dict[Value, Any]
-    public: dict[Value, np.ndarray]
-    count: int
+Uploaded = dict[Value, Any]
+"""What the server gets, [N, ...]: encrypted values as tensors, masks as NumPy arrays."""
 
 
 @dataclass
@@ -219,10 +208,10 @@ class TorchSimulator(Simulator):
 
     def prepare(self, inputs: Mapping[str, np.ndarray]) -> Uploaded:
         """Compute the client's part once and bring it to the device."""
-        values = self.server_inputs(inputs)
-        public = {v: array for v, array in values.items() if v.tensor.side == "public"}
-        encrypted = {v: self._tensor(values[v]) for v in values if v not in public}
-        return Uploaded(encrypted, public, len(next(iter(values.values()))))
+        return {
+            value: array if value.tensor.side == "public" else self._tensor(array)
+            for value, array in self.server_inputs(inputs).items()
+        }
 
     def run(
         self, inputs: Uploaded, approximations: Approximations, *, layers: int | None = None
@@ -242,7 +231,7 @@ class TorchSimulator(Simulator):
         """
         import torch
 
-        bytes_each = 4 * TENSORS * inputs.count * largest_tensor(self.segments)
+        bytes_each = 4 * TENSORS * _count(inputs) * largest_tensor(self.segments)
         size = max(1, self.memory // bytes_each)
         remaining = iter(batch)
         while chosen := list(itertools.islice(remaining, size)):
@@ -253,7 +242,8 @@ class TorchSimulator(Simulator):
     def _batch(
         self, inputs: Uploaded, chosen: Sequence[Approximations], end: int
     ) -> list[Simulation]:
-        batch = Batch(dict(inputs.encrypted), [0] * len(chosen), [None] * len(chosen))
+        encrypted = {v: x for v, x in inputs.items() if v.tensor.side != "public"}
+        batch = Batch(encrypted, [0] * len(chosen), [None] * len(chosen))
         outputs: dict[str, Any] = {}
         for segment in self.segments[:end]:
             for op in segment.ops:
@@ -275,7 +265,7 @@ class TorchSimulator(Simulator):
             live = self.segments[end].live
             outputs = {v.name: batch.values[v] for v in live if v in batch.values}
         found = {
-            name: x.unflatten(0, (-1, inputs.count)).cpu().numpy() for name, x in outputs.items()
+            name: x.unflatten(0, (-1, _count(inputs))).cpu().numpy() for name, x in outputs.items()
         }
         return [
             Simulation({} if where else {name: x[row] for name, x in found.items()}, where)
@@ -295,12 +285,12 @@ class TorchSimulator(Simulator):
                 key = row, chosen[index].get(name)
                 batch.rows[index] = pairs.setdefault(key, len(pairs))
         sources = [row for row, _ in pairs]
-        if sources != list(range(len(next(iter(batch.values.values()))) // inputs.count)):
+        if sources != list(range(len(next(iter(batch.values.values()))) // _count(inputs))):
             chosen_rows = torch.tensor(sources, device=self.device)
             for value, x in batch.values.items():
-                rows = x.unflatten(0, (-1, inputs.count))
+                rows = x.unflatten(0, (-1, _count(inputs)))
                 batch.values[value] = rows.index_select(0, chosen_rows).flatten(0, 1)
-        x = batch.values[op.operands[0]].unflatten(0, (-1, inputs.count))
+        x = batch.values[op.operands[0]].unflatten(0, (-1, _count(inputs)))
         y = torch.empty_like(x)
         alike: dict[Approximation | None, list[int]] = {}
         for (_, approximation), row in pairs.items():
@@ -322,7 +312,7 @@ class TorchSimulator(Simulator):
         """The op on x [settings, N, ...]."""
         site, kept = op.site(self.symbols), None
         if op.name == "nn.softmax":
-            mask = inputs.public[op.operands[1]] if len(op.operands) > 1 else None
+            mask = inputs[op.operands[1]] if len(op.operands) > 1 else None
             shape = np.broadcast_to(np.float32(0), tuple(x.shape[1:]))
             keep = keep_mask(site, shape, mask)
             kept = None if keep is None or keep.all() else self._tensor(keep)
@@ -345,3 +335,7 @@ class TorchSimulator(Simulator):
         import torch
 
         return torch.as_tensor(np.ascontiguousarray(array), device=self.device)
+
+
+def _count(inputs: Uploaded) -> int:
+    return len(next(iter(inputs.values())))

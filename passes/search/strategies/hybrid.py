@@ -134,17 +134,14 @@ class HybridSteps:
 
         model = ErrorModel(self.groups, alone)
         for _ in range(self.options.rounds):
-            before = self.run.points
+            before = self.run.front.points
             self._solve(model, self.options.batch)
-            if self.run.points == before:
+            if self.run.front.points == before:
                 break
         self._refine()
         for rounds in range(LAST_ROUNDS, 0, -1):
             self.candidates = self._proven()
-            self._solve(model, self._left() // rounds)
-
-    def _left(self) -> int:
-        return self.run.total - self.run.done
+            self._solve(model, self.run.left // rounds)
 
     def _whole(self) -> list[Point]:
         """All points so far that are no probes."""
@@ -232,7 +229,8 @@ class HybridSteps:
             for error, settings in front
             if (point := asked.get((None, settings))) and (point.valid or settings in fresh)
         ]
-        self.run.rank_correlation = spearman([e for e, _ in known], [true for _, true in known])
+        rank_correlation = spearman([e for e, _ in known], [true for _, true in known])
+        self.run.front = replace(self.run.front, rank_correlation=rank_correlation)
 
     def predicted(self, model: ErrorModel) -> list[tuple[float, Settings]]:
         """Errors and settings of the front that the model predicts, from cheap to accurate."""
@@ -267,15 +265,15 @@ class HybridSteps:
         return front
 
     def _evaluate(self, batch: Sequence[Settings]) -> None:
-        batch = batch[: max(0, self._left())]
+        batch = batch[: max(0, self.run.left)]
         if batch:
             self.run.points_of(batch)
 
     def _refine(self) -> None:
         """NSGA-II from the front so far, with half of what is left."""
         size = self.options.population
-        generations = self._left() // 2 // size - 1
-        front, space = self.run.points, self.run.objective.space
+        generations = self.run.left // 2 // size - 1
+        front, space = self.run.front.points, self.run.objective.space
         if generations < 0 or not front:
             return
         seeds = [front[i] for i in np.linspace(0, len(front) - 1, size).round().astype(int)]

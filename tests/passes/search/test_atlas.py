@@ -34,10 +34,10 @@ def test_the_budget_is_spent_and_reported(found) -> None:
         32 + 12 * (i + 1) for i in range(5)
     ]
     assert reports[-1].total == front.evaluations
-    assert reports[-1].front == front.points
+    assert reports[-1].front.points == front.points
     assert front.complete
     assert [(m.evaluations, m.hypervolume) for m in front.history] == [
-        (r.done, r.hypervolume) for r in reports
+        (r.done, r.front.hypervolume) for r in reports
     ]
     assert front.history[-1].hypervolume == front.hypervolume
     hypervolumes = [m.hypervolume for m in front.history]
