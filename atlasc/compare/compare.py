@@ -15,7 +15,7 @@ Only live values are kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -129,11 +129,11 @@ def compare(
 
 @dataclass
 class _Both:
-    """A live value: ciphertexts of both engines, and the target's slots."""
+    """A live value: ciphertexts of both engines, and what the target's decrypt to."""
 
     reference: list[Any]
     target: list[Any]
-    slots: list[np.ndarray]
+    slots: Slots
 
 
 class _LockStep:
@@ -172,15 +172,15 @@ class _LockStep:
 
     def live(self) -> LiveSlots:
         """Slots and levels of all live ciphertexts, by value: of the reference, of the target."""
-        found: LiveSlots = {}
-        for value, both in self.values.items():
-            if isinstance(both, _Both):
-                slots = [_slots(self.reference, c) for c in both.reference]
-                found[value.name] = [
-                    list(zip(slots, _levels(self.reference, both.reference), strict=True)),
-                    list(zip(both.slots, _levels(self.target, both.target), strict=True)),
-                ]
-        return found
+        level = self.reference.engine.level
+        return {
+            value.name: [
+                [(_slots(self.reference, c), level(c)) for c in both.reference],
+                both.slots,
+            ]
+            for value, both in self.values.items()
+            if isinstance(both, _Both)
+        }
 
     def restore(self, live: LiveSlots, position: int) -> None:
         """Encrypt again the values of a checkpoint.
@@ -206,7 +206,7 @@ class _LockStep:
                 what = f"{count} ciphertexts of {shape[0]} slots, at levels up to {top}"
                 raise _unsuitable(f"%{name} is not {what}")
             ours, theirs = map(_encrypted, (self.reference, self.target), sides)
-            self.values[made[name]] = _Both(ours, theirs, [slots for slots, _ in sides[1]])
+            self.values[made[name]] = _Both(ours, theirs, sides[1])
 
     def _result(self, ctx: Context[Any], op: Op) -> list[Any]:
         """What an engine makes of an op; the judges start from the target's operands."""
@@ -220,8 +220,7 @@ class _LockStep:
             elif ctx is self.reference or ctx is self.target:
                 given.append(value.reference if ctx is self.reference else value.target)
             else:
-                levels = _levels(self.target, value.target)
-                given.append(_encrypted(ctx, list(zip(value.slots, levels, strict=True))))
+                given.append(_encrypted(ctx, value.slots))
         return apply(ctx, op, given)
 
     def _judged(self, op: Op, results: list[list[Any]], tolerance: float | None) -> OpError:
@@ -233,20 +232,16 @@ class _LockStep:
                 _slots(ctx, one, np.iscomplexobj(ours))
                 for ctx, one in zip(self.contexts[1:], made[1:], strict=True)
             )
-            both.slots.append(theirs)
+            both.slots.append((theirs, self.target.engine.level(made[1])))
             noise = max(_apart(slots, right) for slots in noisy)
             bound = SAFETY * noise + FLOOR * max(1.0, float(np.abs(right).max()))
             largest = float(np.abs(ours).max())
             figures.append((_apart(theirs, right), bound, _apart(theirs, ours), largest))
         error, bound, difference, largest = map(max, zip(*figures))
         allowed = None if tolerance is None else tolerance * max(1.0, largest)
-        level, target_level = (_levels(self.contexts[n], results[n])[0] for n in (2, 1))
-        facts = (level, target_level, error, bound, difference, largest, allowed)
+        level = self.contexts[2].engine.level(results[2][0])
+        facts = (level, both.slots[0][1], error, bound, difference, largest, allowed)
         return OpError(op.name, op.value.name, op.location, *facts)
-
-
-def _levels(ctx: Context[Any], ciphertexts: Sequence[Any]) -> list[int]:
-    return [ctx.engine.level(ciphertext) for ciphertext in ciphertexts]
 
 
 def _slots(ctx: Context[Any], ciphertext: Any, imaginary: bool | None = None) -> np.ndarray:
