@@ -130,14 +130,10 @@ RULES: dict[str, ScaleRule] = {
     "poly.mean": ScaleRule(_none, by_ratio=("factor",), default=1.0),
     "poly.chebyshev": ScaleRule(_chebyshev, ("coefficients",)),
     "poly.scale": ScaleRule(_scale, by_ratio=("factor",)),
-    "poly.add": ScaleRule(_none),  # its equation comes last
-    "poly.sub": ScaleRule(_none),
-    "poly.mul": ScaleRule(_product),
-    "poly.matmul": ScaleRule(_product),
-    "poly.square": ScaleRule(_product),
-    "poly.add_constant": ScaleRule(by_result=("value",)),
+    **dict.fromkeys(("poly.add", "poly.sub"), ScaleRule(_none)),  # their equations come last
+    **dict.fromkeys(("poly.mul", "poly.matmul", "poly.square"), ScaleRule(_product)),
+    **dict.fromkeys(("poly.add_constant", "poly.mask_zero"), ScaleRule(by_result=("value",))),
     "poly.mask_fill": ScaleRule(by_result=("fill",)),
-    "poly.mask_zero": ScaleRule(by_result=("value",)),
     **dict.fromkeys(_UNSCALED, ScaleRule()),
 }
 

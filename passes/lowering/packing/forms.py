@@ -34,11 +34,7 @@ class Form(Enum):
 Forms = dict[Value, Form]
 FEATURES = (Form.HIDDEN, Form.VECTOR)
 """Forms whose last axis is the features."""
-_SUMMED = {
-    Form.HIDDEN: Form.SUMS,
-    Form.VECTOR: Form.SUMS,
-    Form.SCORES: Form.SCORE_SUMS,
-}
+_SUMMED = {Form.HIDDEN: Form.SUMS, Form.VECTOR: Form.SUMS, Form.SCORES: Form.SCORE_SUMS}
 
 
 def forms_of(module: Module) -> Forms:
@@ -135,38 +131,33 @@ def _matmul(op: Op, forms: list[Form]) -> Form | None:
     return Form.HEADS if forms == [Form.SCORES, Form.HEADS] and same else None
 
 
-_CONSTANT = "a constant that is no number may vary along batch, tokens and features only"
 _WHY = {
-    "poly.scale": _CONSTANT,
-    "poly.add_constant": _CONSTANT,
+    **dict.fromkeys(
+        ("poly.scale", "poly.add_constant"),
+        "a constant that is no number may vary along batch, tokens and features only",
+    ),
+    **dict.fromkeys(
+        ("poly.reshape", "poly.transpose"),
+        "only the splitting and merging of attention heads is free",
+    ),
     "poly.mean": "a mean is only packed over the tokens (axis 1)",
     "poly.select": "only a token (axis 1) can be selected",
-    "poly.reshape": "only the splitting and merging of attention heads is free",
-    "poly.transpose": "only the splitting and merging of attention heads is free",
     "poly.rotary": "a rotary embedding applies to the queries or keys of attention",
     "poly.matmul": "it multiplies queries with keys, or weights with values, of the same heads",
 }
 
 RULES: dict[str, Callable[[Op, list[Form]], Form | None]] = {
     "poly.input": _input,
-    "poly.output": _only(*FEATURES),
-    "poly.linear": _only(*FEATURES),
-    "poly.rotary": _only(Form.HEADS),
-    "poly.add": _binary,
-    "poly.sub": _binary,
-    "poly.mul": _binary,
-    "poly.square": _any,
-    "poly.double": _any,
-    "poly.add_constant": _shifted,
+    **dict.fromkeys(("poly.output", "poly.linear", "poly.center"), _only(*FEATURES)),
+    **dict.fromkeys(("poly.add", "poly.sub", "poly.mul"), _binary),
+    **dict.fromkeys(("poly.square", "poly.double"), _any),
+    **dict.fromkeys(("poly.add_constant", "poly.chebyshev"), _shifted),
     "poly.scale": _constant,
-    "poly.chebyshev": _shifted,
     "poly.row_sum": lambda op, forms: _SUMMED.get(forms[0]),
-    "poly.center": _only(*FEATURES),
-    "poly.mean": _over_tokens,
-    "poly.select": _over_tokens,
+    **dict.fromkeys(("poly.mean", "poly.select"), _over_tokens),
     "poly.reshape": _reshape,
     "poly.transpose": _transpose,
+    "poly.rotary": _only(Form.HEADS),
     "poly.matmul": _matmul,
-    "poly.mask_fill": _only(Form.SCORES),
-    "poly.mask_zero": _only(Form.SCORES),
+    **dict.fromkeys(("poly.mask_fill", "poly.mask_zero"), _only(Form.SCORES)),
 }
