@@ -1,20 +1,23 @@
-"""The page of a front: complete without a network, and everything in it escaped."""
+"""The pages of a front and of a program: complete without a network, everything escaped."""
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from html_page import HtmlPage
+from tiny_model import Tiny
 
 from atlasc.compilation.options import MAX_ERROR
 from atlasc.passes.approximation.parametrisation import WIDE
 from atlasc.passes.search.front import Front
 from atlasc.passes.search.points import Point
-from atlasc.report.pages import front_html
+from atlasc.report.pages import front_html, report_html
 from atlasc.report.svg import Drawing, columns, ranges, stacked
 
 LAYERS = ((5, 5, 0, 0, 0, 3, 3, 3), (7, 0, 0, 0, 0, 9, 1, 2))
@@ -89,6 +92,29 @@ def test_nothing_in_a_front_becomes_a_part_of_the_page() -> None:
     assert not set("\x1b\x00\u202e\u2028") & set(text)
     script = text.partition("<script>")[2]
     assert script == front_html(FRONT).partition("<script>")[2]
+
+
+def test_nothing_in_a_manifest_becomes_a_part_of_its_report(tiny: Tiny) -> None:
+    def spoilt(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: spoilt(member) for name, member in value.items()}
+        if isinstance(value, list):
+            return [*map(spoilt, value)]
+        return "</td></script><img src=x>\"'\x1b\u202e" if isinstance(value, str) else value
+
+    facts = json.loads((tiny.bundle / "manifest.json").read_text())
+    ends = {"reached": 9.0, "low": 0.0, "high": 1.0}
+    one = {"input": "a", "location": "b", "op": "nn.gelu", **ends}
+    facts["calibration"]["violations"] = [one] * 60
+    ops = [{"location": "b", "op": "nn.gelu", "settings": "degree 3", "depth": 2}]
+    plain = HtmlPage(report_html(facts, FRONT, ops))
+    text = report_html(spoilt(facts), FRONT, spoilt(ops))
+    page = HtmlPage(text)
+    assert page.open == page.fetched == plain.open == []
+    assert [tag for tag, _ in page.tags] == [tag for tag, _ in plain.tags]
+    assert not set("\x1b\u202e") & set(text)
+    for words in ("and 10 more", "degree 3", "1 of 5 held-back inputs leave", "9"):
+        assert words in "".join(plain.words)
 
 
 def test_nothing_in_a_program_becomes_a_part_of_its_picture() -> None:
