@@ -7,12 +7,13 @@ the same structure, and the traced second and third block are the same ops on th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
+from atlasc.passes.frontend.graph import holding
 
 if TYPE_CHECKING:
     import torch
@@ -25,6 +26,12 @@ class Blocks(NamedTuple):
 
     path: str
     number: int
+
+    def shortened(self, module: torch.nn.Module) -> AbstractContextManager[None]:
+        """The model with only the first three of its blocks."""
+        path, _, name = self.path.rpartition(".")
+        parent = module.get_submodule(path)
+        return holding(parent, **{name: getattr(parent, name)[:TRACED]})
 
 
 def repeated_blocks(module: torch.nn.Module) -> Blocks | None:
@@ -52,19 +59,6 @@ def _signature(block: torch.nn.Module, index: int) -> tuple:
     ]
     tensors = [(name, tuple(tensor.shape)) for name, tensor in block.state_dict().items()]
     return repr(block), tuple(tensors), repr(settings)
-
-
-@contextmanager
-def shortened(module: torch.nn.Module, blocks: Blocks) -> Iterator[None]:
-    """The model with only the first three of its blocks."""
-    path, _, name = blocks.path.rpartition(".")
-    parent = module.get_submodule(path)
-    every = getattr(parent, name)
-    setattr(parent, name, every[:TRACED])
-    try:
-        yield
-    finally:
-        setattr(parent, name, every)
 
 
 def extend(module: Module, blocks: Blocks) -> Module | None:

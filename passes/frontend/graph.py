@@ -11,7 +11,8 @@ The kind of a node says what its value depends on:
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from atlasc.ir.bounds import as_location
@@ -176,3 +177,16 @@ def classify(
         else:
             kinds[node] = "data"
     return kinds
+
+
+@contextmanager
+def holding(holder: Any, **values: Any) -> Iterator[None]:
+    """An object with other values of attributes for a while; what it lacks is left out."""
+    saved = {name: getattr(holder, name) for name in values if hasattr(holder, name)}
+    try:
+        for name in saved:
+            setattr(holder, name, values[name])
+        yield
+    finally:
+        for name, value in saved.items():
+            setattr(holder, name, value)

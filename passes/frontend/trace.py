@@ -8,8 +8,8 @@ emit the ops.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -80,7 +80,7 @@ def trace(
     if repeated is not None:
         # Where this fails, the whole model shows what is wrong, with its own block numbers.
         with suppress(AtlasError):
-            with blocks.shortened(module, repeated):
+            with repeated.shortened(module):
                 short = _import(export(module, example_inputs), example_inputs, name, output)
             if (whole := blocks.extend(short, repeated)) is not None:
                 verify(whole)
@@ -111,9 +111,12 @@ def export(module: torch.nn.Module, example_inputs: Mapping[str, Example]) -> Ex
         tensor = torch.from_numpy(np.ascontiguousarray(example))
         floating = tensor.is_floating_point()
         tensors[key] = tensor.to(first.device, first.dtype if floating else torch.int64)
-    with _without_cache(module), torch.no_grad():
+    # Caches of keys and values would be outputs of their own.
+    plain = {"use_cache": False, "return_dict": True, "output_attentions": False}
+    training = module.training
+    with fx.holding(getattr(module, "config", None), **plain), torch.no_grad():
         try:
-            return torch.export.export(module, (), tensors, strict=False)
+            return torch.export.export(module.eval(), (), tensors, strict=False)
         except AtlasError:
             raise
         except Exception as error:
@@ -124,24 +127,8 @@ def export(module: torch.nn.Module, example_inputs: Mapping[str, Example]) -> Ex
                 f"{', '.join(parameters)}); control flow that depends on values of tensors "
                 "cannot be compiled",
             ) from error
-
-
-@contextmanager
-def _without_cache(module: torch.nn.Module) -> Iterator[None]:
-    """Key/value caches off while exporting; they would be outputs of their own."""
-    config = getattr(module, "config", None)
-    wanted = {"use_cache": False, "return_dict": True, "output_attentions": False}
-    saved = {key: getattr(config, key) for key in wanted if hasattr(config, key)}
-    training = module.training
-    try:
-        for key in saved:
-            setattr(config, key, wanted[key])
-        module.eval()
-        yield
-    finally:
-        module.train(training)
-        for key, value in saved.items():
-            setattr(config, key, value)
+        finally:
+            module.train(training)
 
 
 def _import(

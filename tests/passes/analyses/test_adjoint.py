@@ -10,7 +10,7 @@ from small_transformers import Builder, Shape, approximate, inputs_for
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
 from atlasc.ir.opdef import OPS
-from atlasc.passes.analyses.adjoint import RULES, Tape
+from atlasc.passes.analyses.observed import RULES, Tape
 from atlasc.passes.lowering.client_module import client_module
 from atlasc.passes.pipeline import to_poly
 
