@@ -27,7 +27,7 @@ from atlasc.passes.calibration.calibrate import Calibration
 from atlasc.passes.calibration.measure import nonlinear_ops
 from atlasc.passes.costs import program_costs
 from atlasc.passes.pipeline import Lowered
-from atlasc.passes.search.front import Front, Wanted
+from atlasc.passes.search.front import Front
 from atlasc.passes.search.points import Point
 from atlasc.passes.search.search_problem import error_weights, output_error
 from atlasc.passes.search.strategies import DEFAULT, find_strategy
@@ -210,7 +210,7 @@ def _by_recipe(
         )
     depth = depth_of(module)
     point = Point(depth.blocks, depth.levels, error, ())
-    if options.limits != Wanted() and not options.limits.allows(point):
+    if not options.limits.allows(point):
         raise AtlasError(
             f"the recipe {recipe} has {point}",
             why=f"the limits: {options.limits}",
