@@ -29,6 +29,7 @@ Sizes, seconds and errors are in docs/backend-desilo.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -46,6 +47,7 @@ LibraryCiphertext: TypeAlias = Any
 _MAGIC = b"atlasct1"
 
 
+@dataclass(slots=True, eq=False)
 class DesiloCiphertext:
     """A ciphertext of the library, and the forms in which it is a factor, once it was one.
 
@@ -55,12 +57,9 @@ class DesiloCiphertext:
         factor: rescaled and transformed: for products with vectors and ciphertexts.
     """
 
-    __slots__ = ("factor", "raw", "rescaled")
-
-    def __init__(self, raw: LibraryCiphertext) -> None:
-        self.raw = raw
-        self.rescaled: LibraryCiphertext | None = None
-        self.factor: LibraryCiphertext | None = None
+    raw: LibraryCiphertext
+    rescaled: LibraryCiphertext | None = None
+    factor: LibraryCiphertext | None = None
 
     @property
     def level(self) -> int:
