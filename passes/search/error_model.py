@@ -57,7 +57,7 @@ class Group:
     places: tuple[Place, ...]
     columns: tuple[int, ...]
 
-    def holds(self, where: str) -> bool:
+    def holds(self, where: str | None) -> bool:
         """Whether one of its ops is the one named "module path: op"."""
         return any(f"{place.op.location}: {place.op.name}" == where for place in self.places)
 
@@ -77,14 +77,6 @@ class Group:
         return (*settings[: self.block], tuple(layer), *settings[self.block + 1 :])
 
 
-def kind_of(place: Place) -> str:
-    """The kind of group that an op belongs to."""
-    family = family_of(place.op.name)
-    if family == "norm":
-        return "second norm" if place.norm else "first norm"
-    return family
-
-
 def groups_of(module: Module, parametrisation: Parametrisation) -> list[Group]:
     """All groups of a module in order of execution."""
     algorithm = ALGORITHM if len(parametrisation.algorithms) > 1 else ()
@@ -97,7 +89,10 @@ def groups_of(module: Module, parametrisation: Parametrisation) -> list[Group]:
     found: dict[tuple[int, str], list[Place]] = {}
     for place in places(module):
         if place.block is not None:
-            found.setdefault((place.block, kind_of(place)), []).append(place)
+            kind = family_of(place.op.name)
+            if kind == "norm":
+                kind = "second norm" if place.norm else "first norm"
+            found.setdefault((place.block, kind), []).append(place)
     return [Group(b, kind, tuple(ops), columns[kind]) for (b, kind), ops in found.items()]
 
 
@@ -207,21 +202,16 @@ class ErrorModel:
         """
         beginnings: set[tuple[tuple[int, Choice], ...]] = set()
         for point in points:
-            end = self._explosion(point)
-            beginning = tuple(self._choices(point.settings)[:end])
-            if end is None or beginning in beginnings:
+            where = point.exploded_at
+            at = next((i for i, group in enumerate(self.groups) if group.holds(where)), None)
+            if at is None:
+                continue
+            beginning = tuple(self._choices(point.settings)[: at + 1])
+            if beginning in beginnings:
                 continue
             beginnings.add(beginning)
             errors = [self.log_error(*key) for key in beginning]
             self._penalties[beginning[int(np.argmax(errors))]] += PENALTY
-
-    def _explosion(self, point: Point) -> int | None:
-        """How many groups a setting gets through before it explodes, that one included."""
-        if point.exploded_at is not None:
-            for index, group in enumerate(self.groups):
-                if group.holds(point.exploded_at):
-                    return index + 1
-        return None
 
 
 def _norm(logs: np.ndarray, exponent: float) -> np.ndarray:

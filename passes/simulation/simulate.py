@@ -105,35 +105,6 @@ the other inputs are then not evaluated.
 """
 
 
-def divided(
-    values: Mapping[Value, np.ndarray], threads: int, memory: int, watched: bool = False
-) -> Rounds:
-    """Values of inputs, [N, ...] each, divided into rounds of parts.
-
-    Args:
-        threads: parts of a round at most.
-        memory: bytes of snapshots.
-        watched: whether runs find which inputs leave a range.
-    """
-    inputs = len(next(iter(values.values())))
-
-    def parts(start: int, end: int) -> list[Part]:
-        pieces = max(1, min(threads, end - start))
-        bounds = [start + (end - start) * piece // pieces for piece in range(pieces + 1)]
-        return [
-            Part(
-                {value: array[first:last] for value, array in values.items()},
-                Snapshots(memory * (last - first) // inputs),
-                {} if watched else None,
-            )
-            for first, last in itertools.pairwise(bounds)
-        ]
-
-    if inputs < FEWEST_FOR_AHEAD:
-        return [parts(0, inputs)]
-    return [parts(0, AHEAD), parts(AHEAD, inputs)]
-
-
 class PolynomialSimulator(Simulator):
     """Simulates one module under many settings.
 
@@ -183,7 +154,22 @@ class PolynomialSimulator(Simulator):
         values = self.server_inputs(inputs)
         count = len(next(iter(values.values())))
         threads = min(self.threads, count * largest_tensor(self.segments) // SMALLEST_PART)
-        return divided(values, threads, self.memory, watched)
+
+        def parts(start: int, end: int) -> list[Part]:
+            pieces = max(1, min(threads, end - start))
+            bounds = [start + (end - start) * piece // pieces for piece in range(pieces + 1)]
+            return [
+                Part(
+                    {value: array[first:last] for value, array in values.items()},
+                    Snapshots(self.memory * (last - first) // count),
+                    {} if watched else None,
+                )
+                for first, last in itertools.pairwise(bounds)
+            ]
+
+        if count < FEWEST_FOR_AHEAD:
+            return [parts(0, count)]
+        return [parts(0, AHEAD), parts(AHEAD, count)]
 
     def default_approximations(self) -> dict[str, Approximation]:
         """What the module's ops carry.

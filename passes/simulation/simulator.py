@@ -24,13 +24,11 @@ class Segment:
 
     Attributes:
         layer: index of the block; None for what comes before the first block.
-        starts_block: whether it is the first of its block.
         ops: in order of execution; a nonlinear op comes first or not at all.
         live: values that segments before this one make and this or a later one needs.
     """
 
     layer: int | None
-    starts_block: bool
     ops: tuple[Op, ...]
     live: frozenset[Value]
 
@@ -62,12 +60,14 @@ def segments(module: Module) -> list[Segment]:
         if not groups or (layer is not None and layer != groups[-1][0]):
             groups.append((layer, []))
         groups[-1][1].append(op)
-    parts = [
-        (layer, index == 0, part)
-        for layer, ops in groups
-        for index, part in enumerate(filter(None, _before_nonlinear(ops)))
-    ]
-    return list(_with_live_values(parts))
+    parts = [(layer, part) for layer, ops in groups for part in _before_nonlinear(ops) if part]
+    found: list[Segment] = []
+    made: set[Value] = set()
+    for index, (layer, part) in enumerate(parts):
+        used = {value for _, later in parts[index:] for op in later for value in op.operands}
+        found.append(Segment(layer, tuple(part), frozenset(made & used)))
+        made |= {op.result for op in part if op.result is not None}
+    return found
 
 
 def _before_nonlinear(ops: list[Op]) -> Iterator[list[Op]]:
@@ -101,19 +101,10 @@ def _before_nonlinear(ops: list[Op]) -> Iterator[list[Op]]:
     yield part
 
 
-def _with_live_values(
-    parts: list[tuple[int | None, bool, list[Op]]],
-) -> Iterator[Segment]:
-    made: set[Value] = set()
-    for index, (layer, starts_block, ops) in enumerate(parts):
-        used = {v for *_, later in parts[index:] for op in later for v in op.operands}
-        yield Segment(layer, starts_block, tuple(ops), frozenset(made & used))
-        made |= {op.result for op in ops if op.result is not None}
-
-
 def end_after(parts: Sequence[Segment], layers: int | None) -> int:
     """Index of the segment after that many blocks; None for all of them."""
-    blocks = [i for i, part in enumerate(parts) if part.layer is not None and part.starts_block]
+    before = [None, *(part.layer for part in parts)]
+    blocks = [i for i, part in enumerate(parts) if part.layer not in (None, before[i])]
     return len(parts) if layers is None or layers >= len(blocks) else blocks[layers]
 
 
