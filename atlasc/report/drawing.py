@@ -145,35 +145,24 @@ def _draw(
             marker_end="url(#tip)",
         )
     for box, (x, y) in corner.items():
-        _draw_box(drawing, box[0], boxes.nodes[box]["ops"], costs, primitive_costs, x, y)
-
-
-def _draw_box(
-    drawing: Drawing,
-    title: str,
-    ops: list[Op],
-    costs: ProgramCosts,
-    primitive_costs: PrimitiveCosts | None,
-    x: float,
-    y: float,
-) -> None:
-    counts = merged(costs.per_op[op] for op in ops if op in costs.per_op)
-    edge, fill = (ORANGE, "#fdf0e3") if counts.bootstraps else (BLUE, "#f3f6f9")
-    drawing.rect(x, y, BOX, HEIGHT, fill, rx=6, stroke=edge)
-    title = title if len(title) <= 28 else f"…{title[-27:]}"
-    drawing.text(x + 10, y + 18, title, font_weight="600")
-    facts = [_count(len(ops), "op")]
-    if counts.key_switches:
-        facts.append(f"{counts.key_switches:,} key switches")
-    if counts.bootstraps:
-        facts.append(_count(counts.bootstraps, "bootstrap"))
-    drawing.text(x + 10, y + 35, ", ".join(facts), fill="#667")
-    if primitive_costs is not None and counts.primitives:
-        seconds = f"{counts.seconds(primitive_costs):.2g} s"
-        drawing.text(x + BOX - 8, y + 35, seconds, "end", "#667")
-    levels = [getattr(op.result.type, "level", None) for op in ops if op.result is not None]
-    if known := [level for level in levels if level is not None]:
-        drawing.text(x + BOX - 8, y + 18, f"level {known[-1]}", "end", "#667")
+        ops: list[Op] = boxes.nodes[box]["ops"]
+        counts = merged(costs.per_op[op] for op in ops if op in costs.per_op)
+        edge, fill = (ORANGE, "#fdf0e3") if counts.bootstraps else (BLUE, "#f3f6f9")
+        drawing.rect(x, y, BOX, HEIGHT, fill, rx=6, stroke=edge)
+        title = box[0] if len(box[0]) <= 28 else f"…{box[0][-27:]}"
+        drawing.text(x + 10, y + 18, title, font_weight="600")
+        facts = [_count(len(ops), "op")]
+        if counts.key_switches:
+            facts.append(f"{counts.key_switches:,} key switches")
+        if counts.bootstraps:
+            facts.append(_count(counts.bootstraps, "bootstrap"))
+        drawing.text(x + 10, y + 35, ", ".join(facts), fill="#667")
+        if primitive_costs is not None and counts.primitives:
+            seconds = f"{counts.seconds(primitive_costs):.2g} s"
+            drawing.text(x + BOX - 8, y + 35, seconds, "end", "#667")
+        levels = [getattr(op.result.type, "level", None) for op in ops if op.result is not None]
+        if known := [level for level in levels if level is not None]:
+            drawing.text(x + BOX - 8, y + 18, f"level {known[-1]}", "end", "#667")
 
 
 def _count(number: int, noun: str) -> str:
