@@ -30,14 +30,12 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import sha256_of
 from atlasc.ir.module import Module
 from atlasc.ir.text.storage import load_module, save_module, save_modules
+from atlasc.loading.huggingface import FURTHER_FILES, TOKENIZER_FILES
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.models import LoadedModel, client_model
 from atlasc.targets.parameters import ParameterSet
 
-MODEL_FILES = (
-    "config.json", "preprocessor_config.json", "tokenizer.json", "tokenizer_config.json",
-    "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt", "tokenizer.model",
-)  # fmt: skip
+MODEL_FILES = ("config.json", "preprocessor_config.json", *TOKENIZER_FILES, *FURTHER_FILES)
 """What the client needs of a HuggingFace directory to read its inputs: no weights, no code."""
 
 

@@ -44,6 +44,17 @@ WEIGHTS = (
     "pytorch_model.bin.index.json",
 )
 """Files of weights, the first one that is there counts; an index names several others."""
+REFUSED = {
+    "quantization_config": (
+        "the model's weights are quantized",
+        "use the checkpoint in float16, bfloat16 or float32",
+    ),
+    "transformers_weights": (
+        "config.json names another file of weights than the usual one",
+        "delete the member, and rename that file to model.safetensors",
+    ),
+}
+"""Members of config.json that make transformers read other weights than those that were checked."""
 ATTENTION = "sdpa"
 """How the models of HuggingFace compute attention: `torch.export` makes one op of it."""
 MAX_INDEX = 64 * MIB
@@ -74,11 +85,14 @@ def read_config(directory: Path) -> tuple[PretrainedConfig, type]:
         raise AtlasError(
             "config.json does not name a model_type", where=str(path), remedy=SAVE_REMEDY
         )
-    if "quantization_config" in raw:
+    for member, (what, remedy) in REFUSED.items():
+        if member in raw:
+            raise AtlasError(what, where=f"{path}: {member}", remedy=remedy)
+    if (directory / "adapter_config.json").exists():
         raise AtlasError(
-            "the model's weights are quantized",
-            where=str(path),
-            remedy="use the checkpoint in float16, bfloat16 or float32",
+            "the model directory holds an adapter, whose model lies elsewhere",
+            where=str(directory),
+            remedy="merge the two: model.merge_and_unload().save_pretrained(directory)",
         )
     _check_sizes(raw, path)
     named = raw.get("architectures") or []

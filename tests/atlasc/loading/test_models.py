@@ -173,6 +173,8 @@ def lose_a_shard(directory: Path) -> None:
         (lambda d: edit_config(d, hidden_size="wide"), "values that do not make a model"),
         (lambda d: edit_config(d, num_attention_heads=3), "(cannot be built|cannot be read)"),
         (lambda d: edit_config(d, quantization_config={"bits": 4}), "quantized"),
+        (lambda d: edit_config(d, transformers_weights="other.bin"), "another file of weights"),
+        (lambda d: (d / "adapter_config.json").write_text("{}"), "holds an adapter"),
         (lambda d: (d / "model.safetensors").unlink(), "has no weights"),
         (lambda d: edit_config(d, num_hidden_layers=10**7), "num_hidden_layers is 10000000"),
         (lambda d: edit_config(d, hidden_size=10**12), "hidden_size is 1000000000000"),
