@@ -15,8 +15,11 @@ if TYPE_CHECKING:
 
     from atlasc.client.checks import Answers
     from atlasc.ir.module import Module
+    from atlasc.passes.calibration.calibrate import Calibration
     from atlasc.run.timing import Timing
 
+SHOWN_VIOLATIONS = 20
+"""Violations that are listed; ``--json`` and files have all of them."""
 NO_ANSWER = 3
 """Exit code where an input has no answer; the answers to the others are shown."""
 
@@ -159,3 +162,14 @@ def end_with(
     )
     if not unchecked:
         raise typer.Exit(NO_ANSWER)
+
+
+def list_held_back(found: Calibration) -> None:
+    """Say how many held-back inputs leave a range, and list the first of them."""
+    if not found.held_back:
+        return
+    print(f"{found.leaving} of {found.held_back} held-back inputs leave a range")
+    for violation in found.violations[:SHOWN_VIOLATIONS]:
+        say(f"  {violation}")
+    if len(found.violations) > SHOWN_VIOLATIONS:
+        print(f"  and {len(found.violations) - SHOWN_VIOLATIONS} more")

@@ -10,7 +10,7 @@ from atlasc.cli.errors import warn
 from atlasc.cli.output import print_json, print_table, say
 from atlasc.cli.parameters import DATA, FOLDER, JSON, Model
 from atlasc.cli.progress import progress
-from atlasc.cli.results import print_summary, say_of_keys, warn_of_costs
+from atlasc.cli.results import list_held_back, print_summary, say_of_keys, warn_of_costs
 from atlasc.compilation.declared import option
 from atlasc.compilation.options import CompileOptions, SearchOptions
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from atlasc.passes.calibration.calibrate import Calibration
     from atlasc.passes.search.front import Front
 
-SHOWN_VIOLATIONS, SHOWN_POINTS = 20, 8
-"""How many are listed; ``--json`` and files have all of them."""
+SHOWN_POINTS = 8
+"""Points of a front that are listed; ``--json`` and files have all of them."""
 
 
 def compile(
@@ -116,17 +116,6 @@ def _show_program(bundle: Bundle, calibration: Calibration, data: Path) -> None:
         return
     place = shlex.quote(str(bundle.folder))
     say(f"next: atlasc run {place} --input {shlex.quote(str(data))} --index 0")
-
-
-def list_held_back(found: Calibration) -> None:
-    """Say how many held-back inputs leave a range, and list the first of them."""
-    if not found.held_back:
-        return
-    print(f"{found.leaving} of {found.held_back} held-back inputs leave a range")
-    for violation in found.violations[:SHOWN_VIOLATIONS]:
-        say(f"  {violation}")
-    if len(found.violations) > SHOWN_VIOLATIONS:
-        print(f"  and {len(found.violations) - SHOWN_VIOLATIONS} more")
 
 
 def search(

@@ -27,11 +27,7 @@ UNSAFE = 1
 """Exit code where an input leaves a range."""
 
 
-def check_input(
-    bundle: BundleFolder,
-    inputs: InputOptions,
-    as_json: bool = JSON,
-) -> None:
+def check_input(bundle: BundleFolder, inputs: InputOptions, as_json: bool = JSON) -> None:
     """Say in the clear whether inputs may be encrypted and stay in all ranges.
 
     Evaluates the program's polynomials without encryption, so it needs the whole bundle, and no

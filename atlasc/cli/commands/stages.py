@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from atlasc.cli.commands.compile import list_held_back
 from atlasc.cli.errors import warn
 from atlasc.cli.output import print_json, print_table, say
 from atlasc.cli.parameters import DATA, FOLDER, FOR_TARGET, JSON, Model, required
 from atlasc.cli.progress import progress
-from atlasc.cli.results import print_summary, say_of_keys, warn_of_costs
+from atlasc.cli.results import list_held_back, print_summary, say_of_keys, warn_of_costs
 from atlasc.compilation.declared import option, switch
 from atlasc.compilation.options import BatchOptions, CalibrationOptions, LowerOptions
 
@@ -87,10 +86,7 @@ def calibrate(
 
 
 def lower(
-    source: Annotated[
-        str,
-        typer.Argument(metavar="SOURCE", help="nn module (.air), or a model."),
-    ],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="nn module (.air), or a model.")],
     options: LowerOptions,
     output: Path = FOLDER,
 ) -> None:
@@ -105,8 +101,7 @@ def lower(
 
 def opt(
     file: Annotated[
-        str | None,
-        typer.Argument(metavar="FILE", help=".air file, or - for standard input."),
+        str | None, typer.Argument(metavar="FILE", help=".air file, or - for standard input.")
     ] = None,
     passes: str = option("pass-a,pass-b{x=1}; none only checks the text.", "-p", default=""),
     output: Path | None = option("File to write instead, .air.", "-o"),
