@@ -195,34 +195,29 @@ def critical_path(module: Module) -> CriticalPath:
     return CriticalPath(nonlinear, total, per_layer)
 
 
-class OpProfiles:
+def op_profiles(module: Module) -> Callable[[Op], Profile]:
     """Primitives of the ops of a packed module by levels below the level at which an op is entered.
 
     All operands of an op arrive at one level, and a kernel never looks at which one it is: what
     runs d levels below the entry does so wherever the entry is. So the module may have levels or
     not.
     """
+    engine = CountingEngine(module.attributes["slots"], _TOP, None)
+    context: Context[Counted] = Context(engine, module)
+    known: dict[tuple[str, ...], Profile] = {}
 
-    def __init__(self, module: Module) -> None:
-        self._engine = CountingEngine(module.attributes["slots"], _TOP, None)
-        self._context: Context[Counted] = Context(self._engine, module)
-        self._known: dict[tuple[str, ...], Profile] = {}
+    def profile(op: Op) -> Profile:
+        key = _key(op, context.symbols)
+        if key not in known:
+            engine.scope = f"profile {len(known)}"
+            kinds = [value.type for value in op.operands]
+            encrypted = (isinstance(kind, CiphertextType) and kind.ciphertexts for kind in kinds)
+            apply(context, op, [_fresh(context, [_TOP] * n if n else None) for n in encrypted])
+            counted = engine.counts[engine.scope].primitives.items()
+            known[key] = frozenset(((name, _TOP - level), n) for (name, level), n in counted)
+        return known[key]
 
-    def of(self, op: Op) -> Profile:
-        """The profile of an op that has a kernel."""
-        key = _key(op, self._context.symbols)
-        if key not in self._known:
-            self._engine.scope = f"profile {len(self._known)}"
-            levels = [
-                [_TOP] * value.ciphertext.ciphertexts
-                if isinstance(value.type, CiphertextType)
-                else None
-                for value in op.operands
-            ]
-            apply(self._context, op, [_fresh(self._context, one) for one in levels])
-            counted = self._engine.counts[self._engine.scope].primitives.items()
-            self._known[key] = frozenset(((name, _TOP - level), n) for (name, level), n in counted)
-        return self._known[key]
+    return profile
 
 
 def seconds_by_level(
@@ -241,6 +236,6 @@ def op_costs(
     module: Module, costs: PrimitiveCosts, levels: int
 ) -> Callable[[Op], tuple[float, ...]]:
     """Seconds of the ops of a ckks module without levels, by entry level 0..levels."""
-    profiles = OpProfiles(module)
+    profile = op_profiles(module)
     table = cache(lambda profile, depth: seconds_by_level(profile, depth, costs, levels))
-    return lambda op: table(profiles.of(op), op.levels(module.symbols))
+    return lambda op: table(profile(op), op.levels(module.symbols))

@@ -31,14 +31,7 @@ from atlasc.passes.frontend.masks import MASKED_SCORES, drops_keys, emit_softmax
 
 Emit = Callable[[], Value]
 Bindings = dict[str, Any]
-_OPERATORS: dict[type[ast.AST], str] = {
-    ast.Mult: "mul",
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Div: "div",
-    ast.Pow: "pow",
-    ast.USub: "neg",
-}
+_OPERATORS = {"Mult": "mul", "Add": "add", "Sub": "sub", "Div": "div", "Pow": "pow", "USub": "neg"}
 
 
 def find(importer: Importer, node: Node) -> tuple[Emit, list[Node]] | None:
@@ -74,9 +67,9 @@ def _matches(form: ast.expr, value: Any, bound: Bindings) -> Iterator[Bindings]:
             if isinstance(value, Sequence) and len(value) == len(items):
                 yield from _all(list(zip(items, value, strict=True)), bound)
         case ast.BinOp(left=left, op=op, right=right):
-            yield from _call(_OPERATORS[type(op)], [left, right], {}, value, bound)
+            yield from _call(_OPERATORS[type(op).__name__], [left, right], {}, value, bound)
         case ast.UnaryOp(op=op, operand=operand):
-            yield from _call(_OPERATORS[type(op)], [operand], {}, value, bound)
+            yield from _call(_OPERATORS[type(op).__name__], [operand], {}, value, bound)
         case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
             by_name = {str(keyword.arg): keyword.value for keyword in keywords}
             yield from _call(name, args, by_name, value, bound)

@@ -99,10 +99,8 @@ class LatencyModel:
         )
 
     def seconds(self, approximations: Approximations) -> float:
-        """Predicted seconds; infinite where the program cannot be placed.
-
-        Raises:
-            AtlasError: an op has no approximation.
+        """Predicted seconds; infinite where the program cannot be placed. An AtlasError names an op
+        without approximation.
         """
         return self.chain(self.parameters(approximations)).seconds(approximations)
 

@@ -24,7 +24,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
 from atlasc.ir.types import CiphertextType
 from atlasc.passes.calibration.measure import nonlinear_ops
-from atlasc.passes.costs import OpProfiles, PrimitiveCosts, Profile, seconds_by_level
+from atlasc.passes.costs import PrimitiveCosts, Profile, op_profiles, seconds_by_level
 from atlasc.passes.latency.outline import Polynomial
 from atlasc.passes.lowering.placement.elimination import Factors
 from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, LevelNode
@@ -108,7 +108,7 @@ def cut(packed: Module, places: Mapping[Place, Sequence[str]]) -> SegmentedProgr
             remedy="use --cost levels",
         )
     number = {op: position for position, op in enumerate(ops)}
-    profiles, cuts, start = OpProfiles(packed), [], 0
+    profile_of, cuts, start = op_profiles(packed), [], 0
     for end in _ends(ops, number):
         inside = ops[start + 1 : end + 1]
         keys = list(dict.fromkeys(place for op in inside if (place := _place(op)) is not None))
@@ -120,7 +120,7 @@ def cut(packed: Module, places: Mapping[Place, Sequence[str]]) -> SegmentedProgr
             if op in opened:
                 piece = replace(piece, ciphertexts=_width(op), open=opened.index(op))
             elif op.result is not None:
-                depth, profile = op.levels(packed.symbols), profiles.of(op)
+                depth, profile = op.levels(packed.symbols), profile_of(op)
                 piece = Piece(piece.operands, depth, profile, _width(op))
             pieces.append(piece)
         names = tuple(name for key in keys for name in places.get(key, ()))

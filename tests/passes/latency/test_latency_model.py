@@ -22,7 +22,7 @@ from atlasc.passes.approximation.algorithms.chebyshev import (
 from atlasc.passes.approximation.approximate import recipe_approximations, with_approximations
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.calibration.calibrate import nominal_calibration
-from atlasc.passes.costs import OpProfiles, program_costs
+from atlasc.passes.costs import op_profiles, program_costs
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.latency.model import LatencyModel, LatencyTarget
 from atlasc.passes.latency.outline import Polynomial
@@ -191,9 +191,9 @@ def test_what_a_kernel_does_does_not_depend_on_the_level(monkeypatch: pytest.Mon
     profiles = []
     for top in (64, 41):
         monkeypatch.setattr("atlasc.passes.costs._TOP", top)
-        known = OpProfiles(packed)
+        known = op_profiles(packed)
         ops = [op for op in packed.ops if op.operands and op.result is not None]
-        profiles.append([known.of(op) for op in ops])
+        profiles.append([known(op) for op in ops])
     assert profiles[0] == profiles[1]
 
 
