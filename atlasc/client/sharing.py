@@ -15,11 +15,10 @@ a run beforehand. Lattigo's ``DecodePublic`` adds no noise: it rounds to a numbe
 user chooses.
 
 Here B is sqrt(n) times the compiled bound of an element's error (``noise`` of an output,
-:mod:`atlasc.compilation.noise_bound`), for the n numbers of an answer. Divergence is convex, so
-the mean square
-of an error that is random is enough. The bound holds for inputs like those of calibration and under
-the noise model; the proof is for a client that encrypts its own inputs and a server that runs the
-program as given.
+:mod:`atlasc.compilation.noise_bound`), for the n numbers of an answer. Divergence is convex, so the
+mean square of an error that is random is enough. The bound holds for inputs like those of
+calibration and under the noise model; the proof is for a client that encrypts its own inputs and a
+server that runs the program as given.
 """
 
 from __future__ import annotations
