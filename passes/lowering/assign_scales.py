@@ -72,10 +72,6 @@ def _same(op: Op, doublings: int) -> Equation | None:
     return {op.value: 1.0, op.operands[0]: -1.0}, 0.0
 
 
-def _none(op: Op, doublings: int) -> Equation | None:
-    return None
-
-
 def _input(op: Op, doublings: int) -> Equation | None:
     """The server takes a public input as it is."""
     return ({op.value: 1.0}, 0.0) if op.attributes["side"] == "public" else None
@@ -115,7 +111,7 @@ class ScaleRule:
         default: what such an attribute is where the op has none.
     """
 
-    equation: Callable[[Op, int], Equation | None] = _same
+    equation: Callable[[Op, int], Equation | None] | None = _same
     by_result: tuple[str, ...] = ()
     by_ratio: tuple[str, ...] = ()
     default: float | None = None
@@ -125,12 +121,12 @@ _UNSCALED = ("poly.double", "poly.row_sum", "poly.center", "poly.transpose", "po
              "poly.select", "poly.repeat", "poly.rotary")  # fmt: skip
 RULES: dict[str, ScaleRule] = {
     "poly.input": ScaleRule(_input, ("factor",), default=1.0),
-    "poly.output": ScaleRule(_none, by_ratio=("factor",), default=1.0),
-    "poly.linear": ScaleRule(_none, ("bias",), ("weight",)),
-    "poly.mean": ScaleRule(_none, by_ratio=("factor",), default=1.0),
+    "poly.output": ScaleRule(None, by_ratio=("factor",), default=1.0),
+    "poly.linear": ScaleRule(None, ("bias",), ("weight",)),
+    "poly.mean": ScaleRule(None, by_ratio=("factor",), default=1.0),
     "poly.chebyshev": ScaleRule(_chebyshev, ("coefficients",)),
     "poly.scale": ScaleRule(_scale, by_ratio=("factor",)),
-    **dict.fromkeys(("poly.add", "poly.sub"), ScaleRule(_none)),  # their equations come last
+    **dict.fromkeys(("poly.add", "poly.sub"), ScaleRule(None)),  # their equations come last
     **dict.fromkeys(("poly.mul", "poly.matmul", "poly.square"), ScaleRule(_product)),
     **dict.fromkeys(("poly.add_constant", "poly.mask_zero"), ScaleRule(by_result=("value",))),
     "poly.mask_fill": ScaleRule(by_result=("fill",)),
@@ -190,9 +186,9 @@ class _Assignment:
                             f"({op.location}) is rescaled by a product: the ranges around it differ"
                         )
 
-    def _holds(self, op: Op, rule: Callable[[Op, int], Equation | None]) -> bool:
+    def _holds(self, op: Op, rule: Callable[[Op, int], Equation | None] | None) -> bool:
         """Add the equation of an op, if it has one; False where it contradicts those before it."""
-        equation = rule(op, self.doublings.get(op, 0))
+        equation = None if rule is None else rule(op, self.doublings.get(op, 0))
         return equation is None or self._system.add(*equation)
 
     def crowded(self) -> dict[Op, int]:
