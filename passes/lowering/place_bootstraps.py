@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.types import CiphertextType
-from atlasc.passes.analyses.observed import bootstrap_change
+from atlasc.passes.analyses.observed import bootstrap_change, program_change
 from atlasc.passes.costs import PrimitiveCosts, op_costs
 from atlasc.passes.framework.pass_base import MAGNITUDES, NOISE_GAINS, Goal, Pass, Report
 from atlasc.passes.framework.rewriting import Rewriter
@@ -83,14 +83,14 @@ class PlaceBootstraps(Pass):
         """Ckks module without levels to ckks module with levels, drops and bootstraps."""
         placement, nodes = self.solve(module)
         bootstraps, cost = placement.bootstrap_count, ""
-        noise = self._noise(placement, nodes)
-        if noise > 0:
+        placed = _placed(module, placement, nodes)
+        noise = program_change(placed, self.error, self.cubic)
+        if noise:
             report.say(f"errors of bootstraps change the outputs by {noise:.1e} of their size")
         if self.costs is not None:
             seconds = placement.cost - (FEWEST * bootstraps if self.fewest else 0.0)
             cost = f"{seconds:.1f} s predicted, "
         report.say(f"{cost}{bootstraps} bootstraps; {placement.method}")
-        placed = _placed(module, placement, nodes)
         facts = {"levels": self.levels, "bootstrap": self.bootstrap, "bootstrap_batch": self.batch}
         placed.attributes |= facts
         return placed
@@ -143,9 +143,14 @@ class PlaceBootstraps(Pass):
         Found by a bisection over the largest error that one bootstrap may cause: the smaller it is,
         the less error in all and the more cost.
         """
-        if self._noise(cheapest, nodes) <= TOLERANCE:
-            return cheapest
         errors = {node: bootstrap_change(op, self.error, self.cubic) for op, node in nodes.items()}
+
+        def noise(placement: Placement) -> float:
+            """Change of the outputs by the errors of all bootstraps."""
+            return math.hypot(*(errors[node] for node in placement.bootstraps))
+
+        if noise(cheapest) <= TOLERANCE:
+            return cheapest
         limits = sorted(set(errors.values()))
         low, high, best = 0, len(limits) - 1, cheapest
         while low < high:
@@ -160,16 +165,11 @@ class PlaceBootstraps(Pass):
                 found = None
             if found is None or found.cost > DEARER * cheapest.cost:
                 low = middle + 1
-            elif self._noise(found, nodes) > TOLERANCE:
-                best, high = min(best, found, key=lambda p: self._noise(p, nodes)), middle
+            elif noise(found) > TOLERANCE:
+                best, high = min(best, found, key=noise), middle
             else:
                 best, low = found, middle + 1
         return best
-
-    def _noise(self, placement: Placement, nodes: dict[Op, int]) -> float:
-        """Change of the outputs by the errors of all bootstraps."""
-        refreshed = [op for op, node in nodes.items() if node in placement.bootstraps]
-        return math.hypot(*(bootstrap_change(op, self.error, self.cubic) for op in refreshed))
 
 
 def _blame_range(graph: LevelGraph, chain: LevelChain, nodes: dict[Op, int]) -> None:
