@@ -112,12 +112,9 @@ def starts(group: Group, lower: Choice, upper: Choice) -> list[Choice]:
 
 
 def interpolated(probes: Mapping[float, float], local: float) -> float:
-    """Output error of a choice with a local error, from those of the choices that were probed.
+    """Output error of a choice with a local error, from the probes: output errors by local error.
 
     Piecewise linear in logarithms, proportional outside the probes, and never falling.
-
-    Args:
-        probes: output error by local error.
     """
     x = np.log(np.maximum(sorted(probes), SMALLEST))
     y = np.log(np.clip([probes[key] for key in sorted(probes)], SMALLEST, LARGEST))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import NamedTuple
 
@@ -20,9 +20,6 @@ from atlasc.passes.search.points import cheap_to_accurate
 
 STEPS = 200
 """Points of a front at most, as many as a front of levels has about."""
-
-Approximations = Mapping[str, Approximation]
-"""By result name."""
 
 
 class Alternative(NamedTuple):
@@ -54,7 +51,6 @@ def latency_front(
     The choices of a path are indices of the groups' alternatives.
 
     Args:
-        model: of the module.
         groups: alternatives of each group; together with `fixed` they cover all ops.
         fixed: approximations of ops that are in no group.
         resolution: see `solve`.

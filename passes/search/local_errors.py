@@ -69,10 +69,7 @@ class Captured:
 
 def capture(problem: SearchProblem, seed: int) -> dict[str, Captured]:
     """Evaluate the cleartext model and keep rows of the arguments of its nonlinear ops, by result
-    name of the op.
-
-    Args:
-        seed: of the choice of rows.
+    name of the op. The seed fixes the choice of rows.
     """
     generator = np.random.default_rng([seed, 2])
     found: dict[str, Captured] = {}
@@ -182,12 +179,10 @@ def _stretched(x: np.ndarray, keep: np.ndarray, known: Range) -> np.ndarray:
 
 
 class LocalErrors:
-    """Errors of choices at their own ops.
+    """Errors of choices at their own ops, on what `capture` keeps.
 
     Args:
-        problem: whose cleartext model and inputs the ops are compared on.
-        approximations: the approximation of an op of a group under a choice.
-        seed: as of `capture`.
+        approximations: of the ops of a group under a choice, by result name.
     """
 
     def __init__(
@@ -264,7 +259,6 @@ def candidates(
     one) evaluated, until the front has no unvisited neighbours.
 
     Args:
-        starts: choices to start from.
         lower, upper: bounds of the integers.
         canonical: the canonical form of a choice; equal forms are evaluated once.
         look: makes a candidate of a choice.

@@ -66,11 +66,8 @@ class Path:
 def solve_sums(groups: Sequence[Sequence[tuple[int, float]]]) -> list[Path]:
     """The least error for every cost, where it is an improvement, from cheap to accurate.
 
-    The program goes over the groups: F_g[c] = min over options of F_(g-1)[c - cost] + error. Its
-    time is the number of options times the greatest cost.
-
-    Args:
-        groups: (cost, error) of each option of each group.
+    The program goes over the groups, each a list of options (cost, error): F_g[c] = min over
+    options of F_(g-1)[c - cost] + error. Its time is the number of options times the greatest cost.
     """
     size = sum(max(cost for cost, _ in options) for options in groups) + 1
     best = np.full(size, np.inf)
@@ -175,8 +172,7 @@ def solve_rounded(
 def prune(stage: Sequence[Option], errors: Sequence[float] | None = None) -> list[int]:
     """Indices of the options that no other one beats in error and in every entry of its table.
 
-    Args:
-        errors: rounded ones; of options that round alike, the truly most accurate one comes first.
+    Errors may be given rounded. Of options that round alike, the truly most accurate comes first.
     """
     errors = [option.error for option in stage] if errors is None else errors
     order = sorted(

@@ -41,11 +41,8 @@ def require_generation(evaluations: int, stages: int = 1) -> None:
 
 
 def generations_within(evaluations: int, largest: int) -> tuple[int, int]:
-    """A population and generations after it that make so many evaluations at most.
-
-    Args:
-        evaluations: at least `LEAST_POPULATION`.
-        largest: population.
+    """A population of at most `largest`, and generations after it, for so many evaluations at most:
+    `LEAST_POPULATION` or more.
     """
     population = int(np.clip(math.isqrt(evaluations), LEAST_POPULATION, largest))
     return population, evaluations // population - 1

@@ -50,10 +50,6 @@ class RayPool:
     worker without work takes half of the longest share. A worker that dies is replaced, and its
     settings are evaluated again.
 
-    Args:
-        problem: what the workers hold.
-        workers: where they run.
-
     Raises:
         AtlasError: Ray is not installed, or its cluster cannot be reached.
     """

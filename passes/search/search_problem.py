@@ -174,7 +174,6 @@ class Objective:
     What a setting costs does not depend on what was evaluated before, nor on which process does it.
 
     Args:
-        problem: what is searched.
         layers: the early-layer proxy: compare the values after that many blocks instead of the
             outputs. None for the whole model.
     """
@@ -231,10 +230,8 @@ class Objective:
     def approximations(
         self, settings: Settings, places: Sequence[Place] | None = None
     ) -> dict[str, Approximation]:
-        """The approximations of a setting, by result name; an op that is left exact has none.
-
-        Args:
-            places: of the ops that are wanted; None for all.
+        """The approximations of a setting at some places, or at all, by result name; an op that is
+        left exact has none.
         """
         wanted = self._places if places is None else places
         parametrisation = self._problem.parametrisation
@@ -259,11 +256,8 @@ def output_error(
     reference: Mapping[str, np.ndarray],
     weights: Mapping[str, np.ndarray | None],
 ) -> float:
-    """Mean absolute error of outputs; infinite where a value is not finite.
-
-    Args:
-        outputs, reference: arrays by name.
-        weights: of values, broadcast to each output; see ``error_weights``.
+    """Mean absolute error of outputs, by name; infinite where a value is not finite. Weights are
+    broadcast to each output; see ``error_weights``.
     """
     total = weight = 0.0
     for name, expected in reference.items():
@@ -281,11 +275,8 @@ def error_weights(
     output: np.ndarray,
     shares: Sequence[float] | None = None,
 ) -> np.ndarray | None:
-    """Weights of the values of an output [B, ...]: those of kept tokens, and of its input; None for
-    equal ones.
-
-    Args:
-        shares: weight of each input; None for equal ones.
+    """Weights of the values of an output [B, ...]: those of kept tokens, times the share of its
+    input; None for equal ones.
     """
     kept = kept_tokens(module, arrays, output)
     if shares is None:

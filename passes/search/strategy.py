@@ -46,7 +46,6 @@ class SearchRun:
     """Evaluates batches for a strategy; equal settings are evaluated once.
 
     Args:
-        problem: what is searched.
         total: how many evaluations the strategy will ask for.
         progress: called after every batch.
         journal: keeps every point as soon as it is known.
@@ -201,12 +200,8 @@ class Strategy(ABC):
         return {"strategy": self.name, **{option: getattr(self, option) for option in fixed}}
 
     def search(self, problem: SearchProblem, progress: ProgressCallback | None = None) -> Front:
-        """Search a problem.
-
-        Args:
-            problem: what to search.
-            progress: called after every batch. An interrupt from the keyboard ends the search, and
-                the front so far is returned.
+        """Search a problem; `progress` is called after every batch. An interrupt from the keyboard
+        ends the search, and the front so far is returned.
 
         Raises:
             AtlasError: the budget is too small for this problem; the journal cannot be used; the

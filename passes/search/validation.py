@@ -135,9 +135,7 @@ def validated(
     leaves the rest of the points as they are.
 
     Args:
-        front: what a search found.
         validator: on inputs that the search did not see.
-        approximations: of settings.
         progress: called with (points done, all points).
     """
     points, expert, complete = list(front.points), front.expert, front.complete
@@ -169,9 +167,7 @@ def validated_pick(
     A point is validated when it would be taken. Where inputs leave a range under it, another one
     may be taken, which is validated in turn.
 
-    Args:
-        front, validator, approximations: as in `validated`.
-        pick: passes points that were not validated.
+    `pick` must pass points that were not validated.
     """
     front = replace(front, held_back=validator.inputs)
     while (point := pick(front)).out_of_range is None:
