@@ -14,7 +14,7 @@ from functools import reduce
 from typing import NamedTuple
 
 from atlasc.passes.approximation.description import Approximation
-from atlasc.passes.latency.model import LatencyModel, TimedChain
+from atlasc.passes.latency.model import Approximations, LatencyModel, TimedChain
 from atlasc.passes.search.min_plus import RESOLUTION, Option, Path, product, prune, solve
 from atlasc.passes.search.points import cheap_to_accurate
 

@@ -121,8 +121,6 @@ class RowProgram:
     """A recorded algorithm, ready to run.
 
     Args:
-        dtype: float32 or float64.
-        algorithm: what is recorded.
         watched: whether runs are asked which rows leave a range.
 
     Raises:

@@ -58,10 +58,8 @@ class Snapshots:
                 self._values.move_to_end(key)
 
     def store(self, key: int, values: dict[Value, np.ndarray], path: Sequence[int] = ()) -> None:
-        """Keep values; the least recently used ones go when memory is short.
-
-        Args:
-            path: keys that must not go for it; if only those are left, the values are not kept.
+        """Keep values; the least recently used ones go when memory is short, but for those of the
+        path: if only these are left, the values are not kept.
         """
         if key in self._values:
             return
@@ -142,11 +140,8 @@ class PolynomialSimulator(Simulator):
                 self.symbols[name] = np.asfortranarray(self.symbols[name])
 
     def prepare(self, inputs: Mapping[str, np.ndarray], watched: bool = False) -> Rounds:
-        """Compute the client's part (embeddings) once.
-
-        Args:
-            inputs: by name.
-            watched: whether runs find which inputs leave the range of a polynomial.
+        """Compute the client's part (embeddings) once. Of watched inputs, runs find which ones leave
+        the range of a polynomial.
 
         Raises:
             AtlasError: an input is missing or has the wrong shape.
@@ -192,7 +187,6 @@ class PolynomialSimulator(Simulator):
         Args:
             inputs: arrays by name, or what `prepare` made of them.
             approximations: by result name; None for those that the module carries.
-            layers: stop after that many blocks.
         """
         rounds = inputs if isinstance(inputs, list) else self.prepare(inputs)
         chosen = self.default_approximations() if approximations is None else approximations

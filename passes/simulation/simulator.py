@@ -149,8 +149,6 @@ class Simulator(ABC):
     """Evaluates one module in the clear under many settings.
 
     Args:
-        module: an nn module.
-        dtype: float32 or float64.
         limit: magnitude from which a value counts as exploded.
 
     Raises:
@@ -178,7 +176,6 @@ class Simulator(ABC):
         """Evaluate the module under a setting.
 
         Args:
-            inputs: what `prepare` made.
             layers: stop after that many blocks; the outputs are then the values that later ops
                 need, by name.
         """

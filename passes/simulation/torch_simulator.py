@@ -196,7 +196,6 @@ class TorchSimulator(Simulator):
         module: an nn module; approximations that its ops carry are not looked at.
         device: "cpu" or "cuda".
         memory: bytes for a batch of settings.
-        limit: magnitude from which a value counts as exploded.
     """
 
     def __init__(
@@ -222,13 +221,7 @@ class TorchSimulator(Simulator):
     def run_all(
         self, inputs: Uploaded, batch: Iterable[Approximations], *, layers: int | None = None
     ) -> Iterator[Simulation]:
-        """Evaluate the module under many settings, as many at once as memory allows.
-
-        Args:
-            inputs: what `prepare` made.
-            batch: approximations by result name; an op that is not named is computed exactly.
-            layers: stop after that many blocks (see `Simulator.run`).
-        """
+        """Evaluate the module under many settings, as many at once as memory allows."""
         import torch
 
         bytes_each = 4 * TENSORS * _count(inputs) * largest_tensor(self.segments)
