@@ -9,7 +9,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ def journal_beside(output: Path) -> Path:
     return output.with_name(f"{output.name}.journal")
 
 
-class Journal:
+class Journal(AbstractContextManager["Journal"]):
     """An open journal, locked against other processes.
 
     The first line is JSON that identifies the search, each further one a point. A line is written
@@ -93,9 +93,6 @@ class Journal:
             os.close(descriptor)
             raise
         return journal
-
-    def __enter__(self) -> Journal:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()

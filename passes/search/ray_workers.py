@@ -6,6 +6,7 @@ import os
 import socket
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -43,7 +44,7 @@ class _Worker:
     process: int | None = None  # once it runs
 
 
-class RayPool:
+class RayPool(AbstractContextManager["RayPool"]):
     """Workers that hold one problem; used as a context.
 
     Settings with equal first layers go to one worker, which reuses the values that they share. A
@@ -94,9 +95,6 @@ class RayPool:
         self._workers = [_Worker() for _ in range(count)]
         for worker in self._workers:
             self._start(worker)
-
-    def __enter__(self) -> RayPool:
-        return self
 
     def __exit__(self, *error: object) -> None:
         for worker in self._workers:

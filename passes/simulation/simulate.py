@@ -140,8 +140,8 @@ class PolynomialSimulator(Simulator):
                 self.symbols[name] = np.asfortranarray(self.symbols[name])
 
     def prepare(self, inputs: Mapping[str, np.ndarray], watched: bool = False) -> Rounds:
-        """Compute the client's part (embeddings) once. Of watched inputs, runs find which ones leave
-        the range of a polynomial.
+        """Compute the client's part (embeddings) once. Of watched inputs, runs find which ones
+        leave the range of a polynomial.
 
         Raises:
             AtlasError: an input is missing or has the wrong shape.
