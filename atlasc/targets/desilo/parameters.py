@@ -107,6 +107,11 @@ class DesiloParameters(ParameterSet):
         count, bits = BOOTSTRAP_PRIMES
         return Moduli((*primes, *[bits] * count), special, PRIME_BITS, sparse)
 
+    def digits(self, level: int) -> int:
+        """Digits have as many primes as there are special ones, but five in the set with
+        bootstraps: so many has a key of the library at levels 2, 8, 12, 13, 14 and 29, 1 to 7."""
+        return -(-self.residues(level) // (5 if self.bootstrap else self.special_primes))
+
     @property
     def needs(self) -> BootstrapNeeds:
         """The bootstrap key rotates to the right by powers of two. The other two keys are full:

@@ -330,6 +330,18 @@ def test_the_build_for_cuda_computes_on_the_gpu(
 # --- parameters
 
 
+def test_keys_of_the_set_with_bootstraps_are_as_large_as_assumed(tmp_path: Path) -> None:
+    """Its digits have five primes: docs/backend-desilo.md tells of seven, and of 245 MiB."""
+    engine = desilo_library.library_engine(BOOTSTRAPPED)
+    secret, path = engine.create_secret_key(), tmp_path / "relinearization.key"
+    assert BOOTSTRAPPED.dnum == 7
+    for level in (2, 8, 12, 13, 14, None):
+        key = engine.create_relinearization_key(secret, *([] if level is None else [level]))
+        engine.write_relinearization_key(key, str(path))
+        expected = BOOTSTRAPPED.key_bytes(29 if level is None else level)
+        assert path.stat().st_size == pytest.approx(expected, rel=1e-4)
+
+
 @pytest.mark.parametrize(
     "parameters", [SMALL, DesiloParameters(15, 2), DesiloParameters(16, 4), BOOTSTRAPPED]
 )
