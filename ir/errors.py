@@ -38,12 +38,10 @@ class AtlasError(Exception):
 
     def render(self) -> str:
         """The message as plain text, one aspect a line."""
-        parts = [self.what]
-        parts += [f"  {label}: {text}" for label, text in self._aspects() if text]
-        return "\n".join(parts)
-
-    def _aspects(self) -> tuple[tuple[str, str], ...]:
-        return (("where", self.where), ("why", self.why), ("what to do", self.remedy))
+        aspects = {"where": self.where, "why": self.why, "what to do": self.remedy}
+        return "\n".join(
+            [self.what, *(f"  {one}: {text}" for one, text in aspects.items() if text)]
+        )
 
 
 def first_line(error: BaseException) -> str:

@@ -141,9 +141,7 @@ def _rotary_type(site: Site) -> TensorType:
 
 def keep_mask(site: Site, scores: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray | None:
     """Boolean [B,1,queries,keys] or broadcastable: which keys a query may see; None if all."""
-    keep = None
-    if mask is not None:
-        keep = mask.astype(bool)[:, None, None, :]
+    keep = None if mask is None else mask.astype(bool)[:, None, None, :]
     if site.attributes.get("causal", False):
         first = site.attributes.get("query", 0)
         causal = np.tril(np.ones(scores.shape[-2:], dtype=bool), first)[None, None]
@@ -206,9 +204,8 @@ def _layer_norm(site: Site, x: np.ndarray) -> np.ndarray:
 
 def _rms_norm(site: Site, x: np.ndarray) -> np.ndarray:
     square = np.square(x).mean(axis=-1, keepdims=True)
-    return (x / np.sqrt(square + site.attributes["epsilon"]) * site.like("gamma", x)).astype(
-        x.dtype
-    )
+    normed = x / np.sqrt(square + site.attributes["epsilon"])
+    return (normed * site.like("gamma", x)).astype(x.dtype)
 
 
 def _patchify(site: Site, image: np.ndarray) -> np.ndarray:

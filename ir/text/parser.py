@@ -217,14 +217,15 @@ def _add(
     if (name is None) != (value is None):
         has = "has no result" if value is None else "has a result: write %name = before it"
         raise _Fault(at, f"{at} {has}")
-    if value is not None:
-        values[str(name)] = value
-    if value is None and written is not None:
-        raise _Fault(written, f"{at} has no result and so no type")
-    if value is not None and written is None:
+    if value is None:
+        if written is not None:
+            raise _Fault(written, f"{at} has no result and so no type")
+        return
+    if written is None:
         raise _Fault(at, f"the type is missing; it is {value.type}")
-    if value is not None and str(written) != str(value.type):
+    if str(written) != str(value.type):
         raise _Fault(written, f"{at} gives {value.type}, the text says {written}")
+    values[str(name)] = value
 
 
 _ESCAPES = {"n": "\n", "r": "\r"}

@@ -88,8 +88,9 @@ class LinearSystem(Generic[K]):
         """Free unknowns, those that share a pivot together."""
         groups, seen = [], set[K]()
         for start in free:
-            group: list[K] = []
-            pending = [] if start in seen else [start]
+            if start in seen:
+                continue
+            group, pending = list[K](), [start]
             seen.add(start)
             while pending:
                 group.append(pending.pop())
@@ -97,6 +98,5 @@ class LinearSystem(Generic[K]):
                     fresh = [other for other in self.rows[pivot][0] if other not in seen]
                     seen.update(fresh)
                     pending += fresh
-            if group:
-                groups.append(group)
+            groups.append(group)
         return groups
