@@ -24,7 +24,7 @@ class Packing:
 
     Attributes:
         width: features in a block.
-        d, g, b, t: slot bits of each axis.
+        d, g, b, t: slot bits of each axis; together those of a ciphertext.
     """
 
     width: int
@@ -32,11 +32,6 @@ class Packing:
     g: int
     b: int
     t: int
-
-    @property
-    def slots(self) -> int:
-        """Slots of a ciphertext."""
-        return 1 << (self.d + self.g + self.b + self.t)
 
     def hidden(self, batch: int, tokens: int, features: int) -> Layout:
         """Layout ``[b, t, g, d]`` of a tensor [batch, tokens, features]."""

@@ -175,7 +175,7 @@ class Bench:
         self.slots = 0
 
     def input(self, name: str, packing: Packing, tensor: np.ndarray) -> Value:
-        self.inputs[name], self.slots = tensor, packing.slots
+        self.inputs[name], self.slots = tensor, packing.hidden(1, 1, 1).slots
         attributes: dict[str, Any] = {
             "name": name,
             "layout": str(packing.hidden(*tensor.shape)),

@@ -27,7 +27,8 @@ class Bench:
     """A ckks module under construction, and the slots of its inputs."""
 
     def __init__(self, packing: Packing) -> None:
-        self.packing, self.engine = packing, SimEngine(packing.slots, LEVEL)
+        self.packing = packing
+        self.engine = SimEngine(packing.hidden(1, 1, 1).slots, LEVEL)
         self.module = Module("kernel", "ckks")
         self.inputs: dict[str, list[Any]] = {}
         self.public: dict[str, np.ndarray] = {}
@@ -114,7 +115,7 @@ def test_the_cost_of_a_plan_is_what_is_done(
     for plan in (None, DiagonalPlan(1 << other % (features + 1), paired and features > 0)):
         bench = Bench(packing)
         bench.linear(bench.input("x", x), weight, plan=plan)
-        engine = CountingEngine(packing.slots, LEVEL)
+        engine = CountingEngine(bench.engine.slots, LEVEL)
         execute(engine, bench.module, {"x": [Counted(LEVEL) for _ in bench.inputs["x"]]})
         counts = engine.total()
         costs.append(KEY_SWITCH * counts.key_switches + counts.plaintext_products)
