@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +16,7 @@ from atlasc.ir.text.storage import print_module
 from atlasc.ir.types import CiphertextType
 from atlasc.passes.execution.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
 from atlasc.passes.lowering.rotation_keys import MEMORY
-from atlasc.targets.parameters import ParameterSet
+from atlasc.targets.parameters import BootstrapNeeds, ParameterSet
 
 TYPES = {np.dtype(np.float32): "F32", np.dtype(np.float64): "F64", np.dtype(np.int64): "I64"}
 """Types of arrays that the runtime reads, as safetensors names them."""
@@ -61,17 +60,14 @@ def interface_facts(program: Module, parameters: ParameterSet) -> dict[str, Any]
                     remedy="rename it in the model",
                 )
     levels = [program.attributes[f"{kind}_level"] for kind in ("relinearization", "conjugation")]
-    bootstrap_keys: Mapping[int, int] = {}
-    if parameters.in_runtime and parameters.bootstrap:
-        bootstrap_keys = parameters.needs.shared
-        levels = list(map(max, levels, parameters.needs.key_levels))
+    needs = parameters.needs if parameters.in_runtime else BootstrapNeeds()
     return {
         "model": program.name,
         "identity": identity_of(program),
         "parameters": parameters,
         "plan": plan,
-        "bootstrap_keys": bootstrap_keys.items(),
-        "levels": levels,
+        "bootstrap_keys": needs.shared.items(),
+        "levels": list(map(max, levels, needs.key_levels or levels)),
         "inputs": [_carried(op, op.value) for op in program.inputs],
         "publics": [op.attributes for op in public],
         "outputs": [_carried(op, op.operands[0]) | _maps(op, program) for op in program.outputs],
