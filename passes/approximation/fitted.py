@@ -26,7 +26,6 @@ from atlasc.passes.approximation.fits.weighted import (
     RELATIVE,
     channel_fits,
     exponential,
-    interpolated_fit,
     least_exponential,
     weighted_fit,
 )
@@ -161,11 +160,9 @@ def measured_softmax(
     for degree, ((low, high), seen) in zip(degrees, sums, strict=True):
         interval = low / below, high * above
         if weighted:
-            interval = _wider(interval, seen)
-            bound = FOLLOWED if len(ranges) < count - 1 else RELATIVE
-            chosen = weighted_fit("invsqrt", degree, interval, _spread(seen, error), bound)
-        else:
-            chosen = interpolated_fit("invsqrt", degree, interval, seen)
+            interval, seen = _wider(interval, seen), _spread(seen, error)
+        bound = FOLLOWED if len(ranges) < count - 1 else RELATIVE
+        chosen = weighted_fit("invsqrt", degree, interval, seen, bound, weighted)
         ranges.append(interval)
         fits.append(tuple(chosen.coefficients))
         error = chosen.seen_error

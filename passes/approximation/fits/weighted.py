@@ -107,6 +107,7 @@ def weighted_fit(
     interval: Interval,
     quantiles: tuple[float, ...],
     bound: Bound | None = None,
+    weighted: bool = True,
 ) -> JudgedFit:
     """The weighted fit of a function; the interpolant where that is better on what was seen.
 
@@ -116,84 +117,60 @@ def weighted_fit(
         interval: on which the fit is bounded.
         quantiles: evenly spaced ones of the arguments that were seen, rising, at least two.
         bound: None for `RELATIVE` or `ABSOLUTE`, as the function is.
+        weighted: False for the interpolant.
 
     Raises:
         AtlasError: no such function, or an interval on which it is not defined.
     """
-    if degree > HIGHEST_WEIGHTED_DEGREE:
-        return interpolated_fit(name, degree, interval, quantiles)
-    problem = _LeastSquares(name, degree, interval, quantiles, bound)
-    # Double precision is enough for an interpolant to compare with.
-    exact = function(name).numpy
-    plain = problem.judged(chebinterpolate(lambda t: exact(from_unit(t, interval)), degree))
-    problem.allowed = min(problem.bound.error, problem.bound.times * plain.worst_error)
-    # Mean square errors are made of R of the QR decomposition of [rows, values].
-    seen, grid = (
-        _triangle(np.column_stack(points) / np.sqrt(len(points[1])))
-        for points in (problem.seen, problem.grid)
+    low, high = check_domain(name, degree, interval)
+    known = function(name)
+    bound = bound or (RELATIVE if known.positive_domain else ABSOLUTE)
+    # Dense enough for a sum of that degree, ends included.
+    angles = np.pi * np.linspace(0, 1, max(LEAST_GRID, 4 * (degree + 1)))
+    points = low + (high - low) * (0.5 - 0.5 * np.cos(angles))
+    greatest = np.abs(known.numpy(points)).max()
+
+    def rows(x: Array) -> tuple[Array, Array]:
+        """Chebyshev polynomials [points, degree + 1] and the function, over what errors are
+        relative to.
+        """
+        values = known.numpy(x)
+        scale = values if known.positive_domain else np.full_like(values, greatest)
+        t = np.clip((2 * x - (low + high)) / (high - low), -1, 1)
+        return chebvander(t, degree) / scale[:, None], values / scale
+
+    both = (
+        rows(between(np.clip(np.asarray(quantiles), low, high), known.positive_domain)),
+        rows(points),
     )
-    found = []
-    for floor in FLOORS:
-        square = _triangle(np.vstack([seen, np.sqrt(floor) * grid]))[:-1]
-        solution = np.linalg.solve(square[:, :-1], square[:, -1]).astype(np.float64)
-        found.append(problem.judged(solution, floor))
-        if found[-1].bounded:
-            break
-    best = found[-1]
-    if not best.bounded:
-        best = min([*found, plain], key=lambda judged: judged.worst_error)
-    if best.seen_error < plain.seen_error:
-        return best
-    return interpolated_fit(name, degree, interval, quantiles)
 
-
-@lru_cache(maxsize=4096)
-def interpolated_fit(
-    name: str, degree: int, interval: Interval, quantiles: tuple[float, ...]
-) -> JudgedFit:
-    """The interpolant, judged in the same way."""
-    return _LeastSquares(name, degree, interval, quantiles).judged(fit(name, degree, interval))
-
-
-class _LeastSquares:
-    """Least squares over the points that were seen and over a grid of the interval.
-
-    Both are a pair: rows [points, degree + 1] of Chebyshev polynomials and values [points] of the
-    function, both over what errors are relative to. `allowed` bounds the errors on the grid.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        degree: int,
-        interval: Interval,
-        quantiles: tuple[float, ...],
-        bound: Bound | None = None,
-    ) -> None:
-        low, high = check_domain(name, degree, interval)
-        known = function(name)
-        # Dense enough for a sum of that degree, ends included.
-        angles = np.pi * np.linspace(0, 1, max(LEAST_GRID, 4 * (degree + 1)))
-        grid = low + (high - low) * (0.5 - 0.5 * np.cos(angles))
-        greatest = np.abs(known.numpy(grid)).max()
-
-        def points(x: Array) -> tuple[Array, Array]:
-            values = known.numpy(x)
-            scale = values if known.positive_domain else np.full_like(values, greatest)
-            t = np.clip((2 * x - (low + high)) / (high - low), -1, 1)
-            return chebvander(t, degree) / scale[:, None], values / scale
-
-        seen = between(np.clip(np.asarray(quantiles), low, high), known.positive_domain)
-        self.seen, self.grid = points(seen), points(grid)
-        self.bound = bound or (RELATIVE if known.positive_domain else ABSOLUTE)
-        self.allowed = self.bound.error
-
-    def judged(self, coefficients: Array, floor: float | None = None) -> JudgedFit:
+    def judged(coefficients: Array, floor: float | None, allowed: float) -> JudgedFit:
         coefficients.setflags(write=False)
-        seen, grid = (rows @ coefficients - values for rows, values in (self.seen, self.grid))
-        error, least, greatest = np.sqrt(np.mean(np.square(seen))), grid.min(), grid.max()
-        bounded = bool(max(-least, greatest) <= self.allowed)
-        return JudgedFit(coefficients, floor, float(error), float(least), float(greatest), bounded)
+        seen, grid = (basis @ coefficients - values for basis, values in both)
+        error, least, most = float(np.sqrt(np.mean(np.square(seen)))), grid.min(), grid.max()
+        bounded = bool(max(-least, most) <= allowed)
+        return JudgedFit(coefficients, floor, error, float(least), float(most), bounded)
+
+    if weighted and degree <= HIGHEST_WEIGHTED_DEGREE:
+        # Double precision is enough for an interpolant to compare with.
+        nodes = chebinterpolate(lambda t: known.numpy(from_unit(t, interval)), degree)
+        plain = judged(nodes, None, bound.error)
+        allowed = min(bound.error, bound.times * plain.worst_error)
+        # Mean square errors are made of R of the QR decomposition of [rows, values].
+        seen, grid = (_triangle(np.column_stack(part) / np.sqrt(len(part[1]))) for part in both)
+        found = []
+        for floor in FLOORS:
+            square = _triangle(np.vstack([seen, np.sqrt(floor) * grid]))[:-1]
+            solution = np.linalg.solve(square[:, :-1], square[:, -1]).astype(np.float64)
+            found.append(judged(solution, floor, allowed))
+            if found[-1].bounded:
+                break
+        best = found[-1]
+        if not best.bounded:
+            best = min([*found, plain], key=lambda one: one.worst_error)
+        if best.seen_error < plain.seen_error:
+            return best
+    return judged(fit(name, degree, interval), None, bound.error)
 
 
 def _triangle(rows: Array) -> Array:
