@@ -87,12 +87,18 @@ class Part:
         left: which inputs left the range of a polynomial in the segment of a key; None where the
             inputs are not watched.
         failed: keys of settings that explode in the segment of the key.
+        stop: of a run, the first segment that need not be evaluated; lowered where values explode.
     """
 
     values: dict[Value, np.ndarray]
     snapshots: Snapshots
     left: dict[int, np.ndarray] | None = None
     failed: set[int] = field(default_factory=set)
+    stop: int = 0
+
+
+def _first_stop(parts: list[Part]) -> int:
+    return min(part.stop for part in parts)
 
 
 Rounds = list[list[Part]]
@@ -198,13 +204,13 @@ class PolynomialSimulator(Simulator):
         outputs: list[dict[str, np.ndarray]] = []
         with self._blas.limit(limits=share, user_api="blas"):
             for parts in rounds:
-                stops = [end] * len(parts)
-                work = partial(self._part, chosen, keys, self._blockwise[share], stops)
+                for part in parts:
+                    part.stop = end
+                work = partial(self._part, chosen, keys, self._blockwise[share], parts)
                 pool = None if threads == 1 else self._pool
-                numbers = range(len(parts))
-                outputs += (map if pool is None else pool.map)(work, numbers, parts)
-                if min(stops) < end:
-                    op = self.segments[min(stops)].ops[0]
+                outputs += (map if pool is None else pool.map)(work, parts)
+                if (stop := _first_stop(parts)) < end:
+                    op = self.segments[stop].ops[0]
                     return Simulation({}, f"{op.location}: {op.name}")
         joined = {name: np.concatenate([part[name] for part in outputs]) for name in outputs[0]}
         left = [
@@ -220,21 +226,17 @@ class PolynomialSimulator(Simulator):
         chosen: Approximations,
         keys: list[int],
         blockwise: Blockwise,
-        stops: list[int],
-        number: int,
+        parts: list[Part],
         part: Part,
     ) -> dict[str, np.ndarray]:
         """The outputs of some of the inputs after as many segments as there are keys.
 
-        Args:
-            stops: for each part the first segment that need not be evaluated; it is lowered where
-                values explode. What is found does not depend on which thread is faster: a part goes
-                on until it is past the first explosion of the others.
-            number: of the part in ``stops``.
+        What is found does not depend on which thread is faster: a part goes on until it is past the
+        first explosion of all parts that are evaluated at the same time.
         """
         end = len(keys)
-        stops[number] = next((i for i, key in enumerate(keys) if key in part.failed), end)
-        if stops[number] < end:
+        part.stop = next((i for i, key in enumerate(keys) if key in part.failed), end)
+        if part.stop < end:
             return {}
         start, values, outputs = 0, dict(part.values), dict[str, np.ndarray]()
         for index in range(end - 1, 0, -1):
@@ -244,7 +246,7 @@ class PolynomialSimulator(Simulator):
                 break
         for index in range(start, end):
             segment, key = self.segments[index], keys[index]
-            if index >= min(stops):
+            if index >= _first_stop(parts):
                 break
             if index > start and segment.nonlinear is not None:
                 live = {v: values[v] for v in segment.live}
@@ -254,7 +256,7 @@ class PolynomialSimulator(Simulator):
                 count = len(next(iter(part.values.values())))
                 left = part.left.setdefault(key, np.zeros(count, dtype=np.bool_))
             for op in segment.ops:
-                if index >= min(stops):
+                if index >= _first_stop(parts):
                     break
                 arrays = [values[operand] for operand in op.operands]
                 if op.result is None:
@@ -264,14 +266,14 @@ class PolynomialSimulator(Simulator):
                 result = self._result(op, arrays, chosen, blockwise, left)
                 if result is None:
                     part.failed.add(key)
-                    stops[number] = index
+                    part.stop = index
                     break
                 values[op.result] = result
                 for operand in op.operands:
                     if self._last_use[operand] is op:
                         values.pop(operand, None)
         part.snapshots.touch(keys)
-        if min(stops) == end < len(self.segments):
+        if _first_stop(parts) == end < len(self.segments):
             return {value.name: values[value] for value in self.segments[end].live}
         return outputs
 
