@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.passes.framework.pass_base import Pass, Report
@@ -33,20 +32,11 @@ class Canonicalise(Pass):
     takes = "nn"
 
     def run(self, module: Module, report: Report) -> Module:
-        """See the class. An AtlasError refuses a module that is not at the nn level."""
-        if module.level != "nn":
-            raise AtlasError(
-                f"canonicalise works on nn modules, @{module.name} is at the {module.level} level"
-            )
+        """See the class."""
         module = without_dead_ops(module)
         module = without_dead_ops(_merge_neighbours(module))
         module = without_dead_ops(_repeat_weights(module, report))
         return without_dead_ops(_scale_weights(module, report))
-
-
-def canonicalise(module: Module) -> Module:
-    """The module in canonical form; see ``Canonicalise``."""
-    return Canonicalise().run(module, Report())
 
 
 def _merge_neighbours(module: Module) -> Module:

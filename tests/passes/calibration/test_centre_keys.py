@@ -28,7 +28,7 @@ from atlasc.passes.calibration.centre_keys import (
 from atlasc.passes.calibration.measure import measure
 from atlasc.passes.costs import critical_path
 from atlasc.passes.framework.pass_base import Report, run_passes
-from atlasc.passes.frontend.canonicalise import canonicalise
+from atlasc.passes.frontend.canonicalise import Canonicalise
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.packing.geometry import least_slots
 from atlasc.targets.sim import SimEngine
@@ -243,7 +243,7 @@ def test_a_linear_layer_without_bias_gets_one() -> None:
 def test_the_path_of_a_canonical_module() -> None:
     """The factor 1/√d may stand before or behind the product, or in a weight."""
     module, _ = model("vision")
-    before, after = (key_paths(m, Report()) for m in (module, canonicalise(module)))
+    before, after = (key_paths(m, Report()) for m in (module, run_passes(module, [Canonicalise()])))
     for one, other in zip(before, after, strict=True):
         assert (one.features == other.features).all()
         assert np.allclose(one.gains, 1 / 2)

@@ -9,8 +9,8 @@ from atlasc.ir.interpreter import interpret
 from atlasc.ir.text.parser import parse
 from atlasc.ir.text.storage import print_op
 from atlasc.ir.verifier import verify
-from atlasc.passes.framework.pass_base import Report
-from atlasc.passes.frontend.canonicalise import Canonicalise, canonicalise
+from atlasc.passes.framework.pass_base import Report, run_passes
+from atlasc.passes.frontend.canonicalise import Canonicalise
 
 FAMILIES = ("bert-classifier", "roberta", "distilbert", "vit-classifier", "llama-lm", "qwen2-lm")
 
@@ -19,7 +19,7 @@ FAMILIES = ("bert-classifier", "roberta", "distilbert", "vit-classifier", "llama
 @pytest.mark.parametrize("family", FAMILIES)
 def test_means_the_same(family, attention, tiny_inputs, tiny_trace):
     module = tiny_trace(family, attention)
-    canonical = canonicalise(module)
+    canonical = run_passes(module, [Canonicalise()])
     verify(canonical)
     names = [op.name for op in canonical.ops]
     assert not {"nn.scale", "nn.repeat"} & set(names)
@@ -33,7 +33,7 @@ def test_means_the_same(family, attention, tiny_inputs, tiny_trace):
 
 def test_eager_and_sdpa_become_the_same(tiny_trace):
     texts = [
-        [print_op(op) for op in canonicalise(tiny_trace("llama-lm", attention)).ops]
+        [print_op(op) for op in run_passes(tiny_trace("llama-lm", attention), [Canonicalise()]).ops]
         for attention in ("eager", "sdpa")
     ]
     assert [t.split(" = ")[-1].split()[0] for t in texts[0]] == [
@@ -44,7 +44,7 @@ def test_eager_and_sdpa_become_the_same(tiny_trace):
 def test_the_original_is_left_alone(tiny_trace):
     module = tiny_trace("llama-lm")
     before = [print_op(op) for op in module.ops], dict(module.symbols)
-    canonicalise(module)
+    run_passes(module, [Canonicalise()])
     assert [print_op(op) for op in module.ops] == before[0]
     assert module.symbols == before[1]
 
@@ -64,7 +64,7 @@ NOTHING = """module @nothing : nn {
 
 
 def test_ops_that_do_nothing_go():
-    canonical = canonicalise(parse(NOTHING))
+    canonical = run_passes(parse(NOTHING), [Canonicalise()])
     assert [op.name for op in canonical.ops] == ["nn.input", "nn.output"]
 
 
@@ -97,7 +97,8 @@ def test_absent_weights_cost_nothing():
         model = LlamaForCausalLM(
             LlamaConfig(num_hidden_layers=1, num_attention_heads=32, num_key_value_heads=8)
         )
-    canonical = canonicalise(trace(model, {"input_ids": ShapeSpec((1, 8))}, name="bare"))
+    traced = trace(model, {"input_ids": ShapeSpec((1, 8))}, name="bare")
+    canonical = run_passes(traced, [Canonicalise()])
     weight = canonical.symbols["model.layers.0.self_attn.k_proj.weight.repeated"]
     assert weight.shape == (4096, 4096)
     large = [array for array in canonical.symbols.values() if array.size > 1 << 16]
