@@ -35,15 +35,15 @@ from atlasc.passes.calibration.ranges import ChannelRanges, Range
 EXP_DEGREES = (3, 7, 15, 31, 63, 127)
 """Of the exponential of an iterative softmax on measured ranges."""
 EXP_SHARE = 0.1
-"""Of the last iteration's error: what the exponential may add to probabilities ..."""
+"""The exponential may add this share of the last iteration's error to probabilities, ..."""
 LEAST_TOLERANCE, GREATEST_TOLERANCE = 1e-6, 1e-3
-"""... within these."""
+"""... but no less than the first of these, and no more than the second."""
 SUM_SHARE = 0.1
-"""By which errors of the exponential may move the first sum of a row."""
+"""Errors of the exponential may move the first sum of a row by this share."""
 SUM_ROOM = 1.5
-"""Least factor at both ends, for the errors of earlier iterations in the sums of later ones."""
+"""Ranges of later sums grow by this at least at both ends, as earlier iterations have errors."""
 LEAST_FACTOR, GREATEST_FACTOR = 0.1, 3.0
-"""Factors of the polynomial over 1/sqrt that are followed: beyond these no setting is usable."""
+"""The polynomial over 1/sqrt is taken to stay between these; beyond them no setting is usable."""
 EXTENSION = 1.3
 """A weighted fit of 1/sqrt or 1/x is bounded on at least this factor beyond what was seen. Such a
 fit is coarse where nothing was seen, so the extra range costs little."""

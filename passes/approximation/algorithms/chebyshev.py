@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -71,10 +72,11 @@ class SoftmaxApproximation(Softmax):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        exponents = tuple(int(p) for p in self.iterations)
-        exponents = exponents[: exponents.index(0)] if 0 in exponents else exponents
+        exponents = tuple(takewhile(bool, map(int, self.iterations)))
         ranges = SUM_RANGES if self.sum_ranges is None else self.sum_ranges
         ranges = tuple(interval(r, "a range of softmax sums") for r in ranges)
+        greatest = tuple(2**p - 1 for p in exponents)
+        degrees, given = self.degrees or greatest, self.coefficients
         if not exponents or not all(1 <= p <= MAX_EXPONENT for p in exponents):
             raise AtlasError(
                 f"iterative softmax cannot have the iterations {list(self.iterations)}",
@@ -86,14 +88,11 @@ class SoftmaxApproximation(Softmax):
             raise AtlasError(
                 f"softmax has {len(exponents)} iterations but {len(ranges)} ranges of sums"
             )
-        greatest = tuple(2**p - 1 for p in exponents)
-        degrees = self.degrees or greatest
         if tuple(map(levels_of_degree, degrees)) != exponents:
             raise AtlasError(
                 f"the degrees {list(degrees)} do not have the levels {list(exponents)}",
                 remedy="a polynomial of degree d takes ceil(log2(d + 1)) levels",
             )
-        given = self.coefficients
         if given is not None and len(given) != len(exponents):
             raise AtlasError(
                 f"softmax has {len(exponents)} iterations but coefficients for {len(given)}"
@@ -110,8 +109,8 @@ class SoftmaxApproximation(Softmax):
     @property
     def score_range(self) -> Interval:
         """The scores on which the exponential is valid."""
-        factor = 2 ** len(self.iterations)
-        return self.shift + factor * self.exp_range[0], self.shift + factor * self.exp_range[1]
+        low, high = (self.shift + 2 ** len(self.iterations) * end for end in self.exp_range)
+        return low, high
 
     @property
     def mask_fill(self) -> float:
