@@ -241,6 +241,11 @@ class _Facts(TypedDict, total=False):
 class _FrontFile(Front):
     """The JSON form of a front; the hypervolume in it is not read, but follows."""
 
+    evaluations: Count = field()
+    distinct: Annotated[Count, Field(alias="distinct_evaluations")] = field()
+    seconds: Amount = field()
+    strategy: str = field()
+    complete: bool = field()
     facts: _Facts = field(default_factory=_Facts)
     hypervolume: float = 0.0
 

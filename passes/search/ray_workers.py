@@ -74,16 +74,8 @@ class RayPool(AbstractContextManager["RayPool"]):
         self._batch = GPU_BATCH if gpus else 1
         # Without a GPU of its own a worker must not take one that it happens to see.
         device = "cpu" if problem.device == AUTO and not gpus else problem.device
-        self._problem = ray.put(
-            replace(
-                problem,
-                threads=workers.threads,
-                device=device,
-                journal=None,
-                workers=None,
-                note=silent,
-            )
-        )
+        theirs = replace(problem, threads=workers.threads, device=device)
+        self._problem = ray.put(replace(theirs, journal=None, workers=None, note=silent))
         self._class = ray.remote(
             num_cpus=workers.threads,
             num_gpus=1 / -(-count // gpus) if gpus else 0,

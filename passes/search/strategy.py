@@ -72,12 +72,8 @@ class SearchRun:
         self._started = time.monotonic()
         self._objective_of = cache(problem.objective)
         self.objective = self._objective_of(None)
-        self.front = Front(
-            (),
-            problem.cost,
-            problem.reference(self.objective),
-            parametrisation=problem.parametrisation,
-        )
+        reference = problem.reference(self.objective)
+        self.front = Front((), problem.cost, reference, parametrisation=problem.parametrisation)
         self._known: dict[Key, Point] = {} if journal is None else dict(journal.points)
         self.asked: dict[Key, Point] = {}
 

@@ -140,3 +140,16 @@ def test_the_plot_is_a_png(tmp_path) -> None:
     replace(EXAMPLE, expert=point(101, 1e-7)).plot(tmp_path / "expert.png")
     for name in ("front.png", "empty.png", "expert.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("member", ["evaluations", "distinct_evaluations", "seconds", "complete"])
+def test_what_a_front_must_say(tmp_path, member: str) -> None:
+    path = tmp_path / "front.json"
+    Front((), "depth", (100.0, 0.2), strategy="hybrid").save(path)
+    assert Front.load(path).strategy == "hybrid"
+    values = json.loads(path.read_text())
+    del values[member]
+    path.write_text(json.dumps(values))
+    with pytest.raises(AtlasError, match="cannot be read") as caught:
+        Front.load(path)
+    assert caught.value.why.startswith(f"{member}: ")
