@@ -250,7 +250,7 @@ def _opened(source: Path | bytes, kind: Kind) -> tuple[str, Callable[[], list[st
     try:
         archive = zipfile.ZipFile(io.BytesIO(source))
     except Exception as error:  # whatever zipfile makes of damaged bytes
-        raise _not_a(kind, f"the bytes given as {kind}", str(error)) from None
+        raise _not_a(kind, "what was given", str(error)) from None
 
     def from_archive(name: str, limit: int) -> bytes:
         with explained(f"{name} of the {kind} cannot be read"):

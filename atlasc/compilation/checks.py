@@ -7,7 +7,6 @@ from pathlib import Path
 from atlasc.compilation.declared import choose, flag, given
 from atlasc.compilation.options import (
     WORKERS,
-    CalibrationOptions,
     CompileOptions,
     SearchOptions,
     TargetOptions,
@@ -20,18 +19,8 @@ from atlasc.passes.search.strategies import DEFAULT, find_strategy
 from atlasc.targets import find_target
 
 
-def check_calibration(options: CalibrationOptions) -> None:
-    """Raise AtlasError for numbers that are out of bounds."""
-    if options.sequence_length is not None and options.sequence_length < 1:
-        raise AtlasError(f"a sequence of {options.sequence_length} tokens is impossible")
-    if options.margin is not None and options.margin < 0:
-        raise AtlasError(f"a margin cannot be {options.margin}", remedy="give one such as 0.05")
-    _check_share("held-back", options.held_back)
-
-
 def check_search(options: SearchOptions) -> None:
     """Raise AtlasError for an unknown name, or a number that is out of bounds."""
-    check_calibration(options)
     find_strategy(options.strategy or DEFAULT).of(options.budget)
     choose("cost", options.minimised, COSTS)
     _ = options.parametrisation, options.evaluators()
@@ -56,7 +45,6 @@ def check_compile(output: Path, options: CompileOptions) -> None:
             why="there is no table of what its primitives cost",
             remedy="use --cost levels, or give a table with --costs",
         )
-    _check_share("out-of-range", options.out_of_range)
     if options.max_seconds is not None and options.front is None and options.minimised != "latency":
         raise _excluding(
             "--max-seconds",
@@ -65,8 +53,6 @@ def check_compile(output: Path, options: CompileOptions) -> None:
             "use --cost latency",
         )
     check_target(options)
-    if options.batch < 1:
-        raise AtlasError(f"a batch of {options.batch} is impossible", remedy="use 1 or more")
 
 
 def check_target(options: TargetOptions) -> None:
@@ -109,8 +95,3 @@ def _refuse_contradictions(options: CompileOptions) -> None:
 
 def _excluding(one: str, other: str, why: str = "", remedy: str = "give one of them") -> AtlasError:
     return AtlasError(f"{one} and {other} exclude each other", why=why, remedy=remedy)
-
-
-def _check_share(name: str, share: float) -> None:
-    if not 0 <= share < 1:
-        raise AtlasError(f"the share {name} {share} is not in [0, 1)", remedy="use one such as 0.2")

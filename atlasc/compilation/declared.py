@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from math import inf
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +24,7 @@ class OptionFacts:
         section: of the command's help.
         metavar: stands for the value in the help.
         minimum: smallest value.
+        below: all values are smaller.
         parse: from text to the value.
     """
 
@@ -31,6 +33,7 @@ class OptionFacts:
     section: str | None = None
     metavar: str | None = None
     minimum: float | None = None
+    below: float | None = None
     parse: Callable[[str], Any] | None = None
 
 
@@ -49,6 +52,24 @@ def choose(name: str, value: str, known: Any) -> str:
     if value not in known:
         raise AtlasError(f"{name} cannot be {value!r}", remedy=f"use one of {', '.join(known)}")
     return value
+
+
+@dataclass(frozen=True)
+class Options:
+    """What groups of options derive from: a number that is out of bounds raises AtlasError."""
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            facts, value = f.metadata["option"], getattr(self, f.name)
+            if value is None or facts.minimum is None:
+                continue
+            number = isinstance(value, int | float)
+            if not number or not facts.minimum <= value < (facts.below or inf):
+                below = f", and less than {facts.below}" if facts.below else ""
+                raise AtlasError(
+                    f"{flag(f.name)} cannot be {value!r}",
+                    remedy=f"use {facts.minimum} or more{below}",
+                )
 
 
 def documented(group: type[Group]) -> type[Group]:

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from atlasc.compilation.declared import choose, documented, flag, option, switch
+from atlasc.compilation.declared import Options, choose, documented, flag, option, switch
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.lowering.sizes import parse_size
 from atlasc.targets import TARGETS
@@ -44,7 +44,7 @@ def parse_memory(text: str) -> float:
 
 @documented
 @dataclass(frozen=True, kw_only=True)
-class ModelOptions:
+class ModelOptions(Options):
     """How a model is loaded."""
 
     sequence_length: int | None = range_option("Tokens of a text.", minimum=1)
@@ -65,10 +65,13 @@ class CalibrationOptions(ModelOptions):
     """How the ranges of the nonlinear ops are measured."""
 
     margin: float | None = range_option(
-        "Margin of the ranges, as a share of their width [default: from the data]."
+        "Margin of the ranges, as a share of their width [default: from the data].", minimum=0
     )
     held_back: float = range_option(
-        "Share of the data that is held back, to validate the ranges and the settings.", default=0.2
+        "Share of the data that is held back, to validate the ranges and the settings.",
+        default=0.2,
+        minimum=0,
+        below=1,
     )
     centre_keys: bool = range_option(
         "Shift the keys of attention so that its ranges shrink; outputs stay the same.",
@@ -80,7 +83,7 @@ class CalibrationOptions(ModelOptions):
 
 @documented
 @dataclass(frozen=True, kw_only=True)
-class CostOptions:
+class CostOptions(Options):
     """By what times are predicted."""
 
     costs: Path | None = option(
@@ -196,18 +199,19 @@ BUDGET_NAMES = tuple(
 
 @documented
 @dataclass(frozen=True, kw_only=True)
-class LimitOptions:
+class LimitOptions(Options):
     """Which point of a front is picked."""
 
     max_error: float | None = limit(
         f"Greatest mean absolute error of the outputs [default: {MAX_ERROR:g} without another "
         "limit].",
+        minimum=0,
     )
     max_depth: int | None = limit("Greatest depth of the blocks, as papers count it.", minimum=1)
     max_levels: int | None = limit("Greatest number of levels of the blocks.", minimum=1)
     max_seconds: float | None = limit("Most predicted seconds of one encrypted run.", minimum=0)
     out_of_range: float = limit(
-        "Share of the held-back inputs that may leave a range.", default=0.0
+        "Share of the held-back inputs that may leave a range.", default=0.0, minimum=0, below=1
     )
 
     @property
@@ -231,7 +235,7 @@ class LimitOptions:
 
 @documented
 @dataclass(frozen=True, kw_only=True)
-class DeviceOptions:
+class DeviceOptions(Options):
     """What a device holds."""
 
     device_memory: int | None = option(

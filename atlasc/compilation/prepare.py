@@ -110,6 +110,12 @@ def load_source(
     """
     options = options or CalibrationOptions()
     loaded = model_of(model, tokenizer, trust_pickle=options.trust_pickle)
+    if options.sequence_length is not None and "input_ids" not in loaded.input_names:
+        raise AtlasError(
+            "--sequence-length is for texts",
+            why=f"the model reads {', '.join(loaded.input_names)}",
+            remedy="leave it out",
+        )
     everything = inputs_of(data, loaded, options.sequence_length).require_finite()
     used, kept = everything.split(options.held_back, options.seed)
     ids = everything.arrays.get("input_ids")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from atlasc.ir.bounds import MAX_SLOT_BITS
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.layout import REPLICATED, Field, Layout
 from atlasc.ir.module import Module
@@ -63,20 +64,32 @@ def choose_packing(module: Module, slots: int) -> Packing:
     d, t, b = map(bits_for, (width, tokens, batch))
     free = bits_for(slots) - d - t - b
     if free < 0:
-        raise AtlasError(
-            f"{batch} inputs of {tokens} tokens and blocks of {width} features need "
-            f"2^{d + t + b} slots, a ciphertext has {slots}",
-            why="the tokens of one block of features must share a ciphertext",
-            remedy="use a shorter --sequence-length, a smaller batch, or a larger ring",
-        )
+        raise _too_large(batch, tokens, width, slots)
     g = min(free, bits_for(-(-features // width)))
     return Packing(width, d, g, b + free - g, t)
 
 
 def least_slots(module: Module) -> int:
-    """Slots that a ciphertext must have to hold one block of features of the whole batch."""
+    """Slots that a ciphertext must have to hold one block of features of the whole batch.
+
+    Raises:
+        AtlasError: more than any ciphertext has.
+    """
     batch, tokens, _, width = _extents(module)
-    return 1 << sum(map(bits_for, (width, tokens, batch)))
+    bits = sum(map(bits_for, (width, tokens, batch)))
+    if bits > MAX_SLOT_BITS:
+        raise _too_large(batch, tokens, width, 1 << MAX_SLOT_BITS)
+    return 1 << bits
+
+
+def _too_large(batch: int, tokens: int, width: int, slots: int) -> AtlasError:
+    needed = sum(map(bits_for, (width, tokens, batch)))
+    return AtlasError(
+        f"{batch} inputs of {tokens} tokens and blocks of {width} features need 2^{needed} slots, "
+        f"a ciphertext has {slots}",
+        why="the tokens of one block of features must share a ciphertext",
+        remedy="use a shorter --sequence-length, a smaller batch, or a larger ring",
+    )
 
 
 def _extents(module: Module) -> tuple[int, int, int, int]:
