@@ -17,7 +17,7 @@ CONFIGS = ROOT / "examples" / "configs"
 class Outcome:
     """What a command printed, and its exit code."""
 
-    def __init__(self, arguments: tuple[object, ...], stdin: str | None) -> None:
+    def __init__(self, arguments: tuple[object, ...], stdin: str | None = None) -> None:
         result = CliRunner().invoke(app, [str(a) for a in arguments], input=stdin)
         self.code, self.out, self.err = result.exit_code, result.stdout, result.stderr
         self.exception = result.exception

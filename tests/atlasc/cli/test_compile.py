@@ -132,13 +132,19 @@ def test_bad_data(tmp_path: Path) -> None:
         (("--recipe", "is", "--strategy", "atlas"), "exclude each other"),
         (("--population", 1), "population"),
         (("--held-back", 1.5), "held-back"),
-        (("--margin", -1), "margin"),
         (("--recipe", "is", "--max-error", 1e-12), "the recipe is has depth 101"),
         (("--recipe", "thor", "--max-levels", 40), "the recipe thor has depth"),
     ],
 )
 def test_bad_options(arguments: tuple[object, ...], message: str, tmp_path: Path) -> None:
     assert message in compile_refused(tmp_path, "--data", DATA, *arguments)
+
+
+@pytest.mark.parametrize("option", ["--margin", "--batch", "--held-back", "--max-error"])
+def test_numbers_below_the_least(option: str, tmp_path: Path) -> None:
+    outcome = Outcome(("compile", MODEL, "--data", DATA, option, -1, "-o", tmp_path / "out"))
+    assert outcome.code == 2 and not (tmp_path / "out").exists()
+    assert f"Invalid value for '{option}'" in outcome.err
 
 
 def test_unknown_target(tmp_path: Path) -> None:
