@@ -131,14 +131,9 @@ class Calibration:
         leaving: dict[tuple[str, str], set[str]] = {}
         for violation in self.violations:
             leaving.setdefault((violation.location, violation.op), set()).add(violation.input)
-        return [
-            {
-                "location": r.location, "op": r.op, "kind": r.kind, "low": r.low, "high": r.high,
-                "seen_low": r.seen_low, "seen_high": r.seen_high,
-                "leaving": len(leaving.get((r.location, r.op), ())),
-            }
-            for r in self.ranges
-        ]  # fmt: skip
+        keys = "location", "op", "kind", "low", "high", "seen_low", "seen_high"
+        rows = ({key: getattr(known, key) for key in keys} for known in self.ranges)
+        return [{**r, "leaving": len(leaving.get((r["location"], r["op"]), ()))} for r in rows]
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""

@@ -141,17 +141,15 @@ def load(function: str, degree: int, interval: Interval) -> NDArray[np.float64] 
         found = read_json(_path(function, degree, interval), _Fit, "the fit", MIB)
     except (AtlasError, RuntimeError):
         return None
-    matches = (found.function, found.degree, found.interval) == (function, degree, interval)
-    if not matches or len(found.coefficients) != degree + 1:
-        return None
-    return np.array(found.coefficients, dtype=np.float64)
+    wanted = function, degree, interval, degree + 1
+    matches = wanted == (found.function, found.degree, found.interval, len(found.coefficients))
+    return np.array(found.coefficients, dtype=np.float64) if matches else None
 
 
 def store(function: str, degree: int, interval: Interval, c: NDArray[np.float64]) -> bool:
     """Write a fit, numbers with all their digits; False where the folder cannot be written."""
-    found = _Fit(
-        function=function, degree=degree, interval=interval, coefficients=tuple(c.tolist())
-    )
+    values = tuple(c.tolist())
+    found = _Fit(function=function, degree=degree, interval=interval, coefficients=values)
     try:
         path = _path(function, degree, interval)
         path.parent.mkdir(parents=True, exist_ok=True)
