@@ -20,9 +20,9 @@ from atlasc.ir.module import Module
 from atlasc.passes.costs import program_costs
 from atlasc.passes.execution.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
 from atlasc.passes.framework.pass_base import run_passes
-from atlasc.passes.lowering.choose_rotations import KeyModel, choose_rotations
+from atlasc.passes.lowering.keys.choose_rotations import KeyModel, choose_rotations
+from atlasc.passes.lowering.keys.sizes import size_text
 from atlasc.passes.lowering.rotation_keys import RotationKeys
-from atlasc.passes.lowering.sizes import size_text
 from atlasc.passes.pipeline import STEPS, Lowered, lower_nn
 from atlasc.report.summary import memory_parts
 from atlasc.targets import find_target

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from atlasc.compilation.declared import Options, choose, documented, flag, option, switch
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.lowering.sizes import parse_size
+from atlasc.passes.lowering.keys.sizes import parse_size
 from atlasc.targets import TARGETS
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from atlasc.passes.costs import program_costs
 from atlasc.passes.execution.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
 from atlasc.passes.framework.pass_base import KEY_PLAN, MAGNITUDES, NOISE_GAINS, Pass, Report
 from atlasc.passes.framework.rewriting import with_attributes
-from atlasc.passes.lowering.choose_rotations import (
+from atlasc.passes.lowering.keys.choose_rotations import (
     KeyModel,
     choose_rotations,
     rotation_seconds,
 )
-from atlasc.passes.lowering.sizes import parse_size, size_text
+from atlasc.passes.lowering.keys.sizes import parse_size, size_text
 
 MEMORY = "key_memory"
 """Attribute of a module whose plan was made under a budget, in bytes."""

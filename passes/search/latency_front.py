@@ -15,7 +15,14 @@ from typing import NamedTuple
 
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.latency.model import Approximations, LatencyModel, TimedChain
-from atlasc.passes.search.min_plus import RESOLUTION, Option, Path, product, prune, solve
+from atlasc.passes.search.dynamic_programs import (
+    RESOLUTION,
+    Option,
+    Solution,
+    product,
+    prune,
+    solve,
+)
 from atlasc.passes.search.points import cheap_to_accurate
 
 STEPS = 200
@@ -29,7 +36,7 @@ class Alternative(NamedTuple):
     error: float
 
 
-def evenly(front: Sequence[Path]) -> list[Path]:
+def evenly(front: Sequence[Solution]) -> list[Solution]:
     """The most accurate point of each of `STEPS` equal spans of seconds. Where many choices trade
     little for little a front is dense, and would be sampled there alone.
     """
@@ -45,7 +52,7 @@ def latency_front(
     groups: Sequence[Sequence[Alternative]],
     fixed: Approximations | None = None,
     resolution: int = RESOLUTION,
-) -> list[Path]:
+) -> list[Solution]:
     """The least predicted seconds for every error, from cheap to accurate.
 
     The choices of a path are indices of the groups' alternatives.
@@ -56,7 +63,7 @@ def latency_front(
         resolution: see `solve`.
     """
     fixed = fixed or {}
-    found: dict[tuple[int, ...], Path] = {}
+    found: dict[tuple[int, ...], Solution] = {}
     for parameters in model.parameters_from(_least_levels(model, groups, fixed)):
         chain = model.chain(parameters)
         runs = _runs(chain.names, groups)
@@ -72,7 +79,7 @@ def latency_front(
             every = (group[index] for group, index in zip(groups, choices, strict=True))
             seconds = model.seconds(_merged(fixed, every))
             if math.isfinite(seconds):
-                found[choices] = Path(seconds, path.error, choices)
+                found[choices] = Solution(seconds, path.error, choices)
     return cheap_to_accurate(found.values(), lambda path: (path.cost, path.error))
 
 

@@ -26,6 +26,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.approximation.parametrisation import EXACT
 from atlasc.passes.latency.outline import outline
+from atlasc.passes.search.dynamic_programs import solve_sums
 from atlasc.passes.search.error_model import (
     LARGEST,
     Choice,
@@ -37,7 +38,6 @@ from atlasc.passes.search.error_model import (
 )
 from atlasc.passes.search.latency_front import Alternative, evenly, latency_front
 from atlasc.passes.search.local_errors import Candidate, LocalErrors, candidates
-from atlasc.passes.search.min_plus import solve_sums
 from atlasc.passes.search.nsga2 import check_population, minimise
 from atlasc.passes.search.points import Point, Settings, is_partial
 from atlasc.passes.search.search_problem import SearchProblem

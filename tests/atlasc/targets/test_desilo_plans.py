@@ -8,7 +8,7 @@ import pytest
 from atlasc.compilation.lowering import key_model
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.rotation_plan import PlannedEngine
-from atlasc.passes.lowering.choose_rotations import choose_rotations
+from atlasc.passes.lowering.keys.choose_rotations import choose_rotations
 
 pytest.importorskip("desilofhe", reason="the extra 'desilo' is not installed")
 

@@ -16,11 +16,11 @@ from atlasc.passes.costs import live_ciphertexts, program_costs
 from atlasc.passes.execution.execute import execute
 from atlasc.passes.execution.rotation_plan import RotationPlan
 from atlasc.passes.framework.pass_base import Report, run_passes
-from atlasc.passes.lowering.choose_rotations import KeyModel
+from atlasc.passes.lowering.keys.choose_rotations import KeyModel
+from atlasc.passes.lowering.keys.sizes import parse_size
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
 from atlasc.passes.lowering.rotation_keys import RotationKeys, key_plan, rotation_reach
-from atlasc.passes.lowering.sizes import parse_size
 from atlasc.targets.sim import SimEngine
 
 LEVELS = 4

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from atlasc.passes.approximation.parametrisation import WIDE
+from atlasc.passes.search.dynamic_programs import Solution
 from atlasc.passes.search.error_model import ErrorModel, groups_of
 from atlasc.passes.search.latency_front import STEPS, evenly
 from atlasc.passes.search.local_errors import Candidate, candidates
-from atlasc.passes.search.min_plus import Path
 from atlasc.passes.search.points import hypervolume, non_dominated
 from atlasc.passes.search.strategies.hybrid import Hybrid, HybridSteps
 from atlasc.passes.search.strategy import SearchRun
@@ -118,8 +118,8 @@ def test_a_candidate_of_as_many_levels_may_have_fewer_degrees() -> None:
 
 
 def test_a_front_is_thinned_where_it_is_dense() -> None:
-    dense = [Path(100 + 1e-3 * i, 1.0 - 1e-4 * i, (i,)) for i in range(1000)]
-    sparse = [Path(101.0 + i, 0.1 / i, (1000 + i,)) for i in range(1, 100)]
+    dense = [Solution(100 + 1e-3 * i, 1.0 - 1e-4 * i, (i,)) for i in range(1000)]
+    sparse = [Solution(101.0 + i, 0.1 / i, (1000 + i,)) for i in range(1, 100)]
     thin = evenly([*dense, *sparse])
     assert thin[-len(sparse) :] == sparse
     assert len(thin) <= STEPS and len(thin) - len(sparse) <= 3

@@ -10,7 +10,7 @@ import pytest
 
 from atlasc.passes.execution.counting_engine import CountingEngine, Primitive
 from atlasc.passes.execution.rotation_plan import PlannedEngine, RotationPlan
-from atlasc.passes.lowering.choose_rotations import (
+from atlasc.passes.lowering.keys.choose_rotations import (
     MAX_SWITCHES,
     KeyModel,
     Uses,

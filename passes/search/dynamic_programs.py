@@ -49,7 +49,7 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Path:
+class Solution:
     """A way through all groups or stages.
 
     Attributes:
@@ -63,7 +63,7 @@ class Path:
     choices: tuple[int, ...]
 
 
-def solve_sums(groups: Sequence[Sequence[tuple[int, float]]]) -> list[Path]:
+def solve_sums(groups: Sequence[Sequence[tuple[int, float]]]) -> list[Solution]:
     """The least error for every cost, where it is an improvement, from cheap to accurate.
 
     The program goes over the groups, each a list of options (cost, error): F_g[c] = min over
@@ -88,12 +88,12 @@ def solve_sums(groups: Sequence[Sequence[tuple[int, float]]]) -> list[Path]:
         return tuple(choices[::-1])
 
     front = cheap_to_accurate(enumerate(best.tolist()), lambda pair: pair)
-    return [Path(cost, error, track_back(cost)) for cost, error in front]
+    return [Solution(cost, error, track_back(cost)) for cost, error in front]
 
 
 def solve(
     start: Array, stages: Sequence[Sequence[Option]], resolution: int = RESOLUTION
-) -> list[Path]:
+) -> list[Solution]:
     """The front of seconds against error, from cheap to accurate.
 
     Args:
@@ -106,7 +106,7 @@ def solve(
         return []
     budget, least = sum(map(max, errors)), sum(map(min, errors))
     smallest = min((e for stage in errors for e in stage if e > 0), default=0.0)
-    found: list[Path] = []
+    found: list[Solution] = []
     while True:
         unit = budget / resolution if budget > 0 else 1.0
         found += solve_rounded(start, stages, unit, resolution + len(stages))
@@ -117,7 +117,7 @@ def solve(
 
 def solve_rounded(
     start: Array, stages: Sequence[Sequence[Option]], unit: float, units: int
-) -> list[Path]:
+) -> list[Solution]:
     """A path of least seconds for each sum of errors, each rounded to multiples of `unit`, of at
     most `units`; only those that are cheaper than all of smaller sums.
     """
@@ -148,7 +148,7 @@ def solve_rounded(
         reached = after
         chosen.append(choice)
 
-    def track_back(total: int, level: int) -> Path:
+    def track_back(total: int, level: int) -> Solution:
         seconds, options = float(reached[total, level]), []
         for number in reversed(range(len(stages))):
             index = int(chosen[number][total, level])
@@ -158,7 +158,7 @@ def solve_rounded(
             level = int((before[number][total] + table[:, level]).argmin())
         options.reverse()
         error = math.fsum(stages[n][index].error for n, index in enumerate(options))
-        return Path(seconds, error, tuple(options))
+        return Solution(seconds, error, tuple(options))
 
     best, paths = np.inf, []
     for total in range(units + 1):

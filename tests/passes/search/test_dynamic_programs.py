@@ -9,9 +9,9 @@ import random
 import numpy as np
 import pytest
 
-from atlasc.passes.search.min_plus import (
+from atlasc.passes.search.dynamic_programs import (
     Option,
-    Path,
+    Solution,
     prune,
     solve,
     solve_rounded,
@@ -44,11 +44,11 @@ def random_problem(seed: int, largest_error: int = 6) -> tuple[np.ndarray, list[
     return start.astype(np.float64), options
 
 
-def non_dominated(paths: list[Path]) -> list[Path]:
+def non_dominated(paths: list[Solution]) -> list[Solution]:
     return cheap_to_accurate(paths, lambda path: (path.cost, path.error))
 
 
-def brute_force(start: np.ndarray, stages: list[list[Option]]) -> list[Path]:
+def brute_force(start: np.ndarray, stages: list[list[Option]]) -> list[Solution]:
     """The front over all combinations of options, each with all combinations of levels."""
     found = []
     for choice in itertools.product(*(range(len(stage)) for stage in stages)):
@@ -60,15 +60,15 @@ def brute_force(start: np.ndarray, stages: list[list[Option]]) -> list[Path]:
             seconds = min(seconds, start[levels[0]] + sum(steps))
         if seconds < math.inf:
             error = sum(stage[index].error for stage, index in zip(stages, choice, strict=True))
-            found.append(Path(seconds, error, choice))
+            found.append(Solution(seconds, error, choice))
     return non_dominated(found)
 
 
-def pairs(paths: list[Path]) -> list[tuple[float, float]]:
+def pairs(paths: list[Solution]) -> list[tuple[float, float]]:
     return [(path.cost, path.error) for path in paths]
 
 
-def check_options(start: np.ndarray, stages: list[list[Option]], paths: list[Path]) -> None:
+def check_options(start: np.ndarray, stages: list[list[Option]], paths: list[Solution]) -> None:
     """A path costs what its options cost."""
     for path in paths:
         only = [[stage[index]] for stage, index in zip(stages, path.choices, strict=True)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.lowering.sizes import parse_size, size_text
+from atlasc.passes.lowering.keys.sizes import parse_size, size_text
 
 
 @pytest.mark.parametrize(

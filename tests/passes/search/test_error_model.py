@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from atlasc.passes.search.dynamic_programs import solve_sums
 from atlasc.passes.search.error_model import LARGEST, ErrorModel, Group, interpolated
 from atlasc.passes.search.local_errors import Candidate, candidates
-from atlasc.passes.search.min_plus import solve_sums
 from atlasc.passes.search.points import Point
 
 LAYERS = 3

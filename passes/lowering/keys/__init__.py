@@ -1,0 +1,1 @@
+"""Which rotation keys a program gets, and what they weigh."""
