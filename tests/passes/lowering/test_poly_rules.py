@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from atlasc.ir.module import ops_of
-from atlasc.passes.analyses import adjoint
+from atlasc.passes.analyses import observed
 from atlasc.passes.lowering import assign_scales, pack, select_early
 from atlasc.passes.lowering.packing import forms
 
 TABLES: Mapping[str, Mapping[str, Any]] = {
-    "derivative": adjoint.RULES,  # by the operands, for noise gains
+    "derivative": observed.RULES,  # by the operands, for noise gains
     "scale": assign_scales.RULES,  # how factors take part
     "row": select_early.RULES,  # what a row of the result needs
     "form": forms.RULES,  # what the axes mean
