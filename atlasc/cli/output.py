@@ -26,7 +26,9 @@ def print_json(record: Mapping[str, Any]) -> None:
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = ""
 ) -> None:
-    """Print a table; numbers are aligned to the right, floats have four digits, None is a dash."""
+    """Print a table; numbers are aligned to the right, floats have four digits, None is a dash.
+    What a terminal would obey is spelled out, but not in a rich ``Text``.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -40,7 +42,7 @@ def print_table(
             Text(printable(column)), justify="right" if numeric else "left", overflow="fold"
         )
     for row in body:
-        table.add_row(*(Text(printable(_cell(value))) for value in row))
+        table.add_row(*(v if isinstance(v, Text) else Text(printable(_cell(v))) for v in row))
     # A pipe has no width: there, nothing is folded.
     Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(table)
 

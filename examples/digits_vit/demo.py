@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
 from atlasc.cli.errors import reported
 from atlasc.cli.output import print_table
@@ -92,7 +93,7 @@ def show(
         [
             [
                 inputs.names[row],
-                drawing(inputs.arrays["pixel_values"][row, 0]),
+                Text(drawing(inputs.arrays["pixel_values"][row, 0])),
                 int(inputs.labels[row]),
                 int(labels[row]),
                 int(answers[row]),

@@ -31,6 +31,7 @@ def test_all_answers_are_right(demo: ModuleType) -> None:
     for text in ("true label", "encrypted answer", "logit difference", "levels", "bootstraps"):
         assert text in result.stdout
     assert "4 of 4" in result.stdout
+    assert "\\n" not in result.stdout  # the lines of the drawings are lines
 
 
 def test_a_wrong_answer_is_exit_code_1(demo: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
