@@ -31,7 +31,7 @@ from atlasc.ir.types import CiphertextType
 from atlasc.passes.execution.engine import Engine
 from atlasc.passes.execution.execute import apply
 from atlasc.passes.execution.kernels.context import Context
-from atlasc.targets.noise import NoiseModel
+from atlasc.targets.parameters import NoiseModel
 from atlasc.targets.sim import SimEngine
 
 SAFETY = 10.0

@@ -1,6 +1,6 @@
 """How much error encryption adds to the answers of a program, bounded when it is compiled.
 
-Each source of error enters where the noise model (:mod:`atlasc.targets.noise`) has it, and
+Each source of error enters where the noise model (:mod:`atlasc.targets.parameters`) has it, and
 reaches the outputs by the ``noise_gain`` of its value, which comes from derivatives on calibration
 inputs (:mod:`atlasc.passes.analyses.observed`). Sources are independent: their squares add up.
 
@@ -27,7 +27,7 @@ from atlasc.ir.types import CiphertextType
 from atlasc.passes.analyses.observed import bootstrap_change
 from atlasc.passes.execution.paterson_stockmeyer import evaluate_plan, plan_chebyshev
 from atlasc.passes.framework.rewriting import Rewriter
-from atlasc.targets.noise import NoiseModel
+from atlasc.targets.parameters import NoiseModel
 from atlasc.targets.sim import SimEngine
 
 MARGIN = 3.0

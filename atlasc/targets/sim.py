@@ -3,7 +3,7 @@
 The engine is exact, fast, has no keys, and is strict about levels: it is the oracle of every test
 of the lowering. It refuses what a real backend could not do, or would do silently wrong: a product
 at level 0, values outside the range of a bootstrap, values that no longer fit the last modulus, a
-rotation for which the plan has no key. With a :class:`~atlasc.targets.noise.NoiseModel` each
+rotation for which the plan has no key. With a :class:`~atlasc.targets.parameters.NoiseModel` each
 primitive adds the error that CKKS adds, so that a program's precision can be judged in
 milliseconds.
 
@@ -17,7 +17,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import reduce
+from functools import lru_cache, reduce
+from itertools import accumulate
 from operator import add
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -32,8 +33,7 @@ from atlasc.passes.lowering.rotation_keys import KeyPlan, rotation_reach
 from atlasc.targets.base import Progress, RoleEngine, Target
 from atlasc.targets.desilo import TARGET as desilo
 from atlasc.targets.key_folders import Role, read_index, write_bytes, write_index
-from atlasc.targets.noise import NoiseModel, coefficients, from_coefficients
-from atlasc.targets.parameters import ParameterSet
+from atlasc.targets.parameters import NoiseModel, ParameterSet
 
 LOG_CAPACITY, LOG_SCALE = 19.0, 40
 """log2 of the largest absolute value that fits at level 0 (base modulus over scale, less a bit for
@@ -239,6 +239,32 @@ class SimEngine(RoleEngine[SimCiphertext]):
 def _largest(ciphertext: SimCiphertext) -> float:
     values = ciphertext.values.real
     return float(max(values.max(), -values.min()))  # NaN stays NaN and fails every bound
+
+
+def coefficients(slots: Vector) -> Vector:
+    """The polynomial, of twice as many coefficients, whose canonical embedding is ``slots``.
+
+    Coefficient 0 is the mean of the slots. Cheon et al. 2017, section 2.2, without the scale.
+    """
+    degree = 2 * slots.size
+    powers = _powers_of_five(degree)
+    spectrum = np.zeros(2 * degree)
+    spectrum[powers] = spectrum[-powers] = slots
+    return np.ascontiguousarray(np.fft.fft(spectrum)[:degree].real) / degree
+
+
+def from_coefficients(polynomial: Vector) -> Vector:
+    """The inverse of :func:`coefficients`."""
+    degree = polynomial.size
+    values = np.fft.ifft(polynomial, 2 * degree) * (2 * degree)
+    return np.ascontiguousarray(values[_powers_of_five(degree)].real)
+
+
+@lru_cache(maxsize=4)
+def _powers_of_five(degree: int) -> NDArray[np.int64]:
+    """5^j modulo 2 degree, for j = 0 .. degree/2 - 1: which root of unity belongs to slot j."""
+    powers = accumulate(range(degree // 2), lambda power, _: power * 5 % (2 * degree), initial=1)
+    return np.fromiter(powers, dtype=np.int64, count=degree // 2)
 
 
 class SimTarget(Target):

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 
 from atlasc.ir.errors import AtlasError
 from atlasc.targets.base import Calibration, Target
-from atlasc.targets.noise import NoiseModel
-from atlasc.targets.parameters import BootstrapNeeds, Moduli, ParameterSet
+from atlasc.targets.parameters import BootstrapNeeds, Moduli, NoiseModel, ParameterSet
 from atlasc.targets.phantom.bootstrap import SETS, dry_run
 
 BASE_BITS = 60

@@ -11,8 +11,8 @@ from conformance import EngineConformance
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.engine import Engine
 from atlasc.targets import TARGETS, find_target
-from atlasc.targets.noise import NoiseModel, coefficients, from_coefficients
-from atlasc.targets.sim import SimEngine
+from atlasc.targets.parameters import NoiseModel
+from atlasc.targets.sim import SimEngine, coefficients, from_coefficients
 
 
 class TestExact(EngineConformance):
