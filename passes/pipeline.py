@@ -33,9 +33,9 @@ from atlasc.passes.framework.pass_base import (
     Report,
     run_passes,
 )
+from atlasc.passes.framework.rewriting import Rewriter, without_dead_ops
 from atlasc.passes.frontend.canonicalise import Canonicalise
 from atlasc.passes.lowering.assign_scales import AssignScales
-from atlasc.passes.lowering.client_module import client_module
 from atlasc.passes.lowering.fold_features import FoldFeatures
 from atlasc.passes.lowering.gather_sums import GatherSums
 from atlasc.passes.lowering.merge_equal_ops import MergeEqualOps
@@ -108,6 +108,23 @@ class Lowered:
     poly: Module
     program: Module
     parameters: Parameters
+
+
+def client_module(module: Module) -> Module:
+    """The client's part of an nn module, from raw inputs to the tensors that it encrypts.
+
+    Every ``nn.encrypt`` becomes an output of the same name: the outputs are the inputs of the poly
+    module that ``expand`` makes from the same module.
+    """
+    rewriter = Rewriter(module)
+    for op in module.ops:
+        if op.name == "nn.encrypt":
+            rewriter.module.add(
+                "nn.output", rewriter.operands(op), {"name": op.value.name}, op.location
+            )
+        elif op.result is not None and op.result.tensor.side == "client":
+            rewriter.copy(op)
+    return without_dead_ops(rewriter.module)
 
 
 def to_poly(

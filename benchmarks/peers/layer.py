@@ -16,7 +16,7 @@ from atlasc.passes.analyses.observed import with_magnitudes
 from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.framework.rewriting import Rewriter, without_dead_ops
-from atlasc.passes.lowering.client_module import client_module
+from atlasc.passes.pipeline import client_module
 
 if TYPE_CHECKING:
     from atlasc.compilation.steps import Steps

@@ -18,7 +18,7 @@ from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.execution.counting_engine import CountingEngine
 from atlasc.passes.execution.engine import Engine
 from atlasc.passes.framework.pass_base import run_passes
-from atlasc.passes.lowering.client_module import client_module
+from atlasc.passes.pipeline import client_module
 from atlasc.targets.desilo.parameters import DesiloParameters
 from atlasc.targets.sim import SimEngine
 from benchmarks.peers.measure import desilo_engines, run_all

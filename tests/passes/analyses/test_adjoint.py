@@ -11,8 +11,7 @@ from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
 from atlasc.ir.opdef import OPS
 from atlasc.passes.analyses.observed import RULES, Tape
-from atlasc.passes.lowering.client_module import client_module
-from atlasc.passes.pipeline import to_poly
+from atlasc.passes.pipeline import client_module, to_poly
 
 STEP = 1e-6
 ARRAYS = {

@@ -12,10 +12,9 @@ from atlasc.ir.module import Module, Op
 from atlasc.ir.opdef import Site
 from atlasc.passes.analyses.observed import with_noise_gains
 from atlasc.passes.framework.pass_base import Report, run_passes
-from atlasc.passes.lowering.client_module import client_module
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.place_bootstraps import DEARER, TOLERANCE, PlaceBootstraps
-from atlasc.passes.pipeline import to_poly
+from atlasc.passes.pipeline import client_module, to_poly
 
 ERROR = 1e-5
 DRAWS = 40

@@ -18,9 +18,9 @@ from atlasc.passes.costs import critical_path
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.frontend.canonicalise import Canonicalise
 from atlasc.passes.frontend.trace import trace
-from atlasc.passes.lowering.client_module import client_module
 from atlasc.passes.lowering.pack import Pack
 from atlasc.passes.lowering.packing.geometry import least_slots
+from atlasc.passes.pipeline import client_module
 from atlasc.passes.simulation.simulate import PolynomialSimulator
 from atlasc.passes.simulation.torch_simulator import TorchSimulator
 from atlasc.targets.sim import SimEngine
