@@ -206,7 +206,7 @@ class Front:
         read = read_json(path, _FrontFile, "the front", MAX_FRONT, remedy="search again")
         return Front(*(getattr(read, member.name) for member in fields(Front)))
 
-    def plot(self, path: Path, title: str = "") -> None:
+    def plot(self, path: Path) -> None:
         """Write a PNG of error over cost; red are points under which inputs leave a range.
 
         Raises:
@@ -224,7 +224,7 @@ class Front:
             if np.isfinite(at).all():
                 axes.scatter(*at, s=18, c="tab:orange", zorder=2)
                 axes.annotate("is", at, xytext=(-4, 4), textcoords="offset points", ha="right")
-            axes.set(xlabel=self.cost, ylabel="mean absolute error", title=title)
+            axes.set(xlabel=self.cost, ylabel="mean absolute error")
             if self.points:
                 axes.set_yscale("log")
 

@@ -51,7 +51,6 @@ def latency_front(
     model: LatencyModel,
     groups: Sequence[Sequence[Alternative]],
     fixed: Approximations | None = None,
-    resolution: int = RESOLUTION,
 ) -> list[Solution]:
     """The least predicted seconds for every error, from cheap to accurate.
 
@@ -60,7 +59,6 @@ def latency_front(
     Args:
         groups: alternatives of each group; together with `fixed` they cover all ops.
         fixed: approximations of ops that are in no group.
-        resolution: see `solve`.
     """
     fixed = fixed or {}
     found: dict[tuple[int, ...], Solution] = {}
@@ -68,7 +66,7 @@ def latency_front(
         chain = model.chain(parameters)
         runs = _runs(chain.names, groups)
         stages = [_options(chain, *run, groups, fixed) for run in runs]
-        for path in solve(chain.start, stages, resolution):
+        for path in solve(chain.start, stages, RESOLUTION):
             by_group: dict[int, int] = {}
             for (_, members), stage, option in zip(runs, stages, path.choices, strict=True):
                 by_group.update(zip(members, stage[option].choices, strict=True))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -53,27 +52,23 @@ class Validator:
     Args:
         module: an nn module; approximations that it carries are not looked at.
         arrays: inputs by name, [N, ...] each.
-        dtype: float32 or float64.
         threads: None for the number of processors.
-        memory: bytes for values that settings with equal first layers share.
     """
 
     def __init__(
         self,
         module: Module,
         arrays: Mapping[str, np.ndarray],
-        dtype: Any = np.float32,
         threads: int | None = None,
-        memory: int = MEMORY,
     ) -> None:
-        self.module, self.dtype = module, np.dtype(dtype)
+        self.module = module
         self.inputs, size = input_count(module, arrays), chunk_size(module)
         self._chunks = [
             {name: array[start : start + size] for name, array in arrays.items()}
             for start in range(0, self.inputs, size)
         ]
         self._simulator = PolynomialSimulator(
-            module, self.dtype, threads, memory // len(self._chunks)
+            module, threads=threads, memory=MEMORY // len(self._chunks)
         )
         self._prepared = [self._simulator.prepare(chunk, watched=True) for chunk in self._chunks]
         self._reference = _joined([self._simulator.cleartext(part) for part in self._prepared])
@@ -115,7 +110,7 @@ class Validator:
         names = [str(row) for row in range(len(next(iter(inputs.values()))))]
         watch = DomainWatch(poly, names)
         with np.errstate(all="ignore"):
-            results = interpret_poly(poly, inputs, self.dtype, observe=watch)
+            results = interpret_poly(poly, inputs, self._simulator.dtype, observe=watch)
         exploded = np.array(watch.exploded)
         for array in results.values():
             exploded |= ~np.isfinite(array.reshape(len(array), -1)).all(axis=1)

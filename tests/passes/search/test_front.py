@@ -135,7 +135,7 @@ def test_a_front_that_makes_no_sense_is_refused(tmp_path, old: str, new: str) ->
 
 def test_the_plot_is_a_png(tmp_path) -> None:
     pytest.importorskip("matplotlib")
-    EXAMPLE.plot(tmp_path / "front.png", "a title")
+    EXAMPLE.plot(tmp_path / "front.png")
     front().plot(tmp_path / "empty.png")
     replace(EXAMPLE, expert=point(101, 1e-7)).plot(tmp_path / "expert.png")
     for name in ("front.png", "empty.png", "expert.png"):

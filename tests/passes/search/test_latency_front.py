@@ -53,15 +53,16 @@ def candidates(
 
 @pytest.mark.parametrize("pre_norm", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_front_equals_every_combination(pre_norm: bool, seed: int) -> None:
+def test_front_equals_every_combination(pre_norm: bool, seed: int, monkeypatch) -> None:
     """One layer: some combinations fit without a bootstrap, others do not."""
+    monkeypatch.setattr("atlasc.passes.search.latency_front.RESOLUTION", 1024)
     shape = Shape(layers=1, pre_norm=pre_norm, classes=0)
     model, reference = problem(shape, seed)
     rng = np.random.default_rng(seed)
     names = list(reference)
     fixed = {name: reference[name] for name in names[4:]}
     groups = [candidates((name,), reference, rng) for name in names[:4]]
-    found = latency_front(model, groups, fixed, 1024)
+    found = latency_front(model, groups, fixed)
     kinds = set()
     for choice in itertools.product(*(range(len(group)) for group in groups)):
         chosen = [group[index] for group, index in zip(groups, choice, strict=True)]

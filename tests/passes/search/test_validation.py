@@ -49,7 +49,7 @@ def test_the_papers_ranges_are_left(problem, validator) -> None:
 def test_chunks_change_nothing(problem, validator, monkeypatch) -> None:
     monkeypatch.setattr("atlasc.passes.search.validation.chunk_size", lambda module: 2)
     approximations = problem.objective().approximations(GOOD)
-    chunked = Validator(problem.module, problem.arrays, np.float64).measure(approximations)
+    chunked = Validator(problem.module, problem.arrays).measure(approximations)
     assert chunked.error == pytest.approx(validator.measure(approximations).error, rel=1e-2)
 
 
@@ -84,10 +84,12 @@ def test_the_simulator_counts_as_op_by_op(problem, monkeypatch, native: bool) ->
     assert max(counts) > 0 and min(counts) < validator.inputs
 
 
-def test_values_that_are_kept_change_nothing(problem) -> None:
+def test_values_that_are_kept_change_nothing(problem, monkeypatch) -> None:
     objective = replace(problem, parametrisation=PAPER).objective()
     chosen = [objective.approximations(settings) for settings in NEIGHBOURS]
-    kept, fresh = (Validator(problem.module, problem.arrays, memory=m) for m in (1 << 24, 0))
+    kept = Validator(problem.module, problem.arrays)
+    monkeypatch.setattr("atlasc.passes.search.validation.MEMORY", 0)
+    fresh = Validator(problem.module, problem.arrays)
     assert [kept.measure(c) for c in chosen] == [fresh.measure(c) for c in chosen]
 
 
