@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from atlasc.cli.errors import reported
+from atlasc.cli.output import reported
 from atlasc.cli.parameters import expanded
 
 
@@ -37,7 +37,7 @@ class SectionedCommand(TyperCommand):
 class CommandGroup(TyperGroup):
     """Commands given as data. Only the one that was asked for is built.
 
-    Its errors are reported by :func:`atlasc.cli.errors.reported`.
+    Its errors are reported by :func:`atlasc.cli.output.reported`.
 
     Attributes:
         package: has the modules of the commands.

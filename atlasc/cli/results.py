@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from atlasc.cli.errors import show, warn
-from atlasc.cli.output import print_table, say
+from atlasc.cli.output import print_table, say, show, warn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

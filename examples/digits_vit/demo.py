@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from atlasc.cli.errors import reported
-from atlasc.cli.output import print_table
+from atlasc.cli.output import print_table, reported
 from atlasc.cli.progress import progress
 
 if TYPE_CHECKING:

@@ -52,7 +52,7 @@ sys.meta_path.insert(0, Interrupt)
 import atlasc.__main__
 atlasc.__main__.main()
 """
-MODULES = ("atlasc.cli", "typer", "difflib", "atlasc.cli.errors", "atlasc.cli.commands.stages")
+MODULES = ("atlasc.cli", "typer", "difflib", "atlasc.cli.output", "atlasc.cli.commands.stages")
 
 
 @pytest.mark.parametrize("module", [*MODULES, "atlasc.compilation.prepare", "lark"])

@@ -6,8 +6,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from atlasc.cli.errors import warn
-from atlasc.cli.output import print_json, print_table, say
+from atlasc.cli.output import print_json, print_table, say, warn
 from atlasc.cli.parameters import DATA, FOLDER, JSON, Model
 from atlasc.cli.progress import progress
 from atlasc.cli.results import list_held_back, print_summary, say_of_keys, warn_of_costs

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from atlasc.cli.errors import warn
-from atlasc.cli.output import print_json, say
+from atlasc.cli.output import print_json, say, warn
 from atlasc.cli.parameters import (
     FOLDER,
     JSON,

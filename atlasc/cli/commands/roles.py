@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from atlasc.cli.errors import show, warn
-from atlasc.cli.output import print_json, print_table, say
+from atlasc.cli.output import print_json, print_table, say, show, warn
 from atlasc.cli.parameters import (
     FOLDER,
     JSON,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from atlasc.cli.errors import warn
-from atlasc.cli.output import print_json, print_table
+from atlasc.cli.output import print_json, print_table, warn
 from atlasc.cli.parameters import JSON, STRICT, TARGET, UNCHECKED, BundleFolder, InputOptions
 from atlasc.cli.progress import progress
 from atlasc.cli.results import answers_record, end_with, show_timing

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from atlasc.cli.errors import warn
-from atlasc.cli.output import print_json, print_table, say
+from atlasc.cli.output import print_json, print_table, say, warn
 from atlasc.cli.parameters import DATA, FOLDER, FOR_TARGET, JSON, Model, required
 from atlasc.cli.progress import progress
 from atlasc.cli.results import list_held_back, print_summary, say_of_keys, warn_of_costs

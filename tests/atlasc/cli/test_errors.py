@@ -12,8 +12,7 @@ import typer
 from safetensors import SafetensorError
 
 from atlasc.api.admission import judge_ranges
-from atlasc.cli.errors import TRACEBACK_VARIABLE, reported, warn
-from atlasc.cli.output import print_table
+from atlasc.cli.output import TRACEBACK_VARIABLE, print_table, reported, warn
 from atlasc.ir.errors import AtlasError
 
 
