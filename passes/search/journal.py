@@ -123,12 +123,15 @@ class Journal(AbstractContextManager["Journal"]):
         line = json.dumps(entry).encode() + b"\n"
         with _writable(self.path):
             size = os.fstat(self._descriptor).st_size
-            if os.write(self._descriptor, line) < len(line):
+            try:
+                if os.write(self._descriptor, line) < len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                if time.monotonic() - self._synced >= SYNC_SECONDS:
+                    os.fsync(self._descriptor)
+                    self._synced = time.monotonic()
+            except OSError:
                 os.ftruncate(self._descriptor, size)
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            if time.monotonic() - self._synced >= SYNC_SECONDS:
-                os.fsync(self._descriptor)
-                self._synced = time.monotonic()
+                raise
 
 
 def _locked_content(path: Path, descriptor: int) -> bytes:

@@ -142,6 +142,7 @@ def test_a_table_of_another_backend_is_not_used(
 ) -> None:
     path = tmp_path / "t.json"
     path.write_text(table_of([SMALL]).text().replace('"desilo"', '"other"'))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setenv(VARIABLE, str(path))
     assert found("desilo").path == shipped_place("desilo")
     assert "of the target other" in cost_warning("desilo", None)

@@ -161,12 +161,17 @@ def test_a_full_disk_is_said_and_leaves_whole_lines(path, written, monkeypatch) 
         assert "make room on the disk" in caught.value.remedy
         assert path.read_bytes() == written
 
-        def fail(fd: int, line: bytes) -> int:
+        def fail(fd: int, line: bytes = b"") -> int:
             raise OSError(errno.EIO, "Input/output error")
 
-        monkeypatch.setattr(os, "write", fail)
-        with pytest.raises(AtlasError, match="Input/output error"):
-            journal.add(replace(POINTS[0], settings=((1,) * 8,)))
+        for broken in ("write", "fsync"):
+            with monkeypatch.context() as patch:
+                patch.setattr("atlasc.passes.search.journal.SYNC_SECONDS", 0)
+                patch.setattr(os, "write", _write)
+                patch.setattr(os, broken, fail)
+                with pytest.raises(AtlasError, match="Input/output error"):
+                    journal.add(replace(POINTS[0], settings=((1,) * 8,)))
+            assert path.read_bytes() == written
 
 
 _write = os.write
