@@ -8,6 +8,7 @@ content that means something else.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import faulthandler
 import gc
 import json
@@ -145,8 +146,10 @@ def _work(
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * mmap.PAGESIZE + ADDRESSES,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # Garbage of the parent that this process let go would hide what an input takes.
+    # What the parent let go, or what this process lets go of it, would hide what an input takes.
     gc.freeze()
+    with contextlib.suppress(AttributeError):  # another C library than glibc
+        ctypes.CDLL(None).malloc_trim(0)
     place, accepted, refused = Place(root), 0, 0
     for number, content in inputs:
         counts.write(number, accepted, refused)
