@@ -19,6 +19,7 @@ from atlasc.files import new_folder, write_with
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.targets.parameters import ParameterSet
+from atlasc.templates import templates
 
 RUNTIME = Path(__file__).parents[1] / "runtime_cuda"
 """Sources of the C++ runtime, as they are installed."""
@@ -49,8 +50,6 @@ def sources(program: Module, parameters: ParameterSet, engine: str = "sim") -> d
         AtlasError: there is no such engine, or it cannot have these parameters; the C++ runtime
             lacks an op or an attribute; the rotations are not planned.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     if engine not in ENGINES:
         raise AtlasError(f"there is no engine {engine!r}", remedy=f"use {' or '.join(ENGINES)}")
     if engine == "phantom" and not parameters.in_runtime:
@@ -59,13 +58,7 @@ def sources(program: Module, parameters: ParameterSet, engine: str = "sim") -> d
             why="its parameters name no moduli",
             remedy="compile the model again with --target phantom",
         )
-    environment = Environment(
-        loader=PackageLoader("atlasc.emit"),
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        undefined=StrictUndefined,
-    )
+    environment = templates("atlasc.emit")
     names = ("integer", "integers", "number", "numbers", "lines", "variable", "comment")
     environment.filters |= {name: getattr(text, name) for name in names} | {"quoted": text.string}
     facts = {

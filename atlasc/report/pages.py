@@ -16,6 +16,7 @@ from atlasc.ir.errors import printable
 from atlasc.passes.search.front import Front
 from atlasc.passes.search.points import Settings
 from atlasc.report import svg
+from atlasc.templates import templates
 
 
 def report_html(
@@ -107,17 +108,7 @@ def _degrees(settings: Settings, front: Front) -> list[list[tuple[str, float]]]:
 
 
 def _page(name: str, **facts: Any) -> str:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("atlasc.report"),
-        autoescape=True,
-        finalize=_shown,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        undefined=StrictUndefined,
-    )
+    environment = templates("atlasc.report", autoescape=True, finalize=_shown)
     environment.filters["duration"] = duration
     return environment.get_template(f"{name}.jinja").render(facts)
 
