@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,6 +28,7 @@ from atlasc.compilation.single_stages import inspect_bundle
 from atlasc.compilation.steps import Note, ProgressCallback, Steps, silent, steps_of
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
+from atlasc.loading import LONG
 from atlasc.loading.inputs import Inputs
 from atlasc.passes.simulation.poly_values import Excess
 from atlasc.run import session
@@ -68,11 +69,15 @@ def compile(
         AtlasError: the model, the data or an option is refused, or nothing is within the limits.
     """
     chosen = options_of(CompileOptions, changes, options)
+    warnings: list[str] = []
     with atlas_errors():
         scratch = TemporaryDirectory(prefix="atlasc-")
         place = Path(scratch.name) / "program"
-        made = compile_model(model, data, place, chosen, steps_of(progress), tokenizer=tokenizer)
-    return Program(made.bundle, scratch)
+        made = compile_model(
+            model, data, place, chosen, steps_of(progress),
+            tokenizer=tokenizer, note=collecting(warnings),
+        )  # fmt: skip
+    return Program(made.bundle, scratch, tuple(warnings))
 
 
 def load(folder: str | Path) -> Program:
@@ -159,10 +164,16 @@ class Program:
 
     Attributes:
         bundle: its files.
+        warnings: what a user should know of its compilation in this process, a text each.
     """
 
-    def __init__(self, bundle: Bundle, scratch: TemporaryDirectory[str] | None = None) -> None:
-        self.bundle = bundle
+    def __init__(
+        self,
+        bundle: Bundle,
+        scratch: TemporaryDirectory[str] | None = None,
+        warnings: tuple[str, ...] = (),
+    ) -> None:
+        self.bundle, self.warnings = bundle, warnings
         self._scratch = scratch  # the files of a program that was not saved live as long as it
 
     @property
@@ -180,17 +191,19 @@ class Program:
         """Inputs that one encrypted run answers."""
         return self.bundle.batch
 
-    def inputs(self, data: object) -> Inputs:
+    def inputs(self, data: object, long: str = LONG[0]) -> Inputs:
         """Inputs in the shape that the program takes.
 
         Args:
             data: texts, arrays, tensors or a path; see :func:`compile`.
+            long: longer texts are cut at their end ("truncate"), become several inputs
+                ("windows"), or are refused ("refuse").
 
         Raises:
             AtlasError: they are not what the model reads.
         """
         with atlas_errors():
-            return self.bundle.load_inputs(data)
+            return self.bundle.load_inputs(data, long)
 
     def run(
         self,
@@ -198,6 +211,7 @@ class Program:
         target: str | None = None,
         *,
         project: str | Path | None = None,
+        long: str = LONG[0],
         strict: bool = False,
         unchecked: bool = False,
         progress: ProgressCallback | None = None,
@@ -209,6 +223,7 @@ class Program:
                 runs.
             target: another one than the program was compiled for.
             project: a built C++ project with its Python module, to run on its engine.
+            long: what becomes of longer texts; see :meth:`inputs`.
             strict: refuse all inputs if one is unfit or leaves a calibrated range.
             unchecked: take inputs and give answers that are far outside what calibration saw.
             progress: called as ``progress(what, done, total)``.
@@ -217,24 +232,31 @@ class Program:
             AtlasError: no input is fit, the target cannot run here, or an op is refused.
         """
         warnings: list[str] = []
+        note = collecting(warnings)
         with atlas_errors():
             result = run_inputs(
-                self.bundle, self.inputs(inputs), target or "",
+                self.bundle, self.inputs(inputs, long).tell(note), target or "",
                 project=None if project is None else Path(project),
-                strict=strict, unchecked=unchecked, steps=steps_of(progress),
-                note=lambda headline, details: warnings.append(f"{headline}\n{details}"),
+                strict=strict, unchecked=unchecked, steps=steps_of(progress), note=note,
             )  # fmt: skip
         return replace(result, warnings=tuple(warnings))
 
-    def check(self, inputs: object, progress: ProgressCallback | None = None) -> list[Verdict]:
+    def check(
+        self, inputs: object, progress: ProgressCallback | None = None, *, long: str = LONG[0]
+    ) -> list[Verdict]:
         """Whether each input may be encrypted and stays in all ranges, evaluated in the clear.
+
+        Args:
+            inputs: texts, arrays, tensors or a path.
+            progress: called as ``progress(what, done, total)``.
+            long: what becomes of longer texts; see :meth:`inputs`.
 
         Raises:
             AtlasError: of the inputs; or the program's folder lacks the server's part.
         """
         with atlas_errors():
             return verdicts(
-                require_polynomials(self.bundle), self.inputs(inputs), steps_of(progress)
+                require_polynomials(self.bundle), self.inputs(inputs, long), steps_of(progress)
             )
 
     def inspect(self, progress: ProgressCallback | None = None) -> dict[str, Any]:
@@ -317,6 +339,15 @@ def run_inputs(
     return ProgramAnswers(
         inputs, admitted.rows, answer, dict(sorted(refused.items())), (), excesses, unchecked
     )
+
+
+def collecting(warnings: list[str]) -> Callable[..., None]:
+    """A note that adds to the warnings."""
+
+    def note(headline: str, details: str = "") -> None:
+        warnings.append(f"{headline}\n{details}" if details else headline)
+
+    return note
 
 
 def _built(bundle: Bundle, project: Path | None, target: str) -> BuiltProgram | None:

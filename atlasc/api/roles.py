@@ -19,9 +19,10 @@ from atlasc.bundle.folder import Bundle, Role, load_bundle
 from atlasc.bundle.ledger import Ledger
 from atlasc.bundle.messages import Message
 from atlasc.client.checks import Answers
-from atlasc.compilation.steps import ProgressCallback
+from atlasc.compilation.steps import Note, ProgressCallback, quiet
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
+from atlasc.loading import LONG
 from atlasc.passes.lowering.rotation_keys import key_plan
 from atlasc.run.session import decrypt_all, encrypt_all, execute
 from atlasc.run.timing import Pace, Timing
@@ -85,20 +86,30 @@ class Client:
             self.engine = chosen.role_engine("client", folder, self.bundle.parameters)
             self.ledger = Ledger(folder)
 
-    def encrypt(self, inputs: object, *, unchecked: bool = False) -> bytes:
+    def encrypt(
+        self,
+        inputs: object,
+        *,
+        long: str = LONG[0],
+        unchecked: bool = False,
+        note: Note = quiet,
+    ) -> bytes:
         """A query, for the server.
 
         Args:
             inputs: at most a batch: texts, arrays, tensors or a path.
+            long: longer texts are cut at their end ("truncate"), become several inputs
+                ("windows"), or are refused ("refuse").
             unchecked: encrypt inputs that are far larger than those of calibration.
+            note: called with what a user should know of the inputs: a headline and details.
 
         Raises:
             AtlasError: an input is not what the model reads, or unfit to be encrypted; too many
                 inputs.
         """
         with atlas_errors():
-            given = self.bundle.load_inputs(inputs)
-            admit(self.bundle, given, lambda *_: None, strict=True, unchecked=unchecked)
+            given = self.bundle.load_inputs(inputs, long).tell(note)
+            admit(self.bundle, given, note, strict=True, unchecked=unchecked)
             self.bundle.client.check_count(len(given))
             return self.query(given.arrays, unchecked=unchecked).to_bytes()
 

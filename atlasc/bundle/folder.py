@@ -30,6 +30,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import sha256_of
 from atlasc.ir.module import Module
 from atlasc.ir.text.storage import load_module, save_module, save_modules
+from atlasc.loading import LONG
 from atlasc.loading.huggingface import FURTHER_FILES, TOKENIZER_FILES
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.models import LoadedModel, client_model
@@ -115,18 +116,19 @@ class Bundle:
         """How to read inputs."""
         return client_model(self.client.embed, self.folder / "client" / "model")
 
-    def load_inputs(self, data: object) -> Inputs:
+    def load_inputs(self, data: object, long: str = LONG[0]) -> Inputs:
         """Inputs in the shape that the program was compiled for.
 
         Args:
             data: a path, or objects in memory; see :func:`atlasc.loading.data.inputs_of`.
+            long: what becomes of longer texts, one of ``LONG``.
 
         Raises:
             AtlasError: as :func:`atlasc.loading.data.inputs_of`.
         """
         from atlasc.loading.data import inputs_of
 
-        return inputs_of(data, self.model, self.manifest.sequence_length)
+        return inputs_of(data, self.model, self.manifest.sequence_length, long)
 
 
 def write_bundle(

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from atlasc.cli.output import warn
 from atlasc.compilation.declared import OptionFacts, flag, option, switch
+from atlasc.compilation.options import long_option
 from atlasc.ir.errors import AtlasError
 from atlasc.targets import TARGETS
 
@@ -55,15 +57,19 @@ class IndexedInputs:
     """Inputs of a file, by their numbers."""
 
     data: Path = option(f"Inputs: {INPUT_FILES} them.", "--input", default=MISSING)
+    long: str = long_option()
     index: str = option("Take these inputs of the file: 0,1,5 or 3-7.", default="")
 
     def load(self, bundle: Bundle) -> Inputs:
-        """The chosen inputs in the shape of the program; all without a choice.
+        """The chosen inputs in the shape of the program; all without a choice. A warning says which
+        of them were cut.
 
         Raises:
             AtlasError: of the file; an index that is no number, or one that the file does not have.
         """
-        inputs = bundle.load_inputs(self.data)
+        return self._chosen(bundle.load_inputs(self.data, self.long)).tell(warn)
+
+    def _chosen(self, inputs: Inputs) -> Inputs:
         if not self.index:
             return inputs
         wanted: list[int] = []
@@ -88,15 +94,9 @@ class InputOptions(IndexedInputs):
 
     count: int | None = option("Take the first inputs of the file.", minimum=1)
 
-    def load(self, bundle: Bundle) -> Inputs:
-        """See :class:`IndexedInputs`.
-
-        Raises:
-            AtlasError: more inputs than the file has, or both options.
-        """
+    def _chosen(self, inputs: Inputs) -> Inputs:
         if self.count is None:
-            return super().load(bundle)
-        inputs = bundle.load_inputs(self.data)
+            return super()._chosen(inputs)
         if self.index:
             raise AtlasError("--index and --count exclude each other", remedy="give one of them")
         if self.count > len(inputs):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -17,7 +17,7 @@ from atlasc.compilation.lowering import lower_module
 from atlasc.compilation.options import CompileOptions, TargetOptions
 from atlasc.compilation.prepare import PreparedModel, Source, prepare
 from atlasc.compilation.search import SEARCH_INPUTS, pick_validated, search, search_inputs
-from atlasc.compilation.steps import Steps, silent
+from atlasc.compilation.steps import Steps, quiet, silent
 from atlasc.emit.project import write_project
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
@@ -67,7 +67,7 @@ def compile_model(
     steps: Steps = silent,
     *,
     tokenizer: Any = None,
-    **searching: Any,
+    note: Callable[..., None] = quiet,
 ) -> Compiled:
     """Compile a model into a bundle; it appears whole or not at all.
 
@@ -78,7 +78,8 @@ def compile_model(
         data: see ``inputs_of``.
         output: a folder that does not exist.
         tokenizer: of a model in memory.
-        searching: attributes of `SearchProblem`: note.
+        note: called with what a user should know of the data or the search: a headline, and details
+            where there are some.
 
     Raises:
         AtlasError: of any stage; the output, the target, the recipe, the strategy and a saved front
@@ -91,10 +92,12 @@ def compile_model(
         options.pick(saved.front)  # or say so before any work
     searched = saved is None and options.recipe is None
     journal = journal_place(output) if searched else None
-    prepared = prepare(model, data, options, steps, saved, batch=options.batch, tokenizer=tokenizer)
+    prepared = prepare(
+        model, data, options, steps, saved, batch=options.batch, tokenizer=tokenizer, note=note
+    )
     chosen = choose(
         prepared, options, steps, None if saved is None else saved.front,
-        journal=journal, **searching,
+        journal=journal, note=note,
     )  # fmt: skip
     lowered = lower_module(
         chosen.module, prepared.source.inputs.arrays, options, steps,

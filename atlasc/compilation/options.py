@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from atlasc.compilation.declared import Options, choose, documented, flag, option, switch
 from atlasc.ir.errors import AtlasError
+from atlasc.loading import LONG
 from atlasc.passes.lowering.keys.sizes import parse_size
 from atlasc.targets import TARGETS
 
@@ -42,6 +43,20 @@ def parse_memory(text: str) -> float:
     return ALL_MEMORY if text == "all" else parse_size(text)
 
 
+def parse_long(text: str) -> str:
+    """One of ``LONG``; raises AtlasError for anything else."""
+    return choose("--long", text, LONG)
+
+
+long_option = partial(
+    option,
+    "Texts that are too long: cut at the end, divided into several inputs, or refused.",
+    default=LONG[0],
+    metavar="|".join(LONG),
+    parse=parse_long,
+)
+
+
 @documented
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions(Options):
@@ -64,6 +79,7 @@ class BatchOptions(ModelOptions):
 class CalibrationOptions(ModelOptions):
     """How the ranges of the nonlinear ops are measured."""
 
+    long: str = long_option(section=RANGES)
     margin: float | None = range_option(
         "Margin of the ranges, as a share of their width [default: from the data].", minimum=0
     )

@@ -14,7 +14,7 @@ import numpy as np
 
 from atlasc.compilation.fronts import SavedFront
 from atlasc.compilation.options import CalibrationOptions
-from atlasc.compilation.steps import Steps, silent
+from atlasc.compilation.steps import Note, Steps, quiet, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.loading.data import inputs_of
@@ -71,6 +71,7 @@ def prepare(
     *,
     batch: int = 1,
     tokenizer: Any = None,
+    note: Note = quiet,
 ) -> PreparedModel:
     """Load and trace a model (see ``model_of``), centre its keys and calibrate it on data (see
     ``inputs_of``). The calibration of a saved search is taken instead of measuring one.
@@ -79,7 +80,7 @@ def prepare(
         AtlasError: of the model, the data or the trace; `saved` is of another model.
     """
     with steps("loading the model and the data"):
-        source = load_source(model, data, options, tokenizer)
+        source = load_source(model, data, options, tokenizer, note)
     _require_different(source, data)
     with steps("tracing"):
         traced = trace_model(source.model, batch, source.length, inputs=source.inputs)
@@ -101,9 +102,13 @@ def prepare(
 
 
 def load_source(
-    model: Any, data: Any, options: CalibrationOptions | None = None, tokenizer: Any = None
+    model: Any,
+    data: Any,
+    options: CalibrationOptions | None = None,
+    tokenizer: Any = None,
+    note: Note = quiet,
 ) -> Source:
-    """Load a model and its data; a part of the data is held back.
+    """Load a model and its data; a part of the data is held back. A note says which texts were cut.
 
     Raises:
         AtlasError: of the model or of the data.
@@ -116,7 +121,8 @@ def load_source(
             why=f"the model reads {', '.join(loaded.input_names)}",
             remedy="leave it out",
         )
-    everything = inputs_of(data, loaded, options.sequence_length).require_finite()
+    everything = inputs_of(data, loaded, options.sequence_length, options.long)
+    everything.tell(note).require_finite()
     used, kept = everything.split(options.held_back, options.seed)
     ids = everything.arrays.get("input_ids")
     return Source(loaded, used, kept, None if ids is None else ids.shape[1])

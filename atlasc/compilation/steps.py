@@ -14,6 +14,10 @@ Note = Callable[[str, str], None]
 """``note(headline, details)``: a warning; the details are further lines, already indented."""
 
 
+def quiet(headline: str, details: str = "") -> None:
+    """A note that nobody reads."""
+
+
 class Step:
     """Where a piece of long work stands.
 

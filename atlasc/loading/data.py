@@ -14,8 +14,9 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import GIB, MIB, parse_json, read_npz, read_text
-from atlasc.loading import images
+from atlasc.loading import LONG, images
 from atlasc.loading.inputs import Inputs, checked
+from atlasc.loading.lengths import padded
 
 if TYPE_CHECKING:
     from atlasc.loading.models import LoadedModel
@@ -27,11 +28,11 @@ MAX_TEXTS = 256 * MIB
 """Bytes of a file of texts; a tokenizer needs about fifty times as many."""
 MAX_LINE = MIB
 """Characters of one input."""
-MAX_TOKENS = 1 << 29
-"""Of all inputs together, padding included: 4 GiB."""
 
 
-def inputs_of(data: object, model: LoadedModel, sequence_length: int | None = None) -> Inputs:
+def inputs_of(
+    data: object, model: LoadedModel, sequence_length: int | None = None, long: str = LONG[0]
+) -> Inputs:
     """Inputs from a file, or from what the caller has in memory.
 
     Args:
@@ -45,16 +46,18 @@ def inputs_of(data: object, model: LoadedModel, sequence_length: int | None = No
             - an array or a tensor of the model's main input, or a mapping of them as in `.npz`;
             - `Inputs`.
         model: has the tokenizer, the vocabulary, the image size and the preprocessing.
-        sequence_length: texts are padded to it on the right; None pads to the longest one.
+        sequence_length: texts are padded to it on the right; None pads to the longest one that the
+            model has positions for.
+        long: what becomes of longer texts, one of ``LONG``.
 
     Raises:
         AtlasError: missing or empty data; wrong format, keys, type or shape; a text that is too
-            long; an id outside the vocabulary.
+            long, where it is refused; an id outside the vocabulary.
     """
     if isinstance(data, Inputs):
         return data
     if isinstance(data, str | Path):
-        return _from_file(Path(data).expanduser(), model, sequence_length)
+        return _from_file(Path(data).expanduser(), model, sequence_length, long)
     main = model.input_names[0]
     rows = list(data) if main == "input_ids" and isinstance(data, Sequence) else []
     if rows and all(isinstance(row, str | Sequence | Mapping) for row in rows):
@@ -64,7 +67,7 @@ def inputs_of(data: object, model: LoadedModel, sequence_length: int | None = No
             else {"text" if isinstance(row, str) else "input_ids": row}
             for number, row in enumerate(rows)
         }
-        return _from_rows(named, model, sequence_length)
+        return _from_rows(named, model, sequence_length, long)
     given = data if isinstance(data, Mapping) else {main: data}
     with explained("data cannot be made an array"):
         arrays = {
@@ -77,16 +80,16 @@ def inputs_of(data: object, model: LoadedModel, sequence_length: int | None = No
             why=f"the model reads {', '.join(model.input_names)}",
             remedy="give texts, arrays by the name of the input, or the path of a file",
         )
-    return _from_arrays(arrays, model, sequence_length, "data")
+    return _from_arrays(arrays, model, sequence_length, long, "data")
 
 
-def _from_file(source: Path, model: LoadedModel, length: int | None) -> Inputs:
+def _from_file(source: Path, model: LoadedModel, length: int | None, long: str) -> Inputs:
     if not source.exists():
         raise AtlasError(f"data {source} not found", remedy="check the path for a misspelling")
     main, suffix = model.input_names[0], source.suffix.lower()
     if suffix == ".npz":
         arrays = read_npz(source, MAX_ARRAYS, what="data")
-        return _from_arrays(arrays, model, length, str(source))
+        return _from_arrays(arrays, model, length, long, str(source))
     if source.is_dir() or suffix in images.SUFFIXES:
         have, needed = "images", "pixel_values"
     elif suffix in (".txt", ".jsonl"):
@@ -105,12 +108,13 @@ def _from_file(source: Path, model: LoadedModel, length: int | None) -> Inputs:
         return checked(images.load_images(source, model), model)
     lines = _lines(source)
     if suffix == ".txt":
-        return _from_rows({name: {"text": line} for name, line in lines.items()}, model, length)
+        texts = {name: {"text": line} for name, line in lines.items()}
+        return _from_rows(texts, model, length, long)
     rows = {}
     for name, line in lines.items():
         with explained("not a JSON object", name):
             rows[name] = parse_json(line, dict[str, Any])
-    return _from_rows(rows, model, length)
+    return _from_rows(rows, model, length, long)
 
 
 def _lines(source: Path) -> dict[str, str]:
@@ -132,7 +136,7 @@ def _lines(source: Path) -> dict[str, str]:
 
 
 def _from_rows(
-    rows: Mapping[str, Mapping[str, Any]], model: LoadedModel, length: int | None
+    rows: Mapping[str, Mapping[str, Any]], model: LoadedModel, length: int | None, long: str
 ) -> Inputs:
     """Texts or token ids, all of one kind, as ``{"text": ...}`` or ``{"input_ids": [...]}``; rows
     have names for messages.
@@ -157,11 +161,14 @@ def _from_rows(
         labels.append(next((row[each] for each in LABEL_KEYS if each in row), None))
         if type(labels[-1]) is int and not _is_integer(labels[-1]):
             raise AtlasError("the label has more than 64 bits", where=name)
-    names, ids = tuple(rows), [row[key] for row in rows.values()]
-    texts = ids if key == "text" else None
-    arrays = _padded(ids if texts is None else model.tokenize(texts), model, length, names, texts)
+    names, values = tuple(rows), [row[key] for row in rows.values()]
+    words = values if key == "text" else None
+    ids = values if words is None else model.tokenize(words)
+    if [] in ids:
+        raise AtlasError("the tokenizer finds no token in a text", where=names[ids.index([])])
     known = np.array(labels, np.int64) if all(map(_is_integer, labels)) else None
-    return checked(Inputs(arrays, names, known), model)
+    texts = [np.array([row, [1] * len(row)], np.int64) for row in ids]
+    return checked(padded(texts, names, known, model, length, long, words), model)
 
 
 def _is_integer(value: Any) -> bool:
@@ -169,7 +176,7 @@ def _is_integer(value: Any) -> bool:
 
 
 def _from_arrays(
-    arrays: dict[str, np.ndarray], model: LoadedModel, length: int | None, source: str
+    arrays: dict[str, np.ndarray], model: LoadedModel, length: int | None, long: str, source: str
 ) -> Inputs:
     """Inputs from arrays by the names of the model's inputs, ``labels`` among them or not."""
     labels = next((arrays.pop(key) for key in LABEL_KEYS if key in arrays), None)
@@ -207,57 +214,6 @@ def _from_arrays(
                 where=source,
                 why=f"its shape is {mask.shape}",
             )
-        arrays = _padded(ids.astype(np.int64).tolist(), model, length, names)
-        arrays["attention_mask"][:, : ids.shape[1]] = mask
+        texts = list(np.stack([ids, mask], axis=1, dtype=np.int64, casting="unsafe"))
+        return checked(padded(texts, names, labels, model, length, long), model)
     return checked(Inputs(arrays, names, labels), model)
-
-
-def _padded(
-    ids: Sequence[Sequence[int]],
-    model: LoadedModel,
-    sequence_length: int | None,
-    names: Sequence[str],
-    texts: Sequence[str] | None = None,
-) -> dict[str, np.ndarray]:
-    """`input_ids` and `attention_mask` [N, n], padded on the right."""
-    exported = model.shapes.get("input_ids")
-    fixed = exported[1] if exported is not None and len(exported) == 2 else None
-    length = sequence_length or fixed or max(map(len, ids))
-    if fixed is not None and length != fixed:
-        raise AtlasError(
-            f"sequence length {length} does not fit the archive, which was exported for {fixed}",
-            where=str(model.source),
-            remedy=f"use --sequence-length {fixed}, or export the model again",
-        )
-    positions = model.size("max_position_embeddings")
-    if positions and length > positions:
-        raise AtlasError(
-            f"sequence length {length} is more than the model has positions for",
-            why=f"max_position_embeddings is {positions}",
-            remedy=f"use --sequence-length {positions} or less, and shorten longer texts",
-        )
-    if len(ids) * length > MAX_TOKENS:
-        raise AtlasError(
-            f"{len(ids)} inputs of {length} tokens are more than fit into memory",
-            remedy="give fewer inputs, or shorten the longest one",
-        )
-    padding = getattr(model.config, "pad_token_id", None)
-    if model.tokenizer is not None and model.tokenizer.pad_token_id is not None:
-        padding = model.tokenizer.pad_token_id
-    shape = (len(ids), length)
-    padded = np.full(shape, padding if _is_integer(padding) else 0, dtype=np.int64)
-    mask = np.zeros_like(padded)
-    for row, tokens in enumerate(ids):
-        if len(tokens) > length:
-            start = "" if texts is None else f": {' '.join(texts[row].split()[:6])} ..."
-            beyond = positions is not None and len(tokens) > positions
-            raise AtlasError(
-                f"a text of {len(tokens)} tokens is longer than the compiled length {length}",
-                where=names[row] + start,
-                why=f"the model itself takes at most {positions} tokens" if beyond else "",
-                remedy="shorten it"
-                + ("" if beyond else f", or compile with --sequence-length {len(tokens)} or more"),
-            )
-        padded[row, : len(tokens)] = tokens
-        mask[row, : len(tokens)] = 1
-    return {"input_ids": padded, "attention_mask": mask}

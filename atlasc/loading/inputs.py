@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -25,11 +25,13 @@ class Inputs:
             [N, n] (mask: 1 keep, 0 padding), `pixel_values` is float32 [N, C, H, W].
         names: of the rows, for messages: "texts.txt:3", a file name, "digits.npz[7]".
         labels: [N] the true classes, if the data have them.
+        tokens: [N] how many each text had before texts were cut; None where none was.
     """
 
     arrays: dict[str, np.ndarray]
     names: tuple[str, ...]
     labels: np.ndarray | None = None
+    tokens: np.ndarray | None = None
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -42,7 +44,21 @@ class Inputs:
             {name: array[rows] for name, array in self.arrays.items()},
             tuple(self.names[row] for row in rows),
             None if self.labels is None else self.labels[rows],
+            None if self.tokens is None else self.tokens[rows],
         )
+
+    def tell(self, note: Callable[[str, str], object]) -> Inputs:
+        """These inputs; a note, of a headline and details, says how many texts were cut."""
+        length = self.arrays["input_ids"].shape[1] if self.tokens is not None else 0
+        if self.tokens is not None and self.tokens.max(initial=0) > length:
+            longest, cut = int(self.tokens.argmax()), int((self.tokens > length).sum())
+            note(
+                f"{cut} of {len(self)} texts {'is' if cut == 1 else 'are'} cut to {length} tokens",
+                f"  why: the longest, {self.names[longest]}, has {self.tokens[longest]} tokens\n"
+                "  what to do: compile for a greater --sequence-length, or give --long windows, "
+                "which makes several inputs of a text",
+            )
+        return self
 
     def require_finite(self) -> Inputs:
         """These inputs; raises AtlasError if a value is NaN or infinite.

@@ -12,6 +12,7 @@ from atlasc.cli.progress import progress
 from atlasc.cli.results import list_held_back, print_summary, say_of_keys, warn_of_costs
 from atlasc.compilation.declared import option
 from atlasc.compilation.options import CompileOptions, SearchOptions
+from atlasc.loading import LONG
 
 if TYPE_CHECKING:
     from atlasc.bundle.folder import Bundle
@@ -152,7 +153,7 @@ def search(
     if options.minimised == "latency":
         warn_of_costs("sim", options.costs)
     place = journal_place(output, journal)
-    prepared = prepare(model, data, options, progress)
+    prepared = prepare(model, data, options, progress, note=warn)
     front = run_search(prepared, options, progress, inputs=compared, journal=place, note=warn)
     if output is not None and front.complete:
         save_front(output, front, prepared.calibration, place)
@@ -220,5 +221,6 @@ def _say_next(output: Path, model: str, data: Path, options: SearchOptions) -> N
     length = options.sequence_length
     command = ["atlasc", "compile", model, "--data", str(data), "--front", str(output)]
     command += [] if length is None else ["--sequence-length", str(length)]
+    command += [] if options.long == LONG[0] else ["--long", options.long]
     say(f"all settings: {output / 'front.html'}")
     say(f"next: {shlex.join(command)} --max-error 0.01 -o BUNDLE")

@@ -64,7 +64,7 @@ def calibrate(
 
     if output is not None:
         require_file_place(output, ".json")
-    found = prepare(model, data, options, progress).calibration
+    found = prepare(model, data, options, progress, note=warn).calibration
     if output is not None:
         write_text(output, json.dumps(found.to_dict(), indent=1) + "\n")
     if not found.held_back:

@@ -152,7 +152,7 @@ def test_split_fraction_out_of_range(bert: LoadedModel, fraction: float) -> None
 def test_long_text_names_length_limit_and_remedy(bert: LoadedModel, tmp_path: Path) -> None:
     path = write(tmp_path / "t.txt", "a cat\nthe cat sat on the mat on the mat\n")
     with pytest.raises(AtlasError) as caught:
-        inputs_of(path, bert, 8)
+        inputs_of(path, bert, 8, "refuse")
     message = str(caught.value)
     for part in ("11 tokens", "length 8", "t.txt:2", "the cat sat on", "--sequence-length 11"):
         assert part in message
@@ -187,7 +187,7 @@ def test_broken_texts(
     bert: LoadedModel, tmp_path: Path, name: str, content: str, message: str
 ) -> None:
     with pytest.raises(AtlasError, match=message):
-        inputs_of(write(tmp_path / name, content), bert, 8)
+        inputs_of(write(tmp_path / name, content), bert, 8, "refuse")
 
 
 def test_missing_file_and_wrong_encoding(bert: LoadedModel, tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ IDS = np.ones((2, 4), np.int64)
 )
 def test_broken_id_arrays(bert: LoadedModel, tmp_path: Path, arrays: dict, message: str) -> None:
     with pytest.raises(AtlasError, match=message):
-        inputs_of(savez(tmp_path / "t.npz", **arrays), bert, 8)
+        inputs_of(savez(tmp_path / "t.npz", **arrays), bert, 8, "refuse")
 
 
 def test_npz_that_is_something_else(bert: LoadedModel, tmp_path: Path) -> None:
@@ -380,6 +380,6 @@ def test_a_text_beyond_the_positions_cannot_be_compiled_for(
 ) -> None:
     path = write(tmp_path / "t.txt", "a cat\n" + "the cat " * 40)
     with pytest.raises(AtlasError) as caught:
-        inputs_of(path, bert, 8)
+        inputs_of(path, bert, 8, "refuse")
     assert "82 tokens" in caught.value.what and "at most 16 tokens" in caught.value.why
     assert caught.value.remedy == "shorten it"

@@ -1,0 +1,174 @@
+"""Texts that are too long: cut as HuggingFace cuts them, divided, or refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_files import tiny_bert
+from transformers import BertTokenizerFast, PreTrainedTokenizerFast
+
+from atlasc.ir.errors import AtlasError
+from atlasc.loading.data import inputs_of
+from atlasc.loading.inputs import Inputs
+from atlasc.loading.lengths import special_ends
+from atlasc.loading.models import LoadedModel, model_of
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "cat", "sat", "on", "the", "mat"]
+LONG = "the cat sat on the mat on the mat"  # 11 tokens with [CLS] and [SEP]
+UNKNOWN = "the cat sat on the dog sat dog dog dog"
+
+
+def tokenizer(**options: Any) -> Any:
+    return BertTokenizerFast(vocab={word: i for i, word in enumerate(WORDS)}, **options)
+
+
+def bare_tokenizer() -> Any:
+    """One that adds no special tokens, as those of some decoders."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    found = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, "[UNK]"))
+    found.pre_tokenizer = pre_tokenizers.Whitespace()
+    return PreTrainedTokenizerFast(tokenizer_object=found, unk_token="[UNK]", pad_token="[PAD]")
+
+
+@pytest.fixture(scope="module")
+def bert() -> LoadedModel:
+    """With sixteen positions."""
+    return model_of(tiny_bert(), tokenizer())
+
+
+def told(inputs: Inputs) -> list[str]:
+    notes: list[str] = []
+    assert inputs.tell(lambda *parts: notes.append("\n".join(parts))) is inputs
+    return notes
+
+
+def rows(inputs: Inputs) -> list[list[int]]:
+    """Token ids without padding."""
+    kept = inputs.arrays["attention_mask"].astype(bool)
+    return [ids[keep].tolist() for ids, keep in zip(inputs.arrays["input_ids"], kept, strict=True)]
+
+
+@pytest.mark.parametrize(
+    "tokens", [tokenizer(), tokenizer(truncation_side="left"), bare_tokenizer()]
+)
+@pytest.mark.parametrize("length", [3, 4, 7, 8, 11])
+def test_a_text_is_cut_as_its_tokenizer_cuts_it(tokens: Any, length: int) -> None:
+    texts = [LONG, "a cat", UNKNOWN]
+    found = inputs_of(texts, model_of(tiny_bert(), tokens), length)
+    expected = tokens(texts, truncation=True, max_length=length, padding="max_length")
+    for name in ("input_ids", "attention_mask"):
+        np.testing.assert_array_equal(found.arrays[name], expected[name])
+    assert found.names == ("data[0]", "data[1]", "data[2]")
+
+
+def test_one_note_says_how_many_were_cut_and_the_longest(bert: LoadedModel) -> None:
+    inputs = inputs_of(["a cat", LONG, "the mat " * 20, "a"], bert, 8)
+    (note,) = told(inputs)
+    assert note.startswith("2 of 4 texts are cut to 8 tokens\n")
+    assert "data[2], has 42 tokens" in note and "--long windows" in note
+    (note,) = told(inputs.take([0, 1]))
+    assert note.startswith("1 of 2 texts is cut") and "data[1], has 11 tokens" in note
+    assert told(inputs.take([0, 3])) == told(inputs.take([])) == []
+    assert told(inputs_of(["a cat", LONG], bert)) == []
+    assert told(inputs_of([LONG], bert, 8, "windows")) == []
+
+
+def test_windows_hold_every_token_once_and_their_own_special_tokens(
+    bert: LoadedModel, tmp_path: Path
+) -> None:
+    lines = f'{{"text": "a cat", "label": 1}}\n{{"text": "{LONG}", "label": 2}}\n'
+    (tmp_path / "t.jsonl").write_text(lines)
+    found = inputs_of(tmp_path / "t.jsonl", bert, 6, "windows")
+    assert found.names == ("t.jsonl:1", *(f"t.jsonl:2 [{part}/3]" for part in (1, 2, 3)))
+    assert rows(found) == [[2, 5, 6, 3], [2, 9, 6, 7, 8, 3], [2, 9, 10, 8, 9, 3], [2, 10, 3]]
+    assert found.labels is not None and found.labels.tolist() == [1, 2, 2, 2]
+    overflow = tokenizer()(LONG, truncation=True, max_length=6, return_overflowing_tokens=True)
+    assert rows(found)[1:] == overflow["input_ids"]
+
+
+def test_without_a_tokenizer_a_row_is_cut_where_it_is_full() -> None:
+    model = model_of(tiny_bert())
+    ids = np.arange(1, 11).reshape(1, 10)
+    assert rows(inputs_of(ids, model, 4)) == [[1, 2, 3, 4]]
+    assert rows(inputs_of(ids, model, 4, "windows")) == [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10]]
+    assert told(inputs_of(ids.tolist(), model, 4))[0].startswith("1 of 1 texts is cut to 4 tokens")
+
+
+def test_padding_is_no_length(bert: LoadedModel) -> None:
+    """A row that is padded beyond the length is not cut; of one that is cut, tokens are kept."""
+    short, long = [2, 5, 6, 3] + [0] * 8, [0] * 3 + [2, 5, 6, 7, 8, 9, 10, 6, 3]
+    mask = (np.array([short, long]) > 0).astype(int)
+    arrays = {"input_ids": np.array([short, long]), "attention_mask": mask}
+    found = inputs_of(arrays, bert, 6)
+    assert rows(found) == [[2, 5, 6, 3], [2, 5, 6, 7, 8, 3]]
+    assert told(found)[0].startswith("1 of 2")
+    first = {name: array[:1] for name, array in arrays.items()}
+    assert rows(inputs_of(first, bert, 6, "refuse")) == [[2, 5, 6, 3]]
+    with pytest.raises(AtlasError, match="9 tokens is longer"):
+        inputs_of(arrays, bert, 6, "refuse")
+
+
+def test_without_a_length_the_positions_bound_it(bert: LoadedModel) -> None:
+    texts = ["a cat", "the mat " * 20]
+    found = inputs_of(texts, bert)
+    assert found.arrays["input_ids"].shape == (2, 16)
+    assert told(found)[0].startswith("1 of 2 texts is cut to 16 tokens")
+    assert len(inputs_of(texts, bert, long="windows")) == 1 + 3
+    with pytest.raises(AtlasError, match="42 is more than the model has positions for"):
+        inputs_of(texts, bert, long="refuse")
+    # As of RoBERTa, some of whose positions are not for tokens.
+    fewer = model_of(tiny_bert(), tokenizer(model_max_length=14))
+    assert inputs_of(texts, fewer).arrays["input_ids"].shape == (2, 14)
+    assert inputs_of([LONG + " on the mat sat"], fewer).arrays["input_ids"].shape == (1, 15)
+
+
+def test_a_length_without_room(bert: LoadedModel) -> None:
+    with pytest.raises(AtlasError, match="length of 2 leaves no room") as caught:
+        inputs_of([LONG], bert, 2)
+    assert "--sequence-length 3" in caught.value.remedy
+
+
+def test_only_known_ways(bert: LoadedModel) -> None:
+    with pytest.raises(AtlasError, match="--long cannot be 'shorten'") as caught:
+        inputs_of(["a"], bert, 8, "shorten")
+    assert "truncate, windows, refuse" in caught.value.remedy
+
+
+def test_a_text_of_one_token(bert: LoadedModel) -> None:
+    assert rows(inputs_of(["a"], bert, 8)) == [[2, 5, 3]]
+    assert rows(inputs_of([[5]], model_of(tiny_bert()), 8)) == [[5]]
+
+
+def test_a_text_without_tokens(bert: LoadedModel) -> None:
+    from tokenizers import normalizers
+
+    assert rows(inputs_of(["\u200b"], bert, 8)) == [[2, 3]]
+    tokens = bare_tokenizer()
+    tokens.backend_tokenizer.normalizer = normalizers.Replace("-", " ")
+    bare = model_of(tiny_bert(), tokens)
+    with pytest.raises(AtlasError, match="no token in a text") as caught:
+        inputs_of(["a", "--"], bare, 8)
+    assert caught.value.where == "data[1]"
+
+
+@pytest.mark.parametrize(
+    ("ids", "special", "ends"),
+    [
+        ([2, 5, 1, 3], [2, 3], (1, 1)),
+        ([2, 3], [2, 3], (2, 0)),
+        ([5, 6], [2, 3], (0, 0)),
+        ([2, 5], [2], (1, 0)),
+        ([5, 3], [3], (0, 1)),
+        ([5, 3, 2], [3, 2], (0, 2)),
+        ([2], [2, 3], (1, 0)),
+        ([5], [], (0, 0)),
+    ],
+)
+def test_ends_that_a_tokenizer_added(
+    ids: list[int], special: list[int], ends: tuple[int, int]
+) -> None:
+    assert special_ends(np.array(ids), np.array(special, int)) == ends
