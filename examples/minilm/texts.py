@@ -17,7 +17,7 @@ import hashlib
 import importlib.util
 import re
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,7 +81,7 @@ def short_texts(count: int, tokens: int = TOKENS, skip: int = 0) -> list[str]:
         tokens: the limit, with the two special tokens that the model adds.
         skip: how many to leave out at the start, for a second set of unseen texts.
     """
-    tokenizer = _tokenizer()
+    tokenizer = load_tokenizer()
     found: dict[str, None] = {}
     for text in (paragraph for topic in topics() for paragraph in prose(topic)):
         offsets = tokenizer.encode(text, add_special_tokens=False).offsets
@@ -95,13 +95,12 @@ def short_texts(count: int, tokens: int = TOKENS, skip: int = 0) -> list[str]:
 def windows(count: int, tokens: int = TOKENS, skip: int = 0) -> list[str]:
     """Distinct windows of running text that have exactly that many tokens each.
 
-    No paragraph is used twice. The order is that of the texts' SHA-256, so that any part of the
-    windows is a fair sample of all; it depends on the Python version, whose documentation it is.
+    No paragraph is used twice. The windows are those of the documentation of this Python version.
 
     Args:
         count, tokens, skip: as of `short_texts`.
     """
-    tokenizer, width = _tokenizer(), tokens - 2
+    tokenizer, width = load_tokenizer(), tokens - 2
     seen: set[str] = set()
     found: set[str] = set()
     for document in (*topics(), *docstrings()):
@@ -116,11 +115,16 @@ def windows(count: int, tokens: int = TOKENS, skip: int = 0) -> list[str]:
                 found.add(window)
     if len(found) < skip + count:
         raise _too_few(len(found), skip)
-    ordered = sorted(found, key=lambda window: hashlib.sha256(window.encode()).digest())
-    return ordered[skip : skip + count]
+    return shuffled(found)[skip : skip + count]
 
 
-def _tokenizer() -> Tokenizer:
+def shuffled(rows: Iterable[str]) -> list[str]:
+    """Texts in the order of their SHA-256, so that any part of them is a fair sample of all."""
+    return sorted(rows, key=lambda row: hashlib.sha256(row.encode()).digest())
+
+
+def load_tokenizer() -> Tokenizer:
+    """MiniLM's own; it neither cuts nor pads texts."""
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(model_directory() / "tokenizer.json"))
