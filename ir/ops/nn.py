@@ -149,6 +149,21 @@ def keep_mask(site: Site, scores: np.ndarray, mask: np.ndarray | None = None) ->
     return keep
 
 
+def log_hidden(scores: np.ndarray, keep: np.ndarray | None) -> np.ndarray:
+    """log(keys / visible keys) of each row, [..., 1], of the scores' type; a row that sees no key
+    counts as one that sees one.
+
+    Args:
+        scores: [..., queries, keys].
+        keep: which keys a query may see, broadcastable to the scores; None for all.
+    """
+    width = scores.shape[-1]
+    if keep is None:
+        return np.zeros((), scores.dtype)
+    visible = np.broadcast_to(keep, (*keep.shape[:-1], width)).sum(axis=-1, keepdims=True)
+    return np.log(width / np.maximum(visible, 1)).astype(scores.dtype)
+
+
 def _embedding(site: Site, ids: np.ndarray) -> np.ndarray:
     table = site.constant("table", None)
     if ids.size and not 0 <= ids.min() <= ids.max() < len(table):

@@ -8,8 +8,13 @@ from atlasc.ir import rules
 from atlasc.ir.bounds import MAX_COEFFICIENTS
 from atlasc.ir.opdef import AttributeDef as A
 from atlasc.ir.opdef import RuleError, Site, declare, require
-from atlasc.ir.ops.nn import CAUSAL, QUERY, keep_mask
+from atlasc.ir.ops.nn import CAUSAL, QUERY, keep_mask, log_hidden
 from atlasc.ir.types import TensorType
+
+FILL = A("fill", "float", "value of a masked score")
+TEMPERATURE = A("temperature", "float",
+                "times log(keys / visible keys) is added to visible scores (default 0)",
+                optional=True)  # fmt: skip
 
 
 def chebyshev_levels(site: Site) -> int:
@@ -47,8 +52,12 @@ def _row_sum(site: Site) -> TensorType:
 
 def _mask_fill(site: Site, scores: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
     keep = keep_mask(site, scores, mask)
-    fill = np.asarray(site.attributes["fill"], dtype=scores.dtype)
-    return scores if keep is None else np.where(keep, scores, fill)
+    if keep is None:
+        return scores
+    fill, temperature = (
+        scores.dtype.type(site.attributes.get(name, 0.0)) for name in ("fill", "temperature")
+    )
+    return np.where(keep, scores + temperature * log_hidden(scores, keep), fill)
 
 
 def _mask_zero(site: Site, y: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
@@ -79,8 +88,10 @@ declare("poly.double", "x · 2^times by additions, which consume no level.", "x"
         evaluate=lambda site, x: x * x.dtype.type(2 ** site.attributes["times"]))  # fmt: skip
 declare("poly.row_sum", "Sum over the last axis, which stays with extent 1.", "x", _row_sum,
         evaluate=lambda site, x: x.sum(axis=-1, keepdims=True))  # fmt: skip
-declare("poly.mask_fill", "The scores of visible keys, ``fill`` for masked keys.", "scores mask?",
-        rules.keys_mask, CAUSAL, QUERY, A("fill", "float", "value of a masked score"),
+declare("poly.mask_fill",
+        "The scores of visible keys plus ``temperature`` · log(keys / visible keys), ``fill`` for "
+        "masked keys.",
+        "scores mask?", rules.keys_mask, CAUSAL, QUERY, FILL, TEMPERATURE,
         evaluate=_mask_fill)  # fmt: skip
 declare("poly.mask_zero", "The weights of visible keys, 0 for masked keys. Consumes no level.",
         "weights mask?", rules.keys_mask, CAUSAL, QUERY,

@@ -147,7 +147,7 @@ def outside(op: Op, known: Range | None) -> Approximation:
     to an error worth searching for; without a calibration they get the exponent 9, as `is` does.
     """
     if op.name == "nn.softmax":
-        return SoftmaxApproximation((5, 5, 5, 5, 7), shift=0.0 if known is None else known.shift)
+        return SoftmaxApproximation((5, 5, 5, 5, 7), shift=0.0 if known is None else known.shift(4))
     norm, highest = op.definition.family == "norm", 2**HIGHEST_EXPONENT - 1
     kind = NormApproximation if norm else ActivationApproximation
     if known is None:

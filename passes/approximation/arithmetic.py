@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from atlasc.ir.ops.nn import log_hidden
 from atlasc.passes.approximation.fits.chebyshev import evaluate, levels_of_degree
 from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
 from atlasc.passes.framework.linear_system import LinearSystem
@@ -89,9 +90,11 @@ class Term:
         """[..., features] minus its mean over the last axis."""
         return Term(self.arithmetic, self.arithmetic.centred(self.value, features))
 
-    def filled(self, value: float) -> Term:
-        """[..., queries, keys] with a value for masked keys; without a mask nothing changes."""
-        return self._step("filled", constant=value)
+    def filled(self, value: float, temperature: float) -> Term:
+        """[..., queries, keys] with a value for masked keys, and temperature * log(keys / visible
+        keys) added to the others; without a mask nothing changes.
+        """
+        return self._step("filled", constant=(value, temperature))
 
     def masked(self, value: float) -> Term:
         """[..., queries, keys] with 0 for masked keys, all of which hold `value` before.
@@ -134,9 +137,15 @@ class NumpyArithmetic(Arithmetic):
                 return a.sum(axis=-1, keepdims=True, dtype=np.float64).astype(self.dtype)
             case "chebyshev":
                 return evaluate(a, constant.coefficients, constant.domain, self.threads)
-            case "filled" | "masked":
-                value = np.asarray(constant if name == "filled" else 0, self.dtype)
-                return a if self.keep is None else np.where(self.keep, a, value)
+            case "filled" | "masked" if self.keep is None:
+                return a
+            case "filled":
+                assert self.keep is not None
+                value, temperature = map(np.dtype(self.dtype).type, constant)
+                return np.where(self.keep, a + temperature * log_hidden(a, self.keep), value)
+            case "masked":
+                assert self.keep is not None
+                return np.where(self.keep, a, np.zeros((), self.dtype))
             case "add_const" | "scale":
                 operands = *operands, np.asarray(constant, self.dtype)
         return OPERATORS[name](*operands)

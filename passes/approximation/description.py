@@ -108,6 +108,16 @@ class Softmax(Approximation):
     def mask_fill(self) -> float:
         """What a masked score is set to before `apply`: the low end of the exponential's range."""
 
+    @property
+    def temperature(self) -> float:
+        """T, where the algorithm first sums a row's exp(score / T).
+
+        The sum grows with the number of visible keys, which is public: a padding mask tells it, and
+        causality. So `applied` adds T log(keys / visible keys) to the scores of a row. The sum is
+        then as if all keys were visible, and the probabilities stay the same.
+        """
+        return 1.0
+
     @abstractmethod
     def apply(self, scores: Term) -> Term:
         """Probabilities of scores [..., n], where masked keys have `mask_fill`."""
@@ -175,7 +185,7 @@ def family_of(op_name: str) -> str:
 def applied(op: Op, approximation: Approximation, x: Term, *constants: Constant) -> Term:
     """An op under its approximation; the constants are gamma and beta of a norm."""
     if isinstance(approximation, Softmax):
-        return approximation.apply(x.filled(approximation.mask_fill))
+        return approximation.apply(x.filled(approximation.mask_fill, approximation.temperature))
     if isinstance(approximation, Activation):
         return approximation.apply(x, op.name.removeprefix("nn."))
     assert isinstance(approximation, Norm)

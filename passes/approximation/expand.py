@@ -21,7 +21,6 @@ from atlasc.passes.framework.rewriting import Rewriter
 OPS_OF_STEPS = {
     "add_const": ("add_constant", "value"),
     "scale": ("scale", "factor"),
-    "filled": ("mask_fill", "fill"),
     "masked": ("mask_zero", "value"),
 }
 """The op of a step with a constant, and the attribute that holds the constant."""
@@ -53,6 +52,9 @@ class PolyArithmetic(Arithmetic):
             attributes["domain"] = [float(end) for end in constant.domain]
             if constant.meaning is not None:
                 attributes["valid"] = list(constant.valid)
+        elif name == "filled":
+            name = "mask_fill"
+            attributes["fill"], attributes["temperature"] = map(float, constant)
         elif name in OPS_OF_STEPS:
             if isinstance(constant, np.ndarray):
                 constant = self._shared("channels", "", constant)

@@ -124,10 +124,10 @@ def paper_shift(known: Range, iterations: int) -> float:
     is the least for which no score of the range leaves where exp is right, nor a first row sum the
     top of its range, margins included. With k iterations exp gets (score - shift) / 2^k.
     """
-    shift = known.high - BEYOND * 2**iterations
+    halvings = iterations - 1
+    shift = known.shift(halvings) - BEYOND * 2**iterations
     if known.log_sums is None:
         return shift
-    halvings = iterations - 1
     greatest = known.log_sums[halvings][1]
     return max(shift, 2**halvings * (greatest - math.log(SUM_RANGES[0][1])))
 
@@ -150,7 +150,7 @@ def measured_softmax(
         return SUM_ROOM ** max(1, math.ceil(math.log(factor, SUM_ROOM)))
 
     count = len(degrees)
-    log_sums = _log_sums(known)
+    log_sums = _log_sums(known, count - 1)
     weighted = space.fits == "weighted"
     sums = known.sums(count)
     ranges: list[Interval] = []
@@ -168,7 +168,8 @@ def measured_softmax(
         error = chosen.seen_error
         below = room(1 / max(1 + chosen.least, LEAST_FACTOR) ** 4)
         above = room(min(1 + chosen.greatest, GREATEST_FACTOR) ** 4)
-    exp_range = ((known.low - known.shift) / 2**count, 0.0)
+    lowest, shift = known.scores_at(count - 1)
+    exp_range = ((lowest - shift) / 2**count, 0.0)
     remaining = error**2 ** (renormalisations or 0)
     tolerance = min(max(EXP_SHARE * remaining, LEAST_TOLERANCE), GREATEST_TOLERANCE)
     # By the inequality of Cauchy and Schwarz the sum of squares moves by at most this share.
@@ -176,7 +177,7 @@ def measured_softmax(
     found = least_exponential(EXP_DEGREES, tolerance, exp_range, count, log_sums, allowed, weighted)
     return SoftmaxApproximation.of_degrees(
         degrees,
-        shift=known.shift,
+        shift=shift,
         exp_range=exp_range,
         exp_degree=len(found.coefficients) - 1,
         sum_ranges=tuple(ranges),
@@ -203,9 +204,10 @@ def fitted_direct(
 ) -> DirectSoftmax:
     """A direct softmax; its ranges are always the measured ones."""
     assert known.log_sums is not None
-    exp_range = (known.low - known.shift, 0.0)
-    log_sums = _log_sums(known)
-    low, high = (math.exp(end - known.shift) for end in known.log_sums[0])
+    lowest, shift = known.scores_at(0)
+    exp_range = (lowest - shift, 0.0)
+    log_sums = _log_sums(known, 0)
+    low, high = (math.exp(end - shift) for end in known.log_sums[0])
     coefficients = exp_coefficients = None
     if space.fits == "weighted":
         allowed = SUM_SHARE * math.exp(log_sums[0]) / (known.width or 1)
@@ -215,19 +217,21 @@ def fitted_direct(
         low, high = _wider((low, high), seen)
         coefficients = tuple(weighted_fit("inverse", degree, (low, high), seen).coefficients)
     return DirectSoftmax(
-        degree, (low, high), known.shift, exp_degree, exp_range, coefficients, exp_coefficients
+        degree, (low, high), shift, exp_degree, exp_range, coefficients, exp_coefficients
     )
 
 
-def _log_sums(known: Range) -> tuple[float, ...]:
-    """Quantiles of the logarithm of a row's sum of exp(score - shift)."""
-    if known.sum_quantiles is None:
+def _log_sums(known: Range, halvings: int) -> tuple[float, ...]:
+    """Quantiles of the logarithm of a row's sum of exp(score - shift), both at temperature
+    2^halvings.
+    """
+    if known.total_quantiles is None:
         raise AtlasError(
             f"the calibration does not say how the row sums of {known.op} were distributed",
             where=known.location,
             remedy="calibrate on inputs",
         )
-    return tuple(s - known.shift for s in known.sum_quantiles[0])
+    return tuple(s - known.shift(halvings) for s in known.total_quantiles[halvings])
 
 
 def _wider(interval: Interval, seen: Sequence[float]) -> Interval:

@@ -54,10 +54,11 @@ class Facts(NamedTuple):
     Attributes:
         op: its name, such as "nn.softmax".
         location: module path, for recipes that tell norms apart.
-        range: of the scores, of the variance (or mean square) plus epsilon, or of the argument;
-            None without calibration.
+        range: of the scores at temperature 1, of the variance (or mean square) plus epsilon, or of
+            the argument; None without calibration.
         sums: softmax only: range of the row sums of exp(score - greatest score).
         width: softmax only: keys in a row.
+        known: softmax only: all that calibration knows.
     """
 
     op: str
@@ -65,6 +66,7 @@ class Facts(NamedTuple):
     range: Interval | None = None
     sums: Interval | None = None
     width: int = 128
+    known: Range | None = None
 
     @staticmethod
     def of(op: Op, known: Range | None) -> Facts:
@@ -72,7 +74,7 @@ class Facts(NamedTuple):
         width = op.operands[0].tensor.shape[-1]
         if known is None:
             return Facts(op.name, op.location, width=width)
-        return Facts(op.name, op.location, (known.low, known.high), known.row_sums, width)
+        return Facts(op.name, op.location, known.scores_at(0), known.row_sums, width, known)
 
     @property
     def greatest(self) -> float:
@@ -104,6 +106,12 @@ class Recipe(NamedTuple):
         return chosen
 
 
+def _is_softmax(facts: Facts) -> Approximation:
+    iterations = (5, 5, 5, 5, 7)
+    shift = 0.0 if facts.known is None else facts.known.shift(len(iterations) - 1)
+    return SoftmaxApproximation(iterations, shift=shift)
+
+
 def _nexus_softmax(facts: Facts) -> Approximation:
     # |1 - s / divisor| is least over an interval of s where the divisor is its middle.
     divisor = 100.0 if facts.sums is None else sum(facts.sums) / 2
@@ -112,12 +120,14 @@ def _nexus_softmax(facts: Facts) -> Approximation:
 
 def _thor_softmax(facts: Facts) -> Approximation:
     # The published range of scores (-70, 70) takes 2 rounds.
-    rounds = 1 if facts.range is None or facts.range[1] - facts.range[0] <= 50 else 2
-    epsilon = 2.0 ** (-11 if rounds == 1 else -18)
-    if facts.sums is not None:
-        # With z = (x - greatest) / 2^r: sum e^z >= (sum e^(x - greatest))^(1/2^r).
-        epsilon = min(0.5, facts.sums[0] ** (0.5**rounds) / facts.width)
-    scores = facts.range_or((-27.2493, 21.72692))
+    known = facts.known
+    if known is None or facts.sums is None:
+        return AdaptiveSoftmax(width=facts.width)
+    rounds = 1 if known.high - known.low <= 50 else 2
+    scores, least = known.scores_at(rounds), facts.sums[0] ** (0.5**rounds)
+    if known.log_sums is not None:
+        least = math.exp(known.log_sums[rounds][0] - scores[1] / 2**rounds)
+    epsilon = min(0.5, least / facts.width)
     return AdaptiveSoftmax(scores, rounds, epsilon=epsilon, width=facts.width)
 
 
@@ -143,7 +153,7 @@ RECIPES = {
     # The paper's expert setting: an iterative softmax (5,5,5,5,7), and degree 511 for the others.
     # Cho et al. 2024, Fast and Accurate Homomorphic Softmax Evaluation (CCS 2024).
     "is": Recipe(
-        softmax=lambda facts: SoftmaxApproximation((5, 5, 5, 5, 7), shift=facts.greatest),
+        softmax=_is_softmax,
         norm=lambda facts: NormApproximation(511, facts.range),
         activation=lambda facts: ActivationApproximation(511, facts.range),
     ),

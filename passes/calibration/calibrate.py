@@ -204,18 +204,18 @@ def nominal_calibration(module: Module) -> Calibration:
             width = op.operands[0].tensor.shape[-1]
             sums = (width * 1e-2, float(width))
         low, high = NOMINAL[family]
-        ranges.append(Range(name, op.name, op.location, low, high, low, high, sums, width))
+        ranges.append(Range(name, op.name, op.location, low, high, low, high, None, sums, width))
     return Calibration(tuple(ranges), 0, None, 0, (), {}, ())
 
 
 def standing_out(measured: Sequence[Measurement]) -> tuple[int, ...]:
     """The inputs that reach an end of some range, those first that are furthest from the others.
 
-    An end is the least or the greatest of an op's argument, or of a sum of rows. How far its
-    extreme lies from the median is counted in distances from the median to the 90% quantile.
+    An end is the least or the greatest of an op's argument, or of what `measure.Rows` has. How far
+    its extreme lies from the median is counted in distances from the median to the 90% quantile.
     """
     found: dict[int, float] = {}
-    quantities = [part for one in measured for part in (one.argument, one.rows) if part]
+    quantities = [part for one in measured for part in (one.argument, one.scores, one.rows) if part]
     ends = (end for part in quantities for end in (-part.low, part.high))
     for values in (column for end in ends for column in end.reshape(len(end), -1).T):
         middle, tail = np.quantile(values, [0.5, TAIL])

@@ -135,8 +135,8 @@ def key_shifts(
 
     For every head the vector w minimises the squares of T_i - q_i·w - c over all rows i of all
     inputs, with one constant c for all heads (the softmax's shift), where T_i = 2^h log sum_j
-    exp(score_ij / 2^h). The temperature 2^h is that of the first row sum of an iterative softmax
-    with as few iterations, h + 1, as the widest row allows.
+    exp(score_ij / 2^h), of the scores at the temperature 2^h. That is the temperature of the first
+    row sum of an iterative softmax with as few iterations, h + 1, as the widest row allows.
 
     Args:
         arrays: inputs by name, [N, ...]; fewer than 30 leave all keys as they are, of more than 128
@@ -190,7 +190,7 @@ class Moments:
         """Take in queries [N, H, n, d] and scores [N, H, n, n] of some inputs; `keep` is
         broadcastable to the scores.
         """
-        least, top, sums = row_sums(scores, keep)
+        _, least, top, sums = row_sums(scores, keep)
         some = np.isfinite(top)  # a query that sees no key has no row
         self.width = max(self.width, float((top - least)[some].max(initial=0.0)))
         logs = sums[..., : HALVINGS + 1] * 2.0 ** np.arange(HALVINGS + 1)

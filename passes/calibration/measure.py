@@ -16,7 +16,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import Interpreter
 from atlasc.ir.module import Module, Op
 from atlasc.ir.opdef import Site
-from atlasc.ir.ops.nn import keep_mask
+from atlasc.ir.ops.nn import keep_mask, log_hidden
 from atlasc.ir.types import TensorType
 
 WORKING_SET = 128 << 20
@@ -53,13 +53,15 @@ class Measurement:
     Attributes:
         argument: of a softmax the scores that no mask hides, without samples; of a norm the
             variance (or mean square) plus epsilon; else the argument. About `SAMPLES` samples.
-        rows: softmax only: the 11 logarithms of `row_sums`, with about `SAMPLES` samples.
+        scores: softmax only: `Rows.least` and `Rows.greatest` at 6 temperatures, without samples.
+        rows: softmax only: the 17 logarithms of `Rows.logs`, with about `SAMPLES` samples.
         channels: activations only: the places of the argument's last axis, with about
             `CHANNEL_SAMPLES` samples.
     """
 
     op: Op
     argument: Reached
+    scores: Reached | None = None
     rows: Reached | None = None
     channels: Reached | None = None
 
@@ -156,11 +158,16 @@ def _observed(
     x, inputs = operands[0], len(operands[0])
     family = op.definition.family
     if family == "softmax":
-        least, top, sums = row_sums(x, keep_mask(site, *operands))
-        low, high = least.reshape(inputs, -1), top.reshape(inputs, -1)
-        ends = low.min(axis=1).astype(np.float64), high.max(axis=1).astype(np.float64)
-        rows = reached(sums.reshape(inputs, -1, sums.shape[-1]))
-        return {"argument": Reached(*ends, np.empty(0)), "rows": rows}
+        rows = row_sums(x, keep_mask(site, *operands))
+        by_row = [part.reshape(inputs, -1, *part.shape[3:]).astype(np.float64) for part in rows]
+        hidden, least, top, logs = by_row
+        raised = hidden[..., None] * 2.0 ** np.arange(HALVINGS + 1)
+        low, high = least[..., None] + raised, top[..., None] + raised
+        return {
+            "argument": Reached(least.min(axis=1), top.max(axis=1), np.empty(0)),
+            "scores": Reached(low.min(axis=1), high.max(axis=1), np.empty((0, HALVINGS + 1))),
+            "rows": reached(logs),
+        }
     if family == "activation":
         channels = reached(x.reshape(inputs, -1, x.shape[-1]), CHANNEL_SAMPLES, x.dtype)
         return {"argument": reached(x.reshape(inputs, -1)), "channels": channels}
@@ -182,13 +189,28 @@ def _sampled(values: np.ndarray, first: int, share: int) -> np.ndarray:
     return values[np.arange(inputs)[:, None], places].reshape(inputs * share, *values.shape[2:])
 
 
-def row_sums(
-    scores: np.ndarray, keep: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each row of scores [..., n]: the least, the greatest, and 11 logarithms [..., 11].
+class Rows(NamedTuple):
+    """Of each row of scores: H heads, Q queries, K keys.
 
-    These are S_i, the log of the sum of exp(score / 2^i), for i = 0..5, then the log squares for i
-    = 0..4: S_i - 2 S_(i+1) is the log of the sum of squared probabilities of score / 2^(i+1).
+    With T = 2^h, h = 0 .. 5, the scores of a row that sees n keys are s + T log(K / n), as
+    `Softmax.temperature` has them.
+
+    Attributes:
+        hidden: [B, H, Q] log(K / n).
+        least, top: [B, H, Q] of the scores s.
+        logs: [B, H, Q, 17] logarithms: for each T that of the sum of exp((s + T log(K / n)) / T);
+            for T = 1, 2, .. 16 that of the sum of squared probabilities of s / 2T; for each T that
+            of the sum of exp(s + T log(K / n)).
+    """
+
+    hidden: np.ndarray
+    least: np.ndarray
+    top: np.ndarray
+    logs: np.ndarray
+
+
+def row_sums(scores: np.ndarray, keep: np.ndarray | None) -> Rows:
+    """Sums of each row of scores [B, H, Q, K].
 
     Args:
         keep: which scores no mask hides; None for all.
@@ -196,13 +218,18 @@ def row_sums(
     seen = scores if keep is None else np.where(keep, scores, -np.inf)
     least = (scores if keep is None else np.where(keep, scores, np.inf)).min(axis=-1)
     top = seen.max(axis=-1)
+    hidden = np.zeros((), top.dtype) if keep is None else log_hidden(scores, keep)[..., 0]
+    hidden = np.broadcast_to(hidden, top.shape)
     powers = np.exp((seen - top[..., None]) / 2**HALVINGS)
     logs = []
     for halvings in range(HALVINGS, -1, -1):
         logs.append(np.log(powers.sum(axis=-1)) + top / 2**halvings)
         powers = np.square(powers)
     sums = np.stack(logs[::-1], axis=-1)
-    return least, top, np.concatenate([sums, sums[..., :-1] - 2 * sums[..., 1:]], axis=-1)
+    squares = sums[..., :-1] - 2 * sums[..., 1:]
+    totals = sums[..., :1] + hidden[..., None] * 2.0 ** np.arange(HALVINGS + 1, dtype=sums.dtype)
+    parts = sums + hidden[..., None], squares, totals
+    return Rows(hidden, least, top, np.concatenate(parts, axis=-1))
 
 
 def kept_tokens(

@@ -72,14 +72,16 @@ class Range:
         low, high: the range with its margin: of the scores, of the variance or mean square plus
             epsilon, or of the activation's argument.
         seen_low, seen_high: what the calibration inputs reached.
-        row_sums: softmax only: range of the row sums of exp(score - high), with a margin.
+        scores: softmax only: ranges of the scores at temperatures 1, 2, .. 32 (`measure.Rows`).
+        row_sums: softmax only: range of the row sums of exp(score - shift), with a margin, at
+            temperature 1.
         width: softmax only: keys in a row.
-        log_sums, log_squares: softmax only: ranges, with a margin, of the S_i and of the log
-            squares of `measure.row_sums`.
+        log_sums, log_squares: softmax only: ranges, with a margin, of the first 6 and the next 5 of
+            `measure.Rows.logs`.
         quantiles: evenly spaced ones of what was seen of the argument, extremes included; None
             where nothing was measured.
-        sum_quantiles, square_quantiles: softmax only: evenly spaced ones of each log sum and log
-            square.
+        sum_quantiles, square_quantiles, total_quantiles: softmax only: evenly spaced ones of all 17
+            of `measure.Rows.logs`.
         channels: activations only: the ranges of their channels; None where too few inputs were
             seen.
     """
@@ -93,6 +95,7 @@ class Range:
     high: float
     seen_low: float
     seen_high: float
+    scores: tuple[Interval, ...] | None = None
     row_sums: Interval | None = None
     width: int | None = None
     log_sums: tuple[Interval, ...] | None = None
@@ -100,6 +103,7 @@ class Range:
     quantiles: tuple[float, ...] | None = None
     sum_quantiles: tuple[tuple[float, ...], ...] | None = None
     square_quantiles: tuple[tuple[float, ...], ...] | None = None
+    total_quantiles: tuple[tuple[float, ...], ...] | None = None
     channels: ChannelRanges | None = None
 
     def __post_init__(self) -> None:
@@ -115,7 +119,7 @@ class Range:
         the probabilities of score / 2^(k - j + 1).
         """
         assert self.log_sums and self.log_squares and self.sum_quantiles and self.square_quantiles
-        last, shift = iterations - 1, self.shift / 2 ** (iterations - 1)
+        last, shift = iterations - 1, self.shift(iterations - 1) / 2 ** (iterations - 1)
         first = self.log_sums[last], self.sum_quantiles[last], shift
         later = zip(self.log_squares[:last][::-1], self.square_quantiles[:last][::-1], repeat(0.0))
         return [
@@ -131,10 +135,15 @@ class Range:
         }  # fmt: skip
         return kinds.get(self.op, "argument")
 
-    @property
-    def shift(self) -> float:
-        """Softmax: the constant that is subtracted from the scores, the top of their range."""
-        return self.high
+    def scores_at(self, halvings: int) -> Interval:
+        """Softmax: the range of the scores at temperature 2^halvings."""
+        return (self.low, self.high) if self.scores is None else self.scores[halvings]
+
+    def shift(self, halvings: int) -> float:
+        """Softmax: the constant that is subtracted from the scores at temperature 2^halvings, the
+        top of their range.
+        """
+        return self.scores_at(halvings)[1]
 
 
 def measured_range(measured: Measurement, margin: float | None, ends: int) -> Range:
@@ -164,10 +173,14 @@ def measured_range(measured: Measurement, margin: float | None, ends: int) -> Ra
         if family == "activation":
             lows, highs = np.minimum(lows, 0), np.maximum(highs, 0)
         low, high = _widened(lows, highs, margin, ends)
-    if low == high:  # a constant: any interval around it will do
-        low, high = low - max(1e-6, abs(low) * 1e-3), high + max(1e-6, abs(high) * 1e-3)
+    low, high = _apart(low, high)
     known = Range(op.value.name, op.name, op.location, low, high, *seen)
-    if measured.rows is not None:
+    if measured.rows is not None and measured.scores is not None:
+        scores = tuple(
+            _apart(*_widened(*ends_of, margin, ends))
+            for ends_of in zip(measured.scores.low.T, measured.scores.high.T, strict=True)
+        )
+        known = replace(known, scores=scores)
         return _with_sums(known, measured.rows, margin, ends, op.operands[0].tensor.shape[-1])
     known = replace(known, quantiles=_quantiles(samples, *seen))
     if measured.channels is None:
@@ -176,23 +189,32 @@ def measured_range(measured: Measurement, margin: float | None, ends: int) -> Ra
     return replace(known, channels=channel_ranges(measured.channels, least, ends, (low, high)))
 
 
+def _apart(low: float, high: float) -> Interval:
+    """The interval, or one around a constant: any will do."""
+    if low < high:
+        return low, high
+    return low - max(1e-6, abs(low) * 1e-3), high + max(1e-6, abs(high) * 1e-3)
+
+
 def _with_sums(known: Range, rows: Reached, margin: float | None, ends: int, width: int) -> Range:
     """The range of a softmax with those of its rows' sums."""
     ranges, seen = [], []
     for lows, highs, samples in zip(*(part.T for part in rows), strict=True):
         ranges.append(_widened(lows, highs, margin, ends, log=True))
         seen.append(_quantiles(samples, float(lows.min()), float(highs.max())))
-    count, most = HALVINGS + 1, float(np.log(width))
+    count, most, shift = HALVINGS + 1, float(np.log(width)), known.shift(0)
+    squares = slice(count, count + HALVINGS)
     # A row sum is never below that of its greatest score alone, nor above that of equal scores.
     least, greatest = ranges[0]
     return replace(
         known,
-        row_sums=tuple(np.exp([least - known.high, min(greatest - known.high, most)]).tolist()),
+        row_sums=tuple(np.exp([least - shift, min(greatest - shift, most)]).tolist()),
         width=width,
         log_sums=tuple(ranges[:count]),
-        log_squares=tuple((max(low, -most), min(high, 0.0)) for low, high in ranges[count:]),
+        log_squares=tuple((max(low, -most), min(high, 0.0)) for low, high in ranges[squares]),
         sum_quantiles=tuple(seen[:count]),
-        square_quantiles=tuple(seen[count:]),
+        square_quantiles=tuple(seen[squares]),
+        total_quantiles=tuple(seen[count + HALVINGS :]),
     )
 
 

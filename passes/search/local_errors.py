@@ -171,9 +171,10 @@ def _stretched(x: np.ndarray, keep: np.ndarray, known: Range) -> np.ndarray:
     found = x
     for factor in np.linspace(1, stretch, STRETCHES + 1)[1:]:
         further = x * x.dtype.type(factor)
-        least, top, sums = row_sums(further, keep)
+        rows = row_sums(further, keep)
+        sums = rows.logs[..., : len(bounds)]
         inside = ((bounds[:, 0] <= sums) & (sums <= bounds[:, 1])).all(axis=-1)
-        inside &= (known.low <= least) & (top <= known.high)
+        inside &= (known.low <= rows.least) & (rows.top <= known.high)
         found = np.where(inside[..., None], further, found)
     return found
 

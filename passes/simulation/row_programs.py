@@ -74,7 +74,9 @@ class RowRecorder(Arithmetic):
             case "masked":
                 return self._emit("mask", a)
             case "filled":
-                return self._emit("fill", a, scalar=constant)
+                value, temperature = constant
+                a = self._emit("hidden", a, scalar=temperature)
+                return self._emit("fill", a, scalar=value)
         return self._emit(name, *operands, wide=self.wide[operands[0]])
 
     def _constant(self, kind: str, a: int, c: Constant) -> int:

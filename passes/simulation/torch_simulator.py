@@ -60,9 +60,16 @@ class TorchArithmetic(Arithmetic):
                 return a.sum(-1, keepdim=True, dtype=_torch().float64).to(a.dtype)
             case "chebyshev":
                 return _chebyshev(a, constant)
-            case "filled" | "masked":
-                value = constant if name == "filled" else 0
-                return a if self.keep is None else a.masked_fill(~self.keep, value)
+            case "filled" | "masked" if self.keep is None:
+                return a
+            case "filled":
+                value, temperature = constant
+                width = a.shape[-1]
+                visible = self.keep.expand(*self.keep.shape[:-1], width).sum(-1, keepdim=True)
+                hidden = _torch().log(width / visible.clamp(min=1)).to(a.dtype)
+                return (a + temperature * hidden).masked_fill(~self.keep, value)
+            case "masked":
+                return a.masked_fill(~self.keep, 0)
             case "add_const" | "scale":
                 vector = np.ndim(constant) > 0
                 operands = *operands, self.like.new_tensor(constant) if vector else float(constant)

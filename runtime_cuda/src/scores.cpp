@@ -1,6 +1,7 @@
 #include "scores.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <utility>
 
@@ -125,16 +126,45 @@ Mask Scores::kept(std::size_t first, const Tensor* mask, bool causal, std::size_
     return result;
 }
 
+Vector Scores::log_hidden(const Tensor* mask, bool causal, std::size_t query) const {
+    const std::size_t batch = layout.extent('b');
+    std::vector<std::size_t> visible(batch * real);  // keys up to one, of each input
+    for (std::size_t input = 0; input < batch; ++input) {
+        std::size_t count = 0;
+        for (std::size_t key = 0; key < real; ++key) {
+            count += mask == nullptr || mask->values.at(input * real + key) != 0.0 ? 1 : 0;
+            visible[input * real + key] = count;
+        }
+    }
+    Vector result(layout.slots());
+    for (std::size_t slot = 0; slot < result.size(); ++slot) {
+        const std::size_t input = layout.index_of_slot('b', slot);
+        const std::size_t row = token(slot) < real ? token(slot) : 0;
+        const std::size_t last = causal ? row + query : real - 1;
+        const std::size_t count = visible.at((input < batch ? input : 0) * real + last);
+        result[slot] = std::log(static_cast<double>(real) /
+                                static_cast<double>(std::max<std::size_t>(count, 1)));
+    }
+    return result;
+}
+
 void fill_masked(const Context& context, const Scores& scores, Ciphertexts& parts, double fill,
-                 const Tensor* mask, bool is_causal, std::size_t query) {
+                 double temperature, const Tensor* mask, bool is_causal, std::size_t query) {
     const std::vector<Index> indices = scores.layout.ciphertext_index();
+    Vector visible(scores.layout.slots(), 0.0);
+    if (temperature != 0.0) {
+        visible = scores.log_hidden(mask, is_causal, query);
+        for (double& one : visible) {
+            one *= temperature;
+        }
+    }
     for (std::size_t at = 0; at < parts.size(); ++at) {
         const auto outer = indices.at(at).find('s');
         const std::size_t first = outer == indices[at].end() ? 0 : outer->second;
         const Mask kept = scores.kept(first, mask, is_causal, 0, query);
         Vector vector(scores.layout.slots());
         for (std::size_t slot = 0; slot < vector.size(); ++slot) {
-            vector[slot] = kept[slot] ? 0.0 : fill;
+            vector[slot] = kept[slot] ? visible[slot] : fill;
         }
         parts[at] = context.engine.add_plain(parts[at], std::move(vector));
     }

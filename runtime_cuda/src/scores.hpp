@@ -65,15 +65,19 @@ public:
     Mask kept(std::size_t first, const Tensor* mask, bool causal, std::size_t offset = 0,
               std::size_t query = 0) const;
 
+    /// log(keys / keys that the query may see) of the query of every slot; see `kept`.
+    Vector log_hidden(const Tensor* mask, bool causal, std::size_t query) const;
+
 private:
     // Masks ask for every slot, dozens of times for one product of matrices.
     std::vector<std::size_t> tokens_of_slots_;
     std::vector<std::size_t> diagonals_of_slots_;
 };
 
-/// Adds a number to the slots of masked keys, in every ciphertext of the scores.
+/// Adds `fill` to the slots of masked keys, in every ciphertext of the scores, and to the others
+/// temperature * log(keys / keys that the query may see).
 void fill_masked(const Context& context, const Scores& scores, Ciphertexts& parts, double fill,
-                 const Tensor* mask, bool is_causal, std::size_t query = 0);
+                 double temperature, const Tensor* mask, bool is_causal, std::size_t query = 0);
 
 /// The public mask of keys, [batch, tokens]; nullptr without a name.
 const Tensor* public_mask(const Context& context, const std::string& name, const Scores& scores);

@@ -117,6 +117,11 @@ class SoftmaxApproximation(Softmax):
         """The score of a masked key."""
         return self.score_range[0]
 
+    @property
+    def temperature(self) -> float:
+        """The first sum is that of squares of exp(score / 2^k)."""
+        return 2.0 ** (len(self.iterations) - 1)
+
     def apply(self, scores: Term) -> Term:
         """Probabilities of the scores."""
         exponential = ChebyshevSum.fitted(

@@ -63,6 +63,11 @@ class AdaptiveSoftmax(Softmax):
         """The score of a masked key."""
         return self.score_range[0]
 
+    @property
+    def temperature(self) -> float:
+        """The first sum is that of exp(score / 2^r)."""
+        return 2.0**self.rounds
+
     def apply(self, scores: Term) -> Term:
         """Probabilities of the scores."""
         low, high = self.score_range

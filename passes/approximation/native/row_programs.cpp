@@ -24,7 +24,7 @@ namespace {
 using namespace atlasc;
 
 enum Code { kAdd, kSub, kMul, kSquare, kAddScalar, kScale, kAddVector, kScaleVector, kRowSum,
-            kChebyshev, kChebyshevColumns, kMask, kFill };
+            kChebyshev, kChebyshevColumns, kMask, kFill, kHidden };
 
 struct Instruction {
   int code, target, a, b;
@@ -119,6 +119,18 @@ template <typename T>
 ATLASC_INLINE void select(const T* a, const std::uint8_t* keep, T other, T* y,
                           std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) y[i] = keep[i] ? a[i] : other;
+}
+
+// To each row, a temperature times log(keys / visible keys).
+template <typename T>
+ATLASC_INLINE void add_hidden(const T* a, const std::uint8_t* keep, double temperature, T* y,
+                         std::int64_t rows, std::int64_t n) {
+  for (std::int64_t r = 0; r < rows; ++r, a += n, keep += n, y += n) {
+    std::int64_t visible = 0;
+    for (std::int64_t i = 0; i < n; ++i) visible += keep[i];
+    const double hidden = std::log(static_cast<double>(n) / std::max<std::int64_t>(visible, 1));
+    with_scalar(kAdd, a, static_cast<T>(temperature * hidden), y, n);
+  }
 }
 
 // Clenshaw's recurrence on U rows of L columns.
@@ -288,6 +300,10 @@ class RowProgram {
       case kAddVector: case kScaleVector:
         return with_vector(code == kScaleVector, a, vectors + instruction.table * n, y, rows, n);
       case kRowSum: return row_sums<T, L>(a, y, rows, n);
+      case kHidden:
+        if (keep != nullptr) return add_hidden(a, keep, instruction.scalar, y, rows, n);
+        if (a != y) std::copy(a, a + count, y);
+        return;
       case kMask: case kFill:
         if (keep != nullptr) return select(a, keep, scalar, y, count);
         if (a != y) std::copy(a, a + count, y);
@@ -358,8 +374,9 @@ bool run(const RowProgram& program, py::array_t<T, py::array::c_style> x, py::ob
 void bind_row_programs(py::module_& module) {
   py::dict codes;
   const char* names[] = {"add", "sub", "mul", "square", "add_scalar", "scale", "add_vector",
-                         "scale_vector", "row_sum", "chebyshev", "chebyshev_columns", "mask", "fill"};
-  for (int code = kAdd; code <= kFill; ++code) codes[names[code]] = code;
+                         "scale_vector", "row_sum", "chebyshev", "chebyshev_columns", "mask", "fill",
+                         "hidden"};
+  for (int code = kAdd; code <= kHidden; ++code) codes[names[code]] = code;
   module.attr("ROW_CODES") = codes;
   const char* doc =
       "Writes the results into y, and 1 into left for rows that leave where a Chebyshev sum is "

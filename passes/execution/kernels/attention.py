@@ -169,14 +169,17 @@ def ct_matmul_qk(
 
 
 def fill_masked(ctx: Context[Ct], op: Op, x: list[Ct], mask: np.ndarray | None = None) -> list[Ct]:
-    """Where the query may not see the key, add the ``fill`` of scores; or (the kernel of
-    ``ckks.mask_zero``) subtract the ``value`` that masked and padding keys are known to hold.
+    """Where the query may not see the key, add the ``fill`` of scores, and elsewhere what
+    ``poly.mask_fill`` adds; or (the kernel of ``ckks.mask_zero``) subtract the ``value`` that
+    masked and padding keys are known to hold.
     """
     scores, flags = Scores(layout_of(op.value)), op.attributes
     fill = flags["fill"] if "fill" in flags else -flags["value"]
+    temperature = flags.get("temperature", 0.0)
 
     def offsets(first: int) -> np.ndarray:
-        return np.where(scores.kept(op, first, mask), 0.0, fill)
+        visible = temperature * scores.log_hidden(op, mask) if temperature else 0.0
+        return np.where(scores.kept(op, first, mask), visible, fill)
 
     firsts = (outer.get("s", 0) for outer in scores.layout.ciphertext_index)
     pairs = zip(x, firsts, strict=True)

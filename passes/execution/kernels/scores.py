@@ -94,16 +94,30 @@ class Scores:
             first: diagonal of the slots where the index of ``s`` is 0.
             mask: boolean ``[batch, tokens]``, the keys that may be seen.
         """
-        tokens, query = self.real, op.attributes.get("query", 0)
         key = (self.token + first + self.layout.slot_index("s")) % self.tokens
-        keep = key < tokens
+        keep = key < self.real
         if op.attributes.get("causal"):
-            keep &= key <= np.where(self.token < tokens, self.token, 0) + query
+            keep &= key <= self._last(op)
         if mask is not None:
-            batch = self.layout.slot_index("b")
-            row = np.where(batch < self.layout.extent("b"), batch, 0)
-            keep &= np.asarray(mask)[row, np.minimum(key, tokens - 1)].astype(bool)
+            keep &= np.asarray(mask)[self._input, np.minimum(key, self.real - 1)].astype(bool)
         return keep
+
+    def log_hidden(self, op: Op, mask: np.ndarray | None) -> np.ndarray:
+        """log(keys / visible keys) of the query of every slot; see `kept`."""
+        kept = np.ones((self.layout.extent("b"), self.real)) if mask is None else np.asarray(mask)
+        visible = kept.astype(bool).cumsum(axis=1)
+        last = self._last(op) if op.attributes.get("causal") else self.real - 1
+        return np.log(self.real / np.maximum(visible[self._input, last], 1))
+
+    @property
+    def _input(self) -> np.ndarray:
+        """Input of every slot; padding of the batch acts as input 0."""
+        batch = self.layout.slot_index("b")
+        return np.where(batch < self.layout.extent("b"), batch, 0)
+
+    def _last(self, op: Op) -> np.ndarray:
+        """The last key that the query of every slot may see if it is causal."""
+        return np.where(self.token < self.real, self.token, 0) + op.attributes.get("query", 0)
 
 
 @lru_cache(maxsize=256)

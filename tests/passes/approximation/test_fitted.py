@@ -53,7 +53,7 @@ def test_weighted_fits_reach_beyond_what_was_seen(known: dict[str, Range]) -> No
     assert gelu.range == (known["nn.gelu"].low, known["nn.gelu"].high)
     scores = known["nn.softmax"]
     assert scores.sum_quantiles is not None
-    sums = np.exp(np.array(scores.sum_quantiles[0]) - scores.shift)
+    sums = np.exp(np.array(scores.sum_quantiles[0]) - scores.shift(0))
     direct = fitted_direct(15, 31, scores, WEIGHTED)
     assert direct.sum_range is not None
     assert direct.sum_range[0] <= sums[0] / EXTENSION * (1 + 1e-12)
@@ -63,7 +63,7 @@ def test_weighted_fits_reach_beyond_what_was_seen(known: dict[str, Range]) -> No
 def test_what_was_never_measured_gets_interpolants_or_is_refused(known: dict[str, Range]) -> None:
     bare = replace(known["nn.gelu"], quantiles=None)
     assert fitted_activation("gelu", 15, bare, WEIGHTED).coefficients is None
-    nominal = replace(known["nn.softmax"], sum_quantiles=None)
+    nominal = replace(known["nn.softmax"], total_quantiles=None)
     with pytest.raises(AtlasError, match="how the row sums of nn.softmax were distributed"):
         fitted_direct(15, 31, nominal, WEIGHTED)
     with pytest.raises(AtlasError, match="how the row sums of nn.softmax were distributed"):
@@ -85,8 +85,8 @@ def test_coarse_iterations_do_not_leave_the_ranges_of_later_ones(
     rng = np.random.default_rng(1)
     rows = rng.uniform(scores.seen_low, scores.seen_high, (500, scores.width))
     sums = np.log(np.exp(rows / 4).sum(axis=-1))
-    inside = (sums >= np.log(chosen.sum_ranges[0][0]) + scores.shift / 4) & (
-        sums <= np.log(chosen.sum_ranges[0][1]) + scores.shift / 4
+    inside = (sums >= np.log(chosen.sum_ranges[0][0]) + scores.shift(2) / 4) & (
+        sums <= np.log(chosen.sum_ranges[0][1]) + scores.shift(2) / 4
     )
     seen: list[np.ndarray] = []
 
@@ -106,8 +106,11 @@ def test_coarse_iterations_do_not_leave_the_ranges_of_later_ones(
 
 @pytest.mark.parametrize("space", [INTERPOLATED, WEIGHTED])
 def test_hopeless_degrees_have_ranges_too(known: dict[str, Range], space: Parametrisation) -> None:
-    wide = replace(known["nn.softmax"], low=known["nn.softmax"].low - 500, log_sums=tuple(
-        (low - 100 / 2**i, high) for i, (low, high) in enumerate(known["nn.softmax"].log_sums or ())
-    ))  # fmt: skip
+    scores = known["nn.softmax"]
+    wide = replace(
+        scores,
+        scores=tuple((low - 500, high) for low, high in scores.scores or ()),
+        log_sums=tuple((s - 100 / 2**i, high) for i, (s, high) in enumerate(scores.log_sums or ())),
+    )
     chosen = measured_softmax((1, 1, 1, 1, 1), wide, space)
     assert np.isfinite(chosen.sum_ranges).all()

@@ -40,12 +40,17 @@ def test_nothing_leaves_its_range(known: Range, iterations: int, keys: float) ->
     more = tuple((low + keys, high + keys) for low, high in known.log_sums)
     wide = replace(known, log_sums=more)
     shift = paper_shift(wide, iterations)
-    assert (wide.high - shift) / 2**iterations <= BEYOND + 1e-12
+    assert (wide.shift(iterations - 1) - shift) / 2**iterations <= BEYOND + 1e-12
     top = np.log(wide.sums(iterations)[0][0][1])
     # `sum_ranges` is relative to the shift at the top of the scores
-    assert top + (wide.shift - shift) / 2 ** (iterations - 1) <= np.log(SUM_RANGES[0][1]) + 1e-9
+    assert (
+        top + (wide.shift(iterations - 1) - shift) / 2 ** (iterations - 1)
+        <= np.log(SUM_RANGES[0][1]) + 1e-9
+    )
 
 
 def test_few_keys_leave_room_that_is_used(known: Range) -> None:
     for iterations in (1, 2, 3):
-        assert paper_shift(known, iterations) == known.high - BEYOND * 2**iterations
+        assert (
+            paper_shift(known, iterations) == known.shift(iterations - 1) - BEYOND * 2**iterations
+        )

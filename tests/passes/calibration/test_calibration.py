@@ -71,7 +71,7 @@ def test_row_sums_are_those_of_the_shifted_exponentials() -> None:
     calibration = calibrate(module, arrays, margin=0)
     softmax = next(op for op in module.ops if op.name == "nn.softmax")
     known = calibration.of(softmax)
-    sums = np.exp(arguments(module, arrays)[softmax] - known.shift).sum(axis=-1)
+    sums = np.exp(arguments(module, arrays)[softmax] - known.shift(0)).sum(axis=-1)
     assert known.row_sums == pytest.approx((sums.min(), sums.max()), rel=1e-3)
     assert known.width == 5
 

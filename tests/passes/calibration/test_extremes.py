@@ -20,7 +20,7 @@ def test_every_quantity_has_two_ends() -> None:
     sums[0][:, 2], sums[1][:, 5] = -flat, flat
     sums[0][11, 2], sums[1][13, 5] = -5.0, 7.0
     rows = np.pad(sums[0], ((0, 0), (0, 5))), np.pad(sums[1], ((0, 0), (0, 5)))
-    measurement = Measurement(None, Reached(flat * 0, flat * 0, None), Reached(*rows, None))
+    measurement = Measurement(None, Reached(flat * 0, flat * 0, None), rows=Reached(*rows, None))
     assert standing_out([measurement]) == (13, 11)
 
 

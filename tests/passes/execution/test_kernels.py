@@ -12,6 +12,7 @@ from packed import pack_tensor, unpack_tensor
 
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module, Value
+from atlasc.ir.ops.nn import log_hidden
 from atlasc.passes.execution.counting_engine import Counted, CountingEngine
 from atlasc.passes.execution.execute import execute
 from atlasc.passes.execution.kernels.context import KEY_SWITCH, ROWS, blocked, layout_of
@@ -214,7 +215,7 @@ def attentions(draw: st.DrawFn) -> dict[str, Any]:
 def attention(
     batch: int, tokens: int, heads: int, width: int, g: int, causal: bool, masked: bool, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Scores with fill −3, and context, packed; and both by einsum."""
+    """Scores with fill −3 and temperature 2, and context, packed; and both by einsum."""
     random = np.random.default_rng(seed)
     t, b = bits_for(tokens), bits_for(batch)
     bench = Bench(Packing(width, bits_for(width), min(g, bits_for(heads)), b, t))
@@ -231,14 +232,15 @@ def attention(
     if causal:
         keep = keep & np.tril(np.ones((tokens, tokens), bool))
     scores = score_layout(layout_of(q), heads)
-    attributes = {"causal": causal, "fill": -3.0, "layout": str(scores)}
+    attributes = {"causal": causal, "fill": -3.0, "temperature": 2.0, "layout": str(scores)}
     s = bench.module.add("ckks.ct_matmul_qk", operands, attributes)
     zero = {"causal": causal, "value": -3.0}
     p = bench.module.add("ckks.mask_zero", [s, *operands[2:]], zero)
     low = [bench.module.add("ckks.drop", [x], {"level": LEVEL - 3}) for x in (v,)]
     y = bench.module.add("ckks.ct_matmul_pv", [p, *low], {"layout": str(layout_of(v))})
     split = [x.reshape(batch, tokens, heads, width) for x in tensors]
-    plain = np.where(keep, np.einsum("bihd,bjhd->bhij", *split[:2]), -3.0)
+    plain = np.einsum("bihd,bjhd->bhij", *split[:2])
+    plain = np.where(keep, plain + 2.0 * log_hidden(plain, keep), -3.0)
     context = np.einsum("bhij,bjhd->bihd", np.where(keep, plain, 0.0), split[2])
     packed_context = unpack_tensor(layout_of(y), bench.slots(y), heads * width)
     bench.module.ops.pop()
@@ -287,13 +289,14 @@ def test_attention_of_one_query(case: dict[str, Any], token: int) -> None:
     one = bench.module.add("ckks.replicate", [one], {"layout": str(beside)})
     k = bench.linear(k, np.eye(heads * width), copy_padding=copied)
     scores, seen = row_score_layout(layout_of(k), heads), {"causal": case["causal"], "query": query}
-    attributes = {**seen, "fill": -3.0, "layout": str(scores)}
+    attributes = {**seen, "fill": -3.0, "temperature": 2.0, "layout": str(scores)}
     s = bench.module.add("ckks.row_scores", [one, k, *masks], attributes)
     p = bench.module.add("ckks.mask_zero", [s, *masks], {**seen, "value": -3.0})
     low = bench.module.add("ckks.drop", [v], {"level": LEVEL - 4})
     y = bench.module.add("ckks.row_context", [p, low])
     split = [x.reshape(batch, tokens, heads, width) for x in tensors]
     plain = np.einsum("bhd,bjhd->bhj", split[0][:, query], split[1])
+    plain = plain + 2.0 * log_hidden(plain, keep[:, 0])
     weights = np.where(keep[:, :, 0], plain, 0.0)
     context = np.einsum("bhj,bjhd->bhd", weights, split[2]).reshape(batch, -1)
     slots, layout = bench.slots(y), layout_of(y)

@@ -8,7 +8,7 @@ import numpy as np
 
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module, Op, Value
-from atlasc.ir.ops.nn import keep_mask
+from atlasc.ir.ops.nn import keep_mask, log_hidden
 
 
 @dataclass(frozen=True)
@@ -178,6 +178,7 @@ def inputs_for(shape: Shape, seed: int) -> dict[str, np.ndarray]:
 def _softmax(scores: np.ndarray, keep: np.ndarray) -> dict[str, object]:
     """Iterative softmax whose ranges fit the scores."""
     iterations = [5, 4]
+    scores = scores + 2 ** (len(iterations) - 1) * log_hidden(scores, keep)
     shift = float(scores.max()) + 0.5
     y = np.where(keep, np.exp((scores - shift) / 2 ** len(iterations)), 0.0)
     ranges = []
@@ -211,7 +212,8 @@ def approximate(module: Module, inputs: dict[str, np.ndarray], degree: int = 15)
         if op.name == "nn.softmax":
             mask = seen[op.operands[1]] if len(op.operands) > 1 else None
             keep = keep_mask(op.site(module.symbols), x, mask)
-            op.attributes["approximation"] = _softmax(x, np.True_ if keep is None else keep)
+            keep = np.ones(x.shape, bool) if keep is None else keep
+            op.attributes["approximation"] = _softmax(x, keep)
             continue
         if op.name == "nn.layer_norm":
             x = x.var(axis=-1) + op.attributes["epsilon"]

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_transformers import SHAPES, Builder, inputs_for
 
+from atlasc.ir.ops.nn import log_hidden
 from atlasc.passes.approximation.algorithms.chebyshev import (
     ActivationApproximation,
     ChannelActivation,
@@ -43,12 +44,14 @@ def compare(
     dtype: Any = np.float64,
 ) -> None:
     def filled(term: Term) -> Term:
-        return algorithm(term.filled(fill))
+        return algorithm(term.filled(fill, 2.0))
 
     x = x.astype(dtype)
     result = np.empty_like(x)
     assert RowProgram(dtype, filled).run(x, keep, result, 1e30)
-    start = x.astype(np.float64) if keep is None else np.where(keep, x, fill).astype(np.float64)
+    start = x.astype(np.float64)
+    if keep is not None:
+        start = np.where(keep, start + 2.0 * log_hidden(start, keep), fill)
     expected = NumpyArithmetic(np.float64, 1, keep).run(algorithm, start)
     scale = max(1.0, np.abs(expected).max())
     assert np.abs(result - expected).max() <= PRECISION[dtype] * scale
