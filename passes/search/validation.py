@@ -8,15 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from atlasc.ir.module import Module
-from atlasc.passes.approximation.approximate import with_approximations
 from atlasc.passes.approximation.description import Approximation
-from atlasc.passes.approximation.expand import Expand
-from atlasc.passes.calibration.measure import chunk_size, input_count, kept_tokens
-from atlasc.passes.framework.pass_base import Report
+from atlasc.passes.calibration.measure import input_count, kept_tokens
 from atlasc.passes.search.front import Front
 from atlasc.passes.search.points import Point, Settings
 from atlasc.passes.search.search_problem import output_error
-from atlasc.passes.simulation.poly_values import DomainWatch, interpret_poly
+from atlasc.passes.simulation.row_programs import LOST
 from atlasc.passes.simulation.simulate import PolynomialSimulator
 
 MEMORY = 512 << 20
@@ -45,9 +42,8 @@ class Validation:
 class Validator:
     """Runs settings of one module on its inputs.
 
-    The simulator of the search tells which inputs leave a range, and starts where a setting differs
-    from those before. Where a value explodes it stops; then the inputs of that chunk run op by op,
-    as `expand` writes it, to see which are lost.
+    It is the simulator of the search, which tells which inputs leave a range and which explode, and
+    starts where a setting differs from those before.
 
     Args:
         module: an nn module; approximations that it carries are not looked at.
@@ -61,17 +57,10 @@ class Validator:
         arrays: Mapping[str, np.ndarray],
         threads: int | None = None,
     ) -> None:
-        self.module = module
-        self.inputs, size = input_count(module, arrays), chunk_size(module)
-        self._chunks = [
-            {name: array[start : start + size] for name, array in arrays.items()}
-            for start in range(0, self.inputs, size)
-        ]
-        self._simulator = PolynomialSimulator(
-            module, threads=threads, memory=MEMORY // len(self._chunks)
-        )
-        self._prepared = [self._simulator.prepare(chunk, watched=True) for chunk in self._chunks]
-        self._reference = _joined([self._simulator.cleartext(part) for part in self._prepared])
+        self.inputs = input_count(module, arrays)
+        self._simulator = PolynomialSimulator(module, threads=threads, memory=MEMORY)
+        self._prepared = self._simulator.prepare(arrays, watched=True)
+        self._reference = self._simulator.cleartext(self._prepared)
         self._weights = {
             name: kept_tokens(module, arrays, array) for name, array in self._reference.items()
         }
@@ -82,40 +71,12 @@ class Validator:
 
     def measure(self, approximations: Mapping[str, Approximation]) -> Validation:
         """What the inputs do under approximations, given by result name."""
-        outputs, out_of_range, exploded = [], 0, 0
-        poly: Module | None = None
-        for chunk, part in zip(self._chunks, self._prepared, strict=True):
-            simulated = self._simulator.run(part, approximations)
-            results, left, lost = simulated.outputs, simulated.left, np.zeros(0, dtype=bool)
-            if left is None or not all(np.isfinite(array).all() for array in results.values()):
-                if poly is None:
-                    chosen = with_approximations(self.module, dict(approximations))
-                    poly = Expand().run(chosen, Report())
-                results, left, lost = self._op_by_op(poly, chunk)
-            outputs.append(results)
-            out_of_range += int(left.sum())
-            exploded += int(lost.sum())
-        error = np.inf
-        if not exploded:
-            error = output_error(_joined(outputs), self._reference, self._weights)
-        return Validation(error, out_of_range, exploded)
-
-    def _op_by_op(
-        self, poly: Module, chunk: Mapping[str, np.ndarray]
-    ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-        """Outputs, which inputs leave a range or explode, and which explode."""
-        public = {op.value: op.attributes["name"] for op in self.module.inputs}
-        values = self._simulator.server_inputs(chunk)
-        inputs = {public.get(value, value.name): array for value, array in values.items()}
-        names = [str(row) for row in range(len(next(iter(inputs.values()))))]
-        watch = DomainWatch(poly, names)
-        with np.errstate(all="ignore"):
-            results = interpret_poly(poly, inputs, self._simulator.dtype, observe=watch)
-        exploded = np.array(watch.exploded)
-        for array in results.values():
-            exploded |= ~np.isfinite(array.reshape(len(array), -1)).all(axis=1)
-        left = {excess.input for _, excess in watch.found}
-        return results, exploded | [name in left for name in names], exploded
+        simulated = self._simulator.run(self._prepared, approximations)
+        assert simulated.faults is not None
+        lost, error = simulated.faults[LOST], np.inf
+        if not lost.any():
+            error = output_error(simulated.outputs, self._reference, self._weights)
+        return Validation(error, int(simulated.faults.any(axis=0).sum()), int(lost.sum()))
 
 
 def validated(
@@ -175,7 +136,3 @@ def validated_pick(
 def _measured(point: Point, validator: Validator, approximations: OfSettings) -> Point:
     found = validator.measure(approximations(point.settings))
     return replace(point, held_back_error=found.error, out_of_range=found.out_of_range)
-
-
-def _joined(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

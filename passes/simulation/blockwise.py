@@ -22,6 +22,8 @@ from atlasc.passes.approximation.arithmetic import NumpyArithmetic, Term
 from atlasc.passes.approximation.description import Approximation, Softmax, applied
 from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum, valid_range, widened
 from atlasc.passes.simulation.row_programs import (
+    LEFT,
+    LOST,
     NotRecordable,
     RowProgram,
     kept_terms,
@@ -98,13 +100,13 @@ class Blockwise:
         site: Site,
         arrays: list[np.ndarray],
         approximation: Approximation,
-        left: np.ndarray | None = None,
+        faults: np.ndarray | None = None,
     ) -> np.ndarray | None:
-        """The op's result on its operands, or None if it explodes; see `on_rows` for ``left``."""
+        """The op's result on its operands, or None if it explodes; see `on_rows` for ``faults``."""
         x, keep = arrays[0], None
         if isinstance(approximation, Softmax):
             keep = keep_mask(site, *arrays)
-        return self.on_rows(op, site, x, approximation, keep, left)
+        return self.on_rows(op, site, x, approximation, keep, faults)
 
     def on_rows(
         self,
@@ -113,42 +115,52 @@ class Blockwise:
         x: np.ndarray,
         approximation: Approximation,
         keep: np.ndarray | None = None,
-        left: np.ndarray | None = None,
+        faults: np.ndarray | None = None,
     ) -> np.ndarray | None:
         """The result for any rows of the op's argument, or None if it explodes or is not finite.
 
         Args:
             x: [..., n].
             keep: of a softmax, which keys a query may see, broadcast to x; None for all.
-            left: [N] for arguments of N inputs; True is written for those that leave the range of a
-                polynomial. None where the inputs are not watched.
+            faults: [2, N] of the N inputs in x; those that are found are added. An input that
+                explodes gets zeros, which harm nothing that comes later. None where the inputs are
+                not watched.
         """
         rows = np.ascontiguousarray(x).reshape(-1, x.shape[-1])
         result, size = np.empty_like(rows), max(1, BLOCK // x.shape[-1])
         kept = None
         if keep is not None and not keep.all():
             kept = np.broadcast_to(keep, x.shape).reshape(rows.shape)
-        outside = None if left is None else np.zeros(len(rows), dtype=np.bool_)
+        watched = None if faults is None else np.zeros((2, len(rows)), dtype=np.bool_)
         algorithm = algorithm_of(op, site, approximation)
-        program = self._program((op, approximation, left is not None), algorithm)
+        program = self._program((op, approximation, faults is not None), algorithm)
 
         def work(start: int) -> bool:
             block = slice(start, start + size)
-            seen, beyond = (None if a is None else a[block] for a in (kept, outside))
+            seen = None if kept is None else kept[block]
+            found = None if watched is None else watched[:, block]
             if program is not None:
-                return program.run(rows[block], seen, result[block], self.limit, beyond)
-            arithmetic, y = replace(self.arithmetic, keep=seen, left=beyond), result[block]
+                return program.run(rows[block], seen, result[block], self.limit, found)
+            left = None if found is None else found[LEFT]
+            arithmetic, y = replace(self.arithmetic, keep=seen, left=left), result[block]
             with np.errstate(all="ignore"):
                 y[...] = arithmetic.run(algorithm, rows[block])
-                # A comparison with a value that is not a number is false.
-                return bool(y.max() <= self.limit and -self.limit <= y.min())
+            # A comparison with a value that is not a number is false.
+            finite = (np.abs(y) <= self.limit).all(axis=-1)
+            if found is not None:
+                found[LOST] = ~finite
+            return bool(finite.all())
 
         starts = range(0, len(rows), size)
         done = map(work, starts) if self._pool is None else self._pool.map(work, starts)
-        finite = all(done)
-        if left is not None and outside is not None:
-            left |= outside.reshape(len(left), -1).any(axis=1)
-        return result.reshape(x.shape) if finite else None
+        if faults is None or watched is None:
+            return result.reshape(x.shape) if all(done) else None
+        finite = all(list(done))
+        of_inputs: NDArray[np.bool_] = np.any(watched.reshape(*faults.shape, -1), axis=-1)
+        faults |= of_inputs
+        if not finite:
+            result.reshape(faults.shape[1], -1)[of_inputs[LOST]] = 0
+        return result.reshape(x.shape)
 
     def _program(
         self, key: tuple[Op, Approximation, bool], algorithm: Callable[[Term], Term]

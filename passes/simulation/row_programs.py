@@ -17,6 +17,9 @@ from atlasc.passes.approximation.arithmetic import Arithmetic, Constant, Term
 from atlasc.passes.approximation.fits.chebyshev import native_library
 from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum, valid_range, widened
 
+LEFT, LOST = 0, 1
+"""Rows of an array of faults, bool [2, N] for N inputs or N rows of a tensor: those that leave the
+range of a polynomial, and those of which a result explodes or is no number."""
 LEAST_TRUNCATED = 32
 FRACTION_OF_PRECISION = 128
 """Trailing coefficients that add up to less than the dtype's precision over this are left out."""
@@ -153,7 +156,7 @@ class RowProgram:
         keep: NDArray[np.bool_] | None,
         result: NDArray[Any],
         limit: float,
-        left: NDArray[np.bool_] | None = None,
+        faults: NDArray[np.bool_] | None = None,
     ) -> bool:
         """Write the results of rows [r, n] into another such matrix.
 
@@ -161,15 +164,16 @@ class RowProgram:
             rows: contiguous, of the program's dtype.
             keep: [r, n], which keys a query may see; None for all.
             result: contiguous.
-            limit: the run ends where the magnitude of a result is beyond it.
-            left: [r], contiguous; True is written for rows of which an argument of a Chebyshev sum
-                lies where the sum is not right, if the program is watched.
+            limit: of the magnitude of a result; without `faults` the run ends at the first beyond.
+            faults: [2, r]; True is written for rows with a result beyond the limit, and if the
+                program is watched for those with an argument of a Chebyshev sum that lies where the
+                sum is not right.
 
         Returns:
             whether all results are numbers within the limit.
         """
-        kept, outside = (None if a is None else a.view(np.uint8) for a in (keep, left))
-        return bool(self._run(rows, kept, result, limit, outside))
+        kept, found = (None if a is None else a.view(np.uint8) for a in (keep, faults))
+        return bool(self._run(rows, kept, result, limit, found))
 
 
 def _registers(recorder: RowRecorder, result: int) -> tuple[list[int], list[bool]]:

@@ -22,7 +22,7 @@ from threadpoolctl import ThreadpoolController
 from atlasc.ir.module import Module, Op, Value
 from atlasc.passes.approximation.algorithms import carried_by
 from atlasc.passes.approximation.description import Approximation
-from atlasc.passes.calibration.measure import nonlinear_ops
+from atlasc.passes.calibration.measure import chunk_size, nonlinear_ops
 from atlasc.passes.simulation.blockwise import Blockwise
 from atlasc.passes.simulation.poly_values import EXPLODED
 from atlasc.passes.simulation.simulator import (
@@ -84,17 +84,23 @@ class Part:
     Attributes:
         values: what the server gets, encrypted and public.
         snapshots: values before nonlinear ops, by the keys of the settings that begin so.
-        left: which inputs left the range of a polynomial in the segment of a key; None where the
-            inputs are not watched.
+        faults: [2, inputs] by key: which of them left the range of a polynomial in its segment, and
+            which exploded there; None where the inputs are not watched.
         failed: keys of settings that explode in the segment of the key.
         stop: of a run, the first segment that need not be evaluated; lowered where values explode.
     """
 
     values: dict[Value, np.ndarray]
     snapshots: Snapshots
-    left: dict[int, np.ndarray] | None = None
+    faults: dict[int, np.ndarray] | None = None
     failed: set[int] = field(default_factory=set)
     stop: int = 0
+
+
+def divided(start: int, end: int, pieces: int) -> list[tuple[int, int]]:
+    """Bounds of so many pieces of nearly equal size."""
+    bounds = [start + (end - start) * piece // pieces for piece in range(pieces + 1)]
+    return list(itertools.pairwise(bounds))
 
 
 def _first_stop(parts: list[Part]) -> int:
@@ -105,7 +111,7 @@ Rounds = list[list[Part]]
 """Parts that are evaluated at the same time, in the order of the inputs.
 
 A few inputs are evaluated first: a setting that explodes nearly always does so on any input, and
-the other inputs are then not evaluated.
+the other inputs are then not evaluated. Inputs that are watched are all evaluated, some at a time.
 """
 
 
@@ -147,7 +153,7 @@ class PolynomialSimulator(Simulator):
 
     def prepare(self, inputs: Mapping[str, np.ndarray], watched: bool = False) -> Rounds:
         """Compute the client's part (embeddings) once. Of watched inputs, runs find which ones
-        leave the range of a polynomial.
+        leave the range of a polynomial, and which explode.
 
         Raises:
             AtlasError: an input is missing or has the wrong shape.
@@ -158,16 +164,18 @@ class PolynomialSimulator(Simulator):
 
         def parts(start: int, end: int) -> list[Part]:
             pieces = max(1, min(threads, end - start))
-            bounds = [start + (end - start) * piece // pieces for piece in range(pieces + 1)]
             return [
                 Part(
                     {value: array[first:last] for value, array in values.items()},
                     Snapshots(self.memory * (last - first) // count),
                     {} if watched else None,
                 )
-                for first, last in itertools.pairwise(bounds)
+                for first, last in divided(start, end, pieces)
             ]
 
+        if watched:
+            rounds = -(-count // chunk_size(self.module))
+            return list(itertools.starmap(parts, divided(0, count, rounds)))
         if count < FEWEST_FOR_AHEAD:
             return [parts(0, count)]
         return [parts(0, AHEAD), parts(AHEAD, count)]
@@ -213,13 +221,13 @@ class PolynomialSimulator(Simulator):
                     op = self.segments[stop].ops[0]
                     return Simulation({}, f"{op.location}: {op.name}")
         joined = {name: np.concatenate([part[name] for part in outputs]) for name in outputs[0]}
-        left = [
-            np.any([part.left[key] for key in keys], axis=0)
+        faults = [
+            np.any([part.faults[key] for key in keys], axis=0)
             for parts in rounds
             for part in parts
-            if part.left is not None
+            if part.faults is not None
         ]
-        return Simulation(joined, left=np.concatenate(left) if left else None)
+        return Simulation(joined, faults=np.concatenate(faults, axis=1) if faults else None)
 
     def _part(
         self,
@@ -251,10 +259,10 @@ class PolynomialSimulator(Simulator):
             if index > start and segment.nonlinear is not None:
                 live = {v: values[v] for v in segment.live}
                 part.snapshots.store(keys[index - 1], live, keys[:index])
-            left = None
-            if part.left is not None:
+            faults = None
+            if part.faults is not None:
                 count = len(next(iter(part.values.values())))
-                left = part.left.setdefault(key, np.zeros(count, dtype=np.bool_))
+                faults = part.faults.setdefault(key, np.zeros((2, count), dtype=np.bool_))
             for op in segment.ops:
                 if index >= _first_stop(parts):
                     break
@@ -263,7 +271,7 @@ class PolynomialSimulator(Simulator):
                     factor = self.dtype.type(op.attributes.get("factor", 1.0))
                     outputs[op.attributes["name"]] = arrays[0] * factor
                     continue
-                result = self._result(op, arrays, chosen, blockwise, left)
+                result = self._result(op, arrays, chosen, blockwise, faults)
                 if result is None:
                     part.failed.add(key)
                     part.stop = index
@@ -283,12 +291,12 @@ class PolynomialSimulator(Simulator):
         arrays: list[np.ndarray],
         chosen: Approximations,
         blockwise: Blockwise,
-        left: np.ndarray | None,
+        faults: np.ndarray | None,
     ) -> np.ndarray | None:
         """The result of an op; None if it explodes."""
         site = op.site(self.symbols)
         approximation = chosen.get(op.value.name) if op.definition.nonlinear else None
         if approximation is not None:
-            return blockwise.evaluate(op, site, arrays, approximation, left)
+            return blockwise.evaluate(op, site, arrays, approximation, faults)
         assert op.definition.evaluate is not None
         return op.definition.evaluate(site, *arrays)

@@ -3,8 +3,8 @@
 // A program is recorded from the algorithm in Python (row_programs.py): additions, products, row
 // sums and Chebyshev sums on registers that hold some rows (wide) or one value a row (columns). A
 // few rows go through the whole program while they are in the first-level cache, and the first of
-// them whose result explodes ends the run. Who asks is told in which rows an argument of a Chebyshev
-// sum lies where the sum is not right.
+// them whose result explodes ends the run. Who watches the rows is told instead which of them
+// explode, and in which an argument of a Chebyshev sum lies where the sum is not right.
 
 #include "chebyshev.hpp"
 
@@ -60,12 +60,17 @@ ATLASC_INLINE bool within(const T* x, std::int64_t count, T low, T high) {
   return outside == 0;
 }
 
+// Which rows leave the range of a sum, and which explode: [rows] each, or null for both.
+struct Faults {
+  std::uint8_t *left, *lost;
+};
+
 template <typename T>
-ATLASC_INLINE void mark(const T* x, std::int64_t rows, std::int64_t width, double valid_low,
-                        double valid_high, std::uint8_t* left) {
-  const T low = static_cast<T>(valid_low), high = static_cast<T>(valid_high);
+ATLASC_INLINE void mark(const T* x, std::int64_t rows, std::int64_t width, double least,
+                        double most, std::uint8_t* outside) {
+  const T low = static_cast<T>(least), high = static_cast<T>(most);
   for (std::int64_t r = 0; r < rows; ++r, x += width)
-    if (!within(x, width, low, high)) left[r] = 1;
+    if (!within(x, width, low, high)) outside[r] = 1;
 }
 
 template <typename T, int L>
@@ -213,17 +218,17 @@ class RowProgram {
   }
 
   // Whether all results are numbers within the limit; what comes after one that is not is not
-  // computed. x and y are [rows, n] with n as the vectors, keep is [rows, n] or null, left is [rows]
-  // or null: 1 is written for rows that leave where a sum is right.
+  // computed. Where rows are watched all are computed, and 1 is written for those that leave where a
+  // sum is right, or explode. x and y are [rows, n] with n as the vectors, keep is [rows, n] or null.
   template <typename T>
   bool run(const T* x, const std::uint8_t* keep, T* y, std::int64_t rows, std::int64_t n,
-           double limit, std::uint8_t* left) const {
+           double limit, Faults faults) const {
 #ifdef ATLASC_X86
-    if (__builtin_cpu_supports("avx512f")) return run_avx512(x, keep, y, rows, n, limit, left);
+    if (__builtin_cpu_supports("avx512f")) return run_avx512(x, keep, y, rows, n, limit, faults);
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-      return run_avx2(x, keep, y, rows, n, limit, left);
+      return run_avx2(x, keep, y, rows, n, limit, faults);
 #endif
-    return blocks<T, 2>(x, keep, y, rows, n, limit, left);
+    return blocks<T, 2>(x, keep, y, rows, n, limit, faults);
   }
 
   void check(std::int64_t n) const {
@@ -245,25 +250,26 @@ class RowProgram {
   template <typename T>
   __attribute__((target("avx512f"))) bool run_avx512(const T* x, const std::uint8_t* keep, T* y,
                                                      std::int64_t rows, std::int64_t n,
-                                                     double limit, std::uint8_t* left) const {
-    return blocks<T, 8>(x, keep, y, rows, n, limit, left);
+                                                     double limit, Faults faults) const {
+    return blocks<T, 8>(x, keep, y, rows, n, limit, faults);
   }
   template <typename T>
   __attribute__((target("avx2,fma"))) bool run_avx2(const T* x, const std::uint8_t* keep, T* y,
                                                     std::int64_t rows, std::int64_t n,
-                                                    double limit, std::uint8_t* left) const {
-    return blocks<T, 4>(x, keep, y, rows, n, limit, left);
+                                                    double limit, Faults faults) const {
+    return blocks<T, 4>(x, keep, y, rows, n, limit, faults);
   }
 #endif
 
   template <typename T, int L>
   ATLASC_INLINE bool blocks(const T* x, const std::uint8_t* keep, T* y, std::int64_t rows,
-                            std::int64_t n, double limit, std::uint8_t* left) const {
+                            std::int64_t n, double limit, Faults faults) const {
     const std::int64_t wanted = std::max<std::int64_t>(1, kElements / std::max<std::int64_t>(1, n));
     const std::int64_t size = columns_ ? (wanted + kColumns - 1) / kColumns * kColumns : wanted;
     std::vector<T> memory(wide_.size() * size * n), vectors;
     for (const auto& vector : vectors_) vectors.insert(vectors.end(), vector.begin(), vector.end());
     std::vector<T*> registers(wide_.size());
+    bool finite = true;
     for (std::size_t i = 0; i < registers.size(); ++i) registers[i] = memory.data() + i * size * n;
     for (std::int64_t start = 0; start < rows; start += size) {
       const std::int64_t block = std::min(size, rows - start);
@@ -272,11 +278,14 @@ class RowProgram {
       const std::uint8_t* kept = keep == nullptr ? nullptr : keep + start * n;
       for (const Instruction& instruction : instructions_)
         step<T, L>(instruction, registers.data(), vectors.data(), kept, block, n,
-                   left == nullptr ? nullptr : left + start);
+                   faults.left == nullptr ? nullptr : faults.left + start);
       const T bound = static_cast<T>(limit);
-      if (!within(registers[result_], block * n, -bound, bound)) return false;
+      if (within(registers[result_], block * n, -bound, bound)) continue;
+      if (faults.lost == nullptr) return false;
+      mark(registers[result_], block, n, -limit, limit, faults.lost + start);
+      finite = false;
     }
-    return true;
+    return finite;
   }
 
   template <typename T, int L>
@@ -345,7 +354,7 @@ class RowProgram {
 
 template <typename T>
 bool run(const RowProgram& program, py::array_t<T, py::array::c_style> x, py::object keep,
-         py::array_t<T, py::array::c_style> y, double limit, py::object left) {
+         py::array_t<T, py::array::c_style> y, double limit, py::object watched) {
   if (x.ndim() != 2 || y.ndim() != 2 || y.shape(0) != x.shape(0) || y.shape(1) != x.shape(1))
     throw std::invalid_argument("x and y must be matrices of one shape");
   program.check(x.shape(1));
@@ -356,17 +365,18 @@ bool run(const RowProgram& program, py::array_t<T, py::array::c_style> x, py::ob
     if (mask.size() != x.size()) throw std::invalid_argument("keep must have the shape of x");
     kept = mask.data();
   }
-  std::uint8_t* outside = nullptr;
-  if (!left.is_none()) {
-    auto rows = left.cast<py::array_t<std::uint8_t, py::array::c_style>>();
-    if (rows.size() != x.shape(0)) throw std::invalid_argument("left must have a value for each row");
-    outside = rows.mutable_data();
+  Faults faults = {nullptr, nullptr};
+  if (!watched.is_none()) {
+    auto rows = watched.cast<py::array_t<std::uint8_t, 0>>();  // a view of rows that lie apart
+    if (rows.ndim() != 2 || rows.shape(0) != 2 || rows.shape(1) != x.shape(0) || rows.strides(1) != 1)
+      throw std::invalid_argument("faults must have two rows with a value for each row of x");
+    if (rows.size()) faults = {rows.mutable_data(0, 0), rows.mutable_data(1, 0)};
   }
   const T* source = x.data();
   T* target = y.mutable_data();
   const std::int64_t rows = x.shape(0), n = x.shape(1);
   py::gil_scoped_release release;
-  return program.run<T>(source, kept, target, rows, n, limit, outside);
+  return program.run<T>(source, kept, target, rows, n, limit, faults);
 }
 
 }  // namespace
@@ -379,8 +389,9 @@ void bind_row_programs(py::module_& module) {
   for (int code = kAdd; code <= kHidden; ++code) codes[names[code]] = code;
   module.attr("ROW_CODES") = codes;
   const char* doc =
-      "Writes the results into y, and 1 into left for rows that leave where a Chebyshev sum is "
-      "right; False as soon as a result is beyond the limit.";
+      "Writes the results into y; False if one is beyond the limit. Without faults it ends there. "
+      "With them it goes on: 1 is written into the first row of faults for rows that leave where a "
+      "Chebyshev sum is right, and into the second for rows with a result beyond the limit.";
   py::class_<RowProgram>(module, "RowProgram")
       .def(py::init<const std::vector<RowProgram::InstructionTuple>&,
                     const std::vector<std::vector<double>>&,
@@ -389,7 +400,7 @@ void bind_row_programs(py::module_& module) {
            py::arg("instructions"), py::arg("vectors"), py::arg("tables"), py::arg("by_column"),
            py::arg("wide"), py::arg("result"))
       .def("run_f32", &run<float>, doc, py::arg("x").noconvert(), py::arg("keep"),
-           py::arg("y").noconvert(), py::arg("limit"), py::arg("left"))
+           py::arg("y").noconvert(), py::arg("limit"), py::arg("faults"))
       .def("run_f64", &run<double>, doc, py::arg("x").noconvert(), py::arg("keep"),
-           py::arg("y").noconvert(), py::arg("limit"), py::arg("left"));
+           py::arg("y").noconvert(), py::arg("limit"), py::arg("faults"));
 }

@@ -17,6 +17,7 @@ from atlasc.passes.search.front import Front, Wanted
 from atlasc.passes.search.search_problem import output_error
 from atlasc.passes.search.validation import Validator, validated, validated_pick
 from atlasc.passes.simulation import row_programs
+from atlasc.passes.simulation.poly_values import DomainWatch, interpret_poly
 from atlasc.passes.simulation.simulate import PolynomialSimulator
 
 GOOD = ((3, 3, 0, 0, 0, 4, 4, 4), (3, 3, 3, 0, 0, 3, 4, 4))
@@ -47,7 +48,7 @@ def test_the_papers_ranges_are_left(problem, validator) -> None:
 
 
 def test_chunks_change_nothing(problem, validator, monkeypatch) -> None:
-    monkeypatch.setattr("atlasc.passes.search.validation.chunk_size", lambda module: 2)
+    monkeypatch.setattr("atlasc.passes.simulation.simulate.chunk_size", lambda module: 2)
     approximations = problem.objective().approximations(GOOD)
     chunked = Validator(problem.module, problem.arrays).measure(approximations)
     assert chunked.error == pytest.approx(validator.measure(approximations).error, rel=1e-2)
@@ -68,20 +69,35 @@ def test_the_simulator_counts_as_op_by_op(problem, monkeypatch, native: bool) ->
         monkeypatch.setattr(row_programs, "native_library", lambda: None)
     objective = problem.objective()
     arrays = {name: np.concatenate([array] * 4) for name, array in problem.arrays.items()}
-    arrays["x"] *= np.repeat([1.0, 1.5, 2.0, 3.0], len(arrays["x"]) // 4)[:, None, None]
+    arrays["x"] *= np.repeat([1.0, 1.5, 2.0, 3.0], len(problem.arrays["x"]))[:, None, None]
     validator = Validator(problem.module, arrays, threads=2)
     counts = []
     for settings in (*NEIGHBOURS, *NEIGHBOURS[::-1]):
         approximations = objective.approximations(settings)
         fast = validator.measure(approximations)
-        poly = Expand().run(with_approximations(problem.module, approximations), Report())
-        outputs, left, exploded = validator._op_by_op(poly, arrays)
+        outputs, left, exploded = op_by_op(problem, approximations, arrays)
         assert (fast.out_of_range, fast.exploded) == (left.sum(), exploded.sum())
         if not exploded.any():
             error = output_error(outputs, validator._reference, validator._weights)
             assert fast.error == pytest.approx(error, rel=1e-2)
-        counts.append(fast.out_of_range)
-    assert max(counts) > 0 and min(counts) < validator.inputs
+        counts.append((fast.out_of_range, fast.exploded))
+    assert max(counts)[0] > 0 and min(counts)[0] < validator.inputs
+    assert any(0 < exploded < validator.inputs for _, exploded in counts)
+
+
+def op_by_op(problem, approximations, arrays):
+    """Outputs, which inputs leave a range or explode, and which explode: as `expand` writes it."""
+    poly = Expand().run(with_approximations(problem.module, approximations), Report())
+    public = {op.value: op.attributes["name"] for op in problem.module.inputs}
+    values = PolynomialSimulator(problem.module).server_inputs(arrays)
+    inputs = {public.get(value, value.name): array for value, array in values.items()}
+    names = [str(row) for row in range(len(arrays["x"]))]
+    watch = DomainWatch(poly, names)
+    with np.errstate(all="ignore"):
+        outputs = interpret_poly(poly, inputs, np.float32, observe=watch)
+    exploded = np.array(watch.exploded)
+    left = {excess.input for _, excess in watch.found}
+    return outputs, exploded | [name in left for name in names], exploded
 
 
 def test_values_that_are_kept_change_nothing(problem, monkeypatch) -> None:

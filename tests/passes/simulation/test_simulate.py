@@ -22,9 +22,9 @@ from atlasc.passes.approximation.fits.chebyshev import fit
 from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
 from atlasc.passes.calibration.calibrate import calibrate
 from atlasc.passes.framework.pass_base import run_passes
-from atlasc.passes.simulation import simulate
+from atlasc.passes.simulation import row_programs, simulate
 from atlasc.passes.simulation.blockwise import BlockArithmetic, Blockwise
-from atlasc.passes.simulation.row_programs import significant
+from atlasc.passes.simulation.row_programs import LEFT, LOST, significant
 from atlasc.passes.simulation.simulate import PolynomialSimulator
 
 LAYER = (7, 7, 0, 0, 0, 7, 7, 7)
@@ -109,6 +109,22 @@ def test_an_explosion_stops_the_run_and_names_the_op(evaluated) -> None:
     chosen[later.value.name] = replace(chosen[later.value.name], degree=3)
     assert simulator.run(prepared, chosen) == simulated
     assert len(evaluated) == count, "an equal beginning explodes again without being evaluated"
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_a_watched_input_that_explodes_disturbs_no_other(native: bool, monkeypatch) -> None:
+    if not native:
+        monkeypatch.setattr(row_programs, "native_library", lambda: None)
+    module, arrays = model(replace(SHAPES["vision"], batch=5))
+    alone = PolynomialSimulator(module, np.float64, threads=1).run(arrays).outputs["y"]
+    arrays["x"][[1, 4]] *= [[[1e3]], [[np.nan]]]
+    simulator = PolynomialSimulator(module, np.float64, threads=1)
+    simulated = simulator.run(simulator.prepare(arrays, watched=True))
+    assert simulated.finite and simulated.faults is not None
+    assert simulated.faults[LOST].tolist() == [False, True, False, False, True]
+    assert not simulated.faults[LEFT, [0, 2, 3]].any()
+    others = simulated.outputs["y"][[0, 2, 3]]
+    np.testing.assert_allclose(others, alone[[0, 2, 3]], rtol=0, atol=1e-12)
 
 
 def test_values_that_are_not_finite_count_as_an_explosion() -> None:
