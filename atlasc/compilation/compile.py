@@ -13,7 +13,7 @@ from atlasc.bundle.folder import Bundle, load_bundle, write_bundle
 from atlasc.client.program import client_program
 from atlasc.compilation.checks import check_compile
 from atlasc.compilation.fronts import front_files, journal_place, keeping, load_front
-from atlasc.compilation.lowering import lower_module
+from atlasc.compilation.lowering import MAGNITUDE_INPUTS, lower_module
 from atlasc.compilation.options import CompileOptions, TargetOptions
 from atlasc.compilation.prepare import PreparedModel, Source, prepare
 from atlasc.compilation.search import SEARCH_INPUTS, pick_validated, search, search_inputs
@@ -100,7 +100,7 @@ def compile_model(
         journal=journal, note=note,
     )  # fmt: skip
     lowered = lower_module(
-        chosen.module, prepared.source.inputs.arrays, options, steps,
+        chosen.module, prepared.source.few(MAGNITUDE_INPUTS).arrays, options, steps,
         fastest="latency" in (options.minimised, chosen.settings.get("cost")),
     )  # fmt: skip
     with keeping(journal, output) as kept, steps("writing the bundle"):
@@ -206,10 +206,13 @@ def _by_recipe(
     with steps("simulating the polynomials"):
         error = simulated_error(module, arrays, shares)
     if not np.isfinite(error):
+        short = shares is not None and 0 in shares
         raise AtlasError(
-            f"under the recipe {recipe} the values explode on this model's own data",
+            f"under the recipe {recipe} the values explode on this model's own data"
+            + (", or on prefixes of them" if short else ""),
             why="its published settings do not suit the model's ranges",
-            remedy="search for settings (leave --recipe out), or try --recipe is",
+            remedy="search for settings (leave --recipe out), or try --recipe is"
+            + (", or --no-prefixes if no text is shorter than these" if short else ""),
         )
     depth = depth_of(module)
     point = Point(depth.blocks, depth.levels, error, ())

@@ -89,6 +89,11 @@ class CalibrationOptions(ModelOptions):
         minimum=0,
         below=1,
     )
+    prefixes: bool = range_option(
+        "Calibrate on a prefix of each text too, so that shorter texts stay in the ranges.",
+        "--prefixes/--no-prefixes",
+        default=True,
+    )
     centre_keys: bool = range_option(
         "Shift the keys of attention so that its ranges shrink; outputs stay the same.",
         "--centre-keys/--no-centre-keys",

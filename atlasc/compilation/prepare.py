@@ -19,9 +19,12 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.loading.data import inputs_of
 from atlasc.loading.inputs import Inputs
+from atlasc.loading.lengths import with_prefixes
 from atlasc.loading.models import LoadedModel, model_of
 from atlasc.passes.calibration.calibrate import Calibration, calibrate
+from atlasc.passes.calibration.centre_keys import FEWEST_INPUTS as FEWEST_FOR_KEYS
 from atlasc.passes.calibration.centre_keys import Shifts, key_shifts, with_centred_keys
+from atlasc.passes.calibration.ranges import FEWEST_FOR_TAIL, MARGIN_OF_FEW
 from atlasc.passes.frontend.trace import ShapeSpec, trace
 
 DEFAULT_LENGTH = 128
@@ -34,15 +37,25 @@ class Source:
 
     Attributes:
         model: the loaded model.
-        inputs: what calibration and search may look at.
-        held_back: the inputs on which ranges and settings are validated.
+        inputs: the user's own inputs, on which errors are measured.
+        held_back: those that neither calibration nor search sees.
+        measured: `inputs`, and after them prefixes of these texts; ranges are measured on them.
+        validated: `held_back`, and after them prefixes of these; they should stay in all ranges.
         length: tokens of a text, None for images.
     """
 
     model: LoadedModel
     inputs: Inputs
     held_back: Inputs
+    measured: Inputs
+    validated: Inputs
     length: int | None
+
+    def few(self, count: int) -> Inputs:
+        """The first of `measured`, at most as many; where it has prefixes, they are up to half."""
+        own = len(self.inputs)
+        prefixes = min(len(self.measured) - own, count // 2)
+        return self.measured.take([*range(min(own, count - prefixes)), *range(own, own + prefixes)])
 
 
 @dataclass(frozen=True)
@@ -92,9 +105,10 @@ def prepare(
     shifts: Shifts = {}
     if options.centre_keys:
         with steps("centring keys") as step:
-            shifts = key_shifts(
-                traced, source.inputs.arrays, progress=partial(step.report, "inputs")
-            )
+            # Prefixes are no further texts: where these are too few, keys stay as they are.
+            few = len(source.inputs) < FEWEST_FOR_KEYS
+            some = source.inputs if few else source.measured
+            shifts = key_shifts(traced, some.arrays, progress=partial(step.report, "inputs"))
     module = with_centred_keys(traced, shifts)
     calibration = calibrate_source(module, source, options.margin, steps)
     keys = {name: tuple(map(float, shift)) for name, shift in shifts.items()}
@@ -125,7 +139,13 @@ def load_source(
     everything.tell(note).require_finite()
     used, kept = everything.split(options.held_back, options.seed)
     ids = everything.arrays.get("input_ids")
-    return Source(loaded, used, kept, None if ids is None else ids.shape[1])
+    if ids is None:
+        return Source(loaded, used, kept, used, kept, None)
+    measured, validated = used, kept
+    if options.prefixes:  # after the split: a prefix of a held-back text is held back
+        generator = np.random.default_rng([options.seed, 2])
+        measured, validated = (with_prefixes(part, loaded, generator) for part in (used, kept))
+    return Source(loaded, used, kept, measured, validated, ids.shape[1])
 
 
 def _require_different(source: Source, data: Any) -> None:
@@ -227,11 +247,13 @@ def calibrate_source(
     module: Module, source: Source, margin: float | None = None, steps: Steps = silent
 ) -> Calibration:
     """Ranges of all nonlinear ops on all inputs, validated on the held-back ones."""
-    held = source.held_back
+    held = source.validated
+    if margin is None and len(source.inputs) < FEWEST_FOR_TAIL:
+        margin = MARGIN_OF_FEW  # prefixes show no tail
     with steps("calibrating") as step:
         return calibrate(
             module,
-            source.inputs.arrays,
+            source.measured.arrays,
             held_back=held.arrays if len(held) else None,
             margin=margin,
             names=held.names,

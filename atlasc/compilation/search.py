@@ -141,24 +141,24 @@ def search_inputs(
     prepared: PreparedModel, seed: int, count: int | None, extremes: int = EXTREME_INPUTS
 ) -> tuple[dict[str, np.ndarray], tuple[float, ...] | None]:
     """Inputs by name, and their weights in the error: a stratified sample of those that calibration
-    saw. An extreme input has the weight of one input; a few random inputs represent all others.
+    saw. An extreme input has the weight of one input; a few random inputs represent all others. A
+    prefix is no input of the user's: an extreme one has no weight, and only has to stay finite.
 
     Args:
         seed: fixes the random ones.
         count: number of random inputs; None for all inputs, with equal weights.
         extremes: number of extreme inputs; 0 for random ones alone, with equal weights.
     """
-    inputs = prepared.source.inputs
-    every = len(inputs)
+    every = len(prepared.source.inputs)
+    few = count is None or every <= count + extremes  # all are alike then
     order = np.random.default_rng([seed, 1]).permutation(every)
-    if count is None or not extremes or every <= count + extremes:
-        return inputs.take(np.sort(order[:count])).arrays, None
-    extreme = list(prepared.calibration.extremes[:extremes])
+    extreme = [i for i in prepared.calibration.extremes[:extremes] if i >= every or not few]
     others = np.sort([i for i in order if i not in extreme][:count])
     # The extreme ones come first, as a setting that explodes does so at once there.
-    arrays = inputs.take(np.array([*extreme, *others])).arrays
-    share = (every - len(extreme)) / count
-    return arrays, (1.0,) * len(extreme) + (share,) * count
+    arrays = prepared.source.measured.take([*extreme, *others]).arrays
+    weights = [float(i < every) for i in extreme]
+    share = (every - sum(weights)) / len(others)
+    return arrays, (*weights, *[share] * len(others)) if extreme else None
 
 
 def _facts(prepared: PreparedModel, compared: int, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -168,7 +168,7 @@ def _facts(prepared: PreparedModel, compared: int, options: Mapping[str, Any]) -
         "model": source.model.name,
         "model_digest": model_digest(prepared.traced),
         "sequence_length": source.length,
-        "calibration_inputs": len(source.inputs),
+        "calibration_inputs": len(source.measured),
         "calibration_digest": calibration_digest(prepared.calibration),
         "data_digest": source.inputs.digest(),
         "search_inputs": compared,
@@ -190,7 +190,9 @@ def _validator(
     front: Front, prepared: PreparedModel, threads: int | None
 ) -> tuple[Validator, OfSettings]:
     """A validator on the held-back inputs, and the approximations of a front's settings."""
-    validator = Validator(prepared.module, prepared.source.held_back.arrays, threads=threads)
+    own, inputs = len(prepared.source.held_back), prepared.source.validated
+    shares = None if len(inputs) == own else [float(i < own) for i in range(len(inputs))]
+    validator = Validator(prepared.module, inputs.arrays, threads=threads, shares=shares)
     return validator, lambda settings: settings_approximations(
         prepared.module, settings, prepared.calibration, front.parametrisation
     )

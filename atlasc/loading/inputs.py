@@ -47,6 +47,18 @@ class Inputs:
             None if self.tokens is None else self.tokens[rows],
         )
 
+    def joined(self, others: Inputs) -> Inputs:
+        """These rows, and after them those of others, which have the same arrays."""
+        pairs = (self.labels, others.labels), (self.tokens, others.tokens)
+        return Inputs(
+            {
+                name: np.concatenate([array, others.arrays[name]])
+                for name, array in self.arrays.items()
+            },
+            self.names + others.names,
+            *(None if a is None or b is None else np.concatenate([a, b]) for a, b in pairs),
+        )
+
     def tell(self, note: Callable[[str, str], object]) -> Inputs:
         """These inputs; a note, of a headline and details, says how many texts were cut."""
         length = self.arrays["input_ids"].shape[1] if self.tokens is not None else 0

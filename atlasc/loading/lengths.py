@@ -1,4 +1,5 @@
 """One length for all texts: shorter ones are padded, longer ones are cut, divided or refused.
+Calibration adds prefixes.
 
 A text is an integer array [2, m]: its token ids, and their mask (1 keep, 0 padding).
 """
@@ -6,6 +7,7 @@ A text is an integer array [2, m]: its token ids, and their mask (1 keep, 0 padd
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -80,6 +82,33 @@ def padded(
         None if labels is None else labels[rows],
         tokens if long == "truncate" and len(beyond) else None,
     )
+
+
+def with_prefixes(inputs: Inputs, model: LoadedModel, generator: np.random.Generator) -> Inputs:
+    """The texts, and after them a prefix of each: new texts may be shorter than all of them.
+
+    A prefix has one token or more beside the special ones, and lacks one or more of its text. The
+    logarithm of the number is uniform: the fewer tokens there are, the more does one change. The
+    special tokens at the end of the text are kept, and padding follows as after any short text. A
+    text of one token has no prefix.
+    """
+    special = special_tokens(model)
+    ids, keep = inputs.arrays["input_ids"], inputs.arrays["attention_mask"] > 0
+    rows, names, parts = [], [], []
+    for row, draw in enumerate(generator.random(len(inputs))):
+        text = ids[row, keep[row]]
+        head, tail = special_ends(text, special)
+        least, most = head + tail + 1, len(text) - 1
+        if least > most:
+            continue
+        count = min(int(least * (len(text) / least) ** draw), most)
+        part = np.concatenate([text[: count - tail], text[len(text) - tail :]])
+        parts.append(np.stack([part, np.ones_like(part)]))
+        rows.append(row)
+        names.append(f"{inputs.names[row]}, first {count} of {len(text)} tokens")
+    short = _joined(parts, ids.shape[1], _padding(model))
+    arrays = {"input_ids": short[0], "attention_mask": short[1]}
+    return inputs.joined(replace(inputs.take(rows), arrays=arrays, names=tuple(names)))
 
 
 def special_tokens(model: LoadedModel) -> np.ndarray:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.description import Approximation
-from atlasc.passes.calibration.measure import input_count, kept_tokens
+from atlasc.passes.calibration.measure import input_count
 from atlasc.passes.search.front import Front
 from atlasc.passes.search.points import Point, Settings
-from atlasc.passes.search.search_problem import output_error
+from atlasc.passes.search.search_problem import error_weights, output_error
 from atlasc.passes.simulation.row_programs import LOST
 from atlasc.passes.simulation.simulate import PolynomialSimulator
 
@@ -49,6 +49,7 @@ class Validator:
         module: an nn module; approximations that it carries are not looked at.
         arrays: inputs by name, [N, ...] each.
         threads: None for the number of processors.
+        shares: weight of each input in the error; None for equal ones.
     """
 
     def __init__(
@@ -56,13 +57,15 @@ class Validator:
         module: Module,
         arrays: Mapping[str, np.ndarray],
         threads: int | None = None,
+        shares: Sequence[float] | None = None,
     ) -> None:
         self.inputs = input_count(module, arrays)
         self._simulator = PolynomialSimulator(module, threads=threads, memory=MEMORY)
         self._prepared = self._simulator.prepare(arrays, watched=True)
         self._reference = self._simulator.cleartext(self._prepared)
         self._weights = {
-            name: kept_tokens(module, arrays, array) for name, array in self._reference.items()
+            name: error_weights(module, arrays, array, shares)
+            for name, array in self._reference.items()
         }
 
     def prefix(self, approximations: Mapping[str, Approximation]) -> list[int]:

@@ -17,7 +17,7 @@ def make_text_bundle(root: Path) -> Path:
     from transformers import BertConfig, BertModel
 
     from atlasc.compilation.compile import Chosen, write_program
-    from atlasc.compilation.lowering import lower_module
+    from atlasc.compilation.lowering import MAGNITUDE_INPUTS, lower_module
     from atlasc.compilation.options import CalibrationOptions, TargetOptions
     from atlasc.compilation.prepare import calibrate_source, load_source, trace_model
 
@@ -33,7 +33,7 @@ def make_text_bundle(root: Path) -> Path:
     module = trace_model(source.model, 2, LENGTH)
     approximate_all(module, calibrate_source(module, source, margin=0.5))
     found, target = calibrate_source(module, source), TargetOptions(target="sim")
-    lowered = lower_module(module, source.inputs.arrays, target)
+    lowered = lower_module(module, source.few(MAGNITUDE_INPUTS).arrays, target)
     return write_program(root / "bundle", source, Chosen(module, {}), found, lowered, target).folder
 
 

@@ -64,7 +64,8 @@ def calibrate(
 
     if output is not None:
         require_file_place(output, ".json")
-    found = prepare(model, data, options, progress, note=warn).calibration
+    prepared = prepare(model, data, options, progress, note=warn)
+    found, own = prepared.calibration, len(prepared.source.inputs)
     if output is not None:
         write_text(output, json.dumps(found.to_dict(), indent=1) + "\n")
     if not found.held_back:
@@ -78,7 +79,8 @@ def calibrate(
         [[row[key] for key in keys] for row in found.table()],
     )
     margin = "margins from the data" if found.margin is None else f"margin {found.margin:g}"
-    print(f"{found.inputs} inputs, {margin}")
+    prefixes = f" and a prefix of {found.inputs - own} of them" if found.inputs > own else ""
+    print(f"{own} inputs{prefixes}, {margin}")
     list_held_back(found)
 
 

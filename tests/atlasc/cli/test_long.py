@@ -36,6 +36,7 @@ def test_commands_that_read_inputs_cut_and_warn_once(
     call = (command, folder / "bundle", "--input", folder / "ids.jsonl", *extra)
     message = refused(*call, "--long", "refuse")
     assert "a text of 14 tokens is longer than the compiled length 6" in message
+    assert "ids.jsonl:2" in message
     outcome = Outcome(call)
     assert outcome.code in (0, 1), outcome.err
     assert outcome.err.count(CUT) == 1
@@ -65,7 +66,7 @@ def test_commands_that_read_data_cut_and_warn_once(
     write_ids(tmp_path / "data.jsonl", [3, 4, 5, 9] * 3)
     extra = {
         "search": ("--evaluations", 30),
-        "compile": ("--recipe", "is", "--target", "sim", "-o", tmp_path / "bundle"),
+        "compile": ("--recipe", "is", "--no-prefixes", "--target", "sim", "-o", tmp_path / "made"),
     }.get(command, ())
     data = ("--data", tmp_path / "data.jsonl", "--sequence-length", LENGTH, *extra)
     call = (command, folder / "model", *data)
@@ -73,7 +74,7 @@ def test_commands_that_read_data_cut_and_warn_once(
     outcome = run(*call)
     assert outcome.err.count(f"warning: 3 of 12 texts are cut to {LENGTH} tokens") == 1
     if command == "calibrate":
-        found = json.loads(run(*call, "--long", "windows", "--json").out)
+        found = json.loads(run(*call, "--no-prefixes", "--long", "windows", "--json").out)
         assert found["inputs"] + found["held_back"] == 12 + 3
 
 
@@ -105,8 +106,9 @@ def test_the_python_interface_says_it_in_its_warnings(folder: Path) -> None:
 def test_a_compiled_program_keeps_the_warnings_of_its_data(folder: Path, tmp_path: Path) -> None:
     write_ids(tmp_path / "data.jsonl", [3, 4, 5, 9] * 3)
     program = atlasc.compile(
-        folder / "model", tmp_path / "data.jsonl", recipe="is", target="sim", sequence_length=LENGTH
-    )
+        folder / "model", tmp_path / "data.jsonl", recipe="is", target="sim",
+        sequence_length=LENGTH, prefixes=False,
+    )  # fmt: skip
     (warning,) = program.warnings
     assert warning.startswith("3 of 12 texts are cut to 6 tokens\n")
     assert atlasc.load(program.folder).warnings == ()

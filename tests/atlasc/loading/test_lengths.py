@@ -13,7 +13,7 @@ from transformers import BertTokenizerFast, PreTrainedTokenizerFast
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.data import inputs_of
 from atlasc.loading.inputs import Inputs
-from atlasc.loading.lengths import special_ends
+from atlasc.loading.lengths import special_ends, with_prefixes
 from atlasc.loading.models import LoadedModel, model_of
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "cat", "sat", "on", "the", "mat"]
@@ -172,3 +172,58 @@ def test_ends_that_a_tokenizer_added(
     ids: list[int], special: list[int], ends: tuple[int, int]
 ) -> None:
     assert special_ends(np.array(ids), np.array(special, int)) == ends
+
+
+# --- prefixes
+
+
+def generator(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def test_a_prefix_is_its_text_given_short(bert: LoadedModel) -> None:
+    texts = inputs_of([LONG, "a", UNKNOWN, "a cat"], bert, 16)
+    found = with_prefixes(texts, bert, generator())
+    assert found.names[:4] == texts.names and rows(found)[:4] == rows(texts)
+    words = {"data[0]": LONG, "data[2]": UNKNOWN, "data[3]": "a cat"}  # "a" has no shorter one
+    assert len(found) == 4 + len(words)
+    for prefix, (name, text) in enumerate(words.items(), 4):
+        count = int(found.arrays["attention_mask"][prefix].sum())
+        whole = len(text.split()) + 2
+        assert 3 <= count < whole
+        assert found.names[prefix] == f"{name}, first {count} of {whole} tokens"
+        short = inputs_of([" ".join(text.split()[: count - 2])], bert, 16)
+        for key, array in short.arrays.items():
+            np.testing.assert_array_equal(found.arrays[key][prefix], array[0])
+    again = with_prefixes(texts, bert, generator())
+    assert (again.names, again.digest()) == (found.names, found.digest())
+    assert any(with_prefixes(texts, bert, generator(s)).names != found.names for s in (1, 2, 3))
+
+
+def test_a_cut_text_has_prefixes_and_labels_stay(bert: LoadedModel) -> None:
+    data = [{"text": LONG, "label": 7}, {"text": "a cat sat", "label": 8}]
+    texts = inputs_of(data, bert, 6)
+    found = with_prefixes(texts, bert, generator())
+    assert found.labels is not None and found.labels.tolist() == [7, 8, 7, 8]
+    assert found.tokens is not None and found.tokens.tolist() == [11, 5, 11, 5]
+    assert all(row[0] == 2 and row[-1] == 3 for row in rows(found))
+
+
+def test_without_a_tokenizer_every_length_down_to_one_token() -> None:
+    """The logarithm of the length is uniform."""
+    ids = np.arange(1 << 8) + np.zeros((4000, 1), int)
+    arrays = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+    texts = Inputs(arrays, tuple(map(str, range(len(ids)))))
+    short = with_prefixes(texts, model_of(tiny_bert()), generator()).take(range(4000, 8000))
+    counts = short.arrays["attention_mask"].sum(axis=1)
+    assert (counts.min(), counts.max()) == (1, 255)
+    for bits in range(1, 8):
+        assert (counts < 1 << bits).mean() == pytest.approx(bits / 8, abs=0.03)
+    for row in (0, 1, 2):
+        assert rows(short)[row] == list(range(counts[row]))
+
+
+def test_texts_that_are_all_short_have_no_prefixes(bert: LoadedModel) -> None:
+    texts = inputs_of(["a", "cat", "on"], bert, 8)
+    found = with_prefixes(texts, bert, generator())
+    assert found.names == texts.names and found.digest() == texts.digest()

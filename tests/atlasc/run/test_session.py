@@ -143,15 +143,6 @@ def test_padding_does_not_change_a_text(text_bundle: Path) -> None:
     assert np.abs(states[0] - states[1]).max() <= 1e-9
 
 
-def test_a_text_longer_than_the_compiled_length(text_bundle: Path, tmp_path: Path) -> None:
-    write_ids(tmp_path / "long.jsonl", [4, 7])
-    result = run(text_bundle, tmp_path / "long.jsonl")
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    assert "a text of 7 tokens is longer than the compiled length 6" in result.stderr
-    assert "long.jsonl:2" in result.stderr
-
-
 def test_an_id_outside_the_vocabulary(text_bundle: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_text('{"input_ids": [1, 40]}\n')
     result = run(text_bundle, tmp_path / "bad.jsonl")

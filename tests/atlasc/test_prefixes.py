@@ -1,0 +1,187 @@
+"""Prefixes of texts: calibration covers short inputs although all that were given are long."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny_model import Tiny
+from tiny_text import LENGTH, make_text_bundle, write_ids
+
+import atlasc
+from atlasc.compilation.compile import simulated_error
+from atlasc.compilation.options import CalibrationOptions
+from atlasc.compilation.prepare import PreparedModel, load_source, prepare
+from atlasc.compilation.search import _validator, search_inputs
+from atlasc.ir.errors import AtlasError
+from atlasc.loading.inputs import Inputs
+from atlasc.passes.approximation.approximate import apply_settings
+from atlasc.passes.approximation.parametrisation import Parametrisation
+from atlasc.passes.calibration.measure import measure
+from atlasc.passes.search.front import Front
+from atlasc.passes.search.points import expert
+from atlasc.passes.search.validation import Validator
+from tests.atlasc.cli.command import refused, run
+
+TEXTS = 40
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny text model, its bundle, and texts that all have the greatest length."""
+    root = tmp_path_factory.mktemp("prefixes")
+    make_text_bundle(root)
+    write_ids(root / "long.jsonl", [LENGTH] * TEXTS)
+    return root
+
+
+def prepared(folder: Path, data: str | Path = "long.jsonl", **options: Any) -> PreparedModel:
+    chosen = CalibrationOptions(sequence_length=LENGTH, **options)
+    return prepare(str(folder / "model"), folder / data, chosen)
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> PreparedModel:
+    return prepared(folder)
+
+
+def texts_of(inputs: Inputs) -> set[str]:
+    """Names of the texts that inputs are, or are prefixes of."""
+    return {name.partition(",")[0] for name in inputs.names}
+
+
+def tokens(inputs: Inputs) -> np.ndarray:
+    return inputs.arrays["attention_mask"].sum(axis=1)
+
+
+def test_a_prefix_goes_where_its_text_goes(folder: Path, found: PreparedModel) -> None:
+    source = found.source
+    for own, every in ((source.inputs, source.measured), (source.held_back, source.validated)):
+        assert (tokens(own) == LENGTH).all()
+        assert len(every) == 2 * len(own) and texts_of(every) == texts_of(own)
+        assert every.take(range(len(own))).digest() == own.digest()
+        assert (tokens(every)[len(own) :] < LENGTH).all()
+    assert not texts_of(source.measured) & texts_of(source.validated)
+    assert len(source.inputs) + len(source.held_back) == TEXTS
+    again = prepared(folder).source
+    assert again.measured.digest() == source.measured.digest()
+    other = prepared(folder, seed=1).source
+    assert other.measured.digest() != source.measured.digest()
+
+
+def test_calibration_covers_short_texts(folder: Path, found: PreparedModel, tmp_path: Path) -> None:
+    source, calibration = found.source, found.calibration
+    assert calibration.inputs == len(source.measured)
+    assert calibration.held_back == len(source.validated)
+    write_ids(tmp_path / "short.jsonl", [1, 2, 3] * 10)
+    short = prepared(folder, tmp_path / "short.jsonl").source.inputs
+    without = prepared(folder, prefixes=False)
+    assert without.source.measured is without.source.inputs
+
+    def leaving(ready: PreparedModel) -> int:
+        (softmax,) = (one for one in measure(ready.module, short.arrays) if one.rows is not None)
+        known = ready.calibration.of(softmax.op)
+        sums = np.array(known.log_sums + known.log_squares)
+        low, high = (part[:, : len(sums)] for part in softmax.rows[:2])
+        return int(((low < sums[:, 0]) | (high > sums[:, 1])).any(axis=1).sum())
+
+    assert leaving(without) == len(short)
+    assert leaving(found) == 0
+
+
+def test_settings_are_compared_on_the_users_inputs(found: PreparedModel) -> None:
+    own = len(found.source.inputs)
+    ends = (own + 3, 4, own)  # two prefixes and an own input reach the ends of ranges
+    ready = replace(found, calibration=replace(found.calibration, extremes=ends))
+    arrays, shares = search_inputs(ready, 0, 5, extremes=3)
+    measured = found.source.measured.arrays
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(array[:3], measured[name][list(ends)])
+    assert (arrays["attention_mask"][3:] == 1).all()
+    assert shares == (0.0, 1.0, 0.0, *[(own - 1) / 5] * 5)
+    # Few texts: all are compared, and the extreme prefixes have to stay finite.
+    arrays, shares = search_inputs(ready, 0, None)
+    assert shares == (0.0, 0.0, *[1.0] * own)
+    np.testing.assert_array_equal(arrays["input_ids"][2:], measured["input_ids"][:own])
+    arrays, shares = search_inputs(ready, 0, 5, extremes=0)
+    assert shares is None and (arrays["attention_mask"] == 1).all()
+
+
+def test_errors_are_those_of_the_users_inputs_and_ranges_those_of_all(found: PreparedModel) -> None:
+    source, measured = found.source, Parametrisation(softmax_ranges="measured")
+    module = apply_settings(found.module, expert(1), found.calibration, measured)
+    arrays, shares = search_inputs(found, 0, 5, extremes=5)
+    assert shares is not None and 0.0 in shares
+    kept = [row for row, share in enumerate(shares) if share]
+    own = {name: array[kept] for name, array in arrays.items()}
+    weights = [share for share in shares if share]
+    assert simulated_error(module, arrays, shares) == pytest.approx(
+        simulated_error(module, own, weights), rel=1e-6
+    )
+    front = Front((), "depth", (100.0, 0.2), parametrisation=measured)
+    validator, approximations = _validator(front, found, 1)
+    chosen = approximations(expert(1))
+    assert validator.inputs == len(source.validated)
+    alone = Validator(found.module, source.held_back.arrays, 1).measure(chosen)
+    every = Validator(found.module, source.validated.arrays, 1).measure(chosen)
+    assert validator.measure(chosen).error == pytest.approx(alone.error, rel=1e-6)
+    assert every.error != pytest.approx(alone.error, rel=1e-2)
+    assert validator.measure(chosen).out_of_range == every.out_of_range
+
+
+def test_a_recipe_that_explodes_on_prefixes_is_refused(folder: Path) -> None:
+    """A row of one visible key leaves the paper's second range."""
+    call = ("compile", folder / "model", "--data", folder / "long.jsonl", "--recipe", "is")
+    call += ("--sequence-length", LENGTH, "--target", "sim", "-o")
+    message = refused(*call, folder / "refused")
+    assert "explode on this model's own data, or on prefixes of them" in message
+    assert "--no-prefixes" in message
+    run(*call, folder / "compiled", "--no-prefixes")
+
+
+def test_magnitudes_are_those_of_texts_and_of_prefixes(found: PreparedModel, folder: Path) -> None:
+    few = found.source.few(10)
+    assert len(few) == 10 and sum("first" in name for name in few.names) == 5
+    assert few.names[:5] == found.source.inputs.names[:5]
+    assert len(found.source.few(1000)) == len(found.source.measured)
+    without = prepared(folder, prefixes=False).source
+    assert without.few(10).names == without.inputs.names[:10]
+
+
+def test_prefixes_show_no_tail(folder: Path, tmp_path: Path) -> None:
+    """Twenty texts are too few to choose a margin by, with their prefixes too."""
+    write_ids(tmp_path / "few.jsonl", [LENGTH] * 20)
+    calibration = prepared(folder, tmp_path / "few.jsonl").calibration
+    assert (calibration.inputs, calibration.margin, calibration.keys) == (32, 0.3, {})
+
+
+def test_images_have_none(tiny: Tiny) -> None:
+    source = load_source(str(tiny.archive), tiny.data)
+    assert source.measured is source.inputs and source.validated is source.held_back
+
+
+def test_a_text_of_one_token_and_texts_of_nothing_else(folder: Path, tmp_path: Path) -> None:
+    write_ids(tmp_path / "one.jsonl", [1] * 12)
+    ready = prepared(folder, tmp_path / "one.jsonl")
+    assert ready.source.measured.names == ready.source.inputs.names
+    program = atlasc.load(folder / "bundle")
+    assert all(verdict.safe for verdict in program.check([[7], [1, 2]]))
+    assert np.isfinite(program.run([[7]]).outputs["last_hidden_state"][:, :1]).all()
+
+
+def test_texts_that_are_all_alike_are_refused(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "same.jsonl").write_text('{"input_ids": [1, 2, 3, 4]}\n' * 9)
+    with pytest.raises(AtlasError, match="all 9 inputs of .*same.jsonl are identical"):
+        prepared(folder, tmp_path / "same.jsonl")
+
+
+def test_the_command_line_says_how_many_there_are(folder: Path) -> None:
+    call = ("calibrate", folder / "model", "--data", folder / "long.jsonl")
+    call += ("--sequence-length", LENGTH)
+    out = run(*call).out
+    assert "32 inputs and a prefix of 32 of them" in out and "of 16 held-back inputs" in out
+    plain = run(*call, "--no-prefixes").out
+    assert "32 inputs, margins" in plain and "of 8 held-back inputs" in plain
