@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -74,3 +76,9 @@ def test_an_argument_that_the_function_does_not_have_is_never_right() -> None:
         found = fit("invsqrt", degree, (low, high))
         below, _ = valid_domain("invsqrt", (low, high), found)
         assert (low + high) / 2 + (high - low) / 2 * below > 0
+
+
+def test_an_interval_of_many_magnitudes_warns_of_nothing() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        valid_domain("inverse", (1e-57, 3.0), np.array([1.0, -0.5]))
