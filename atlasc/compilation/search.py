@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, cast
@@ -20,7 +21,7 @@ from atlasc.passes.search.front import Front
 from atlasc.passes.search.points import Cost, Point, expert_layer
 from atlasc.passes.search.search_problem import SearchProblem
 from atlasc.passes.search.strategies import DEFAULT, find_strategy
-from atlasc.passes.search.strategy import Progress
+from atlasc.passes.search.strategy import EVALUATING, Progress
 from atlasc.passes.search.validation import OfSettings, Validator, validated, validated_pick
 from atlasc.targets import find_target
 from atlasc.version import __version__
@@ -60,12 +61,16 @@ def search(
     strategy = chosen.filled(problem)
     journal = problem.journal
     resume = f"the same command goes on with what is in {journal}" if journal else ""
-    with steps(f"searching ({strategy.name})", strategy.evaluations, resume=resume) as step:
+    with ExitStack() as shown:
+        step = shown.enter_context(steps("preparing the search", resume=resume))
 
         def report(now: Progress) -> None:
-            points = now.front.points
-            best = f"best error {points[-1].error:.2g}" if points else "none finite yet"
-            step.report(best, now.done, now.total)
+            nonlocal step
+            label = f"searching ({strategy.name})" if now.work == EVALUATING else now.work
+            if step.label != label:
+                shown.close()
+                step = shown.enter_context(steps(label, now.total, resume=resume))
+            step.report(now.note, now.done, now.total)
 
         front = strategy.search(problem, report)
     compared = len(next(iter(problem.arrays.values())))

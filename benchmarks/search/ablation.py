@@ -100,12 +100,15 @@ def one(name: str, options: dict[str, int], arguments: Namespace) -> None:
     now: list[Moment] = []
 
     def report(progress: Progress) -> None:
-        now.append(progress.front.history[-1])
-        if not before or progress.done > before[-1].evaluations:
+        history = progress.front.history
+        if len(history) == len(now):
+            return  # within a batch
+        now.append(history[-1])
+        if not before or now[-1].evaluations > before[-1].evaluations:
             with log.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(continued(before, now)[-1]) + "\n")
             print(
-                f"\r{name}: {progress.done:,} of {progress.total:,}, hypervolume "
+                f"\r{name}: {now[-1].evaluations:,} of {progress.total:,}, hypervolume "
                 f"{progress.front.hypervolume:.4f}  ", end="", file=sys.stderr, flush=True,
             )  # fmt: skip
 

@@ -21,7 +21,7 @@ from atlasc.ir.types import TensorType
 
 WORKING_SET = 128 << 20
 """Bytes that the largest tensor of a chunk of inputs may take; a chunk needs a few times that."""
-LARGEST_CHUNK = 64
+LARGEST_CHUNK = 16
 MOST_THREADS = 4
 """Chunks that are evaluated at once, which bounds memory on a machine of many processors."""
 SAMPLES = 1 << 15

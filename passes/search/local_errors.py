@@ -8,6 +8,7 @@ output is measured later.
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,7 +22,7 @@ from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.calibration.measure import row_sums
 from atlasc.passes.calibration.ranges import Range
 from atlasc.passes.search.error_model import Choice, Group
-from atlasc.passes.search.search_problem import SearchProblem
+from atlasc.passes.search.search_problem import SearchProblem, blas_threads
 from atlasc.passes.simulation.blockwise import Blockwise
 from atlasc.passes.simulation.poly_values import EXPLODED
 
@@ -67,15 +68,24 @@ class Captured:
         return error if np.isfinite(error) else float("inf")
 
 
-def capture(problem: SearchProblem, seed: int) -> dict[str, Captured]:
+def capture(
+    problem: SearchProblem, seed: int, progress: Callable[[int, int], None] | None = None
+) -> dict[str, Captured]:
     """Evaluate the cleartext model and keep rows of the arguments of its nonlinear ops, by result
-    name of the op. The seed fixes the choice of rows.
+    name of the op.
+
+    Args:
+        seed: fixes the choice of rows.
+        progress: called with (ops done, all ops).
     """
     generator = np.random.default_rng([seed, 2])
     found: dict[str, Captured] = {}
     pending: dict[Value, Captured] = {}
+    done = itertools.count()
 
     def look(op: Op, site: Site, operands: list[np.ndarray]) -> None:
+        if progress is not None:
+            progress(next(done), len(problem.module.ops))
         if op.name == "nn.matmul" and op.operands[0] in pending:
             waiting = pending.pop(op.operands[0])
             values = operands[1]
@@ -91,7 +101,7 @@ def capture(problem: SearchProblem, seed: int) -> dict[str, Captured]:
             captured = _rows(op, site, operands[0], inputs, generator)
         found[op.value.name] = captured
 
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), blas_threads(problem.processors):
         Interpreter(problem.module, problem.dtype, override=look).run(problem.arrays)
     return found
 
@@ -184,6 +194,7 @@ class LocalErrors:
 
     Args:
         approximations: of the ops of a group under a choice, by result name.
+        seed, progress: of `capture`.
     """
 
     def __init__(
@@ -191,10 +202,17 @@ class LocalErrors:
         problem: SearchProblem,
         approximations: Callable[[Group, Choice], Mapping[str, Approximation]],
         seed: int,
+        progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        self._captured, self._approximations = capture(problem, seed), approximations
+        self._captured = capture(problem, seed, progress)
+        self._approximations = approximations
         self._blockwise = Blockwise(problem.dtype, 1, EXPLODED)
         self._known: dict[tuple[Group, Choice], float] = {}
+
+    @property
+    def compared(self) -> int:
+        """Choices so far."""
+        return len(self._known)
 
     def error(self, group: Group, choice: Choice) -> float:
         """Mean absolute error of the group's ops; infinite where a value explodes, for a softmax

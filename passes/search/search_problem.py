@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
@@ -35,6 +38,17 @@ from atlasc.passes.simulation.torch_simulator import TorchSimulator
 AUTO = "auto"
 REFERENCE_ERROR = 0.2
 SNAPSHOT_MEMORY = 256 << 20
+
+
+def blas_threads(count: int) -> AbstractContextManager[Any]:
+    """BLAS with so many threads, in the whole process; the simulator chooses its own number.
+
+    Fits solve small systems, for which threads of BLAS mostly wait for each other: where processors
+    are shared, a fit on two threads took ten times as long as on one.
+    """
+    return cast(
+        AbstractContextManager[Any], ThreadpoolController().limit(limits=count, user_api="blas")
+    )
 
 
 def silent(text: str) -> None:
@@ -99,6 +113,11 @@ class SearchProblem:
     target: LatencyTarget | None = None
     note: Callable[[str], None] = silent
     shares: tuple[float, ...] | None = None
+
+    @property
+    def processors(self) -> int:
+        """Threads that this process may use."""
+        return self.threads or os.cpu_count() or 1
 
     def objective(self, layers: int | None = None) -> Objective:
         """The objective, on the whole model or on its first layers."""

@@ -18,25 +18,31 @@ from atlasc.passes.search.front import Front, Moment
 from atlasc.passes.search.journal import Journal, Key
 from atlasc.passes.search.points import Point, Settings, is_partial, non_dominated
 from atlasc.passes.search.ray_workers import RayPool
-from atlasc.passes.search.search_problem import SearchProblem
+from atlasc.passes.search.search_problem import SearchProblem, blas_threads
 
 MODEST_EVALUATIONS = 936
 """At most, of the search inside ``compile``, where the user says nothing."""
+EVALUATING = "evaluating settings"
 EXTENDS = {"extends": True}
 """Metadata of an option that makes a search longer: a search may go on with another value of it,
 and finds what it has in common with the shorter one."""
 
 
 class Progress(NamedTuple):
-    """The front so far, and how many evaluations there will be."""
+    """Where a search stands.
+
+    Attributes:
+        front: so far.
+        work: what is being done.
+        done, total: how much of it; evaluations of settings, where the work is `EVALUATING`.
+        note: a few words on where it stands.
+    """
 
     front: Front
+    work: str
+    done: int
     total: int
-
-    @property
-    def done(self) -> int:
-        """Evaluations so far."""
-        return self.front.evaluations
+    note: str
 
 
 ProgressCallback = Callable[[Progress], None]
@@ -47,7 +53,7 @@ class SearchRun:
 
     Args:
         total: how many evaluations the strategy will ask for.
-        progress: called after every batch.
+        progress: called after every evaluation and every batch.
         journal: keeps every point as soon as it is known.
         pool: workers that evaluate; None for this process.
 
@@ -57,6 +63,7 @@ class SearchRun:
             model) and the settings.
         front: so far. A point counts once this run has asked for it, and not before because an
             earlier run left it in the journal: so the front depends on the seed alone.
+        stage: what the evaluations are for, in a few words.
     """
 
     def __init__(
@@ -76,6 +83,7 @@ class SearchRun:
         self.front = Front((), problem.cost, reference, parametrisation=problem.parametrisation)
         self._known: dict[Key, Point] = {} if journal is None else dict(journal.points)
         self.asked: dict[Key, Point] = {}
+        self.stage = ""
 
     @property
     def left(self) -> int:
@@ -95,10 +103,13 @@ class SearchRun:
 
     def points_of(self, batch: Sequence[Settings], layers: int | None = None) -> list[Point]:
         """Points of settings in canonical form, also of probes, which leave ops exact."""
-        for point in self._new_points({s for s in batch if (layers, s) not in self._known}, layers):
+        new = {s for s in batch if (layers, s) not in self._known}
+        known = self.front.evaluations + len(batch) - len(new)
+        for done, point in enumerate(self._new_points(new, layers), known + 1):
             self._known[layers, point.settings] = point
             if self._journal is not None:
                 self._journal.add(point, layers)
+            self.report(EVALUATING, done, self.total)
         points = [self._known[layers, settings] for settings in batch]
         self.asked.update(((layers, point.settings), point) for point in points)
         best = self.front.points
@@ -114,9 +125,16 @@ class SearchRun:
         )
         moment = Moment(front.evaluations, front.seconds, front.hypervolume)
         self.front = replace(front, history=(*front.history, moment))
-        if self._progress is not None:
-            self._progress(Progress(self.front, self.total))
+        self.report(EVALUATING, self.front.evaluations, self.total)
         return points
+
+    def report(self, work: str, done: int, total: int, note: str = "") -> None:
+        """Say where the search stands; without a note it tells the stage and the least error."""
+        if self._progress is not None:
+            points = self.front.points
+            best = f"best error {points[-1].error:.2g}" if points else "none finite yet"
+            note = note or (f"{self.stage}, {best}" if self.stage else best)
+            self._progress(Progress(self.front, work, done, total, note))
 
     def _new_points(self, settings: set[Settings], layers: int | None) -> Iterator[Point]:
         if self._pool is None:
@@ -196,8 +214,8 @@ class Strategy(ABC):
         return {"strategy": self.name, **{option: getattr(self, option) for option in fixed}}
 
     def search(self, problem: SearchProblem, progress: ProgressCallback | None = None) -> Front:
-        """Search a problem; `progress` is called after every batch. An interrupt from the keyboard
-        ends the search, and the front so far is returned.
+        """Search a problem; `progress` is called after every evaluation. An interrupt from the
+        keyboard ends the search, and the front so far is returned.
 
         Raises:
             AtlasError: the budget is too small for this problem; the journal cannot be used; the
@@ -212,6 +230,7 @@ class Strategy(ABC):
                 opened.enter_context(journal)
             if problem.workers is not None:
                 pool = opened.enter_context(RayPool(problem, problem.workers))
+            opened.enter_context(blas_threads(1))
             started = time.monotonic()
             run = SearchRun(problem, filled.evaluations or 0, progress, journal, pool)
             complete = True

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -43,6 +44,10 @@ from atlasc.passes.search.points import Point, Settings, is_partial
 from atlasc.passes.search.search_problem import SearchProblem
 from atlasc.passes.search.strategy import EXTENDS, SearchRun, Strategy
 
+CAPTURING, COMPARING = "capturing arguments", "comparing polynomials"
+"""What is done before the first evaluation."""
+REPORT_SECONDS = 0.5
+"""Between two reports of how many choices were compared."""
 PROBED_ERRORS = (1e-2, 1e-1, 1e-3)
 """Output errors near which candidates are probed, in this order."""
 AFTER_PROBES = 328
@@ -122,23 +127,28 @@ class HybridSteps:
         self.groups = groups_of(problem.module, problem.parametrisation)
         self.exact: Settings = ((EXACT,) * problem.parametrisation.variables,) * space.layers
         self.template = space.decode(space.lower)
-        self.local = LocalErrors(problem, self._approximations, options.seed)
+        capturing = partial(run.report, CAPTURING)
+        self.local = LocalErrors(problem, self._approximations, options.seed, capturing)
 
     def take(self) -> None:
         """Take all steps."""
-        self.candidates = [self._candidates(group) for group in self.groups]
+        self.candidates = self._all_candidates()
+        self.run.stage = "probing single polynomials"
         probed = self._probe()
 
         def alone(index: int, choice: Choice) -> float:
             return interpolated(probed[index], self.local.error(self.groups[index], choice))
 
         model = ErrorModel(self.groups, alone)
-        for _ in range(self.options.rounds):
+        for number in range(1, self.options.rounds + 1):
+            self.run.stage = f"predicted front, round {number}"
             before = self.run.front.points
             self._solve(model, self.options.batch)
             if self.run.front.points == before:
                 break
+        self.run.stage = "refining"
         self._refine()
+        self.run.stage = "filling the front"
         for rounds in range(LAST_ROUNDS, 0, -1):
             self.candidates = self._proven()
             self._solve(model, self.run.left // rounds)
@@ -159,6 +169,23 @@ class HybridSteps:
             degrees = sum(outline(ops[n], chosen).degrees for n, chosen in approximations.items())
         cost = depth if kind == "depth" else levels
         return Candidate(cost, self.local.error(group, choice), choice, degrees)
+
+    def _all_candidates(self) -> list[list[Candidate]]:
+        """Candidates of all groups, which the processors share."""
+        with ThreadPoolExecutor(self.run.problem.processors) as pool:
+            found = [pool.submit(self._candidates, group) for group in self.groups]
+            try:
+                running = set(found)
+                while running:
+                    ended, running = wait(running, REPORT_SECONDS, FIRST_EXCEPTION)
+                    for one in ended:
+                        one.result()  # raises what it raised
+                    compared = f"{self.local.compared:,} choices"
+                    self.run.report(COMPARING, len(found) - len(running), len(found), compared)
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+            return [one.result() for one in found]
 
     def _candidates(self, group: Group) -> list[Candidate]:
         parametrisation = self.run.problem.parametrisation

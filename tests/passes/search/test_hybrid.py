@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -10,10 +12,17 @@ import pytest
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.parametrisation import WIDE
 from atlasc.passes.search.error_model import groups_of
-from atlasc.passes.search.local_errors import capture
+from atlasc.passes.search.local_errors import LocalErrors, capture
 from atlasc.passes.search.points import is_partial, non_dominated
+from atlasc.passes.search.strategies import hybrid
 from atlasc.passes.search.strategies.atlas import Atlas
-from atlasc.passes.search.strategies.hybrid import Hybrid, default_evaluations
+from atlasc.passes.search.strategies.hybrid import (
+    CAPTURING,
+    COMPARING,
+    Hybrid,
+    default_evaluations,
+)
+from atlasc.passes.search.strategy import EVALUATING
 
 SMALL = Hybrid(seed=1, evaluations=150, population=8)
 
@@ -62,6 +71,73 @@ def test_the_budget_is_kept_and_the_front_is_real(found, problem) -> None:
     assert not any(is_partial(p.settings) for p in front.points)
     objective = problem.objective()
     assert all(objective.evaluate(p.settings).error == p.error for p in front.points)
+
+
+def test_every_step_says_where_it_stands(found, problem) -> None:
+    _, reports = found
+    works = [work for work, _ in itertools.groupby(report.work for report in reports)]
+    assert works == [CAPTURING, COMPARING, EVALUATING]
+    for work in works:
+        done = [report.done for report in reports if report.work == work]
+        assert done == sorted(done)
+    assert reports[0].total == len(problem.module.ops)
+    compared = [report for report in reports if report.work == COMPARING]
+    assert compared[-1].done == compared[-1].total == 8
+    stages = list(dict.fromkeys(r.note.split(",")[0] for r in reports if r.work == EVALUATING))
+    assert stages[:2] == ["probing single polynomials", "predicted front"]
+    assert stages[-2:] == ["refining", "filling the front"]
+
+
+def test_every_evaluation_is_reported(found) -> None:
+    front, reports = found
+    done = {report.done for report in reports if report.work == EVALUATING}
+    assert front.distinct <= len(done) <= front.evaluations
+    assert done <= set(range(1, front.evaluations + 1))
+
+
+def test_long_comparisons_are_reported_while_they_run(problem, monkeypatch) -> None:
+    """One choice after the other is released by a report, on however slow a machine."""
+    reports, released = [], threading.Semaphore(0)
+    error = LocalErrors.error
+
+    def slow(self, group, choice):
+        released.acquire()
+        return error(self, group, choice)
+
+    def report(now):
+        if now.work == COMPARING:
+            reports.append(now)
+            released.release()
+        elif now.work == EVALUATING:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(hybrid, "REPORT_SECONDS", 1e-3)
+    monkeypatch.setattr(LocalErrors, "error", slow)
+    SMALL.search(problem, report)
+    notes = [now.note for now in reports if now.done == 0]
+    assert len(set(notes)) > 10, "there are reports before the first op is done"
+    assert reports[-1].done == reports[-1].total
+
+
+def test_an_interrupt_while_choices_are_compared_ends_the_search(problem, monkeypatch) -> None:
+    def report(now):
+        if now.work == COMPARING:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(hybrid, "REPORT_SECONDS", 1e-3)
+    front = SMALL.search(problem, report)
+    assert not front.complete and not front.points
+
+
+def test_an_op_without_a_finite_polynomial_is_named(problem, monkeypatch) -> None:
+    monkeypatch.setattr(LocalErrors, "error", lambda *_: np.inf)
+    with pytest.raises(AtlasError, match="no polynomial for .* stays finite"):
+        SMALL.search(problem)
+
+
+def test_threads_do_not_change_the_front(found, problem) -> None:
+    front, _ = found
+    assert SMALL.search(replace(problem, threads=2)).points == front.points
 
 
 def test_predictions_rank_the_front(found) -> None:
