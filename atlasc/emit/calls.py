@@ -123,7 +123,7 @@ KERNELS: dict[str, tuple[Argument, ...]] = {
     "ckks.ct_matmul_qk": (
         _steps(lambda op: op.value),
         _literal(text.number, "fill"),
-        _literal(lambda one: text.number(one or 0.0), "temperature"),
+        _literal(lambda one: text.number(one or 0.0), "log_keys"),
         _layout,
         _mask,
     ),
@@ -132,7 +132,7 @@ KERNELS: dict[str, tuple[Argument, ...]] = {
     "ckks.replicate": (_layout,),
     "ckks.row_scores": (
         _literal(text.number, "fill"),
-        _literal(lambda one: text.number(one or 0.0), "temperature"),
+        _literal(lambda one: text.number(one or 0.0), "log_keys"),
         _layout,
         _mask,
     ),

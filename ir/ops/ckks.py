@@ -16,7 +16,7 @@ from atlasc.ir.layout import REPLICATED, UNUSED, Layout
 from atlasc.ir.opdef import AttributeDef as A
 from atlasc.ir.opdef import RuleError, Site, declare, require
 from atlasc.ir.ops.nn import CAUSAL, CENTRED, FACTOR, OUTPUT_MAP, QUERY
-from atlasc.ir.ops.poly import FILL, TEMPERATURE, chebyshev_levels
+from atlasc.ir.ops.poly import FILL, LOG_KEYS, chebyshev_levels
 from atlasc.ir.types import CiphertextType, TensorType
 
 FIRST_ROW = A("first_row", "bool", "zero in all tokens but the first", optional=True)
@@ -317,7 +317,7 @@ declare("ckks.drop", "Drop to a lower level.", "x", _drop,
         A("level", "int", "level of the result"))  # fmt: skip
 declare_ckks("ckks.ct_matmul_qk",
              "Scores q·kᵀ in diagonal packing; visible and masked ones as in ``poly.mask_fill``.",
-             "q k mask?", _scores, CAUSAL, FILL, TEMPERATURE, LAYOUT, levels=QK_LEVELS)  # fmt: skip
+             "q k mask?", _scores, CAUSAL, FILL, LOG_KEYS, LAYOUT, levels=QK_LEVELS)  # fmt: skip
 declare_ckks("ckks.mask_zero",
              "Sets masked keys and padding keys, which all hold ``value``, to 0.",
              "weights mask?", lambda site: _masked(site, 1, first_layout(site)), CAUSAL, QUERY,
@@ -326,7 +326,7 @@ declare_ckks("ckks.ct_matmul_pv", "Context p·v of diagonally packed weights.", 
              _context, LAYOUT, levels=PV_LEVELS)  # fmt: skip
 declare_ckks("ckks.row_scores",
              "Scores q·kᵀ of one query, replicated over its tokens, as in ``poly.mask_fill``.",
-             "q k mask?", _row_scores, CAUSAL, QUERY, FILL, TEMPERATURE, LAYOUT,
+             "q k mask?", _row_scores, CAUSAL, QUERY, FILL, LOG_KEYS, LAYOUT,
              levels=ROW_LEVELS)  # fmt: skip
 declare_ckks("ckks.row_context", "Context p·v of the weights of one query.", "p v", _row_context,
              levels=ROW_LEVELS)  # fmt: skip

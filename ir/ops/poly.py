@@ -12,7 +12,7 @@ from atlasc.ir.ops.nn import CAUSAL, QUERY, keep_mask, log_hidden
 from atlasc.ir.types import TensorType
 
 FILL = A("fill", "float", "value of a masked score")
-TEMPERATURE = A("temperature", "float",
+LOG_KEYS = A("log_keys", "float",
                 "times log(keys / visible keys) is added to visible scores (default 0)",
                 optional=True)  # fmt: skip
 
@@ -54,10 +54,10 @@ def _mask_fill(site: Site, scores: np.ndarray, mask: np.ndarray | None = None) -
     keep = keep_mask(site, scores, mask)
     if keep is None:
         return scores
-    fill, temperature = (
-        scores.dtype.type(site.attributes.get(name, 0.0)) for name in ("fill", "temperature")
+    fill, log_keys = (
+        scores.dtype.type(site.attributes.get(name, 0.0)) for name in ("fill", "log_keys")
     )
-    return np.where(keep, scores + temperature * log_hidden(scores, keep), fill)
+    return np.where(keep, scores + log_keys * log_hidden(scores, keep), fill)
 
 
 def _mask_zero(site: Site, y: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
@@ -89,9 +89,9 @@ declare("poly.double", "x · 2^times by additions, which consume no level.", "x"
 declare("poly.row_sum", "Sum over the last axis, which stays with extent 1.", "x", _row_sum,
         evaluate=lambda site, x: x.sum(axis=-1, keepdims=True))  # fmt: skip
 declare("poly.mask_fill",
-        "The scores of visible keys plus ``temperature`` · log(keys / visible keys), ``fill`` for "
+        "The scores of visible keys plus ``log_keys`` · log(keys / visible keys), ``fill`` for "
         "masked keys.",
-        "scores mask?", rules.keys_mask, CAUSAL, QUERY, FILL, TEMPERATURE,
+        "scores mask?", rules.keys_mask, CAUSAL, QUERY, FILL, LOG_KEYS,
         evaluate=_mask_fill)  # fmt: skip
 declare("poly.mask_zero", "The weights of visible keys, 0 for masked keys. Consumes no level.",
         "weights mask?", rules.keys_mask, CAUSAL, QUERY,

@@ -18,7 +18,6 @@ from atlasc.passes.approximation.algorithms import carried_by
 from atlasc.passes.approximation.algorithms.chebyshev import (
     ActivationApproximation,
     NormApproximation,
-    SoftmaxApproximation,
 )
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.approximation.fits.chebyshev import evaluate, fit
@@ -33,7 +32,7 @@ from atlasc.passes.approximation.parametrisation import (
     SOFTMAX,
     Parametrisation,
 )
-from atlasc.passes.approximation.recipes import Facts, recipe
+from atlasc.passes.approximation.recipes import Facts, iterative_softmax, recipe
 from atlasc.passes.calibration.calibrate import Calibration, nominal_calibration, read_calibration
 from atlasc.passes.calibration.centre_keys import with_centred_keys
 from atlasc.passes.calibration.measure import nonlinear_ops
@@ -147,7 +146,7 @@ def outside(op: Op, known: Range | None) -> Approximation:
     to an error worth searching for; without a calibration they get the exponent 9, as `is` does.
     """
     if op.name == "nn.softmax":
-        return SoftmaxApproximation((5, 5, 5, 5, 7), shift=0.0 if known is None else known.shift(4))
+        return iterative_softmax(known)
     norm, highest = op.definition.family == "norm", 2**HIGHEST_EXPONENT - 1
     kind = NormApproximation if norm else ActivationApproximation
     if known is None:

@@ -90,11 +90,11 @@ class Term:
         """[..., features] minus its mean over the last axis."""
         return Term(self.arithmetic, self.arithmetic.centred(self.value, features))
 
-    def filled(self, value: float, temperature: float) -> Term:
-        """[..., queries, keys] with a value for masked keys, and temperature * log(keys / visible
+    def filled(self, value: float, log_keys: float) -> Term:
+        """[..., queries, keys] with a value for masked keys, and log_keys * log(keys / visible
         keys) added to the others; without a mask nothing changes.
         """
-        return self._step("filled", constant=(value, temperature))
+        return self._step("filled", constant=(value, log_keys))
 
     def masked(self, value: float) -> Term:
         """[..., queries, keys] with 0 for masked keys, all of which hold `value` before.
@@ -141,8 +141,8 @@ class NumpyArithmetic(Arithmetic):
                 return a
             case "filled":
                 assert self.keep is not None
-                value, temperature = map(np.dtype(self.dtype).type, constant)
-                return np.where(self.keep, a + temperature * log_hidden(a, self.keep), value)
+                value, log_keys = map(np.dtype(self.dtype).type, constant)
+                return np.where(self.keep, a + log_keys * log_hidden(a, self.keep), value)
             case "masked":
                 assert self.keep is not None
                 return np.where(self.keep, a, np.zeros((), self.dtype))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -98,10 +99,22 @@ class Approximation(ABC):
         return levels_of_steps(recorder.steps)
 
 
+@dataclass(frozen=True, kw_only=True)
 class Softmax(Approximation):
-    """Softmax over the last axis."""
+    """Softmax over the last axis.
+
+    The sums of a row grow with the number of its visible keys, which is public: a padding mask
+    tells it, and causality. A multiple of log(keys / visible keys) that is added to all scores of a
+    row changes no probability, costs no level, and brings the sums of all rows close to each other.
+
+    Attributes:
+        log_keys: the factor; None for `temperature`, with which a sum is as if all keys were
+            visible.
+    """
 
     family = "softmax"
+
+    log_keys: float | None = None
 
     @property
     @abstractmethod
@@ -110,17 +123,17 @@ class Softmax(Approximation):
 
     @property
     def temperature(self) -> float:
-        """T, where the algorithm first sums a row's exp(score / T).
-
-        The sum grows with the number of visible keys, which is public: a padding mask tells it, and
-        causality. So `applied` adds T log(keys / visible keys) to the scores of a row. The sum is
-        then as if all keys were visible, and the probabilities stay the same.
-        """
+        """T, where the algorithm first sums a row's exp(score / T)."""
         return 1.0
+
+    def visible(self, scores: Term) -> Term:
+        """The scores as `apply` wants them."""
+        factor = self.temperature if self.log_keys is None else self.log_keys
+        return scores.filled(self.mask_fill, factor)
 
     @abstractmethod
     def apply(self, scores: Term) -> Term:
-        """Probabilities of scores [..., n], where masked keys have `mask_fill`."""
+        """Probabilities of scores [..., n]; see `visible`."""
 
 
 class Activation(Approximation):
@@ -185,7 +198,7 @@ def family_of(op_name: str) -> str:
 def applied(op: Op, approximation: Approximation, x: Term, *constants: Constant) -> Term:
     """An op under its approximation; the constants are gamma and beta of a norm."""
     if isinstance(approximation, Softmax):
-        return approximation.apply(x.filled(approximation.mask_fill, approximation.temperature))
+        return approximation.apply(approximation.visible(x))
     if isinstance(approximation, Activation):
         return approximation.apply(x, op.name.removeprefix("nn."))
     assert isinstance(approximation, Norm)

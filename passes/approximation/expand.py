@@ -54,7 +54,7 @@ class PolyArithmetic(Arithmetic):
                 attributes["valid"] = list(constant.valid)
         elif name == "filled":
             name = "mask_fill"
-            attributes["fill"], attributes["temperature"] = map(float, constant)
+            attributes["fill"], attributes["log_keys"] = map(float, constant)
         elif name in OPS_OF_STEPS:
             if isinstance(constant, np.ndarray):
                 constant = self._shared("channels", "", constant)

@@ -44,9 +44,10 @@ SUM_ROOM = 1.5
 """Ranges of later sums grow by this at least at both ends, as earlier iterations have errors."""
 LEAST_FACTOR, GREATEST_FACTOR = 0.1, 3.0
 """The polynomial over 1/sqrt is taken to stay between these; beyond them no setting is usable."""
-EXTENSION = 1.3
-"""A weighted fit of 1/sqrt or 1/x is bounded on at least this factor beyond what was seen. Such a
-fit is coarse where nothing was seen, so the extra range costs little."""
+NORM_EXTENSION, SUM_EXTENSION = 1.3, 2.0
+"""A weighted fit of 1/sqrt or 1/x is bounded on at least this factor beyond what was seen of a
+variance, or of the first sum of a row. Such a fit is coarse where nothing was seen, so the extra
+range costs little. Inputs of another kind than those of calibration leave ranges of sums first."""
 BEYOND = 1.5
 """How far an exponential of degree 15 may be used above (-8, 0): there it is off by 1.6e-5 of its
 value, and only for the greatest score of its calibrated range."""
@@ -61,7 +62,7 @@ def fitted_norm(degree: int, known: Range | None, space: Parametrisation) -> Nor
         return NormApproximation(degree)
     interval = known.low, known.high
     if space.fits == "weighted" and known.quantiles is not None:
-        interval = _wider(interval, known.quantiles)
+        interval = _wider(interval, known.quantiles, NORM_EXTENSION)
     return NormApproximation(degree, interval, _weighted("invsqrt", degree, interval, known, space))
 
 
@@ -112,8 +113,12 @@ def fitted_softmax(
     steps = max(0, algorithm - DIRECT) or None
     if known is not None and space.softmax_ranges == "measured":
         return measured_softmax(degrees, known, space, steps)
-    shift = 0.0 if known is None else paper_shift(known, len(degrees))
-    return SoftmaxApproximation.of_degrees(degrees, shift=shift, renormalisations=steps)
+    shift, log_keys = 0.0, None
+    if known is not None:
+        shift, log_keys = paper_shift(known, len(degrees)), known.log_keys(len(degrees) - 1)
+    return SoftmaxApproximation.of_degrees(
+        degrees, shift=shift, renormalisations=steps, log_keys=log_keys
+    )
 
 
 def paper_shift(known: Range, iterations: int) -> float:
@@ -159,8 +164,10 @@ def measured_softmax(
     error = 0.0
     for degree, ((low, high), seen) in zip(degrees, sums, strict=True):
         interval = low / below, high * above
+        if weighted and not ranges:
+            interval = _wider(interval, seen, SUM_EXTENSION)
         if weighted:
-            interval, seen = _wider(interval, seen), _spread(seen, error)
+            seen = _spread(seen, error)
         bound = FOLLOWED if len(ranges) < count - 1 else RELATIVE
         chosen = weighted_fit("invsqrt", degree, interval, seen, bound, weighted)
         ranges.append(interval)
@@ -177,6 +184,7 @@ def measured_softmax(
     found = least_exponential(EXP_DEGREES, tolerance, exp_range, count, log_sums, allowed, weighted)
     return SoftmaxApproximation.of_degrees(
         degrees,
+        log_keys=known.log_keys(count - 1),
         shift=shift,
         exp_range=exp_range,
         exp_degree=len(found.coefficients) - 1,
@@ -214,11 +222,12 @@ def fitted_direct(
         found = exponential(exp_degree, exp_range, 0, log_sums, allowed, weighted=True)
         exp_coefficients = tuple(found.coefficients)
         seen = tuple(math.exp(s) for s in log_sums)
-        low, high = _wider((low, high), seen)
+        low, high = _wider((low, high), seen, SUM_EXTENSION)
         coefficients = tuple(weighted_fit("inverse", degree, (low, high), seen).coefficients)
     return DirectSoftmax(
-        degree, (low, high), shift, exp_degree, exp_range, coefficients, exp_coefficients
-    )
+        degree, (low, high), shift, exp_degree, exp_range, coefficients, exp_coefficients,
+        log_keys=known.log_keys(0),
+    )  # fmt: skip
 
 
 def _log_sums(known: Range, halvings: int) -> tuple[float, ...]:
@@ -234,7 +243,7 @@ def _log_sums(known: Range, halvings: int) -> tuple[float, ...]:
     return tuple(s - known.shift(halvings) for s in known.total_quantiles[halvings])
 
 
-def _wider(interval: Interval, seen: Sequence[float]) -> Interval:
-    """An interval of positive arguments that reaches `EXTENSION` beyond what was seen."""
+def _wider(interval: Interval, seen: Sequence[float], factor: float) -> Interval:
+    """An interval of positive arguments that reaches a factor beyond what was seen."""
     low, high = interval
-    return min(low, seen[0] / EXTENSION), max(high, seen[-1] * EXTENSION)
+    return min(low, seen[0] / factor), max(high, seen[-1] * factor)

@@ -81,6 +81,10 @@ class Facts(NamedTuple):
         """The greatest score; 0 without calibration."""
         return 0.0 if self.range is None else self.range[1]
 
+    def log_keys(self, halvings: int) -> float | None:
+        """See `Range.log_keys`; None without calibration."""
+        return None if self.known is None else self.known.log_keys(halvings)
+
     def range_or(self, attention: Interval, output: Interval | None = None) -> Interval:
         """The calibrated range, or a published one; the norm after an MLP may have another."""
         published = attention if "attention" in self.location else output or attention
@@ -106,16 +110,21 @@ class Recipe(NamedTuple):
         return chosen
 
 
-def _is_softmax(facts: Facts) -> Approximation:
+def iterative_softmax(known: Range | None) -> SoftmaxApproximation:
+    """The softmax of `is`."""
     iterations = (5, 5, 5, 5, 7)
-    shift = 0.0 if facts.known is None else facts.known.shift(len(iterations) - 1)
-    return SoftmaxApproximation(iterations, shift=shift)
+    if known is None:
+        return SoftmaxApproximation(iterations)
+    halvings = len(iterations) - 1
+    return SoftmaxApproximation(
+        iterations, shift=known.shift(halvings), log_keys=known.log_keys(halvings)
+    )
 
 
 def _nexus_softmax(facts: Facts) -> Approximation:
     # |1 - s / divisor| is least over an interval of s where the divisor is its middle.
     divisor = 100.0 if facts.sums is None else sum(facts.sums) / 2
-    return PowerSoftmax(divisor=divisor, shift=facts.greatest)
+    return PowerSoftmax(divisor=divisor, shift=facts.greatest, log_keys=facts.log_keys(0))
 
 
 def _thor_softmax(facts: Facts) -> Approximation:
@@ -128,32 +137,36 @@ def _thor_softmax(facts: Facts) -> Approximation:
     if known.log_sums is not None:
         least = math.exp(known.log_sums[rounds][0] - scores[1] / 2**rounds)
     epsilon = min(0.5, least / facts.width)
-    return AdaptiveSoftmax(scores, rounds, epsilon=epsilon, width=facts.width)
+    return AdaptiveSoftmax(
+        scores, rounds, epsilon=epsilon, width=facts.width, log_keys=facts.log_keys(rounds)
+    )
 
 
 def _moai_softmax(facts: Facts) -> Approximation:
     # The shift moves the sums into (0, 2). They are at most `width` where it is the greatest score.
     sums = facts.width if facts.sums is None else facts.sums[1]
     shift = 8.1 if facts.range is None else facts.greatest + math.log(sums / 1.9)
-    return PowerSoftmax(steps=8, divisor=1.0, shift=shift)
+    return PowerSoftmax(steps=8, divisor=1.0, shift=shift, log_keys=facts.log_keys(0))
 
 
 def _arion_softmax(facts: Facts) -> Approximation:
     shift = 2.08 if facts.range is None else facts.greatest
     exp_range, sums = facts.exp_range((-60.0, 15.0)), facts.sums or (0.02, 400.0)
-    return ChebyshevSoftmax(shift, 63, exp_range, 255, sums, newton_steps=2)
+    return ChebyshevSoftmax(
+        shift, 63, exp_range, 255, sums, newton_steps=2, log_keys=facts.log_keys(0)
+    )
 
 
 def _polaris_softmax(facts: Facts) -> Approximation:
     exp_range, sums = facts.exp_range((-40.0, 1.0)), facts.sums or (0.1, 2.0 * facts.width)
-    return ChebyshevSoftmax(facts.greatest, 31, exp_range, 511, sums)
+    return ChebyshevSoftmax(facts.greatest, 31, exp_range, 511, sums, log_keys=facts.log_keys(0))
 
 
 RECIPES = {
     # The paper's expert setting: an iterative softmax (5,5,5,5,7), and degree 511 for the others.
     # Cho et al. 2024, Fast and Accurate Homomorphic Softmax Evaluation (CCS 2024).
     "is": Recipe(
-        softmax=_is_softmax,
+        softmax=lambda facts: iterative_softmax(facts.known),
         norm=lambda facts: NormApproximation(511, facts.range),
         activation=lambda facts: ActivationApproximation(511, facts.range),
     ),

@@ -17,7 +17,14 @@ import numpy as np
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB, STRICT, Amount, Count, read_json
 from atlasc.ir.module import Module, Op
-from atlasc.passes.calibration.measure import Measurement, input_count, measure, nonlinear_ops
+from atlasc.passes.calibration.measure import (
+    SHARES,
+    Measurement,
+    Reached,
+    input_count,
+    measure,
+    nonlinear_ops,
+)
 from atlasc.passes.calibration.ranges import (
     EXP_RANGE,
     FEWEST_FOR_TAIL,
@@ -186,7 +193,7 @@ def calibrate(
     if held_back is not None and held:
         for one, known in zip(measured(held_back, count), ranges, strict=True):
             violations += _violations(one, known, names)
-    extremes = standing_out(seen)
+    extremes = standing_out([part for pair in zip(seen, ranges) for part in _quantities(*pair)])
     return Calibration(ranges, count, effective, held, tuple(violations), {}, extremes)
 
 
@@ -204,18 +211,19 @@ def nominal_calibration(module: Module) -> Calibration:
             width = op.operands[0].tensor.shape[-1]
             sums = (width * 1e-2, float(width))
         low, high = NOMINAL[family]
-        ranges.append(Range(name, op.name, op.location, low, high, low, high, None, sums, width))
+        ranges.append(
+            Range(name, op.name, op.location, low, high, low, high, None, None, sums, width)
+        )
     return Calibration(tuple(ranges), 0, None, 0, (), {}, ())
 
 
-def standing_out(measured: Sequence[Measurement]) -> tuple[int, ...]:
-    """The inputs that reach an end of some range, those first that are furthest from the others.
+def standing_out(quantities: Sequence[Reached]) -> tuple[int, ...]:
+    """The inputs that reach an end of some quantity, those first that are furthest from the others.
 
-    An end is the least or the greatest of an op's argument, or of what `measure.Rows` has. How far
-    its extreme lies from the median is counted in distances from the median to the 90% quantile.
+    How far an extreme lies from the median is counted in distances from the median to the 90%
+    quantile.
     """
     found: dict[int, float] = {}
-    quantities = [part for one in measured for part in (one.argument, one.scores, one.rows) if part]
     ends = (end for part in quantities for end in (-part.low, part.high))
     for values in (column for end in ends for column in end.reshape(len(end), -1).T):
         middle, tail = np.quantile(values, [0.5, TAIL])
@@ -224,6 +232,15 @@ def standing_out(measured: Sequence[Measurement]) -> tuple[int, ...]:
             distance = float((values[first] - middle) / (tail - middle))
             found[first] = max(found.get(first, 0.0), distance)
     return tuple(sorted(found, key=lambda position: (-found[position], position)))
+
+
+def _quantities(measured: Measurement, known: Range) -> Iterator[Reached]:
+    """What an op's ranges are of: its argument, and the scores and sums of a softmax."""
+    yield measured.argument
+    for part in (measured.scores, measured.sums):
+        if part is not None and known.shares is not None:
+            at = slice(None), np.arange(len(known.shares)), np.searchsorted(SHARES, known.shares)
+            yield part._replace(low=part.low[at], high=part.high[at])
 
 
 def _violations(

@@ -24,6 +24,7 @@ from atlasc.ir.ops.nn import keep_mask
 from atlasc.passes.calibration.calibrate import read_calibration
 from atlasc.passes.calibration.measure import (
     HALVINGS,
+    TEMPERATURES,
     chunk_size,
     input_count,
     nonlinear_ops,
@@ -135,8 +136,8 @@ def key_shifts(
 
     For every head the vector w minimises the squares of T_i - q_i·w - c over all rows i of all
     inputs, with one constant c for all heads (the softmax's shift), where T_i = 2^h log sum_j
-    exp(score_ij / 2^h), of the scores at the temperature 2^h. That is the temperature of the first
-    row sum of an iterative softmax with as few iterations, h + 1, as the widest row allows.
+    exp(score_ij / 2^h) + 2^h log(keys / visible keys). 2^h is the temperature of the first row sum
+    of an iterative softmax with as few iterations, h + 1, as the widest row allows.
 
     Args:
         arrays: inputs by name, [N, ...]; fewer than 30 leave all keys as they are, of more than 128
@@ -190,10 +191,10 @@ class Moments:
         """Take in queries [N, H, n, d] and scores [N, H, n, n] of some inputs; `keep` is
         broadcastable to the scores.
         """
-        _, least, top, sums = row_sums(scores, keep)
+        least, top, sums = row_sums(scores, keep)
         some = np.isfinite(top)  # a query that sees no key has no row
         self.width = max(self.width, float((top - least)[some].max(initial=0.0)))
-        logs = sums[..., : HALVINGS + 1] * 2.0 ** np.arange(HALVINGS + 1)
+        logs = (sums[..., 1 : HALVINGS + 2] + sums[..., :1]) * TEMPERATURES
         for head, group in enumerate(self.path.groups):
             rows = some[:, head]
             q = queries[:, head][rows] * self.path.gains[head]

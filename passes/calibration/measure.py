@@ -31,6 +31,9 @@ CHANNEL_SAMPLES = 1 << 10
 GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
 HALVINGS = 5
 """Softmax iterations at most: an iterative softmax starts from the scores over 2 to this power."""
+TEMPERATURES = 2.0 ** np.arange(HALVINGS + 1)
+SHARES = np.linspace(0.0, 1.0, 21)
+"""Shares of T log(keys / visible keys) that may be added to the scores of a row."""
 
 
 class Reached(NamedTuple):
@@ -48,13 +51,15 @@ class Reached(NamedTuple):
 
 @dataclass
 class Measurement:
-    """What one nonlinear op reached.
+    """What one nonlinear op reached, on N inputs.
 
     Attributes:
         argument: of a softmax the scores that no mask hides, without samples; of a norm the
             variance (or mean square) plus epsilon; else the argument. About `SAMPLES` samples.
-        scores: softmax only: `Rows.least` and `Rows.greatest` at 6 temperatures, without samples.
-        rows: softmax only: the 17 logarithms of `Rows.logs`, with about `SAMPLES` samples.
+        scores: softmax only: [N, 6, S] extremes of scores s + share T log(K / n) (see `Rows`) for
+            T = 1, 2, .. 32 and for all `SHARES`, without samples.
+        sums: softmax only: the same of the log sums of exp(score / T); about `SAMPLES` samples are
+            `Rows.logs`.
         channels: activations only: the places of the argument's last axis, with about
             `CHANNEL_SAMPLES` samples.
     """
@@ -62,7 +67,7 @@ class Measurement:
     op: Op
     argument: Reached
     scores: Reached | None = None
-    rows: Reached | None = None
+    sums: Reached | None = None
     channels: Reached | None = None
 
 
@@ -158,15 +163,21 @@ def _observed(
     x, inputs = operands[0], len(operands[0])
     family = op.definition.family
     if family == "softmax":
-        rows = row_sums(x, keep_mask(site, *operands))
-        by_row = [part.reshape(inputs, -1, *part.shape[3:]).astype(np.float64) for part in rows]
-        hidden, least, top, logs = by_row
-        raised = hidden[..., None] * 2.0 ** np.arange(HALVINGS + 1)
-        low, high = least[..., None] + raised, top[..., None] + raised
+        least, top, logs = row_sums(x, keep_mask(site, *operands))
+        # All heads see the same keys. [B, Q, 6, S] is what is added to the log sums of a query.
+        raised = logs[:, 0, :, :1, None].astype(np.float64) * SHARES
+        warm, sums = raised * TEMPERATURES[:, None], logs[..., 1 : len(TEMPERATURES) + 1]
+        scores, summed = (
+            ((low.min(axis=1)[..., None] + more).min(axis=1),
+             (high.max(axis=1)[..., None] + more).max(axis=1))
+            for low, high, more in ((least[..., None], top[..., None], warm), (sums, sums, raised))
+        )  # fmt: skip
+        samples = reached(logs.reshape(inputs, -1, logs.shape[-1]).astype(np.float64)).samples
+        ends = least.reshape(inputs, -1).min(axis=1), top.reshape(inputs, -1).max(axis=1)
         return {
-            "argument": Reached(least.min(axis=1), top.max(axis=1), np.empty(0)),
-            "scores": Reached(low.min(axis=1), high.max(axis=1), np.empty((0, HALVINGS + 1))),
-            "rows": reached(logs),
+            "argument": Reached(*(end.astype(np.float64) for end in ends), np.empty(0)),
+            "scores": Reached(*scores, np.empty(0)),
+            "sums": Reached(*summed, samples),
         }
     if family == "activation":
         channels = reached(x.reshape(inputs, -1, x.shape[-1]), CHANNEL_SAMPLES, x.dtype)
@@ -190,20 +201,14 @@ def _sampled(values: np.ndarray, first: int, share: int) -> np.ndarray:
 
 
 class Rows(NamedTuple):
-    """Of each row of scores: H heads, Q queries, K keys.
-
-    With T = 2^h, h = 0 .. 5, the scores of a row that sees n keys are s + T log(K / n), as
-    `Softmax.temperature` has them.
+    """Of each row of scores s: B inputs, H heads, Q queries, K keys of which n are visible.
 
     Attributes:
-        hidden: [B, H, Q] log(K / n).
-        least, top: [B, H, Q] of the scores s.
-        logs: [B, H, Q, 17] logarithms: for each T that of the sum of exp((s + T log(K / n)) / T);
-            for T = 1, 2, .. 16 that of the sum of squared probabilities of s / 2T; for each T that
-            of the sum of exp(s + T log(K / n)).
+        least, top: [B, H, Q] of the scores.
+        logs: [B, H, Q, 12]: log(K / n); the log of the sum of exp(s / T) for T = 1, 2, .. 32; that
+            of the sum of squared probabilities of s / 2T for T = 1, 2, .. 16.
     """
 
-    hidden: np.ndarray
     least: np.ndarray
     top: np.ndarray
     logs: np.ndarray
@@ -219,7 +224,6 @@ def row_sums(scores: np.ndarray, keep: np.ndarray | None) -> Rows:
     least = (scores if keep is None else np.where(keep, scores, np.inf)).min(axis=-1)
     top = seen.max(axis=-1)
     hidden = np.zeros((), top.dtype) if keep is None else log_hidden(scores, keep)[..., 0]
-    hidden = np.broadcast_to(hidden, top.shape)
     powers = np.exp((seen - top[..., None]) / 2**HALVINGS)
     logs = []
     for halvings in range(HALVINGS, -1, -1):
@@ -227,9 +231,8 @@ def row_sums(scores: np.ndarray, keep: np.ndarray | None) -> Rows:
         powers = np.square(powers)
     sums = np.stack(logs[::-1], axis=-1)
     squares = sums[..., :-1] - 2 * sums[..., 1:]
-    totals = sums[..., :1] + hidden[..., None] * 2.0 ** np.arange(HALVINGS + 1, dtype=sums.dtype)
-    parts = sums + hidden[..., None], squares, totals
-    return Rows(hidden, least, top, np.concatenate(parts, axis=-1))
+    parts = np.broadcast_to(hidden, top.shape)[..., None], sums, squares
+    return Rows(least, top, np.concatenate(parts, axis=-1))
 
 
 def kept_tokens(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from itertools import repeat
 from typing import Any, Literal
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import STRICT
-from atlasc.passes.calibration.measure import HALVINGS, Measurement, Reached
+from atlasc.passes.calibration.measure import SHARES, TEMPERATURES, Measurement, Reached
 
 Kind = Literal["scores", "variance", "mean square", "argument"]
 
@@ -21,6 +20,9 @@ EXP_RANGE = (-8.0, 0.0)
 """Of the exponential in the paper (Cho et al. 2024)."""
 MARGIN_OF_FEW = 0.3
 LEAST_MARGIN = 0.05
+CHANNEL_MARGIN = 0.2
+"""Least margin of a channel: a wider range costs it little, and of a thousand channels one is soon
+left by inputs of another kind."""
 RISK = 3e-3
 """Probability with which an input may leave some range, when the margin is chosen from the tail."""
 TAIL_FRACTION = 0.1
@@ -72,16 +74,17 @@ class Range:
         low, high: the range with its margin: of the scores, of the variance or mean square plus
             epsilon, or of the activation's argument.
         seen_low, seen_high: what the calibration inputs reached.
-        scores: softmax only: ranges of the scores at temperatures 1, 2, .. 32 (`measure.Rows`).
-        row_sums: softmax only: range of the row sums of exp(score - shift), with a margin, at
-            temperature 1.
-        width: softmax only: keys in a row.
-        log_sums, log_squares: softmax only: ranges, with a margin, of the first 6 and the next 5 of
-            `measure.Rows.logs`.
+        shares: softmax only: for T = 1, 2, .. 32 the share of T log(keys / visible keys) that is
+            added to the scores of a row (see `Softmax.log_keys`), by which its sums vary least.
+        scores: softmax only: ranges of the scores, with that added, for each T.
+        row_sums: softmax only: range of the row sums of exp(score - shift), with a margin, for
+            T = 1.
+        width: softmax only: K, the keys in a row.
+        log_sums: softmax only: ranges, with a margin, of log sum exp(score / T) for each T.
         quantiles: evenly spaced ones of what was seen of the argument, extremes included; None
             where nothing was measured.
-        sum_quantiles, square_quantiles, total_quantiles: softmax only: evenly spaced ones of all 17
-            of `measure.Rows.logs`.
+        sum_quantiles, square_quantiles, total_quantiles: softmax only: evenly spaced ones of each
+            log sum, of the log squares of `measure.Rows`, and of log sum exp(score) for each T.
         channels: activations only: the ranges of their channels; None where too few inputs were
             seen.
     """
@@ -95,11 +98,11 @@ class Range:
     high: float
     seen_low: float
     seen_high: float
+    shares: tuple[float, ...] | None = None
     scores: tuple[Interval, ...] | None = None
     row_sums: Interval | None = None
     width: int | None = None
     log_sums: tuple[Interval, ...] | None = None
-    log_squares: tuple[Interval, ...] | None = None
     quantiles: tuple[float, ...] | None = None
     sum_quantiles: tuple[tuple[float, ...], ...] | None = None
     square_quantiles: tuple[tuple[float, ...], ...] | None = None
@@ -107,7 +110,7 @@ class Range:
     channels: ChannelRanges | None = None
 
     def __post_init__(self) -> None:
-        pairs = [*(self.log_sums or ()), *(self.log_squares or ()), self.row_sums or (0.0, 1.0)]
+        pairs = [*(self.log_sums or ()), *(self.scores or ()), self.row_sums or (0.0, 1.0)]
         if not self.low < self.high or any(low > high for low, high in pairs):
             raise ValueError(f"the range of {self.op} %{self.value} makes no sense")
 
@@ -115,13 +118,16 @@ class Range:
         """Softmax: range and quantiles of the sum of squares before each of k iterations of an
         iterative softmax.
 
-        The first is the sum of exp(2 (score - shift) / 2^k); before iteration j > 1 the row holds
-        the probabilities of score / 2^(k - j + 1).
+        The first is the sum of exp(2 (score - shift) / 2^k). Before iteration j > 1 the row holds
+        the probabilities of score / 2^(k - j + 1). The squares of K probabilities add up to a
+        number between 1 / K and 1, whatever the input is (Cauchy and Schwarz).
         """
-        assert self.log_sums and self.log_squares and self.sum_quantiles and self.square_quantiles
-        last, shift = iterations - 1, self.shift(iterations - 1) / 2 ** (iterations - 1)
+        assert self.width and self.log_sums and self.sum_quantiles and self.square_quantiles
+        last = iterations - 1
+        shift = self.shift(last) / 2**last
         first = self.log_sums[last], self.sum_quantiles[last], shift
-        later = zip(self.log_squares[:last][::-1], self.square_quantiles[:last][::-1], repeat(0.0))
+        ends = -math.log(self.width), 0.0
+        later = ((ends, seen, 0.0) for seen in self.square_quantiles[:last][::-1])
         return [
             (tuple(math.exp(s - shift) for s in ends), tuple(math.exp(s - shift) for s in seen))
             for ends, seen, shift in (first, *later)
@@ -136,14 +142,18 @@ class Range:
         return kinds.get(self.op, "argument")
 
     def scores_at(self, halvings: int) -> Interval:
-        """Softmax: the range of the scores at temperature 2^halvings."""
+        """Softmax: the range of the scores for T = 2^halvings."""
         return (self.low, self.high) if self.scores is None else self.scores[halvings]
 
     def shift(self, halvings: int) -> float:
-        """Softmax: the constant that is subtracted from the scores at temperature 2^halvings, the
-        top of their range.
+        """Softmax: the constant that is subtracted from the scores for T = 2^halvings, the top of
+        their range.
         """
         return self.scores_at(halvings)[1]
+
+    def log_keys(self, halvings: int) -> float | None:
+        """Softmax: what log(keys / visible keys) is multiplied by for T = 2^halvings."""
+        return None if self.shares is None else self.shares[halvings] * 2**halvings
 
 
 def measured_range(measured: Measurement, margin: float | None, ends: int) -> Range:
@@ -175,17 +185,13 @@ def measured_range(measured: Measurement, margin: float | None, ends: int) -> Ra
         low, high = _widened(lows, highs, margin, ends)
     low, high = _apart(low, high)
     known = Range(op.value.name, op.name, op.location, low, high, *seen)
-    if measured.rows is not None and measured.scores is not None:
-        scores = tuple(
-            _apart(*_widened(*ends_of, margin, ends))
-            for ends_of in zip(measured.scores.low.T, measured.scores.high.T, strict=True)
-        )
-        known = replace(known, scores=scores)
-        return _with_sums(known, measured.rows, margin, ends, op.operands[0].tensor.shape[-1])
+    if measured.sums is not None and measured.scores is not None:
+        width = op.operands[0].tensor.shape[-1]
+        return _with_sums(known, measured.scores, measured.sums, margin, ends, width)
     known = replace(known, quantiles=_quantiles(samples, *seen))
     if measured.channels is None:
         return known
-    least = LEAST_MARGIN if margin is None else margin
+    least = CHANNEL_MARGIN if margin is None else margin
     return replace(known, channels=channel_ranges(measured.channels, least, ends, (low, high)))
 
 
@@ -196,25 +202,49 @@ def _apart(low: float, high: float) -> Interval:
     return low - max(1e-6, abs(low) * 1e-3), high + max(1e-6, abs(high) * 1e-3)
 
 
-def _with_sums(known: Range, rows: Reached, margin: float | None, ends: int, width: int) -> Range:
-    """The range of a softmax with those of its rows' sums."""
-    ranges, seen = [], []
-    for lows, highs, samples in zip(*(part.T for part in rows), strict=True):
-        ranges.append(_widened(lows, highs, margin, ends, log=True))
-        seen.append(_quantiles(samples, float(lows.min()), float(highs.max())))
-    count, most, shift = HALVINGS + 1, float(np.log(width)), known.shift(0)
-    squares = slice(count, count + HALVINGS)
-    # A row sum is never below that of its greatest score alone, nor above that of equal scores.
-    least, greatest = ranges[0]
+def _with_sums(
+    known: Range, scores: Reached, sums: Reached, margin: float | None, ends: int, width: int
+) -> Range:
+    """The range of a softmax with those of its rows' sums.
+
+    For each T that share of T log(keys / visible keys) is added for which the range of sums is
+    narrowest: probabilities do not change, and few keys are as easy as many.
+    """
+    shares, of_scores, log_sums, seen, totals = [], [], [], [], []
+    hidden, squares = sums.samples[:, 0], sums.samples[:, len(TEMPERATURES) + 1 :]
+    for number, temperature in enumerate(TEMPERATURES.tolist()):
+
+        def widened(of: Reached, share: int, log: bool, number: int = number) -> Interval:
+            return _widened(of.low[:, number, share], of.high[:, number, share], margin, ends, log)
+
+        found = [widened(sums, share, True) for share in range(len(SHARES))]
+        widths = [high - low for low, high in found]
+        best = max(range(len(SHARES)), key=lambda share: (-widths[share], share))
+        share = float(SHARES[best])
+        shares.append(share)
+        of_scores.append(_apart(*widened(scores, best, False)))
+        log_sums.append(found[best])
+        ends_seen = sums.low[:, number, best].min(), sums.high[:, number, best].max()
+        seen.append(
+            _quantiles(sums.samples[:, number + 1] + share * hidden, *map(float, ends_seen))
+        )
+        total = sums.samples[:, 1] + share * temperature * hidden
+        totals.append(_quantiles(total, float(total.min()), float(total.max())))
+    (least, greatest), shift = log_sums[0], of_scores[0][1]
+    # A row sum is not above that of equal scores.
+    row_sums = least - shift, min(greatest - shift, math.log(width))
     return replace(
         known,
-        row_sums=tuple(np.exp([least - shift, min(greatest - shift, most)]).tolist()),
+        shares=tuple(shares),
+        scores=tuple(of_scores),
+        row_sums=tuple(np.exp(row_sums).tolist()),
         width=width,
-        log_sums=tuple(ranges[:count]),
-        log_squares=tuple((max(low, -most), min(high, 0.0)) for low, high in ranges[squares]),
-        sum_quantiles=tuple(seen[:count]),
-        square_quantiles=tuple(seen[squares]),
-        total_quantiles=tuple(seen[count + HALVINGS :]),
+        log_sums=tuple(log_sums),
+        sum_quantiles=tuple(seen),
+        square_quantiles=tuple(
+            _quantiles(of, float(of.min()), float(of.max())) for of in squares.T
+        ),
+        total_quantiles=tuple(totals),
     )
 
 

@@ -251,7 +251,7 @@ def _mask_fill(packer: Packer, op: Op) -> Value:
         *(queries, keys, *_masks(packer, op)),
         **_visible(op),
         fill=op.attributes["fill"],
-        **_some(op, "temperature"),
+        **_some(op, "log_keys"),
         layout=str((row_score_layout if alone else score_layout)(hidden, heads)),
     )
 

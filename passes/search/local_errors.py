@@ -175,14 +175,14 @@ def _stretched(x: np.ndarray, keep: np.ndarray, known: Range) -> np.ndarray:
     Each row is multiplied by the largest factor, up to the range over what calibration saw, for
     which its scores and sums stay in their ranges.
     """
-    assert known.log_sums is not None and known.log_squares is not None
+    assert known.log_sums is not None and known.shares is not None
     stretch = (known.high - known.low) / max(known.seen_high - known.seen_low, 1e-6)
-    bounds = np.array([*known.log_sums, *known.log_squares])
+    bounds, shares = np.array(known.log_sums), np.array(known.shares)
     found = x
     for factor in np.linspace(1, stretch, STRETCHES + 1)[1:]:
         further = x * x.dtype.type(factor)
         rows = row_sums(further, keep)
-        sums = rows.logs[..., : len(bounds)]
+        sums = rows.logs[..., 1 : len(bounds) + 1] + shares * rows.logs[..., :1]
         inside = ((bounds[:, 0] <= sums) & (sums <= bounds[:, 1])).all(axis=-1)
         inside &= (known.low <= rows.least) & (rows.top <= known.high)
         found = np.where(inside[..., None], further, found)

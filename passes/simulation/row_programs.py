@@ -77,8 +77,8 @@ class RowRecorder(Arithmetic):
             case "masked":
                 return self._emit("mask", a)
             case "filled":
-                value, temperature = constant
-                a = self._emit("hidden", a, scalar=temperature)
+                value, log_keys = constant
+                a = self._emit("hidden", a, scalar=log_keys)
                 return self._emit("fill", a, scalar=value)
         return self._emit(name, *operands, wide=self.wide[operands[0]])
 

@@ -63,11 +63,11 @@ class TorchArithmetic(Arithmetic):
             case "filled" | "masked" if self.keep is None:
                 return a
             case "filled":
-                value, temperature = constant
+                value, log_keys = constant
                 width = a.shape[-1]
                 visible = self.keep.expand(*self.keep.shape[:-1], width).sum(-1, keepdim=True)
                 hidden = _torch().log(width / visible.clamp(min=1)).to(a.dtype)
-                return (a + temperature * hidden).masked_fill(~self.keep, value)
+                return (a + log_keys * hidden).masked_fill(~self.keep, value)
             case "masked":
                 return a.masked_fill(~self.keep, 0)
             case "add_const" | "scale":

@@ -169,7 +169,7 @@ Ciphertext together(const Context& context, const Scores& scores, const Cipherte
 }  // namespace
 
 Packed ct_matmul_qk(Context& context, Packed q, Packed k, std::size_t baby_steps, double fill,
-                    double temperature, const Layout& layout, const std::string& mask, Flags flags) {
+                    double log_keys, const Layout& layout, const std::string& mask, Flags flags) {
     context.begin("ct_matmul_qk");
     const Scores scores(layout, baby_steps);
     const Tensor* keys = public_mask(context, mask, scores);
@@ -198,7 +198,7 @@ Packed ct_matmul_qk(Context& context, Packed q, Packed k, std::size_t baby_steps
             }
         }
     }
-    fill_masked(context, scores, result.parts, fill, temperature, keys, is_causal);
+    fill_masked(context, scores, result.parts, fill, log_keys, keys, is_causal);
     return result;
 }
 

@@ -108,7 +108,7 @@ Packed replicate(Context& context, Packed x, const Layout& layout) {
     return in_places(context, layout, rows);
 }
 
-Packed row_scores(Context& context, Packed q, Packed k, double fill, double temperature,
+Packed row_scores(Context& context, Packed q, Packed k, double fill, double log_keys,
                   const Layout& layout, const std::string& mask, Flags flags, std::size_t query) {
     context.begin("row_scores");
     const Scores scores(layout);
@@ -135,7 +135,7 @@ Packed row_scores(Context& context, Packed q, Packed k, double fill, double temp
         }
     }
     Packed result = in_places(context, layout, rows);
-    fill_masked(context, scores, result.parts, fill, temperature, kept_keys, is_causal, query);
+    fill_masked(context, scores, result.parts, fill, log_keys, kept_keys, is_causal, query);
     return result;
 }
 

@@ -149,13 +149,13 @@ Vector Scores::log_hidden(const Tensor* mask, bool causal, std::size_t query) co
 }
 
 void fill_masked(const Context& context, const Scores& scores, Ciphertexts& parts, double fill,
-                 double temperature, const Tensor* mask, bool is_causal, std::size_t query) {
+                 double log_keys, const Tensor* mask, bool is_causal, std::size_t query) {
     const std::vector<Index> indices = scores.layout.ciphertext_index();
     Vector visible(scores.layout.slots(), 0.0);
-    if (temperature != 0.0) {
+    if (log_keys != 0.0) {
         visible = scores.log_hidden(mask, is_causal, query);
         for (double& one : visible) {
-            one *= temperature;
+            one *= log_keys;
         }
     }
     for (std::size_t at = 0; at < parts.size(); ++at) {

@@ -75,9 +75,9 @@ private:
 };
 
 /// Adds `fill` to the slots of masked keys, in every ciphertext of the scores, and to the others
-/// temperature * log(keys / keys that the query may see).
+/// log_keys * log(keys / keys that the query may see).
 void fill_masked(const Context& context, const Scores& scores, Ciphertexts& parts, double fill,
-                 double temperature, const Tensor* mask, bool is_causal, std::size_t query = 0);
+                 double log_keys, const Tensor* mask, bool is_causal, std::size_t query = 0);
 
 /// The public mask of keys, [batch, tokens]; nullptr without a name.
 const Tensor* public_mask(const Context& context, const std::string& name, const Scores& scores);

@@ -32,9 +32,9 @@ KEYS = INPUTS["mask"][:, None, None, :] > 0
 CAUSAL = np.tril(np.ones((3, 3), bool))
 
 
-def raised(keep: np.ndarray, temperature: float) -> np.ndarray:
+def raised(keep: np.ndarray, log_keys: float) -> np.ndarray:
     visible = keep.sum(axis=-1, keepdims=True)
-    return temperature * np.log(keep.shape[-1] / np.maximum(visible, 1))
+    return log_keys * np.log(keep.shape[-1] / np.maximum(visible, 1))
 
 
 def torch_of(function: Callable[..., Any], *names: str, **options: Any) -> Callable[..., Any]:
@@ -104,8 +104,8 @@ POLY: list[tuple[str, str, dict[str, Any], Reference]] = [
     ("row_sum", "s", {}, lambda v: v["s"].sum(-1, keepdims=True)),
     ("mask_fill", "s mask", {"fill": -7.0}, lambda v: np.where(KEYS, v["s"], -7)),
     ("mask_fill", "s", {"fill": 2.5, "causal": True}, lambda v: np.where(CAUSAL, v["s"], 2.5)),
-    ("mask_fill", "s", {"fill": 2.5, "temperature": 3.0}, lambda v: v["s"]),
-    ("mask_fill", "s mask", {"fill": -7.0, "temperature": 3.0, "causal": True},
+    ("mask_fill", "s", {"fill": 2.5, "log_keys": 3.0}, lambda v: v["s"]),
+    ("mask_fill", "s mask", {"fill": -7.0, "log_keys": 3.0, "causal": True},
      lambda v: np.where(KEYS & CAUSAL, v["s"] + raised(KEYS & CAUSAL, 3.0), -7)),
     ("mask_zero", "s mask", {"value": 9.0, "causal": True},
      lambda v: np.where(KEYS & CAUSAL, v["s"], 0)),

@@ -126,15 +126,15 @@ ATLASC_INLINE void select(const T* a, const std::uint8_t* keep, T other, T* y,
   for (std::int64_t i = 0; i < count; ++i) y[i] = keep[i] ? a[i] : other;
 }
 
-// To each row, a temperature times log(keys / visible keys).
+// To each row, a factor times log(keys / visible keys).
 template <typename T>
-ATLASC_INLINE void add_hidden(const T* a, const std::uint8_t* keep, double temperature, T* y,
+ATLASC_INLINE void add_hidden(const T* a, const std::uint8_t* keep, double log_keys, T* y,
                          std::int64_t rows, std::int64_t n) {
   for (std::int64_t r = 0; r < rows; ++r, a += n, keep += n, y += n) {
     std::int64_t visible = 0;
     for (std::int64_t i = 0; i < n; ++i) visible += keep[i];
     const double hidden = std::log(static_cast<double>(n) / std::max<std::int64_t>(visible, 1));
-    with_scalar(kAdd, a, static_cast<T>(temperature * hidden), y, n);
+    with_scalar(kAdd, a, static_cast<T>(log_keys * hidden), y, n);
   }
 }
 

@@ -175,10 +175,10 @@ def fill_masked(ctx: Context[Ct], op: Op, x: list[Ct], mask: np.ndarray | None =
     """
     scores, flags = Scores(layout_of(op.value)), op.attributes
     fill = flags["fill"] if "fill" in flags else -flags["value"]
-    temperature = flags.get("temperature", 0.0)
+    log_keys = flags.get("log_keys", 0.0)
 
     def offsets(first: int) -> np.ndarray:
-        visible = temperature * scores.log_hidden(op, mask) if temperature else 0.0
+        visible = log_keys * scores.log_hidden(op, mask) if log_keys else 0.0
         return np.where(scores.kept(op, first, mask), visible, fill)
 
     firsts = (outer.get("s", 0) for outer in scores.layout.ciphertext_index)

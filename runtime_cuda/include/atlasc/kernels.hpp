@@ -61,10 +61,10 @@ Packed rotate_sum(Context& context, Packed x, const std::string& axes);
 Packed select(Context& context, Packed x, char axis, std::size_t index);
 
 /// Scores of queries and keys in diagonal packing, `baby_steps` diagonals at a time. Masked keys
-/// become `fill`; the others get temperature * log(keys / keys that their query may see). `mask` is
+/// become `fill`; the others get log_keys * log(keys / keys that their query may see). `mask` is
 /// the name of a public input, empty where there is none.
 Packed ct_matmul_qk(Context& context, Packed q, Packed k, std::size_t baby_steps, double fill,
-                    double temperature, const Layout& layout, const std::string& mask = "", Flags flags = plain);
+                    double log_keys, const Layout& layout, const std::string& mask = "", Flags flags = plain);
 
 /// Zero for masked keys and padding keys, which all hold `value`; `query` is the token of the one
 /// query, where there is one alone.
@@ -79,7 +79,7 @@ Packed ct_matmul_pv(Context& context, Packed p, Packed v, std::size_t baby_steps
 Packed replicate(Context& context, Packed x, const Layout& layout);
 
 /// Scores of one query, replicated over the tokens of the keys; see ct_matmul_qk.
-Packed row_scores(Context& context, Packed q, Packed k, double fill, double temperature,
+Packed row_scores(Context& context, Packed q, Packed k, double fill, double log_keys,
                   const Layout& layout, const std::string& mask = "", Flags flags = plain, std::size_t query = 0);
 
 /// The context of the weights of one query.

@@ -121,7 +121,7 @@ def test_iterative_softmax_is_the_paper_s_algorithm_1() -> None:
     low = float(np.polynomial.chebyshev.chebval(-1.0, poly.symbols["chebyshev.softmax.15"]))
     assert low == pytest.approx(np.exp(-8), abs=1e-6)
     assert short(poly)[1:] == [
-        f"%0 = poly.mask_fill %x, %mask {{causal = true, fill = -15, temperature = 1, {part}}}",
+        f"%0 = poly.mask_fill %x, %mask {{causal = true, fill = -15, log_keys = 1, {part}}}",
         "%1 = poly.chebyshev %0 {coefficients = @chebyshev.softmax.15, "
         f"domain = [-15, 1], {part}}}",
         f"%2 = poly.mask_zero %1, %mask {{causal = true, value = {low:.3g}, {part}}}",

@@ -11,7 +11,8 @@ from small_transformers import SHAPES, Builder, inputs_for
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.arithmetic import NumpyArithmetic
 from atlasc.passes.approximation.fitted import (
-    EXTENSION,
+    NORM_EXTENSION,
+    SUM_EXTENSION,
     SUM_ROOM,
     fitted_activation,
     fitted_direct,
@@ -47,7 +48,7 @@ def test_weighted_fits_reach_beyond_what_was_seen(known: dict[str, Range]) -> No
     variance = known["nn.layer_norm"]
     norm = fitted_norm(15, variance, WEIGHTED)
     assert norm.range == pytest.approx(
-        (variance.seen_low / EXTENSION, variance.seen_high * EXTENSION)
+        (variance.seen_low / NORM_EXTENSION, variance.seen_high * NORM_EXTENSION)
     )
     gelu = fitted_activation("gelu", 15, known["nn.gelu"], WEIGHTED)
     assert gelu.range == (known["nn.gelu"].low, known["nn.gelu"].high)
@@ -56,8 +57,8 @@ def test_weighted_fits_reach_beyond_what_was_seen(known: dict[str, Range]) -> No
     sums = np.exp(np.array(scores.sum_quantiles[0]) - scores.shift(0))
     direct = fitted_direct(15, 31, scores, WEIGHTED)
     assert direct.sum_range is not None
-    assert direct.sum_range[0] <= sums[0] / EXTENSION * (1 + 1e-12)
-    assert direct.sum_range[1] >= sums[-1] * EXTENSION * (1 - 1e-12)
+    assert direct.sum_range[0] <= sums[0] / SUM_EXTENSION * (1 + 1e-12)
+    assert direct.sum_range[1] >= sums[-1] * SUM_EXTENSION * (1 - 1e-12)
 
 
 def test_what_was_never_measured_gets_interpolants_or_is_refused(known: dict[str, Range]) -> None:

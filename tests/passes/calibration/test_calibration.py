@@ -113,7 +113,7 @@ def test_few_of_many_values_are_kept_and_equally_many_of_each_input(monkeypatch)
     monkeypatch.setattr(measuring, "SAMPLES", 40)
     monkeypatch.setattr(measuring, "LARGEST_CHUNK", 3)
     for whole, few in zip(everything, measuring.measure(module, arrays), strict=True):
-        everyone, some = ((one.rows or one.argument).samples for one in (whole, few))
+        everyone, some = ((one.sums or one.argument).samples for one in (whole, few))
         assert len(some) == min(40, len(everyone))
         assert some.shape[1:] == everyone.shape[1:]
         each = everyone.reshape(8, -1, *everyone.shape[1:])
@@ -239,3 +239,30 @@ def test_mistakes() -> None:
         calibrate(module, arrays, margin=-1)
     with pytest.raises(AtlasError, match="not finite in the cleartext"):
         calibrate(module, {"x": arrays["x"] * np.inf})
+
+
+def test_few_visible_keys_are_as_easy_as_many() -> None:
+    """What is added to the scores makes the range of the sums narrower, for each temperature."""
+    module, arrays = model("encoder", batch=40)
+    keys = arrays["mask"].shape[1]
+    lengths = 1 + np.arange(40) % keys
+    arrays["mask"] = (np.arange(keys) < lengths[:, None]).astype(float)
+    known = next(r for r in calibrate(module, arrays, margin=0).ranges if r.scores)
+    values: dict[str, np.ndarray] = {}
+    interpret(module, arrays, observe=lambda op, y: values.update({op.value.name: y}))
+    x = values[next(op.operands[0].name for op in module.ops if op.value.name == known.value)]
+    keep = arrays["mask"][:, None, None, :] > 0
+    hidden = np.log(keys / lengths)[:, None, None]
+    assert known.shares is not None and known.log_sums is not None and known.scores is not None
+    for number, share in enumerate(known.shares):
+        warmth = 2.0**number
+        plain = np.log(np.where(keep, np.exp(x / warmth), 0).sum(axis=-1))
+        sums, low, high = plain + share * hidden, *known.log_sums[number]
+        assert (low, high) == pytest.approx((sums.min(), sums.max()), abs=1e-4)
+        assert high - low <= np.ptp(plain + hidden) + 1e-4
+        assert high - low <= np.ptp(plain) + 1e-4
+        raised = np.where(keep, x + share * warmth * hidden[..., None], np.nan)
+        assert known.scores[number] == pytest.approx(
+            (np.nanmin(raised), np.nanmax(raised)), abs=1e-4
+        )
+    assert known.log_keys(2) == known.shares[2] * 4

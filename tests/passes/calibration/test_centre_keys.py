@@ -76,9 +76,9 @@ def largest_difference(one: Module, other: Module, arrays: Arrays) -> float:
 
 
 def widths(module: Module, arrays: Arrays) -> np.ndarray:
-    """[softmaxes, 6] ranges of the rows' log-sums."""
-    found = [[end[:, :6] for end in m.rows] for m in measure(module, arrays) if m.rows]
-    return np.array([high.max(axis=0) - low.min(axis=0) for low, high, _ in found])
+    """[softmaxes, 6] ranges of the rows' log-sums, as if all keys were visible."""
+    found = [m.sums for m in measure(module, arrays) if m.sums]
+    return np.array([(m.high.max(axis=0) - m.low.min(axis=0))[:, -1] for m in found])
 
 
 @pytest.mark.parametrize("grouped", [False, True])

@@ -215,7 +215,7 @@ def attentions(draw: st.DrawFn) -> dict[str, Any]:
 def attention(
     batch: int, tokens: int, heads: int, width: int, g: int, causal: bool, masked: bool, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Scores with fill −3 and temperature 2, and context, packed; and both by einsum."""
+    """Scores with fill −3 and log_keys 2, and context, packed; and both by einsum."""
     random = np.random.default_rng(seed)
     t, b = bits_for(tokens), bits_for(batch)
     bench = Bench(Packing(width, bits_for(width), min(g, bits_for(heads)), b, t))
@@ -232,7 +232,7 @@ def attention(
     if causal:
         keep = keep & np.tril(np.ones((tokens, tokens), bool))
     scores = score_layout(layout_of(q), heads)
-    attributes = {"causal": causal, "fill": -3.0, "temperature": 2.0, "layout": str(scores)}
+    attributes = {"causal": causal, "fill": -3.0, "log_keys": 2.0, "layout": str(scores)}
     s = bench.module.add("ckks.ct_matmul_qk", operands, attributes)
     zero = {"causal": causal, "value": -3.0}
     p = bench.module.add("ckks.mask_zero", [s, *operands[2:]], zero)
@@ -289,7 +289,7 @@ def test_attention_of_one_query(case: dict[str, Any], token: int) -> None:
     one = bench.module.add("ckks.replicate", [one], {"layout": str(beside)})
     k = bench.linear(k, np.eye(heads * width), copy_padding=copied)
     scores, seen = row_score_layout(layout_of(k), heads), {"causal": case["causal"], "query": query}
-    attributes = {**seen, "fill": -3.0, "temperature": 2.0, "layout": str(scores)}
+    attributes = {**seen, "fill": -3.0, "log_keys": 2.0, "layout": str(scores)}
     s = bench.module.add("ckks.row_scores", [one, k, *masks], attributes)
     p = bench.module.add("ckks.mask_zero", [s, *masks], {**seen, "value": -3.0})
     low = bench.module.add("ckks.drop", [v], {"level": LEVEL - 4})
