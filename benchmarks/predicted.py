@@ -129,7 +129,9 @@ def main() -> None:
 
 def digits(folder: Path) -> Bundle:
     """The Vision Transformer of `make demo`, with its settings."""
-    options = CompileOptions(target="desilo", batch=16, cost="levels", softmax_ranges="measured")
+    options = CompileOptions(
+        target="desilo", batch=16, cost="levels", space="paper", softmax_ranges="measured"
+    )
     data = DIGITS / "calibration.npz"
     return compile_model(str(DIGITS / "model"), data, folder, options, progress)[0]
 

@@ -101,7 +101,7 @@ def compile_model(
     )  # fmt: skip
     lowered = lower_module(
         chosen.module, prepared.source.few(MAGNITUDE_INPUTS).arrays, options, steps,
-        fastest="latency" in (options.minimised, chosen.settings.get("cost")),
+        fastest="latency" in (options.cost, chosen.settings.get("cost")),
     )  # fmt: skip
     with keeping(journal, output) as kept, steps("writing the bundle"):
         bundle = write_program(

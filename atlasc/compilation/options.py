@@ -18,7 +18,7 @@ from atlasc.compilation.declared import Options, choose, documented, flag, optio
 from atlasc.ir.errors import AtlasError
 from atlasc.loading import LONG
 from atlasc.passes.lowering.keys.sizes import parse_size
-from atlasc.targets import TARGETS
+from atlasc.targets import TARGETS, find_target
 
 if TYPE_CHECKING:
     from atlasc.passes.approximation.parametrisation import Parametrisation
@@ -126,11 +126,11 @@ class SearchOptions(CalibrationOptions, CostOptions):
     )
     cost: str | None = search_option(
         "What is minimised beside the error: depth, levels, or latency, the predicted seconds "
-        "[default: depth].",
+        "[default: latency; levels for a target whose seconds are not predicted].",
     )
     space: str | None = search_option(
         "Which settings the search may choose: paper (as published), or wide (more choices, "
-        "cheaper programs) [default: paper].",
+        "cheaper programs) [default: wide].",
         metavar="paper|wide",
     )
     softmax_ranges: str | None = search_option(
@@ -178,7 +178,7 @@ class SearchOptions(CalibrationOptions, CostOptions):
     @property
     def minimised(self) -> str:
         """What the search minimises beside the error."""
-        return self.cost or "depth"
+        return self.cost or "latency"
 
     @property
     def parametrisation(self) -> Parametrisation:
@@ -189,7 +189,7 @@ class SearchOptions(CalibrationOptions, CostOptions):
         """
         from atlasc.passes.approximation.parametrisation import PRESETS, SWITCHES
 
-        space = PRESETS[choose("--space", self.space or "paper", PRESETS)]
+        space = PRESETS[choose("--space", self.space or "wide", PRESETS)]
         given = {name: value for name in SWITCHES if (value := getattr(self, name)) is not None}
         return replace(space, **given)
 
@@ -250,8 +250,18 @@ class LimitOptions(Options):
         return Wanted(MAX_ERROR) if self.limits == Wanted() else self.limits
 
     def pick(self, front: Front) -> Point:
-        """The point of a front that is within the limits; raises AtlasError where there is none."""
-        return front.pick(self.wanted, int(self.out_of_range * front.held_back))
+        """The point of a front that is within the limits. Where none was given, and no point has an
+        error of ``MAX_ERROR``, the most accurate one.
+
+        Raises:
+            AtlasError: no point is within the limits, or there is no point at all.
+        """
+        from atlasc.passes.search.front import Wanted
+
+        wanted, tolerated = self.wanted, int(self.out_of_range * front.held_back)
+        if self.limits == Wanted() and not any(map(wanted.allows, front.points)):
+            wanted = Wanted(levels=max((point.levels for point in front.points), default=1))
+        return front.pick(wanted, tolerated)
 
 
 @documented
@@ -296,11 +306,14 @@ class CompileOptions(SearchOptions, BatchOptions, LimitOptions, TargetOptions):
     @property
     def minimised(self) -> str:
         """What the search minimises beside the error; the limits imply it."""
-        if self.cost is None and self.max_seconds is not None:
-            return "latency"
-        if self.cost is None and self.max_levels is not None and self.max_depth is None:
+        if self.cost is not None:
+            return self.cost
+        if self.max_seconds is None and self.max_depth is not None:
+            return "depth"
+        if self.max_seconds is None and self.max_levels is not None:
             return "levels"
-        return self.cost or "depth"
+        predicted = self.max_seconds is not None or find_target(self.target).has_costs(self.costs)
+        return "latency" if predicted else "levels"
 
 
 @documented

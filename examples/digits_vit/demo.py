@@ -62,7 +62,9 @@ def compile_model(folder: Path, target: str, images: int) -> tuple[Bundle, Input
     from atlasc.compilation.options import CompileOptions
     from atlasc.loading.data import inputs_of
 
-    options = CompileOptions(target=target, batch=images, cost="levels", softmax_ranges="measured")
+    options = CompileOptions(
+        target=target, batch=images, cost="levels", space="paper", softmax_ranges="measured"
+    )
     data = HERE / "calibration.npz"
     bundle, prepared, _ = write_bundle(str(HERE / "model"), data, folder, options, progress)
     model = prepared.source.model

@@ -44,10 +44,13 @@ SUM_ROOM = 1.5
 """Ranges of later sums grow by this at least at both ends, as earlier iterations have errors."""
 LEAST_FACTOR, GREATEST_FACTOR = 0.1, 3.0
 """The polynomial over 1/sqrt is taken to stay between these; beyond them no setting is usable."""
-NORM_EXTENSION, SUM_EXTENSION = 1.3, 2.0
-"""A weighted fit of 1/sqrt or 1/x is bounded on at least this factor beyond what was seen of a
-variance, or of the first sum of a row. Such a fit is coarse where nothing was seen, so the extra
-range costs little. Inputs of another kind than those of calibration leave ranges of sums first."""
+NORM_EXTENSION = 1.3
+"""A weighted fit of 1/sqrt is bounded on at least this factor beyond what was seen of a variance.
+Such a fit is coarse where nothing was seen, so the extra range costs little."""
+SCORE_EXTENSION = 1.5
+"""How much further scores may reach than what was seen. At temperature T this moves the logarithm
+of a row's first sum by 1/T of it. Inputs of another kind than those of calibration leave these
+ranges first."""
 BEYOND = 1.5
 """How far an exponential of degree 15 may be used above (-8, 0): there it is off by 1.6e-5 of its
 value, and only for the greatest score of its calibrated range."""
@@ -165,7 +168,7 @@ def measured_softmax(
     for degree, ((low, high), seen) in zip(degrees, sums, strict=True):
         interval = low / below, high * above
         if weighted and not ranges:
-            interval = _wider(interval, seen, SUM_EXTENSION)
+            interval = _wider(interval, seen, math.exp(SCORE_EXTENSION / 2 ** (count - 1)))
         if weighted:
             seen = _spread(seen, error)
         bound = FOLLOWED if len(ranges) < count - 1 else RELATIVE
@@ -222,7 +225,7 @@ def fitted_direct(
         found = exponential(exp_degree, exp_range, 0, log_sums, allowed, weighted=True)
         exp_coefficients = tuple(found.coefficients)
         seen = tuple(math.exp(s) for s in log_sums)
-        low, high = _wider((low, high), seen, SUM_EXTENSION)
+        low, high = _wider((low, high), seen, math.exp(SCORE_EXTENSION))
         coefficients = tuple(weighted_fit("inverse", degree, (low, high), seen).coefficients)
     return DirectSoftmax(
         degree, (low, high), shift, exp_degree, exp_range, coefficients, exp_coefficients,

@@ -173,9 +173,9 @@ def _observed(
             for low, high, more in ((least[..., None], top[..., None], warm), (sums, sums, raised))
         )  # fmt: skip
         samples = reached(logs.reshape(inputs, -1, logs.shape[-1]).astype(np.float64)).samples
-        ends = least.reshape(inputs, -1).min(axis=1), top.reshape(inputs, -1).max(axis=1)
+        low, high = (part.reshape(inputs, -1).astype(np.float64) for part in (least, top))
         return {
-            "argument": Reached(*(end.astype(np.float64) for end in ends), np.empty(0)),
+            "argument": Reached(low.min(axis=1), high.max(axis=1), np.empty(0)),
             "scores": Reached(*scores, np.empty(0)),
             "sums": Reached(*summed, samples),
         }

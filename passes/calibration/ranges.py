@@ -20,9 +20,9 @@ EXP_RANGE = (-8.0, 0.0)
 """Of the exponential in the paper (Cho et al. 2024)."""
 MARGIN_OF_FEW = 0.3
 LEAST_MARGIN = 0.05
-CHANNEL_MARGIN = 0.2
-"""Least margin of a channel: a wider range costs it little, and of a thousand channels one is soon
-left by inputs of another kind."""
+ACTIVATION_MARGIN = 0.2
+"""Least margin of an activation, and of its channels: a wider range costs them little, and of a
+thousand channels one is soon left by inputs of another kind."""
 RISK = 3e-3
 """Probability with which an input may leave some range, when the margin is chosen from the tail."""
 TAIL_FRACTION = 0.1
@@ -180,9 +180,10 @@ def measured_range(measured: Measurement, margin: float | None, ends: int) -> Ra
         exponents = _widened(np.log(lows), np.log(highs), margin, ends, log=True)
         low, high = np.exp(exponents).tolist()
     else:
+        least = LEAST_MARGIN
         if family == "activation":
-            lows, highs = np.minimum(lows, 0), np.maximum(highs, 0)
-        low, high = _widened(lows, highs, margin, ends)
+            lows, highs, least = np.minimum(lows, 0), np.maximum(highs, 0), ACTIVATION_MARGIN
+        low, high = _widened(lows, highs, margin, ends, least=least)
     low, high = _apart(low, high)
     known = Range(op.value.name, op.name, op.location, low, high, *seen)
     if measured.sums is not None and measured.scores is not None:
@@ -191,7 +192,7 @@ def measured_range(measured: Measurement, margin: float | None, ends: int) -> Ra
     known = replace(known, quantiles=_quantiles(samples, *seen))
     if measured.channels is None:
         return known
-    least = CHANNEL_MARGIN if margin is None else margin
+    least = ACTIVATION_MARGIN if margin is None else margin
     return replace(known, channels=channel_ranges(measured.channels, least, ends, (low, high)))
 
 
@@ -311,11 +312,16 @@ def _short(values: NDArray[np.float64]) -> tuple[float, ...]:
 
 
 def _widened(
-    lows: np.ndarray, highs: np.ndarray, margin: float | None, ends: int, log: bool = False
+    lows: np.ndarray,
+    highs: np.ndarray,
+    margin: float | None,
+    ends: int,
+    log: bool = False,
+    least: float = LEAST_MARGIN,
 ) -> tuple[float, float]:
     """The range of the extremes of all inputs, with its margin on both sides."""
     low, high = float(lows.min()), float(highs.max())
-    least = LEAST_MARGIN if margin is None else margin
+    least = least if margin is None else margin
     extra = np.log1p(least) if log else least * (high - low)
     bottom, top = low - extra, high + extra
     if margin is None:

@@ -287,7 +287,7 @@ def test_options_are_parsed_once() -> None:
     base = CompileOptions(batch=4)
     options = options_of(CompileOptions, {"key_memory": "all", "front": "x", "seed": None}, base)
     assert (options.key_memory, options.front, options.batch) == (ALL_MEMORY, Path("x"), 4)
-    assert options.seed == 0 and options.minimised == "depth"
+    assert options.seed == 0 and options.minimised == "latency"
     assert options_of(CompileOptions, {"max_levels": 9}).minimised == "levels"
     assert options_of(CompileOptions, {"max_seconds": 9}).minimised == "latency"
 

@@ -34,9 +34,10 @@ def compile(
 
     Without --recipe and --front the settings of the polynomials are searched, with a modest budget.
     The cheapest setting within --max-error is taken; where only --max-depth, --max-levels or
-    --max-seconds are given, the most accurate one within these. --max-seconds implies --cost
-    latency, and --max-levels without --max-depth --cost levels. Settings under which a held-back
-    input leaves a range are avoided.
+    --max-seconds are given, the most accurate one within these. Without any limit it is the
+    cheapest with an error of 0.01, or the most accurate one if none has. --max-depth implies --cost
+    depth, and --max-levels --cost levels. Settings under which a held-back input leaves a range are
+    avoided.
     """
     from atlasc.compilation.checks import check_compile
     from atlasc.compilation.compile import compile_model

@@ -12,7 +12,10 @@ import pytest
 from atlasc.passes.search.front import Front
 from tests.atlasc.cli.command import DATA, MODEL, Outcome, refused, run
 
-SEARCH = ("search", MODEL, "--data", DATA, "--cost", "levels", "--softmax-ranges", "measured")
+SEARCH = (
+    *("search", MODEL, "--data", DATA, "--space", "paper", "--cost", "levels"),
+    *("--softmax-ranges", "measured"),
+)
 
 
 @pytest.fixture(scope="module")
