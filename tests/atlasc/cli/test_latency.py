@@ -40,7 +40,7 @@ def test_a_limit_of_seconds_is_kept(tmp_path: Path) -> None:
 
 def test_a_limit_of_seconds_wants_predictions(tmp_path: Path) -> None:
     folder = tmp_path / "front"
-    run("search", MODEL, "--data", DATA, *SEARCH, "-o", folder)
+    run("search", MODEL, "--data", DATA, "--cost", "depth", *SEARCH, "-o", folder)
     for arguments, why in (
         (("--front", folder), "the search, by depth, predicted no seconds"),
         (("--cost", "levels"), "--max-seconds and --cost levels exclude each other"),

@@ -80,8 +80,8 @@ def test_journals_that_cannot_be_used(tmp_path: Path) -> None:
 def test_compile_keeps_its_evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bundle, journal = tmp_path / "bundle", tmp_path / "bundle.journal"
     command = (
-        "compile", MODEL, "--data", DATA, "--target", "sim", "--strategy", "atlas",
-        "--evaluations", 20, "-o", bundle,
+        "compile", MODEL, "--data", DATA, "--target", "sim", "--space", "paper",
+        "--strategy", "atlas", "--evaluations", 20, "-o", bundle,
     )  # fmt: skip
     assert "no setting on the front" in refused(*command, "--max-error", 1e-9)
     evaluations = journal.read_bytes()
