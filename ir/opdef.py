@@ -155,6 +155,10 @@ COMMON = (
     AttributeDef("part", "string", "the nonlinear function that the op was expanded from"),
     AttributeDef("magnitude", "float", "greatest magnitude of the result that calibration saw; of "
                  "an output, of the answer"),
+    AttributeDef("holds", "string", "of a packed value: the poly value whose elements its slots "
+                 "hold"),
+    AttributeDef("bound", "float", "magnitude that the result may not exceed, because it is "
+                 "bootstrapped"),
     AttributeDef("mean", "float", "greatest mean of one input's result that calibration saw"),
     AttributeDef("noise_gain", "float", "change of the outputs by an error of the result, in units "
                  "of their size; of an output, what a change of 1 is in units of the answer"),

@@ -16,6 +16,7 @@ import numpy as np
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
+from atlasc.passes.analyses.bounds import INPUTS, with_bounds
 from atlasc.passes.analyses.observed import with_magnitudes, with_noise_gains
 from atlasc.passes.approximation.approximate import Approximate
 from atlasc.passes.approximation.expand import Expand
@@ -99,7 +100,8 @@ class Lowered:
 
     Attributes:
         client: nn module from raw inputs to the tensors that are encrypted.
-        poly: folded poly module, the program's cleartext meaning.
+        poly: folded poly module, the program's cleartext meaning; with ``bound`` where a value is
+            bootstrapped.
         program: packed ckks module with levels, bootstraps and keys.
         parameters: the chosen parameter set.
     """
@@ -178,7 +180,12 @@ def lower_nn(
         AtlasError: of any pass; no parameter set fits.
     """
     client, poly = to_poly(module, inputs, after_each)
-    return Lowered(client, *lower_poly(poly, choose, after_each, costs, fewest))
+    poly, program, parameters = lower_poly(poly, choose, after_each, costs, fewest)
+    if inputs:
+        some = {name: array[:INPUTS] for name, array in inputs.items()}
+        some |= interpret(client, some)
+        poly = with_bounds(poly, program, some, *parameters.bootstrap_errors)
+    return Lowered(client, poly, program, parameters)
 
 
 def lower_poly(

@@ -49,7 +49,7 @@ class Analysis:
         )
 
 
-MAGNITUDES = Analysis("magnitudes", "poly", ("magnitude",))
+MAGNITUDES = Analysis("magnitudes", "poly", ("magnitude", "holds", "bound"))
 NOISE_GAINS = Analysis("noise gains", "poly", ("mean", "noise_gain"))
 KEY_PLAN = Analysis(
     "key plan",

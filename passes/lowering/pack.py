@@ -60,10 +60,9 @@ class Pack(Pass):
                 continue
             packer.define(op.result, result)
             if "magnitude" in op.attributes and isinstance(result.type, CiphertextType):
-                # Padding slots of scores hold the fill, whether or not a real key is masked.
-                fill = abs(op.attributes.get("fill", 0.0))
-                greatest = max(op.attributes["magnitude"], fill)
-                result.op.attributes |= {**observed(op), "magnitude": greatest}
+                greatest = max(op.attributes["magnitude"], abs(packer.padding(result) or 0.0))
+                told = {"magnitude": greatest, "holds": op.result.name}
+                result.op.attributes |= {**observed(op), **told}
         packer.module.attributes |= {"slots": self.slots, "batch_capacity": 1 << packing.b}
         return without_dead_ops(packer.module)
 
@@ -177,7 +176,7 @@ def _clean(packer: Packer, op: Op) -> Value:
     """The operand with 0 in the padding of the features; a polynomial before it costs a product."""
     x = packer.operand(op)
     features = op.operands[0].tensor.shape[-1]
-    if full(packer.layout(op), features) or packer.has_clean_padding(x):
+    if full(packer.layout(op), features) or packer.padding(x) == 0.0:
         return x
     packer.report.say(f"{op.name} at {op.location} masks the padding of {features} features")
     return packer.emit(op, "mul_plain", x, value=packer.spread(op, 1.0))

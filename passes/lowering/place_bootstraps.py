@@ -11,15 +11,15 @@ from dataclasses import dataclass, field, replace
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.types import CiphertextType
+from atlasc.passes.analyses.bounds import RANGE
 from atlasc.passes.analyses.observed import bootstrap_change, program_change
 from atlasc.passes.costs import PrimitiveCosts, op_costs
 from atlasc.passes.framework.pass_base import MAGNITUDES, NOISE_GAINS, Goal, Pass, Report
 from atlasc.passes.framework.rewriting import Rewriter
+from atlasc.passes.lowering.packing.packer import is_alone
 from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, LevelNode
 from atlasc.passes.lowering.placement.placement import Placement, place
 
-RANGE = 1.0
-"""A bootstrap is right for slots in [−1, 1]."""
 FEWEST = 2.0**20
 """Seconds that a bootstrap costs on top where the fewest are wanted: more than one could save."""
 TOLERANCE = 1e-3
@@ -32,6 +32,9 @@ DEARER = 1.25
 @dataclass(frozen=True)
 class PlaceBootstraps(Pass):
     """Choose the level of every op exactly by a (min,+) program over levels.
+
+    A value beside which other tokens hold anything is not bootstrapped: nobody knows how large that
+    is.
 
     Attributes:
         levels: levels that a bootstrap leaves, or all levels of a chain without bootstraps.
@@ -131,7 +134,7 @@ class PlaceBootstraps(Pass):
                     0 if given else op.levels(module.symbols),
                     0.0 if given or cost is None else cost(op),
                     op.value.ciphertext.ciphertexts,
-                    op.attributes.get("magnitude", unknown) <= RANGE,
+                    op.attributes.get("magnitude", unknown) <= RANGE and not is_alone(op.value),
                     self.levels if given else None,
                 )
                 nodes[op] = graph.add(node)

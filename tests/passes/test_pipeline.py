@@ -92,7 +92,8 @@ class Forgetful(Pass):
 def test_what_a_pass_does_not_keep_is_removed(analysis) -> None:
     module = Module("m", "poly", attributes=dict.fromkeys(analysis.of_module, 1))
     entry = {"name": "x", "shape": [1, 2], "side": "server", "dtype": "f64"}
-    x = module.add("poly.input", [], {**entry, **dict.fromkeys(analysis.of_ops, 0.5)})
+    facts = {name: "x" if name == "holds" else 0.5 for name in analysis.of_ops}
+    x = module.add("poly.input", [], {**entry, **facts})
     module.add("poly.output", [x], {"name": "y"})
     after = run_passes(module, [Forgetful()])
     assert analysis.is_known(module)

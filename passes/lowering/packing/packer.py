@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.polynomial.chebyshev import chebval
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.layout import REPLICATED, UNUSED, Layout
@@ -17,6 +20,19 @@ from atlasc.passes.framework.pass_base import Report, observed
 from atlasc.passes.framework.rewriting import Rewriter
 from atlasc.passes.lowering.packing.forms import FEATURES, forms_of
 from atlasc.passes.lowering.packing.geometry import choose_packing
+
+_CONSTANTS = {
+    "ckks.add_plain": "value",
+    "ckks.mul_plain": "value",
+    "ckks.chebyshev": "coefficients",
+}
+_ON_NUMBERS: dict[str, Callable[..., float]] = {
+    "ckks.add": operator.add,
+    "ckks.sub": operator.sub,
+    "ckks.mul": operator.mul,
+    "ckks.square": lambda x: x * x,
+}
+"""Of what stands in the padding; other ops leave that as it is."""
 
 
 class Packer:
@@ -35,7 +51,7 @@ class Packer:
         self.packing = choose_packing(module, slots)
         self.rewriter = Rewriter(module, "ckks")
         self.module = self.rewriter.module
-        self._clean: dict[Value, bool] = {}
+        self._padding: dict[Value, float | None] = {}
         self._in_one_row: dict[Value, Value] = {}
 
     def emit(self, op: Op, name: str, *operands: Value, **attributes: Any) -> Value:
@@ -83,31 +99,50 @@ class Packer:
         """Note the packed form of a poly value; one without padding of its features is clean."""
         self.rewriter.values[value] = packed
         if self.forms[value] in FEATURES and full(layout_of(packed), value.tensor.shape[-1]):
-            self._clean[packed] = True
+            self._padding[packed] = 0.0
 
-    def has_clean_padding(self, value: Value) -> bool:
-        """Whether a value is 0 in the padding of its features."""
-        if value not in self._clean:
-            op = value.op
-            operands = (self.has_clean_padding(operand) for operand in op.operands)
-            match op.name:
-                case "ckks.input" | "ckks.linear_transform":
-                    clean = not op.attributes.get("copy_padding", False)
-                case "ckks.ct_matmul_pv" | "ckks.row_context":
-                    clean = True
-                case "ckks.rotate_sum":
-                    clean = False
-                case "ckks.chebyshev":  # coefficients of features have none in the padding
-                    clean = len(op.site(self.module.symbols).constant_shape("coefficients")) > 1
-                case "ckks.mul":
-                    clean = any(operands)
-                case "ckks.mul_plain":
-                    shape = op.site(self.module.symbols).constant_shape("value")
-                    clean = shape[-1:] > (1,) or all(operands)
-                case _:
-                    clean = all(operands)
-            self._clean[value] = clean
-        return self._clean[value]
+    def padding(self, value: Value) -> float | None:
+        """What slots hold that pad the features, or the keys of scores, if that is one number, the
+        same for all inputs; None where they hold what others hold, or it is not known.
+        """
+        if value not in self._padding:
+            self._padding[value] = self._padded(value.op)
+        return self._padding[value]
+
+    def _padded(self, op: Op) -> float | None:
+        match op.name:
+            case "ckks.input" | "ckks.linear_transform":
+                return None if op.attributes.get("copy_padding", False) else 0.0
+            case "ckks.ct_matmul_qk" | "ckks.row_scores":
+                return float(op.attributes["fill"])
+            case "ckks.ct_matmul_pv" | "ckks.row_context" | "ckks.mask_zero":
+                return 0.0
+            case "ckks.rotate_sum":
+                return None
+        held = [self.padding(operand) for operand in op.operands]
+        known = [number for number in held if number is not None]
+        constant = np.zeros(())  # one of features has none in their padding
+        if op.name in _CONSTANTS:
+            constant = op.site(self.module.symbols).constant(_CONSTANTS[op.name])
+        match op.name:
+            case "ckks.mul" if 0.0 in known:
+                return 0.0
+            case "ckks.chebyshev" if constant.ndim > 1:
+                return 0.0
+            case "ckks.mul_plain" if constant.shape[-1:] > (1,):
+                return 0.0
+        if len(known) < len(held):
+            return None
+        match op.name:
+            case "ckks.add_plain":
+                return known[0] + (0.0 if constant.shape[-1:] > (1,) else float(constant.flat[0]))
+            case "ckks.mul_plain":
+                return known[0] * float(constant.flat[0])
+            case "ckks.chebyshev":
+                return float(chebval(known[0], constant))
+            case "ckks.double":
+                return known[0] * 2.0 ** op.attributes["times"]
+        return _ON_NUMBERS.get(op.name, lambda x, *_: x)(*known)
 
     def one_row(self, value: Value) -> Value:
         """The value in one row; one that is in all tokens, or in one row, as it is."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -45,7 +46,12 @@ def unpack_tensor(layout: Layout, slots: np.ndarray, features: int) -> np.ndarra
     return tensor.reshape(*tensor.shape[:-2], -1)[..., :features]
 
 
-def run_packed(program: Module, inputs: Arrays, engine: SimEngine) -> dict[str, np.ndarray]:
+def run_packed(
+    program: Module,
+    inputs: Arrays,
+    engine: SimEngine,
+    observe: Callable[[Op, list[Any]], None] | None = None,
+) -> dict[str, np.ndarray]:
     """Encrypt, execute, decrypt; outputs by name in the shapes of the poly module."""
     encrypted = {}
     for op in program.ops:
@@ -54,7 +60,7 @@ def run_packed(program: Module, inputs: Arrays, engine: SimEngine) -> dict[str, 
             tensor = encrypted_input(op.site({}), np.asarray(inputs[name], dtype=np.float64))
             level = op.attributes.get("level", engine.max_level)
             encrypted[name] = [engine.encrypt(v, level) for v in pack_tensor(layout, tensor)]
-    results = execute(engine, program, encrypted, inputs)
+    results = execute(engine, program, encrypted, inputs, observe=observe)
     return {
         op.attributes["name"]: _decrypted(op, program, results, engine) for op in program.outputs
     }

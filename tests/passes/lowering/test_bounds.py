@@ -1,0 +1,128 @@
+"""What is recorded of bootstrapped values: which poly value their slots hold, and its bound."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from packed import folded, run_packed
+from small_transformers import SHAPES, Builder, Shape, approximate, inputs_for
+from test_transformers import LEVELS, shapes, usable_program
+
+from atlasc.ir.interpreter import interpret
+from atlasc.ir.module import Module, Op
+from atlasc.ir.text.parser import parse
+from atlasc.ir.text.storage import print_module
+from atlasc.passes.analyses.bounds import ROOM, greatest_errors
+from atlasc.passes.framework.pass_base import run_passes
+from atlasc.passes.lowering.gather_sums import GatherSums
+from atlasc.passes.lowering.pack import Pack
+from atlasc.passes.lowering.packing.geometry import least_slots
+from atlasc.passes.lowering.packing.packer import is_alone
+from atlasc.passes.lowering.place_bootstraps import PlaceBootstraps
+from atlasc.passes.lowering.select_early import SelectEarly
+from atlasc.passes.pipeline import Lowered, lower_nn
+from atlasc.targets.desilo.parameters import BOOTSTRAPPED
+from atlasc.targets.sim import SimEngine
+
+
+@settings(max_examples=40)
+@given(shapes(), st.integers(0, 999), st.booleans(), st.booleans(), st.floats(0.5, 1.0))
+def test_slots_hold_the_elements_of_the_recorded_value(
+    shape: Shape, seed: int, gathered: bool, early: bool, share: float
+) -> None:
+    """On calibration inputs and on others the greatest slot that a bootstrap meets is the greatest
+    element of the poly value, or a constant of the padding.
+    """
+    poly, inputs = usable_program(shape, seed)
+    poly = folded(poly, inputs)
+    slots = 2 * least_slots(poly)
+    poly = run_passes(poly, [SelectEarly()]) if early else poly
+    steps = [Pack(slots), *([GatherSums()] if gathered else []), PlaceBootstraps(LEVELS, True, 2)]
+    program = run_passes(poly, steps)
+    inputs = {**inputs, "embedded": share * inputs["embedded"]}
+    in_slots, in_values = dict[str, float](), dict[str, float]()
+
+    def in_program(op: Op, ciphertexts: list[Any]) -> None:
+        if op.name != "ckks.public_input":
+            in_slots[op.value.name] = max(np.abs(c.values.real).max() for c in ciphertexts)
+
+    def in_poly(op: Op, result: np.ndarray) -> None:
+        in_values[op.value.name] = np.abs(result).max()
+
+    engine = SimEngine(slots, LEVELS, LEVELS, bootstrap_batch=2, bootstrap_range=np.inf)
+    with np.errstate(all="ignore"):
+        run_packed(program, inputs, engine, in_program)
+        interpret(poly, inputs, observe=in_poly)
+    calibrated = {op.result.name: op.attributes.get("magnitude") for op in poly.ops if op.result}
+    for op in program.ops:
+        if op.name == "ckks.bootstrap":
+            source = op.operands[0]
+            held, magnitude = source.op.attributes["holds"], source.op.attributes["magnitude"]
+            assert not is_alone(source)
+            constant = magnitude if magnitude > calibrated[held] else 0.0
+            wanted = [in_values[held], max(in_values[held], constant)]
+            assert np.isclose(in_slots[source.name], wanted, rtol=1e-6, atol=1e-9).any()
+
+
+def lowered(shape: Shape) -> tuple[Lowered, dict[str, np.ndarray]]:
+    module, inputs = Builder(shape, 3).build(), inputs_for(shape, 4)
+    approximate(module, inputs)
+    return lower_nn(module, lambda levels, slots: BOOTSTRAPPED, inputs), inputs
+
+
+def bounds(module: Module) -> dict[str, float]:
+    ops = (op for op in module.ops if "bound" in op.attributes)
+    return {op.value.name: op.attributes["bound"] for op in ops}
+
+
+def test_the_poly_module_tells_which_values_are_bootstrapped() -> None:
+    """Also after it was written to a file and read again."""
+    made, _ = lowered(SHAPES["encoder"])
+    held = {
+        op.operands[0].op.attributes["holds"]
+        for op in made.program.ops
+        if op.name == "ckks.bootstrap"
+    }
+    assert held
+    found = bounds(made.poly)
+    assert set(found) == held
+    assert all(0.9 < bound <= 1 for bound in found.values())
+    assert bounds(parse(print_module(made.poly), made.poly.symbols)) == found
+    magnitudes = {o.value.name: o.attributes["magnitude"] for o in made.poly.ops if o.result}
+    assert all(magnitudes[name] <= bound for name, bound in found.items())
+
+
+def test_a_bound_leaves_room_for_the_errors_of_the_engine() -> None:
+    """The greatest error among all slots of a value, on the simulator with noise."""
+    made, inputs = lowered(SHAPES["encoder"])
+    program, parameters, found = made.program, BOOTSTRAPPED, bounds(made.poly)
+    inputs["embedded"] = inputs["x"]
+    sources = {op.operands[0].op for op in program.ops if op.name == "ckks.bootstrap"}
+    runs: list[dict[str, np.ndarray]] = []
+    for noise in (None, parameters.noise_model()):
+        runs.append({})
+
+        def keep(op: Op, ciphertexts: list[Any], run: dict[str, np.ndarray] = runs[-1]) -> None:
+            if op in sources:
+                run[op.attributes["holds"]] = np.stack([c.values.real for c in ciphertexts])
+
+        run_packed(program, inputs, SimEngine(*parameters.shape, noise=noise), keep)
+    exact, noisy = runs
+    assert set(exact) == set(found)
+    seen = {name: np.abs(noisy[name] - exact[name]).max() for name in found}
+    assert max(seen.values()) > 1e-5
+    assert all(seen[name] <= 1 + 1e-6 - bound for name, bound in found.items())
+    # Not far more than it takes: a bound that is too low refuses good inputs.
+    assert all(1 - bound <= 10 * ROOM * seen[name] + 1e-4 for name, bound in found.items())
+
+
+def test_without_errors_the_bound_is_the_range() -> None:
+    made, inputs = lowered(SHAPES["vision"])
+    inputs["embedded"] = inputs["x"]
+    names = set(bounds(made.poly))
+    errors = greatest_errors(made.poly, names, inputs, 0.0, 0.0)
+    assert set(errors) == names
+    assert max(errors.values(), default=0.0) == 0.0
