@@ -17,6 +17,7 @@ from atlasc.compilation.lowering import MAGNITUDE_INPUTS, lower_module
 from atlasc.compilation.options import CompileOptions, TargetOptions
 from atlasc.compilation.prepare import PreparedModel, Source, prepare
 from atlasc.compilation.search import SEARCH_INPUTS, pick_validated, search, search_inputs
+from atlasc.compilation.statement import require, statements
 from atlasc.compilation.steps import Steps, quiet, silent
 from atlasc.emit.project import write_project
 from atlasc.files import new_folder
@@ -99,6 +100,10 @@ def compile_model(
         prepared, options, steps, None if saved is None else saved.front,
         journal=journal, note=note,
     )  # fmt: skip
+    with steps("trying the setting on held-back inputs"):
+        found = statements(prepared, chosen.module, options.threads)
+    require(found, options.unsafe_at_most)
+    chosen.settings["unsafe"] = [one.to_dict() for one in found]
     lowered = lower_module(
         chosen.module, prepared.source.few(MAGNITUDE_INPUTS).arrays, options, steps,
         fastest="latency" in (options.cost, chosen.settings.get("cost")),

@@ -57,6 +57,14 @@ long_option = partial(
 )
 
 
+def parse_share(text: str) -> float:
+    """The share of ``0.1%`` or ``0.001``; raises AtlasError for anything else."""
+    try:
+        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise AtlasError(f"{text!r} is no share", remedy="give one such as 0.1% or 0.001") from None
+
+
 @documented
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions(Options):
@@ -231,6 +239,15 @@ class LimitOptions(Options):
     max_depth: int | None = limit("Greatest depth of the blocks, as papers count it.", minimum=1)
     max_levels: int | None = limit("Greatest number of levels of the blocks.", minimum=1)
     max_seconds: float | None = limit("Most predicted seconds of one encrypted run.", minimum=0)
+    unsafe_at_most: float | None = limit(
+        "Greatest share of inputs like the data's that may be unsafe, such as 1% or 0.01. That is "
+        "an upper bound from the held-back inputs, with 95% confidence; compile refuses what it "
+        "cannot say.",
+        metavar="SHARE",
+        parse=parse_share,
+        minimum=1e-9,
+        below=1,
+    )
     out_of_range: float = limit(
         "Share of the held-back inputs that may leave a range.", default=0.0, minimum=0, below=1
     )

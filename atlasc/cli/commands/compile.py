@@ -96,6 +96,7 @@ def _warn(bundle: Bundle, calibration: Calibration) -> None:
 
 def _show_program(bundle: Bundle, calibration: Calibration, data: Path) -> None:
     from atlasc.compilation.compile import PROJECT
+    from atlasc.compilation.statement import Statement
 
     list_held_back(calibration)
     settings: dict[str, Any] = bundle.manifest.settings
@@ -107,6 +108,8 @@ def _show_program(bundle: Bundle, calibration: Calibration, data: Path) -> None:
             f"{float(settings['held_back_error']):.3g}, {settings['out_of_range']} leave the range "
             "of a polynomial"
         )
+    for statement in settings.get("unsafe", ()):
+        say(str(Statement(**statement)))
     print_summary(bundle.manifest.costs)
     say(f"written to {bundle.folder} for {bundle.target}; {bundle.folder / 'report.html'}")
     project = bundle.folder / PROJECT

@@ -1,0 +1,104 @@
+"""How many inputs like the user's may be unsafe: a statistical bound from the held-back ones."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from atlasc.compilation.prepare import PreparedModel
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Module
+from atlasc.passes.simulation.simulate import PolynomialSimulator
+
+CONFIDENCE = 0.95
+PARTS = 4
+"""Lengths are told apart by quarters of the compiled length."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What is known of inputs of some lengths.
+
+    Attributes:
+        tokens: least and greatest length of these texts; None for inputs of all lengths.
+        inputs: how many were held back.
+        unsafe: how many of these leave the range of a polynomial, or explode.
+        bound: see `clopper_pearson`.
+    """
+
+    tokens: tuple[int, int] | None
+    inputs: int
+    unsafe: int
+    bound: float
+
+    def __str__(self) -> str:
+        which = "inputs" if self.tokens is None else "texts of {} to {} tokens".format(*self.tokens)
+        return (
+            f"at most {self.bound:.2%} of {which} like these are unsafe, with {CONFIDENCE:.0%} "
+            f"confidence ({self.unsafe} of {self.inputs} held-back ones are)"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+
+def clopper_pearson(unsafe: int, inputs: int, confidence: float = CONFIDENCE) -> float:
+    """The upper bound, at that confidence, on the share of unsafe inputs where so many of a random
+    sample are unsafe (Clopper and Pearson 1934, one-sided).
+    """
+    from scipy.stats import beta
+
+    return 1.0 if unsafe >= inputs else float(beta.ppf(confidence, unsafe + 1, inputs - unsafe))
+
+
+def statements(
+    prepared: PreparedModel, module: Module, threads: int | None = None
+) -> list[Statement]:
+    """Of all held-back inputs, and of texts by their length; none where nothing was held back.
+
+    Args:
+        module: the prepared module with its approximations.
+    """
+    arrays = prepared.source.validated.arrays
+    if not len(prepared.source.validated):
+        return []
+    simulator = PolynomialSimulator(module, threads=threads)
+    faults = simulator.run(simulator.prepare(arrays, watched=True)).faults
+    assert faults is not None
+    unsafe: np.ndarray = np.any(faults, axis=0)
+    return [_statement(None, unsafe), *_by_length(arrays.get("attention_mask"), unsafe)]
+
+
+def _by_length(mask: np.ndarray | None, unsafe: np.ndarray) -> Iterator[Statement]:
+    if mask is None:
+        return
+    lengths, whole = mask.sum(axis=1), mask.shape[1]
+    ends = [whole * part // PARTS for part in range(PARTS + 1)]
+    for least, most in itertools.pairwise(ends):
+        some = unsafe[(least < lengths) & (lengths <= most)]
+        if len(some):
+            yield _statement((least + 1, most), some)
+
+
+def _statement(tokens: tuple[int, int] | None, unsafe: np.ndarray) -> Statement:
+    count, inputs = int(unsafe.sum()), len(unsafe)
+    return Statement(tokens, inputs, count, clopper_pearson(count, inputs))
+
+
+def require(found: list[Statement], limit: float | None) -> None:
+    """Raise AtlasError unless the bound for all inputs is within a limit."""
+    if limit is None or (found and found[0].bound <= limit):
+        return
+    needed = math.ceil(math.log(1 - CONFIDENCE) / math.log1p(-limit))
+    raise AtlasError(
+        f"it cannot be said that at most {limit:.3g} of the inputs are unsafe",
+        why=str(found[0]) if found else "no input was held back",
+        remedy=f"hold back {needed} inputs or more (--data, --held-back), of which none may be "
+        "unsafe; for fewer unsafe ones give data of all kinds, or a wider --margin",
+    )
