@@ -18,7 +18,7 @@ FUZZ_INPUTS ?= 1000000
 FUZZ_ARGS   ?=
 FAULTS_ARGS ?=
 
-.PHONY: help install demo test fuzz faults lint docs bench-search bench-large bench-peers wheel clean
+.PHONY: help install demo test fuzz faults lint docs bench-search bench-fidelity bench-large bench-peers wheel clean
 
 help:
 	@echo "make demo     compile a Vision Transformer, run it on encrypted digits"
@@ -29,6 +29,7 @@ help:
 	@echo "make lint     ruff and mypy"
 	@echo "make docs     write docs/ir-reference.md from the op declarations"
 	@echo "make bench-search   compare search strategies and surrogates (hours; BENCH_ARGS=--quick: minutes)"
+	@echo "make bench-fidelity do programs hold on inputs of other kinds and lengths (BENCH_ARGS='--source all --plot f.png')"
 	@echo "make bench-large    search on BERT-base's shape with random weights (BENCH_ARGS='--plan llama3-8b': a plan)"
 	@echo "make bench-peers    beside a naive program and Orion (BENCH_ARGS=--run: an hour, 20 GB)"
 	@echo "make wheel    build a wheel and a source archive in dist/"
@@ -72,6 +73,9 @@ docs: $(STAMP)
 
 bench-search: $(STAMP)
 	$(BIN)/python -m benchmarks.search $(BENCH_ARGS)
+
+bench-fidelity: $(STAMP)
+	$(BIN)/python -m benchmarks.fidelity $(BENCH_ARGS)
 
 bench-large: $(STAMP)
 	$(BIN)/python benchmarks/large.py $(BENCH_ARGS)

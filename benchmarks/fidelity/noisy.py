@@ -1,0 +1,108 @@
+"""The polynomials of a program in the clear, with the errors that its bootstraps would add.
+
+The packed simulator adds the errors of every primitive and takes half a minute for a text of
+MiniLM; this takes a tenth of a second, and errs as much: rescaling, key switches and encryption add
+a thousandth of what bootstraps do (docs/precision.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from atlasc.bundle.folder import Bundle
+from atlasc.client.program import rows_of
+from atlasc.ir.interpreter import Interpreter, interpret
+from atlasc.ir.module import Module, Op
+from atlasc.ir.opdef import Site
+from atlasc.passes.approximation.fits.chebyshev import evaluate
+from atlasc.targets.parameters import NoiseModel
+
+MEASURED = 16.0
+"""Magnitude up to which a bootstrap was seen to err as `NoiseModel.ckks` says; beyond it the result
+may be anything. Programs are compiled for less."""
+FACTS = ("magnitude", "mean", "noise_gain")
+"""What calibration tells of a value. An op of the packed program has it from the poly op that it
+computes, and no two ops have the same."""
+
+
+class NoisyProgram:
+    """Evaluates the polynomials of a bundle on any number of inputs.
+
+    Args:
+        bundle: a compiled model.
+        noise: of the primitives; None for that of the bundle's parameters.
+    """
+
+    def __init__(self, bundle: Bundle, noise: NoiseModel | None = None) -> None:
+        self.client = bundle.client
+        self.noise = noise or bundle.parameters.noise_model()
+        self.bootstrapped = bootstrapped(bundle.poly, bundle.program)
+        self._exact = Interpreter(bundle.poly, override=chebyshev)
+        self._noisy = Interpreter(bundle.poly, override=self._refreshed)
+        self._random = np.random.default_rng(0)
+
+    def prepare(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """What the server gets of raw inputs ``[N, ...]``, in the clear."""
+        public = {name: arrays[name].astype(np.float64) for name in self.client.public}
+        return {**interpret(self.client.embed, arrays), **public}
+
+    def run(self, prepared: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Outputs ``[N, ...]`` by name without errors, and the greatest magnitude ``[N]`` that any
+        bootstrap would get of each input: 1 is what programs are compiled for.
+        """
+        reach = np.zeros(rows_of(prepared))
+
+        def observe(op: Op, result: np.ndarray) -> None:
+            if op in self.bootstrapped:
+                largest = np.abs(result).reshape(len(result), -1).max(axis=1)
+                np.maximum(reach, np.where(np.isnan(largest), np.inf, largest), out=reach)
+
+        with np.errstate(all="ignore"):
+            return self._exact.run(prepared, observe=observe), reach
+
+    def run_with_errors(self, prepared: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Outputs ``[N, ...]`` by name, with the errors of bootstraps."""
+        with np.errstate(all="ignore"):
+            return self._noisy.run(prepared)
+
+    def _refreshed(self, op: Op, site: Site, arrays: list[np.ndarray]) -> np.ndarray | None:
+        """The result of an op after its bootstrap; None for an op that is not bootstrapped."""
+        result = chebyshev(op, site, arrays)
+        if op not in self.bootstrapped:
+            return result
+        if result is None:
+            assert op.definition.evaluate is not None
+            result = op.definition.evaluate(site, *arrays)
+        mean = result.mean(axis=tuple(range(1, result.ndim)), keepdims=True)
+        drawn = self._random.standard_normal(result.shape)
+        refreshed = result + self.noise.bootstrap * drawn - self.noise.bootstrap_cubic * mean**3
+        return np.where(np.abs(result) <= MEASURED, refreshed, np.nan)
+
+
+def chebyshev(op: Op, site: Site, arrays: list[np.ndarray]) -> np.ndarray | None:
+    """A Chebyshev sum by the native kernel; None for other ops."""
+    if op.name != "poly.chebyshev":
+        return None
+    low, high = site.attributes["domain"]
+    return evaluate(arrays[0], site.constant("coefficients"), (low, high))
+
+
+def bootstrapped(poly: Module, program: Module) -> set[Op]:
+    """The ops of a poly module whose results the packed program bootstraps."""
+    named = {facts: op for op in poly.ops if (facts := _facts(op)) is not None}
+    found = set()
+    for bootstrap in program.ops:
+        if bootstrap.name == "ckks.bootstrap":
+            op = bootstrap.operands[0].op
+            while _facts(op) not in named:  # moved or gathered: the same numbers in other slots
+                op = op.operands[0].op
+            found.add(named[_facts(op)])
+    return found
+
+
+def _facts(op: Op) -> tuple[object, ...] | None:
+    if op.result is None or not op.attributes.keys() >= set(FACTS):
+        return None
+    return (op.location, *(op.attributes[name] for name in FACTS))
