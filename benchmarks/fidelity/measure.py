@@ -14,7 +14,7 @@ from atlasc.api.program import Program
 from atlasc.bundle.folder import Bundle
 from atlasc.client.program import ClientProgram
 from atlasc.loading.inputs import Inputs
-from atlasc.passes.lowering.place_bootstraps import RANGE
+from atlasc.passes.analyses.bounds import RANGE
 from atlasc.run.session import Verdict
 from benchmarks.fidelity.noisy import NoisyProgram
 

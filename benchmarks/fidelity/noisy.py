@@ -14,17 +14,14 @@ import numpy as np
 from atlasc.bundle.folder import Bundle
 from atlasc.client.program import rows_of
 from atlasc.ir.interpreter import Interpreter, interpret
-from atlasc.ir.module import Module, Op
+from atlasc.ir.module import Op
 from atlasc.ir.opdef import Site
-from atlasc.passes.approximation.fits.chebyshev import evaluate
+from atlasc.passes.simulation.poly_values import fused
 from atlasc.targets.parameters import NoiseModel
 
 MEASURED = 16.0
 """Magnitude up to which a bootstrap was seen to err as `NoiseModel.ckks` says; beyond it the result
 may be anything. Programs are compiled for less."""
-FACTS = ("magnitude", "mean", "noise_gain")
-"""What calibration tells of a value. An op of the packed program has it from the poly op that it
-computes, and no two ops have the same."""
 
 
 class NoisyProgram:
@@ -38,8 +35,8 @@ class NoisyProgram:
     def __init__(self, bundle: Bundle, noise: NoiseModel | None = None) -> None:
         self.client = bundle.client
         self.noise = noise or bundle.parameters.noise_model()
-        self.bootstrapped = bootstrapped(bundle.poly, bundle.program)
-        self._exact = Interpreter(bundle.poly, override=chebyshev)
+        self.bootstrapped = {op for op in bundle.poly.ops if "bound" in op.attributes}
+        self._exact = Interpreter(bundle.poly, override=fused)
         self._noisy = Interpreter(bundle.poly, override=self._refreshed)
         self._random = np.random.default_rng(0)
 
@@ -69,7 +66,7 @@ class NoisyProgram:
 
     def _refreshed(self, op: Op, site: Site, arrays: list[np.ndarray]) -> np.ndarray | None:
         """The result of an op after its bootstrap; None for an op that is not bootstrapped."""
-        result = chebyshev(op, site, arrays)
+        result = fused(op, site, arrays)
         if op not in self.bootstrapped:
             return result
         if result is None:
@@ -79,30 +76,3 @@ class NoisyProgram:
         drawn = self._random.standard_normal(result.shape)
         refreshed = result + self.noise.bootstrap * drawn - self.noise.bootstrap_cubic * mean**3
         return np.where(np.abs(result) <= MEASURED, refreshed, np.nan)
-
-
-def chebyshev(op: Op, site: Site, arrays: list[np.ndarray]) -> np.ndarray | None:
-    """A Chebyshev sum by the native kernel; None for other ops."""
-    if op.name != "poly.chebyshev":
-        return None
-    low, high = site.attributes["domain"]
-    return evaluate(arrays[0], site.constant("coefficients"), (low, high))
-
-
-def bootstrapped(poly: Module, program: Module) -> set[Op]:
-    """The ops of a poly module whose results the packed program bootstraps."""
-    named = {facts: op for op in poly.ops if (facts := _facts(op)) is not None}
-    found = set()
-    for bootstrap in program.ops:
-        if bootstrap.name == "ckks.bootstrap":
-            op = bootstrap.operands[0].op
-            while _facts(op) not in named:  # moved or gathered: the same numbers in other slots
-                op = op.operands[0].op
-            found.add(named[_facts(op)])
-    return found
-
-
-def _facts(op: Op) -> tuple[object, ...] | None:
-    if op.result is None or not op.attributes.keys() >= set(FACTS):
-        return None
-    return (op.location, *(op.attributes[name] for name in FACTS))

@@ -96,18 +96,16 @@ def test_errors_of_bootstraps_are_those_of_the_packed_simulator(folder, bundle):
     assert np.abs(drawn - exact).mean() == pytest.approx(np.abs(packed - exact).mean(), rel=0.4)
 
 
-def test_what_is_beyond_the_range_of_bootstraps_is_what_the_packed_simulator_refuses(
-    folder, bundle
-):
+def test_the_reach_of_an_input_is_what_bootstraps_of_the_packed_simulator_get(folder, bundle):
     inputs = bundle.load_inputs(folder / "texts.jsonl")
     noisy = NoisyProgram(bundle)
     _, reach = noisy.run(noisy.prepare(inputs.arrays))
-    assert 0 < (reach > 1).sum() < len(inputs)
-    inside = inputs.take(np.flatnonzero(reach <= 1))
-    run(bundle, inside.arrays)
-    for row in np.flatnonzero(reach > 1)[:2]:
-        with pytest.raises(AtlasError, match="bootstrap is impossible"):
-            run(bundle, inputs.take([row]).arrays)
+    engine = TARGET.make_engine(bundle.program, bundle.parameters, no_progress)
+    engine.bootstrap_range = float(reach.min() + reach.max()) / 2
+    low, high = reach < engine.bootstrap_range, reach > engine.bootstrap_range
+    run(bundle, inputs.take(np.flatnonzero(low)[:2]).arrays, engine=engine)
+    with pytest.raises(AtlasError, match="bootstrap is impossible"):
+        run(bundle, inputs.take(np.flatnonzero(high)[:1]).arrays, engine=engine)
 
 
 def test_a_mean_is_shifted_and_what_is_far_beyond_a_bootstrap_is_lost(folder, bundle):
