@@ -1,12 +1,12 @@
 """Do fronts hold on inputs that no search has seen? MiniLM on windows of 64 tokens.
 
-    python benchmarks/unseen.py [--space wide] [--strategy hybrid] [--cost levels] [--prefixes]
+    python benchmarks/unseen.py [--space wide] [--cost levels] [--prefixes [--short]]
 
 Does what `atlasc search --no-prefixes` does with 400 windows: ranges from 320 of them, 80 held
 back, settings compared on 20. Then it evaluates the front's cheapest points within some errors on
 500 other windows, in batches of 10, and prints for each point its cost, the error of the search,
 that on the unseen windows, and in how many batches a value explodes. `--prefixes` does what the
-search does by default.
+search does by default, and `--short` tries the first words of each unseen window.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ def main() -> None:
     parser.add_argument("--calibrate", type=int, default=320)
     parser.add_argument("--held-back", type=int, default=80)
     parser.add_argument("--unseen", type=int, default=500)
+    parser.add_argument("--short", action="store_true", help="try 1 to 40 words of each of them")
     parser.add_argument("--batch", type=int, default=10)
     parser.add_argument("--targets", default="1e-2,3e-3,1e-3,3e-4,1e-4", help="or 'all' points")
     parser.add_argument("--seed", type=int, default=0)
@@ -154,6 +155,9 @@ def unseen_errors(
 
     skip = arguments.calibrate + arguments.held_back
     rows = texts.windows(arguments.unseen, TOKENS, skip)
+    if arguments.short:
+        counts = np.random.default_rng(arguments.seed).integers(1, 41, len(rows))
+        rows = [" ".join(row.split()[:count]) for row, count in zip(rows, counts, strict=True)]
     arrays = inputs_of(rows, prepared.source.model, TOKENS).arrays
     problem = search_problem(prepared, options, memory=0)
     found = []
