@@ -4,7 +4,7 @@
 manifest.json            format, model, target, parameters, security, digests of all files
 manifest.json.minisig    the signature of its maker, if there is one (``atlasc sign``)
 report.html, front.*     the chosen settings and their costs
-evaluations.jsonl        all evaluations of a search
+evaluations.jsonl        all evaluations and trials of a search
 client/                  embed.air, interface.air (+ arrays), model/ (config and tokenizer)
 server/                  program.air, poly.air, weights.safetensors
 ```

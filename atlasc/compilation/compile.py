@@ -16,7 +16,7 @@ from atlasc.compilation.fronts import front_files, journal_place, keeping, load_
 from atlasc.compilation.lowering import MAGNITUDE_INPUTS, lower_module
 from atlasc.compilation.options import CompileOptions, TargetOptions
 from atlasc.compilation.prepare import PreparedModel, Source, prepare
-from atlasc.compilation.search import SEARCH_INPUTS, pick_validated, search, search_inputs
+from atlasc.compilation.search import SEARCH_INPUTS, search, search_inputs
 from atlasc.compilation.statement import require, statements
 from atlasc.compilation.steps import Steps, quiet, silent
 from atlasc.emit.project import write_project
@@ -181,13 +181,13 @@ def choose(
         point = options.pick(front)
     else:
         modest = find_strategy(options.strategy or DEFAULT).modest(options.budget)
-        front = search(prepared, options, steps, validate=False, budget=modest, **searching)
+        front = search(prepared, options, steps, pick=options.pick, budget=modest, **searching)
         if not front.complete:
             journal = searching.get("journal")
             resume = f"the same command goes on with what is in {journal}"
             ended = "nothing was written; a smaller budget ends sooner"
             raise KeyboardInterrupt(resume if journal is not None else ended)
-        front, point = pick_validated(front, prepared, options.pick, steps, options.threads)
+        point = options.pick(front)
     space, found = front.parametrisation, point.to_dict()
     module = apply_settings(prepared.module, point.settings, prepared.calibration, space)
     settings = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, replace
-from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -13,16 +12,18 @@ import numpy as np
 from atlasc.compilation.fronts import calibration_digest, model_digest
 from atlasc.compilation.options import CompileOptions, SearchOptions
 from atlasc.compilation.prepare import PreparedModel
-from atlasc.compilation.steps import Steps, silent
+from atlasc.compilation.steps import Step, Steps, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.approximate import layer_count, settings_approximations
+from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.calibration.measure import nonlinear_ops
 from atlasc.passes.search.front import Front
-from atlasc.passes.search.points import Cost, Point, expert_layer
-from atlasc.passes.search.search_problem import SearchProblem
+from atlasc.passes.search.journal import Journal
+from atlasc.passes.search.points import Cost, Point, Settings, expert_layer
+from atlasc.passes.search.search_problem import SearchProblem, blas_threads
 from atlasc.passes.search.strategies import DEFAULT, find_strategy
 from atlasc.passes.search.strategy import EVALUATING, Progress
-from atlasc.passes.search.validation import OfSettings, Validator, validated, validated_pick
+from atlasc.passes.search.validation import Trials, Validator, validated, validated_pick
 from atlasc.targets import find_target
 from atlasc.version import __version__
 
@@ -39,20 +40,22 @@ def search(
     steps: Steps = silent,
     *,
     inputs: int | None = SEARCH_INPUTS,
-    validate: bool = True,
+    pick: Callable[[Front], Point] | None = None,
     budget: Mapping[str, int] | None = None,
     **others: Any,
 ) -> Front:
-    """The front of a model, its points validated on the held-back inputs.
+    """The front of a model, its points validated on the held-back inputs. An interrupt from the
+    keyboard ends the search, and the front so far is returned.
 
     Args:
         inputs: on how many inputs settings are compared; None for all that calibration saw.
-        validate: False for a front of which no point was validated; see `pick_validated`.
+        pick: takes a point of the front; only the points that it would take are then validated. It
+            must pass points that were not validated. None for all points.
         budget: of the strategy, instead of the one in the options.
         others: attributes of `SearchProblem`: journal, note, ...
 
     Raises:
-        AtlasError: there is nothing to search, or the budget is too small.
+        AtlasError: there is nothing to search, or the budget is too small; of `pick`.
     """
     require_searchable(prepared)
     given = options.budget if budget is None else budget
@@ -73,30 +76,23 @@ def search(
             step.report(now.note, now.done, now.total)
 
         front = strategy.search(problem, report)
-    compared = len(next(iter(problem.arrays.values())))
-    front = replace(front, facts=_facts(prepared, compared, asdict(strategy)))
-    if not front.complete:
-        return front
-    objective = problem.objective()
-    layer = expert_layer(problem.parametrisation)
-    front = replace(front, expert=objective.evaluate((layer,) * objective.space.layers))
-    return _validated(front, prepared, steps, problem.threads) if validate else front
-
-
-def pick_validated(
-    front: Front,
-    prepared: PreparedModel,
-    pick: Callable[[Front], Point],
-    steps: Steps = silent,
-    threads: int | None = None,
-) -> tuple[Front, Point]:
-    """The point that `pick` takes once it is validated on the held-back inputs, and the front with
-    all points that were validated for it: only one, where no input leaves a range under it.
-    """
+        compared = len(next(iter(problem.arrays.values())))
+        front = replace(front, facts=_facts(prepared, compared, asdict(strategy)))
+        if not front.complete:
+            return front
+        objective = problem.objective()
+        layer = expert_layer(problem.parametrisation)
+        front = replace(front, expert=objective.evaluate((layer,) * objective.space.layers))
     if not len(prepared.source.held_back):
-        return front, pick(front)
-    with steps("validating settings on held-back inputs"):
-        return validated_pick(front, *_validator(front, prepared, threads), pick)
+        return front
+    label = "validating the front on held-back inputs"
+    with (
+        strategy.journal(problem) as kept,
+        steps(label, None if pick else len(front.points) + 1, resume=resume) as step,
+        blas_threads(1),
+    ):
+        trials = _trials(front, prepared, kept, problem.threads, step)
+        return validated_pick(front, trials, pick) if pick else validated(front, trials)
 
 
 def require_searchable(prepared: PreparedModel) -> None:
@@ -182,22 +178,19 @@ def _facts(prepared: PreparedModel, compared: int, options: Mapping[str, Any]) -
     }
 
 
-def _validated(front: Front, prepared: PreparedModel, steps: Steps, threads: int | None) -> Front:
-    """The front and the setting `is` on the inputs that were held back."""
-    if not len(prepared.source.held_back):
-        return front
-    with steps("validating the front on held-back inputs", len(front.points)) as step:
-        progress = partial(step.report, "settings")
-        return validated(front, *_validator(front, prepared, threads), progress)
-
-
-def _validator(
-    front: Front, prepared: PreparedModel, threads: int | None
-) -> tuple[Validator, OfSettings]:
-    """A validator on the held-back inputs, and the approximations of a front's settings."""
+def _trials(
+    front: Front, prepared: PreparedModel, journal: Journal | None, threads: int | None, step: Step
+) -> Trials:
+    """Trials of a front on the held-back inputs. Prefixes of them do not count in the error."""
     own, inputs = len(prepared.source.held_back), prepared.source.validated
     shares = None if len(inputs) == own else [float(i < own) for i in range(len(inputs))]
-    validator = Validator(prepared.module, inputs.arrays, threads=threads, shares=shares)
-    return validator, lambda settings: settings_approximations(
-        prepared.module, settings, prepared.calibration, front.parametrisation
-    )
+
+    def exact(done: int) -> None:
+        step.report(f"exact outputs of {done} of {len(inputs)} inputs", 0, step.total)
+
+    def approximations(settings: Settings) -> dict[str, Approximation]:
+        space = front.parametrisation
+        return settings_approximations(prepared.module, settings, prepared.calibration, space)
+
+    validator = Validator(prepared.module, inputs.arrays, threads, shares, exact)
+    return Trials(validator, approximations, journal, step.report)

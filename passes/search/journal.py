@@ -1,4 +1,7 @@
-"""Evaluations on disk, one a line: a search that is started again does not repeat them."""
+"""Evaluations and trials on disk, one a line: a search that is started again does not repeat them.
+
+A trial is a point of the front on the inputs that were held back.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +15,23 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import MIB, Count, parse_json, too_large
 from atlasc.passes.search.points import POINT_FIELDS, Point, Settings
 
-FORMAT = "atlasc evaluations 2"
+FORMAT = "atlasc evaluations 3"
 SYNC_SECONDS = 1.0
 MAX_JOURNAL = 512 * MIB
 """Bytes of a journal: about a million evaluations."""
 
 Key = tuple[int | None, Settings]
 """Blocks of the early-layer proxy (None for the whole model), and the settings."""
+TrialKey = tuple[str, Settings]
+"""Digest of the held-back inputs, and the settings."""
 
 
 def journal_beside(output: Path) -> Path:
@@ -43,11 +48,15 @@ class Journal(AbstractContextManager["Journal"]):
     power cut loses the last second of evaluations.
 
     Attributes:
-        points: what it holds.
+        points: evaluations that it holds.
+        trials: points with `held_back_error` and `out_of_range` that it holds.
     """
 
-    def __init__(self, path: Path, descriptor: int, points: dict[Key, Point]) -> None:
-        self.path, self.points, self._descriptor = path, points, descriptor
+    def __init__(
+        self, path: Path, descriptor: int, points: dict[Key, Point], trials: dict[TrialKey, Point]
+    ) -> None:
+        self.path, self.points, self.trials = path, points, trials
+        self._descriptor = descriptor
         self._synced = time.monotonic()
 
     @staticmethod
@@ -76,9 +85,14 @@ class Journal(AbstractContextManager["Journal"]):
                 # A header that was cut off is begun again; nothing is cut from any other file.
                 if lines or not json.dumps(header).encode().startswith(rest):
                     _check_header(path, lines[0] if lines else rest, header)
-                points = dict(
-                    _parse(path, number, line) for number, line in enumerate(lines[1:], 2)
-                )
+                points: dict[Key, Point] = {}
+                trials: dict[TrialKey, Point] = {}
+                for number, line in enumerate(lines[1:], 2):
+                    entry, point = _parse(path, number, line)
+                    if entry.held_back is None:
+                        points[entry.layers, point.settings] = point
+                    else:
+                        trials[entry.held_back, point.settings] = point
                 if rest:
                     os.ftruncate(descriptor, len(content) - len(rest))
                 if rest and note is not None:
@@ -86,7 +100,7 @@ class Journal(AbstractContextManager["Journal"]):
                         f"the last line of the journal {path} was cut off and is removed; "
                         f"{len(points)} evaluations are kept"
                     )
-                journal = Journal(path, descriptor, points)
+                journal = Journal(path, descriptor, points, trials)
                 if not lines:
                     journal._write(header)
         except BaseException:
@@ -107,6 +121,18 @@ class Journal(AbstractContextManager["Journal"]):
             return
         self._write({**point.to_dict(), **({} if layers is None else {"layers": layers})})
         self.points[layers, point.settings] = point
+
+    def add_trial(self, point: Point, held_back: str) -> None:
+        """Append a point that was tried on held-back inputs.
+
+        Args:
+            held_back: digest of these inputs, SHA-256 (hex).
+
+        Raises:
+            AtlasError: it cannot be written; the file then ends with the line before.
+        """
+        self._write({**point.to_dict(), "held_back": held_back})
+        self.trials[held_back, point.settings] = point
 
     def close(self) -> None:
         """Force everything to the disk and close the file; one without a point is removed, so that
@@ -195,16 +221,17 @@ def _difference(words: str, there: Any, here: Any) -> str:
 
 @dataclass(frozen=True)
 class _Line(Point):
-    """A point of the journal."""
+    """A point of the journal; of a trial it has the digest of the held-back inputs."""
 
     layers: Count | None = None
+    held_back: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
 
 
-def _parse(path: Path, number: int, line: bytes) -> tuple[Key, Point]:
+def _parse(path: Path, number: int, line: bytes) -> tuple[_Line, Point]:
     remedy = "remove that line; its evaluation is then repeated"
     with explained(f"line {number} of the journal {path} is damaged", remedy=remedy):
         entry = parse_json(line, _Line)
-    return (entry.layers, entry.settings), Point(*(getattr(entry, name) for name in POINT_FIELDS))
+    return entry, Point(*(getattr(entry, name) for name in POINT_FIELDS))
 
 
 @contextmanager

@@ -143,12 +143,16 @@ class SearchProblem:
         settings = expert(layer_count(self.module))
         return settings_approximations(self.module, settings, self.calibration)
 
+    @cached_property
+    def _weights_digest(self) -> str:
+        return _digest(self.module.symbols)
+
     def identity(self) -> dict[str, Any]:
         """Everything that an evaluation depends on: JSON values, SHA-256 (hex) of what is large."""
         ranges = json.dumps(self.calibration.to_dict()["ranges"])
         return {
             "model": hashlib.sha256(print_module(self.module).encode()).hexdigest(),
-            "weights": _digest(self.module.symbols),
+            "weights": self._weights_digest,
             "calibration": hashlib.sha256(ranges.encode()).hexdigest(),
             "search_inputs": _digest(self.arrays),
             "shares": None if self.shares is None else list(self.shares),

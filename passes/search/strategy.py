@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any, ClassVar, NamedTuple
@@ -213,6 +213,20 @@ class Strategy(ABC):
         fixed = [f.name for f in fields(self) if not f.metadata.get("extends")]
         return {"strategy": self.name, **{option: getattr(self, option) for option in fixed}}
 
+    @contextmanager
+    def journal(self, problem: SearchProblem) -> Iterator[Journal | None]:
+        """The open journal of a search; None where the problem names no file.
+
+        Raises:
+            AtlasError: it cannot be used; the budget is too small for this problem.
+        """
+        if problem.journal is None:
+            yield None
+            return
+        identity = {**problem.identity(), **self.filled(problem).identity()}
+        with Journal.open(problem.journal, identity, problem.note) as journal:
+            yield journal
+
     def search(self, problem: SearchProblem, progress: ProgressCallback | None = None) -> Front:
         """Search a problem; `progress` is called after every evaluation. An interrupt from the
         keyboard ends the search, and the front so far is returned.
@@ -223,11 +237,8 @@ class Strategy(ABC):
         """
         filled = self.filled(problem)
         with ExitStack() as opened:
-            journal = pool = None
-            if problem.journal is not None:
-                identity = {**problem.identity(), **filled.identity()}
-                journal = Journal.open(problem.journal, identity, problem.note)
-                opened.enter_context(journal)
+            pool = None
+            journal = opened.enter_context(filled.journal(problem))
             if problem.workers is not None:
                 pool = opened.enter_context(RayPool(problem, problem.workers))
             opened.enter_context(blas_threads(1))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from atlasc.ir.files import arrays_digest
 from atlasc.ir.module import Module
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.calibration.measure import input_count
 from atlasc.passes.search.front import Front
+from atlasc.passes.search.journal import Journal
 from atlasc.passes.search.points import Point, Settings
 from atlasc.passes.search.search_problem import error_weights, output_error
 from atlasc.passes.simulation.row_programs import LOST
@@ -20,6 +24,8 @@ MEMORY = 512 << 20
 """Bytes for values that settings with equal first layers share: enough for all values of MiniLM on
 80 texts of 64 tokens."""
 
+ProgressCallback = Callable[[str, int, int | None], None]
+"""``progress(what, done, total)``; the total is None where it is not known."""
 OfSettings = Callable[[Settings], Mapping[str, Approximation]]
 """From settings to approximations by result name."""
 
@@ -50,6 +56,11 @@ class Validator:
         arrays: inputs by name, [N, ...] each.
         threads: None for the number of processors.
         shares: weight of each input in the error; None for equal ones.
+        progress: called with the number of inputs of which the exact outputs are known.
+
+    Attributes:
+        inputs: how many there are.
+        digest: of the inputs and their shares, SHA-256 (hex).
     """
 
     def __init__(
@@ -58,11 +69,14 @@ class Validator:
         arrays: Mapping[str, np.ndarray],
         threads: int | None = None,
         shares: Sequence[float] | None = None,
+        progress: Callable[[int], None] | None = None,
     ) -> None:
         self.inputs = input_count(module, arrays)
+        self.digest = arrays_digest(arrays, json.dumps(shares))
         self._simulator = PolynomialSimulator(module, threads=threads, memory=MEMORY)
         self._prepared = self._simulator.prepare(arrays, watched=True)
-        self._reference = self._simulator.cleartext(self._prepared)
+        exact = self._simulator.run(self._prepared, {}, progress=progress)
+        self._reference = exact.outputs
         self._weights = {
             name: error_weights(module, arrays, array, shares)
             for name, array in self._reference.items()
@@ -72,9 +86,17 @@ class Validator:
         """A sort key that puts settings with equal first layers next to each other."""
         return self._simulator.prefix(approximations)
 
-    def measure(self, approximations: Mapping[str, Approximation]) -> Validation:
-        """What the inputs do under approximations, given by result name."""
-        simulated = self._simulator.run(self._prepared, approximations)
+    def measure(
+        self,
+        approximations: Mapping[str, Approximation],
+        progress: Callable[[int], None] | None = None,
+    ) -> Validation:
+        """What the inputs do under approximations, given by result name.
+
+        Args:
+            progress: called with the number of inputs that are done.
+        """
+        simulated = self._simulator.run(self._prepared, approximations, progress=progress)
         assert simulated.faults is not None
         lost, error = simulated.faults[LOST], np.inf
         if not lost.any():
@@ -82,60 +104,106 @@ class Validator:
         return Validation(error, int(simulated.faults.any(axis=0).sum()), int(lost.sum()))
 
 
-def validated(
-    front: Front,
-    validator: Validator,
-    approximations: OfSettings,
-    progress: Callable[[int, int], None] | None = None,
-) -> Front:
+@dataclass(frozen=True)
+class Trials:
+    """Trials of points on inputs that no search has seen.
+
+    Attributes:
+        validator: on these inputs.
+        approximations: of settings.
+        journal: of the search; holds trials that need not be repeated, and gets new ones as soon as
+            they are known. None keeps nothing.
+        progress: called with (what, points done, all points); of `validated_pick` nobody knows how
+            many there will be.
+    """
+
+    validator: Validator
+    approximations: OfSettings
+    journal: Journal | None = None
+    progress: ProgressCallback | None = None
+
+    def known(self, point: Point) -> Point | None:
+        """The point with `held_back_error` and `out_of_range`, if the journal has them."""
+        key = self.validator.digest, point.settings
+        found = None if self.journal is None else self.journal.trials.get(key)
+        return None if found is None else _with(point, found.held_back_error, found.out_of_range)
+
+    def tried(self, point: Point, done: int = 0, total: int | None = None) -> Point:
+        """The point with `held_back_error` and `out_of_range`.
+
+        Args:
+            done, total: for the progress, points before this one and in all.
+        """
+
+        def report(inputs: int) -> None:
+            self.report(f"{inputs} of {self.validator.inputs} inputs", done, total)
+
+        if (known := self.known(point)) is not None:
+            return known
+        found = self.validator.measure(self.approximations(point.settings), report)
+        point = _with(point, found.error, found.out_of_range)
+        if self.journal is not None:
+            self.journal.add_trial(point, self.validator.digest)
+        return point
+
+    def prefix(self, point: Point) -> list[int]:
+        """A sort key that puts points with equal first layers next to each other."""
+        return self.validator.prefix(self.approximations(point.settings))
+
+    def report(self, what: str, done: int, total: int | None) -> None:
+        """Say how far the trials are."""
+        if self.progress is not None:
+            self.progress(what, done, total)
+
+
+def _with(point: Point, error: float | None, out_of_range: int | None) -> Point:
+    return replace(point, held_back_error=error, out_of_range=out_of_range)
+
+
+def validated(front: Front, trials: Trials) -> Front:
     """The front with `held_back_error` and `out_of_range` at each of its points, and the expert's.
 
-    Points with equal first layers are measured one after the other. An interrupt from the keyboard
+    Points with equal first layers are tried one after the other. An interrupt from the keyboard
     leaves the rest of the points as they are.
-
-    Args:
-        validator: on inputs that the search did not see.
-        progress: called with (points done, all points).
     """
-    points, expert, complete = list(front.points), front.expert, front.complete
+    experts = [] if front.expert is None else [front.expert]
+    points, complete = [*front.points, *experts], front.complete
     try:
-        if expert is not None:
-            expert = _measured(expert, validator, approximations)
-        order = sorted(
-            range(len(points)), key=lambda i: validator.prefix(approximations(points[i].settings))
-        )
-        for done, index in enumerate(order, 1):
-            points[index] = _measured(points[index], validator, approximations)
-            if progress is not None:
-                progress(done, len(points))
+        points = [trials.known(point) or point for point in points]
+        new = [i for i, point in enumerate(points) if point.out_of_range is None]
+        new.sort(key=lambda i: trials.prefix(points[i]))
+        for done, index in enumerate(new, len(points) - len(new)):
+            points[index] = trials.tried(points[index], done, len(points))
+        trials.report("settings", len(points), len(points))
     except KeyboardInterrupt:
         complete = False
+    own = len(front.points)
     return replace(
-        front, points=tuple(points), expert=expert, complete=complete, held_back=validator.inputs
+        front,
+        points=tuple(points[:own]),
+        expert=points[own] if experts else None,
+        complete=complete,
+        held_back=trials.validator.inputs,
     )
 
 
-def validated_pick(
-    front: Front,
-    validator: Validator,
-    approximations: OfSettings,
-    pick: Callable[[Front], Point],
-) -> tuple[Front, Point]:
-    """The point that `pick` takes of a front, and the front with what was measured for it.
+def validated_pick(front: Front, trials: Trials, pick: Callable[[Front], Point]) -> Front:
+    """The front with what was measured for the point that `pick` takes of it.
 
-    A point is validated when it would be taken. Where inputs leave a range under it, another one
-    may be taken, which is validated in turn.
+    A point is tried when it would be taken. Where inputs leave a range under it, another one may be
+    taken, which is tried in turn. An interrupt from the keyboard ends that.
 
     `pick` must pass points that were not validated.
     """
-    front = replace(front, held_back=validator.inputs)
-    while (point := pick(front)).out_of_range is None:
-        found = _measured(point, validator, approximations)
-        points = tuple(found if other == point else other for other in front.points)
-        front = replace(front, points=points)
-    return front, point
-
-
-def _measured(point: Point, validator: Validator, approximations: OfSettings) -> Point:
-    found = validator.measure(approximations(point.settings))
-    return replace(point, held_back_error=found.error, out_of_range=found.out_of_range)
+    front = replace(front, held_back=trials.validator.inputs)
+    try:
+        for done in itertools.count():
+            point = pick(front)
+            if point.out_of_range is not None:
+                return front
+            found = trials.tried(point, done)
+            points = tuple(found if other == point else other for other in front.points)
+            front = replace(front, points=points)
+    except KeyboardInterrupt:
+        pass
+    return replace(front, complete=False)

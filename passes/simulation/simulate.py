@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -35,6 +35,8 @@ from atlasc.passes.simulation.simulator import (
 
 AHEAD, FEWEST_FOR_AHEAD = 2, 8
 """The number of inputs that are evaluated first, and the fewest inputs with which that is done."""
+WATCHED = 8
+"""Watched inputs that a thread evaluates at once: long work says often where it stands."""
 SMALLEST_PART = 1 << 17
 """Elements of its largest tensor from which a part is worth a thread."""
 
@@ -174,7 +176,7 @@ class PolynomialSimulator(Simulator):
             ]
 
         if watched:
-            rounds = -(-count // chunk_size(self.module))
+            rounds = -(-count // min(chunk_size(self.module), WATCHED * self.threads))
             return list(itertools.starmap(parts, divided(0, count, rounds)))
         if count < FEWEST_FOR_AHEAD:
             return [parts(0, count)]
@@ -195,12 +197,14 @@ class PolynomialSimulator(Simulator):
         approximations: Approximations | None = None,
         *,
         layers: int | None = None,
+        progress: Callable[[int], None] | None = None,
     ) -> Simulation:
         """See `Simulator`.
 
         Args:
             inputs: arrays by name, or what `prepare` made of them.
             approximations: by result name; None for those that the module carries.
+            progress: called with the number of inputs that are done.
         """
         rounds = inputs if isinstance(inputs, list) else self.prepare(inputs)
         chosen = self.default_approximations() if approximations is None else approximations
@@ -220,6 +224,8 @@ class PolynomialSimulator(Simulator):
                 if (stop := _first_stop(parts)) < end:
                     op = self.segments[stop].ops[0]
                     return Simulation({}, f"{op.location}: {op.name}")
+                if progress is not None:
+                    progress(sum(len(next(iter(part.values()))) for part in outputs))
         joined = {name: np.concatenate([part[name] for part in outputs]) for name in outputs[0]}
         faults = [
             np.any([part.faults[key] for key in keys], axis=0)

@@ -15,7 +15,8 @@ import atlasc
 from atlasc.compilation.compile import simulated_error
 from atlasc.compilation.options import CalibrationOptions
 from atlasc.compilation.prepare import PreparedModel, load_source, prepare
-from atlasc.compilation.search import _validator, search_inputs
+from atlasc.compilation.search import _trials, search_inputs
+from atlasc.compilation.steps import Step
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.inputs import Inputs
 from atlasc.passes.approximation.approximate import apply_settings, settings_approximations
@@ -119,8 +120,8 @@ def test_errors_are_those_of_the_users_inputs_and_ranges_those_of_all(found: Pre
         simulated_error(module, own, weights), rel=1e-6
     )
     front = Front((), "depth", (100.0, 0.2), parametrisation=MEASURED)
-    validator, approximations = _validator(front, found, 1)
-    chosen = approximations(expert(1))
+    trials = _trials(front, found, None, 1, Step("", None))
+    validator, chosen = trials.validator, trials.approximations(expert(1))
     assert validator.inputs == len(source.validated)
     alone = Validator(found.module, source.held_back.arrays, 1).measure(chosen)
     every = Validator(found.module, source.validated.arrays, 1).measure(chosen)

@@ -60,8 +60,10 @@ def _front(path: Path) -> None:
     saved = load_front(path)
     assert saved.front.points
     assert (path / "front.html").read_text().rstrip().endswith("</html>")
-    rows = (path / "evaluations.jsonl").read_text().splitlines()
-    assert len([json.loads(row) for row in rows]) == saved.front.distinct + 1
+    rows = list(map(json.loads, (path / "evaluations.jsonl").read_text().splitlines()))
+    trials = [row for row in rows if "held_back" in row]
+    assert len(rows) == 1 + saved.front.distinct + len(trials)
+    assert len(trials) == (len(saved.front.points) + 1 if saved.front.held_back else 0)
 
 
 def _keys(path: Path) -> None:

@@ -9,12 +9,14 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from atlasc.passes.search.points import Point, Settings
 from atlasc.passes.search.search_problem import Objective
-from tests.atlasc.cli.command import DATA, MODEL, ROOT, refused, run
+from atlasc.passes.search.validation import Validation, Validator
+from tests.atlasc.cli.command import DATA, MODEL, ROOT, Outcome, refused, run
 
 SEARCH = (
     "search", MODEL, "--data", DATA, "--strategy", "atlas", "--population", 8, "--generations", 2,
@@ -55,7 +57,9 @@ def test_a_stopped_search_goes_on(way: signal.Signals, front: list, tmp_path: Pa
     assert not journal.exists()
     lines = (output / "evaluations.jsonl").read_bytes().splitlines()
     assert lines[: kept.count(b"\n") - 1] == kept.splitlines()[:-1]
-    assert len(lines) == found["distinct_evaluations"] + 1
+    trials = [line for line in lines if b"held_back" in line]
+    assert len(trials) == len(front) + 1, "of the front and of `is`"
+    assert len(lines) == found["distinct_evaluations"] + 1 + len(trials)
 
 
 def test_a_named_journal_stays_and_may_be_made_longer(front: list, tmp_path: Path) -> None:
@@ -77,6 +81,17 @@ def test_journals_that_cannot_be_used(tmp_path: Path) -> None:
     assert "is a folder" in refused(*SHORT, "--journal", tmp_path)
 
 
+def evaluate_only_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A front shows `is` for comparison; it is no evaluation of the search."""
+    evaluate = Objective.points
+
+    def points(self: Objective, settings: Sequence[Settings]) -> Iterator[Point]:
+        assert all(set(layers) == {IS} for layers in settings), "evaluated again"
+        return evaluate(self, settings)
+
+    monkeypatch.setattr(Objective, "points", points)
+
+
 def test_compile_keeps_its_evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bundle, journal = tmp_path / "bundle", tmp_path / "bundle.journal"
     command = (
@@ -86,17 +101,66 @@ def test_compile_keeps_its_evaluations(tmp_path: Path, monkeypatch: pytest.Monke
     assert "no setting on the front" in refused(*command, "--max-error", 1e-9)
     evaluations = journal.read_bytes()
     assert len(evaluations.splitlines()) > 10
-    evaluate = Objective.points
-
-    def only_is(self: Objective, settings: Sequence[Settings]) -> Iterator[Point]:
-        """A front shows `is` for comparison; it is no evaluation of the search."""
-        assert all(set(layers) == {IS} for layers in settings), "evaluated again"
-        return evaluate(self, settings)
-
-    monkeypatch.setattr(Objective, "points", only_is)
+    evaluate_only_is(monkeypatch)
     run(*command, "--max-error", 10)
     assert not journal.exists()
-    assert (bundle / "evaluations.jsonl").read_bytes() == evaluations
+    kept = (bundle / "evaluations.jsonl").read_bytes()
+    assert kept.startswith(evaluations)
+    trials = kept.removeprefix(evaluations).splitlines()
+    assert trials and all(b"out_of_range" in trial for trial in trials)
+
+
+@pytest.fixture
+def trials(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """One for each trial that was made. The user loses patience at the end of the sixth."""
+    made: list[object] = []
+    measure = Validator.measure
+
+    def impatient(self: Validator, approximations: Any, progress: Any = None) -> Validation:
+        found = measure(self, approximations, progress)
+        made.append(approximations)
+        if len(made) == 6:
+            raise KeyboardInterrupt
+        return found
+
+    monkeypatch.setattr(Validator, "measure", impatient)
+    return made
+
+
+def test_an_interrupted_search_goes_on_with_its_trials(
+    front: list, trials: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "front"
+    first = Outcome((*SEARCH, "-o", output))
+    assert first.code == 130 and not output.exists()
+    assert f"the same command goes on with what is in {output}.journal" in first.err
+    shown = json.loads(first.out)["front"]
+    assert len(shown) == len(front) and sum("out_of_range" in point for point in shown) <= 5
+    evaluate_only_is(monkeypatch)
+    assert json.loads(run(*SEARCH, "-o", output).out)["front"] == front
+    assert len(trials) == 6 + len(front) + 1 - 5, "only the interrupted trial is repeated"
+
+
+def test_an_interrupted_compile_goes_on_with_its_trials(
+    trials: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = tmp_path / "bundle"
+    command = (
+        "compile", MODEL, "--data", DATA, "--target", "sim", "--strategy", "atlas",
+        "--evaluations", 20, "--max-error", 10, "-o", bundle,
+    )  # fmt: skip
+    with monkeypatch.context() as patch:
+        patch.setattr("atlasc.compilation.compile.lower_module", _interrupt)
+        assert Outcome(command).code == 130
+    tried = len(trials)
+    assert 0 < tried < 6 and not bundle.exists()
+    evaluate_only_is(monkeypatch)
+    run(*command)
+    assert len(trials) == tried, "nothing is tried again"
+
+
+def _interrupt(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_workers_that_make_no_sense() -> None:

@@ -49,7 +49,8 @@ def _journal(path: Path) -> object:
     identity = json.loads(content.partition(b"\n")[0])
     identity.pop("journal")
     with Journal.open(path, identity) as journal:
-        return {key: point.to_dict() for key, point in journal.points.items()}
+        found = {**journal.points, **journal.trials}
+        return {key: point.to_dict() for key, point in found.items()}
 
 
 READERS = [

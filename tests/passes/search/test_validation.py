@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from atlasc.passes.approximation.approximate import with_approximations
+from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.approximation.expand import Expand
 from atlasc.passes.approximation.parametrisation import PAPER, Parametrisation
 from atlasc.passes.calibration.calibrate import Calibration
 from atlasc.passes.calibration.measure import kept_tokens
 from atlasc.passes.framework.pass_base import Report
 from atlasc.passes.search.front import Front, Wanted
+from atlasc.passes.search.journal import Journal
+from atlasc.passes.search.points import Point
 from atlasc.passes.search.search_problem import output_error
-from atlasc.passes.search.validation import Validator, validated, validated_pick
+from atlasc.passes.search.validation import Trials, Validator, validated, validated_pick
 from atlasc.passes.simulation import row_programs
 from atlasc.passes.simulation.poly_values import DomainWatch, interpret_poly
 from atlasc.passes.simulation.simulate import PolynomialSimulator
@@ -146,17 +150,27 @@ def test_one_input_alone_is_blamed(problem) -> None:
 
 def test_a_front_gets_its_columns(problem, validator) -> None:
     objective = problem.objective()
-    points = tuple(map(objective.evaluate, (GOOD,)))
-    done = []
-    front = Front(points, "depth", (100.0, 0.2))
-    found = validated(
-        front, validator, objective.approximations, lambda now, total: done.append((now, total))
+    point = objective.evaluate(GOOD)
+    told = []
+    front = Front((point,), "depth", (100.0, 0.2), expert=objective.evaluate(NEIGHBOURS[2]))
+    trials = Trials(validator, objective.approximations, progress=lambda *now: told.append(now))
+    found = validated(front, trials)
+    all_inputs = f"{validator.inputs} of {validator.inputs} inputs"
+    assert (
+        told[-1] == ("settings", 2, 2) and (all_inputs, 0, 2) in told and (all_inputs, 1, 2) in told
     )
-    assert done == [(1, 1)]
     assert found.held_back == validator.inputs
-    assert found.points[0].out_of_range == 0
-    assert found.points[0].held_back_error == pytest.approx(points[0].error, rel=1e-2)
-    assert replace(found.points[0], out_of_range=None, held_back_error=None) == points[0]
+    assert found.points[0].out_of_range == found.expert.out_of_range == 0
+    assert found.points[0].held_back_error == pytest.approx(point.error, rel=1e-2)
+    assert replace(found.points[0], out_of_range=None, held_back_error=None) == point
+
+
+def test_a_trial_says_how_many_inputs_are_done(problem, monkeypatch) -> None:
+    monkeypatch.setattr("atlasc.passes.simulation.simulate.WATCHED", 1)
+    exact, done = [], []
+    validator = Validator(problem.module, problem.arrays, threads=1, progress=exact.append)
+    validator.measure(problem.objective().approximations(GOOD), done.append)
+    assert exact == done == list(range(1, validator.inputs + 1))
 
 
 def test_only_what_would_be_picked_is_validated(problem, validator) -> None:
@@ -171,21 +185,81 @@ def test_only_what_would_be_picked_is_validated(problem, validator) -> None:
         asked.append(settings)
         return (paper if len(asked) == 1 else problem.objective()).approximations(settings)
 
-    found, point = validated_pick(front, validator, approximations, lambda f: f.pick(Wanted(1.0)))
+    def pick(of: Front) -> Point:
+        return of.pick(Wanted(1.0))
+
+    found = validated_pick(front, Trials(validator, approximations), pick)
+    point = pick(found)
     assert point == found.points[1] and point.depth == good.depth
-    assert len(asked) == 2 and found.held_back == validator.inputs
+    assert len(asked) == 2 and found.held_back == validator.inputs and found.complete
     assert [p.out_of_range is None for p in found.points] == [False, False, True]
     assert found.points[0].out_of_range > point.out_of_range == 0
 
 
+def interrupt_after(points: int):
+    """Progress of a user who loses patience once so many points are done."""
+
+    def progress(what: str, done: int, total: int | None) -> None:
+        if done >= points:
+            raise KeyboardInterrupt
+
+    return progress
+
+
 def test_an_interrupt_leaves_the_rest_as_it_was(problem, validator) -> None:
     objective = problem.objective()
-    point = objective.evaluate(GOOD)
-
-    def interrupt(done: int, total: int) -> None:
-        raise KeyboardInterrupt
-
-    front = Front((point, point), "depth", (100.0, 0.2), expert=point)
-    found = validated(front, validator, objective.approximations, interrupt)
+    points = tuple(map(objective.evaluate, NEIGHBOURS))
+    front = Front(points[:3], "depth", (100.0, 0.2), expert=points[3])
+    found = validated(front, Trials(validator, objective.approximations, None, interrupt_after(2)))
     assert not found.complete
-    assert [p.out_of_range for p in (found.expert, *found.points)] == [0, 0, None]
+    assert [p.out_of_range for p in (*found.points, found.expert)].count(None) == 2
+    picked = validated_pick(
+        front,
+        Trials(validator, objective.approximations, None, interrupt_after(0)),
+        lambda of: of.points[1],
+    )
+    assert not picked.complete and picked.points == front.points
+
+
+@pytest.fixture
+def measured(monkeypatch) -> list[Mapping[str, Approximation]]:
+    """The trials that are really made, and not taken from a journal."""
+    seen: list[Mapping[str, Approximation]] = []
+    measure = Validator.measure
+
+    def spy(self, approximations, progress=None):
+        found = measure(self, approximations, progress)
+        seen.append(approximations)
+        return found
+
+    monkeypatch.setattr(Validator, "measure", spy)
+    return seen
+
+
+def test_interrupted_trials_go_on_with_what_the_journal_has(
+    problem, validator, measured, tmp_path
+) -> None:
+    objective, path = problem.objective(), tmp_path / "journal.jsonl"
+    points = tuple(map(objective.evaluate, NEIGHBOURS))
+    front = Front(points[:3], "depth", (100.0, 0.2), expert=points[3])
+    whole = validated(front, Trials(validator, objective.approximations))
+    identity = problem.identity()
+
+    def tried(progress=None, on=validator) -> Front:
+        measured.clear()
+        with Journal.open(path, identity) as journal:
+            if not journal.points:
+                journal.add(points[0])
+            return validated(front, Trials(on, objective.approximations, journal, progress))
+
+    assert not tried(interrupt_after(1)).complete and len(measured) == 1
+    assert not tried(interrupt_after(3)).complete and len(measured) == 2
+    assert tried() == whole and len(measured) == 1
+    assert tried() == whole and not measured, "nothing is tried again"
+    with Journal.open(path, identity) as journal:
+        pick = validated_pick(
+            front, Trials(validator, objective.approximations, journal), lambda of: of.points[1]
+        )
+    assert pick.points == (front.points[0], whole.points[1], front.points[2]) and not measured
+    fewer = Validator(problem.module, {n: array[:2] for n, array in problem.arrays.items()})
+    assert tried(on=fewer).held_back == 2 and len(measured) == 4, "these are other inputs"
