@@ -100,8 +100,11 @@ def compile_model(
         prepared, options, steps, None if saved is None else saved.front,
         journal=journal, note=note,
     )  # fmt: skip
-    with steps("trying the setting on held-back inputs"):
-        found = statements(prepared, chosen.module, options.threads)
+    tried = len(prepared.source.validated)
+    with steps("trying the setting on held-back inputs", tried) as step:
+        found = statements(
+            prepared, chosen.module, options.threads, lambda done: step.report("", done, tried)
+        )
     require(found, options.unsafe_at_most)
     chosen.settings["unsafe"] = [one.to_dict() for one in found]
     lowered = lower_module(

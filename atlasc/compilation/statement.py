@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -58,18 +58,23 @@ def clopper_pearson(unsafe: int, inputs: int, confidence: float = CONFIDENCE) ->
 
 
 def statements(
-    prepared: PreparedModel, module: Module, threads: int | None = None
+    prepared: PreparedModel,
+    module: Module,
+    threads: int | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> list[Statement]:
     """Of all held-back inputs, and of texts by their length; none where nothing was held back.
 
     Args:
         module: the prepared module with its approximations.
+        progress: called with the number of inputs that are done.
     """
     arrays = prepared.source.validated.arrays
     if not len(prepared.source.validated):
         return []
     simulator = PolynomialSimulator(module, threads=threads)
-    faults = simulator.run(simulator.prepare(arrays, watched=True)).faults
+    watched = simulator.prepare(arrays, watched=True)
+    faults = simulator.run(watched, progress=progress).faults
     assert faults is not None
     unsafe: np.ndarray = np.any(faults, axis=0)
     return [_statement(None, unsafe), *_by_length(arrays.get("attention_mask"), unsafe)]

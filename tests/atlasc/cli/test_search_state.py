@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from atlasc.passes.search.points import Point, Settings
+from atlasc.passes.search.points import Point, Settings, expert_layer
 from atlasc.passes.search.search_problem import Objective
 from atlasc.passes.search.validation import Validation, Validator
 from tests.atlasc.cli.command import DATA, MODEL, ROOT, Outcome, refused, run
@@ -22,7 +22,6 @@ SEARCH = (
     "search", MODEL, "--data", DATA, "--strategy", "atlas", "--population", 8, "--generations", 2,
     "--layer-population", 8, "--layer-generations", 20, "--inputs", 2, "--json",
 )  # fmt: skip
-IS = (5, 5, 5, 5, 7, 9, 9, 9)
 SHORT = (*SEARCH, "--generations", 0, "--layer-generations", 0)
 
 
@@ -86,7 +85,8 @@ def evaluate_only_is(monkeypatch: pytest.MonkeyPatch) -> None:
     evaluate = Objective.points
 
     def points(self: Objective, settings: Sequence[Settings]) -> Iterator[Point]:
-        assert all(set(layers) == {IS} for layers in settings), "evaluated again"
+        space = self.space.parametrisation
+        assert all(set(layers) == {expert_layer(space)} for layers in settings), "evaluated again"
         return evaluate(self, settings)
 
     monkeypatch.setattr(Objective, "points", points)
