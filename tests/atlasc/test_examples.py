@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import math
+import sys
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +18,7 @@ from atlasc.loading.models import LoadedModel, load_model
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DIGITS = EXAMPLES / "digits_vit"
+LLAMA = EXAMPLES / "tiny_llama"
 
 
 def import_script(path: Path) -> ModuleType:
@@ -113,3 +117,98 @@ def test_minilm_windows_are_distinct_and_of_one_length() -> None:
     assert inputs_of(found[:100], model, 64).arrays["attention_mask"].all()
     with pytest.raises(SystemExit, match="texts are left"):
         script.windows(10**6)
+
+
+@pytest.fixture(scope="module")
+def llama() -> LoadedModel:
+    return load_model(LLAMA / "model")
+
+
+@pytest.fixture(scope="module")
+def paragraphs() -> tuple[list[str], list[str]]:
+    """What the small decoder was trained on, and the paragraphs that training never saw."""
+    return import_script(LLAMA / "corpus.py").split()
+
+
+def test_llama_is_a_small_decoder_with_its_tokenizer(llama: LoadedModel) -> None:
+    assert sum(file.stat().st_size for file in (LLAMA / "model").iterdir()) < 4_000_000
+    assert type(llama.module).__name__ == "LlamaForCausalLM"
+    text = "Return True if the file exists, and raise an OSError if it does not."
+    (ids,) = llama.tokenize([text])
+    assert ids[0] == llama.config.bos_token_id and max(ids) < llama.config.vocab_size
+    assert llama.tokenizer.decode(ids, skip_special_tokens=True).strip() == text
+
+
+def test_llama_texts_are_apart_from_those_of_training(
+    paragraphs: tuple[list[str], list[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    training, held_out = paragraphs
+    openings = {" ".join(text.lower().split()[:4]) for text in training}
+    assert not openings & {" ".join(text.lower().split()[:4]) for text in held_out}
+    assert 0.05 < len(held_out) / (len(held_out) + len(training)) < 0.15
+    written = tmp_path / "texts.txt"
+    monkeypatch.setattr(sys, "argv", ["corpus.py", str(written), "--count", "9", "--skip", "3"])
+    script = import_script(LLAMA / "corpus.py")
+    monkeypatch.setattr(script, "split", lambda: paragraphs)
+    script.main()
+    assert written.read_text(encoding="utf-8").splitlines() == held_out[3:12]
+    assert Path(capsys.readouterr().out.strip()) == LLAMA / "model"
+
+
+def test_llama_predicts_texts_that_it_never_saw(
+    llama: LoadedModel, paragraphs: tuple[list[str], list[str]]
+) -> None:
+    """Against the best that the frequencies of single tokens can do, measured on the same texts."""
+    script = import_script(LLAMA / "train.py")
+    ids = script.encode(llama.tokenizer, paragraphs[1][:200])
+    counts = Counter(token for row in ids for token in row[1:])
+    total = sum(counts.values())
+    unigram = math.exp(-sum(n * math.log(n / total) for n in counts.values()) / total)
+    perplexity = script.surprise(llama.module, ids).mean().exp().item()
+    assert perplexity < min(30, unigram / 8)
+
+
+def test_llama_continues_a_text_the_same_way_each_time(llama: LoadedModel) -> None:
+    continuation = import_script(LLAMA / "generate.py").continuation
+    prompt = "If the file does not exist,"
+    first = continuation(llama.module, llama.tokenizer, prompt)
+    assert first == continuation(llama.module, llama.tokenizer, prompt)
+    assert first.startswith(prompt) and len(first) > len(prompt) + 10
+    torch.manual_seed(0)
+    assert continuation(llama.module, llama.tokenizer, prompt, temperature=2.0) != first
+
+
+def test_llama_is_what_the_compiler_traces(
+    llama: LoadedModel, paragraphs: tuple[list[str], list[str]]
+) -> None:
+    from atlasc.ir.interpreter import interpret
+    from atlasc.passes.frontend.trace import trace
+
+    arrays = inputs_of(paragraphs[1][:2], llama, 32).arrays
+    module = trace(llama.module, arrays, name="llama")
+    nonlinear = Counter(op.name for op in module.ops)
+    layers = llama.config.num_hidden_layers
+    assert (nonlinear["nn.softmax"], nonlinear["nn.silu"]) == (layers, layers)
+    assert nonlinear["nn.rms_norm"] == 2 * layers + 1
+    with torch.no_grad():
+        expected = llama.module(**{k: torch.from_numpy(v) for k, v in arrays.items()}).logits
+    (logits,) = interpret(module, arrays).values()
+    np.testing.assert_allclose(logits, expected, atol=1e-3, rtol=0)
+
+
+def test_llama_training_learns_and_gives_the_same_files_again(tmp_path: Path) -> None:
+    """The whole script, on a small text."""
+    script = import_script(LLAMA / "train.py")
+    script.CONTEXT = 32
+    texts = [f"The value number {n} of the list is {n * n}, which is a square." for n in range(99)]
+    for name in ("model", "again"):
+        script.build(texts[9:], texts[:9], tmp_path / name, epochs=8)
+    model = load_model(tmp_path / "model")
+    ids = script.encode(model.tokenizer, texts[:9])
+    untrained = math.log(model.config.vocab_size)
+    assert script.surprise(model.module, ids).mean().item() < untrained / 2
+    for name in ("model.safetensors", "tokenizer.json"):
+        assert (tmp_path / "model" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
