@@ -17,7 +17,7 @@ from atlasc.compilation.lowering import MAGNITUDE_INPUTS, lower_module
 from atlasc.compilation.options import CompileOptions, TargetOptions
 from atlasc.compilation.prepare import PreparedModel, Source, prepare
 from atlasc.compilation.search import SEARCH_INPUTS, search, search_inputs
-from atlasc.compilation.statement import require, statements
+from atlasc.compilation.statement import require, require_enough, statements
 from atlasc.compilation.steps import Steps, quiet, silent
 from atlasc.emit.project import write_project
 from atlasc.files import new_folder
@@ -96,11 +96,12 @@ def compile_model(
     prepared = prepare(
         model, data, options, steps, saved, batch=options.batch, tokenizer=tokenizer, note=note
     )
+    tried = len(prepared.source.validated)
+    require_enough(tried, options.unsafe_at_most)
     chosen = choose(
         prepared, options, steps, None if saved is None else saved.front,
         journal=journal, note=note,
     )  # fmt: skip
-    tried = len(prepared.source.validated)
     with steps("trying the setting on held-back inputs", tried) as step:
         found = statements(
             prepared, chosen.module, options.threads, lambda done: step.report("", done, tried)

@@ -96,14 +96,25 @@ def _statement(tokens: tuple[int, int] | None, unsafe: np.ndarray) -> Statement:
     return Statement(tokens, inputs, count, clopper_pearson(count, inputs))
 
 
+def require_enough(inputs: int, limit: float | None) -> None:
+    """Raise AtlasError where so few held-back inputs cannot show a limit, even if none is unsafe:
+    no search need begin.
+    """
+    if limit is not None and clopper_pearson(0, inputs) > limit:
+        raise _not_shown(limit, f"{inputs} held-back inputs are too few to show it")
+
+
 def require(found: list[Statement], limit: float | None) -> None:
     """Raise AtlasError unless the bound for all inputs is within a limit."""
-    if limit is None or (found and found[0].bound <= limit):
-        return
+    if limit is not None and found[0].bound > limit:
+        raise _not_shown(limit, str(found[0]))
+
+
+def _not_shown(limit: float, why: str) -> AtlasError:
     needed = math.ceil(math.log(1 - CONFIDENCE) / math.log1p(-limit))
-    raise AtlasError(
+    return AtlasError(
         f"it cannot be said that at most {limit:.3g} of the inputs are unsafe",
-        why=str(found[0]) if found else "no input was held back",
+        why=why,
         remedy=f"hold back {needed} inputs or more (--data, --held-back), of which none may be "
         "unsafe; for fewer unsafe ones give data of all kinds, or a wider --margin",
     )

@@ -16,7 +16,8 @@ from atlasc.client.program import rows_of
 from atlasc.ir.interpreter import Interpreter, interpret
 from atlasc.ir.module import Op
 from atlasc.ir.opdef import Site
-from atlasc.passes.simulation.poly_values import fused
+from atlasc.passes.analyses.bounds import bootstrapped
+from atlasc.passes.simulation.poly_values import evaluated, fused
 from atlasc.targets.parameters import NoiseModel
 
 MEASURED = 16.0
@@ -65,14 +66,11 @@ class NoisyProgram:
             return self._noisy.run(prepared)
 
     def _refreshed(self, op: Op, site: Site, arrays: list[np.ndarray]) -> np.ndarray | None:
-        """The result of an op after its bootstrap; None for an op that is not bootstrapped."""
-        result = fused(op, site, arrays)
+        """The result of an op, after its bootstrap if it is bootstrapped; None for an op that the
+        interpreter evaluates.
+        """
         if op not in self.bootstrapped:
-            return result
-        if result is None:
-            assert op.definition.evaluate is not None
-            result = op.definition.evaluate(site, *arrays)
-        mean = result.mean(axis=tuple(range(1, result.ndim)), keepdims=True)
-        drawn = self._random.standard_normal(result.shape)
-        refreshed = result + self.noise.bootstrap * drawn - self.noise.bootstrap_cubic * mean**3
+            return fused(op, site, arrays)
+        result, noise = evaluated(op, site, arrays), self.noise
+        refreshed = bootstrapped(result, noise.bootstrap, noise.bootstrap_cubic, self._random)
         return np.where(np.abs(result) <= MEASURED, refreshed, np.nan)

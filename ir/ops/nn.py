@@ -159,7 +159,7 @@ def log_hidden(scores: np.ndarray, keep: np.ndarray | None) -> np.ndarray:
     """
     width = scores.shape[-1]
     if keep is None:
-        return np.zeros((), scores.dtype)
+        return np.zeros(1, scores.dtype)
     visible = np.broadcast_to(keep, (*keep.shape[:-1], width)).sum(axis=-1, keepdims=True)
     return np.log(width / np.maximum(visible, 1)).astype(scores.dtype)
 

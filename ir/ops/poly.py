@@ -13,8 +13,8 @@ from atlasc.ir.types import TensorType
 
 FILL = A("fill", "float", "value of a masked score")
 LOG_KEYS = A("log_keys", "float",
-                "times log(keys / visible keys) is added to visible scores (default 0)",
-                optional=True)  # fmt: skip
+             "times log(keys / visible keys) is added to visible scores (default 0)",
+             optional=True)  # fmt: skip
 
 
 def chebyshev_levels(site: Site) -> int:

@@ -18,7 +18,7 @@ from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module, Op
 from atlasc.ir.opdef import Site
 from atlasc.passes.framework.rewriting import with_attributes
-from atlasc.passes.simulation.poly_values import fused, interpret_poly
+from atlasc.passes.simulation.poly_values import evaluated, fused, interpret_poly
 
 RANGE = 1.0
 """A bootstrap is right for slots in [−1, 1]."""
@@ -60,6 +60,20 @@ def with_bounds(
     return with_attributes(poly, attributes)
 
 
+def bootstrapped(
+    values: np.ndarray, error: float, cubic: float, random: np.random.Generator
+) -> np.ndarray:
+    """Values [N, ...] of N inputs as a bootstrap gives them back.
+
+    Args:
+        error, cubic: of a bootstrap, see `PlaceBootstraps`.
+    """
+    mean = values.mean(axis=tuple(range(1, values.ndim)), keepdims=True)
+    drawn = random.standard_normal(values.shape, values.dtype)
+    added: np.ndarray = error * drawn - cubic * mean**3
+    return values + added.astype(values.dtype)
+
+
 def greatest_errors(
     poly: Module,
     refreshed: Set[str],
@@ -80,14 +94,11 @@ def greatest_errors(
             exact[op.value.name] = result
 
     def noisy(op: Op, site: Site, arrays: list[np.ndarray]) -> np.ndarray | None:
-        result = fused(op, site, arrays)
         if op.value.name not in refreshed or op.definition.evaluate is None:
-            return result
-        result = op.definition.evaluate(site, *arrays) if result is None else result
+            return fused(op, site, arrays)
+        result = evaluated(op, site, arrays)
         errors[op.value.name] = float(np.abs(result - exact.pop(op.value.name)).max())
-        mean = result.mean(axis=tuple(range(1, result.ndim)), keepdims=True)
-        added = error * random.standard_normal(result.shape, np.float32) - cubic * mean**3
-        return result + added.astype(result.dtype)
+        return bootstrapped(result, error, cubic, random)
 
     with np.errstate(all="ignore"):
         interpret_poly(poly, inputs, np.float32, observe=keep)

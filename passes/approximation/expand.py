@@ -19,11 +19,12 @@ from atlasc.passes.framework.pass_base import Pass, Report
 from atlasc.passes.framework.rewriting import Rewriter
 
 OPS_OF_STEPS = {
-    "add_const": ("add_constant", "value"),
-    "scale": ("scale", "factor"),
-    "masked": ("mask_zero", "value"),
+    "add_const": ("add_constant", ("value",)),
+    "scale": ("scale", ("factor",)),
+    "filled": ("mask_fill", ("fill", "log_keys")),
+    "masked": ("mask_zero", ("value",)),
 }
-"""The op of a step with a constant, and the attribute that holds the constant."""
+"""The op of a step with a constant, or a tuple of them, and the attributes that hold these."""
 
 
 @dataclass
@@ -52,14 +53,13 @@ class PolyArithmetic(Arithmetic):
             attributes["domain"] = [float(end) for end in constant.domain]
             if constant.meaning is not None:
                 attributes["valid"] = list(constant.valid)
-        elif name == "filled":
-            name = "mask_fill"
-            attributes["fill"], attributes["log_keys"] = map(float, constant)
         elif name in OPS_OF_STEPS:
-            if isinstance(constant, np.ndarray):
-                constant = self._shared("channels", "", constant)
-            name, entry = OPS_OF_STEPS[name]
-            attributes[entry] = constant if isinstance(constant, Symbol) else float(constant)
+            name, entries = OPS_OF_STEPS[name]
+            constants = constant if isinstance(constant, tuple) else (constant,)
+            for entry, one in zip(entries, constants, strict=True):
+                if isinstance(one, np.ndarray):
+                    one = self._shared("channels", "", one)
+                attributes[entry] = one if isinstance(one, Symbol) else float(one)
         attributes["part"] = self.op.name.removeprefix("nn.")
         return self.rewriter.module.add(f"poly.{name}", operands, attributes, self.op.location)
 

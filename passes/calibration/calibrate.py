@@ -211,8 +211,9 @@ def nominal_calibration(module: Module) -> Calibration:
             width = op.operands[0].tensor.shape[-1]
             sums = (width * 1e-2, float(width))
         low, high = NOMINAL[family]
+        seen = low, high
         ranges.append(
-            Range(name, op.name, op.location, low, high, low, high, None, None, sums, width)
+            Range(name, op.name, op.location, low, high, *seen, row_sums=sums, width=width)
         )
     return Calibration(tuple(ranges), 0, None, 0, (), {}, ())
 

@@ -223,7 +223,6 @@ def row_sums(scores: np.ndarray, keep: np.ndarray | None) -> Rows:
     seen = scores if keep is None else np.where(keep, scores, -np.inf)
     least = (scores if keep is None else np.where(keep, scores, np.inf)).min(axis=-1)
     top = seen.max(axis=-1)
-    hidden = np.zeros((), top.dtype) if keep is None else log_hidden(scores, keep)[..., 0]
     powers = np.exp((seen - top[..., None]) / 2**HALVINGS)
     logs = []
     for halvings in range(HALVINGS, -1, -1):
@@ -231,7 +230,7 @@ def row_sums(scores: np.ndarray, keep: np.ndarray | None) -> Rows:
         powers = np.square(powers)
     sums = np.stack(logs[::-1], axis=-1)
     squares = sums[..., :-1] - 2 * sums[..., 1:]
-    parts = np.broadcast_to(hidden, top.shape)[..., None], sums, squares
+    parts = np.broadcast_to(log_hidden(scores, keep), (*top.shape, 1)), sums, squares
     return Rows(least, top, np.concatenate(parts, axis=-1))
 
 

@@ -44,6 +44,15 @@ def fused(op: Op, site: Site, arrays: list[np.ndarray]) -> np.ndarray | None:
     return evaluate(arrays[0], site.constant("coefficients"), (low, high))
 
 
+def evaluated(op: Op, site: Site, arrays: list[np.ndarray]) -> np.ndarray:
+    """The result of an op that computes something, fused where it can be."""
+    result = fused(op, site, arrays)
+    if result is None:
+        assert op.definition.evaluate is not None
+        result = op.definition.evaluate(site, *arrays)
+    return result
+
+
 @dataclass(frozen=True)
 class Excess:
     """An input that leaves the range of a polynomial.

@@ -129,7 +129,7 @@ ATLASC_INLINE void select(const T* a, const std::uint8_t* keep, T other, T* y,
 // To each row, a factor times log(keys / visible keys).
 template <typename T>
 ATLASC_INLINE void add_hidden(const T* a, const std::uint8_t* keep, double log_keys, T* y,
-                         std::int64_t rows, std::int64_t n) {
+                              std::int64_t rows, std::int64_t n) {
   for (std::int64_t r = 0; r < rows; ++r, a += n, keep += n, y += n) {
     std::int64_t visible = 0;
     for (std::int64_t i = 0; i < n; ++i) visible += keep[i];

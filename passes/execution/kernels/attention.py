@@ -177,9 +177,13 @@ def fill_masked(ctx: Context[Ct], op: Op, x: list[Ct], mask: np.ndarray | None =
     fill = flags["fill"] if "fill" in flags else -flags["value"]
     log_keys = flags.get("log_keys", 0.0)
 
+    @cache
+    def visible() -> np.ndarray | float:
+        """The same in all ciphertexts: it depends on the query alone."""
+        return log_keys * scores.log_hidden(op, mask) if log_keys else 0.0
+
     def offsets(first: int) -> np.ndarray:
-        visible = log_keys * scores.log_hidden(op, mask) if log_keys else 0.0
-        return np.where(scores.kept(op, first, mask), visible, fill)
+        return np.where(scores.kept(op, first, mask), visible(), fill)
 
     firsts = (outer.get("s", 0) for outer in scores.layout.ciphertext_index)
     pairs = zip(x, firsts, strict=True)

@@ -57,4 +57,5 @@ def test_compile_states_a_bound_and_refuses_what_it_cannot_say(tmp_path: Path) -
     message = refused(*command, tmp_path / "other", "--unsafe-at-most", "0.1%")
     assert "at most 0.001 of the inputs are unsafe" in message
     assert "hold back 2995 inputs or more" in message
+    assert f"{found.inputs} held-back inputs are too few" in message
     assert not (tmp_path / "other").exists()
