@@ -255,16 +255,23 @@ def _center(program: Naive[Ct], op: Op, x: Blocks) -> Blocks:
 
 
 def _masked(program: Naive[Ct], op: Op, x: Blocks, mask: np.ndarray | None = None) -> Blocks:
-    """Scores of keys that may be seen, and the op's fill, or 0, for all others."""
-    fill = op.attributes.get("fill", 0.0)
+    """Scores of keys that may be seen, with what the op adds to them, and its fill, or 0, for all
+    others.
+    """
+    attributes, rows = op.attributes, program.rows
+    fill, log_keys = attributes.get("fill", 0.0), attributes.get("log_keys", 0.0)
+    causal = attributes.get("causal", False)
 
     def apply(ct: Ct, block: int, c: int, real: np.ndarray) -> Ct:
         def keep() -> np.ndarray:
-            return program.rows.seen(op.attributes.get("causal", False), mask, block, c)
+            return rows.seen(causal, mask, block, c)
+
+        def added() -> np.ndarray:
+            return np.where(keep(), log_keys * rows.log_hidden(causal, mask, c), fill * real)
 
         ct = program.engine.mul_plain(ct, program.vector(keep))
-        if fill:
-            ct = program.engine.add_plain(ct, program.vector(lambda: fill * (real & ~keep())))
+        if fill or log_keys:
+            ct = program.engine.add_plain(ct, program.vector(added))
         return ct
 
     return program.each(op, x, apply)

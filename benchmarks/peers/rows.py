@@ -112,6 +112,13 @@ class Rows:
             seen &= mask[0, np.minimum(key, self.tokens - 1)].astype(bool)
         return seen
 
+    def log_hidden(self, causal: bool, mask: np.ndarray | None, c: int) -> np.ndarray:
+        """log(keys / visible keys) of the query of every slot of scores."""
+        kept = np.ones(self.tokens, bool) if mask is None else mask[0].astype(bool)
+        query = np.minimum(self.token(c), self.tokens - 1)
+        visible = kept.cumsum()[query if causal else -1]
+        return np.log(self.tokens / np.maximum(visible, 1))
+
     def spread(self, columns: np.ndarray, block: int, c: int) -> np.ndarray:
         """Slots of a row vector ``[columns]`` that is the same for all tokens, 0 in padding."""
         padded = np.zeros(self.blocks(len(columns)) * self.row)

@@ -10,6 +10,7 @@ import pytest
 
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.text.storage import load_module
+from atlasc.passes.approximation.parametrisation import PRESETS
 from tests.atlasc.cli.command import DATA, MODEL, Outcome, refused, run
 
 SMALL = (
@@ -69,9 +70,13 @@ def test_search_and_lower(stages: Path, tmp_path: Path) -> None:
     assert found["evaluations"] == 8 * 2 + 8 * 3
     again = json.loads(run(*arguments).out)
     assert again["front"] == found["front"]
-    costs = [(point["depth"], point["error"]) for point in found["front"]]
-    assert costs == sorted(costs)
-    assert all(len(layer) == 8 for point in found["front"] for layer in point["settings"])
+    assert found["cost"] == "latency"
+    seconds, errors = zip(
+        *((point["seconds"], point["error"]) for point in found["front"]), strict=True
+    )
+    assert list(seconds) == sorted(seconds) and list(errors) == sorted(errors, reverse=True)
+    integers = PRESETS["wide"].variables
+    assert all(len(layer) == integers for point in found["front"] for layer in point["settings"])
     names = {path.name for path in (tmp_path / "front").iterdir()}
     assert names == {
         "front.json",
