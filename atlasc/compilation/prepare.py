@@ -51,11 +51,16 @@ class Source:
     validated: Inputs
     length: int | None
 
-    def few(self, count: int) -> Inputs:
-        """The first of `measured`, at most as many; where it has prefixes, they are up to half."""
+    def few(self, count: int, extremes: Sequence[int] = ()) -> Inputs:
+        """The first of `measured`, at most as many; where it has prefixes, they are up to half.
+        After them come the extreme ones, by their positions, at most as many again.
+        """
         own = len(self.inputs)
         prefixes = min(len(self.measured) - own, count // 2)
-        return self.measured.take([*range(min(own, count - prefixes)), *range(own, own + prefixes)])
+        first = [*range(min(own, count - prefixes)), *range(own, own + prefixes)]
+        # A saved calibration may be of more inputs than these.
+        known = [position for position in extremes if position < len(self.measured)]
+        return self.measured.take(list(dict.fromkeys([*first, *known[:count]])))
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from typing import Any
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
+from atlasc.passes.analyses.bounds import RANGE, SEEN
 from atlasc.passes.framework.linear_system import LinearSystem
 from atlasc.passes.framework.pass_base import MAGNITUDES, Pass, Report
 from atlasc.passes.framework.rewriting import Rewriter, elementwise
@@ -35,7 +36,7 @@ Row = dict[Value, float]
 Equation = tuple[Row, float]
 """Σ coefficient·L(value) = constant."""
 
-WISHED, LIMIT = 0.8, 0.95
+WISHED, LIMIT = 0.7, SEEN * RANGE
 """Magnitudes that the solution aims at, and above which a value is stored at half its size."""
 
 

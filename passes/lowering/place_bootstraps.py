@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.types import CiphertextType
-from atlasc.passes.analyses.bounds import RANGE
+from atlasc.passes.analyses.bounds import RANGE, SEEN
 from atlasc.passes.analyses.observed import bootstrap_change, program_change
 from atlasc.passes.costs import PrimitiveCosts, op_costs
 from atlasc.passes.framework.pass_base import MAGNITUDES, NOISE_GAINS, Goal, Pass, Report
@@ -34,7 +34,7 @@ class PlaceBootstraps(Pass):
     """Choose the level of every op exactly by a (min,+) program over levels.
 
     A value beside which other tokens hold anything is not bootstrapped: nobody knows how large that
-    is.
+    is. Inputs that calibration did not see get room (`SEEN`), where a placement leaves it.
 
     Attributes:
         levels: levels that a bootstrap leaves, or all levels of a chain without bootstraps.
@@ -104,16 +104,22 @@ class PlaceBootstraps(Pass):
             raise AtlasError(f"a chain cannot have {self.levels} levels")
         if self.batch < 1:
             raise AtlasError(f"a bootstrap cannot refresh {self.batch} ciphertexts")
-        graph, nodes = self._graph(module)
+        graph, nodes = self._graph(module, SEEN * RANGE)
         try:
             cheapest = place(graph, self.chain)
-        except AtlasError:
-            _blame_range(graph, self.chain, nodes)
-            raise
+        except AtlasError:  # there is none that leaves unseen inputs room
+            graph, nodes = self._graph(module, RANGE)
+            try:
+                cheapest = place(graph, self.chain)
+            except AtlasError:
+                _blame_range(graph, self.chain, nodes)
+                raise
         return self._precise(graph, nodes, cheapest), nodes
 
-    def _graph(self, module: Module) -> tuple[LevelGraph, dict[Op, int]]:
-        """The abstract graph of a packed module, and the node of each op that has one."""
+    def _graph(self, module: Module, largest: float) -> tuple[LevelGraph, dict[Op, int]]:
+        """The abstract graph of a packed module, and the node of each op that has one; values of
+        magnitudes up to the largest may be bootstrapped.
+        """
         graph, nodes = LevelGraph(), dict[Op, int]()
         cost = None if self.costs is None else op_costs(module, self.costs, self.levels)
         # Where magnitudes were measured at all, a value without one may be of any.
@@ -134,7 +140,7 @@ class PlaceBootstraps(Pass):
                     0 if given else op.levels(module.symbols),
                     0.0 if given or cost is None else cost(op),
                     op.value.ciphertext.ciphertexts,
-                    op.attributes.get("magnitude", unknown) <= RANGE and not is_alone(op.value),
+                    op.attributes.get("magnitude", unknown) <= largest and not is_alone(op.value),
                     self.levels if given else None,
                 )
                 nodes[op] = graph.add(node)

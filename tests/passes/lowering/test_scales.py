@@ -10,7 +10,7 @@ from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Module
 from atlasc.passes.analyses.observed import with_magnitudes
 from atlasc.passes.framework.pass_base import Report
-from atlasc.passes.lowering.assign_scales import AssignScales
+from atlasc.passes.lowering.assign_scales import WISHED, AssignScales
 
 X = {"x": np.random.default_rng(0).normal(size=(1, 2, 3)), "mask": np.array([[[1.0], [0.0]]])}
 ARRAYS = {"w": np.array([[1.0, 2, 3], [4, 5, 6]]), "gamma": np.array([1.0, 2, 3])}
@@ -140,7 +140,7 @@ def test_magnitudes_come_near_one() -> None:
         poly.output %q {name = "y"}""", ARRAYS)  # fmt: skip
     after, _ = assigned(with_magnitudes(module, X))
     stored = {op.name: op.attributes["magnitude"] for op in after.ops if op.result is not None}
-    assert stored["poly.input"] == pytest.approx(0.8)
+    assert stored["poly.input"] == pytest.approx(WISHED)
     assert stored["poly.linear"] ** 2 == pytest.approx(stored["poly.square"])
     assert max(stored.values()) < 1
 
