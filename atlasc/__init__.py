@@ -29,9 +29,9 @@ from atlasc.version import __version__
 if TYPE_CHECKING:
     from atlasc.api.program import Program, ProgramAnswers, compile, load
     from atlasc.api.roles import Client, Server, keygen
+    from atlasc.client.verdict import Verdict
     from atlasc.compilation.options import CompileOptions
     from atlasc.ir.errors import AtlasError
-    from atlasc.run.session import Verdict
 
 __all__ = [
     "AtlasError", "Client", "CompileOptions", "Program", "ProgramAnswers", "Server", "Verdict",
@@ -43,7 +43,7 @@ _PLACES = {
     **dict.fromkeys(("Client", "Server", "keygen"), "atlasc.api.roles"),
     "CompileOptions": "atlasc.compilation.options",
     "AtlasError": "atlasc.ir.errors",
-    "Verdict": "atlasc.run.session",
+    "Verdict": "atlasc.client.verdict",
 }
 """Where each public name is defined."""
 

@@ -53,7 +53,7 @@ def main() -> None:
     bundle = load_bundle(arguments.bundle)
     inputs = bundle.load_inputs(arguments.input).take([arguments.index])
     print(f"the text: {arguments.input.read_text(encoding='utf-8').splitlines()[arguments.index]}")
-    expected = simulate(bundle.client, bundle.poly, inputs.arrays).outputs
+    expected = simulate(bundle.client, bundle.poly, inputs.arrays)
     found: dict[str, Any] = {}
     if arguments.answer is None:
         hidden, found = measure(bundle, inputs.arrays, arguments.target, expected)

@@ -180,7 +180,7 @@ def row(point: Point, batches: np.ndarray) -> dict:
         "levels": point.levels,
         "search error": point.error,
         "held back": point.held_back_error,
-        "out of range": point.out_of_range,
+        "unsafe": point.unsafe,
         "unseen error": mean,
         "ratio": None if mean is None else mean / point.error,
         "worst batch": float(finite.max()) if len(finite) else None,

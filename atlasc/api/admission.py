@@ -1,4 +1,4 @@
-"""Inputs before they are encrypted: unfit ones are left out, and warned of are those out of range.
+"""Inputs before they are encrypted: those without a right answer are left out.
 
 One input that explodes spoils the answers of its whole batch.
 """
@@ -11,15 +11,15 @@ from typing import NamedTuple
 
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.client.checks import REMEDY
+from atlasc.client.verdict import Verdict, verdicts
 from atlasc.compilation.steps import Note, Steps, silent
 from atlasc.ir.errors import AtlasError, printable
 from atlasc.loading.inputs import Inputs
-from atlasc.run.session import CleartextRun, Verdict, simulate
 
 LISTED = 5
 """Inputs that are named one by one."""
 UNSAFE_REMEDY = (
-    "leave these inputs out, or compile with data that has such inputs, or a wider margin"
+    "compile with data that has such inputs, or a larger --margin; --unchecked encrypts them anyway"
 )
 
 
@@ -34,42 +34,54 @@ class Admitted(NamedTuple):
 
 
 def admit(
-    bundle: Bundle, inputs: Inputs, note: Note, *, strict: bool = False, unchecked: bool = False
+    bundle: Bundle,
+    inputs: Inputs,
+    note: Note,
+    *,
+    strict: bool = False,
+    unchecked: bool = False,
+    steps: Steps = silent,
 ) -> Admitted:
-    """Leave out the inputs that are not finite or far larger than those of calibration.
+    """Leave out the inputs that are not finite or far larger than those of calibration; and those
+    whose answers would be wrong, if the whole bundle is here to tell.
 
     Args:
         bundle: its client's part is enough.
-        strict: refuse all inputs if one would be left out.
-        unchecked: leave out only inputs that are not finite.
+        strict: refuse all inputs if one would be left out, or if nobody can tell which are unsafe.
+        unchecked: leave out only inputs that are not finite, and warn of the others.
 
     Raises:
         AtlasError: no input is left, or ``strict``.
     """
-    found = bundle.client.examine(inputs.arrays)
-    out = {
-        row: reach.why
-        for row, reach in enumerate(found)
-        if reach.refused and not (unchecked and reach.finite)
-    }
-    rows = tuple(row for row in range(len(found)) if row not in out)
+    reached = bundle.client.examine(inputs.arrays)
+    if bundle.has_server or strict:
+        found = checked(require_polynomials(bundle), inputs, steps)
+        unsafe = {row: verdict.why for row, verdict in enumerate(found) if not verdict.safe}
+    else:
+        unsafe = {row: reach.why for row, reach in enumerate(reached) if reach.refused}
+    out = {row: why for row, why in unsafe.items() if not (unchecked and reached[row].finite)}
+    rows = tuple(row for row in range(len(inputs)) if row not in out)
     if out:
         count = counted(len(out), "input is", "inputs are")
-        why = _listed([f"{inputs.names[row]}: {why}" for row, why in out.items()])
+        why = listed([f"{inputs.names[row]}: {why}" for row, why in out.items()])
+        remedy = REMEDY if any(reached[row].refused for row in out) else UNSAFE_REMEDY
         if strict or not rows:
-            raise AtlasError(f"{count} not fit to be encrypted", why=why, remedy=REMEDY)
+            raise AtlasError(f"{count} not fit to be encrypted", why=why, remedy=remedy)
         note(
             f"{count} left out: one that explodes spoils the whole batch",
-            f"  why: {why}\n  what to do: {REMEDY}",
+            f"  why: {why}\n  what to do: {remedy}",
         )
-    large = [f"{inputs.names[row]}: {found[row].why}" for row in rows if found[row].large]
-    if large:
+    if taken := [f"{inputs.names[row]}: {unsafe[row]}" for row in rows if row in unsafe]:
+        count = counted(len(taken), "input is", "inputs are")
+        note(f"{count} unsafe: answers of the batch may be wrong", f"  why: {listed(taken)}")
+    large = [row for row in rows if reached[row].large and row not in unsafe]
+    if large and not bundle.has_server:
         note(
             f"{counted(len(large), 'input is', 'inputs are')} larger than all that calibration "
             "saw: answers of the batch may be wrong",
-            f"  why: {_listed(large)}\n"
-            "  what to do: compile with data that has such inputs; atlasc check-input tells "
-            "whether one leaves a range, which this cannot",
+            f"  why: {listed([f'{inputs.names[row]}: {reached[row].why}' for row in large])}\n"
+            "  what to do: compile with data that has such inputs; atlasc check-input, with the "
+            "whole bundle, tells whether an answer is wrong, which this cannot",
         )
     return Admitted(inputs.take(rows) if out else inputs, rows, out)
 
@@ -90,43 +102,25 @@ def require_polynomials(bundle: Bundle) -> Bundle:
     return bundle if bundle.role is None else load_bundle(bundle.folder)
 
 
-def simulated(bundle: Bundle, inputs: Inputs, steps: Steps = silent) -> CleartextRun:
-    """The polynomials' answers in the clear, and which inputs leave which range."""
-    with steps("polynomials in the clear", total=len(inputs)) as step:
-        return simulate(bundle.client, bundle.poly, inputs.arrays, inputs.names, step.report)
-
-
-def judge_ranges(verdicts: Sequence[Verdict], note: Note, strict: bool = False) -> None:
-    """Warn of inputs that leave a range, or refuse them.
-
-    Raises:
-        AtlasError: there are some and ``strict`` is set.
-    """
-    first = [verdict.first for verdict in verdicts if verdict.first is not None]
-    if not first:
-        return
-    count = counted(len(first), "input leaves", "inputs leave")
-    headline = f"{count} the range that the program was compiled for"
-    why = _listed([printable(str(excess)) for excess in first])
-    if strict:
-        raise AtlasError(headline, why=why, remedy=UNSAFE_REMEDY)
-    note(
-        f"{headline}: encrypted answers of their batch may be wrong",
-        f"  why: {why}\n  what to do: {UNSAFE_REMEDY}; --strict makes this an error",
-    )
-
-
-def verdicts(bundle: Bundle, inputs: Inputs, steps: Steps = silent) -> list[Verdict]:
-    """Whether each input may be encrypted and stays in all ranges.
+def checked(bundle: Bundle, inputs: Inputs, steps: Steps = silent) -> list[Verdict]:
+    """Whether each input may be encrypted and its answer will be right.
 
     An input that is not finite is not evaluated.
     """
     found = bundle.client.examine(inputs.arrays)
     finite = inputs.take([row for row, reach in enumerate(found) if reach.finite])
-    evaluated = simulated(bundle, finite, steps).verdicts(finite.names) if len(finite) else ()
-    ranges = {verdict.input: verdict for verdict in evaluated}
+    with steps("polynomials in the clear", total=len(finite)) as step:
+        evaluated = (
+            verdicts(bundle.client, bundle.poly, finite.arrays, finite.names, step.report)
+            if len(finite)
+            else []
+        )
+    remaining = iter(evaluated)
     return [
-        replace(ranges.get(name, Verdict(name)), fault=reach.why if reach.refused else "")
+        replace(
+            next(remaining) if reach.finite else Verdict(name),
+            fault=reach.why if reach.refused else "",
+        )
         for name, reach in zip(inputs.names, found, strict=True)
     ]
 
@@ -136,8 +130,9 @@ def counted(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
-def _listed(lines: Sequence[str]) -> str:
-    shown = list(lines[:LISTED])
+def listed(lines: Sequence[str]) -> str:
+    """The first of some lines, for a message; each stays one line, whatever is in it."""
+    shown = [printable(line) for line in lines[:LISTED]]
     if len(lines) > LISTED:
         shown.append(f"and {len(lines) - LISTED} more")
     return "\n       ".join(shown)

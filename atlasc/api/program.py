@@ -12,15 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from atlasc.api.admission import (
-    admit,
-    judge_ranges,
-    require_polynomials,
-    simulated,
-    verdicts,
-)
+from atlasc.api.admission import admit, checked, require_polynomials
 from atlasc.api.errors import atlas_errors
 from atlasc.bundle.folder import Bundle, load_bundle
+from atlasc.client.verdict import Verdict
 from atlasc.compilation.compile import PROJECT, compile_model
 from atlasc.compilation.declared import options_of
 from atlasc.compilation.options import CompileOptions
@@ -30,10 +25,9 @@ from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
 from atlasc.loading import LONG
 from atlasc.loading.inputs import Inputs
-from atlasc.passes.simulation.poly_values import Excess
 from atlasc.run import session
 from atlasc.run.built import BuiltProgram, module_place
-from atlasc.run.session import RunResult, Verdict
+from atlasc.run.session import RunResult
 from atlasc.run.timing import Timing
 from atlasc.targets import find_target
 
@@ -100,7 +94,6 @@ class ProgramAnswers:
         answer: to these: outputs, what the polynomials give in the clear, and seconds.
         refused: row of an input without an answer: why.
         warnings: what a user should know, a text each.
-        excesses: inputs that leave a range, in the order of the program.
         unchecked: whether answers are shown that are far outside of what calibration saw.
     """
 
@@ -109,7 +102,6 @@ class ProgramAnswers:
     answer: RunResult
     refused: Mapping[int, str]
     warnings: tuple[str, ...]
-    excesses: tuple[Excess, ...]
     unchecked: bool = False
 
     @property
@@ -119,12 +111,21 @@ class ProgramAnswers:
         return {name: self._placed(values) for name, values in shown.items()}
 
     @property
+    def expected(self) -> dict[str, np.ndarray]:
+        """What the polynomials give in the clear, likewise; NaN for inputs that are left out."""
+        return {name: self._placed(values) for name, values in self.answer.expected.items()}
+
+    @property
+    def unanswered(self) -> frozenset[int]:
+        """Rows without an answer."""
+        shown = self.rows if self.unchecked else ()
+        return frozenset(self.refused).difference(shown)
+
+    @property
     def errors(self) -> dict[str, np.ndarray]:
         """By output name, for each input the largest difference from the polynomials' answer."""
         return {
-            name: np.abs(values - self._placed(self.answer.expected[name]))
-            .reshape(len(values), -1)
-            .max(axis=1)
+            name: np.abs(values - self.expected[name]).reshape(len(values), -1).max(axis=1)
             for name, values in self.outputs.items()
         }
 
@@ -224,8 +225,9 @@ class Program:
             target: another one than the program was compiled for.
             project: a built C++ project with its Python module, to run on its engine.
             long: what becomes of longer texts; see :meth:`inputs`.
-            strict: refuse all inputs if one is unfit or leaves a calibrated range.
-            unchecked: take inputs and give answers that are far outside what calibration saw.
+            strict: refuse all inputs if one is unsafe; else it is left out.
+            unchecked: take unsafe inputs, and give answers that are far outside what calibration
+                saw.
             progress: called as ``progress(what, done, total)``.
 
         Raises:
@@ -244,7 +246,7 @@ class Program:
     def check(
         self, inputs: object, progress: ProgressCallback | None = None, *, long: str = LONG[0]
     ) -> list[Verdict]:
-        """Whether each input may be encrypted and stays in all ranges, evaluated in the clear.
+        """Whether each input may be encrypted and its answer will be right, evaluated in the clear.
 
         Args:
             inputs: texts, arrays, tensors or a path.
@@ -255,7 +257,7 @@ class Program:
             AtlasError: of the inputs; or the program's folder lacks the server's part.
         """
         with atlas_errors():
-            return verdicts(
+            return checked(
                 require_polynomials(self.bundle), self.inputs(inputs, long), steps_of(progress)
             )
 
@@ -319,15 +321,14 @@ def run_inputs(
     target = target or bundle.target
     if built is None:
         find_target(target).check()
-    admitted = admit(bundle, inputs, note, strict=strict, unchecked=unchecked)
-    simulation = simulated(bundle, admitted.inputs, steps)
-    judge_ranges(simulation.verdicts(admitted.inputs.names), note, strict)
+    admitted = admit(bundle, inputs, note, strict=strict, unchecked=unchecked, steps=steps)
     arrays = admitted.inputs.arrays
+    with steps("polynomials in the clear", total=len(admitted.inputs)) as step:
+        expected = session.simulate(bundle.client, bundle.poly, arrays, step.report)
     if built is not None:
         with steps(f"running on {built.module.engine}, in C++"):
-            answer = built.run(arrays, simulation.outputs)
+            answer = built.run(arrays, expected)
     else:
-        expected = simulation.outputs
         answer = session.run(
             bundle, arrays, target, steps=steps, expected=expected, unchecked=unchecked
         )
@@ -335,9 +336,8 @@ def run_inputs(
         admitted.rows[row]: f"{share:.1%} of its slots are far outside what calibration saw"
         for row, share in answer.refused.items()
     }
-    excesses = tuple(simulation.excesses)
     return ProgramAnswers(
-        inputs, admitted.rows, answer, dict(sorted(refused.items())), (), excesses, unchecked
+        inputs, admitted.rows, answer, dict(sorted(refused.items())), (), unchecked
     )
 
 

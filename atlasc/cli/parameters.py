@@ -47,8 +47,10 @@ DATA = required(f"Inputs: {INPUT_FILES} images.")
 FOLDER = required("New folder to write.", "--output", "-o")
 TARGET = option("Another target than the bundle was compiled for.", default="")
 FOR_TARGET = option(f"What the program is for: {', '.join(TARGETS)}.", default="desilo")
-STRICT = switch("Refuse all inputs if one is unfit or leaves a calibrated range.")
-UNCHECKED = switch("Take inputs and show answers that are far outside what calibration saw.")
+STRICT = switch("Refuse all inputs if one is unsafe; else it is left out.")
+UNCHECKED = switch(
+    "Take unsafe inputs, and show answers that are far outside what calibration saw."
+)
 JSON = switch("Print one JSON object on standard output.", "--json")
 
 

@@ -4,7 +4,7 @@ Both need the client's part of a bundle alone, whose attributes have the magnitu
 
 * Inputs must be finite, and not far larger than those of calibration. This does not prove that an
   answer will be right: every nonlinear op of the model has a range (``atlasc check-input``,
-  :func:`atlasc.run.session.simulate`).
+  :func:`atlasc.client.verdict.verdicts`).
 * A ciphertext that exploded decrypts to numbers like any other. An answer far above the largest
   output of calibration is refused. Many slots of an answer should hold the same number: the layout
   replicates values, and the padding of a batch copies the first input. If they differ by more than

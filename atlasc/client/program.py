@@ -16,7 +16,8 @@ from atlasc.passes.framework.rewriting import Rewriter
 
 KEPT = ("slots", "rotations", "relinearization_level", "conjugation_level")
 """Facts of the program that the client needs too: it makes the keys."""
-
+TOGETHER = 8
+"""Inputs that are evaluated in the clear at once: more take memory, and no less time."""
 
 Arrays = Mapping[str, np.ndarray]
 """By name of an input or output, a row for each input."""
@@ -89,17 +90,16 @@ class ClientProgram:
         """
         self.check_count(rows_of(arrays))
         require_finite(arrays, "input")
-        prepared = self.embedded(arrays)
+        order = np.where(np.arange(self.batch) < rows_of(arrays), np.arange(self.batch), 0)
+        prepared = self.embedded({name: np.asarray(array)[order] for name, array in arrays.items()})
         require_finite(prepared, "what is encrypted of input")
         return prepared
 
     def embedded(self, arrays: Arrays) -> dict[str, np.ndarray]:
-        """The same as ``prepare``, of at most a batch and without its checks."""
-        order = np.where(np.arange(self.batch) < rows_of(arrays), np.arange(self.batch), 0)
-        filled = {name: np.asarray(array)[order] for name, array in arrays.items()}
-        public = {name: filled[name].astype(np.float64) for name in self.public if name in filled}
+        """The cleartext inputs of the server's program from any number of raw ones, unchecked."""
+        public = {n: np.asarray(arrays[n], np.float64) for n in self.public if n in arrays}
         with np.errstate(over="ignore", invalid="ignore"):
-            return {**interpret(self.embed, filled), **public}
+            return {**interpret(self.embed, arrays), **public}
 
     def query(self, arrays: Arrays, *, unchecked: bool = False) -> Packed:
         """Slots of raw inputs, at most a batch; with ``unchecked`` of those too that are far larger
@@ -127,9 +127,9 @@ class ClientProgram:
         """The magnitude of each of any number of raw inputs."""
         unfit, reached = faults(arrays), np.full(rows_of(arrays), np.inf)
         finite = [row for row, fault in enumerate(unfit) if not fault]
-        for start, part in batches({n: array[finite] for n, array in arrays.items()}, self.batch):
-            rows = finite[start : start + self.batch]
-            reached[rows] = ratios(self.interface, self.embedded(part))[: len(rows)]
+        for start, part in batches({n: array[finite] for n, array in arrays.items()}, TOGETHER):
+            rows = finite[start : start + TOGETHER]
+            reached[rows] = ratios(self.interface, self.embedded(part))
         return [Reach(float(ratio), fault) for ratio, fault in zip(reached, unfit, strict=True)]
 
     def answers(self, slots: Arrays, count: int) -> Answers:

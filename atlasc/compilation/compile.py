@@ -11,18 +11,20 @@ import numpy as np
 
 from atlasc.bundle.folder import Bundle, load_bundle, write_bundle
 from atlasc.client.program import client_program
+from atlasc.client.verdict import verdicts
 from atlasc.compilation.checks import check_compile
 from atlasc.compilation.fronts import front_files, journal_place, keeping, load_front
 from atlasc.compilation.lowering import MAGNITUDE_INPUTS, lower_module
 from atlasc.compilation.options import CompileOptions, TargetOptions
 from atlasc.compilation.prepare import PreparedModel, Source, prepare
 from atlasc.compilation.search import SEARCH_INPUTS, search, search_inputs
-from atlasc.compilation.statement import require, require_enough, statements
+from atlasc.compilation.statement import Statement, require, require_enough, statements
 from atlasc.compilation.steps import Steps, quiet, silent
 from atlasc.emit.project import write_project
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
+from atlasc.loading.inputs import Inputs
 from atlasc.passes.approximation.approximate import apply_recipe, apply_settings, depth_of
 from atlasc.passes.calibration.calibrate import Calibration
 from atlasc.passes.calibration.measure import nonlinear_ops
@@ -33,6 +35,7 @@ from atlasc.passes.search.points import Point
 from atlasc.passes.search.search_problem import error_weights, output_error
 from atlasc.passes.search.strategies import DEFAULT, find_strategy
 from atlasc.passes.simulation.simulate import PolynomialSimulator
+from atlasc.passes.simulation.watch import PROMISE, PROMISED
 from atlasc.report.pages import report_html
 from atlasc.report.summary import costs_summary
 from atlasc.targets import find_target
@@ -102,21 +105,39 @@ def compile_model(
         prepared, options, steps, None if saved is None else saved.front,
         journal=journal, note=note,
     )  # fmt: skip
-    with steps("trying the setting on held-back inputs", tried) as step:
-        found = statements(
-            prepared, chosen.module, options.threads, lambda done: step.report("", done, tried)
-        )
-    require(found, options.unsafe_at_most)
-    chosen.settings["unsafe"] = [one.to_dict() for one in found]
     lowered = lower_module(
-        chosen.module, prepared.source.few(MAGNITUDE_INPUTS).arrays, options, steps,
+        chosen.module,
+        prepared.source.few(MAGNITUDE_INPUTS, prepared.calibration.extremes).arrays,
+        options, steps,
         fastest="latency" in (options.cost, chosen.settings.get("cost")),
     )  # fmt: skip
+    promise(lowered, chosen.settings["error"])
+    found = _tried(prepared.source.validated, lowered, steps)
+    require(found, options.unsafe_at_most)
+    chosen.settings["statements"] = [one.to_dict() for one in found]
     with keeping(journal, output) as kept, steps("writing the bundle"):
         bundle = write_program(
             output, prepared.source, chosen, prepared.calibration, lowered, options, kept
         )
     return Compiled(bundle, prepared, lowered)
+
+
+def promise(lowered: Lowered, error: float) -> None:
+    """Write into the poly module up to which error an answer is right: `PROMISE` times the mean
+    one of the polynomials, and what encryption adds at most.
+    """
+    noise = [op.attributes.get("noise", 0.0) for op in lowered.program.outputs]
+    lowered.poly.attributes[PROMISED] = float(f"{PROMISE * error + max(noise):.3g}")
+
+
+def _tried(inputs: Inputs, lowered: Lowered, steps: Steps) -> list[Statement]:
+    """What the verdicts on held-back inputs say of others."""
+    if not len(inputs):
+        return []
+    client = client_program(lowered.client, lowered.program)
+    with steps("trying the program on held-back inputs", len(inputs)) as step:
+        found = verdicts(client, lowered.poly, inputs.arrays, inputs.names, step.report)
+    return statements(found, inputs.arrays.get("attention_mask"))
 
 
 def write_program(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from atlasc.passes.search.search_problem import RayWorkers
 
 MAX_ERROR = 1e-2
-"""Greatest mean absolute error of the outputs, where no limit is given."""
+"""Greatest mean absolute error, as a share of the outputs' mean magnitude, without a limit."""
 ALL_MEMORY = float("inf")
 """A key memory without a limit."""
 RANGES, LIMITS = "Data and ranges", "What is picked"
@@ -232,8 +232,8 @@ class LimitOptions(Options):
     """Which point of a front is picked."""
 
     max_error: float | None = limit(
-        f"Greatest mean absolute error of the outputs [default: {MAX_ERROR:g} without another "
-        "limit].",
+        f"Greatest mean absolute error of the outputs [default: {MAX_ERROR:.0%} of their mean "
+        "magnitude, without another limit].",
         minimum=0,
     )
     max_depth: int | None = limit("Greatest depth of the blocks, as papers count it.", minimum=1)
@@ -248,8 +248,8 @@ class LimitOptions(Options):
         minimum=1e-9,
         below=1,
     )
-    out_of_range: float = limit(
-        "Share of the held-back inputs that may leave a range.", default=0.0, minimum=0, below=1
+    tolerated: float = limit(
+        "Share of the held-back inputs that may be unsafe.", default=0.0, minimum=0, below=1
     )
 
     @property
@@ -259,23 +259,22 @@ class LimitOptions(Options):
 
         return Wanted(self.max_error, self.max_depth, self.max_levels, self.max_seconds)
 
-    @property
-    def wanted(self) -> Wanted:
-        """The same; an error of at most ``MAX_ERROR`` where none was given."""
+    def wanted(self, front: Front) -> Wanted:
+        """The same; an error of at most ``MAX_ERROR`` of the outputs where none was given."""
         from atlasc.passes.search.front import Wanted
 
-        return Wanted(MAX_ERROR) if self.limits == Wanted() else self.limits
+        return Wanted(MAX_ERROR * front.magnitude) if self.limits == Wanted() else self.limits
 
     def pick(self, front: Front) -> Point:
-        """The point of a front that is within the limits. Where none was given, and no point has an
-        error of ``MAX_ERROR``, the most accurate one.
+        """The point of a front that is within the limits. Where none was given, and no point is
+        that accurate, the most accurate one.
 
         Raises:
             AtlasError: no point is within the limits, or there is no point at all.
         """
         from atlasc.passes.search.front import Wanted
 
-        wanted, tolerated = self.wanted, int(self.out_of_range * front.held_back)
+        wanted, tolerated = self.wanted(front), int(self.tolerated * front.held_back)
         if self.limits == Wanted() and not any(map(wanted.allows, front.points)):
             wanted = Wanted(levels=max((point.levels for point in front.points), default=1))
         return front.pick(wanted, tolerated)

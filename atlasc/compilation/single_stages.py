@@ -224,11 +224,11 @@ def _with_approximations(
     if front is None:
         return apply_recipe(module, options.recipe or "", ranges)
     point = options.pick(front)
-    if point.out_of_range:
+    if point.unsafe:
         note(
-            f"{point.out_of_range} of {front.held_back} held-back inputs leave a range under the "
-            "setting that was picked",
-            f"  why: no setting on the front within {options.wanted} has fewer",
+            f"{point.unsafe} of {front.held_back} held-back inputs are unsafe under the setting "
+            "that was picked",
+            f"  why: no setting on the front within {options.wanted(front)} has fewer",
         )
     return apply_settings(module, point.settings, ranges, front.parametrisation)
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from atlasc.compilation.prepare import PreparedModel
+from atlasc.client.verdict import Verdict
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.module import Module
-from atlasc.passes.simulation.simulate import PolynomialSimulator
 
 CONFIDENCE = 0.95
 PARTS = 4
@@ -27,7 +25,7 @@ class Statement:
     Attributes:
         tokens: least and greatest length of these texts; None for inputs of all lengths.
         inputs: how many were held back.
-        unsafe: how many of these leave the range of a polynomial, or explode.
+        unsafe: how many of these would get a wrong answer.
         bound: see `clopper_pearson`.
     """
 
@@ -57,27 +55,17 @@ def clopper_pearson(unsafe: int, inputs: int, confidence: float = CONFIDENCE) ->
     return 1.0 if unsafe >= inputs else float(beta.ppf(confidence, unsafe + 1, inputs - unsafe))
 
 
-def statements(
-    prepared: PreparedModel,
-    module: Module,
-    threads: int | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> list[Statement]:
+def statements(found: Sequence[Verdict], mask: np.ndarray | None = None) -> list[Statement]:
     """Of all held-back inputs, and of texts by their length; none where nothing was held back.
 
     Args:
-        module: the prepared module with its approximations.
-        progress: called with the number of inputs that are done.
+        found: verdicts on the held-back inputs.
+        mask: of these ``[inputs, tokens]``, where they are texts.
     """
-    arrays = prepared.source.validated.arrays
-    if not len(prepared.source.validated):
+    if not found:
         return []
-    simulator = PolynomialSimulator(module, threads=threads)
-    watched = simulator.prepare(arrays, watched=True)
-    faults = simulator.run(watched, progress=progress).faults
-    assert faults is not None
-    unsafe: np.ndarray = np.any(faults, axis=0)
-    return [_statement(None, unsafe), *_by_length(arrays.get("attention_mask"), unsafe)]
+    unsafe = np.array([not verdict.safe for verdict in found])
+    return [_statement(None, unsafe), *_by_length(mask, unsafe)]
 
 
 def _by_length(mask: np.ndarray | None, unsafe: np.ndarray) -> Iterator[Statement]:

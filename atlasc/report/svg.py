@@ -199,7 +199,7 @@ def front_chart(front: Front) -> str:
     path = "".join(f"H{x:.1f}V{y:.1f}" for x, y in steps).replace("H", "M", 1).replace("V", " ", 1)
     drawing.add("path", d=path, fill="none", stroke=BLUE, stroke_width=1.5)
     for index, ((x, y), point) in enumerate(zip(steps, front.points, strict=True)):
-        fill = RED if point.out_of_range else BLUE
+        fill = RED if point.unsafe else BLUE
         drawing.add("circle", title=str(point), cx=x, cy=y, r=5, fill=fill, data_point=str(index))
     if expert in drawn and expert is not None:
         x, y = place(*expert)

@@ -1,9 +1,5 @@
 """Running a compiled program in one process: its polynomials in the clear, and all roles on an
-engine.
-
-A Chebyshev sum explodes outside its range, and nothing in a ciphertext says so. One cleartext
-evaluation of the program's polynomials finds such inputs before they are encrypted.
-:mod:`atlasc.api.roles` has client and server apart, made of the same steps.
+engine. :mod:`atlasc.api.roles` has client and server apart, made of the same steps.
 """
 
 from __future__ import annotations
@@ -17,103 +13,33 @@ import numpy as np
 
 from atlasc.bundle.folder import Bundle
 from atlasc.client.checks import Answers
-from atlasc.client.program import ClientProgram, Packed, batches, rows_of
+from atlasc.client.program import TOGETHER, ClientProgram, Packed, batches, rows_of
 from atlasc.compilation.steps import Steps, silent
-from atlasc.ir.module import Module, Op
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Module
 from atlasc.passes.execution.engine import Engine
 from atlasc.passes.execution.execute import execute
-from atlasc.passes.simulation.poly_values import DomainWatch, Excess, interpret_poly
+from atlasc.passes.simulation.poly_values import interpret_poly
 from atlasc.run.timing import Pace, Timing
 from atlasc.targets import find_target
 from atlasc.targets.base import Progress, no_progress
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Whether an input stays inside all ranges.
-
-    Attributes:
-        input: what it is called.
-        excesses: where it does not, in the order of the program.
-        fault: why it cannot be encrypted (:mod:`atlasc.client.checks`); empty where it can.
-    """
-
-    input: str
-    excesses: tuple[Excess, ...] = ()
-    fault: str = ""
-
-    @property
-    def safe(self) -> bool:
-        """Whether it stays inside all ranges and can be encrypted."""
-        return not self.excesses and not self.fault
-
-    @property
-    def first(self) -> Excess | None:
-        """Where it first leaves a range; later excesses may be consequences of this one."""
-        return self.excesses[0] if self.excesses else None
-
-    @property
-    def worst(self) -> Excess | None:
-        """Where it is furthest outside."""
-        return max(self.excesses, key=lambda excess: excess.share, default=None)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {
-            "input": self.input,
-            "safe": self.safe,
-            "fault": self.fault or None,
-            "first": self.first and self.first.to_dict(),
-            "worst": self.worst and self.worst.to_dict(),
-            "ops": len(self.excesses),
-        }
-
-
-@dataclass(frozen=True)
-class CleartextRun:
-    """The program's polynomials, evaluated on some inputs in the clear.
-
-    Attributes:
-        outputs: by name, ``[count, ...]``.
-        excesses: inputs outside a range, in the order of the program.
-    """
-
-    outputs: dict[str, np.ndarray]
-    excesses: list[Excess]
-
-    def verdicts(self, names: Sequence[str]) -> list[Verdict]:
-        """A verdict on each input, in the order of the names."""
-        left: dict[str, list[Excess]] = {name: [] for name in names}
-        for excess in self.excesses:
-            left[excess.input].append(excess)
-        return [Verdict(name, tuple(excesses)) for name, excesses in left.items()]
 
 
 def simulate(
     client: ClientProgram,
     poly: Module,
     arrays: Mapping[str, np.ndarray],
-    names: Sequence[str] | None = None,
     progress: Progress = no_progress,
-) -> CleartextRun:
-    """Evaluate the polynomials of a program on any number of raw inputs in the clear, and look at
-    the argument of each; ``names`` are what excesses call the inputs.
+) -> dict[str, np.ndarray]:
+    """What the polynomials of a program give for any number of raw inputs, in the clear: arrays
+    ``[count, ...]`` by output name.
     """
-    count = rows_of(arrays)
-    names = names if names is not None else [f"input {row}" for row in range(count)]
     outputs: list[dict[str, np.ndarray]] = []
-    found: list[tuple[Op, Excess]] = []
-    for start, part in batches(arrays, client.batch):
-        progress("", start, count)
-        watch = DomainWatch(poly, names[start : start + client.batch])
-        # Values outside a range may grow beyond float64: such inputs are being looked for.
-        with np.errstate(all="ignore"):
-            results = interpret_poly(poly, client.prepare(part), observe=watch)
-        outputs.append({name: array[: rows_of(part)] for name, array in results.items()})
-        found += watch.found
-    order = {op: position for position, op in enumerate(poly.ops)}
-    found.sort(key=lambda excess: order[excess[0]])
-    return CleartextRun(joined(outputs), [excess for _, excess in found])
+    for start, part in batches(arrays, TOGETHER):
+        progress("", start, rows_of(arrays))
+        with np.errstate(all="ignore"):  # of an input that leaves a range, values may be anything
+            outputs.append(interpret_poly(poly, client.embedded(part)))
+    return joined(outputs)
 
 
 def joined(parts: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -193,12 +119,14 @@ def run(
         engine, expected: an engine, or the polynomial simulation, that was made before.
         unchecked: encrypt inputs that are far larger than those of calibration.
 
+    A batch that the engine refuses has no answers; the others have.
+
     Raises:
-        AtlasError: of the inputs, of the keys, or an op that the engine refuses.
+        AtlasError: of the inputs, of the keys, or an op that the engine refuses of every batch.
     """
     chosen, client = find_target(target or bundle.target), bundle.client
     if expected is None:
-        expected = simulate(client, bundle.poly, arrays).outputs
+        expected = simulate(client, bundle.poly, arrays)
     watch = Stopwatch()
     if engine is None:
         with steps("generating keys") as step:
@@ -206,19 +134,29 @@ def run(
     watch.lap("keys")
     parts: list[dict[str, np.ndarray]] = []
     refused: dict[int, float] = {}
+    failed: dict[int, AtlasError] = {}
     with steps(f"running on {chosen.name}", total=100) as step:
         pace = Pace(bundle, chosen, -(-rows_of(arrays) // client.batch), step.report)
         for start, rows in batches(arrays, client.batch):
             packed = client.query(rows, unchecked=unchecked)
             encrypted = encrypt_all(engine, packed)
             watch.lap("encrypt")
-            results = execute(engine, bundle.program, encrypted, packed.public, pace)
+            try:
+                results = execute(engine, bundle.program, encrypted, packed.public, pace)
+            except AtlasError as error:  # values of this batch that an op cannot take
+                lost = range(start, start + packed.count)
+                failed |= dict.fromkeys(lost, error)
+                parts.append({n: np.full_like(y[lost], np.nan) for n, y in expected.items()})
+                continue
             pace.finish()
             watch.lap("execute")
             answers = client.answers(decrypt_all(engine, results), packed.count)
             parts.append(answers.outputs)
             refused |= {start + row: share for row, share in answers.refused.items()}
             watch.lap("decrypt")
+    if len(failed) == rows_of(arrays):
+        raise failed[0]
+    refused = dict(sorted((refused | dict.fromkeys(failed, 1.0)).items()))
     facts = dict(expected), watch.seconds, chosen.name, pace.timing()
     return RunResult(joined(parts), refused, *facts)
 

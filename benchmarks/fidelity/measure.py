@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,14 @@ import numpy as np
 
 from atlasc.api.program import Program
 from atlasc.bundle.folder import Bundle
-from atlasc.client.program import ClientProgram
+from atlasc.client.verdict import Verdict
 from atlasc.loading.inputs import Inputs
 from atlasc.passes.analyses.bounds import RANGE
-from atlasc.run.session import Verdict
+from atlasc.passes.simulation.watch import PROMISED
 from benchmarks.fidelity.noisy import NoisyProgram
 
 CHUNK = 16
 """Inputs that are evaluated together."""
-FACTOR = 10.0
-"""Times the error that was promised: an answer that is further away is wrong."""
 
 
 @dataclass(frozen=True)
@@ -81,24 +78,6 @@ def _of(statistic: Any, values: np.ndarray) -> float | None:
     return float(statistic(values)) if len(values) else None
 
 
-class WideClient(ClientProgram):
-    """The client's side of a program as if it answered `CHUNK` inputs a run."""
-
-    batch = CHUNK  # type: ignore[assignment]
-
-
-class Wide(Bundle):
-    """A bundle whose inputs are checked many at a time, which takes a tenth of the time. Its
-    polynomials take any number of inputs.
-    """
-
-    @cached_property
-    def client(self) -> ClientProgram:
-        """The client's side, for more inputs than an encrypted run takes."""
-        narrow = super().client
-        return WideClient(narrow.embed, narrow.interface)
-
-
 class Measurer:
     """Measures one program.
 
@@ -111,18 +90,15 @@ class Measurer:
         import transformers
 
         self.bundle = bundle
-        self._program = Program(Wide(bundle.folder, bundle.manifest, bundle.identity))
+        self._program = Program(bundle)
         self._noisy = NoisyProgram(bundle)
         transformers.utils.logging.disable_progress_bar()
         self._model = transformers.AutoModel.from_pretrained(model).eval()
 
     @property
     def limit(self) -> float:
-        """The mean absolute error beyond which an answer is wrong: `FACTOR` times what the
-        polynomials had when the program was compiled, and the bound of what encryption adds.
-        """
-        noise = [op.attributes.get("noise", 0.0) for op in self.bundle.program.outputs]
-        return FACTOR * float(self.bundle.manifest.settings["error"]) + max(noise)
+        """The mean absolute error beyond which an answer is wrong: what the program promises."""
+        return float(self.bundle.poly.attributes[PROMISED])
 
     def measure(
         self, rows: Sequence[Any], done: Callable[[int], None] = lambda count: None

@@ -9,6 +9,7 @@ from atlasc.ir.bounds import MAX_COEFFICIENTS
 from atlasc.ir.opdef import AttributeDef as A
 from atlasc.ir.opdef import RuleError, Site, declare, require
 from atlasc.ir.ops.nn import CAUSAL, QUERY, keep_mask, log_hidden
+from atlasc.ir.scalar_functions import FUNCTIONS
 from atlasc.ir.types import TensorType
 
 FILL = A("fill", "float", "value of a masked score")
@@ -34,6 +35,10 @@ def _chebyshev(site: Site) -> TensorType:
     around = len(valid) == 2 and valid[0] <= -1.0 and valid[1] >= 1.0
     require(around, f"valid {valid} is not [low, high] around [-1, 1]")
     chebyshev_levels(site)
+    if "function" in site.attributes:
+        name, shape = site.attributes["function"], site.constant_shape("interval")
+        require(name in FUNCTIONS, f"there is no function {name!r}")
+        require(shape[-1:] == (2,), f"interval must be of shape [2] or [channels, 2], not {shape}")
     channels = site.constant_shape("coefficients")[:-1]
     if channels and channels != site.shape()[-1:]:
         raise RuleError(f"coefficients for {channels[0]} channels, the operand has {site.shape()}")
@@ -101,4 +106,10 @@ declare("poly.chebyshev", "Chebyshev sum over a domain.", "x", _chebyshev,
         A("coefficients", "floats or symbol", "[degree + 1] or [channels, degree + 1], T₀ first"),
         A("domain", "floats", "[low, high], mapped to (−1, 1)"),
         A("valid", "floats", "where the sum is accurate; the domain is (−1, 1)", optional=True),
+        A("function", "string", "that the sum approximates, where it is known", optional=True),
+        A("interval", "floats or symbol",
+          "its arguments that the domain stands for: [low, high], or [channels, 2]",
+          optional=True),
+        A("gain", "float", "times the function is what the sum approximates (default 1)",
+          optional=True),
         evaluate=_chebyshev_sum, levels=chebyshev_levels)  # fmt: skip

@@ -52,7 +52,16 @@ class PolyArithmetic(Arithmetic):
             attributes["coefficients"] = self._shared("chebyshev", f".{constant.degree}", values)
             attributes["domain"] = [float(end) for end in constant.domain]
             if constant.meaning is not None:
-                attributes["valid"] = list(constant.valid)
+                function, interval = constant.meaning
+                channels = isinstance(interval, np.ndarray)
+                attributes |= {
+                    "valid": list(constant.valid),
+                    "function": function,
+                    "interval": self._shared("intervals", "", interval)
+                    if channels
+                    else [float(end) for end in interval],
+                    "gain": 1.0,
+                }
         elif name in OPS_OF_STEPS:
             name, entries = OPS_OF_STEPS[name]
             constants = constant if isinstance(constant, tuple) else (constant,)

@@ -125,7 +125,7 @@ RULES: dict[str, ScaleRule] = {
     "poly.output": ScaleRule(None, by_ratio=("factor",), default=1.0),
     "poly.linear": ScaleRule(None, ("bias",), ("weight",)),
     "poly.mean": ScaleRule(None, by_ratio=("factor",), default=1.0),
-    "poly.chebyshev": ScaleRule(_chebyshev, ("coefficients",)),
+    "poly.chebyshev": ScaleRule(_chebyshev, ("coefficients", "gain")),
     "poly.scale": ScaleRule(_scale, by_ratio=("factor",)),
     **dict.fromkeys(("poly.add", "poly.sub"), ScaleRule(None)),  # their equations come last
     **dict.fromkeys(("poly.mul", "poly.matmul", "poly.square"), ScaleRule(_product)),

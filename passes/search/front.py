@@ -102,11 +102,12 @@ class Front:
         complete: False for a search that was interrupted.
         parametrisation: what the integers of settings stand for.
         history: how the hypervolume grew, batch by batch.
-        held_back: inputs on which `held_back_error` and `out_of_range` were measured.
+        held_back: inputs on which `held_back_error` and `unsafe` were measured.
         expert: the setting `is`, to compare with.
         facts: what was searched, on what and with which options, as JSON values.
         rank_correlation: Spearman's, of the errors that `hybrid` predicted for its last front and
             those that it found; None for other strategies.
+        magnitude: mean one of the outputs on the search inputs, to compare errors with.
     """
 
     __pydantic_config__ = STRICT
@@ -125,6 +126,7 @@ class Front:
     expert: Point | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     rank_correlation: float | None = None
+    magnitude: Annotated[float, Field(gt=0)] = 1.0
 
     @property
     def hypervolume(self) -> float:
@@ -170,8 +172,8 @@ class Front:
                 why=f"the nearest has {wanted.nearest(self.points)}",
                 remedy="relax the limit, or give the search a larger budget",
             )
-        fewest = max(tolerated, min(point.out_of_range or 0 for point in allowed))
-        safe = [point for point in allowed if (point.out_of_range or 0) <= fewest]
+        fewest = max(tolerated, min(point.unsafe or 0 for point in allowed))
+        safe = [point for point in allowed if (point.unsafe or 0) <= fewest]
         if wanted.error is not None:
             return min(safe, key=lambda point: (point.cost(self.cost), point.error))
         return min(safe, key=lambda point: (point.error, point.cost(self.cost)))
@@ -194,6 +196,7 @@ class Front:
             "expert": None if self.expert is None else self.expert.to_dict(),
             "facts": dict(self.facts),
             "rank_correlation": self.rank_correlation,
+            "magnitude": self.magnitude,
         }
 
     def save(self, path: Path) -> None:
@@ -215,7 +218,7 @@ class Front:
         with chart(path) as (axes,):
             costs = [p.cost(self.cost) for p in self.points]
             errors = [p.error for p in self.points]
-            colours = ["tab:red" if p.out_of_range else "tab:blue" for p in self.points]
+            colours = ["tab:red" if p.unsafe else "tab:blue" for p in self.points]
             axes.step(costs, errors, where="post", zorder=1)
             axes.scatter(costs, errors, s=18, c=colours, zorder=2)
             at = (np.inf, np.inf)

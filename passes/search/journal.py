@@ -23,7 +23,7 @@ from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import MIB, Count, parse_json, too_large
 from atlasc.passes.search.points import POINT_FIELDS, Point, Settings
 
-FORMAT = "atlasc evaluations 3"
+FORMAT = "atlasc evaluations 4"
 SYNC_SECONDS = 1.0
 MAX_JOURNAL = 512 * MIB
 """Bytes of a journal: about a million evaluations."""
@@ -49,7 +49,7 @@ class Journal(AbstractContextManager["Journal"]):
 
     Attributes:
         points: evaluations that it holds.
-        trials: points with `held_back_error` and `out_of_range` that it holds.
+        trials: points with `held_back_error` and `unsafe` that it holds.
     """
 
     def __init__(

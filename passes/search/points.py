@@ -144,7 +144,7 @@ class Point:
         seconds: predicted latency of one encrypted run; None where it was not predicted.
         held_back_error: as `error`, on the inputs that calibration held back; None where it was not
             measured.
-        out_of_range: how many of these leave the range of a polynomial; None likewise.
+        unsafe: how many of these would get a wrong answer; None likewise.
         exploded_at: where values explode, as "module path: op"; None where they stay finite.
     """
 
@@ -156,7 +156,7 @@ class Point:
     settings: tuple[tuple[SettingInteger, ...], ...]
     seconds: Amount | None = None
     held_back_error: Error | None = None
-    out_of_range: Count | None = None
+    unsafe: Count | None = None
     exploded_at: str | None = None
 
     def cost(self, kind: Cost) -> float:

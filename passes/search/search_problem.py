@@ -214,6 +214,12 @@ class Objective:
         }
         self._chosen: dict[tuple[str, Any], Approximation | None] = {}
 
+    @property
+    def magnitude(self) -> float:
+        """Mean one of the exact outputs: the error of whoever answers 0."""
+        zeros = {name: np.zeros_like(array) for name, array in self._reference.items()}
+        return output_error(zeros, self._reference, self._weights) or 1.0
+
     def evaluate(self, settings: Settings) -> Point:
         """Depth, levels and error of a setting in canonical form."""
         return next(self.points([settings]))

@@ -80,7 +80,10 @@ class SearchRun:
         self._objective_of = cache(problem.objective)
         self.objective = self._objective_of(None)
         reference = problem.reference(self.objective)
-        self.front = Front((), problem.cost, reference, parametrisation=problem.parametrisation)
+        self.front = Front(
+            (), problem.cost, reference, parametrisation=problem.parametrisation,
+            magnitude=float(f"{self.objective.magnitude:.6g}"),
+        )  # fmt: skip
         self._known: dict[Key, Point] = {} if journal is None else dict(journal.points)
         self.asked: dict[Key, Point] = {}
         self.stage = ""

@@ -1,4 +1,4 @@
-"""Points of a front on inputs that no search has seen: do these stay inside all ranges?"""
+"""Points of a front on inputs that no search has seen: are their answers right?"""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from atlasc.passes.search.points import Point, Settings
 from atlasc.passes.search.search_problem import error_weights, output_error
 from atlasc.passes.simulation.row_programs import LOST
 from atlasc.passes.simulation.simulate import PolynomialSimulator
+from atlasc.passes.simulation.watch import PROMISE, mean_errors
 
 MEMORY = 512 << 20
 """Bytes for values that settings with equal first layers share: enough for all values of MiniLM on
@@ -36,12 +37,12 @@ class Validation:
 
     Attributes:
         error: mean absolute error of the outputs; infinite where an input explodes.
-        out_of_range: inputs that leave the range of a polynomial (see `excess`), or explode.
+        unsafe: inputs that explode, or of which the answer errs by more than is promised.
         exploded: inputs of which a value grows beyond bounds or is not finite.
     """
 
     error: float
-    out_of_range: int
+    unsafe: int
     exploded: int
 
 
@@ -73,6 +74,7 @@ class Validator:
     ) -> None:
         self.inputs = input_count(module, arrays)
         self.digest = arrays_digest(arrays, json.dumps(shares))
+        self._arrays = arrays
         self._simulator = PolynomialSimulator(module, threads=threads, memory=MEMORY)
         self._prepared = self._simulator.prepare(arrays, watched=True)
         exact = self._simulator.run(self._prepared, {}, progress=progress)
@@ -89,19 +91,24 @@ class Validator:
     def measure(
         self,
         approximations: Mapping[str, Approximation],
+        promised: float = np.inf,
         progress: Callable[[int], None] | None = None,
     ) -> Validation:
         """What the inputs do under approximations, given by result name.
 
         Args:
+            promised: mean absolute error up to which the answer to an input is right.
             progress: called with the number of inputs that are done.
         """
         simulated = self._simulator.run(self._prepared, approximations, progress=progress)
         assert simulated.faults is not None
-        lost, error = simulated.faults[LOST], np.inf
+        lost, error, outputs = simulated.faults[LOST], np.inf, simulated.outputs
         if not lost.any():
-            error = output_error(simulated.outputs, self._reference, self._weights)
-        return Validation(error, int(simulated.faults.any(axis=0).sum()), int(lost.sum()))
+            error = output_error(outputs, self._reference, self._weights)
+        differences = [outputs[name] - exact for name, exact in self._reference.items()]
+        module = self._simulator.module
+        errors = np.max([mean_errors(module, self._arrays, one) for one in differences], axis=0)
+        return Validation(error, int((lost | ~(errors <= promised)).sum()), int(lost.sum()))
 
 
 @dataclass(frozen=True)
@@ -123,13 +130,13 @@ class Trials:
     progress: ProgressCallback | None = None
 
     def known(self, point: Point) -> Point | None:
-        """The point with `held_back_error` and `out_of_range`, if the journal has them."""
+        """The point with `held_back_error` and `unsafe`, if the journal has them."""
         key = self.validator.digest, point.settings
         found = None if self.journal is None else self.journal.trials.get(key)
-        return None if found is None else _with(point, found.held_back_error, found.out_of_range)
+        return None if found is None else _with(point, found.held_back_error, found.unsafe)
 
     def tried(self, point: Point, done: int = 0, total: int | None = None) -> Point:
-        """The point with `held_back_error` and `out_of_range`.
+        """The point with `held_back_error` and `unsafe`.
 
         Args:
             done, total: for the progress, points before this one and in all.
@@ -140,8 +147,10 @@ class Trials:
 
         if (known := self.known(point)) is not None:
             return known
-        found = self.validator.measure(self.approximations(point.settings), report)
-        point = _with(point, found.error, found.out_of_range)
+        found = self.validator.measure(
+            self.approximations(point.settings), PROMISE * point.error, report
+        )
+        point = _with(point, found.error, found.unsafe)
         if self.journal is not None:
             self.journal.add_trial(point, self.validator.digest)
         return point
@@ -156,12 +165,12 @@ class Trials:
             self.progress(what, done, total)
 
 
-def _with(point: Point, error: float | None, out_of_range: int | None) -> Point:
-    return replace(point, held_back_error=error, out_of_range=out_of_range)
+def _with(point: Point, error: float | None, unsafe: int | None) -> Point:
+    return replace(point, held_back_error=error, unsafe=unsafe)
 
 
 def validated(front: Front, trials: Trials) -> Front:
-    """The front with `held_back_error` and `out_of_range` at each of its points, and the expert's.
+    """The front with `held_back_error` and `unsafe` at each of its points, and the expert's.
 
     Points with equal first layers are tried one after the other. An interrupt from the keyboard
     leaves the rest of the points as they are.
@@ -170,7 +179,7 @@ def validated(front: Front, trials: Trials) -> Front:
     points, complete = [*front.points, *experts], front.complete
     try:
         points = [trials.known(point) or point for point in points]
-        new = [i for i, point in enumerate(points) if point.out_of_range is None]
+        new = [i for i, point in enumerate(points) if point.unsafe is None]
         new.sort(key=lambda i: trials.prefix(points[i]))
         for done, index in enumerate(new, len(points) - len(new)):
             points[index] = trials.tried(points[index], done, len(points))
@@ -190,7 +199,7 @@ def validated(front: Front, trials: Trials) -> Front:
 def validated_pick(front: Front, trials: Trials, pick: Callable[[Front], Point]) -> Front:
     """The front with what was measured for the point that `pick` takes of it.
 
-    A point is tried when it would be taken. Where inputs leave a range under it, another one may be
+    A point is tried when it would be taken. Where inputs are unsafe under it, another one may be
     taken, which is tried in turn. An interrupt from the keyboard ends that.
 
     `pick` must pass points that were not validated.
@@ -199,7 +208,7 @@ def validated_pick(front: Front, trials: Trials, pick: Callable[[Front], Point])
     try:
         for done in itertools.count():
             point = pick(front)
-            if point.out_of_range is not None:
+            if point.unsafe is not None:
                 return front
             found = trials.tried(point, done)
             points = tuple(found if other == point else other for other in front.points)

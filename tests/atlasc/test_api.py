@@ -266,7 +266,7 @@ def test_client_and_server_refuse(
         ({"batch": "many"}, "--batch cannot be 'many'"),
         ({"margin": -1}, "--margin cannot be -1"),
         ({"held_back": 1.5}, "--held-back cannot be 1.5"),
-        ({"out_of_range": -1}, "--out-of-range cannot be -1"),
+        ({"tolerated": -1}, "--tolerated cannot be -1"),
         ({"front": "nothing"}, "the front nothing was not found"),
         ({"maxerror": 1}, "there is no option 'maxerror'"),
     ],

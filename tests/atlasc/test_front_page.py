@@ -24,15 +24,15 @@ LAYERS = ((5, 5, 0, 0, 0, 3, 3, 3), (7, 0, 0, 0, 0, 9, 1, 2))
 FACTS = {"model": "<b>bert & co</b>", "options": {"seed": 3}, "sequence_length": 64}
 FRONT = Front(
     (
-        Point(60, 40, 0.05, LAYERS, held_back_error=np.inf, out_of_range=2),
-        Point(70, 50, 0.004, LAYERS, seconds=90.0, held_back_error=0.005, out_of_range=0),
+        Point(60, 40, 0.05, LAYERS, held_back_error=np.inf, unsafe=2),
+        Point(70, 50, 0.004, LAYERS, seconds=90.0, held_back_error=0.005, unsafe=0),
         Point(90, 70, 0.0, LAYERS),
     ),
     "levels",
     (100.0, 0.2),
     strategy="atlas",
     held_back=20,
-    expert=Point(101, 77, 1e-7, LAYERS, held_back_error=1e-7, out_of_range=0),
+    expert=Point(101, 77, 1e-7, LAYERS, held_back_error=1e-7, unsafe=0),
     facts=FACTS,
 )
 
@@ -55,7 +55,7 @@ def test_every_point_is_in_the_chart_in_the_table_and_has_its_settings() -> None
     sections = [known["id"] for tag, known in page.tags if tag == "section"]
     assert sections == ["point-0", "point-1", "point-2"]
     words = "".join(page.words)
-    for word in ("held-back error", "out of range", "127", "511", "90 s", "reference point"):
+    for word in ("held-back error", "unsafe", "127", "511", "90 s", "reference point"):
         assert word in words
     assert 'choose("1")' in words
 

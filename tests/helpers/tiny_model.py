@@ -121,4 +121,4 @@ def simulated(bundle: Bundle, data: Path, rows: list[int]) -> dict[str, np.ndarr
     from atlasc.run.session import simulate
 
     arrays = bundle.load_inputs(data).take(rows).arrays
-    return simulate(bundle.client, bundle.poly, arrays).outputs
+    return simulate(bundle.client, bundle.poly, arrays)

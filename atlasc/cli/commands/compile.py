@@ -73,11 +73,11 @@ def _warn(bundle: Bundle, calibration: Calibration) -> None:
         )
     settings: Any = bundle.manifest.settings
     costs: Any = bundle.manifest.costs
-    if settings.get("out_of_range"):
+    if settings.get("unsafe"):
         warn(
-            f"{settings['out_of_range']} of {settings['held_back']} held-back inputs leave the "
-            "range of a polynomial",
-            "  why: no setting within the limits has fewer, or --out-of-range allows it\n"
+            f"under these polynomials, {settings['unsafe']} of {settings['held_back']} held-back "
+            "inputs are unsafe",
+            "  why: no setting within the limits has fewer, or --tolerated allows it\n"
             "  what to do: relax the limits, give more --data, or a larger --margin",
         )
     target, needed, free = find_target(bundle.target), costs["memory_bytes"], available_bytes()
@@ -102,13 +102,12 @@ def _show_program(bundle: Bundle, calibration: Calibration, data: Path) -> None:
     settings: dict[str, Any] = bundle.manifest.settings
     how = settings.get("recipe") or f"search ({settings.get('strategy')})"
     say(f"settings: {how}, mean error of the polynomials {settings['error']:.3g}")
-    if settings.get("out_of_range") is not None:
+    if settings.get("unsafe") is not None:
         say(
             f"on {settings['held_back']} held-back inputs: error "
-            f"{float(settings['held_back_error']):.3g}, {settings['out_of_range']} leave the range "
-            "of a polynomial"
+            f"{float(settings['held_back_error']):.3g}, {settings['unsafe']} are unsafe"
         )
-    for statement in settings.get("unsafe", ()):
+    for statement in settings.get("statements", ()):
         say(str(Statement(**statement)))
     print_summary(bundle.manifest.costs)
     say(f"written to {bundle.folder} for {bundle.target}; {bundle.folder / 'report.html'}")
@@ -205,7 +204,7 @@ def _show_front(front: Front) -> None:
         "predicted seconds": [point.seconds for point in points],
         "mean error": [point.error for point in points],
         "held-back error": [point.held_back_error for point in points],
-        "out of range": [point.out_of_range for point in points],
+        "unsafe": [point.unsafe for point in points],
     }
     known = {title: cells for title, cells in columns.items() if set(cells) != {None}}
     print_table(list(known), zip(*known.values()))
@@ -214,7 +213,7 @@ def _show_front(front: Front) -> None:
         + ("" if front.expert is None else "; is: the recipe of that name")
     )
     if front.held_back:
-        print(f"out of range: of {front.held_back} held-back inputs")
+        print(f"unsafe: of {front.held_back} held-back inputs")
     print(
         f"{front.evaluations} evaluations, {front.distinct} of them different, in "
         f"{front.seconds:.1f} s; hypervolume {front.hypervolume:.4f}"

@@ -87,7 +87,7 @@ def embed(
     require_file_place(output, ".safetensors", new=True)
     loaded = load_bundle(bundle, "client")
     given = inputs.load(loaded)
-    admitted = admit(loaded, given, warn, strict=strict, unchecked=unchecked).inputs
+    admitted = admit(loaded, given, warn, strict=strict, unchecked=unchecked, steps=progress).inputs
     with progress("embedding"):
         save_inputs(output, loaded.client, admitted.arrays)
     if as_json:

@@ -76,12 +76,11 @@ def encrypt(
     Inputs that are not finite, or far larger than any that calibration saw, are left out: one that
     explodes spoils the answers of its whole batch.
 
-    Where the whole bundle is at hand, the inputs are first evaluated in the clear, to see whether
-    they stay inside the ranges that the program was compiled for. A client without the server's
-    part cannot check that.
+    Where the whole bundle is at hand, the inputs are first evaluated in the clear, and those whose
+    answers would be wrong are left out, too. A client without the server's part cannot check that.
     """
     from atlasc.api import roles
-    from atlasc.api.admission import admit, judge_ranges, require_polynomials, simulated
+    from atlasc.api.admission import admit
     from atlasc.bundle.folder import load_bundle
     from atlasc.files import require_new
 
@@ -90,11 +89,8 @@ def encrypt(
     chosen = roles.check_target(loaded, target)
     _warn_of_simulation(chosen)
     given = inputs.load(loaded)
-    admitted = admit(loaded, given, warn, strict=strict, unchecked=unchecked).inputs
+    admitted = admit(loaded, given, warn, strict=strict, unchecked=unchecked, steps=progress).inputs
     loaded.client.check_count(len(admitted))
-    if loaded.has_server or strict:
-        found = simulated(require_polynomials(loaded), admitted, progress)
-        judge_ranges(found.verdicts(admitted.names), warn, strict)
     with progress("encrypting"):
         client = roles.Client(loaded, keys, target)
         client.query(admitted.arrays, unchecked=unchecked).save(query)

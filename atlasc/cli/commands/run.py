@@ -10,34 +10,30 @@ import typer
 from atlasc.cli.output import print_json, print_table, warn
 from atlasc.cli.parameters import JSON, STRICT, TARGET, UNCHECKED, BundleFolder, InputOptions
 from atlasc.cli.progress import progress
-from atlasc.cli.results import answers_record, end_with, show_timing
+from atlasc.cli.results import NO_ANSWER, end_with, show_timing
 from atlasc.compilation.declared import option
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import numpy as np
-
     from atlasc.api.program import ProgramAnswers
-    from atlasc.loading.inputs import Inputs
-    from atlasc.run.session import RunResult, Verdict
+    from atlasc.client.verdict import Verdict
 
 UNSAFE = 1
-"""Exit code where an input leaves a range."""
+"""Exit code where an input is unsafe."""
 
 
 def check_input(bundle: BundleFolder, inputs: InputOptions, as_json: bool = JSON) -> None:
-    """Say in the clear whether inputs may be encrypted and stay in all ranges.
+    """Say in the clear whether encrypted answers to inputs will be right.
 
     Evaluates the program's polynomials without encryption, so it needs the whole bundle, and no
-    keys. A polynomial explodes outside its range, and nothing in a ciphertext says so. Exit code:
+    keys. An answer is wrong where a bootstrap gets a value outside its range, or where it differs
+    from the model's by more than the program promises; nothing in a ciphertext says so. Exit code:
     0 if all inputs are safe, 1 if one is not, 2 if they could not be checked.
     """
-    from atlasc.api.admission import require_polynomials, verdicts
+    from atlasc.api.admission import checked, require_polynomials
     from atlasc.bundle.folder import load_bundle
 
     loaded = require_polynomials(load_bundle(bundle, "client"))
-    found = verdicts(loaded, inputs.load(loaded), progress)
+    found = checked(loaded, inputs.load(loaded), progress)
     safe = all(verdict.safe for verdict in found)
     if as_json:
         print_json({"safe": safe, "inputs": [verdict.to_dict() for verdict in found]})
@@ -52,24 +48,24 @@ def _show_verdicts(verdicts: list[Verdict]) -> None:
 
     rows: list[tuple[object, ...]] = []
     for verdict in verdicts:
-        first = verdict.first
-        if first is None:
-            rows.append((verdict.input, verdict.fault or "safe", *[None] * 6))
-            continue
-        rows.append(
-            (
-                verdict.input, verdict.fault or "unsafe", first.op, first.location, first.reached,
-                f"{first.low:.4g} … {first.high:.4g}", f"{first.share:.2%}",
-                len(verdict.excesses) - 1,
-            )
-        )  # fmt: skip
+        first, said = verdict.first, "safe" if verdict.safe else verdict.fault or "unsafe"
+        error = None if verdict.promised is None or verdict.fault else verdict.error
+        left: tuple[object, ...] = (None,) * 5
+        if first is not None:
+            left = (
+                first.op, first.location, first.reached, f"{first.low:.4g} … {first.high:.4g}",
+                f"{first.share:.2%}",
+            )  # fmt: skip
+        rows.append((verdict.input, said, error, *left))
     print_table(
         (
-            "input", "", "first left: op", "module", "reaches", "range", "beyond, of its width",
-            "polynomials after it",
+            "input", "", "error", "first left: op", "module", "reaches", "range",
+            "beyond, of its width",
         ),
         rows,
     )  # fmt: skip
+    for promised in {verdict.promised for verdict in verdicts} - {None}:
+        print(f"an answer may err by {promised:.3g}")
     unsafe = sum(not verdict.safe for verdict in verdicts)
     if unsafe:
         print(f"{unsafe} of {len(verdicts)} inputs are unsafe; {UNSAFE_REMEDY}")
@@ -99,8 +95,8 @@ def run(
 
     A bundle for phantom runs by the Python module of its built project.
 
-    Inputs that are not finite, or far larger than any that calibration saw, are left out. Exit code
-    3 says that an input has no answer: it is far outside what calibration saw of the outputs.
+    Inputs whose answers would be wrong are left out; the others are answered. Exit code 3 says that
+    an input has no answer.
     """
     from atlasc.api.program import run_inputs
     from atlasc.bundle.folder import load_bundle
@@ -114,21 +110,23 @@ def run(
         loaded, inputs.load(loaded), target, project=project, strict=strict,
         unchecked=unchecked, steps=progress, note=warn,
     )  # fmt: skip
-    answer, asked = result.answer, result.inputs.take(result.rows)
-    shown = answer.shown(unchecked)
     if output is not None:
-        save_arrays(output, shown)
-        if answer.timing is not None:
-            write_text(timing_place(output), answer.timing.text(loaded))
+        save_arrays(output, result.outputs)
+        if result.timing is not None:
+            write_text(timing_place(output), result.timing.text(loaded))
     if as_json:
-        print_json(_record(result, asked) | answers_record(answer, unchecked))
+        print_json(_record(result))
     else:
-        _show(answer, shown, asked)
-    end_with(answer.refused, asked.names, unchecked)
+        _show(result)
+    asked = result.inputs.take(result.rows)
+    end_with(result.answer.refused, asked.names, unchecked)
+    if len(result.rows) < len(result.inputs):
+        raise typer.Exit(NO_ANSWER)
 
 
-def _record(result: ProgramAnswers, inputs: Inputs) -> dict[str, Any]:
-    answer = result.answer
+def _record(result: ProgramAnswers) -> dict[str, Any]:
+    inputs, answer = result.inputs, result.answer
+    hidden = result.unanswered
     return {
         "max_error": answer.max_error,
         "mean_error": answer.mean_error,
@@ -137,24 +135,28 @@ def _record(result: ProgramAnswers, inputs: Inputs) -> dict[str, Any]:
         "phases": answer.seconds,
         "inputs": inputs.names,
         "labels": inputs.labels,
-        "out_of_range": [one.to_dict() for one in result.excesses],
+        "outputs": {
+            name: [None if row in hidden else value for row, value in enumerate(values)]
+            for name, values in result.outputs.items()
+        },
+        "refused": {inputs.names[row]: why for row, why in result.refused.items()},
         "timing": None if answer.timing is None else answer.timing.summary(),
     }
 
 
-def _show(answer: RunResult, shown: Mapping[str, np.ndarray], inputs: Inputs) -> None:
+def _show(result: ProgramAnswers) -> None:
     import numpy as np
 
-    for name, values in shown.items():
-        expected = answer.expected[name]
-        errors = abs(values - expected).reshape(len(values), -1).max(axis=1)
+    inputs, answer, errors = result.inputs, result.answer, result.errors
+    for name, values in result.outputs.items():
         columns: dict[str, Any] = {"input": inputs.names}
         if inputs.labels is not None:
             columns["label"] = inputs.labels.tolist()
         if values.ndim == 2 and values.shape[1] > 1:  # scores of classes
-            columns["answer"] = [None if np.isnan(v).any() else int(v.argmax()) for v in values]
-            columns["in the clear"] = [int(v.argmax()) for v in expected]
-        columns["error"] = [None if np.isnan(error) else float(error) for error in errors]
+            clear = result.expected[name]
+            for title, scores in {"answer": values, "in the clear": clear}.items():
+                columns[title] = [None if np.isnan(v).any() else int(v.argmax()) for v in scores]
+        columns["error"] = [None if np.isnan(error) else float(error) for error in errors[name]]
         rows = list(zip(*columns.values(), strict=True))
         print_table([*columns], rows, title=f"{name} {list(values.shape[1:])}")
     print(f"largest error {answer.max_error:.3g}, mean {answer.mean_error:.3g} ({answer.target})")

@@ -350,4 +350,4 @@ class ChannelActivation(Activation):
         """The function of x, whose last axis holds the channels."""
         low, high = self.ranges.T
         t = x * (2 / (high - low)) + -(high + low) / (high - low)
-        return t.chebyshev(ChebyshevSum.of(self.coefficients))
+        return t.chebyshev(ChebyshevSum.of(self.coefficients, meaning=(function, self.ranges)))

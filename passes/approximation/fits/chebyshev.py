@@ -189,11 +189,16 @@ def evaluate(
     if x.dtype != np.float32:
         x = x.astype(np.float64, copy=False)
     coefficients = np.ascontiguousarray(coefficients, dtype=np.float64)
-    native = native_library() if coefficients.ndim == 1 else None
-    if native is not None:
+    native, threads = native_library(), threads or os.cpu_count() or 1
+    if native is not None and coefficients.ndim == 1:
         run = native.evaluate_f32 if x.dtype == np.float32 else native.evaluate_f64
-        y = run(np.ascontiguousarray(x), coefficients, low, high, threads or os.cpu_count() or 1)
+        y = run(np.ascontiguousarray(x), coefficients, low, high, threads)
         return y.reshape(x.shape)
+    if native is not None and (low, high) == (-1.0, 1.0):
+        single = x.dtype == np.float32
+        run = native.evaluate_columns_f32 if single else native.evaluate_columns_f64
+        rows = np.ascontiguousarray(x).reshape(-1, x.shape[-1])
+        return run(rows, np.ascontiguousarray(coefficients.T), threads).reshape(x.shape)
     rows = np.ascontiguousarray(x).reshape(-1, *coefficients.shape[:-1])
     result = np.empty_like(rows)
     size = max(1, _FALLBACK_BLOCK * len(rows) // max(1, rows.size))

@@ -102,18 +102,22 @@ class ChebyshevSum:
         compute: gives the coefficients.
         calibrated: the domain, (low, high) of the argument; None before calibration.
         meaning: the function that the sum approximates, and the interval in its own units that the
-            domain is mapped to; None where it approximates none.
+            domain is mapped to, [2], or [C, 2] for C channels; None where it approximates none.
     """
 
     degree: int
     compute: Callable[[], Array]
     calibrated: Interval | None = UNIT
-    meaning: tuple[str, Interval] | None = None
+    meaning: tuple[str, Interval | Array] | None = None
 
     @staticmethod
-    def of(coefficients: Array, domain: Interval = UNIT) -> ChebyshevSum:
+    def of(
+        coefficients: Array,
+        domain: Interval = UNIT,
+        meaning: tuple[str, Array] | None = None,
+    ) -> ChebyshevSum:
         """The sum with known coefficients, [degree + 1], or [C, degree + 1] for C channels."""
-        return ChebyshevSum(np.shape(coefficients)[-1] - 1, lambda: coefficients, domain)
+        return ChebyshevSum(np.shape(coefficients)[-1] - 1, lambda: coefficients, domain, meaning)
 
     @staticmethod
     def fitted(
@@ -150,12 +154,18 @@ class ChebyshevSum:
     @property
     def normalised(self) -> bool:
         """Whether the algorithm itself brings the argument into [-1, 1]."""
-        return self.meaning is None and self.calibrated == UNIT
+        own = self.meaning is None or isinstance(self.meaning[1], np.ndarray)
+        return own and self.calibrated == UNIT
 
     @property
     def valid(self) -> Interval:
-        """Where the sum is right, the domain being [-1, 1]; see `valid_domain`."""
-        return UNIT if self.meaning is None else valid_domain(*self.meaning, self.coefficients)
+        """Where the sum is right, the domain being [-1, 1]; see `valid_domain`. Sums of several
+        channels are looked at on their domains alone.
+        """
+        if self.meaning is None or self.coefficients.ndim > 1:
+            return UNIT
+        function, (low, high) = self.meaning
+        return valid_domain(function, (float(low), float(high)), self.coefficients)
 
     @property
     def lowest(self) -> float:

@@ -138,46 +138,6 @@ ATLASC_INLINE void add_hidden(const T* a, const std::uint8_t* keep, double log_k
   }
 }
 
-// Clenshaw's recurrence on U rows of L columns.
-template <typename T, int L, int U, typename Vec = typename Lanes<L>::Vec>
-ATLASC_INLINE void column_block(const T* x, const double* c, T* y, std::int64_t n, int terms) {
-  Vec t[U], b1[U], b2[U], term;
-  for (int u = 0; u < U; ++u) {
-    load<L>(x + u * n, t[u]);
-    b1[u] = t[u] * 0.0;
-    b2[u] = b1[u];
-  }
-  for (int k = terms - 1; k > 0; --k) {
-    load<L>(c + k * n, term);
-    for (int u = 0; u < U; ++u) {
-      const Vec previous = b1[u];
-      b1[u] = (t[u] + t[u]) * previous + (term - b2[u]);
-      b2[u] = previous;
-    }
-  }
-  load<L>(c, term);
-  for (int u = 0; u < U; ++u) store<L>(y + u * n, Vec(t[u] * b1[u] + (term - b2[u])));
-}
-
-template <typename T, int L>
-ATLASC_INLINE void columns_at(const T* x, const double* c, T* y, std::int64_t rows, std::int64_t n,
-                              int terms) {
-  std::int64_t r = 0;
-  for (; r + 4 <= rows; r += 4) column_block<T, L, 4>(x + r * n, c, y + r * n, n, terms);
-  for (; r < rows; ++r) column_block<T, L, 1>(x + r * n, c, y + r * n, n, terms);
-}
-
-// A Chebyshev sum of its own for every column. All rows of some columns before the next ones, so
-// that their coefficients stay in the cache.
-template <typename T, int L>
-ATLASC_INLINE void column_sums(const T* x, const std::vector<double>& c, T* y, std::int64_t rows,
-                               std::int64_t n) {
-  const int terms = static_cast<int>(c.size() / n);
-  std::int64_t i = 0;
-  for (; i + L <= n; i += L) columns_at<T, L>(x + i, c.data() + i, y + i, rows, n, terms);
-  for (; i < n; ++i) columns_at<T, 1>(x + i, c.data() + i, y + i, rows, n, terms);
-}
-
 class RowProgram {
  public:
   using InstructionTuple = std::tuple<int, int, int, int, double, int>;

@@ -18,16 +18,18 @@ def test_safe_inputs_exit_with_0(tiny: Tiny) -> None:
     assert found["safe"]
     assert len(found["inputs"]) == 24
     assert found["inputs"][0] == {
-        "input": "images.npz[0]", "safe": True, "fault": None, "first": None, "worst": None,
+        "input": "images.npz[0]", "safe": True, "why": None, "fault": None,
+        "error": found["inputs"][0]["error"], "promised": None, "first": None, "worst": None,
         "ops": 0,
     }  # fmt: skip
+    assert 0 < found["inputs"][0]["error"] < 0.1
 
 
 def test_an_unsafe_input_is_named_and_exits_with_1(tiny: Tiny, wild: Path) -> None:
     outcome = Outcome(("check-input", tiny.bundle, "--input", wild), None)
     assert outcome.code == 1
     assert "1 of 3 inputs are unsafe" in outcome.out
-    assert "leave these inputs out" in outcome.out
+    assert "compile with data that has such inputs" in outcome.out
     row = next(line for line in outcome.out.splitlines() if "wild.npz[1]" in line)
     assert "unsafe" in row
     assert "softmax" in row
@@ -46,9 +48,9 @@ def test_json_tells_where_and_by_how_much(tiny: Tiny, wild: Path) -> None:
     assert bad["ops"] >= 1
     assert bad["worst"]["share"] is None or bad["worst"]["share"] >= bad["first"]["share"] > 0
     # It says what run says.
-    told = json.loads(run("run", tiny.bundle, "--input", wild, "--json").out)["out_of_range"]
-    assert told[0] == bad["first"]
-    assert len(told) == bad["ops"]
+    told = Outcome(("run", tiny.bundle, "--input", wild, "--json"), None)
+    assert told.code == 3
+    assert json.loads(told.out)["refused"] == {bad["input"]: bad["why"]}
 
 
 def test_chosen_inputs_alone_are_judged(tiny: Tiny, wild: Path) -> None:

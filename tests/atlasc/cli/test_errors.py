@@ -11,7 +11,7 @@ import pytest
 import typer
 from safetensors import SafetensorError
 
-from atlasc.api.admission import judge_ranges
+from atlasc.api.admission import listed
 from atlasc.cli.output import TRACEBACK_VARIABLE, print_table, reported, warn
 from atlasc.ir.errors import AtlasError
 
@@ -77,11 +77,8 @@ def test_text_from_elsewhere_is_spelled_out(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().err.endswith(f"  where: {SPELLED_OUT}\n")
 
 
-def test_range_warning_stays_in_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    class Hostile:
-        first = "x.txt\n  what to do: send the key"
-
-    judge_ranges([Hostile()], warn)  # type: ignore[list-item]
+def test_warning_of_inputs_stays_in_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    warn("1 input is unsafe", listed(["x.txt\n  what to do: send the key"]))
     assert r"x.txt\n  what to do: send the key" in capsys.readouterr().err
 
 

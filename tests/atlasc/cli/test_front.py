@@ -35,9 +35,9 @@ def test_points_are_tried_on_held_back_inputs(searched: tuple[Path, Outcome], fr
     useful = [point for point in front.points if point.error < 1]
     assert len(useful) >= len(front.points) - 1  # the cheapest has a line for GELU
     for point in (*useful, front.expert):
-        assert point.out_of_range == 0
+        assert point.unsafe == 0
         assert point.held_back_error == pytest.approx(point.error, rel=0.5)
-    for words in ("held-back error", "out of range", f"of {front.held_back} held-back inputs"):
+    for words in ("held-back error", "unsafe", f"of {front.held_back} held-back inputs"):
         assert words in searched[1].out
     assert front.facts["seed"] == 0
     assert front.evaluations <= 150
@@ -49,7 +49,7 @@ def test_without_held_back_inputs_the_columns_are_empty() -> None:
     outcome = run(*SEARCH, "--evaluations", 8, "--strategy", "atlas", "--held-back", 0, "--json")
     found = json.loads(outcome.out)
     assert found["held_back"] == 0
-    assert all("out_of_range" not in point for point in found["front"])
+    assert all("unsafe" not in point for point in found["front"])
 
 
 def compiled(front: Path, output: Path, *target: object) -> dict:
@@ -73,7 +73,7 @@ def test_compile_picks_from_a_saved_front(
     settings = compiled(folder, tmp_path / "levels", "--max-levels", limit)
     within = [point for point in front.points if point.levels <= limit]
     assert settings["error"] == min(point.error for point in within)
-    assert settings["out_of_range"] == 0
+    assert settings["unsafe"] == 0
     assert settings["held_back"] == front.held_back
     error = front.points[1].error
     both = compiled(
@@ -88,14 +88,14 @@ def test_compile_warns_where_every_setting_is_left(
     copy = Path(shutil.copytree(searched[0], tmp_path / "front"))
     data = json.loads((copy / "front.json").read_text())
     for point in data["front"]:
-        point |= {"out_of_range": 3, "held_back_error": "inf"}
+        point |= {"unsafe": 3, "held_back_error": "inf"}
     (copy / "front.json").write_text(json.dumps(data))
     outcome = run(
         "compile", MODEL, "--data", DATA, "--front", copy, "--target", "sim",
         "-o", tmp_path / "bundle",
     )  # fmt: skip
-    assert "error inf, 3 leave the range of a polynomial" in outcome.out
-    assert f"warning: 3 of {data['held_back']} held-back inputs" in outcome.err
+    assert "error inf, 3 are unsafe" in outcome.out
+    assert f"3 of {data['held_back']} held-back inputs are unsafe" in outcome.err
 
 
 def from_front(folder: Path, *arguments: object, model: object = MODEL) -> str:

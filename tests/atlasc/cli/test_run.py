@@ -42,7 +42,7 @@ def test_json_has_outputs_errors_and_time(tiny: Tiny) -> None:
     assert record["seconds"] == pytest.approx(sum(record["phases"].values()))
     expected = simulated(load_bundle(tiny.bundle), tiny.data, list(range(5)))["output"]
     assert np.abs(np.array(record["outputs"]["output"]) - expected).max() <= 1e-12
-    assert record["out_of_range"] == []
+    assert record["refused"] == {}
 
 
 def test_index_chooses_inputs_in_that_order(tiny: Tiny) -> None:
@@ -68,28 +68,35 @@ def test_outputs_can_be_written(tiny: Tiny, tmp_path: Path) -> None:
     assert "exists already" in refused(tiny.bundle, "--input", tiny.data, "-o", path)
 
 
-# --- ranges
+# --- unsafe inputs
 
 
-def test_inputs_outside_a_range_are_named_before_encryption(tiny: Tiny, wild: Path) -> None:
-    result = run(tiny.bundle, "--input", wild, "--count", "3", "--json")
-    assert result.exit_code == 0
-    assert "warning: 1 input leaves the range" in result.stderr
-    assert "wild.npz[1]: the argument of softmax" in result.stderr
+def test_an_unsafe_input_costs_only_itself(tiny: Tiny, wild: Path, tmp_path: Path) -> None:
+    result = run(tiny.bundle, "--input", wild, "--count", "3", "--json", "-o", tmp_path / "a.npz")
+    assert result.exit_code == 3
+    assert "warning: 1 input is left out" in result.stderr
+    assert "wild.npz[1]: an argument of softmax" in result.stderr
     assert "wild.npz[0]" not in result.stderr
-    found = json.loads(result.stdout)["out_of_range"]
-    assert {entry["input"] for entry in found} == {"wild.npz[1]"}
-    first = found[0]
-    assert first["op"] == "softmax"
-    low, high = first["range"]
-    assert not low <= first["reached"] <= high
-    beyond = max(low - first["reached"], first["reached"] - high)
-    assert first["share"] == pytest.approx(beyond / (high - low))
+    found = json.loads(result.stdout)
+    assert list(found["refused"]) == ["wild.npz[1]"]
+    answers = found["outputs"]["output"]
+    assert answers[1] is None
+    expected = simulated(load_bundle(tiny.bundle), wild, [0, 2])["output"]
+    assert np.abs(np.array([answers[0], answers[2]]) - expected).max() <= 1e-12
+    with np.load(tmp_path / "a.npz") as file:
+        assert np.isnan(file["output"]).all(axis=1).tolist() == [False, True, False]
 
 
-def test_strict_refuses_inputs_outside_a_range(tiny: Tiny, wild: Path, tmp_path: Path) -> None:
+def test_unchecked_takes_unsafe_inputs(tiny: Tiny, wild: Path) -> None:
+    result = run(tiny.bundle, "--input", wild, "--count", "3", "--json", "--unchecked")
+    assert result.exit_code == 0, result.stderr
+    assert "warning: 1 input is unsafe: answers of the batch may be wrong" in result.stderr
+    assert None not in json.loads(result.stdout)["outputs"]["output"]
+
+
+def test_strict_refuses_unsafe_inputs(tiny: Tiny, wild: Path, tmp_path: Path) -> None:
     message = refused(tiny.bundle, "--input", wild, "--strict", "-o", tmp_path / "x.npz")
-    assert "wild.npz[1]: the argument of softmax" in message
+    assert "wild.npz[1]: an argument of softmax" in message
     assert not (tmp_path / "x.npz").exists()
     assert run(tiny.bundle, "--input", wild, "--strict", "--index", "0,2").exit_code == 0
 
@@ -196,7 +203,7 @@ def test_an_answer_that_is_none_has_an_exit_code_of_its_own(
     result = run(*arguments, "--json", "-o", tmp_path / "a.npz")
     assert result.exit_code == 3
     record = json.loads(result.stdout)
-    assert record["refused"] == [1]
+    assert list(record["refused"]) == ["images.npz[1]"]
     assert record["outputs"]["output"][1] is None
     assert np.isfinite(record["outputs"]["output"][0]).all()
     assert record["max_error"] <= 1e-12

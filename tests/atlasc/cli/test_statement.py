@@ -49,7 +49,7 @@ def test_compile_states_a_bound_and_refuses_what_it_cannot_say(tmp_path: Path) -
     command = ("compile", MODEL, "--data", DATA, "--recipe", "is", "--target", "sim", "-o")
     shown = run(*command, tmp_path / "bundle").out
     settings = json.loads((tmp_path / "bundle" / "manifest.json").read_text())["settings"]
-    (found,) = [Statement(**one) for one in settings["unsafe"]]
+    (found,) = [Statement(**one) for one in settings["statements"]]
     assert found.tokens is None and found.unsafe == 0 and found.inputs > 100
     assert found.bound == clopper_pearson(0, found.inputs)
     assert str(found) in shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -78,14 +79,25 @@ def test_a_query_far_above_calibration_needs_a_word(tiny: Tiny, bundle: Bundle) 
 
 def test_run_leaves_out_what_would_spoil_the_batch(tiny: Tiny, mixed: Path) -> None:
     result = atlasc("run", tiny.bundle, "--input", mixed, "--json")
-    assert result.exit_code == 0, result.stderr
+    assert result.exit_code == 3, result.stderr
     record = json.loads(result.stdout)
-    assert record["inputs"] == ["mixed.npz[0]", "mixed.npz[2]"]
-    assert record["refused"] == []
+    assert list(record["refused"]) == [f"mixed.npz[{row}]" for row in (1, 3, 4)]
+    answered = [answer is not None for answer in record["outputs"]["output"]]
+    assert answered == [True, False, True, False, False]
     assert "3 inputs are left out" in result.stderr
     assert "mixed.npz[3]: 1 value of its pixel_values is not finite" in result.stderr
     assert "mixed.npz[1]: it reaches 59.7 times" in result.stderr
-    assert "1 input is larger than all that calibration saw" in result.stderr
+
+
+def test_a_client_alone_warns_of_large_inputs(tiny: Tiny, mixed: Path, tmp_path: Path) -> None:
+    """With the whole bundle the verdict tells more."""
+    client = Path(shutil.copytree(tiny.bundle, tmp_path / "client"))
+    shutil.rmtree(client / "server")
+    for folder, warned in ((client, True), (tiny.bundle, False)):
+        place = tmp_path / f"{folder.name}.safetensors"
+        result = atlasc("embed", folder, "--input", mixed, "--index", "0,2", "-o", place)
+        assert result.exit_code == 0, result.stderr
+        assert ("1 input is larger than all that calibration saw" in result.stderr) == warned
 
 
 def test_embed_writes_the_rest(tiny: Tiny, mixed: Path, tmp_path: Path) -> None:

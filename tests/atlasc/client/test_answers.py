@@ -38,7 +38,7 @@ def test_the_client_knows_the_magnitude_of_answers_in_their_own_units(
 
     (output,) = bundle.client.interface.outputs
     arrays = bundle.load_inputs(tiny.data).arrays
-    values = simulate(bundle.client, bundle.poly, arrays).outputs["output"]
+    values = simulate(bundle.client, bundle.poly, arrays)["output"]
     seen = output.attributes["magnitude"]
     assert 0.8 * np.abs(values).max() <= seen <= np.abs(values).max() * (1 + 1e-6)
 

@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.cli import app
+from atlasc.client.verdict import verdicts
 from atlasc.compilation.steps import steps_of
 from atlasc.ir.errors import AtlasError
 from atlasc.run import session
-from atlasc.run.session import simulate
 from atlasc.run.timing import Pace
 from atlasc.targets import find_target
 from atlasc.targets.base import no_progress
@@ -103,14 +103,15 @@ def test_simulated_noise_is_small_and_there(tiny: Tiny, bundle: Bundle) -> None:
 
 def test_every_polynomial_is_watched(tiny: Tiny, bundle: Bundle) -> None:
     arrays = arrays_of(tiny, bundle, 3)
-    assert simulate(bundle.client, bundle.poly, arrays).excesses == []
+    assert all(verdict.safe for verdict in verdicts(bundle.client, bundle.poly, arrays))
     factors = np.array([1, 1, 30], np.float32).reshape(3, 1, 1, 1)
     wild = {"pixel_values": arrays["pixel_values"] * factors}
-    found = simulate(bundle.client, bundle.poly, wild, ["a", "b", "c"]).excesses
-    assert {excess.input for excess in found} == {"c"}
-    assert len(found) == sum(op.name == "poly.chebyshev" for op in bundle.poly.ops)
-    assert all(excess.share > 0 for excess in found)
-    assert "c: the argument of softmax in the model reaches" in str(found[0])
+    *others, last = verdicts(bundle.client, bundle.poly, wild, ["a", "b", "c"])
+    assert all(verdict.safe and not verdict.excesses for verdict in others)
+    assert last.input == "c" and not last.safe
+    assert len(last.excesses) == sum(op.name == "poly.chebyshev" for op in bundle.poly.ops)
+    assert all(excess.share > 0 for excess in last.excesses)
+    assert last.why.startswith("an argument of softmax in the model reaches")
 
 
 # --- texts: embedding on the client, a public mask

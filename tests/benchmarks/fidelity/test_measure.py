@@ -87,7 +87,7 @@ def test_errors_of_bootstraps_are_those_of_the_packed_simulator(folder, bundle):
     assert 1 <= len(noisy.bootstrapped) <= bootstraps
     prepared = noisy.prepare(inputs.arrays)
     (exact,) = noisy.run(prepared)[0].values()
-    (plain,) = simulate(bundle.client, bundle.poly, inputs.arrays).outputs.values()
+    (plain,) = simulate(bundle.client, bundle.poly, inputs.arrays).values()
     assert exact == pytest.approx(plain, abs=1e-12)
     engine = TARGET.make_engine(bundle.program, bundle.parameters, no_progress, noise=True)
     engine.bootstrap_range = MEASURED

@@ -33,8 +33,8 @@ def nn(op: str, attributes: dict, shape: tuple[int, ...] = (2, 3, 4)) -> Module:
 
 
 def short(module: Module) -> list[str]:
-    """Ops without types, inputs, places and where a sum is right; floats cut to three digits."""
-    left_out = r" loc .*| : tensor<.*$| valid = \[.*?\],"
+    """Ops without types, inputs, places and what a sum stands for; floats cut to three digits."""
+    left_out = r" loc .*| : tensor<.*$| valid = \[.*?\],| function = .*? gain = 1\.0,"
     lines = [re.sub(left_out, "", print_op(op)) for op in module.ops[1:]]
     return [re.sub(r"-?\d+\.\d+(e-?\d+)?", lambda m: f"{float(m[0]):.3g}", line) for line in lines]
 

@@ -82,8 +82,8 @@ def test_json_round_trip(tmp_path) -> None:
 
 
 def test_what_was_measured_later_survives_a_file(tmp_path) -> None:
-    measured = Point(40, 30, 0.1, (LAYER,), seconds=12.5, held_back_error=np.inf, out_of_range=3)
-    other = Point(50, 40, 0.01, (LAYER,), out_of_range=0)
+    measured = Point(40, 30, 0.1, (LAYER,), seconds=12.5, held_back_error=np.inf, unsafe=3)
+    other = Point(50, 40, 0.01, (LAYER,), unsafe=0)
     both = Front((measured, other), "depth", (100.0, 0.2))
     both.save(tmp_path / "front.json")
     assert Front.load(tmp_path / "front.json") == both

@@ -57,15 +57,15 @@ def test_points_come_back_as_they_were(path, written) -> None:
         (1, POINTS[0].settings): POINTS[0],
     }
     lines = [json.loads(line) for line in written.splitlines()]
-    assert lines[0] == {"journal": "atlasc evaluations 3", **IDENTITY}
+    assert lines[0] == {"journal": "atlasc evaluations 4", **IDENTITY}
     assert [line["error"] for line in lines[1:]] == [0.1 / 3, "inf", 0.1 / 3]
     assert [line.get("layers") for line in lines[1:]] == [None, None, 1]
 
 
 def test_trials_come_back_as_they_were(path, written) -> None:
     """Beside the evaluations of the same settings, and for each set of held-back inputs."""
-    trial = replace(POINTS[0], held_back_error=float("inf"), out_of_range=3)
-    other = replace(POINTS[0], held_back_error=0.25, out_of_range=0)
+    trial = replace(POINTS[0], held_back_error=float("inf"), unsafe=3)
+    other = replace(POINTS[0], held_back_error=0.25, unsafe=0)
     with Journal.open(path, IDENTITY) as journal:
         assert not journal.trials
         journal.add_trial(trial, "a" * 64)
@@ -150,7 +150,7 @@ def test_another_file_is_refused_and_left_alone(path, text) -> None:
 
 
 def test_another_format_is_refused(path, written) -> None:
-    path.write_bytes(written.replace(b"evaluations 3", b"evaluations 2"))
+    path.write_bytes(written.replace(b"evaluations 4", b"evaluations 2"))
     with pytest.raises(AtlasError, match="has another format"):
         held(path)
 

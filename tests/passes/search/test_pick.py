@@ -13,11 +13,11 @@ from atlasc.passes.search.points import Point
 LAYER = (5, 5, 0, 0, 0, 3, 3, 3)
 
 
-def front(*points: tuple[int, float], out_of_range: tuple[int | None, ...] = ()) -> Front:
+def front(*points: tuple[int, float], unsafe: tuple[int | None, ...] = ()) -> Front:
     """Points of (levels, error) at twice the depth."""
-    left = out_of_range or (None,) * len(points)
+    left = unsafe or (None,) * len(points)
     found = tuple(
-        Point(2 * levels, levels, error, (LAYER,), out_of_range=count)
+        Point(2 * levels, levels, error, (LAYER,), unsafe=count)
         for (levels, error), count in zip(points, left, strict=True)
     )
     return Front(found, "levels", (100.0, 0.2), held_back=20)
@@ -64,12 +64,12 @@ def test_a_limit_out_of_reach_names_the_nearest_point(
 
 
 def test_points_that_inputs_leave_are_avoided() -> None:
-    wild = front((40, 0.1), (50, 0.01), (70, 0.001), out_of_range=(3, 2, 0))
+    wild = front((40, 0.1), (50, 0.01), (70, 0.001), unsafe=(3, 2, 0))
     assert wild.pick(Wanted(error=0.1)).levels == 70
     assert wild.pick(Wanted(error=0.1), tolerated=2).levels == 50
     assert wild.pick(Wanted(error=0.1), tolerated=9).levels == 40
     assert wild.pick(Wanted(levels=60)).levels == 50  # there is no other: the fewest
-    assert wild.pick(Wanted(error=0.1, levels=45)).out_of_range == 3
+    assert wild.pick(Wanted(error=0.1, levels=45)).unsafe == 3
 
 
 def test_an_empty_front_or_no_limit_says_so() -> None:

@@ -21,8 +21,9 @@ from atlasc.passes.search.points import Point
 from atlasc.passes.search.search_problem import output_error
 from atlasc.passes.search.validation import Trials, Validator, validated, validated_pick
 from atlasc.passes.simulation import row_programs
-from atlasc.passes.simulation.poly_values import DomainWatch, interpret_poly
+from atlasc.passes.simulation.poly_values import interpret_poly
 from atlasc.passes.simulation.simulate import PolynomialSimulator
+from atlasc.passes.simulation.watch import PROMISE, Watch, mean_errors
 
 GOOD = ((3, 3, 0, 0, 0, 4, 4, 4), (3, 3, 3, 0, 0, 3, 4, 4))
 
@@ -42,13 +43,14 @@ def test_on_the_search_inputs_it_finds_the_error_of_the_search(problem, validato
     objective = problem.objective()
     found = validator.measure(objective.approximations(GOOD))
     assert found.error == pytest.approx(objective.evaluate(GOOD).error, rel=1e-2)
-    assert (found.out_of_range, found.exploded) == (0, 0)
+    assert (found.unsafe, found.exploded) == (0, 0)
     assert validator.inputs == len(next(iter(problem.arrays.values())))
 
 
 def test_the_papers_ranges_are_left(problem, validator) -> None:
     paper = replace(problem, parametrisation=PAPER).objective().approximations(GOOD)
-    assert validator.measure(paper).out_of_range > 0
+    good = validator.measure(problem.objective().approximations(GOOD)).error
+    assert validator.measure(paper, PROMISE * good).unsafe > 0
 
 
 def test_chunks_change_nothing(problem, validator, monkeypatch) -> None:
@@ -78,30 +80,32 @@ def test_the_simulator_counts_as_op_by_op(problem, monkeypatch, native: bool) ->
     counts = []
     for settings in (*NEIGHBOURS, *NEIGHBOURS[::-1]):
         approximations = objective.approximations(settings)
-        fast = validator.measure(approximations)
-        outputs, left, exploded = op_by_op(problem, approximations, arrays)
-        assert (fast.out_of_range, fast.exploded) == (left.sum(), exploded.sum())
+        outputs, exploded = op_by_op(problem, approximations, arrays)
+        ((name, exact),) = validator._reference.items()
+        errors = mean_errors(problem.module, arrays, outputs[name] - exact)
+        promised = float(np.median(errors[~exploded]))
+        fast = validator.measure(approximations, promised * (1 + 1e-3))
+        assert fast.unsafe == (exploded | (errors > promised * (1 + 1e-3))).sum()
+        assert fast.exploded == exploded.sum()
         if not exploded.any():
             error = output_error(outputs, validator._reference, validator._weights)
             assert fast.error == pytest.approx(error, rel=1e-2)
-        counts.append((fast.out_of_range, fast.exploded))
+        counts.append((fast.unsafe, fast.exploded))
     assert max(counts)[0] > 0 and min(counts)[0] < validator.inputs
     assert any(0 < exploded < validator.inputs for _, exploded in counts)
 
 
 def op_by_op(problem, approximations, arrays):
-    """Outputs, which inputs leave a range or explode, and which explode: as `expand` writes it."""
+    """Outputs, and which inputs explode: as `expand` writes it."""
     poly = Expand().run(with_approximations(problem.module, approximations), Report())
     public = {op.value: op.attributes["name"] for op in problem.module.inputs}
     values = PolynomialSimulator(problem.module).server_inputs(arrays)
     inputs = {public.get(value, value.name): array for value, array in values.items()}
-    names = [str(row) for row in range(len(arrays["x"]))]
-    watch = DomainWatch(poly, names)
+    watch = Watch(poly, len(arrays["x"]))
     with np.errstate(all="ignore"):
         outputs = interpret_poly(poly, inputs, np.float32, observe=watch)
     exploded = np.array(watch.exploded)
-    left = {excess.input for _, excess in watch.found}
-    return outputs, exploded | [name in left for name in names], exploded
+    return outputs, exploded
 
 
 def test_values_that_are_kept_change_nothing(problem, monkeypatch) -> None:
@@ -126,12 +130,13 @@ def narrowed(calibration: Calibration, name: str) -> Calibration:
 def test_inputs_that_leave_a_domain_are_counted(problem, validator, name: str) -> None:
     calibration = narrowed(problem.calibration, name)
     approximations = replace(problem, calibration=calibration).objective().approximations(GOOD)
-    found = validator.measure(approximations)
-    assert found.out_of_range > 0
+    good = problem.objective().evaluate(GOOD).error
+    found = validator.measure(approximations, PROMISE * good)
+    assert found.unsafe > 0
     simulator = PolynomialSimulator(problem.module)
     simulated = simulator.run(problem.arrays, approximations)
     assert np.isinf(found.error) == (found.exploded > 0) == (not simulated.finite)
-    assert found.exploded <= found.out_of_range
+    assert found.exploded <= found.unsafe
     if simulated.finite:
         exact = simulator.cleartext(problem.arrays)
         weights = {n: kept_tokens(problem.module, problem.arrays, a) for n, a in exact.items()}
@@ -143,9 +148,10 @@ def test_one_input_alone_is_blamed(problem) -> None:
     """Inputs do not disturb each other: the first one here is far louder than all calibrated."""
     arrays = {name: array.copy() for name, array in problem.arrays.items()}
     arrays["x"][0] *= 40
+    good = problem.objective().evaluate(GOOD).error
     approximations = problem.objective().approximations(GOOD)
-    found = Validator(problem.module, arrays).measure(approximations)
-    assert found.out_of_range == 1
+    found = Validator(problem.module, arrays).measure(approximations, PROMISE * good)
+    assert found.unsafe == 1
 
 
 def test_a_front_gets_its_columns(problem, validator) -> None:
@@ -160,16 +166,16 @@ def test_a_front_gets_its_columns(problem, validator) -> None:
         told[-1] == ("settings", 2, 2) and (all_inputs, 0, 2) in told and (all_inputs, 1, 2) in told
     )
     assert found.held_back == validator.inputs
-    assert found.points[0].out_of_range == found.expert.out_of_range == 0
+    assert found.points[0].unsafe == found.expert.unsafe == 0
     assert found.points[0].held_back_error == pytest.approx(point.error, rel=1e-2)
-    assert replace(found.points[0], out_of_range=None, held_back_error=None) == point
+    assert replace(found.points[0], unsafe=None, held_back_error=None) == point
 
 
 def test_a_trial_says_how_many_inputs_are_done(problem, monkeypatch) -> None:
     monkeypatch.setattr("atlasc.passes.simulation.simulate.WATCHED", 1)
     exact, done = [], []
     validator = Validator(problem.module, problem.arrays, threads=1, progress=exact.append)
-    validator.measure(problem.objective().approximations(GOOD), done.append)
+    validator.measure(problem.objective().approximations(GOOD), progress=done.append)
     assert exact == done == list(range(1, validator.inputs + 1))
 
 
@@ -192,8 +198,8 @@ def test_only_what_would_be_picked_is_validated(problem, validator) -> None:
     point = pick(found)
     assert point == found.points[1] and point.depth == good.depth
     assert len(asked) == 2 and found.held_back == validator.inputs and found.complete
-    assert [p.out_of_range is None for p in found.points] == [False, False, True]
-    assert found.points[0].out_of_range > point.out_of_range == 0
+    assert [p.unsafe is None for p in found.points] == [False, False, True]
+    assert found.points[0].unsafe > point.unsafe == 0
 
 
 def interrupt_after(points: int):
@@ -212,7 +218,7 @@ def test_an_interrupt_leaves_the_rest_as_it_was(problem, validator) -> None:
     front = Front(points[:3], "depth", (100.0, 0.2), expert=points[3])
     found = validated(front, Trials(validator, objective.approximations, None, interrupt_after(2)))
     assert not found.complete
-    assert [p.out_of_range for p in (*found.points, found.expert)].count(None) == 2
+    assert [p.unsafe for p in (*found.points, found.expert)].count(None) == 2
     picked = validated_pick(
         front,
         Trials(validator, objective.approximations, None, interrupt_after(0)),
@@ -227,8 +233,8 @@ def measured(monkeypatch) -> list[Mapping[str, Approximation]]:
     seen: list[Mapping[str, Approximation]] = []
     measure = Validator.measure
 
-    def spy(self, approximations, progress=None):
-        found = measure(self, approximations, progress)
+    def spy(self, approximations, promised, progress=None):
+        found = measure(self, approximations, promised, progress)
         seen.append(approximations)
         return found
 
