@@ -241,7 +241,8 @@ def _by_recipe(
             f"under the recipe {recipe} the values explode on this model's own data"
             + (", or on prefixes of them" if short else ""),
             why="its published settings do not suit the model's ranges",
-            remedy="search for settings (leave --recipe out), or try --recipe is"
+            remedy="search for settings (leave --recipe out)"
+            + (", or try --recipe is" if recipe != "is" else "")
             + (", or --no-prefixes if no text is shorter than these" if short else ""),
         )
     depth = depth_of(module)

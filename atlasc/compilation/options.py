@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from atlasc.passes.search.points import Point
     from atlasc.passes.search.search_problem import RayWorkers
 
-MAX_ERROR = 1e-2
+MAX_ERROR = 3e-3
 """Greatest mean absolute error, as a share of the outputs' mean magnitude, without a limit."""
 ALL_MEMORY = float("inf")
 """A key memory without a limit."""
@@ -232,7 +232,7 @@ class LimitOptions(Options):
     """Which point of a front is picked."""
 
     max_error: float | None = limit(
-        f"Greatest mean absolute error of the outputs [default: {MAX_ERROR:.0%} of their mean "
+        f"Greatest mean absolute error of the outputs [default: {MAX_ERROR:.1%} of their mean "
         "magnitude, without another limit].",
         minimum=0,
     )

@@ -45,6 +45,7 @@ from atlasc.passes.approximation.algorithms.thor import (
 )
 from atlasc.passes.approximation.description import Activation, Approximation, family_of
 from atlasc.passes.approximation.fits.chebyshev_sum import Interval
+from atlasc.passes.approximation.fitted import paper_shift
 from atlasc.passes.calibration.ranges import Range
 
 
@@ -115,9 +116,9 @@ def iterative_softmax(known: Range | None) -> SoftmaxApproximation:
     iterations = (5, 5, 5, 5, 7)
     if known is None:
         return SoftmaxApproximation(iterations)
-    halvings = len(iterations) - 1
+    count = len(iterations)
     return SoftmaxApproximation(
-        iterations, shift=known.shift(halvings), log_keys=known.log_keys(halvings)
+        iterations, shift=paper_shift(known, count), log_keys=known.log_keys(count - 1)
     )
 
 
