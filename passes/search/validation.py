@@ -17,7 +17,6 @@ from atlasc.passes.search.front import Front
 from atlasc.passes.search.journal import Journal
 from atlasc.passes.search.points import Point, Settings
 from atlasc.passes.search.search_problem import error_weights, output_error
-from atlasc.passes.simulation.row_programs import LOST
 from atlasc.passes.simulation.simulate import PolynomialSimulator
 from atlasc.passes.simulation.watch import PROMISE, mean_errors
 
@@ -49,8 +48,8 @@ class Validation:
 class Validator:
     """Runs settings of one module on its inputs.
 
-    It is the simulator of the search, which tells which inputs leave a range and which explode, and
-    starts where a setting differs from those before.
+    It is the simulator of the search, which tells which inputs explode, and starts where a setting
+    differs from those before.
 
     Args:
         module: an nn module; approximations that it carries are not looked at.
@@ -101,8 +100,8 @@ class Validator:
             progress: called with the number of inputs that are done.
         """
         simulated = self._simulator.run(self._prepared, approximations, progress=progress)
-        assert simulated.faults is not None
-        lost, error, outputs = simulated.faults[LOST], np.inf, simulated.outputs
+        lost, error, outputs = simulated.exploded, np.inf, simulated.outputs
+        assert lost is not None
         if not lost.any():
             error = output_error(outputs, self._reference, self._weights)
         differences = [outputs[name] - exact for name, exact in self._reference.items()]

@@ -20,14 +20,8 @@ from atlasc.ir.opdef import Site
 from atlasc.ir.ops.nn import keep_mask
 from atlasc.passes.approximation.arithmetic import NumpyArithmetic, Term
 from atlasc.passes.approximation.description import Approximation, Softmax, applied
-from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum, valid_range, widened
-from atlasc.passes.simulation.row_programs import (
-    LEFT,
-    LOST,
-    NotRecordable,
-    RowProgram,
-    kept_terms,
-)
+from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
+from atlasc.passes.simulation.row_programs import NotRecordable, RowProgram, kept_terms
 
 BLOCK = 1 << 16
 """Elements of a block: its temporaries fit into a core's second-level cache."""
@@ -42,13 +36,7 @@ class BlockArithmetic(NumpyArithmetic):
     Inside its domain a Chebyshev sum changes by at most the sum of the coefficients left out, so
     trailing ones below the precision of the dtype are skipped: a GELU of degree 511 has about 100
     that matter. Outside the domain the sum is evaluated in full, as it explodes there.
-
-    Attributes:
-        left: True is written for rows of which an argument of a Chebyshev sum lies where the sum is
-            not right; None where the inputs are not watched.
     """
-
-    left: NDArray[np.bool_] | None = None
 
     def step(self, name: str, *operands: Any, constant: Any = None) -> Any:
         """The result of an operation."""
@@ -65,9 +53,6 @@ class BlockArithmetic(NumpyArithmetic):
         inputs are divided among threads or workers.
         """
         domain, coefficients = total.domain, total.coefficients
-        if self.left is not None:
-            low, high = widened(*valid_range(domain, total.valid), self.dtype)
-            self.left[...] |= ~((low <= a) & (a <= high)).all(axis=-1)
         kept = coefficients.shape[-1]
         if coefficients.ndim == 1:
             kept = kept_terms(coefficients, self.dtype)
@@ -92,7 +77,7 @@ class Blockwise:
         self.arithmetic = BlockArithmetic(np.dtype(dtype).type, 1)
         self.limit = limit
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
-        self._programs: dict[tuple[Op, Approximation, bool], RowProgram | None] = {}
+        self._programs: dict[tuple[Op, Approximation], RowProgram | None] = {}
 
     def evaluate(
         self,
@@ -100,13 +85,13 @@ class Blockwise:
         site: Site,
         arrays: list[np.ndarray],
         approximation: Approximation,
-        faults: np.ndarray | None = None,
+        exploded: np.ndarray | None = None,
     ) -> np.ndarray | None:
-        """The op's result on its operands, or None if it explodes; see `on_rows` for ``faults``."""
+        """The op's result on its operands, or None if it explodes; see `on_rows`."""
         x, keep = arrays[0], None
         if isinstance(approximation, Softmax):
             keep = keep_mask(site, *arrays)
-        return self.on_rows(op, site, x, approximation, keep, faults)
+        return self.on_rows(op, site, x, approximation, keep, exploded)
 
     def on_rows(
         self,
@@ -115,62 +100,60 @@ class Blockwise:
         x: np.ndarray,
         approximation: Approximation,
         keep: np.ndarray | None = None,
-        faults: np.ndarray | None = None,
+        exploded: np.ndarray | None = None,
     ) -> np.ndarray | None:
         """The result for any rows of the op's argument, or None if it explodes or is not finite.
 
         Args:
             x: [..., n].
             keep: of a softmax, which keys a query may see, broadcast to x; None for all.
-            faults: [2, N] of the N inputs in x; those that are found are added. An input that
-                explodes gets zeros, which harm nothing that comes later. None where the inputs are
-                not watched.
+            exploded: [N] of the N inputs in x; True is written for those that explode, and they
+                get zeros, which harm nothing that comes later. None where the inputs are not
+                watched.
         """
         rows = np.ascontiguousarray(x).reshape(-1, x.shape[-1])
         result, size = np.empty_like(rows), max(1, BLOCK // x.shape[-1])
         kept = None
         if keep is not None and not keep.all():
             kept = np.broadcast_to(keep, x.shape).reshape(rows.shape)
-        watched = None if faults is None else np.zeros((2, len(rows)), dtype=np.bool_)
+        watched = None if exploded is None else np.zeros(len(rows), dtype=np.bool_)
         algorithm = algorithm_of(op, site, approximation)
-        program = self._program((op, approximation, faults is not None), algorithm)
+        program = self._program((op, approximation), algorithm)
 
         def work(start: int) -> bool:
             block = slice(start, start + size)
             seen = None if kept is None else kept[block]
-            found = None if watched is None else watched[:, block]
+            found = None if watched is None else watched[block]
             if program is not None:
                 return program.run(rows[block], seen, result[block], self.limit, found)
-            left = None if found is None else found[LEFT]
-            arithmetic, y = replace(self.arithmetic, keep=seen, left=left), result[block]
+            arithmetic, y = replace(self.arithmetic, keep=seen), result[block]
             with np.errstate(all="ignore"):
                 y[...] = arithmetic.run(algorithm, rows[block])
             # A comparison with a value that is not a number is false.
             finite = (np.abs(y) <= self.limit).all(axis=-1)
             if found is not None:
-                found[LOST] = ~finite
+                found[:] = ~finite
             return bool(finite.all())
 
         starts = range(0, len(rows), size)
         done = map(work, starts) if self._pool is None else self._pool.map(work, starts)
-        if faults is None or watched is None:
+        if exploded is None or watched is None:
             return result.reshape(x.shape) if all(done) else None
-        finite = all(list(done))
-        of_inputs: NDArray[np.bool_] = np.any(watched.reshape(*faults.shape, -1), axis=-1)
-        faults |= of_inputs
-        if not finite:
-            result.reshape(faults.shape[1], -1)[of_inputs[LOST]] = 0
+        if not all(list(done)):
+            of_inputs: NDArray[np.bool_] = np.any(watched.reshape(len(exploded), -1), axis=1)
+            exploded |= of_inputs
+            result.reshape(len(exploded), -1)[of_inputs] = 0
         return result.reshape(x.shape)
 
     def _program(
-        self, key: tuple[Op, Approximation, bool], algorithm: Callable[[Term], Term]
+        self, key: tuple[Op, Approximation], algorithm: Callable[[Term], Term]
     ) -> RowProgram | None:
         if key not in self._programs:
             if len(self._programs) >= PROGRAMS:
                 self._programs.clear()
             self._programs[key] = None
             with suppress(NotRecordable):
-                self._programs[key] = RowProgram(self.arithmetic.dtype, algorithm, key[2])
+                self._programs[key] = RowProgram(self.arithmetic.dtype, algorithm)
         return self._programs[key]
 
 

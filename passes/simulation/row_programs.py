@@ -15,11 +15,8 @@ from numpy.typing import NDArray
 
 from atlasc.passes.approximation.arithmetic import Arithmetic, Constant, Term
 from atlasc.passes.approximation.fits.chebyshev import native_library
-from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum, valid_range, widened
+from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
 
-LEFT, LOST = 0, 1
-"""Rows of an array of faults, bool [2, N] for N inputs or N rows of a tensor: those that leave the
-range of a polynomial, and those of which a result explodes or is no number."""
 LEAST_TRUNCATED = 32
 FRACTION_OF_PRECISION = 128
 """Trailing coefficients that add up to less than the dtype's precision over this are left out."""
@@ -35,21 +32,17 @@ class RowRecorder(Arithmetic):
 
     Attributes:
         dtype: float32 or float64.
-        watched: whether it matters where Chebyshev sums are right.
         steps: (code, operands, scalar, index of a table) for each further value; see
             `native/row_programs.cpp`.
         wide: whether a value holds whole rows, or one number a row.
     """
 
     dtype: Any
-    watched: bool = False
     steps: list[tuple[str, tuple[int, ...], float, int]] = field(default_factory=list)
     wide: list[bool] = field(default_factory=lambda: [True])
     vectors: list[NDArray[np.float64]] = field(default_factory=list)
-    tables: list[tuple[NDArray[np.float64], int, float, float, float, float]] = field(
-        default_factory=list
-    )
-    by_column: list[tuple[NDArray[np.float64], float, float]] = field(default_factory=list)
+    tables: list[tuple[NDArray[np.float64], int, float, float]] = field(default_factory=list)
+    by_column: list[NDArray[np.float64]] = field(default_factory=list)
 
     def _emit(
         self, code: str, *operands: int, scalar: float = 0.0, table: int = 0, wide: bool = True
@@ -98,14 +91,10 @@ class RowRecorder(Arithmetic):
         if coefficients.ndim > 1:
             if not total.normalised or not self.wide[a]:
                 raise NotRecordable
-            self.by_column.append((coefficients.T.ravel(), *widened(-1.0, 1.0, self.dtype)))
+            self.by_column.append(coefficients.T.ravel())
             return self._emit("chebyshev_columns", a, table=len(self.by_column) - 1)
         count = kept_terms(coefficients, self.dtype)
-        valid = total.domain
-        if self.watched and total.meaning is not None:
-            valid = valid_range(total.domain, total.valid)
-        ends = widened(*valid, self.dtype)
-        self.tables.append((coefficients, count, float(low), float(high), *ends))
+        self.tables.append((coefficients, count, float(low), float(high)))
         return self._emit("chebyshev", a, table=len(self.tables) - 1, wide=self.wide[a])
 
 
@@ -125,19 +114,14 @@ def significant(coefficients: NDArray[np.float64], tolerance: float) -> int:
 class RowProgram:
     """A recorded algorithm, ready to run.
 
-    Args:
-        watched: whether runs are asked which rows leave a range.
-
     Raises:
         NotRecordable: the algorithm does something that a row program cannot, or there is no native
             library.
     """
 
-    def __init__(
-        self, dtype: Any, algorithm: Callable[[Term], Term], watched: bool = False
-    ) -> None:
+    def __init__(self, dtype: Any, algorithm: Callable[[Term], Term]) -> None:
         library = native_library()
-        recorder = RowRecorder(dtype, watched)
+        recorder = RowRecorder(dtype)
         result = recorder.run(algorithm, 0)
         if library is None or not recorder.wide[result] or result == 0:
             raise NotRecordable
@@ -156,7 +140,7 @@ class RowProgram:
         keep: NDArray[np.bool_] | None,
         result: NDArray[Any],
         limit: float,
-        faults: NDArray[np.bool_] | None = None,
+        exploded: NDArray[np.bool_] | None = None,
     ) -> bool:
         """Write the results of rows [r, n] into another such matrix.
 
@@ -164,15 +148,14 @@ class RowProgram:
             rows: contiguous, of the program's dtype.
             keep: [r, n], which keys a query may see; None for all.
             result: contiguous.
-            limit: of the magnitude of a result; without `faults` the run ends at the first beyond.
-            faults: [2, r]; True is written for rows with a result beyond the limit, and if the
-                program is watched for those with an argument of a Chebyshev sum that lies where the
-                sum is not right.
+            limit: of the magnitude of a result; without `exploded` the run ends at the first
+                beyond.
+            exploded: [r]; True is written for rows with a result beyond the limit.
 
         Returns:
             whether all results are numbers within the limit.
         """
-        kept, found = (None if a is None else a.view(np.uint8) for a in (keep, faults))
+        kept, found = (None if a is None else a.view(np.uint8) for a in (keep, exploded))
         return bool(self._run(rows, kept, result, limit, found))
 
 

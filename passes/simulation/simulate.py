@@ -86,15 +86,15 @@ class Part:
     Attributes:
         values: what the server gets, encrypted and public.
         snapshots: values before nonlinear ops, by the keys of the settings that begin so.
-        faults: [2, inputs] by key: which of them left the range of a polynomial in its segment, and
-            which exploded there; None where the inputs are not watched.
+        exploded: [inputs] by key: which of them exploded in its segment; None where the inputs are
+            not watched.
         failed: keys of settings that explode in the segment of the key.
         stop: of a run, the first segment that need not be evaluated; lowered where values explode.
     """
 
     values: dict[Value, np.ndarray]
     snapshots: Snapshots
-    faults: dict[int, np.ndarray] | None = None
+    exploded: dict[int, np.ndarray] | None = None
     failed: set[int] = field(default_factory=set)
     stop: int = 0
 
@@ -155,7 +155,7 @@ class PolynomialSimulator(Simulator):
 
     def prepare(self, inputs: Mapping[str, np.ndarray], watched: bool = False) -> Rounds:
         """Compute the client's part (embeddings) once. Of watched inputs, runs find which ones
-        leave the range of a polynomial, and which explode.
+        explode.
 
         Raises:
             AtlasError: an input is missing or has the wrong shape.
@@ -227,13 +227,13 @@ class PolynomialSimulator(Simulator):
                 if progress is not None:
                     progress(sum(len(next(iter(part.values()))) for part in outputs))
         joined = {name: np.concatenate([part[name] for part in outputs]) for name in outputs[0]}
-        faults = [
-            np.any([part.faults[key] for key in keys], axis=0)
+        exploded = [
+            np.any([part.exploded[key] for key in keys], axis=0)
             for parts in rounds
             for part in parts
-            if part.faults is not None
+            if part.exploded is not None
         ]
-        return Simulation(joined, faults=np.concatenate(faults, axis=1) if faults else None)
+        return Simulation(joined, exploded=np.concatenate(exploded) if exploded else None)
 
     def _part(
         self,
@@ -265,10 +265,10 @@ class PolynomialSimulator(Simulator):
             if index > start and segment.nonlinear is not None:
                 live = {v: values[v] for v in segment.live}
                 part.snapshots.store(keys[index - 1], live, keys[:index])
-            faults = None
-            if part.faults is not None:
+            exploded = None
+            if part.exploded is not None:
                 count = len(next(iter(part.values.values())))
-                faults = part.faults.setdefault(key, np.zeros((2, count), dtype=np.bool_))
+                exploded = part.exploded.setdefault(key, np.zeros(count, dtype=np.bool_))
             for op in segment.ops:
                 if index >= _first_stop(parts):
                     break
@@ -277,7 +277,7 @@ class PolynomialSimulator(Simulator):
                     factor = self.dtype.type(op.attributes.get("factor", 1.0))
                     outputs[op.attributes["name"]] = arrays[0] * factor
                     continue
-                result = self._result(op, arrays, chosen, blockwise, faults)
+                result = self._result(op, arrays, chosen, blockwise, exploded)
                 if result is None:
                     part.failed.add(key)
                     part.stop = index
@@ -297,12 +297,12 @@ class PolynomialSimulator(Simulator):
         arrays: list[np.ndarray],
         chosen: Approximations,
         blockwise: Blockwise,
-        faults: np.ndarray | None,
+        exploded: np.ndarray | None,
     ) -> np.ndarray | None:
         """The result of an op; None if it explodes."""
         site = op.site(self.symbols)
         approximation = chosen.get(op.value.name) if op.definition.nonlinear else None
         if approximation is not None:
-            return blockwise.evaluate(op, site, arrays, approximation, faults)
+            return blockwise.evaluate(op, site, arrays, approximation, exploded)
         assert op.definition.evaluate is not None
         return op.definition.evaluate(site, *arrays)

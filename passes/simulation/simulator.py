@@ -131,14 +131,14 @@ class Simulation:
         outputs: arrays by name; empty after an explosion.
         exploded_at: the first op whose result exploded or was not finite, as "location: op", or
             None. Where a few inputs are evaluated first, it may be the first op for these.
-        faults: [2, N] which inputs leave the range of a polynomial, and which explode; None where
-            the inputs are not watched. Where they are, an explosion ends nothing: the outputs of
-            an input that explodes mean nothing, and those of the others are right.
+        exploded: [N] which inputs explode; None where the inputs are not watched. Where they are,
+            an explosion ends nothing: the outputs of an input that explodes mean nothing, and
+            those of the others are right.
     """
 
     outputs: dict[str, np.ndarray]
     exploded_at: str | None = None
-    faults: np.ndarray | None = None
+    exploded: np.ndarray | None = None
 
     @property
     def finite(self) -> bool:

@@ -4,7 +4,7 @@
 // sums and Chebyshev sums on registers that hold some rows (wide) or one value a row (columns). A
 // few rows go through the whole program while they are in the first-level cache, and the first of
 // them whose result explodes ends the run. Who watches the rows is told instead which of them
-// explode, and in which an argument of a Chebyshev sum lies where the sum is not right.
+// explode.
 
 #include "chebyshev.hpp"
 
@@ -41,12 +41,6 @@ struct Table {
   Sum full, kept;  // inside the domain the trailing coefficients that do not count are left out
   bool truncated;
   double low, high;
-  double valid_low, valid_high;  // between which the sum is right
-};
-
-struct Columns {
-  std::vector<double> terms;     // [degree + 1, n], an argument is in [-1, 1]
-  double valid_low, valid_high;  // between which the sums are right
 };
 
 // Elements of a wide register, about; and rows that make full vectors of columns.
@@ -58,19 +52,6 @@ ATLASC_INLINE bool within(const T* x, std::int64_t count, T low, T high) {
   int outside = 0;  // a comparison with a value that is not a number is false
   for (std::int64_t i = 0; i < count; ++i) outside |= !((x[i] >= low) & (x[i] <= high));
   return outside == 0;
-}
-
-// Which rows leave the range of a sum, and which explode: [rows] each, or null for both.
-struct Faults {
-  std::uint8_t *left, *lost;
-};
-
-template <typename T>
-ATLASC_INLINE void mark(const T* x, std::int64_t rows, std::int64_t width, double least,
-                        double most, std::uint8_t* outside) {
-  const T low = static_cast<T>(least), high = static_cast<T>(most);
-  for (std::int64_t r = 0; r < rows; ++r, x += width)
-    if (!within(x, width, low, high)) outside[r] = 1;
 }
 
 template <typename T, int L>
@@ -141,19 +122,19 @@ ATLASC_INLINE void add_hidden(const T* a, const std::uint8_t* keep, double log_k
 class RowProgram {
  public:
   using InstructionTuple = std::tuple<int, int, int, int, double, int>;
-  using TableTuple = std::tuple<std::vector<double>, int, double, double, double, double>;
-  using ColumnsTuple = std::tuple<std::vector<double>, double, double>;
+  using TableTuple = std::tuple<std::vector<double>, int, double, double>;
 
   RowProgram(const std::vector<InstructionTuple>& instructions,
              const std::vector<std::vector<double>>& vectors, const std::vector<TableTuple>& tables,
-             const std::vector<ColumnsTuple>& by_column, std::vector<bool> wide, int result)
-      : vectors_(vectors), wide_(std::move(wide)), result_(result) {
+             std::vector<std::vector<double>> by_column, std::vector<bool> wide, int result)
+      : vectors_(vectors), by_column_(std::move(by_column)), wide_(std::move(wide)),
+        result_(result) {
     const int count = static_cast<int>(wide_.size());
     for (const auto& [code, target, a, b, scalar, table] : instructions) {
       if (target < 1 || target >= count || a < 0 || a >= count || b < 0 || b >= count)
         throw std::invalid_argument("no such register");
       const std::size_t entries = code == kChebyshev          ? tables.size()
-                                  : code == kChebyshevColumns ? by_column.size()
+                                  : code == kChebyshevColumns ? by_column_.size()
                                                               : vectors.size();
       if ((code == kChebyshev || code == kChebyshevColumns || code == kAddVector ||
            code == kScaleVector) &&
@@ -163,16 +144,13 @@ class RowProgram {
     }
     if (result < 1 || result >= count || !wide_[result])
       throw std::invalid_argument("the result must be a wide register other than the argument");
-    for (const auto& [coefficients, kept, low, high, valid_low, valid_high] : tables) {
+    for (const auto& [coefficients, kept, low, high] : tables) {
       if (kept < 1 || static_cast<std::size_t>(kept) > coefficients.size() || !(low < high))
         throw std::invalid_argument("no Chebyshev sum");
       const std::vector<double> first(coefficients.begin(), coefficients.begin() + kept);
       const bool truncated = first.size() < coefficients.size();
-      tables_.push_back({sum(coefficients, low, high), sum(first, low, high), truncated, low, high,
-                         valid_low, valid_high});
+      tables_.push_back({sum(coefficients, low, high), sum(first, low, high), truncated, low, high});
     }
-    for (const auto& [terms, valid_low, valid_high] : by_column)
-      by_column_.push_back({terms, valid_low, valid_high});
     columns_ = !by_column_.empty();
     for (const bool is_wide : wide_) columns_ = columns_ || !is_wide;
   }
@@ -182,13 +160,13 @@ class RowProgram {
   // sum is right, or explode. x and y are [rows, n] with n as the vectors, keep is [rows, n] or null.
   template <typename T>
   bool run(const T* x, const std::uint8_t* keep, T* y, std::int64_t rows, std::int64_t n,
-           double limit, Faults faults) const {
+           double limit, std::uint8_t* exploded) const {
 #ifdef ATLASC_X86
-    if (__builtin_cpu_supports("avx512f")) return run_avx512(x, keep, y, rows, n, limit, faults);
+    if (__builtin_cpu_supports("avx512f")) return run_avx512(x, keep, y, rows, n, limit, exploded);
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-      return run_avx2(x, keep, y, rows, n, limit, faults);
+      return run_avx2(x, keep, y, rows, n, limit, exploded);
 #endif
-    return blocks<T, 2>(x, keep, y, rows, n, limit, faults);
+    return blocks<T, 2>(x, keep, y, rows, n, limit, exploded);
   }
 
   void check(std::int64_t n) const {
@@ -196,7 +174,7 @@ class RowProgram {
       if (static_cast<std::int64_t>(vector.size()) != n)
         throw std::invalid_argument("a vector is not as long as the rows");
     for (const auto& sums : by_column_)
-      if (n < 1 || sums.terms.empty() || static_cast<std::int64_t>(sums.terms.size()) % n)
+      if (n < 1 || sums.empty() || static_cast<std::int64_t>(sums.size()) % n)
         throw std::invalid_argument("not a Chebyshev sum for each column");
   }
 
@@ -210,20 +188,20 @@ class RowProgram {
   template <typename T>
   __attribute__((target("avx512f"))) bool run_avx512(const T* x, const std::uint8_t* keep, T* y,
                                                      std::int64_t rows, std::int64_t n,
-                                                     double limit, Faults faults) const {
-    return blocks<T, 8>(x, keep, y, rows, n, limit, faults);
+                                                     double limit, std::uint8_t* exploded) const {
+    return blocks<T, 8>(x, keep, y, rows, n, limit, exploded);
   }
   template <typename T>
   __attribute__((target("avx2,fma"))) bool run_avx2(const T* x, const std::uint8_t* keep, T* y,
                                                     std::int64_t rows, std::int64_t n,
-                                                    double limit, Faults faults) const {
-    return blocks<T, 4>(x, keep, y, rows, n, limit, faults);
+                                                    double limit, std::uint8_t* exploded) const {
+    return blocks<T, 4>(x, keep, y, rows, n, limit, exploded);
   }
 #endif
 
   template <typename T, int L>
   ATLASC_INLINE bool blocks(const T* x, const std::uint8_t* keep, T* y, std::int64_t rows,
-                            std::int64_t n, double limit, Faults faults) const {
+                            std::int64_t n, double limit, std::uint8_t* exploded) const {
     const std::int64_t wanted = std::max<std::int64_t>(1, kElements / std::max<std::int64_t>(1, n));
     const std::int64_t size = columns_ ? (wanted + kColumns - 1) / kColumns * kColumns : wanted;
     std::vector<T> memory(wide_.size() * size * n), vectors;
@@ -237,12 +215,12 @@ class RowProgram {
       registers[result_] = y + start * n;
       const std::uint8_t* kept = keep == nullptr ? nullptr : keep + start * n;
       for (const Instruction& instruction : instructions_)
-        step<T, L>(instruction, registers.data(), vectors.data(), kept, block, n,
-                   faults.left == nullptr ? nullptr : faults.left + start);
+        step<T, L>(instruction, registers.data(), vectors.data(), kept, block, n);
       const T bound = static_cast<T>(limit);
       if (within(registers[result_], block * n, -bound, bound)) continue;
-      if (faults.lost == nullptr) return false;
-      mark(registers[result_], block, n, -limit, limit, faults.lost + start);
+      if (exploded == nullptr) return false;
+      for (std::int64_t r = 0; r < block; ++r)
+        if (!within(registers[result_] + r * n, n, -bound, bound)) exploded[start + r] = 1;
       finite = false;
     }
     return finite;
@@ -250,8 +228,7 @@ class RowProgram {
 
   template <typename T, int L>
   ATLASC_INLINE void step(const Instruction& instruction, T* const* registers, const T* vectors,
-                          const std::uint8_t* keep, std::int64_t rows, std::int64_t n,
-                          std::uint8_t* left) const {
+                          const std::uint8_t* keep, std::int64_t rows, std::int64_t n) const {
     const int code = instruction.code;
     const T *a = registers[instruction.a], *b = registers[instruction.b];
     T* y = registers[instruction.target];
@@ -277,15 +254,10 @@ class RowProgram {
         if (keep != nullptr) return select(a, keep, scalar, y, count);
         if (a != y) std::copy(a, a + count, y);
         return;
-      case kChebyshevColumns: {
-        const Columns& sums = by_column_[instruction.table];
-        if (left != nullptr) mark(a, rows, n, sums.valid_low, sums.valid_high, left);
-        return column_sums<T, L>(a, sums.terms, y, rows, n);
-      }
+      case kChebyshevColumns:
+        return column_sums<T, L>(a, by_column_[instruction.table], y, rows, n);
       default: {
         const Table& table = tables_[instruction.table];
-        if (left != nullptr)
-          mark(a, rows, wide ? n : 1, table.valid_low, table.valid_high, left);
         run_groups<T, L>(table.kept.plan, table.kept.m, a, y, count);
         const T low = static_cast<T>(table.low), high = static_cast<T>(table.high);
         if (table.truncated && !within(a, count, low, high)) {
@@ -306,7 +278,7 @@ class RowProgram {
   std::vector<Instruction> instructions_;
   std::vector<std::vector<double>> vectors_;
   std::vector<Table> tables_;
-  std::vector<Columns> by_column_;
+  std::vector<std::vector<double>> by_column_;  // [degree + 1, n]; an argument is in [-1, 1]
   std::vector<bool> wide_;
   int result_;
   bool columns_ = false;  // whether several rows at once pay
@@ -325,18 +297,18 @@ bool run(const RowProgram& program, py::array_t<T, py::array::c_style> x, py::ob
     if (mask.size() != x.size()) throw std::invalid_argument("keep must have the shape of x");
     kept = mask.data();
   }
-  Faults faults = {nullptr, nullptr};
+  std::uint8_t* exploded = nullptr;
   if (!watched.is_none()) {
-    auto rows = watched.cast<py::array_t<std::uint8_t, 0>>();  // a view of rows that lie apart
-    if (rows.ndim() != 2 || rows.shape(0) != 2 || rows.shape(1) != x.shape(0) || rows.strides(1) != 1)
-      throw std::invalid_argument("faults must have two rows with a value for each row of x");
-    if (rows.size()) faults = {rows.mutable_data(0, 0), rows.mutable_data(1, 0)};
+    auto rows = watched.cast<py::array_t<std::uint8_t, 0>>();  // a view, to be written to
+    if (rows.ndim() != 1 || rows.shape(0) != x.shape(0) || (rows.size() && rows.strides(0) != 1))
+      throw std::invalid_argument("exploded must have a value for each row of x");
+    if (rows.size()) exploded = rows.mutable_data(0);
   }
   const T* source = x.data();
   T* target = y.mutable_data();
   const std::int64_t rows = x.shape(0), n = x.shape(1);
   py::gil_scoped_release release;
-  return program.run<T>(source, kept, target, rows, n, limit, faults);
+  return program.run<T>(source, kept, target, rows, n, limit, exploded);
 }
 
 }  // namespace
@@ -349,18 +321,17 @@ void bind_row_programs(py::module_& module) {
   for (int code = kAdd; code <= kHidden; ++code) codes[names[code]] = code;
   module.attr("ROW_CODES") = codes;
   const char* doc =
-      "Writes the results into y; False if one is beyond the limit. Without faults it ends there. "
-      "With them it goes on: 1 is written into the first row of faults for rows that leave where a "
-      "Chebyshev sum is right, and into the second for rows with a result beyond the limit.";
+      "Writes the results into y; False if one is beyond the limit. Without `exploded` it ends "
+      "there. With it it goes on: 1 is written there for rows with a result beyond the limit.";
   py::class_<RowProgram>(module, "RowProgram")
       .def(py::init<const std::vector<RowProgram::InstructionTuple>&,
                     const std::vector<std::vector<double>>&,
                     const std::vector<RowProgram::TableTuple>&,
-                    const std::vector<RowProgram::ColumnsTuple>&, std::vector<bool>, int>(),
+                    std::vector<std::vector<double>>, std::vector<bool>, int>(),
            py::arg("instructions"), py::arg("vectors"), py::arg("tables"), py::arg("by_column"),
            py::arg("wide"), py::arg("result"))
       .def("run_f32", &run<float>, doc, py::arg("x").noconvert(), py::arg("keep"),
-           py::arg("y").noconvert(), py::arg("limit"), py::arg("faults"))
+           py::arg("y").noconvert(), py::arg("limit"), py::arg("exploded"))
       .def("run_f64", &run<double>, doc, py::arg("x").noconvert(), py::arg("keep"),
-           py::arg("y").noconvert(), py::arg("limit"), py::arg("faults"));
+           py::arg("y").noconvert(), py::arg("limit"), py::arg("exploded"));
 }

@@ -24,7 +24,7 @@ from atlasc.passes.calibration.calibrate import calibrate
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.simulation import row_programs, simulate
 from atlasc.passes.simulation.blockwise import BlockArithmetic, Blockwise
-from atlasc.passes.simulation.row_programs import LEFT, LOST, significant
+from atlasc.passes.simulation.row_programs import significant
 from atlasc.passes.simulation.simulate import PolynomialSimulator
 
 LAYER = (7, 7, 0, 0, 0, 7, 7, 7)
@@ -120,9 +120,8 @@ def test_a_watched_input_that_explodes_disturbs_no_other(native: bool, monkeypat
     arrays["x"][[1, 4]] *= [[[1e3]], [[np.nan]]]
     simulator = PolynomialSimulator(module, np.float64, threads=1)
     simulated = simulator.run(simulator.prepare(arrays, watched=True))
-    assert simulated.finite and simulated.faults is not None
-    assert simulated.faults[LOST].tolist() == [False, True, False, False, True]
-    assert not simulated.faults[LEFT, [0, 2, 3]].any()
+    assert simulated.finite and simulated.exploded is not None
+    assert simulated.exploded.tolist() == [False, True, False, False, True]
     others = simulated.outputs["y"][[0, 2, 3]]
     np.testing.assert_allclose(others, alone[[0, 2, 3]], rtol=0, atol=1e-12)
 
