@@ -64,7 +64,10 @@ def admit(
     if out:
         count = counted(len(out), "input is", "inputs are")
         why = listed([f"{inputs.names[row]}: {why}" for row, why in out.items()])
-        remedy = REMEDY if any(reached[row].refused for row in out) else UNSAFE_REMEDY
+        refused = [reached[row] for row in out if reached[row].refused]
+        remedy = UNSAFE_REMEDY if not refused else REMEDY
+        if refused and not any(reach.finite for reach in refused):
+            remedy = "leave them out, or repair them"
         if strict or not rows:
             raise AtlasError(f"{count} not fit to be encrypted", why=why, remedy=remedy)
         note(

@@ -24,6 +24,8 @@ from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module, Op
 from atlasc.passes.execution.kernels.context import blocked
 
+MASK = "attention_mask"
+"""The input that tells tokens, 1, from padding, 0."""
 OUTSIDE = 4.0
 """Times the greatest magnitude of calibration: inputs and answers beyond it are refused. Other
 inputs may be larger than those of calibration, but a polynomial that explodes exceeds any such
@@ -44,7 +46,7 @@ class Reach:
 
     Attributes:
         ratio: of its encrypted values to those of calibration; infinite if one is not finite.
-        fault: why the input itself is not finite; empty if it is.
+        fault: why the input itself cannot be answered; empty if it can.
     """
 
     ratio: float
@@ -74,10 +76,15 @@ class Reach:
 
 
 def faults(arrays: Mapping[str, np.ndarray]) -> list[str]:
-    """For each row, the values that are not finite, in words; empty if all are finite."""
+    """For each row why it cannot be answered, in words: values that are not finite, or no token but
+    padding; empty if it can.
+    """
     rows = [""] * len(next(iter(arrays.values())))
     for name, array in arrays.items():
         values = np.asarray(array)
+        if name == MASK:
+            for row in np.flatnonzero(~values[: len(rows)].any(axis=-1)):
+                rows[row] = "it has no token but padding"
         if values.dtype.kind != "f":
             continue
         lost = (~np.isfinite(values)).reshape(len(values), -1).sum(axis=1)
@@ -88,7 +95,7 @@ def faults(arrays: Mapping[str, np.ndarray]) -> list[str]:
 
 
 def require_finite(arrays: Mapping[str, np.ndarray], what: str) -> None:
-    """Raise AtlasError, about ``what``, unless all rows are finite."""
+    """Raise AtlasError, about ``what``, unless all rows can be answered."""
     for row, why in enumerate(faults(arrays)):
         if why:
             raise AtlasError(

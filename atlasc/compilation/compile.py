@@ -111,7 +111,8 @@ def compile_model(
         options, steps,
         fastest="latency" in (options.cost, chosen.settings.get("cost")),
     )  # fmt: skip
-    promise(lowered, chosen.settings["error"])
+    wanted = None if chosen.front is None else options.wanted(chosen.front).error
+    promise(lowered, max(chosen.settings["error"], wanted or 0.0))
     found = _tried(prepared.source.validated, lowered, steps)
     require(found, options.unsafe_at_most)
     chosen.settings["statements"] = [one.to_dict() for one in found]
@@ -124,7 +125,7 @@ def compile_model(
 
 def promise(lowered: Lowered, error: float) -> None:
     """Write into the poly module up to which error an answer is right: `PROMISE` times the mean
-    one of the polynomials, and what encryption adds at most.
+    one of the polynomials, or the one that was asked for, and what encryption adds at most.
     """
     noise = [op.attributes.get("noise", 0.0) for op in lowered.program.outputs]
     lowered.poly.attributes[PROMISED] = float(f"{PROMISE * error + max(noise):.3g}")

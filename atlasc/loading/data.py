@@ -207,10 +207,10 @@ def _from_arrays(
                 where=source,
             )
         mask = arrays.get("attention_mask", np.ones(ids.shape, dtype=np.int64))
-        if mask.shape != ids.shape or not np.isin(mask, (0, 1)).all() or not mask.any(axis=1).all():
+        if mask.shape != ids.shape or not np.isin(mask, (0, 1)).all():
             raise AtlasError(
                 f"attention_mask must have the shape {ids.shape} of input_ids and hold 1 (keep) "
-                "and 0 (padding), with a 1 in each row",
+                "and 0 (padding)",
                 where=source,
                 why=f"its shape is {mask.shape}",
             )

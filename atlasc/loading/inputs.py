@@ -73,14 +73,14 @@ class Inputs:
         return self
 
     def require_finite(self) -> Inputs:
-        """These inputs; raises AtlasError if a value is NaN or infinite.
+        """These inputs; raises AtlasError if a value is NaN or infinite, or a text only padding.
 
         Calibration and search need this. Inputs that are only encrypted are checked one by one.
         """
         for name, fault in zip(self.names, faults(self.arrays), strict=True):
             if fault:
                 raise AtlasError(
-                    "an input has values that are not finite",
+                    "an input cannot be used",
                     where=name,
                     why=fault,
                     remedy="leave it out, or repair it",

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.cli import app
-from atlasc.client.checks import ratios
+from atlasc.client.checks import faults, ratios
 from atlasc.ir.errors import AtlasError
 
 
@@ -53,6 +53,12 @@ def test_no_way_of_the_client_takes_what_is_not_finite(
         with pytest.raises(AtlasError, match="input 1 cannot be encrypted") as caught:
             call({"pixel_values": images})
         assert "1 value of its pixel_values is not finite" in caught.value.why
+
+
+def test_a_text_of_padding_alone_is_a_fault() -> None:
+    ids = np.array([[5, 6, 0], [0, 0, 0]])
+    found = faults({"input_ids": ids, "attention_mask": np.sign(ids)})
+    assert found == ["", "it has no token but padding"]
 
 
 def test_the_factor_is_that_of_what_is_encrypted(tiny: Tiny, bundle: Bundle) -> None:

@@ -225,7 +225,6 @@ IDS = np.ones((2, 4), np.int64)
         ({"input_ids": IDS, "attention_mask": IDS[:1]}, "attention_mask has shape"),
         ({"input_ids": IDS, "attention_mask": IDS[:, :3]}, "must have the shape"),
         ({"input_ids": IDS, "attention_mask": IDS * 2}, "hold 1"),
-        ({"input_ids": IDS, "attention_mask": IDS * 0}, "with a 1 in each row"),
         ({"input_ids": IDS, "labels": [1]}, "labels has shape"),
         ({"input_ids": np.array([["a"]], dtype=object)}, "cannot be read"),
     ],
