@@ -47,14 +47,14 @@ def admit(
 
     Args:
         bundle: its client's part is enough.
-        strict: refuse all inputs if one would be left out, or if nobody can tell which are unsafe.
+        strict: refuse all inputs if one would be left out.
         unchecked: leave out only inputs that are not finite, and warn of the others.
 
     Raises:
         AtlasError: no input is left, or ``strict``.
     """
     reached = bundle.client.examine(inputs.arrays)
-    if bundle.has_server or strict:
+    if bundle.has_server:
         found = checked(require_polynomials(bundle), inputs, steps)
         unsafe = {row: verdict.why for row, verdict in enumerate(found) if not verdict.safe}
     else:

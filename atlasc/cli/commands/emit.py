@@ -79,13 +79,15 @@ def embed(
     The client's part of the bundle is enough. Inputs that are not finite, or far larger than any
     that calibration saw, are left out.
     """
-    from atlasc.api.admission import admit
+    from atlasc.api.admission import admit, require_polynomials
     from atlasc.bundle.folder import load_bundle
     from atlasc.emit.project import save_inputs
     from atlasc.files import require_file_place
 
     require_file_place(output, ".safetensors", new=True)
     loaded = load_bundle(bundle, "client")
+    if strict:
+        require_polynomials(loaded)
     given = inputs.load(loaded)
     admitted = admit(loaded, given, warn, strict=strict, unchecked=unchecked, steps=progress).inputs
     with progress("embedding"):

@@ -80,7 +80,7 @@ def encrypt(
     answers would be wrong are left out, too. A client without the server's part cannot check that.
     """
     from atlasc.api import roles
-    from atlasc.api.admission import admit
+    from atlasc.api.admission import admit, require_polynomials
     from atlasc.bundle.folder import load_bundle
     from atlasc.files import require_new
 
@@ -88,6 +88,8 @@ def encrypt(
     loaded = load_bundle(bundle, "client")
     chosen = roles.check_target(loaded, target)
     _warn_of_simulation(chosen)
+    if strict:
+        require_polynomials(loaded)
     given = inputs.load(loaded)
     admitted = admit(loaded, given, warn, strict=strict, unchecked=unchecked, steps=progress).inputs
     loaded.client.check_count(len(admitted))

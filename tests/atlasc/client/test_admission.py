@@ -12,9 +12,11 @@ from click.testing import Result
 from tiny_model import Tiny
 from typer.testing import CliRunner
 
+from atlasc.api.admission import admit
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.cli import app
 from atlasc.client.checks import faults, ratios
+from atlasc.compilation.steps import quiet
 from atlasc.ir.errors import AtlasError
 
 
@@ -149,3 +151,15 @@ def test_encrypt_names_what_it_leaves_out_before_it_asks_for_keys(
     assert result.exit_code == 2
     assert "1 input is left out" in result.stderr
     assert "make them with atlasc keygen" in result.stderr
+
+
+def test_a_client_without_the_servers_part_may_be_strict(tiny: Tiny, tmp_path: Path) -> None:
+    """It refuses what it can tell."""
+    client = Path(shutil.copytree(tiny.bundle, tmp_path / "client"))
+    shutil.rmtree(client / "server")
+    bundle = load_bundle(client, "client")
+    given = bundle.load_inputs(tiny.data)
+    assert len(admit(bundle, given, quiet, strict=True).rows) == len(given)
+    given.arrays["pixel_values"][1] *= 60
+    with pytest.raises(AtlasError, match="1 input is not fit to be encrypted"):
+        admit(bundle, given, quiet, strict=True)
