@@ -32,10 +32,10 @@ from atlasc.passes.costs import program_costs
 from atlasc.passes.pipeline import Lowered
 from atlasc.passes.search.front import Front
 from atlasc.passes.search.points import Point
-from atlasc.passes.search.search_problem import error_weights, output_error
+from atlasc.passes.search.search_problem import error_weights, mean_magnitude, output_error
 from atlasc.passes.search.strategies import DEFAULT, find_strategy
 from atlasc.passes.simulation.simulate import PolynomialSimulator
-from atlasc.passes.simulation.watch import PROMISE, PROMISED
+from atlasc.passes.simulation.watch import PROMISED, promised_error
 from atlasc.report.pages import report_html
 from atlasc.report.summary import costs_summary
 from atlasc.targets import find_target
@@ -111,8 +111,7 @@ def compile_model(
         options, steps,
         fastest="latency" in (options.cost, chosen.settings.get("cost")),
     )  # fmt: skip
-    wanted = None if chosen.front is None else options.wanted(chosen.front).error
-    promise(lowered, max(chosen.settings["error"], wanted or 0.0))
+    promise(lowered, promised_error(chosen.settings["error"], chosen.settings["magnitude"]))
     found = _tried(prepared.source.validated, lowered, steps)
     require(found, options.unsafe_at_most)
     chosen.settings["statements"] = [one.to_dict() for one in found]
@@ -124,11 +123,11 @@ def compile_model(
 
 
 def promise(lowered: Lowered, error: float) -> None:
-    """Write into the poly module up to which error an answer is right: `PROMISE` times the mean
-    one of the polynomials, or the one that was asked for, and what encryption adds at most.
+    """Write into the poly module up to which error an answer is right: of the polynomials, and what
+    encryption adds at most.
     """
     noise = [op.attributes.get("noise", 0.0) for op in lowered.program.outputs]
-    lowered.poly.attributes[PROMISED] = float(f"{PROMISE * error + max(noise):.3g}")
+    lowered.poly.attributes[PROMISED] = float(f"{error + max(noise):.3g}")
 
 
 def _tried(inputs: Inputs, lowered: Lowered, steps: Steps) -> list[Statement]:
@@ -224,6 +223,7 @@ def choose(
         "parametrisation": space.to_dict(),
         "layers": found.pop("settings"),
         **found,
+        "magnitude": front.magnitude,
         "held_back": front.held_back,
     }
     return Chosen(module, settings, front)
@@ -235,7 +235,7 @@ def _by_recipe(
     arrays, shares = search_inputs(prepared, options.seed, SEARCH_INPUTS)
     module = apply_recipe(prepared.module, recipe, prepared.calibration)
     with steps("simulating the polynomials"):
-        error = simulated_error(module, arrays, shares)
+        error, magnitude = simulated_error(module, arrays, shares)
     if not np.isfinite(error):
         short = shares is not None and 0 in shares
         raise AtlasError(
@@ -254,21 +254,22 @@ def _by_recipe(
             why=f"the limits: {options.limits}",
             remedy="leave --recipe out, to search for settings within the limits",
         )
-    return Chosen(module, {"recipe": recipe, "error": error})
+    return Chosen(module, {"recipe": recipe, "error": error, "magnitude": magnitude})
 
 
 def simulated_error(
     module: Module, arrays: Mapping[str, np.ndarray], shares: Sequence[float] | None = None
-) -> float:
-    """Mean absolute error of a module's polynomials against its cleartext; see ``output_error``."""
+) -> tuple[float, float]:
+    """Mean absolute error of a module's polynomials against its cleartext, see ``output_error``,
+    and the mean magnitude of the cleartext outputs.
+    """
     simulator = PolynomialSimulator(module)
     inputs = simulator.prepare(arrays)
-    simulated = simulator.run(inputs)
-    if not simulated.finite:
-        return float("inf")
-    reference = simulator.cleartext(inputs)
+    simulated, reference = simulator.run(inputs), simulator.cleartext(inputs)
     weights = {n: error_weights(module, arrays, array, shares) for n, array in reference.items()}
-    return output_error(simulated.outputs, reference, weights)
+    finite = simulated.finite
+    error = output_error(simulated.outputs, reference, weights) if finite else np.inf
+    return error, mean_magnitude(reference, weights)
 
 
 def polynomials(module: Module) -> list[dict[str, Any]]:

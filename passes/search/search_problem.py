@@ -216,9 +216,8 @@ class Objective:
 
     @property
     def magnitude(self) -> float:
-        """Mean one of the exact outputs: the error of whoever answers 0."""
-        zeros = {name: np.zeros_like(array) for name, array in self._reference.items()}
-        return output_error(zeros, self._reference, self._weights) or 1.0
+        """Mean one of the exact outputs."""
+        return mean_magnitude(self._reference, self._weights)
 
     def evaluate(self, settings: Settings) -> Point:
         """Depth, levels and error of a setting in canonical form."""
@@ -296,6 +295,14 @@ def output_error(
         weight += expected.size if kept is None else float(kept.sum()) * expected.size / kept.size
     error = total / weight
     return error if np.isfinite(error) else float("inf")
+
+
+def mean_magnitude(
+    outputs: Mapping[str, np.ndarray], weights: Mapping[str, np.ndarray | None]
+) -> float:
+    """Of outputs, by name, with the weights of errors: the error of whoever answers 0."""
+    zeros = {name: np.zeros_like(array) for name, array in outputs.items()}
+    return output_error(zeros, outputs, weights) or 1.0
 
 
 def error_weights(

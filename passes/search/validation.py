@@ -16,9 +16,9 @@ from atlasc.passes.calibration.measure import input_count
 from atlasc.passes.search.front import Front
 from atlasc.passes.search.journal import Journal
 from atlasc.passes.search.points import Point, Settings
-from atlasc.passes.search.search_problem import error_weights, output_error
+from atlasc.passes.search.search_problem import error_weights, mean_magnitude, output_error
 from atlasc.passes.simulation.simulate import PolynomialSimulator
-from atlasc.passes.simulation.watch import PROMISE, mean_errors
+from atlasc.passes.simulation.watch import mean_errors, promised_error
 
 MEMORY = 512 << 20
 """Bytes for values that settings with equal first layers share: enough for all values of MiniLM on
@@ -82,6 +82,7 @@ class Validator:
             name: error_weights(module, arrays, array, shares)
             for name, array in self._reference.items()
         }
+        self._magnitude = mean_magnitude(self._reference, self._weights)
 
     def prefix(self, approximations: Mapping[str, Approximation]) -> list[int]:
         """A sort key that puts settings with equal first layers next to each other."""
@@ -90,24 +91,26 @@ class Validator:
     def measure(
         self,
         approximations: Mapping[str, Approximation],
-        promised: float = np.inf,
+        error: float = np.inf,
         progress: Callable[[int], None] | None = None,
     ) -> Validation:
         """What the inputs do under approximations, given by result name.
 
         Args:
-            promised: mean absolute error up to which the answer to an input is right.
+            error: of the setting on the search inputs, from which follows what it promises.
             progress: called with the number of inputs that are done.
         """
         simulated = self._simulator.run(self._prepared, approximations, progress=progress)
-        lost, error, outputs = simulated.exploded, np.inf, simulated.outputs
+        lost, outputs = simulated.exploded, simulated.outputs
         assert lost is not None
+        found = np.inf
         if not lost.any():
-            error = output_error(outputs, self._reference, self._weights)
+            found = output_error(outputs, self._reference, self._weights)
         differences = [outputs[name] - exact for name, exact in self._reference.items()]
         module = self._simulator.module
         errors = np.max([mean_errors(module, self._arrays, one) for one in differences], axis=0)
-        return Validation(error, int((lost | ~(errors <= promised)).sum()), int(lost.sum()))
+        wrong = lost | ~(errors <= promised_error(error, self._magnitude))
+        return Validation(found, int(wrong.sum()), int(lost.sum()))
 
 
 @dataclass(frozen=True)
@@ -146,9 +149,7 @@ class Trials:
 
         if (known := self.known(point)) is not None:
             return known
-        found = self.validator.measure(
-            self.approximations(point.settings), PROMISE * point.error, report
-        )
+        found = self.validator.measure(self.approximations(point.settings), point.error, report)
         point = _with(point, found.error, found.unsafe)
         if self.journal is not None:
             self.journal.add_trial(point, self.validator.digest)

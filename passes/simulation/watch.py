@@ -32,7 +32,20 @@ PROMISED = "promised_error"
 """Attribute of a poly module: the mean absolute error up to which an answer is right."""
 PROMISE = 10.0
 """Times the mean error of the search inputs is what a program promises of each input: on real texts
-the worst of hundreds errs by three to six times the mean."""
+the worst of hundreds errs by three to ten times the mean."""
+FINEST = 3e-3
+"""Of the mean magnitude of the outputs: errors below count as this one, so that a more accurate
+program is not judged more strictly."""
+
+
+def promised_error(error: float, magnitude: float) -> float:
+    """The mean absolute error up to which an answer is right.
+
+    Args:
+        error: mean one of the polynomials on the search inputs.
+        magnitude: mean one of the outputs.
+    """
+    return PROMISE * max(error, FINEST * magnitude)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from atlasc.passes.search.validation import Trials, Validator, validated, valida
 from atlasc.passes.simulation import row_programs
 from atlasc.passes.simulation.poly_values import interpret_poly
 from atlasc.passes.simulation.simulate import PolynomialSimulator
-from atlasc.passes.simulation.watch import PROMISE, Watch, mean_errors
+from atlasc.passes.simulation.watch import PROMISE, Watch, mean_errors, promised_error
 
 GOOD = ((3, 3, 0, 0, 0, 4, 4, 4), (3, 3, 3, 0, 0, 3, 4, 4))
 
@@ -50,7 +50,7 @@ def test_on_the_search_inputs_it_finds_the_error_of_the_search(problem, validato
 def test_the_papers_ranges_are_left(problem, validator) -> None:
     paper = replace(problem, parametrisation=PAPER).objective().approximations(GOOD)
     good = validator.measure(problem.objective().approximations(GOOD)).error
-    assert validator.measure(paper, PROMISE * good).unsafe > 0
+    assert validator.measure(paper, good).unsafe > 0
 
 
 def test_chunks_change_nothing(problem, validator, monkeypatch) -> None:
@@ -83,9 +83,10 @@ def test_the_simulator_counts_as_op_by_op(problem, monkeypatch, native: bool) ->
         outputs, exploded = op_by_op(problem, approximations, arrays)
         ((name, exact),) = validator._reference.items()
         errors = mean_errors(problem.module, arrays, outputs[name] - exact)
-        promised = float(np.median(errors[~exploded]))
-        fast = validator.measure(approximations, promised * (1 + 1e-3))
-        assert fast.unsafe == (exploded | (errors > promised * (1 + 1e-3))).sum()
+        error = 1.001 * float(np.median(errors[~exploded])) / PROMISE
+        promised = promised_error(error, validator._magnitude)
+        fast = validator.measure(approximations, error)
+        assert fast.unsafe == (exploded | (errors > promised)).sum()
         assert fast.exploded == exploded.sum()
         if not exploded.any():
             error = output_error(outputs, validator._reference, validator._weights)
@@ -131,7 +132,7 @@ def test_inputs_that_leave_a_domain_are_counted(problem, validator, name: str) -
     calibration = narrowed(problem.calibration, name)
     approximations = replace(problem, calibration=calibration).objective().approximations(GOOD)
     good = problem.objective().evaluate(GOOD).error
-    found = validator.measure(approximations, PROMISE * good)
+    found = validator.measure(approximations, good)
     assert found.unsafe > 0
     simulator = PolynomialSimulator(problem.module)
     simulated = simulator.run(problem.arrays, approximations)
@@ -150,7 +151,7 @@ def test_one_input_alone_is_blamed(problem) -> None:
     arrays["x"][0] *= 40
     good = problem.objective().evaluate(GOOD).error
     approximations = problem.objective().approximations(GOOD)
-    found = Validator(problem.module, arrays).measure(approximations, PROMISE * good)
+    found = Validator(problem.module, arrays).measure(approximations, good)
     assert found.unsafe == 1
 
 
@@ -233,8 +234,8 @@ def measured(monkeypatch) -> list[Mapping[str, Approximation]]:
     seen: list[Mapping[str, Approximation]] = []
     measure = Validator.measure
 
-    def spy(self, approximations, promised, progress=None):
-        found = measure(self, approximations, promised, progress)
+    def spy(self, approximations, error, progress=None):
+        found = measure(self, approximations, error, progress)
         seen.append(approximations)
         return found
 
