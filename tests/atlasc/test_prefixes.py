@@ -19,6 +19,7 @@ from atlasc.compilation.search import _trials, search_inputs
 from atlasc.compilation.steps import Step
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.inputs import Inputs
+from atlasc.passes.approximation import recipes
 from atlasc.passes.approximation.approximate import apply_settings
 from atlasc.passes.approximation.parametrisation import Parametrisation
 from atlasc.passes.search.front import Front
@@ -125,8 +126,11 @@ def test_errors_are_those_of_the_users_inputs_and_ranges_those_of_all(found: Pre
     assert validator.measure(chosen).unsafe == every.unsafe
 
 
-def test_a_recipe_that_explodes_on_prefixes_is_refused(folder: Path) -> None:
-    """A row of one visible key leaves the paper's second range."""
+def test_a_recipe_that_explodes_on_prefixes_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the top of the scores as its constant, a row of one key leaves the paper's ranges."""
+    monkeypatch.setattr(recipes, "paper_shift", lambda known, count: known.shift(count - 1))
     call = ("compile", folder / "model", "--data", folder / "long.jsonl", "--recipe", "is")
     call += ("--sequence-length", LENGTH, "--target", "sim", "-o")
     message = refused(*call, folder / "refused")
