@@ -13,7 +13,6 @@ import pytest
 from html_page import HtmlPage
 from tiny_model import Tiny
 
-from atlasc.compilation.options import MAX_ERROR
 from atlasc.passes.approximation.parametrisation import WIDE
 from atlasc.passes.search.front import Front
 from atlasc.passes.search.points import Point
@@ -47,7 +46,7 @@ def test_the_page_is_whole_and_fetches_nothing() -> None:
 
 
 def test_every_point_is_in_the_chart_in_the_table_and_has_its_settings() -> None:
-    page = HtmlPage(front_html(FRONT, MAX_ERROR))
+    page = HtmlPage(front_html(FRONT, 0.01))
     points = [(tag, known.get("data-point")) for tag, known in page.tags]
     for index in "012":
         assert ("circle", index) in points
