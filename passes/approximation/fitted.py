@@ -44,10 +44,10 @@ SUM_ROOM = 1.5
 """Ranges of later sums grow by this at least at both ends, as earlier iterations have errors."""
 LEAST_FACTOR, GREATEST_FACTOR = 0.1, 3.0
 """The polynomial over 1/sqrt is taken to stay between these; beyond them no setting is usable."""
-NORM_EXTENSION = 1.3
+NORM_EXTENSION = 1.15
 """A weighted fit of 1/sqrt is bounded on at least this factor beyond what was seen of a variance.
 Such a fit is coarse where nothing was seen, so the extra range costs little."""
-SCORE_EXTENSION = 1.5
+SCORE_EXTENSION = 1.0
 """How much further scores may reach than what was seen. At temperature T this moves the logarithm
 of a row's first sum by 1/T of it. Inputs of another kind than those of calibration leave these
 ranges first."""
