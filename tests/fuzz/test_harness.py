@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 import time
@@ -70,6 +71,12 @@ def take_memory(path: Path) -> int:
     return len(b"x" * (3 << 29))
 
 
+def keep_memory(path: Path) -> int:
+    libc, most = ctypes.CDLL(None), 2**31 - 1
+    libc.mallopt(-3, most), libc.mallopt(-1, most)  # nothing is mapped alone, nothing trimmed
+    return take_memory(path)
+
+
 def segfault(path: Path) -> None:
     os.kill(os.getpid(), 11)
 
@@ -101,6 +108,7 @@ def test_a_reader_that_refuses_is_fine(tmp_path: Path) -> None:
         (refuse_rudely, "control characters"),
         (run_out_of_memory, "memory"),
         (take_memory, "memory"),
+        (keep_memory, "memory"),
         (segfault, "crash: SIGSEGV"),
         (leave, "crash: exit"),
         (say, "output"),

@@ -151,8 +151,7 @@ def _work(
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # What the parent let go, or what this process lets go of it, would hide what an input takes.
     gc.freeze()
-    with contextlib.suppress(AttributeError):  # another C library than glibc
-        ctypes.CDLL(None).malloc_trim(0)
+    _give_back()
     place, accepted, refused = Place(root), 0, 0
     for number, content in inputs:
         counts.write(number, accepted, refused)
@@ -178,6 +177,7 @@ def _work(
             os.lseek(printed, 0, os.SEEK_SET)
         if (taken := _memory("VmHWM") - before) > MEMORY:
             _send(sender, Failure(number, "memory", reader.name, f"{taken >> 20} MiB"))
+            _give_back()
     counts.write(1 << 62, accepted, refused)
 
 
@@ -218,6 +218,14 @@ def _chain(error: BaseException) -> Iterable[BaseException]:
     while found is not None:
         yield found
         found = found.__cause__ or found.__context__
+
+
+def _give_back() -> None:
+    """Give free memory back to the system, which a library may have told the allocator to keep: the
+    next input would get it, and would seem to take none.
+    """
+    with contextlib.suppress(AttributeError):  # another C library than glibc
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _reset_peak() -> int:
