@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from atlasc.bundle.folder import Bundle, load_bundle
-from atlasc.client.checks import REMEDY
+from atlasc.client.checks import REMEDY, Reach
 from atlasc.client.verdict import Verdict, verdicts
 from atlasc.compilation.steps import Note, Steps, silent
 from atlasc.ir.errors import AtlasError, printable
@@ -55,7 +55,7 @@ def admit(
     """
     reached = bundle.client.examine(inputs.arrays)
     if bundle.has_server:
-        found = checked(require_polynomials(bundle), inputs, steps)
+        found = _judged(require_polynomials(bundle), inputs, reached, steps)
         unsafe = {row: verdict.why for row, verdict in enumerate(found) if not verdict.safe}
     else:
         unsafe = {row: reach.why for row, reach in enumerate(reached) if reach.refused}
@@ -110,8 +110,13 @@ def checked(bundle: Bundle, inputs: Inputs, steps: Steps = silent) -> list[Verdi
 
     An input that is not finite is not evaluated.
     """
-    found = bundle.client.examine(inputs.arrays)
-    finite = inputs.take([row for row, reach in enumerate(found) if reach.finite])
+    return _judged(bundle, inputs, bundle.client.examine(inputs.arrays), steps)
+
+
+def _judged(
+    bundle: Bundle, inputs: Inputs, reached: Sequence[Reach], steps: Steps
+) -> list[Verdict]:
+    finite = inputs.take([row for row, reach in enumerate(reached) if reach.finite])
     with steps("polynomials in the clear", total=len(finite)) as step:
         evaluated = (
             verdicts(bundle.client, bundle.poly, finite.arrays, finite.names, step.report)
@@ -124,7 +129,7 @@ def checked(bundle: Bundle, inputs: Inputs, steps: Steps = silent) -> list[Verdi
             next(remaining) if reach.finite else Verdict(name),
             fault=reach.why if reach.refused else "",
         )
-        for name, reach in zip(inputs.names, found, strict=True)
+        for name, reach in zip(inputs.names, reached, strict=True)
     ]
 
 

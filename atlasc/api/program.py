@@ -124,8 +124,9 @@ class ProgramAnswers:
     @property
     def errors(self) -> dict[str, np.ndarray]:
         """By output name, for each input the largest difference from the polynomials' answer."""
+        expected = self.expected
         return {
-            name: np.abs(values - self.expected[name]).reshape(len(values), -1).max(axis=1)
+            name: np.abs(values - expected[name]).reshape(len(values), -1).max(axis=1)
             for name, values in self.outputs.items()
         }
 

@@ -9,8 +9,10 @@ import typer
 from atlasc.cli.output import print_table, say, show, warn
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
+
+    import numpy as np
 
     from atlasc.client.checks import Answers
     from atlasc.ir.module import Module
@@ -126,11 +128,17 @@ def show_timing(timing: Timing) -> None:
 def answers_record(answers: Answers, unchecked: bool) -> dict[str, Any]:
     """Outputs for JSON, None in rows that are no answers unless these are shown; and these rows."""
     hidden = () if unchecked else answers.refused
-    outputs = {
+    return {"outputs": outputs_record(answers.outputs, hidden), "refused": list(answers.refused)}
+
+
+def outputs_record(
+    outputs: Mapping[str, np.ndarray], hidden: Collection[int]
+) -> dict[str, list[Any]]:
+    """Outputs for JSON, None in the hidden rows."""
+    return {
         name: [None if row in hidden else value for row, value in enumerate(values)]
-        for name, values in answers.outputs.items()
+        for name, values in outputs.items()
     }
-    return {"outputs": outputs, "refused": list(answers.refused)}
 
 
 def end_with(

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from atlasc.bundle.folder import Bundle, load_bundle, write_bundle
+from atlasc.client.checks import MASK
 from atlasc.client.program import client_program
 from atlasc.client.verdict import verdicts
 from atlasc.compilation.checks import check_compile
@@ -137,7 +138,7 @@ def _tried(inputs: Inputs, lowered: Lowered, steps: Steps) -> list[Statement]:
     client = client_program(lowered.client, lowered.program)
     with steps("trying the program on held-back inputs", len(inputs)) as step:
         found = verdicts(client, lowered.poly, inputs.arrays, inputs.names, step.report)
-    return statements(found, inputs.arrays.get("attention_mask"))
+    return statements(found, inputs.arrays.get(MASK))
 
 
 def write_program(

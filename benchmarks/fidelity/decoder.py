@@ -95,9 +95,9 @@ def measured(bundle: Bundle, prompts: int, tokens: int) -> dict[str, Any]:
     start = ids[long, :PROMPT]
     program, model = program_logits(bundle), model_logits()
     with progress("writing", tokens) as step:
-        written, steps = continued(start, tokens, program, model, lambda done: step(done))
+        written, steps = continued(start, tokens, program, model, step)
     with progress("writing in the clear", tokens) as step:
-        own, _ = continued(start, tokens, model, model, lambda done: step(done))
+        own, _ = continued(start, tokens, model, model, step)
     kept = np.ones_like(written)
     judged = verdicts(
         bundle.client, bundle.poly,

@@ -13,7 +13,7 @@ import numpy as np
 
 from atlasc.bundle.folder import Bundle
 from atlasc.client.program import rows_of
-from atlasc.ir.interpreter import Interpreter, interpret
+from atlasc.ir.interpreter import Interpreter
 from atlasc.ir.module import Op
 from atlasc.ir.opdef import Site
 from atlasc.passes.analyses.bounds import bootstrapped
@@ -43,8 +43,7 @@ class NoisyProgram:
 
     def prepare(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """What the server gets of raw inputs ``[N, ...]``, in the clear."""
-        public = {name: arrays[name].astype(np.float64) for name in self.client.public}
-        return {**interpret(self.client.embed, arrays), **public}
+        return self.client.embedded(arrays)
 
     def run(self, prepared: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """Outputs ``[N, ...]`` by name without errors, and the greatest magnitude ``[N]`` that any

@@ -10,7 +10,7 @@ import typer
 from atlasc.cli.output import print_json, print_table, warn
 from atlasc.cli.parameters import JSON, STRICT, TARGET, UNCHECKED, BundleFolder, InputOptions
 from atlasc.cli.progress import progress
-from atlasc.cli.results import NO_ANSWER, end_with, show_timing
+from atlasc.cli.results import NO_ANSWER, end_with, outputs_record, show_timing
 from atlasc.compilation.declared import option
 
 if TYPE_CHECKING:
@@ -126,7 +126,6 @@ def run(
 
 def _record(result: ProgramAnswers) -> dict[str, Any]:
     inputs, answer = result.inputs, result.answer
-    hidden = result.unanswered
     return {
         "max_error": answer.max_error,
         "mean_error": answer.mean_error,
@@ -135,10 +134,7 @@ def _record(result: ProgramAnswers) -> dict[str, Any]:
         "phases": answer.seconds,
         "inputs": inputs.names,
         "labels": inputs.labels,
-        "outputs": {
-            name: [None if row in hidden else value for row, value in enumerate(values)]
-            for name, values in result.outputs.items()
-        },
+        "outputs": outputs_record(result.outputs, result.unanswered),
         "refused": {inputs.names[row]: why for row, why in result.refused.items()},
         "timing": None if answer.timing is None else answer.timing.summary(),
     }
