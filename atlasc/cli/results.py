@@ -171,6 +171,19 @@ def end_with(
         raise typer.Exit(NO_ANSWER)
 
 
+def say_of_ranges(found: Calibration) -> None:
+    """Say what certified ranges cost, beside those that inputs reach."""
+    from atlasc.passes.approximation.range_levels import ERROR, as_seen, levels_of_ranges
+
+    if {known.basis for known in found.ranges} != {"certified"}:
+        return
+    needed, seen = levels_of_ranges(found.ranges), levels_of_ranges([*map(as_seen, found.ranges)])
+    say(
+        f"all ranges hold for every input; polynomials with an error of {ERROR:.1%} take {needed} "
+        f"levels on them, and {seen} on what these inputs reach"
+    )
+
+
 def list_held_back(found: Calibration) -> None:
     """Say how many held-back inputs leave a range, and list the first of them."""
     if not found.held_back:

@@ -23,7 +23,14 @@ def check_search(options: SearchOptions) -> None:
     """Raise AtlasError for an unknown name, or a number that is out of bounds."""
     find_strategy(options.strategy or DEFAULT).of(options.budget)
     choose("cost", options.minimised, COSTS)
-    _ = options.parametrisation, options.evaluators()
+    space, _ = options.parametrisation, options.evaluators()
+    if options.ranges == "certified" and space.softmax_ranges == "paper":
+        raise _excluding(
+            "--ranges certified",
+            "the paper's ranges of softmax",
+            "those hold for the paper's models alone",
+            "use --softmax-ranges measured, or --space wide",
+        )
 
 
 def check_compile(output: Path, options: CompileOptions) -> None:
@@ -85,6 +92,9 @@ def _refuse_contradictions(options: CompileOptions) -> None:
         ignored.remove("cost")  # it places the bootstraps of a recipe, too
     if front and options.margin is not None:
         ignored.append("margin")
+    if options.ranges == "certified":
+        why = "a recipe has published ranges" if recipe else "a front has the ranges of its search"
+        raise _excluding("--recipe" if recipe else "--front", "--ranges certified", why)
     if ignored:
         why = "a recipe is not searched" if recipe else "the front was searched already"
         raise _excluding("--recipe" if recipe else "--front", flag(ignored[0]), why)

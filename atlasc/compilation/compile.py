@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -171,7 +172,8 @@ def write_program(
         "calibration": calibration.to_dict(),
         "costs": costs_summary(program_costs(lowered.program), parameters, depth_of(module)),
     }
-    files = {"report.html": report_html(facts, chosen.front, polynomials(module)), **(texts or {})}
+    files = {"report.html": report_html(facts, chosen.front, polynomials(module, lowered.poly))}
+    files |= texts or {}
     if chosen.front is not None:
         files |= front_files(chosen.front)
     with new_folder(output) as draft:
@@ -273,8 +275,18 @@ def simulated_error(
     return error, mean_magnitude(reference, weights)
 
 
-def polynomials(module: Module) -> list[dict[str, Any]]:
-    """A row for each nonlinear op: its `OpDepth`, and its settings as a text."""
+def polynomials(module: Module, poly: Module) -> list[dict[str, Any]]:
+    """A row for each nonlinear op: its `OpDepth`, its settings and what the ranges of its
+    polynomials rest on, as texts.
+
+    Args:
+        poly: what the module was expanded to.
+    """
+    bases: dict[tuple[str, str], Counter[str]] = {}
+    for op in poly.ops:
+        if op.name == "poly.chebyshev" and "basis" in op.attributes:
+            place = f"nn.{op.attributes['part']}", op.location
+            bases.setdefault(place, Counter())[op.attributes["basis"]] += 1
     attributes = {
         (op.name, op.location): op.attributes["approximation"] for op in nonlinear_ops(module)
     }
@@ -282,7 +294,16 @@ def polynomials(module: Module) -> list[dict[str, Any]]:
         place: ", ".join(f"{name} {_short(value)}" for name, value in approximation.items())
         for place, approximation in attributes.items()
     }
-    return [{**asdict(op), "settings": settings[op.op, op.location]} for op in depth_of(module).ops]
+    return [
+        {
+            **asdict(op),
+            "settings": settings[op.op, op.location],
+            "bases": ", ".join(
+                f"{count} {basis}" for basis, count in bases.get((op.op, op.location), {}).items()
+            ),
+        }
+        for op in depth_of(module).ops
+    ]
 
 
 def _short(value: Any) -> str:

@@ -30,6 +30,7 @@ MAX_ERROR = 3e-3
 """Greatest mean absolute error, as a share of the outputs' mean magnitude, without a limit."""
 ALL_MEMORY = float("inf")
 """A key memory without a limit."""
+RANGES_FROM = ("measured", "certified")
 RANGES, LIMITS = "Data and ranges", "What is picked"
 SEARCH, BUDGET, WORKERS = "Search", "Budget of the strategy atlas", "Workers"
 """Sections of a command's help."""
@@ -46,6 +47,11 @@ def parse_memory(text: str) -> float:
 def parse_long(text: str) -> str:
     """One of ``LONG``; raises AtlasError for anything else."""
     return choose("--long", text, LONG)
+
+
+def parse_ranges(text: str) -> str:
+    """One of ``RANGES_FROM``; raises AtlasError for anything else."""
+    return choose("--ranges", text, RANGES_FROM)
 
 
 long_option = partial(
@@ -88,6 +94,13 @@ class CalibrationOptions(ModelOptions):
     """How the ranges of the nonlinear ops are measured."""
 
     long: str = long_option(section=RANGES)
+    ranges: str = range_option(
+        "measured: ranges that inputs like the data's stay in; certified: ranges that hold for "
+        "every input, by algebra on the weights. Few models allow these.",
+        default=RANGES_FROM[0],
+        metavar="|".join(RANGES_FROM),
+        parse=parse_ranges,
+    )
     margin: float | None = range_option(
         "Margin of the ranges, as a share of their width [default: from the data].", minimum=0
     )

@@ -115,7 +115,8 @@ def prepare(
             some = source.inputs if few else source.measured
             shifts = key_shifts(traced, some.arrays, progress=partial(step.report, "inputs"))
     module = with_centred_keys(traced, shifts)
-    calibration = calibrate_source(module, source, options.margin, steps)
+    certified = options.ranges == "certified"
+    calibration = calibrate_source(module, source, options.margin, steps, certified=certified)
     keys = {name: tuple(map(float, shift)) for name, shift in shifts.items()}
     return PreparedModel(source, traced, module, replace(calibration, keys=keys))
 
@@ -249,11 +250,18 @@ def input_specs(
 
 
 def calibrate_source(
-    module: Module, source: Source, margin: float | None = None, steps: Steps = silent
+    module: Module,
+    source: Source,
+    margin: float | None = None,
+    steps: Steps = silent,
+    *,
+    certified: bool = False,
 ) -> Calibration:
-    """Ranges of all nonlinear ops on all inputs, validated on the held-back ones."""
+    """Ranges of all nonlinear ops on all inputs, validated on the held-back ones; or those that
+    hold for every input (see `calibrate`).
+    """
     held = source.validated
-    if margin is None and len(source.inputs) < FEWEST_FOR_TAIL:
+    if margin is None and not certified and len(source.inputs) < FEWEST_FOR_TAIL:
         margin = MARGIN_OF_FEW  # prefixes show no tail
     with steps("calibrating") as step:
         return calibrate(
@@ -263,4 +271,5 @@ def calibrate_source(
             margin=margin,
             names=held.names,
             progress=partial(step.report, "inputs"),
+            certified=certified,
         )

@@ -29,7 +29,7 @@ def report_html(
     Args:
         facts: the manifest's entries, see :func:`atlasc.compilation.lowering.compile_module`.
         front: what a search found.
-        ops: a row for each nonlinear op: location, op, layer, depth and settings (a text).
+        ops: a row for each nonlinear op: location, op, layer, depth, settings and bases (texts).
     """
     layers, calibration = facts["costs"]["per_layer"], facts["calibration"]
     names = ["outside" if row["layer"] is None else str(row["layer"]) for row in layers]

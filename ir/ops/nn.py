@@ -17,6 +17,9 @@ from atlasc.ir.scalar_functions import ACTIVATIONS
 from atlasc.ir.types import DTYPES, SIDES, TensorType
 
 APPROXIMATION = A("approximation", "dict", "polynomials that replace the function", optional=True)
+BASIS = A("basis", "string",
+          "what its range rests on: measured, certified (it holds for every input), published, "
+          "nominal", optional=True)  # fmt: skip
 CAUSAL = A("causal", "bool", "a query sees no later key", optional=True)
 QUERY = A("query", "int", "token of the only query (default 0)", optional=True)
 FACTOR = A("factor", "float", "the values are multiplied by it (default 1)", optional=True)
@@ -292,16 +295,16 @@ declare("nn.rotary poly.rotary", "Rotary position embedding.", "x", _rotary_type
         A("cos", "symbol", "[n, d]"), A("sin", "symbol", "[n, d]"),
         evaluate=_rotary, levels=1)  # fmt: skip
 declare("nn.softmax", "Softmax over the last axis, with a public mask of keys.", "scores mask?",
-        rules.keys_mask, CAUSAL, APPROXIMATION, evaluate=_softmax,
+        rules.keys_mask, CAUSAL, APPROXIMATION, BASIS, evaluate=_softmax,
         family="softmax")  # fmt: skip
 declare("nn.layer_norm", "Normalisation by mean and variance of the last axis.", "x",
         _last_axis_vector("gamma", "beta"), A("gamma", "symbol", "[features]"),
-        A("beta", "symbol", "[features]"), EPSILON, APPROXIMATION,
+        A("beta", "symbol", "[features]"), EPSILON, APPROXIMATION, BASIS,
         evaluate=_layer_norm, family="norm")  # fmt: skip
 declare("nn.rms_norm", "Normalisation by the mean square of the last axis.", "x",
-        _last_axis_vector("gamma"), A("gamma", "symbol", "[features]"), EPSILON, APPROXIMATION,
-        evaluate=_rms_norm, family="norm")  # fmt: skip
+        _last_axis_vector("gamma"), A("gamma", "symbol", "[features]"), EPSILON,
+        APPROXIMATION, BASIS, evaluate=_rms_norm, family="norm")  # fmt: skip
 for function in ACTIVATIONS.values():
-    declare(f"nn.{function.name}", function.summary, "x", rules.same_as_first, APPROXIMATION,
+    declare(f"nn.{function.name}", function.summary, "x", rules.same_as_first, APPROXIMATION, BASIS,
             evaluate=lambda site, x, meaning=function.numpy: meaning(x),
             family="activation")  # fmt: skip

@@ -8,7 +8,7 @@ from atlasc.ir import rules
 from atlasc.ir.bounds import MAX_COEFFICIENTS
 from atlasc.ir.opdef import AttributeDef as A
 from atlasc.ir.opdef import RuleError, Site, declare, require
-from atlasc.ir.ops.nn import CAUSAL, QUERY, keep_mask, log_hidden
+from atlasc.ir.ops.nn import BASIS, CAUSAL, QUERY, keep_mask, log_hidden
 from atlasc.ir.scalar_functions import FUNCTIONS
 from atlasc.ir.types import TensorType
 
@@ -112,4 +112,5 @@ declare("poly.chebyshev", "Chebyshev sum over a domain.", "x", _chebyshev,
           optional=True),
         A("gain", "float", "times the function is what the sum approximates (default 1)",
           optional=True),
+        BASIS,
         evaluate=_chebyshev_sum, levels=chebyshev_levels)  # fmt: skip

@@ -211,7 +211,9 @@ def apply_recipe(module: Module, name: str, calibration: Calibration | None = No
     Raises:
         AtlasError: no such recipe, or a calibration of another module.
     """
-    return with_approximations(module, recipe_approximations(module, name, calibration))
+    return with_approximations(
+        module, recipe_approximations(module, name, calibration), calibration
+    )
 
 
 def apply_settings(
@@ -232,11 +234,17 @@ def apply_settings(
             calibration of another module.
     """
     found = settings_approximations(module, settings, calibration, parametrisation)
-    return with_approximations(module, found)
+    return with_approximations(module, found, calibration)
 
 
-def with_approximations(module: Module, approximations: Mapping[str, Approximation]) -> Module:
-    """A new module with these approximations attached, by result name."""
+def with_approximations(
+    module: Module,
+    approximations: Mapping[str, Approximation],
+    calibration: Calibration | None = None,
+) -> Module:
+    """A new module with these approximations attached, by result name, and with what their ranges
+    rest on, where a calibration is given.
+    """
     rewriter = Rewriter(module)
     for op in module.ops:
         name = op.result.name if op.result is not None else ""
@@ -247,7 +255,8 @@ def with_approximations(module: Module, approximations: Mapping[str, Approximati
                 else value
                 for entry, value in approximations[name].to_attribute().items()
             }
-            rewriter.copy(op, attributes={**op.attributes, "approximation": described})
+            basis = {} if calibration is None else {"basis": calibration.of(op).basis}
+            rewriter.copy(op, attributes={**op.attributes, "approximation": described, **basis})
         else:
             rewriter.copy(op)
     return rewriter.module

@@ -13,8 +13,11 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import OPS, Symbol
 from atlasc.passes.approximation.algorithms import carried_by
+from atlasc.passes.approximation.algorithms.chebyshev import SUM_RANGES
 from atlasc.passes.approximation.arithmetic import Arithmetic
 from atlasc.passes.approximation.description import applied
+from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
+from atlasc.passes.calibration.ranges import EXP_RANGE
 from atlasc.passes.framework.pass_base import Pass, Report
 from atlasc.passes.framework.rewriting import Rewriter
 
@@ -62,6 +65,8 @@ class PolyArithmetic(Arithmetic):
                     else [float(end) for end in interval],
                     "gain": 1.0,
                 }
+                if basis := _basis(self.op, constant):
+                    attributes["basis"] = basis
         elif name in OPS_OF_STEPS:
             name, entries = OPS_OF_STEPS[name]
             constants = constant if isinstance(constant, tuple) else (constant,)
@@ -116,6 +121,21 @@ class Expand(Pass):
                 _copy(rewriter, op)
         rewriter.module.symbols = rewriter.module.arrays_used()
         return rewriter.module
+
+
+def _basis(op: Op, total: ChebyshevSum) -> str | None:
+    """What the domain of a Chebyshev sum rests on: what the op's range does, but for constants of
+    the paper, and sums that lie in their domain for every input.
+    """
+    interval = None if total.meaning is None else total.meaning[1]
+    if isinstance(interval, tuple):
+        low, high = interval
+        if total.of_probabilities and low * op.operands[0].tensor.shape[-1] <= 1 <= high:
+            return "certified"
+        if op.definition.family == "softmax" and interval in (EXP_RANGE, *SUM_RANGES):
+            return "published"
+    basis: str | None = op.attributes.get("basis")
+    return basis
 
 
 def _input(rewriter: Rewriter, op: Op) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB, STRICT, Amount, Count, read_json
 from atlasc.ir.module import Module, Op
+from atlasc.passes.calibration.certified import require_certified
 from atlasc.passes.calibration.measure import (
     SHARES,
     Measurement,
@@ -132,13 +133,13 @@ class Calibration:
         return known
 
     def table(self) -> list[dict[str, Any]]:
-        """A row for each op: location, op, kind, low, high, seen_low, seen_high, and how many
-        held-back inputs leave the range.
+        """A row for each op: location, op, kind, low, high, seen_low, seen_high, basis, and how
+        many held-back inputs leave the range.
         """
         leaving: dict[tuple[str, str], set[str]] = {}
         for violation in self.violations:
             leaving.setdefault((violation.location, violation.op), set()).add(violation.input)
-        keys = "location", "op", "kind", "low", "high", "seen_low", "seen_high"
+        keys = "location", "op", "kind", "low", "high", "seen_low", "seen_high", "basis"
         rows = ({key: getattr(known, key) for key in keys} for known in self.ranges)
         return [{**r, "leaving": len(leaving.get((r["location"], r["op"]), ()))} for r in rows]
 
@@ -155,6 +156,7 @@ def calibrate(
     margin: float | None = LEAST_MARGIN,
     names: Sequence[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
+    certified: bool = False,
 ) -> Calibration:
     """Measure the ranges of a module's nonlinear ops and validate them on the held-back inputs.
 
@@ -173,10 +175,14 @@ def calibrate(
         arrays, held_back: inputs by name, [N, ...] each.
         names: what the held-back inputs are called.
         progress: called with (inputs done, all inputs).
+        certified: take ranges that hold for every input (see `certified`), with the least margin
+            where none is given; inputs only tell where values lie in them.
 
     Raises:
-        AtlasError: no inputs, or values that are not finite in the cleartext model.
+        AtlasError: no inputs, or values that are not finite in the cleartext model; an op has no
+            certified range on which a polynomial could be of use.
     """
+    bounds = require_certified(module) if certified else {}
     if margin is not None and margin < 0:
         raise AtlasError(f"a margin cannot be {margin}", remedy="give one such as 0.05")
     count = input_count(module, arrays)
@@ -187,8 +193,12 @@ def calibrate(
         return measure(module, some, progress=step)
 
     seen = measured(arrays, 0)
-    effective = MARGIN_OF_FEW if margin is None and count < FEWEST_FOR_TAIL else margin
-    ranges = tuple(measured_range(one, effective, 2 * len(seen)) for one in seen)
+    effective = margin
+    if margin is None and (certified or count < FEWEST_FOR_TAIL):
+        effective = LEAST_MARGIN if certified else MARGIN_OF_FEW
+    ranges = tuple(
+        measured_range(one, effective, 2 * len(seen), bounds.get(one.op.value.name)) for one in seen
+    )
     violations: list[Violation] = []
     if held_back is not None and held:
         for one, known in zip(measured(held_back, count), ranges, strict=True):
@@ -212,9 +222,8 @@ def nominal_calibration(module: Module) -> Calibration:
             sums = (width * 1e-2, float(width))
         low, high = NOMINAL[family]
         seen = low, high
-        ranges.append(
-            Range(name, op.name, op.location, low, high, *seen, row_sums=sums, width=width)
-        )
+        place = name, op.name, op.location
+        ranges.append(Range(*place, low, high, *seen, row_sums=sums, width=width, basis="nominal"))
     return Calibration(tuple(ranges), 0, None, 0, (), {}, ())
 
 

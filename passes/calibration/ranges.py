@@ -1,4 +1,4 @@
-"""The range of one nonlinear op: what calibration saw, widened by a margin."""
+"""The range of one nonlinear op: what calibration saw or algebra says, widened by a margin."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import STRICT
+from atlasc.passes.calibration.certified import Bounds
 from atlasc.passes.calibration.measure import SHARES, TEMPERATURES, Measurement, Reached
 
 Kind = Literal["scores", "variance", "mean square", "argument"]
+
+Basis = Literal["measured", "certified", "published", "nominal"]
+"""What a range rests on: inputs that calibration saw, algebra that holds for every input, a
+publication, or nothing but plausibility."""
 
 Interval = tuple[float, float]
 EXP_RANGE = (-8.0, 0.0)
@@ -87,6 +92,7 @@ class Range:
             log sum, of the log squares of `measure.Rows`, and of log sum exp(score) for each T.
         channels: activations only: the ranges of their channels; None where too few inputs were
             seen.
+        basis: what the range rests on.
     """
 
     __pydantic_config__ = STRICT
@@ -108,6 +114,7 @@ class Range:
     square_quantiles: tuple[tuple[float, ...], ...] | None = None
     total_quantiles: tuple[tuple[float, ...], ...] | None = None
     channels: ChannelRanges | None = None
+    basis: Basis = "measured"
 
     def __post_init__(self) -> None:
         pairs = [*(self.log_sums or ()), *(self.scores or ()), self.row_sums or (0.0, 1.0)]
@@ -156,13 +163,17 @@ class Range:
         return None if self.shares is None else self.shares[halvings] * 2**halvings
 
 
-def measured_range(measured: Measurement, margin: float | None, ends: int) -> Range:
+def measured_range(
+    measured: Measurement, margin: float | None, ends: int, bounds: Bounds | None = None
+) -> Range:
     """The range of an op with its margin.
 
     Args:
         measured: what the op's arguments reached.
         margin: share of the width, or None to choose it from the tail (see `calibrate`).
         ends: how many ends of ranges the model has, among which the risk is divided.
+        bounds: finite ones that hold for every input, to take in place of what was reached. Their
+            margin is for the errors of other polynomials.
 
     Raises:
         AtlasError: a value is not finite.
@@ -175,6 +186,10 @@ def measured_range(measured: Measurement, margin: float | None, ends: int) -> Ra
             where=op.location,
             remedy="check the weights and the inputs",
         )
+    basis: Basis = "measured"
+    if bounds is not None:
+        basis = "certified"
+        lows, highs = np.array([bounds.low]), np.array([bounds.high])
     family = op.definition.family
     if family == "norm":
         exponents = _widened(np.log(lows), np.log(highs), margin, ends, log=True)
@@ -185,15 +200,15 @@ def measured_range(measured: Measurement, margin: float | None, ends: int) -> Ra
             lows, highs, least = np.minimum(lows, 0), np.maximum(highs, 0), ACTIVATION_MARGIN
         low, high = _widened(lows, highs, margin, ends, least=least)
     low, high = _apart(low, high)
-    known = Range(op.value.name, op.name, op.location, low, high, *seen)
+    known = Range(op.value.name, op.name, op.location, low, high, *seen, basis=basis)
     if measured.sums is not None and measured.scores is not None:
-        width = op.operands[0].tensor.shape[-1]
-        return _with_sums(known, measured.scores, measured.sums, margin, ends, width)
+        return _with_sums(known, measured, margin, ends)
     known = replace(known, quantiles=_quantiles(samples, *seen))
     if measured.channels is None:
         return known
-    least = ACTIVATION_MARGIN if margin is None else margin
-    return replace(known, channels=channel_ranges(measured.channels, least, ends, (low, high)))
+    least, certified = ACTIVATION_MARGIN if margin is None else margin, bounds and bounds.channels
+    channels = channel_ranges(measured.channels, least, ends, (low, high), certified)
+    return replace(known, channels=channels)
 
 
 def _apart(low: float, high: float) -> Interval:
@@ -203,14 +218,18 @@ def _apart(low: float, high: float) -> Interval:
     return low - max(1e-6, abs(low) * 1e-3), high + max(1e-6, abs(high) * 1e-3)
 
 
-def _with_sums(
-    known: Range, scores: Reached, sums: Reached, margin: float | None, ends: int, width: int
-) -> Range:
+def _with_sums(known: Range, measured: Measurement, margin: float | None, ends: int) -> Range:
     """The range of a softmax with those of its rows' sums.
 
     For each T that share of T log(keys / visible keys) is added for which the range of sums is
-    narrowest: probabilities do not change, and few keys are as easy as many.
+    narrowest: probabilities do not change, and few keys are as easy as many. Where the scores are
+    certified, all of it is added: then the mean of a row's exp(score / T) lies between the values
+    of the least and of the greatest score.
     """
+    op, scores, sums = measured.op, measured.scores, measured.sums
+    assert scores is not None and sums is not None
+    width, certified = op.operands[0].tensor.shape[-1], known.basis == "certified"
+    masked = len(op.operands) > 1 or op.attributes.get("causal", False)
     shares, of_scores, log_sums, seen, totals = [], [], [], [], []
     hidden, squares = sums.samples[:, 0], sums.samples[:, len(TEMPERATURES) + 1 :]
     for number, temperature in enumerate(TEMPERATURES.tolist()):
@@ -218,13 +237,20 @@ def _with_sums(
         def widened(of: Reached, share: int, log: bool, number: int = number) -> Interval:
             return _widened(of.low[:, number, share], of.high[:, number, share], margin, ends, log)
 
-        found = [widened(sums, share, True) for share in range(len(SHARES))]
-        widths = [high - low for low, high in found]
-        best = max(range(len(SHARES)), key=lambda share: (-widths[share], share))
+        best = len(SHARES) - 1
+        if certified:
+            most = temperature * math.log(width) if masked else 0.0
+            of_scores.append((known.low, known.high + most))
+            ends_of_mean = known.low / temperature, known.high / temperature
+            log_sums.append((math.log(width) + ends_of_mean[0], math.log(width) + ends_of_mean[1]))
+        else:
+            found = [widened(sums, share, True) for share in range(len(SHARES))]
+            widths = [high - low for low, high in found]
+            best = max(range(len(SHARES)), key=lambda share: (-widths[share], share))
+            of_scores.append(_apart(*widened(scores, best, False)))
+            log_sums.append(found[best])
         share = float(SHARES[best])
         shares.append(share)
-        of_scores.append(_apart(*widened(scores, best, False)))
-        log_sums.append(found[best])
         ends_seen = sums.low[:, number, best].min(), sums.high[:, number, best].max()
         seen.append(
             _quantiles(sums.samples[:, number + 1] + share * hidden, *map(float, ends_seen))
@@ -250,7 +276,11 @@ def _with_sums(
 
 
 def channel_ranges(
-    measured: Reached, margin: float, ends: int, shared: tuple[float, float]
+    measured: Reached,
+    margin: float,
+    ends: int,
+    shared: Interval,
+    certified: tuple[NDArray[Any], NDArray[Any]] | None = None,
 ) -> ChannelRanges | None:
     """Ranges of all channels; None where there are too few inputs to show a tail.
 
@@ -262,14 +292,20 @@ def channel_ranges(
         ends: how many ends of ranges the model has, among which the risk is divided.
         shared: the op's range, which has a share of the risk of its own; no channel's range
             exceeds it.
+        certified: [C] ends that hold for every input, to take with the margin in place of those.
     """
     inputs, channels = measured.low.shape
     if inputs < FEWEST_FOR_TAIL:
         return None
     low, high = measured.low.min(axis=0), measured.high.max(axis=0)
-    extra = margin * (high - low)
-    bottom = np.minimum(low - extra, -tail_bound(-measured.low, ends * channels))
-    top = np.maximum(high + extra, tail_bound(measured.high, ends * channels))
+    if certified is not None:
+        bottom, top = certified
+        extra = margin * (top - bottom)
+        bottom, top = bottom - extra, top + extra
+    else:
+        extra = margin * (high - low)
+        bottom = np.minimum(low - extra, -tail_bound(-measured.low, ends * channels))
+        top = np.maximum(high + extra, tail_bound(measured.high, ends * channels))
     least = LEAST_WIDTH * max(map(abs, shared))
     bottom = np.clip(bottom, shared[0], shared[1] - least)
     top = np.clip(np.maximum(top, bottom + least), None, shared[1])

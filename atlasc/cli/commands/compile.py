@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 from atlasc.cli.output import print_json, print_table, say, warn
 from atlasc.cli.parameters import DATA, FOLDER, JSON, Model
 from atlasc.cli.progress import progress
-from atlasc.cli.results import list_held_back, print_summary, say_of_keys, warn_of_costs
+from atlasc.cli.results import (
+    list_held_back,
+    print_summary,
+    say_of_keys,
+    say_of_ranges,
+    warn_of_costs,
+)
 from atlasc.compilation.declared import option
 from atlasc.compilation.options import CompileOptions, SearchOptions
 from atlasc.loading import LONG
@@ -35,7 +41,8 @@ def compile(
     Without --recipe and --front the settings of the polynomials are searched, with a modest budget.
     The cheapest setting within --max-error is taken; where only --max-depth, --max-levels or
     --max-seconds are given, the most accurate one within these. Without any limit it is the
-    cheapest with an error of 0.01, or the most accurate one if none has. --max-depth implies --cost
+    cheapest with an error of 0.3% of the outputs' mean magnitude, or the most accurate one if none
+    has. --max-depth implies --cost
     depth, and --max-levels --cost levels. Settings under which a held-back input leaves a range are
     avoided.
     """
@@ -98,6 +105,7 @@ def _show_program(bundle: Bundle, calibration: Calibration, data: Path) -> None:
     from atlasc.compilation.compile import PROJECT
     from atlasc.compilation.statement import Statement
 
+    say_of_ranges(calibration)
     list_held_back(calibration)
     settings: dict[str, Any] = bundle.manifest.settings
     how = settings.get("recipe") or f"search ({settings.get('strategy')})"

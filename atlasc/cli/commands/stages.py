@@ -12,7 +12,13 @@ import typer
 from atlasc.cli.output import print_json, print_table, say, warn
 from atlasc.cli.parameters import DATA, FOLDER, FOR_TARGET, JSON, Model, required
 from atlasc.cli.progress import progress
-from atlasc.cli.results import list_held_back, print_summary, say_of_keys, warn_of_costs
+from atlasc.cli.results import (
+    list_held_back,
+    print_summary,
+    say_of_keys,
+    say_of_ranges,
+    warn_of_costs,
+)
 from atlasc.compilation.declared import option, switch
 from atlasc.compilation.options import BatchOptions, CalibrationOptions, LowerOptions
 
@@ -73,14 +79,15 @@ def calibrate(
     if as_json:
         print_json({**found.to_dict(), "leaving": found.leaving})
         return
-    keys = ("location", "op", "kind", "low", "high", "seen_low", "seen_high", "leaving")
+    keys = ("location", "op", "kind", "low", "high", "seen_low", "seen_high", "basis", "leaving")
     print_table(
-        ("module", "op", "range of", "low", "high", "seen low", "seen high", "left by"),
+        ("module", "op", "range of", "low", "high", "seen low", "seen high", "basis", "left by"),
         [[row[key] for key in keys] for row in found.table()],
     )
     margin = "margins from the data" if found.margin is None else f"margin {found.margin:g}"
     prefixes = f" and a prefix of {found.inputs - own} of them" if found.inputs > own else ""
     print(f"{own} inputs{prefixes}, {margin}")
+    say_of_ranges(found)
     list_held_back(found)
 
 

@@ -130,9 +130,11 @@ class SoftmaxApproximation(Softmax):
         y = scores.chebyshev(exponential).masked(exponential.lowest)
         degrees = self.degrees or tuple(2**p - 1 for p in self.iterations)
         coefficients = self.coefficients or [None] * len(degrees)
-        for fit in zip(degrees, self.sum_ranges or SUM_RANGES, coefficients, strict=True):
+        fits = zip(degrees, self.sum_ranges or SUM_RANGES, coefficients, strict=True)
+        for iteration, fit in enumerate(fits):
             total = y.square().row_sum()
-            y = (y * total.chebyshev(ChebyshevSum.fitted("invsqrt", *fit))).square()
+            chosen = ChebyshevSum.fitted("invsqrt", *fit, of_probabilities=iteration > 0)
+            y = (y * total.chebyshev(chosen)).square()
         for _ in range(self.renormalisations or 0):
             y = y + y - y * y.row_sum()
         return y

@@ -103,12 +103,15 @@ class ChebyshevSum:
         calibrated: the domain, (low, high) of the argument; None before calibration.
         meaning: the function that the sum approximates, and the interval in its own units that the
             domain is mapped to, [2], or [C, 2] for C channels; None where it approximates none.
+        of_probabilities: whether the argument is a sum of squares of K probabilities, which lies
+            between 1 / K and 1 for every input (Cauchy and Schwarz).
     """
 
     degree: int
     compute: Callable[[], Array]
     calibrated: Interval | None = UNIT
     meaning: tuple[str, Interval | Array] | None = None
+    of_probabilities: bool = False
 
     @staticmethod
     def of(
@@ -126,12 +129,14 @@ class ChebyshevSum:
         interval: Interval | None,
         given: Sequence[float] | None = None,
         domain: Interval | None = None,
+        of_probabilities: bool = False,
     ) -> ChebyshevSum:
         """The sum for a function on (low, high) in its own units, None before calibration.
 
         Args:
             given: coefficients in place of the interpolant's.
             domain: what the argument has in place of the interval, where they differ.
+            of_probabilities: see the attribute.
         """
         if interval is None:
             return ChebyshevSum(degree, lambda: _missing(function), None)
@@ -139,7 +144,9 @@ class ChebyshevSum:
         def compute() -> Array:
             return fit(function, degree, interval) if given is None else np.asarray(given, float)
 
-        return ChebyshevSum(degree, compute, domain or interval, (function, interval))
+        return ChebyshevSum(
+            degree, compute, domain or interval, (function, interval), of_probabilities
+        )
 
     @cached_property
     def coefficients(self) -> Array:

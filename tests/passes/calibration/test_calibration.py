@@ -8,12 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_transformers import SHAPES, Builder, inputs_for
+from small_transformers import SHAPES, Builder, arguments, inputs_for
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import interpret
-from atlasc.ir.module import Module, Op, Value
-from atlasc.ir.ops.nn import keep_mask
+from atlasc.ir.module import Module
 from atlasc.passes.calibration import measure as measuring
 from atlasc.passes.calibration.calibrate import calibrate, read_calibration
 from atlasc.passes.calibration.ranges import RISK, tail_bound
@@ -22,31 +21,6 @@ from atlasc.passes.calibration.ranges import RISK, tail_bound
 def model(name: str, batch: int = 3) -> tuple[Module, dict[str, np.ndarray]]:
     shape = replace(SHAPES[name], batch=batch)
     return Builder(shape, 1).build(), inputs_for(shape, 2)
-
-
-def arguments(module: Module, arrays: dict[str, np.ndarray]) -> dict[Op, np.ndarray]:
-    """What each nonlinear op is a function of, by hand, without masked scores."""
-    values: dict[Value, np.ndarray] = {}
-
-    def observe(op: Op, result: np.ndarray) -> None:
-        values[op.value] = result
-
-    interpret(module, arrays, observe=observe)
-    found = {}
-    for op in module.ops:
-        if not op.definition.nonlinear:
-            continue
-        x = values[op.operands[0]]
-        if op.name == "nn.softmax":
-            mask = values[op.operands[1]] if len(op.operands) > 1 else None
-            keep = keep_mask(op.site(module.symbols), x, mask)
-            x = x if keep is None else x[np.broadcast_to(keep, x.shape)]
-        elif op.name == "nn.layer_norm":
-            x = x.var(axis=-1) + op.attributes["epsilon"]
-        elif op.name == "nn.rms_norm":
-            x = np.square(x).mean(axis=-1) + op.attributes["epsilon"]
-        found[op] = x
-    return found
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packed import expanded, folded, run_packed
-from small_transformers import Builder, Shape, approximate, inputs_for
+from small_transformers import Builder, Grouped, Shape, approximate, inputs_for
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import Interpreter, interpret
@@ -39,20 +39,6 @@ SHAPES = {
     "causal": Shape(causal=True, mask=True, classes=0, tokens=6),
 }
 Arrays = dict[str, np.ndarray]
-
-
-class Grouped(Builder):
-    """Two query heads share each key head and value head."""
-
-    def _heads(self, x: Value, place: str, rotary: bool) -> Value:
-        if place.endswith("query"):
-            return super()._heads(x, place, rotary)
-        shape, add = self.shape, self.module.add
-        y = self._linear(x, shape.features // 2, place)
-        extents = [shape.batch, shape.tokens, shape.heads // 2, shape.width]
-        y = add("nn.reshape", [y], {"shape": extents}, place)
-        y = add("nn.transpose", [y], {"permutation": [0, 2, 1, 3]}, place)
-        return add("nn.repeat", [y], {"axis": 1, "repeats": 2}, place)
 
 
 def far_from_centred(module: Module, seed: int = 5) -> Module:

@@ -165,6 +165,20 @@ class Builder:
         return self._linear(up, shape.features, f"{place}.down")
 
 
+class Grouped(Builder):
+    """Two query heads share each key head and value head."""
+
+    def _heads(self, x: Value, place: str, rotary: bool) -> Value:
+        if place.endswith("query"):
+            return super()._heads(x, place, rotary)
+        shape, add = self.shape, self.module.add
+        y = self._linear(x, shape.features // 2, place)
+        extents = [shape.batch, shape.tokens, shape.heads // 2, shape.width]
+        y = add("nn.reshape", [y], {"shape": extents}, place)
+        y = add("nn.transpose", [y], {"permutation": [0, 2, 1, 3]}, place)
+        return add("nn.repeat", [y], {"axis": 1, "repeats": 2}, place)
+
+
 def inputs_for(shape: Shape, seed: int) -> dict[str, np.ndarray]:
     """Random inputs; with a mask, sentences of different lengths."""
     rng = np.random.default_rng(seed)
@@ -173,6 +187,31 @@ def inputs_for(shape: Shape, seed: int) -> dict[str, np.ndarray]:
         lengths = rng.integers(1, shape.tokens + 1, size=shape.batch)
         inputs["mask"] = (np.arange(shape.tokens) < lengths[:, None]).astype(float)
     return inputs
+
+
+def arguments(module: Module, arrays: dict[str, np.ndarray]) -> dict[Op, np.ndarray]:
+    """What each nonlinear op is a function of, by hand, without masked scores."""
+    values: dict[Value, np.ndarray] = {}
+
+    def observe(op: Op, result: np.ndarray) -> None:
+        values[op.value] = result
+
+    interpret(module, arrays, observe=observe)
+    found = {}
+    for op in module.ops:
+        if not op.definition.nonlinear:
+            continue
+        x = values[op.operands[0]]
+        if op.name == "nn.softmax":
+            mask = values[op.operands[1]] if len(op.operands) > 1 else None
+            keep = keep_mask(op.site(module.symbols), x, mask)
+            x = x if keep is None else x[np.broadcast_to(keep, x.shape)]
+        elif op.name == "nn.layer_norm":
+            x = x.var(axis=-1) + op.attributes["epsilon"]
+        elif op.name == "nn.rms_norm":
+            x = np.square(x).mean(axis=-1) + op.attributes["epsilon"]
+        found[op] = x
+    return found
 
 
 def _softmax(scores: np.ndarray, keep: np.ndarray) -> dict[str, object]:
