@@ -99,8 +99,9 @@ def compile_model(
     searched = saved is None and options.recipe is None
     journal = journal_place(output) if searched else None
     prepared = prepare(
-        model, data, options, steps, saved, batch=options.batch, tokenizer=tokenizer, note=note
-    )
+        model, data, options, steps, saved,
+        batch=options.batch, tokenizer=tokenizer, note=note, journal=journal,
+    )  # fmt: skip
     tried = len(prepared.source.validated)
     require_enough(tried, options.unsafe_at_most)
     chosen = choose(

@@ -1,7 +1,8 @@
 """What a search leaves on disk: its front, the calibration beside it, and its evaluations.
 
 The evaluations of a search that runs lie in a journal beside the output, and in it once it is
-written.
+written. Its ranges lie beside the journal until then, so that an interrupted search does not
+measure them again.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from atlasc.compilation.options import MAX_ERROR
-from atlasc.files import new_folder, require_file_place
+from atlasc.files import new_folder, require_file_place, write_text
 from atlasc.ir.errors import AtlasError, explained
-from atlasc.ir.files import arrays_digest, read_text
+from atlasc.ir.files import Schema, Sha256, arrays_digest, read_json, read_text
 from atlasc.ir.module import Module
-from atlasc.passes.calibration.calibrate import Calibration, read_calibration
+from atlasc.passes.calibration.calibrate import MAX_CALIBRATION, Calibration, read_calibration
 from atlasc.passes.calibration.measure import nonlinear_ops
 from atlasc.passes.search.front import Front
 from atlasc.passes.search.journal import MAX_JOURNAL, journal_beside
@@ -125,17 +126,59 @@ def journal_place(output: Path | None, named: Path | None = None) -> Path | None
     return journal_beside(output)
 
 
+class _KeptRanges(Schema):
+    """The JSON form of kept ranges.
+
+    Attributes:
+        of: digest of all that they depend on.
+    """
+
+    of: Sha256
+    calibration: Calibration
+
+
+def _ranges_beside(journal: Path) -> Path:
+    return journal.with_name(f"{journal.name}.ranges")
+
+
+def kept_ranges(journal: Path | None, of: str) -> Calibration | None:
+    """The ranges that an interrupted command measured; None where it kept none, or others.
+
+    Args:
+        journal: that the command had.
+        of: digest (hex) of all that ranges depend on.
+    """
+    if journal is None or not _ranges_beside(journal).exists():
+        return None
+    try:
+        kept = read_json(
+            _ranges_beside(journal), _KeptRanges, "the ranges", MAX_CALIBRATION, links=False
+        )
+    except AtlasError:  # measured again
+        return None
+    return kept.calibration if kept.of == of else None
+
+
+def keep_ranges(journal: Path | None, of: str, calibration: Calibration) -> None:
+    """Keep ranges beside a journal, for `kept_ranges`."""
+    if journal is not None:
+        kept = {"of": of, "calibration": calibration.to_dict()}
+        write_text(_ranges_beside(journal), json.dumps(kept))
+
+
 @contextmanager
 def keeping(journal: Path | None, output: Path) -> Iterator[dict[str, str]]:
     """The file that keeps a journal in an output, by name, for the block that writes the output.
 
-    The journal is removed afterwards. One in a place that the user named is not copied, and stays.
+    The journal is removed afterwards, and the ranges beside it. One in a place that the user named
+    is not copied, and stays.
     """
     if journal != journal_beside(output):
         yield {}
         return
     yield {EVALUATIONS: read_text(journal, MAX_JOURNAL, links=False)}
     journal.unlink(missing_ok=True)
+    _ranges_beside(journal).unlink(missing_ok=True)
 
 
 def save_front(output: Path, front: Front, calibration: Calibration, journal: Path | None) -> None:

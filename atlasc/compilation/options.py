@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from atlasc.passes.search.points import Point
     from atlasc.passes.search.search_problem import RayWorkers
 
-MAX_ERROR = 3e-3
+MAX_ERROR = 2e-3
 """Greatest mean absolute error, as a share of the outputs' mean magnitude, without a limit."""
 ALL_MEMORY = float("inf")
 """A key memory without a limit."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from atlasc.compilation.fronts import SavedFront
+from atlasc.compilation.fronts import SavedFront, keep_ranges, kept_ranges, model_digest
 from atlasc.compilation.options import CalibrationOptions
 from atlasc.compilation.steps import Note, Steps, quiet, silent
 from atlasc.ir.errors import AtlasError
@@ -26,6 +27,7 @@ from atlasc.passes.calibration.centre_keys import FEWEST_INPUTS as FEWEST_FOR_KE
 from atlasc.passes.calibration.centre_keys import Shifts, key_shifts, with_centred_keys
 from atlasc.passes.calibration.ranges import FEWEST_FOR_TAIL, MARGIN_OF_FEW
 from atlasc.passes.frontend.trace import ShapeSpec, trace
+from atlasc.version import __version__
 
 DEFAULT_LENGTH = 128
 FEWEST_INPUTS = 2
@@ -90,9 +92,13 @@ def prepare(
     batch: int = 1,
     tokenizer: Any = None,
     note: Note = quiet,
+    journal: Path | None = None,
 ) -> PreparedModel:
     """Load and trace a model (see ``model_of``), centre its keys and calibrate it on data (see
     ``inputs_of``). The calibration of a saved search is taken instead of measuring one.
+
+    Args:
+        journal: of the search that follows; ranges are kept beside it, and taken from there.
 
     Raises:
         AtlasError: of the model, the data or the trace; `saved` is of another model.
@@ -107,6 +113,11 @@ def prepare(
             saved.require(traced)
         module = with_centred_keys(traced, saved.calibration.keys)
         return PreparedModel(source, traced, module, saved.calibration)
+    digest = _digest(traced, source, options)
+    kept = kept_ranges(journal, digest)
+    if kept is not None:
+        with steps("taking the ranges that were measured before"):
+            return PreparedModel(source, traced, with_centred_keys(traced, kept.keys), kept)
     shifts: Shifts = {}
     if options.centre_keys:
         with steps("centring keys") as step:
@@ -118,7 +129,21 @@ def prepare(
     certified = options.ranges == "certified"
     calibration = calibrate_source(module, source, options.margin, steps, certified=certified)
     keys = {name: tuple(map(float, shift)) for name, shift in shifts.items()}
-    return PreparedModel(source, traced, module, replace(calibration, keys=keys))
+    calibration = replace(calibration, keys=keys)
+    keep_ranges(journal, digest, calibration)
+    return PreparedModel(source, traced, module, calibration)
+
+
+def _digest(traced: Module, source: Source, options: CalibrationOptions) -> str:
+    """SHA-256 (hex) of all that ranges depend on."""
+    parts = (
+        __version__,
+        model_digest(traced),
+        source.measured.digest(),
+        source.validated.digest(),
+        *(options.margin, options.ranges, options.centre_keys, len(source.inputs)),
+    )
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 def load_source(

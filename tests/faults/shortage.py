@@ -139,7 +139,9 @@ def outcome(name: str, shortage: str, here: Path, place: Path, largest: int) -> 
         faults.append(f"exit code {code}")
     elif "Traceback" in said or "internal error" in said or not SAID[shortage].search(said):
         faults.append("it does not say what is wrong")
-    left = set(os.listdir(place)) - {"filler", f"{command.output}.journal"}
+    left = set(os.listdir(place)) - {
+        *("filler", f"{command.output}.journal", f"{command.output}.journal.ranges")
+    }
     if name in REPLACED and shortage != "memory":
         left -= {old.name}
         if not old.is_file() or old.read_text() != OLD:

@@ -41,7 +41,7 @@ def compile(
     Without --recipe and --front the settings of the polynomials are searched, with a modest budget.
     The cheapest setting within --max-error is taken; where only --max-depth, --max-levels or
     --max-seconds are given, the most accurate one within these. Without any limit it is the
-    cheapest with an error of 0.3% of the outputs' mean magnitude, or the most accurate one if none
+    cheapest with an error of 0.2% of the outputs' mean magnitude, or the most accurate one if none
     has. --max-depth implies --cost
     depth, and --max-levels --cost levels. Settings under which a held-back input leaves a range are
     avoided.
@@ -164,7 +164,7 @@ def search(
     if options.minimised == "latency":
         warn_of_costs("sim", options.costs)
     place = journal_place(output, journal)
-    prepared = prepare(model, data, options, progress, note=warn)
+    prepared = prepare(model, data, options, progress, note=warn, journal=place)
     front = run_search(prepared, options, progress, inputs=compared, journal=place, note=warn)
     if output is not None and front.complete:
         save_front(output, front, prepared.calibration, place)

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from atlasc.compilation import prepare
+from atlasc.passes.calibration.calibrate import Calibration, calibrate
 from atlasc.passes.search.points import Point, Settings, expert_layer
 from atlasc.passes.search.search_problem import Objective
 from atlasc.passes.search.validation import Validation, Validator
@@ -176,3 +178,36 @@ def test_workers_of_ray_print_nothing_of_their_own(front: list) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["front"] == front
     assert "ray" not in done.stderr.lower()
+
+
+def test_an_interrupted_search_does_not_measure_ranges_again(
+    front: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output, kept = tmp_path / "front", tmp_path / "front.journal.ranges"
+    measured: list[object] = []
+
+    def counted(*arguments: Any, **options: Any) -> Calibration:
+        measured.append(arguments)
+        return calibrate(*arguments, **options)
+
+    def impatient(*arguments: Any, **options: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(prepare, "calibrate", counted)
+    with monkeypatch.context() as patch:
+        patch.setattr(Objective, "points", impatient)
+        assert Outcome((*SEARCH, "-o", output)).code == 130
+    assert len(measured) == 1 and kept.exists()
+    text = kept.read_text()
+    with monkeypatch.context() as patch:
+        patch.setattr(Objective, "points", impatient)
+        for changed in (text[:100], text.replace('"of": "', '"of": "0')):
+            kept.write_text(changed)
+            Outcome((*SEARCH, "-o", output))
+        assert len(measured) == 3 and kept.read_text() == text, "damaged ones are measured again"
+        Outcome((*SEARCH, "--margin", 0.3, "-o", output))
+        assert len(measured) == 4 and kept.read_text() != text, "and so are those of other options"
+    kept.write_text(text)
+    assert json.loads(run(*SEARCH, "-o", output).out)["front"] == front
+    assert len(measured) == 4
+    assert {path.name for path in tmp_path.iterdir()} == {"front"}

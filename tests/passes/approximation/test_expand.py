@@ -123,7 +123,7 @@ def test_iterative_softmax_is_the_paper_s_algorithm_1() -> None:
     assert short(poly)[1:] == [
         f"%0 = poly.mask_fill %x, %mask {{causal = true, fill = -15, log_keys = 1, {part}}}",
         "%1 = poly.chebyshev %0 {coefficients = @chebyshev.softmax.15, "
-        f"domain = [-15, 1], {part}}}",
+        f'domain = [-15, 1], basis = "published", {part}}}',
         f"%2 = poly.mask_zero %1, %mask {{causal = true, value = {low:.3g}, {part}}}",
         f"%3 = poly.square %2 {{{part}}}",
         f"%4 = poly.row_sum %3 {{{part}}}",
