@@ -105,7 +105,15 @@ def test_nothing_in_a_manifest_becomes_a_part_of_its_report(tiny: Tiny) -> None:
     ends = {"reached": 9.0, "low": 0.0, "high": 1.0}
     one = {"input": "a", "location": "b", "op": "nn.gelu", **ends}
     facts["calibration"]["violations"] = [one] * 60
-    ops = [{"location": "b", "op": "nn.gelu", "settings": "degree 3", "depth": 2}]
+    ops = [
+        {
+            "location": "b",
+            "op": "nn.gelu",
+            "settings": "degree 3",
+            "bases": "1 measured",
+            "depth": 2,
+        }
+    ]
     plain = HtmlPage(report_html(facts, FRONT, ops))
     text = report_html(spoilt(facts), FRONT, spoilt(ops))
     page = HtmlPage(text)
