@@ -23,7 +23,7 @@ from atlasc.templates import templates
 
 RUNTIME = Path(__file__).parents[1] / "runtime_cuda"
 """Sources of the C++ runtime, as they are installed."""
-RUNTIME_PARTS = ("CMakeLists.txt", "include", "src", "bootstrap", "engines", "python")
+RUNTIME_PARTS = ("CMakeLists.txt", "include", "src", "bootstrap", "ckks", "devices", "engines", "python")
 SOURCES = ("interface.cpp", "program.hpp", "program.cpp", "client.cpp", "server.cpp", "python.cpp")
 WEIGHTS = "weights.safetensors"
 COMPILERS = ("c++", "g++", "clang++")
@@ -31,11 +31,12 @@ _TAIL = 30
 """Lines of a failed build that are shown."""
 ENGINES = {
     "sim": "see what the tools say; the project stays, to be built by hand",
+    "cpu": "see what the tools say; the project stays, to be built by hand",
     "phantom": "build where CUDA is, and set the variable Phantom_ROOT to the folder where "
     "Phantom-FHE was built (docs/backend-phantom.md); --engine sim tries the program without both",
 }
-"""Folders of ``runtime_cuda/engines``, and what to do when a build with one fails; a project has
-the sources of all, and links one."""
+"""The engines of the C++ runtime, and what to do when a build with one fails; a project has the
+sources of all, and links one."""
 
 
 def sources(program: Module, parameters: ParameterSet, engine: str = "sim") -> dict[str, str]:
@@ -52,9 +53,9 @@ def sources(program: Module, parameters: ParameterSet, engine: str = "sim") -> d
     """
     if engine not in ENGINES:
         raise AtlasError(f"there is no engine {engine!r}", remedy=f"use {' or '.join(ENGINES)}")
-    if engine == "phantom" and not parameters.in_runtime:
+    if engine != "sim" and not parameters.in_runtime:
         raise AtlasError(
-            "the program was not compiled for the engine phantom",
+            f"the program was not compiled for the engine {engine}",
             why="its parameters name no moduli",
             remedy="compile the model again with --target phantom",
         )

@@ -17,7 +17,7 @@ FIRST = (
     ENCRYPTED,
     "tests/atlasc/emit",
     "tests/fuzz/test_fuzz.py",
-    "tests/runtime_cuda/phantom/test_on_stand_in.py",
+    "tests/runtime_cuda/ckks/test_engine.py",
     "tests/runtime_cuda/conformance/test_on_sim.py",
     "tests/passes/lowering/test_transformers.py",
     "tests/passes/search/test_hybrid_latency.py",

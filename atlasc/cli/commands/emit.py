@@ -26,15 +26,16 @@ def emit(
     build: bool = switch("Build it too, with CMake and a C++17 compiler."),
     python: bool = switch("With --build: a Python module too, with pybind11."),
     engine: str | None = option(
-        "sim, which encrypts nothing, or phantom [default: phantom for its programs]."
+        "sim, which encrypts nothing; for programs that were compiled for phantom also cpu, which "
+        "encrypts on this machine, or phantom [default: phantom for its programs]."
     ),
     as_json: bool = JSON,
 ) -> None:
     """Write a compiled program as a C++ project that runs without Python.
 
     The server's part of the bundle is enough. The project has two executables, a client and a
-    server. They run on a GPU by Phantom-FHE, or on the runtime's simulation engine, which encrypts
-    nothing.
+    server. They run on a GPU by Phantom-FHE, on this machine by our own CKKS engine, or on the
+    runtime's simulation engine, which encrypts nothing.
     """
     from atlasc.bundle.folder import load_bundle
     from atlasc.compilation.checks import check_target

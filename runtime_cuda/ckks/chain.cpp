@@ -1,0 +1,173 @@
+#include "ckks/chain.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+
+#include "atlasc/error.hpp"
+#include "bootstrap/parameters.hpp"
+
+namespace atlasc::ckks {
+namespace {
+
+/// Ring degree -> largest log2(QP) with 128 bits: the table of atlasc/targets/security.py.
+const std::map<std::size_t, int> max_log_qp = {
+    {std::size_t{1} << 10, 26},   {std::size_t{1} << 11, 53},   {std::size_t{1} << 12, 106},
+    {std::size_t{1} << 13, 214},  {std::size_t{1} << 14, 430},  {std::size_t{1} << 15, 868},
+    {std::size_t{1} << 16, 1747}, {std::size_t{1} << 17, 3523},
+};
+
+/// Transforms are made for these.
+constexpr std::size_t least_degree = std::size_t{1} << 11;
+constexpr std::size_t largest_degree = std::size_t{1} << 17;
+
+double log2_of(const Prime& q) { return std::log2(static_cast<double>(q.value)); }
+
+Prime prime(Word value) {
+    const Wide ratio = ~static_cast<Wide>(0) / value;  // 2^128 - 1: a prime is no power of two
+    return {value, static_cast<Word>(ratio), static_cast<Word>(ratio >> 64)};
+}
+
+/// Miller and Rabin's test; these bases decide all numbers of 64 bits.
+bool is_prime(const Prime& q) {
+    for (const Word base : {2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37}) {
+        if (q.value % base == 0) {
+            return q.value == base;
+        }
+        Word odd = q.value - 1;
+        int twos = 0;
+        for (; odd % 2 == 0; odd /= 2) {
+            ++twos;
+        }
+        Word x = power(base, odd, q);
+        bool witness = x != 1 && x != q.value - 1;
+        for (int at = 1; witness && at < twos; ++at) {
+            x = multiply(x, x, q);
+            witness = x != q.value - 1;
+        }
+        if (witness) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/// For each size in bits another prime that is 1 modulo 2N: the largest ones there are, in rising
+/// order where a size occurs again.
+std::vector<Prime> primes_of(std::size_t degree, const std::vector<int>& bits) {
+    std::map<int, std::vector<Prime>> found;
+    for (const int size : bits) {
+        std::vector<Prime>& primes = found[size];
+        const auto wanted = std::count(bits.begin(), bits.end(), size);
+        for (Word q = primes.empty() ? (Word{1} << size) + 1 : primes.back().value;
+             static_cast<std::ptrdiff_t>(primes.size()) < wanted;) {
+            q -= 2 * degree;
+            if (q >> (size - 1) == 0) {
+                throw Error("there are too few primes of " + std::to_string(size) + " bits",
+                            "for ring degree " + std::to_string(degree));
+            }
+            if (is_prime(prime(q))) {
+                primes.push_back(prime(q));
+            }
+        }
+    }
+    std::vector<Prime> primes;
+    for (const int size : bits) {
+        primes.push_back(found[size].back());
+        found[size].pop_back();
+    }
+    return primes;
+}
+
+/// Scales of levels `first` to `last` from the one below them.
+void extend(Chain& chain, std::size_t first, std::size_t last) {
+    for (std::size_t level = first; level <= last; ++level) {
+        const auto q = static_cast<double>(chain.q[level].value);
+        chain.scales[level] = std::sqrt(chain.scales[level - 1] * q);
+    }
+}
+
+void set_bootstrap_scales(Chain& chain, const bootstrapping::Parameters& set) {
+    const bootstrapping::Budget budget = bootstrapping::budget(set);
+    if (budget.prime_bits.size() != chain.q.size()) {
+        throw Error("the primes of the program are not those of its bootstrap");
+    }
+    for (std::size_t level = 0; level < chain.scales.size(); ++level) {
+        chain.scales[level] = std::exp2(budget.log_scales[level]);
+    }
+    const auto base = static_cast<double>(chain.q[0].value);
+    const auto program = static_cast<std::size_t>(set.levels_left);
+    const auto reduced = program + static_cast<std::size_t>(set.stc_stages);
+    chain.scales[0] = base / set.ratio();
+    extend(chain, 1, program);
+    extend(chain, reduced + 1, reduced + static_cast<std::size_t>(budget.reduction.levels()));
+    chain.scales.back() = base;  // a raised coefficient m + q0 I over q0 is I + e
+}
+
+}  // namespace
+
+double Chain::log_q(std::size_t primes) const {
+    double sum = 0.0;
+    for (std::size_t at = 0; at < primes; ++at) {
+        sum += log2_of(q[at]);
+    }
+    return sum;
+}
+
+double Chain::log_qp() const {
+    double sum = log_q(q.size());
+    for (const Prime& p : special) {
+        sum += log2_of(p);
+    }
+    return sum;
+}
+
+Chain chain_of(const Parameters& parameters) {
+    if (!parameters.moduli) {
+        throw Error("the program names no moduli", "it was compiled for another engine",
+                    "compile with --target phantom");
+    }
+    const Moduli& moduli = *parameters.moduli;
+    Chain chain;
+    chain.degree = 2 * parameters.slots;
+    const bool power = (chain.degree & (chain.degree - 1)) == 0;
+    if (!power || chain.degree < least_degree || chain.degree > largest_degree) {
+        throw Error("there is no ring of degree " + std::to_string(chain.degree),
+                    "a power of two from 2^11 to 2^17 is possible");
+    }
+    if (moduli.special.empty() || moduli.special.size() > most_special ||
+        moduli.primes.size() <= static_cast<std::size_t>(parameters.max_level)) {
+        throw Error("the moduli of the program do not fit its levels",
+                    "a level needs a prime, and key switching 1 to 8 special ones");
+    }
+    std::vector<int> bits = moduli.primes;
+    bits.insert(bits.end(), moduli.special.begin(), moduli.special.end());
+    chain.q = primes_of(chain.degree, bits);
+    const auto count = static_cast<std::ptrdiff_t>(moduli.primes.size());
+    chain.special.assign(chain.q.begin() + count, chain.q.end());
+    chain.q.resize(moduli.primes.size());
+
+    chain.scales.assign(chain.q.size(), std::exp2(moduli.scale));
+    if (moduli.bootstrap.empty()) {
+        extend(chain, 1, chain.q.size() - 1);
+    } else {
+        set_bootstrap_scales(chain, bootstrapping::named(moduli.bootstrap,
+                                                         static_cast<long>(chain.degree)));
+    }
+    return chain;
+}
+
+void require_security(const Chain& chain) {
+    const int limit = max_log_qp.at(chain.degree);
+    if (chain.log_qp() > limit) {
+        throw Error("the parameters have fewer than 128 bits of security",
+                    "log2(QP) is " + std::to_string(chain.log_qp()) + " at ring degree " +
+                        std::to_string(chain.degree) + ", which allows " + std::to_string(limit),
+                    "compile the program for a larger ring or for fewer levels");
+    }
+}
+
+Word inverse(Word a, const Prime& q) { return power(reduce(a, q), q.value - 2, q); }
+
+}  // namespace atlasc::ckks

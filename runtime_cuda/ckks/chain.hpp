@@ -1,0 +1,48 @@
+// The primes of a ring and the scale of a ciphertext at each level.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "ckks/arithmetic.hpp"
+#include "atlasc/interface.hpp"
+
+namespace atlasc::ckks {
+
+/// Most special primes, and primes of a digit.
+constexpr std::size_t most_special = 8;
+
+/// A ciphertext at level l has the primes 0 .. l of Q and one scale, whatever way it came about.
+///
+/// A product of two ciphertexts at level l has the scale scales[l]^2 / q_l after rescaling, so
+/// scales[l]^2 = scales[l - 1] q_l wherever ciphertexts are multiplied: from below, each scale is
+/// the geometric mean of the one below it and a prime, and differences between primes fade out.
+/// Where nothing but plaintexts is multiplied, in the transforms of a bootstrap, scales are those
+/// of Budget::log_scales: a plaintext may have any scale.
+struct Chain {
+    std::size_t degree = 0;      ///< N; half as many slots
+    std::vector<Prime> q;        ///< one for each level, from 0 up
+    std::vector<Prime> special;  ///< of key switching; as many primes of q make a digit
+    std::vector<double> scales;  ///< by level
+
+    int top() const { return static_cast<int>(q.size()) - 1; }
+
+    /// log2 of the product of the first primes of q.
+    double log_q(std::size_t primes) const;
+
+    /// log2 of the product of all primes, which security is judged by.
+    double log_qp() const;
+};
+
+/// The chain that a program was compiled for, by the sizes of its primes. Throws Error: it names
+/// none, or one that this engine cannot have.
+Chain chain_of(const Parameters& parameters);
+
+/// Refuses fewer than 128 bits of security (Error), by the table of atlasc/targets/security.py:
+/// dense ternary secret, classical attacks.
+void require_security(const Chain& chain);
+
+/// a^-1 modulo a prime that does not divide a.
+Word inverse(Word a, const Prime& q);
+
+}  // namespace atlasc::ckks

@@ -1,0 +1,348 @@
+#include "ckks/ckks_engine.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "atlasc/error.hpp"
+#include "ckks/keys/raise.hpp"
+#include "ckks/value.hpp"
+
+namespace atlasc::ckks {
+namespace {
+
+/// Scales this close are taken for equal: the difference is far below the errors of CKKS.
+constexpr double same_scale = 0x1p-40;
+
+/// A coefficient of a plaintext stays far below the greatest double.
+constexpr double max_log_coefficient = 900.0;
+
+/// Part of the budget that encoded plaintexts may take.
+constexpr std::uint64_t cache_share = 4;
+
+[[noreturn]] void refuse(const char* primitive, const std::string& why,
+                         const std::string& remedy = "") {
+    throw Error(std::string(primitive) + " is impossible", why, remedy);
+}
+
+bool close(double scale, double other) { return std::fabs(scale / other - 1.0) < same_scale; }
+
+std::size_t limbs_of(int level) { return static_cast<std::size_t>(level) + 1; }
+
+}  // namespace
+
+CkksEngine::CkksEngine(std::unique_ptr<Ground> ground, Role role)
+    : ground_(std::move(ground)),
+      ring_(ground_->ring),
+      role_(std::move(role)),
+      encoder_(ring_),
+      cache_(encoder_, ground_->memory->budget() / cache_share) {
+    ground_->memory->on_pressure([this] { cache_.clear(); });
+    if (role_.bootstrap) {
+        bootstrap_.emplace(*role_.bootstrap);
+    }
+}
+
+CkksEngine::~CkksEngine() { ground_->memory->on_pressure(nullptr); }
+
+double CkksEngine::scale_of(int level) const {
+    return ring_.chain().scales[static_cast<std::size_t>(level)];
+}
+
+double CkksEngine::pending_scale(int level) const {
+    return scale_of(level) *
+           static_cast<double>(ring_.chain().q[static_cast<std::size_t>(level) + 1].value);
+}
+
+bool CkksEngine::is_pending(const Value& x) const {
+    return x.level < ring_.chain().top() && x.limbs == limbs_of(x.level) + 1 &&
+           x.scale == pending_scale(x.level);
+}
+
+CkksEngine::Polynomials CkksEngine::scaled(const Value& x, double scale) const {
+    const Residues factor = residues(ring_, scale / x.scale, limbs_of(x.level) + 1);
+    return std::make_shared<Polys>(product(ring_, *x.polys, factor, limbs_of(x.level) + 1));
+}
+
+const Value& CkksEngine::canonical(const Ciphertext& handle) const {
+    const Value& x = of(handle);
+    const std::size_t limbs = limbs_of(x.level);
+    if (x.limbs == limbs) {
+        return x;
+    }
+    const double scale = scale_of(x.level);
+    if (!close(x.scale, scale)) {
+        const Polynomials pending =
+            is_pending(x) ? x.polys : scaled(x, pending_scale(x.level));
+        x.polys = std::make_shared<Polys>(rescaled(ring_, *pending, limbs + 1));
+    }
+    x.limbs = limbs;
+    x.scale = scale;
+    return x;
+}
+
+Ciphertext CkksEngine::lowered(const Ciphertext& handle, int level) const {
+    if (of(handle).level == level) {
+        return handle;
+    }
+    const Value& x = is_pending(of(handle)) ? canonical(handle) : of(handle);
+    return std::make_shared<Value>(x.polys, level, x.limbs, x.scale);
+}
+
+Ciphertext CkksEngine::encrypt(const Vector& vector, int level) {
+    if (!role_.secret || level < 0 || level > ring_.chain().top() || vector.size() != slots()) {
+        refuse("encrypt", "it needs a client's key, a level of the parameters, and all slots");
+    }
+    const std::size_t limbs = limbs_of(level);
+    double most = 1.0;
+    for (const double value : vector) {
+        most = std::isfinite(value) ? std::max(most, std::fabs(value)) : INFINITY;
+    }
+    const double bits = std::min(ring_.chain().log_q(limbs) - 1, max_log_coefficient);
+    if (!(std::log2(most) + std::log2(scale_of(level)) < bits)) {
+        refuse("encrypt", "a slot holds more than fits at level " + std::to_string(level));
+    }
+    const Words plaintext = encoder_.encode(vector, scale_of(level), limbs);
+    auto polys = std::make_shared<Polys>(role_.secret->encrypt(plaintext, limbs));
+    return std::make_shared<Value>(std::move(polys), level, limbs, scale_of(level));
+}
+
+ComplexVector CkksEngine::decrypt_complex(const Ciphertext& handle) {
+    if (!role_.secret) {
+        refuse("decrypt", "a server has no secret key");
+    }
+    const Value& x = canonical(handle);
+    const std::size_t limbs = std::min<std::size_t>(x.limbs, 2);
+    return encoder_.decode(role_.secret->decrypt(*x.polys, limbs), x.scale);
+}
+
+Vector CkksEngine::decrypt(const Ciphertext& x) {
+    Vector result;
+    for (const std::complex<double>& slot : decrypt_complex(x)) {
+        result.push_back(slot.real());
+    }
+    return result;
+}
+
+int CkksEngine::level(const Ciphertext& x) const { return of(x).level; }
+
+Ciphertext CkksEngine::combined(const Ciphertext& left, const Ciphertext& right,
+                                   bool minus) const {
+    const int level = std::min(of(left).level, of(right).level);
+    const Ciphertext a = lowered(left, level);
+    const Ciphertext b = lowered(right, level);
+    Polynomials first = of(a).polys;
+    Polynomials second = of(b).polys;
+    std::size_t limbs = std::min(of(a).limbs, of(b).limbs);
+    double scale = of(a).scale;
+    const auto joins = [this](const Value& x) { return x.limbs > limbs_of(x.level); };
+    if (of(a).scale != of(b).scale) {
+        if (is_pending(of(a)) && joins(of(b))) {
+            second = scaled(of(b), scale);
+        } else if (is_pending(of(b)) && joins(of(a))) {
+            scale = of(b).scale;
+            first = scaled(of(a), scale);
+        } else {
+            first = canonical(a).polys;
+            second = canonical(b).polys;
+            limbs = limbs_of(level);
+            scale = scale_of(level);
+        }
+    }
+    auto polys = std::make_shared<Polys>(minus ? difference(ring_, *first, *second, limbs)
+                                               : sum(ring_, *first, *second, limbs));
+    return std::make_shared<Value>(std::move(polys), level, limbs, scale);
+}
+
+Ciphertext CkksEngine::add(const Ciphertext& left, const Ciphertext& right) {
+    return combined(left, right, false);
+}
+
+Ciphertext CkksEngine::sub(const Ciphertext& left, const Ciphertext& right) {
+    return combined(left, right, true);
+}
+
+Ciphertext CkksEngine::negate(const Ciphertext& handle) {
+    const Value& x = of(handle);
+    const std::size_t limbs = std::min(x.limbs, limbs_of(x.level) + 1);
+    auto polys = std::make_shared<Polys>(negated(ring_, *x.polys, limbs));
+    return std::make_shared<Value>(std::move(polys), x.level, limbs, x.scale);
+}
+
+Ciphertext CkksEngine::times_i(const Ciphertext& handle) {
+    const Value& x = of(handle);
+    const std::size_t limbs = std::min(x.limbs, limbs_of(x.level) + 1);
+    auto polys = std::make_shared<Polys>(product(ring_, *x.polys, encoder_.imaginary(), limbs));
+    return std::make_shared<Value>(std::move(polys), x.level, limbs, x.scale);
+}
+
+Ciphertext CkksEngine::add_plain(const Ciphertext& handle, const Plaintext& value) {
+    const Value& x = of(handle);
+    const std::size_t limbs = std::min(x.limbs, limbs_of(x.level) + 1);
+    const auto shift = [&](const auto& vector) {
+        run_of(vector.size(), slots(), "add_plain");
+        const std::shared_ptr<const Words> encoded = cache_.encoded(vector, x.scale, limbs);
+        return shifted(ring_, *x.polys, encoded->get(), limbs);
+    };
+    std::shared_ptr<Polys> polys;
+    if (const double* number = std::get_if<double>(&value)) {
+        encoder_.require_size(std::fabs(*number), x.scale, limbs);
+        polys = std::make_shared<Polys>(
+            shifted(ring_, *x.polys, residues(ring_, *number * x.scale, limbs), limbs));
+    } else if (const Vector* vector = std::get_if<Vector>(&value)) {
+        polys = std::make_shared<Polys>(shift(*vector));
+    } else {
+        polys = std::make_shared<Polys>(shift(std::get<ComplexVector>(value)));
+    }
+    return std::make_shared<Value>(std::move(polys), x.level, limbs, x.scale);
+}
+
+Ciphertext CkksEngine::mul_plain(const Ciphertext& x, const Plaintext& value) {
+    return mul_plain_then_add(x, value, nullptr);
+}
+
+Ciphertext CkksEngine::mul_plain_then_add(const Ciphertext& handle, const Plaintext& value,
+                                             const Ciphertext& sum) {
+    const Value& x = is_pending(of(handle)) ? canonical(handle) : of(handle);
+    if (x.level < 1) {
+        refuse("mul_plain", "the operand is at level 0: no multiplication is left",
+               "place a bootstrap before it, or choose parameters with more levels");
+    }
+    // The plaintext has the scale that brings the product to that of the level below, wherever the
+    // operand comes from.
+    const std::size_t limbs = limbs_of(x.level);
+    const double target = pending_scale(x.level - 1);
+    const double scale = target / x.scale;
+    const bool fits = sum != nullptr && of(sum).level == x.level - 1 && is_pending(of(sum));
+    const Polys* addend = fits ? of(sum).polys.get() : nullptr;
+    const auto times = [&](const auto& vector) {
+        run_of(vector.size(), slots(), "mul_plain");
+        const std::shared_ptr<const Words> encoded = cache_.encoded(vector, scale, limbs);
+        return product(ring_, *x.polys, encoded->get(), limbs, addend);
+    };
+    std::shared_ptr<Polys> polys;
+    if (const double* number = std::get_if<double>(&value)) {
+        encoder_.require_size(std::fabs(*number), scale, limbs);
+        polys = std::make_shared<Polys>(
+            product(ring_, *x.polys, residues(ring_, *number * scale, limbs), limbs, addend));
+    } else if (const Vector* vector = std::get_if<Vector>(&value)) {
+        polys = std::make_shared<Polys>(times(*vector));
+    } else {
+        polys = std::make_shared<Polys>(times(std::get<ComplexVector>(value)));
+    }
+    const auto result = std::make_shared<Value>(std::move(polys), x.level - 1, limbs, target);
+    return sum == nullptr || fits ? result : add(sum, result);
+}
+
+Ciphertext CkksEngine::mul(const Ciphertext& left, const Ciphertext& right) {
+    return dot({left}, {right});
+}
+
+Ciphertext CkksEngine::square(const Ciphertext& x) { return dot({x}, {x}); }
+
+Ciphertext CkksEngine::dot(const Ciphertexts& lefts, const Ciphertexts& rights) {
+    if (lefts.empty() || lefts.size() != rights.size()) {
+        refuse("dot", "it takes one pair of ciphertexts or more");
+    }
+    int level = ring_.chain().top();
+    for (const Ciphertexts* operands : {&lefts, &rights}) {
+        for (const Ciphertext& x : *operands) {
+            level = std::min(level, of(x).level);
+        }
+    }
+    if (level < 1) {
+        refuse("a product", "an operand is at level 0: no multiplication is left",
+               "place a bootstrap before it, or choose parameters with more levels");
+    }
+    const std::size_t limbs = limbs_of(level);
+    const double target = pending_scale(level - 1);
+    if (!close(scale_of(level) * scale_of(level), target)) {
+        refuse("a product", "level " + std::to_string(level) +
+                                " belongs to the linear transforms of the bootstrap");
+    }
+    if (!role_.keys.relinearisation || role_.keys.relinearisation->limbs < limbs) {
+        refuse("a product", "there is no key to relinearise at level " + std::to_string(level),
+               "make keys with this program's client");
+    }
+    Polys total(ring_, 3, limbs);
+    for (std::size_t at = 0; at < lefts.size(); ++at) {
+        const Ciphertext left = lowered(lefts[at], level);
+        const Ciphertext right = lowered(rights[at], level);
+        add_product(ring_, *canonical(left).polys, *canonical(right).polys, total, at == 0);
+    }
+    const Digits digits = decomposed(ring_, total.part(2), limbs);
+    auto polys = std::make_shared<Polys>(switched(ring_, digits, *role_.keys.relinearisation, 1,
+                                                  {total.part(0), total.part(1)}));
+    return std::make_shared<Value>(std::move(polys), level - 1, limbs, target);
+}
+
+const SwitchKey& CkksEngine::key_for(std::size_t amount, int level) const {
+    const auto key = role_.keys.rotations.find(amount);
+    if (key == role_.keys.rotations.end() || key->second.limbs < limbs_of(level)) {
+        refuse("rotate",
+               "there is no key for amount " + std::to_string(amount) + " at level " +
+                   std::to_string(level),
+               "make keys with this program's client");
+    }
+    return key->second;
+}
+
+Ciphertext CkksEngine::conjugate(const Ciphertext& handle) {
+    const Value& x = canonical(handle);
+    if (!role_.keys.conjugation || role_.keys.conjugation->limbs < x.limbs) {
+        refuse("conjugate", "there is no key for level " + std::to_string(x.level),
+               "make keys with this program's client");
+    }
+    const Digits digits = decomposed(ring_, x.polys->part(1), x.limbs);
+    auto polys = std::make_shared<Polys>(switched(ring_, digits, *role_.keys.conjugation,
+                                                  galois_of_conjugation(ring_),
+                                                  {x.polys->part(0), nullptr}));
+    return std::make_shared<Value>(std::move(polys), x.level, x.limbs, x.scale);
+}
+
+Ciphertext CkksEngine::rotate(const Ciphertext& x, std::size_t amount) {
+    return rotate_many(x, {amount})[0];
+}
+
+Ciphertexts CkksEngine::rotate_many(const Ciphertext& handle,
+                                       const std::vector<std::size_t>& amounts) {
+    Ciphertexts result;
+    std::optional<Digits> digits;
+    for (const std::size_t amount : amounts) {
+        if (amount == 0) {
+            result.push_back(handle);
+            continue;
+        }
+        const SwitchKey& key = key_for(amount, of(handle).level);
+        const Value& x = canonical(handle);
+        if (!digits) {
+            digits = decomposed(ring_, x.polys->part(1), x.limbs);
+        }
+        auto polys = std::make_shared<Polys>(switched(
+            ring_, *digits, key, galois_of(ring_, amount), {x.polys->part(0), nullptr}));
+        result.push_back(std::make_shared<Value>(std::move(polys), x.level, x.limbs, x.scale));
+    }
+    return result;
+}
+
+Ciphertext CkksEngine::drop_to(const Ciphertext& x, int level) {
+    if (level < 0 || level > of(x).level) {
+        refuse("drop_to", "a ciphertext at level " + std::to_string(of(x).level) +
+                              " has no level " + std::to_string(level));
+    }
+    return lowered(x, level);
+}
+
+Ciphertexts CkksEngine::bootstrap_many(const Ciphertexts& xs) {
+    if (!bootstrap_ || !role_.keys.raising) {
+        refuse("bootstrap", "these parameters or keys do not allow a bootstrap");
+    }
+    return bootstrap_->refresh(*this, xs, [this](const Ciphertext& x) -> Ciphertext {
+        const int top = ring_.chain().top();
+        auto polys = std::make_shared<Polys>(
+            raised(ring_, *canonical(x).polys, *role_.keys.raising));
+        return std::make_shared<Value>(std::move(polys), top, limbs_of(top), scale_of(top));
+    });
+}
+
+}  // namespace atlasc::ckks

@@ -1,0 +1,97 @@
+// CKKS ciphertexts on a device (device.hpp).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "atlasc/engine.hpp"
+#include "bootstrap/bootstrap.hpp"
+#include "ckks/encoder.hpp"
+#include "ckks/keys/keys.hpp"
+#include "ckks/plaintext_cache.hpp"
+#include "ckks/keys/secret_key.hpp"
+
+namespace atlasc::ckks {
+
+/// Device memory and the ring on it.
+struct Ground {
+    Ground(const Chain& chain, std::uint64_t device_memory)
+        : memory(std::make_shared<Memory>(device_memory)), ring(*memory, chain) {}
+
+    std::shared_ptr<Memory> memory;
+    Ring ring;
+};
+
+/// What an engine may do: a client has a secret, a server has keys.
+struct Role {
+    std::string identity;  ///< of the key pair; every ciphertext carries it in files
+    std::optional<SecretKey> secret;
+    EvaluationKeys keys;
+    std::optional<bootstrapping::Parameters> bootstrap;
+};
+
+struct Value;
+
+/// Rescales late and once: a sum of products is one division (value.hpp). No launch is waited for.
+class CkksEngine final : public Engine {
+public:
+    CkksEngine(std::unique_ptr<Ground> ground, Role role);
+    ~CkksEngine() override;
+
+    std::size_t slots() const override { return ring_.slots(); }
+    Ciphertext encrypt(const Vector& vector, int level) override;
+    Vector decrypt(const Ciphertext& x) override;
+    int level(const Ciphertext& x) const override;
+    Ciphertext add(const Ciphertext& left, const Ciphertext& right) override;
+    Ciphertext sub(const Ciphertext& left, const Ciphertext& right) override;
+    Ciphertext negate(const Ciphertext& x) override;
+    Ciphertext add_plain(const Ciphertext& x, const Plaintext& value) override;
+    Ciphertext mul(const Ciphertext& left, const Ciphertext& right) override;
+    Ciphertext square(const Ciphertext& x) override;
+    Ciphertext dot(const Ciphertexts& lefts, const Ciphertexts& rights) override;
+    Ciphertext mul_plain(const Ciphertext& x, const Plaintext& value) override;
+    Ciphertext mul_plain_then_add(const Ciphertext& x, const Plaintext& value,
+                                  const Ciphertext& sum) override;
+    Ciphertext times_i(const Ciphertext& x) override;
+    Ciphertext conjugate(const Ciphertext& x) override;
+    Ciphertext rotate(const Ciphertext& x, std::size_t amount) override;
+    Ciphertexts rotate_many(const Ciphertext& x, const std::vector<std::size_t>& amounts) override;
+    Ciphertext drop_to(const Ciphertext& x, int level) override;
+    Ciphertexts bootstrap_many(const Ciphertexts& xs) override;
+    std::size_t saved_size(int level) const override;
+    Bytes save(const Ciphertext& x) const override;
+    Ciphertext load(const Bytes& bytes) const override;
+
+    /// Complex slots, for tests; needs the secret key.
+    ComplexVector decrypt_complex(const Ciphertext& x);
+
+    const Memory& memory() const { return *ground_->memory; }
+
+    /// Waits until the device has done all that was asked of it.
+    void wait() override { synchronize(); }
+
+private:
+    using Polynomials = std::shared_ptr<const Polys>;
+
+    double scale_of(int level) const;
+    double pending_scale(int level) const;
+    bool is_pending(const Value& x) const;
+    /// The form that everything but sums and products with plaintexts needs.
+    const Value& canonical(const Ciphertext& x) const;
+    Ciphertext lowered(const Ciphertext& x, int level) const;
+    Ciphertext combined(const Ciphertext& left, const Ciphertext& right, bool minus) const;
+    /// A dropped ciphertext times the integer that brings it to a scale of products.
+    Polynomials scaled(const Value& x, double scale) const;
+    const SwitchKey& key_for(std::size_t amount, int level) const;
+
+    std::unique_ptr<Ground> ground_;
+    const Ring& ring_;
+    Role role_;
+    Encoder encoder_;
+    PlaintextCache cache_;
+    std::optional<bootstrapping::Bootstrap> bootstrap_;
+};
+
+}  // namespace atlasc::ckks

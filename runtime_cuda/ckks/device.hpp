@@ -1,0 +1,123 @@
+// What polynomials lie in and are computed on. Folders of devices/ implement it; one of them is
+// compiled in, with its kernel.hpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace atlasc::ckks {
+
+/// Waits for all that the device was asked to do; errors that were found meanwhile are thrown here.
+void synchronize();
+
+/// The device's memory, never more than a budget. It lives as long as what was allocated from it, so
+/// that a ciphertext may outlive its engine.
+class Memory : public std::enable_shared_from_this<Memory> {
+public:
+    /// Throws Error: there is no device. `budget` in bytes; 0: as much as is free.
+    explicit Memory(std::uint64_t budget);
+    Memory(const Memory&) = delete;
+    Memory& operator=(const Memory&) = delete;
+    ~Memory();
+
+    /// Throws Error: the budget or the device is too small.
+    void* allocate(std::size_t bytes);
+    void release(void* pointer, std::size_t bytes) noexcept;
+
+    /// Called where the budget does not suffice: gives back what can be had again.
+    void on_pressure(std::function<void()> give_back) { give_back_ = std::move(give_back); }
+
+    std::uint64_t budget() const { return budget_; }
+    std::uint64_t used() const { return used_; }
+    std::uint64_t peak() const { return peak_; }
+
+    /// Throws Error where `bytes` more, for `what`, cannot fit.
+    void require(std::uint64_t bytes, const char* what) const;
+
+private:
+    struct Pool;
+
+    std::uint64_t budget_;
+    std::uint64_t used_ = 0;
+    std::uint64_t peak_ = 0;
+    std::function<void()> give_back_;
+    std::unique_ptr<Pool> pool_;
+};
+
+/// Uninitialised elements on the device.
+template <typename T>
+class Array {
+public:
+    Array() = default;
+    Array(Memory& memory, std::size_t size)
+        : memory_(memory.shared_from_this()),
+          size_(size),
+          data_(static_cast<T*>(memory.allocate(size * sizeof(T)))) {}
+    Array(Array&& other) noexcept
+        : memory_(std::move(other.memory_)),
+          size_(std::exchange(other.size_, 0)),
+          data_(std::exchange(other.data_, nullptr)) {}
+    Array& operator=(Array&& other) noexcept {
+        std::swap(memory_, other.memory_);
+        std::swap(size_, other.size_);
+        std::swap(data_, other.data_);
+        return *this;
+    }
+    ~Array() {
+        if (data_ != nullptr) {
+            memory_->release(data_, size_ * sizeof(T));
+        }
+    }
+
+    T* get() const { return data_; }
+    std::size_t size() const { return size_; }
+    std::size_t bytes() const { return size_ * sizeof(T); }
+
+private:
+    std::shared_ptr<Memory> memory_;
+    std::size_t size_ = 0;
+    T* data_ = nullptr;
+};
+
+/// To the device, behind what it was asked to do already; the host's numbers may change afterwards.
+void upload(void* device, const void* host, std::size_t bytes);
+
+/// From the device; waits for it.
+void download(void* host, const void* device, std::size_t bytes);
+
+template <typename T>
+Array<T> uploaded(Memory& memory, const std::vector<T>& host) {
+    Array<T> array(memory, host.size());
+    upload(array.get(), host.data(), array.bytes());
+    return array;
+}
+
+template <typename T>
+std::vector<T> downloaded(const T* device, std::size_t size) {
+    std::vector<T> host(size);
+    download(host.data(), device, size * sizeof(T));
+    return host;
+}
+
+/// Buffers in turn, through which copies to the device need no waiting.
+class Staging {
+public:
+    explicit Staging(std::size_t bytes);
+    Staging(const Staging&) = delete;
+    Staging& operator=(const Staging&) = delete;
+    ~Staging();
+
+    /// At most the bytes of one buffer.
+    void upload(void* device, const void* host, std::size_t bytes);
+
+private:
+    struct Buffers;
+
+    std::unique_ptr<Buffers> buffers_;
+};
+
+}  // namespace atlasc::ckks

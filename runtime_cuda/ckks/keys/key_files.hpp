@@ -1,0 +1,22 @@
+// Key files of the engine.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "atlasc/interface.hpp"
+#include "ckks/ckks_engine.hpp"
+
+namespace atlasc::ckks {
+
+/// Make and write a secret key and its evaluation keys; keys are made one by one as they are
+/// written. Throws Error.
+void write_keys(const Interface& interface, Ground& ground, const std::string& secret,
+                const std::string& evaluation);
+
+/// The roles of the two files. Throw Error: the file is none of them, damaged, for other parameters,
+/// or its keys do not fit into the device's memory.
+Role client_role(const Interface& interface, Ground& ground, const std::string& secret);
+Role server_role(const Interface& interface, Ground& ground, const std::string& evaluation);
+
+}  // namespace atlasc::ckks

@@ -1,0 +1,152 @@
+#include "ckks/keys/key_maker.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernel.hpp"
+
+namespace atlasc::ckks {
+namespace {
+
+constexpr int sparse_weight = 32;  // as bootstrapping::Parameters has it
+
+/// b = e - a s, and P t on the primes of a digit; `out` holds e.
+struct Mask {
+    int log_degree;
+    std::size_t limbs;
+    std::size_t size_q;
+    const Prime* primes;
+    const Word* a;
+    const Word* secret;   ///< [all primes][N]
+    const Word* content;  ///< t, [primes of Q][N]
+    const Word* factor;   ///< P modulo the primes of Q
+    std::size_t begin;    ///< of the digit's primes
+    std::size_t end;
+    Word* out;
+
+    ATLASC_DEVICE void operator()(std::size_t at) const {
+        const std::size_t limb = at >> log_degree;
+        const std::size_t prime = limb < limbs ? limb : size_q + limb - limbs;
+        const std::size_t in_all = at - (limb << log_degree) + (prime << log_degree);
+        const Prime& q = primes[prime];
+        Word b = subtract(out[at], multiply(a[at], secret[in_all], q), q);
+        if (prime >= begin && prime < end) {
+            b = add(b, multiply(factor[prime], content[in_all], q), q);
+        }
+        out[at] = b;
+    }
+};
+
+struct Square {
+    int log_degree;
+    const Prime* primes;
+    const Word* in;
+    Word* out;
+
+    ATLASC_DEVICE void operator()(std::size_t at) const {
+        out[at] = multiply(in[at], in[at], primes[at >> log_degree]);
+    }
+};
+
+struct Permute {
+    int log_degree;
+    std::uint32_t galois;
+    const Word* in;
+    Word* out;
+
+    ATLASC_DEVICE void operator()(std::size_t at) const {
+        const std::size_t start = (at >> log_degree) << log_degree;
+        const auto place = static_cast<std::uint32_t>(at - start);
+        out[at] = in[start + permuted(place, galois, log_degree)];
+    }
+};
+
+/// Random streams are numbered: one for each digit of each key.
+Stream stream_of(const Seed& seed, const KeyEntry& entry, std::size_t digit) {
+    return {seed, entry.number * static_cast<std::uint32_t>(Residues::most) +
+                      static_cast<std::uint32_t>(digit)};
+}
+
+}  // namespace
+
+void sample_uniform_part(const Ring& ring, const Seed& seed, const KeyEntry& entry,
+                         std::size_t digit, Word* out) {
+    const Stream stream = stream_of(seed, entry, digit);
+    sample_uniform(ring, stream, out, 0, entry.limbs);
+    sample_uniform(ring, stream, out + entry.limbs * ring.degree(), ring.size_q(), entry.special);
+}
+
+KeyMaker::KeyMaker(const Ring& ring, const std::vector<std::int8_t>& secret, const Seed& seed)
+    : ring_(ring),
+      seed_(seed),
+      error_seed_(fresh_seed()),
+      secret_(transformed_secret(ring, secret)),
+      sparse_(transformed_secret(ring, sparse_secret(ring.degree(), sparse_weight))) {}
+
+Words KeyMaker::content(const KeyEntry& entry) const {
+    using Kind = KeyEntry::Kind;
+    const int log_degree = ring_.log_degree();
+    Words result = ring_.polynomial(ring_.size_q());
+    const auto permute = [&](std::uint32_t galois, const Words& secret) {
+        launch(result.size(), Permute{log_degree, galois, secret.get(), result.get()}, "secret");
+    };
+    switch (entry.kind) {
+        case Kind::relinearisation:
+            launch(result.size(), Square{log_degree, ring_.primes(), secret_.get(), result.get()},
+                   "secret");
+            break;
+        case Kind::conjugation:
+            permute(galois_of_conjugation(ring_), secret_);
+            break;
+        case Kind::rotation:
+            permute(galois_of(ring_, entry.amount), secret_);
+            break;
+        case Kind::to_sparse:
+            permute(1, secret_);
+            break;
+        case Kind::to_dense:
+            permute(1, sparse_);
+            break;
+    }
+    return result;
+}
+
+Words KeyMaker::make(const KeyEntry& entry) const {
+    const bool to_sparse = entry.kind == KeyEntry::Kind::to_sparse;
+    const Words content = this->content(entry);
+    const Words& secret = to_sparse ? sparse_ : secret_;
+    std::vector<Word> product = ring_.special_product();
+    if (to_sparse) {  // one special prime only
+        product[0] = reduce(ring_.chain().special[0].value, ring_.chain().q[0]);
+    }
+    const Words factor = uploaded(ring_.memory(), product);
+    const std::size_t part = entry.extended() * ring_.degree();
+    Words key = ring_.polynomial(2 * entry.digits * entry.extended());
+    for (std::size_t digit = 0; digit < entry.digits; ++digit) {
+        Word* b = key.get() + 2 * digit * part;
+        Word* special = b + entry.limbs * ring_.degree();
+        const Stream error = stream_of(error_seed_, entry, digit);
+        sample_error(ring_, error, b, 0, entry.limbs);
+        sample_error(ring_, error, special, ring_.size_q(), entry.special);
+        ring_.forward(b, entry.limbs);
+        ring_.forward(special, entry.special, ring_.size_q());
+        sample_uniform_part(ring_, seed_, entry, digit, b + part);
+        const std::size_t begin = digit * ring_.digit_size();
+        const std::size_t end = std::min(begin + ring_.digit_size(), entry.limbs);
+        launch(part,
+               Mask{ring_.log_degree(), entry.limbs, ring_.size_q(), ring_.primes(), b + part,
+                    secret.get(), content.get(), factor.get(), begin, end, b},
+               "key");
+    }
+    return key;
+}
+
+EvaluationKeys KeyMaker::make(const KeyNeeds& needs) const {
+    EvaluationKeys keys;
+    for (const KeyEntry& entry : entries_of(needs, ring_)) {
+        keep(keys, entry, make(entry));
+    }
+    return keys;
+}
+
+}  // namespace atlasc::ckks

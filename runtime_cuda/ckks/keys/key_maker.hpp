@@ -1,0 +1,37 @@
+// Makes evaluation keys from a secret.
+#pragma once
+
+#include <vector>
+
+#include "ckks/keys/keys.hpp"
+#include "ckks/keys/sampling.hpp"
+
+namespace atlasc::ckks {
+
+/// Holds the secret key, and a sparse secret that nobody else ever sees.
+class KeyMaker {
+public:
+    /// `seed`: of the parts of keys that are uniform; it is public.
+    KeyMaker(const Ring& ring, const std::vector<std::int8_t>& secret, const Seed& seed);
+
+    /// The words of one key.
+    Words make(const KeyEntry& entry) const;
+
+    /// All of them.
+    EvaluationKeys make(const KeyNeeds& needs) const;
+
+private:
+    Words content(const KeyEntry& entry) const;
+
+    const Ring& ring_;
+    Seed seed_;
+    Seed error_seed_;
+    Words secret_;
+    Words sparse_;
+};
+
+/// The uniform part of a digit of a key, [limb][N], from the public seed.
+void sample_uniform_part(const Ring& ring, const Seed& seed, const KeyEntry& entry,
+                         std::size_t digit, Word* out);
+
+}  // namespace atlasc::ckks

@@ -1,0 +1,79 @@
+#include "ckks/keys/keys.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "bootstrap/parameters.hpp"
+
+namespace atlasc::ckks {
+
+KeyNeeds needs_of(const Interface& interface, const Chain& chain) {
+    KeyNeeds needs;
+    needs.relinearisation = interface.keys.relinearisation_level;
+    needs.conjugation = interface.keys.conjugation_level;
+    needs.rotations = interface.keys.all_rotations();
+    for (const std::size_t amount : interface.keys.rotations.bootstrap) {
+        const int level = interface.parameters.max_level;
+        int& highest = needs.rotations.try_emplace(amount, level).first->second;
+        highest = std::max(highest, level);
+    }
+    const auto& moduli = interface.parameters.moduli;
+    if (moduli && !moduli->bootstrap.empty()) {
+        // Its rotations are part of the interface; products and the conjugation between the linear
+        // transforms are at most this high.
+        const auto set =
+            bootstrapping::named(moduli->bootstrap, static_cast<long>(chain.degree));
+        const int top = chain.top() - set.cts_stages;
+        needs.relinearisation = std::max(needs.relinearisation, top);
+        needs.conjugation = std::max(needs.conjugation, top);
+        needs.raising = true;
+    }
+    return needs;
+}
+
+std::vector<KeyEntry> entries_of(const KeyNeeds& needs, const Ring& ring) {
+    using Kind = KeyEntry::Kind;
+    std::vector<KeyEntry> entries;
+    const auto add = [&](Kind kind, std::size_t amount, int level, const std::string& name) {
+        if (level >= 0) {
+            const std::size_t limbs = static_cast<std::size_t>(level) + 1;
+            const std::size_t special = kind == Kind::to_sparse ? 1 : ring.size_p();
+            entries.push_back({kind, amount, limbs, special, ring.digits(limbs),
+                               static_cast<std::uint32_t>(entries.size()), name});
+        }
+    };
+    add(Kind::relinearisation, 0, needs.relinearisation, "relinearisation");
+    add(Kind::conjugation, 0, needs.conjugation, "conjugation");
+    if (needs.raising) {
+        add(Kind::to_sparse, 0, 0, "to sparse");
+        add(Kind::to_dense, 0, ring.chain().top(), "to dense");
+    }
+    for (const auto& [amount, level] : needs.rotations) {
+        add(Kind::rotation, amount, level, "rotation/" + std::to_string(amount));
+    }
+    return entries;
+}
+
+void keep(EvaluationKeys& keys, const KeyEntry& entry, Words words) {
+    using Kind = KeyEntry::Kind;
+    switch (entry.kind) {
+        case Kind::relinearisation:
+            keys.relinearisation = SwitchKey{entry.limbs, std::move(words)};
+            break;
+        case Kind::conjugation:
+            keys.conjugation = SwitchKey{entry.limbs, std::move(words)};
+            break;
+        case Kind::rotation:
+            keys.rotations.emplace(entry.amount, SwitchKey{entry.limbs, std::move(words)});
+            break;
+        case Kind::to_sparse:
+            keys.raising.emplace();
+            keys.raising->to_sparse = std::move(words);
+            break;
+        case Kind::to_dense:  // listed after the other one
+            keys.raising->to_dense = SwitchKey{entry.limbs, std::move(words)};
+            break;
+    }
+}
+
+}  // namespace atlasc::ckks

@@ -1,0 +1,64 @@
+// The keys of a program: which ones, and to which level.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "atlasc/interface.hpp"
+#include "ckks/keys/key_switch.hpp"
+
+namespace atlasc::ckks {
+
+/// The two switches around the raising of the modulus (Bossuat, Troncoso-Pastoriza and Hubaux 2022,
+/// section 3): from the dense secret to a sparse one, modulo q_0 and the first special prime alone,
+/// and back at the top level.
+struct RaisingKeys {
+    Words to_sparse;  ///< [b, a][q_0, p_0][N]
+    SwitchKey to_dense;
+};
+
+/// What a server computes with.
+struct EvaluationKeys {
+    std::optional<SwitchKey> relinearisation;
+    std::optional<SwitchKey> conjugation;
+    std::map<std::size_t, SwitchKey> rotations;  ///< by amount to the left
+    std::optional<RaisingKeys> raising;
+};
+
+/// What a program needs: the highest level of each key, -1 for none.
+struct KeyNeeds {
+    int relinearisation = -1;
+    int conjugation = -1;
+    std::map<std::size_t, int> rotations;
+    bool raising = false;
+};
+
+/// Those of the program and of its bootstrap.
+KeyNeeds needs_of(const Interface& interface, const Chain& chain);
+
+/// One of the keys: [digit][b, a][limb][N], of `limbs` primes of Q and some special ones.
+struct KeyEntry {
+    enum class Kind { relinearisation, conjugation, rotation, to_sparse, to_dense };
+
+    Kind kind;
+    std::size_t amount;  ///< of a rotation
+    std::size_t limbs;
+    std::size_t special;
+    std::size_t digits;
+    std::uint32_t number;  ///< among the keys of a program
+    std::string name;      ///< in files
+
+    std::size_t extended() const { return limbs + special; }
+    /// Words of both parts.
+    std::size_t words(std::size_t degree) const { return 2 * digits * extended() * degree; }
+};
+
+/// All keys in a fixed order.
+std::vector<KeyEntry> entries_of(const KeyNeeds& needs, const Ring& ring);
+
+/// Puts the words of a key where its kind belongs.
+void keep(EvaluationKeys& keys, const KeyEntry& entry, Words words);
+
+}  // namespace atlasc::ckks

@@ -1,0 +1,13 @@
+// Raises the modulus of a ciphertext that has nothing left but q_0: the first step of a bootstrap.
+#pragma once
+
+#include "ckks/keys/keys.hpp"
+
+namespace atlasc::ckks {
+
+/// A ciphertext of all primes of Q, from one of q_0. Its plaintext is m + q_0 I: coefficients of I
+/// are small because the ciphertext is under a sparse secret while its residues are read as
+/// integers. docs/bootstrapping.md.
+Polys raised(const Ring& ring, const Polys& x, const RaisingKeys& keys);
+
+}  // namespace atlasc::ckks

@@ -1,0 +1,84 @@
+// Random polynomials for keys and encryptions.
+//
+// All randomness comes from ChaCha20 (RFC 8439) under seeds of the operating system.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "ckks/ring.hpp"
+
+namespace atlasc::ckks {
+
+/// A key of ChaCha20.
+struct Seed {
+    std::uint32_t words[8];
+};
+
+/// From the operating system.
+Seed fresh_seed();
+
+/// One block of ChaCha20: 16 words for a counter and a nonce of three words.
+ATLASC_DEVICE inline void chacha20(const Seed& seed, std::uint32_t counter,
+                                         const std::uint32_t (&nonce)[3],
+                                         std::uint32_t (&block)[16]) {
+    const std::uint32_t start[16] = {0x61707865U,   0x3320646eU,   0x79622d32U,   0x6b206574U,
+                                     seed.words[0], seed.words[1], seed.words[2], seed.words[3],
+                                     seed.words[4], seed.words[5], seed.words[6], seed.words[7],
+                                     counter,       nonce[0],      nonce[1],      nonce[2]};
+    for (int at = 0; at < 16; ++at) {
+        block[at] = start[at];
+    }
+    const auto turn = [&block](int at, std::uint32_t other, int bits) {
+        const std::uint32_t x = block[at] ^ other;
+        block[at] = (x << bits) | (x >> (32 - bits));
+    };
+    const auto quarter = [&block, &turn](int a, int b, int c, int d) {
+        block[a] += block[b];
+        turn(d, block[a], 16);
+        block[c] += block[d];
+        turn(b, block[c], 12);
+        block[a] += block[b];
+        turn(d, block[a], 8);
+        block[c] += block[d];
+        turn(b, block[c], 7);
+    };
+    for (int round = 0; round < 10; ++round) {
+        quarter(0, 4, 8, 12);
+        quarter(1, 5, 9, 13);
+        quarter(2, 6, 10, 14);
+        quarter(3, 7, 11, 15);
+        quarter(0, 5, 10, 15);
+        quarter(1, 6, 11, 12);
+        quarter(2, 7, 8, 13);
+        quarter(3, 4, 9, 14);
+    }
+    for (int at = 0; at < 16; ++at) {
+        block[at] += start[at];
+    }
+}
+
+/// Residues of which prime and of which polynomial: never used twice with one seed.
+struct Stream {
+    Seed seed;
+    std::uint32_t number;
+};
+
+/// Uniform residues modulo `count` primes from `first` on, to `out` [count][N].
+void sample_uniform(const Ring& ring, const Stream& stream, Word* out, std::size_t first,
+                    std::size_t count);
+
+/// Coefficients of an error, modulo `count` primes from `first` on: a centred binomial distribution
+/// of 42 bits, standard deviation 3.24.
+void sample_error(const Ring& ring, const Stream& stream, Word* out, std::size_t first,
+                  std::size_t count);
+
+/// Coefficients of a secret in {-1, 0, 1}: uniform, or with `weight` that are not zero.
+std::vector<std::int8_t> uniform_secret(std::size_t degree);
+std::vector<std::int8_t> sparse_secret(std::size_t degree, int weight);
+
+/// Values of a secret modulo all primes, on the device.
+Words transformed_secret(const Ring& ring, const std::vector<std::int8_t>& secret);
+
+}  // namespace atlasc::ckks

@@ -1,0 +1,73 @@
+// Ciphertexts as polynomials: what is done to every residue by itself.
+#pragma once
+
+#include "ckks/ring.hpp"
+
+namespace atlasc::ckks {
+
+/// Values of a few polynomials of the same primes: [part][limb][N]. A ciphertext c of 2 or 3 parts
+/// holds c[0] + c[1] s + c[2] s^2, for the secret s.
+struct Polys {
+    Polys(const Ring& ring, std::size_t parts, std::size_t limbs)
+        : parts(parts),
+          limbs(limbs),
+          degree(ring.degree()),
+          words(ring.polynomial(parts * limbs)) {}
+
+    Word* part(std::size_t number) const { return words.get() + number * limbs * degree; }
+
+    std::size_t parts;
+    std::size_t limbs;
+    std::size_t degree;
+    Words words;
+};
+
+/// Residues of one number modulo each prime of Q.
+struct Residues {
+    static constexpr std::size_t most = 64;  ///< primes of Q
+    Word of[most] = {};
+};
+
+/// A number that is rounded to an integer, modulo the first primes of Q.
+Residues residues(const Ring& ring, double number, std::size_t limbs);
+
+// Each makes a new ciphertext of the first `limbs` primes of its operands, which have as many.
+
+Polys sum(const Ring& ring, const Polys& a, const Polys& b, std::size_t limbs);
+Polys difference(const Ring& ring, const Polys& a, const Polys& b, std::size_t limbs);
+Polys negated(const Ring& ring, const Polys& a, std::size_t limbs);
+
+/// Every part times one polynomial, which has at least `limbs` primes, or a number; plus `sum` where
+/// there is one.
+Polys product(const Ring& ring, const Polys& a, const Word* polynomial, std::size_t limbs,
+              const Polys* sum = nullptr);
+Polys product(const Ring& ring, const Polys& a, const Residues& number, std::size_t limbs,
+              const Polys* sum = nullptr);
+
+/// The polynomial, or the number as a constant polynomial, added to part 0.
+Polys shifted(const Ring& ring, const Polys& a, const Word* polynomial, std::size_t limbs);
+Polys shifted(const Ring& ring, const Polys& a, const Residues& number, std::size_t limbs);
+
+/// Adds a * b, of 2 parts each, to a sum of 3 parts and `limbs` primes; sets it with `first`.
+void add_product(const Ring& ring, const Polys& a, const Polys& b, Polys& sum, bool first);
+
+/// a divided by its last prime, number `limbs` - 1, and rounded: one prime less (rescaling).
+Polys rescaled(const Ring& ring, const Polys& a, std::size_t limbs);
+
+/// (values - minuend) * inverse, one number for each prime, plus `addend` taken at X^galois where
+/// there is one: the last step of every division by primes.
+struct Division {
+    const Word* values;
+    const Word* minuend;
+    const Word* inverse;
+    const Word* addend;
+    std::uint32_t galois;
+    Word* out;
+};
+void divide(const Ring& ring, const Division& division, std::size_t limbs);
+
+/// Coefficients modulo one prime, centred, modulo `count` primes from `first` on: [count][N].
+void lift_coefficients(const Ring& ring, const Word* coefficients, std::size_t from, Word* out,
+                       std::size_t first, std::size_t count);
+
+}  // namespace atlasc::ckks

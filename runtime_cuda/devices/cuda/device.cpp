@@ -1,0 +1,151 @@
+#include "ckks/device.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "atlasc/error.hpp"
+#include "devices/cuda/cuda.hpp"
+
+namespace atlasc::ckks {
+namespace {
+
+std::string megabytes(std::uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
+
+[[noreturn]] void too_little(std::uint64_t wanted, std::uint64_t there, const std::string& what) {
+    throw Error("too little device memory for " + what,
+                "it needs " + megabytes(wanted) + ", of which there are " + megabytes(there),
+                "a larger device or budget, or compile with a smaller --key-memory");
+}
+
+}  // namespace
+
+void check(cudaError_t status, const char* call) {
+    if (status == cudaSuccess) {
+        return;
+    }
+    cudaGetLastError();  // an error that was reported is not reported again by the next check
+    const std::string why = std::string(call) + ": " + cudaGetErrorString(status);
+    if (status == cudaErrorNoDevice || status == cudaErrorInsufficientDriver) {
+        throw Error("there is no CUDA device", why,
+                    "run on a machine with an NVIDIA GPU and its driver");
+    }
+    if (status == cudaErrorMemoryAllocation) {
+        throw Error("too little device memory", why, "a larger device, or a smaller program");
+    }
+    throw Error("CUDA failed", why);
+}
+
+cudaStream_t stream() { return cudaStreamPerThread; }
+
+void synchronize() { check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize"); }
+
+struct Memory::Pool {};
+
+Memory::~Memory() = default;
+
+Memory::Memory(std::uint64_t budget) : budget_(budget) {
+    int devices = 0;
+    check(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
+    std::size_t free = 0;
+    std::size_t total = 0;
+    check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    budget_ = budget == 0 ? free : std::min<std::uint64_t>(budget, free);
+    // Memory that is let go stays in the pool: an allocation then costs microseconds.
+    int device = 0;
+    cudaMemPool_t pool = nullptr;
+    std::uint64_t kept = std::numeric_limits<std::uint64_t>::max();
+    check(cudaGetDevice(&device), "cudaGetDevice");
+    check(cudaDeviceGetDefaultMemPool(&pool, device), "cudaDeviceGetDefaultMemPool");
+    check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept),
+          "cudaMemPoolSetAttribute");
+}
+
+void* Memory::allocate(std::size_t bytes) {
+    if (used_ + bytes > budget_ && give_back_) {
+        give_back_();
+    }
+    require(bytes, "a ciphertext or a key");
+    void* pointer = nullptr;
+    cudaError_t status = cudaMallocAsync(&pointer, bytes, stream());
+    if (status == cudaErrorMemoryAllocation && give_back_) {
+        cudaGetLastError();
+        give_back_();
+        synchronize();
+        status = cudaMallocAsync(&pointer, bytes, stream());
+    }
+    check(status, "cudaMallocAsync");
+    used_ += bytes;
+    peak_ = std::max(peak_, used_);
+    return pointer;
+}
+
+void Memory::release(void* pointer, std::size_t bytes) noexcept {
+    // Nothing can be done where this fails; the next checked call reports the same error.
+    cudaFreeAsync(pointer, stream());
+    used_ -= bytes;
+}
+
+void Memory::require(std::uint64_t bytes, const char* what) const {
+    if (used_ + bytes > budget_) {
+        too_little(used_ + bytes, budget_, what);
+    }
+}
+
+void upload(void* device, const void* host, std::size_t bytes) {
+    check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream()),
+          "cudaMemcpyAsync to the device");
+    synchronize();
+}
+
+void download(void* host, const void* device, std::size_t bytes) {
+    check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream()),
+          "cudaMemcpyAsync from the device");
+    synchronize();
+}
+
+struct Staging::Buffers {
+    struct Buffer {
+        void* host = nullptr;
+        cudaEvent_t copied = nullptr;
+    };
+
+    explicit Buffers(std::size_t bytes) {
+        for (Buffer& buffer : all) {
+            check(cudaMallocHost(&buffer.host, bytes), "cudaMallocHost");
+            check(cudaEventCreateWithFlags(&buffer.copied, cudaEventDisableTiming),
+                  "cudaEventCreateWithFlags");
+        }
+    }
+
+    ~Buffers() {
+        for (const Buffer& buffer : all) {
+            if (buffer.copied != nullptr) {
+                cudaEventSynchronize(buffer.copied);
+                cudaEventDestroy(buffer.copied);
+            }
+            cudaFreeHost(buffer.host);
+        }
+    }
+
+    std::array<Buffer, 8> all;  ///< page-locked
+    std::size_t next = 0;
+};
+
+Staging::Staging(std::size_t bytes) : buffers_(std::make_unique<Buffers>(bytes)) {}
+
+Staging::~Staging() = default;
+
+void Staging::upload(void* device, const void* host, std::size_t bytes) {
+    const Buffers::Buffer& buffer = buffers_->all[buffers_->next];
+    buffers_->next = (buffers_->next + 1) % buffers_->all.size();
+    check(cudaEventSynchronize(buffer.copied), "cudaEventSynchronize");
+    std::memcpy(buffer.host, host, bytes);
+    check(cudaMemcpyAsync(device, buffer.host, bytes, cudaMemcpyHostToDevice, stream()),
+          "cudaMemcpyAsync to the device");
+    check(cudaEventRecord(buffer.copied, stream()), "cudaEventRecord");
+}
+
+}  // namespace atlasc::ckks

@@ -1,0 +1,210 @@
+#include "ckks/transforms.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "atlasc/numbers.hpp"
+#include "devices/host/ntt.hpp"
+#include "devices/host/threads.hpp"
+
+namespace atlasc::ckks {
+namespace {
+
+Word quotient(Word root, int bits, Word q) {
+    return static_cast<Word>((static_cast<Wide>(root) << bits) / q);
+}
+
+/// psi: of order 2N.
+Word root_of(const Prime& q, std::size_t degree) {
+    for (Word generator = 2;; ++generator) {
+        const Word root = power(generator, (q.value - 1) / (2 * degree), q);
+        if (power(root, degree, q) == q.value - 1) {
+            return root;
+        }
+    }
+}
+
+Roots powers(Word root, const Prime& q, int log_degree, int bits) {
+    const std::size_t degree = std::size_t{1} << log_degree;
+    Roots roots{std::vector<Word>(degree), std::vector<Word>(degree)};
+    Word power = 1;
+    for (std::size_t at = 0; at < degree; ++at) {
+        const std::size_t place = reverse_bits(static_cast<std::uint32_t>(at), log_degree);
+        roots.values[place] = power;
+        roots.quotients[place] = quotient(power, bits, q.value);
+        power = multiply(power, root, q);
+    }
+    return roots;
+}
+
+NttTable table_of(const Prime& q, Word root, int log_degree) {
+    const int bits = has_ifma() && q.value >> ifma_bits == 0 ? 52 : 64;
+    const Word inverse = power(root, q.value - 2, q);
+    NttTable table{};
+    table.q = q.value;
+    table.log_degree = log_degree;
+    table.bits = bits;
+    table.forward = powers(root, q, log_degree, bits);
+    table.backward = powers(inverse, q, log_degree, bits);
+    table.scale = power(Word{1} << log_degree, q.value - 2, q);
+    table.scale_quotient = quotient(table.scale, bits, q.value);
+    table.last = multiply(table.scale, table.backward.values[1], q);
+    table.last_quotient = quotient(table.last, bits, q.value);
+    return table;
+}
+
+}  // namespace
+
+struct Transforms::Tables {
+    std::vector<NttTable> primes;
+    std::size_t special;
+    std::size_t degree;
+
+    void forward(Word* limb, const NttTable& table) const {
+        table.bits == 52 ? forward_ifma(limb, table) : forward_portable(limb, table);
+    }
+    void backward(Word* limb, const NttTable& table) const {
+        table.bits == 52 ? backward_ifma(limb, table) : backward_portable(limb, table);
+    }
+};
+
+Transforms::Transforms(Memory&, int log_degree, const std::vector<Prime>& primes,
+                       std::size_t special)
+    : tables_(std::make_unique<Tables>()) {
+    tables_->degree = std::size_t{1} << log_degree;
+    tables_->special = special;
+    tables_->primes.resize(primes.size());
+    parallel(primes.size(), 1, [&](std::size_t begin, std::size_t end) {
+        for (std::size_t at = begin; at < end; ++at) {
+            const Word root = root_of(primes[at], tables_->degree);
+            tables_->primes[at] = table_of(primes[at], root, log_degree);
+        }
+    });
+    // The first power of psi stands at the place whose bits are 1 in reverse.
+    root_ = tables_->primes[0].forward.values[tables_->degree / 2];
+}
+
+Transforms::~Transforms() = default;
+
+void Transforms::forward(Word* limb, std::size_t count, std::size_t first) const {
+    parallel(count, 1, [&](std::size_t begin, std::size_t end) {
+        for (std::size_t at = begin; at < end; ++at) {
+            tables_->forward(limb + at * tables_->degree, tables_->primes[first + at]);
+        }
+    });
+}
+
+void Transforms::forward_extended(Word* polynomial, std::size_t limbs, std::size_t begin,
+                                  std::size_t end) const {
+    const std::size_t first_special = tables_->primes.size() - tables_->special;
+    parallel(limbs + tables_->special, 1, [&](std::size_t from, std::size_t to) {
+        for (std::size_t limb = from; limb < to; ++limb) {
+            if (limb < begin || limb >= end) {
+                const std::size_t prime = limb < limbs ? limb : first_special + limb - limbs;
+                tables_->forward(polynomial + limb * tables_->degree, tables_->primes[prime]);
+            }
+        }
+    });
+}
+
+void Transforms::backward(Word* out, const Word* in, std::size_t count, std::size_t first) const {
+    parallel(count, 1, [&](std::size_t begin, std::size_t end) {
+        for (std::size_t at = begin; at < end; ++at) {
+            const std::size_t start = at * tables_->degree;
+            if (out != in) {
+                std::memcpy(out + start, in + start, tables_->degree * sizeof(Word));
+            }
+            tables_->backward(out + start, tables_->primes[first + at]);
+        }
+    });
+}
+
+/// One stage of butterflies after another, as in Cheon, Kim, Kim and Song 2017, section 3.2.
+struct Fourier::Tables {
+    Array<Complex> data;
+    std::vector<Complex> values;
+    std::vector<Complex> roots;  ///< of a stage of length L: L/2 from place L/2 on
+
+    Tables(Memory& memory, std::size_t slots) : data(memory, slots), values(slots), roots(slots) {
+        const std::size_t order = 4 * slots;
+        for (std::size_t length = 2; length <= slots; length *= 2) {
+            std::size_t power = 1;  // of 5
+            for (std::size_t at = 0; at < length / 2; ++at) {
+                const std::size_t turn = power % (4 * length) * (order / (4 * length));
+                const double angle =
+                    2.0 * pi * static_cast<double>(turn) / static_cast<double>(order);
+                roots[length / 2 + at] = {std::cos(angle), std::sin(angle)};
+                power = power * 5 % order;
+            }
+        }
+    }
+};
+
+Fourier::Fourier(Memory& memory, int log_slots)
+    : log_slots_(log_slots),
+      tables_(std::make_unique<Tables>(memory, std::size_t{1} << log_slots)) {}
+
+Fourier::~Fourier() = default;
+
+Complex* Fourier::data() const { return tables_->data.get(); }
+
+void Fourier::to_coefficients(double factor) {
+    const std::size_t slots = std::size_t{1} << log_slots_;
+    Complex* data = tables_->data.get();
+    std::vector<Complex>& values = tables_->values;
+    for (std::size_t at = 0; at < slots; ++at) {
+        values[at] = data[reverse_bits(static_cast<std::uint32_t>(at), log_slots_)];
+    }
+    for (std::size_t length = slots; length >= 2; length /= 2) {
+        const Complex* roots = &tables_->roots[length / 2];
+        for (std::size_t start = 0; start < slots; start += length) {
+            Complex* top = &values[start];
+            Complex* bottom = top + length / 2;
+            for (std::size_t at = 0; at < length / 2; ++at) {
+                const Complex u = top[at];
+                const Complex v = bottom[at];
+                const Complex difference{u.x - v.x, u.y - v.y};
+                const Complex w = roots[at];
+                top[at] = {u.x + v.x, u.y + v.y};
+                bottom[at] = {difference.x * w.x + difference.y * w.y,
+                              difference.y * w.x - difference.x * w.y};
+            }
+        }
+    }
+    const double share = factor / static_cast<double>(slots);
+    for (std::size_t at = 0; at < slots; ++at) {
+        const Complex value = values[reverse_bits(static_cast<std::uint32_t>(at), log_slots_)];
+        data[at] = {value.x * share, value.y * share};
+    }
+}
+
+void Fourier::to_slots() {
+    const std::size_t slots = std::size_t{1} << log_slots_;
+    Complex* data = tables_->data.get();
+    std::vector<Complex>& values = tables_->values;
+    for (std::size_t at = 0; at < slots; ++at) {
+        values[reverse_bits(static_cast<std::uint32_t>(at), log_slots_)] = data[at];
+    }
+    for (std::size_t length = 2; length <= slots; length *= 2) {
+        const Complex* roots = &tables_->roots[length / 2];
+        for (std::size_t start = 0; start < slots; start += length) {
+            Complex* top = &values[start];
+            Complex* bottom = top + length / 2;
+            for (std::size_t at = 0; at < length / 2; ++at) {
+                const Complex u = top[at];
+                const Complex v = bottom[at];
+                const Complex w = roots[at];
+                const Complex product{v.x * w.x - v.y * w.y, v.x * w.y + v.y * w.x};
+                top[at] = {u.x + product.x, u.y + product.y};
+                bottom[at] = {u.x - product.x, u.y - product.y};
+            }
+        }
+    }
+    for (std::size_t at = 0; at < slots; ++at) {
+        data[reverse_bits(static_cast<std::uint32_t>(at), log_slots_)] = values[at];
+    }
+}
+
+}  // namespace atlasc::ckks

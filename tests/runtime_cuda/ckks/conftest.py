@@ -1,0 +1,45 @@
+"""The CKKS engine, built for tests on both of its devices: the host, and CUDA by stand-ins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cpp_build import ROOT, RUNTIME, SANITIZED, Builder, require_compiler
+
+HERE = Path(__file__).parent
+FOLDERS = (HERE / "stand_in", HERE / "declarations", RUNTIME, RUNTIME / "include", ROOT)
+Build = Callable[..., Path]
+
+
+@pytest.fixture(scope="session")
+def build(tmp_path_factory: pytest.TempPathFactory, cpp: Builder) -> Build:
+    """Builds a program of C++ files with the runtime and the engine on a device; warnings are
+    errors.
+
+    Address and undefined-behaviour sanitizers see the kernels, which are ordinary loops here.
+    """
+    require_compiler()
+    folder = tmp_path_factory.mktemp("ckks")
+    runtime = cpp.runtime(folder / "runtime", SANITIZED)
+
+    def engine(device: str) -> list[Path]:
+        """Two files that include all others: each spends most of its time on the same headers."""
+        of_device = RUNTIME / "devices" / device
+        parts = sorted(RUNTIME.glob("ckks/**/*.c*")) + sorted(of_device.glob("*.c*"))
+        together = [folder / f"{device}.cpp", folder / f"{device}_kernels.cpp"]
+        for target, suffix in zip(together, (".cpp", ".cu"), strict=True):
+            some = [part for part in parts if part.suffix == suffix]
+            target.write_text("".join(f'#include "{part}"\n' for part in some))
+        return together
+
+    def program(name: str, *sources: Path, device: str = "host") -> Path:
+        stand_in = [HERE / "stand_in/phantom.cpp"] if device == "cuda" else []
+        files = [*sources, *engine(device), *stand_in, runtime]
+        named = f'-DATLASC_DEVICE_NAME="{"phantom" if device == "cuda" else "cpu"}"'
+        folders = (RUNTIME / "devices" / device, *FOLDERS)
+        flags = (*SANITIZED, "-pthread", named, *(f"-I{one}" for one in folders))
+        return cpp.program(folder / f"{name}-{device}", files, flags)
+
+    return program

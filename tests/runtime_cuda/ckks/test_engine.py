@@ -1,0 +1,76 @@
+"""What the engine computes, by the conformance suite and by a whole bootstrap."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+DEVICES = ("host", "cuda")
+CONFORMANCE = HERE.parent / "conformance"
+
+
+@pytest.fixture(scope="session", params=DEVICES)
+def conformance(request: pytest.FixtureRequest, build: Callable[..., Path]) -> Path:
+    sources = CONFORMANCE / "conformance.cpp", CONFORMANCE / "programs.cpp"
+    return build("conformance", *sources, device=request.param)
+
+
+def run(program: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(program), *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("leveled", "14", "6", "1"), ("leveled", "14", "3", "3")],
+)
+def test_conformance(conformance: Path, arguments: tuple[str, ...]) -> None:
+    done = run(conformance, *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("ok    ") == len(done.stdout.splitlines()) > 20
+    assert "too small: too little" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "message"),
+    [
+        (("leveled", "13", "6", "1"), {}, "fewer than 128 bits"),
+        (("leveled", "10", "1", "1"), {}, "no ring of degree 1024"),
+    ],
+)
+def test_one_message_and_no_crash(
+    conformance: Path, arguments: tuple[str, ...], environment: dict[str, str], message: str
+) -> None:
+    done = run(conformance, *arguments, **environment)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_a_machine_without_a_gpu(build: Callable[..., Path]) -> None:
+    sources = CONFORMANCE / "conformance.cpp", CONFORMANCE / "programs.cpp"
+    program = build("conformance", *sources, device="cuda")
+    done = run(program, "leveled", "14", "6", "1", ATLASC_STAND_IN="none")
+    assert done.returncode == 2
+    assert "no CUDA device" in done.stderr
+
+
+def test_bootstrap(build: Callable[..., Path]) -> None:
+    program = build("bootstrap", HERE / "small_bootstrap.cpp", CONFORMANCE / "programs.cpp")
+    done = run(program, "11")
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = [[float(number) for number in line.split()] for line in done.stdout.splitlines()]
+    *refreshed, product, _ = lines
+    assert [level for level, _ in refreshed] == [14, 14, 14]
+    # docs/bootstrapping.md: 2^-18.1 at N = 2^16; key switches and rounding are smaller here.
+    assert all(error < -17 for _, error in refreshed), refreshed
+    assert product[0] == 13
+    assert product[1] < -16
