@@ -23,7 +23,16 @@ from atlasc.templates import templates
 
 RUNTIME = Path(__file__).parents[1] / "runtime_cuda"
 """Sources of the C++ runtime, as they are installed."""
-RUNTIME_PARTS = ("CMakeLists.txt", "include", "src", "bootstrap", "ckks", "devices", "engines", "python")
+RUNTIME_PARTS = (
+    "CMakeLists.txt",
+    "include",
+    "src",
+    "bootstrap",
+    "ckks",
+    "devices",
+    "engines",
+    "python",
+)
 SOURCES = ("interface.cpp", "program.hpp", "program.cpp", "client.cpp", "server.cpp", "python.cpp")
 WEIGHTS = "weights.safetensors"
 COMPILERS = ("c++", "g++", "clang++")
