@@ -35,11 +35,15 @@ std::vector<double> log_scales(const Parameters& p, int eval_levels) {
 double Parameters::ratio() const { return std::ldexp(1.0, base_bits - scale_bits); }
 
 Parameters named(const std::string& name, long ring_degree) {
-    if (name != "fourteen_levels") {
-        throw Error("there are no bootstrap parameters " + name);
-    }
     Parameters p;
     p.ring_degree = ring_degree;
+    if (name == "fourteen_levels_40") {
+        p.base_bits = p.cts_bits = p.special_bits = 50;
+        p.scale_bits = p.stc_bits = 40;
+        p.special_primes = 6;
+    } else if (name != "fourteen_levels") {
+        throw Error("there are no bootstrap parameters " + name);
+    }
     return p;
 }
 
@@ -70,7 +74,7 @@ Budget budget(const Parameters& p) {
     for (const int bits : result.prime_bits) {
         result.log_qp += bits;
     }
-    result.log_qp += p.special_primes * p.eval_bits;
+    result.log_qp += p.special_primes * p.special_bits;
     // Two polynomials for each digit, 8 bytes for a residue.
     result.key_bytes = 2.0 * 8.0 * static_cast<double>(p.ring_degree) * result.digits *
                        (primes + p.special_primes);

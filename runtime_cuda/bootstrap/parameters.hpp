@@ -33,7 +33,8 @@ struct Parameters {
     int cts_stages = 3;
     int cts_bits = 57;
 
-    int special_primes = 5;  ///< of eval_bits each
+    int special_primes = 5;
+    int special_bits = 60;
     /// Of the sparse secret around the raising of the modulus: 164 bits of security at 65536 and q0
     /// times one special prime (atlasc/targets/estimates), where nothing larger is published.
     int secret_weight = 32;
@@ -44,7 +45,8 @@ struct Parameters {
 };
 
 /// A set by its name, at a ring degree: a smaller one than 65536 is for tests, not for secrets. There
-/// is `fourteen_levels`, the defaults above. Throws Error for any other name.
+/// is `fourteen_levels`, the defaults above, and `fourteen_levels_40`, a scale of 2^40 and primes of
+/// at most 50 bits but in EvalMod. Throws Error for any other name.
 Parameters named(const std::string& name, long ring_degree);
 
 /// What follows from parameters.

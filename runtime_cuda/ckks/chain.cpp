@@ -7,6 +7,7 @@
 
 #include "atlasc/error.hpp"
 #include "bootstrap/parameters.hpp"
+#include "ckks/transforms.hpp"
 
 namespace atlasc::ckks {
 namespace {
@@ -17,6 +18,8 @@ const std::map<std::size_t, int> max_log_qp = {
     {std::size_t{1} << 13, 214},  {std::size_t{1} << 14, 430},  {std::size_t{1} << 15, 868},
     {std::size_t{1} << 16, 1747}, {std::size_t{1} << 17, 3523},
 };
+
+constexpr int largest_bits = 60;
 
 /// Transforms are made for these.
 constexpr std::size_t least_degree = std::size_t{1} << 11;
@@ -80,17 +83,27 @@ std::vector<Prime> primes_of(std::size_t degree, const std::vector<int>& bits) {
     return primes;
 }
 
+/// Sizes of primes of at most `most` bits: as few as can have so many bits together.
+std::vector<int> parts_of(int bits, int most) {
+    const int count = (bits + most - 1) / most;
+    std::vector<int> parts;
+    for (int at = 0; at < count; ++at) {
+        parts.push_back((bits + at) / count);
+    }
+    return parts;
+}
+
 /// Scales of levels `first` to `last` from the one below them.
 void extend(Chain& chain, std::size_t first, std::size_t last) {
     for (std::size_t level = first; level <= last; ++level) {
-        const auto q = static_cast<double>(chain.q[level].value);
+        const double q = chain.modulus(static_cast<int>(level));
         chain.scales[level] = std::sqrt(chain.scales[level - 1] * q);
     }
 }
 
 void set_bootstrap_scales(Chain& chain, const bootstrapping::Parameters& set) {
     const bootstrapping::Budget budget = bootstrapping::budget(set);
-    if (budget.prime_bits.size() != chain.q.size()) {
+    if (budget.prime_bits.size() != chain.limbs.size()) {
         throw Error("the primes of the program are not those of its bootstrap");
     }
     for (std::size_t level = 0; level < chain.scales.size(); ++level) {
@@ -106,6 +119,14 @@ void set_bootstrap_scales(Chain& chain, const bootstrapping::Parameters& set) {
 }
 
 }  // namespace
+
+double Chain::modulus(int level) const {
+    double product = 1.0;
+    for (std::size_t at = level == 0 ? 0 : limbs_at(level - 1); at < limbs_at(level); ++at) {
+        product *= static_cast<double>(q[at].value);
+    }
+    return product;
+}
 
 double Chain::log_q(std::size_t primes) const {
     double sum = 0.0;
@@ -141,16 +162,24 @@ Chain chain_of(const Parameters& parameters) {
         throw Error("the moduli of the program do not fit its levels",
                     "a level needs a prime, and key switching 1 to 8 special ones");
     }
-    std::vector<int> bits = moduli.primes;
+    // The base is one prime, since its residues are read as integers when a modulus is raised. A
+    // larger one than the device is fast for is mostly followed by others, which stay whole too.
+    const int most = moduli.primes.front() <= fast_prime_bits() ? fast_prime_bits() : largest_bits;
+    std::vector<int> bits;
+    for (const int size : moduli.primes) {
+        const std::vector<int> parts = parts_of(size, most);
+        bits.insert(bits.end(), parts.begin(), parts.end());
+        chain.limbs.push_back(bits.size());
+    }
     bits.insert(bits.end(), moduli.special.begin(), moduli.special.end());
     chain.q = primes_of(chain.degree, bits);
-    const auto count = static_cast<std::ptrdiff_t>(moduli.primes.size());
+    const auto count = static_cast<std::ptrdiff_t>(chain.limbs.back());
     chain.special.assign(chain.q.begin() + count, chain.q.end());
-    chain.q.resize(moduli.primes.size());
+    chain.q.resize(chain.limbs.back());
 
-    chain.scales.assign(chain.q.size(), std::exp2(moduli.scale));
+    chain.scales.assign(chain.limbs.size(), std::exp2(moduli.scale));
     if (moduli.bootstrap.empty()) {
-        extend(chain, 1, chain.q.size() - 1);
+        extend(chain, 1, chain.limbs.size() - 1);
     } else {
         set_bootstrap_scales(chain, bootstrapping::named(moduli.bootstrap,
                                                          static_cast<long>(chain.degree)));

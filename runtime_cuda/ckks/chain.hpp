@@ -12,20 +12,29 @@ namespace atlasc::ckks {
 /// Most special primes, and primes of a digit.
 constexpr std::size_t most_special = 8;
 
-/// A ciphertext at level l has the primes 0 .. l of Q and one scale, whatever way it came about.
+/// A ciphertext at level l has the first limbs[l] primes of Q and one scale, whatever way it came
+/// about. Those beyond limbs[l - 1] are the level's own, q_l in product: one, or two where a device
+/// is fast for small primes and the level needs more bits (EvalMod's of a bootstrap).
 ///
 /// A product of two ciphertexts at level l has the scale scales[l]^2 / q_l after rescaling, so
 /// scales[l]^2 = scales[l - 1] q_l wherever ciphertexts are multiplied: from below, each scale is
-/// the geometric mean of the one below it and a prime, and differences between primes fade out.
+/// the geometric mean of the one below it and q_l, and differences between primes fade out.
 /// Where nothing but plaintexts is multiplied, in the transforms of a bootstrap, scales are those
 /// of Budget::log_scales: a plaintext may have any scale.
 struct Chain {
     std::size_t degree = 0;      ///< N; half as many slots
-    std::vector<Prime> q;        ///< one for each level, from 0 up
+    std::vector<Prime> q;        ///< of level 0 first; that is one prime
+    std::vector<std::size_t> limbs;  ///< by level
     std::vector<Prime> special;  ///< of key switching; as many primes of q make a digit
     std::vector<double> scales;  ///< by level
 
-    int top() const { return static_cast<int>(q.size()) - 1; }
+    int top() const { return static_cast<int>(limbs.size()) - 1; }
+
+    /// Primes of Q at a level.
+    std::size_t limbs_at(int level) const { return limbs[static_cast<std::size_t>(level)]; }
+
+    /// q_l.
+    double modulus(int level) const;
 
     /// log2 of the product of the first primes of q.
     double log_q(std::size_t primes) const;

@@ -26,7 +26,7 @@ struct Header {
 }  // namespace
 
 std::size_t CkksEngine::saved_size(int level) const {
-    const std::size_t limbs = static_cast<std::size_t>(level) + 1;
+    const std::size_t limbs = ring_.chain().limbs_at(level);
     return role_.identity.size() + sizeof(Header) + 2 * limbs * ring_.degree() * sizeof(Word);
 }
 
@@ -59,7 +59,7 @@ Ciphertext CkksEngine::load(const Bytes& bytes) const {
         throw damaged;
     }
     const auto level = static_cast<int>(header.level);
-    const std::size_t limbs = static_cast<std::size_t>(level) + 1;
+    const std::size_t limbs = ring_.chain().limbs_at(level);
     const std::size_t size = 2 * limbs * ring_.degree() * sizeof(Word);
     if (bytes.size() != start + size || checksum(bytes.data() + start, size) != header.checksum) {
         throw damaged;

@@ -27,8 +27,6 @@ constexpr std::uint64_t cache_share = 4;
 
 bool close(double scale, double other) { return std::fabs(scale / other - 1.0) < same_scale; }
 
-std::size_t limbs_of(int level) { return static_cast<std::size_t>(level) + 1; }
-
 }  // namespace
 
 CkksEngine::CkksEngine(std::unique_ptr<Ground> ground, Role role)
@@ -45,23 +43,28 @@ CkksEngine::CkksEngine(std::unique_ptr<Ground> ground, Role role)
 
 CkksEngine::~CkksEngine() { ground_->memory->on_pressure(nullptr); }
 
+std::size_t CkksEngine::limbs_of(int level) const { return ring_.chain().limbs_at(level); }
+
+std::size_t CkksEngine::pending_limbs(int level) const {
+    return limbs_of(std::min(level + 1, ring_.chain().top()));
+}
+
 double CkksEngine::scale_of(int level) const {
     return ring_.chain().scales[static_cast<std::size_t>(level)];
 }
 
 double CkksEngine::pending_scale(int level) const {
-    return scale_of(level) *
-           static_cast<double>(ring_.chain().q[static_cast<std::size_t>(level) + 1].value);
+    return scale_of(level) * ring_.chain().modulus(level + 1);
 }
 
 bool CkksEngine::is_pending(const Value& x) const {
-    return x.level < ring_.chain().top() && x.limbs == limbs_of(x.level) + 1 &&
+    return x.level < ring_.chain().top() && x.limbs == pending_limbs(x.level) &&
            x.scale == pending_scale(x.level);
 }
 
 CkksEngine::Polynomials CkksEngine::scaled(const Value& x, double scale) const {
-    const Residues factor = residues(ring_, scale / x.scale, limbs_of(x.level) + 1);
-    return std::make_shared<Polys>(product(ring_, *x.polys, factor, limbs_of(x.level) + 1));
+    const Residues factor = residues(ring_, scale / x.scale, pending_limbs(x.level));
+    return std::make_shared<Polys>(product(ring_, *x.polys, factor, pending_limbs(x.level)));
 }
 
 const Value& CkksEngine::canonical(const Ciphertext& handle) const {
@@ -74,7 +77,7 @@ const Value& CkksEngine::canonical(const Ciphertext& handle) const {
     if (!close(x.scale, scale)) {
         const Polynomials pending =
             is_pending(x) ? x.polys : scaled(x, pending_scale(x.level));
-        x.polys = std::make_shared<Polys>(rescaled(ring_, *pending, limbs + 1));
+        x.polys = std::make_shared<Polys>(rescaled(ring_, *pending, pending_limbs(x.level), limbs));
     }
     x.limbs = limbs;
     x.scale = scale;
@@ -164,21 +167,21 @@ Ciphertext CkksEngine::sub(const Ciphertext& left, const Ciphertext& right) {
 
 Ciphertext CkksEngine::negate(const Ciphertext& handle) {
     const Value& x = of(handle);
-    const std::size_t limbs = std::min(x.limbs, limbs_of(x.level) + 1);
+    const std::size_t limbs = std::min(x.limbs, pending_limbs(x.level));
     auto polys = std::make_shared<Polys>(negated(ring_, *x.polys, limbs));
     return std::make_shared<Value>(std::move(polys), x.level, limbs, x.scale);
 }
 
 Ciphertext CkksEngine::times_i(const Ciphertext& handle) {
     const Value& x = of(handle);
-    const std::size_t limbs = std::min(x.limbs, limbs_of(x.level) + 1);
+    const std::size_t limbs = std::min(x.limbs, pending_limbs(x.level));
     auto polys = std::make_shared<Polys>(product(ring_, *x.polys, encoder_.imaginary(), limbs));
     return std::make_shared<Value>(std::move(polys), x.level, limbs, x.scale);
 }
 
 Ciphertext CkksEngine::add_plain(const Ciphertext& handle, const Plaintext& value) {
     const Value& x = of(handle);
-    const std::size_t limbs = std::min(x.limbs, limbs_of(x.level) + 1);
+    const std::size_t limbs = std::min(x.limbs, pending_limbs(x.level));
     const auto shift = [&](const auto& vector) {
         run_of(vector.size(), slots(), "add_plain");
         const std::shared_ptr<const Words> encoded = cache_.encoded(vector, x.scale, limbs);

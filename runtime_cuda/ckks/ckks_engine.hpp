@@ -75,6 +75,9 @@ public:
 private:
     using Polynomials = std::shared_ptr<const Polys>;
 
+    std::size_t limbs_of(int level) const;
+    /// Primes of a product that has a level once it is rescaled.
+    std::size_t pending_limbs(int level) const;
     double scale_of(int level) const;
     double pending_scale(int level) const;
     bool is_pending(const Value& x) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "kernel.hpp"
 
@@ -303,7 +304,7 @@ void lift_coefficients(const Ring& ring, const Word* coefficients, std::size_t f
            "coefficients modulo other primes");
 }
 
-Polys rescaled(const Ring& ring, const Polys& a, std::size_t limbs) {
+Polys rescaled(const Ring& ring, const Polys& a, std::size_t limbs, std::size_t left) {
     const std::size_t last = limbs - 1;
     Polys out(ring, a.parts, last);
     const Words coefficients = ring.polynomial(1);
@@ -317,7 +318,7 @@ Polys rescaled(const Ring& ring, const Polys& a, std::size_t limbs) {
                 out.part(part)},
                last);
     }
-    return out;
+    return last == left ? std::move(out) : rescaled(ring, out, last, left);
 }
 
 }  // namespace atlasc::ckks

@@ -51,8 +51,8 @@ Polys shifted(const Ring& ring, const Polys& a, const Residues& number, std::siz
 /// Adds a * b, of 2 parts each, to a sum of 3 parts and `limbs` primes; sets it with `first`.
 void add_product(const Ring& ring, const Polys& a, const Polys& b, Polys& sum, bool first);
 
-/// a divided by its last prime, number `limbs` - 1, and rounded: one prime less (rescaling).
-Polys rescaled(const Ring& ring, const Polys& a, std::size_t limbs);
+/// a divided by its last primes, of `limbs`, until `left` are left, and rounded (rescaling).
+Polys rescaled(const Ring& ring, const Polys& a, std::size_t limbs, std::size_t left);
 
 /// (values - minuend) * inverse, one number for each prime, plus `addend` taken at X^galois where
 /// there is one: the last step of every division by primes.

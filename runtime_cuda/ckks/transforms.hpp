@@ -10,6 +10,9 @@
 
 namespace atlasc::ckks {
 
+/// Primes of at most so many bits are fast on the device.
+int fast_prime_bits();
+
 /// Number theoretic transforms of polynomials modulo X^N + 1: place i of the values holds that at
 /// psi^(2 rev(i) + 1), for a root psi of order 2N and the reversal of log2 N bits.
 class Transforms {

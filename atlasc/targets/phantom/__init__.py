@@ -91,8 +91,8 @@ class PhantomParameters(ParameterSet):
             primes = (BASE_BITS, *[SCALE_BITS] * self.levels)
             return Moduli(primes, (SPECIAL_BITS,) * self.special_primes, SCALE_BITS)
         chosen = SETS[self.bootstrap]
-        sparse = chosen.secret_weight, float(chosen.base_bits + chosen.eval_bits)
-        special = (chosen.eval_bits,) * self.special_primes
+        sparse = chosen.secret_weight, float(chosen.base_bits + chosen.special_bits)
+        special = (chosen.special_bits,) * self.special_primes
         return Moduli(chosen.prime_bits, special, chosen.scale_bits, sparse)
 
     def noise_model(self) -> NoiseModel:

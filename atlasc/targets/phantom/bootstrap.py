@@ -29,9 +29,9 @@ class BootstrapSet:
         levels_left: products after a bootstrap.
         stc_stages, stc_bits: SlotsToCoeffs, one prime a stage.
         degree: of the modular reduction's Chebyshev sum, which is odd.
-        eval_bits: its primes, and the special ones.
+        eval_bits: its primes.
         cts_stages, cts_bits: CoeffsToSlots.
-        special_primes: of ``eval_bits`` each.
+        special_primes, special_bits: of key switching.
         secret_weight: of the sparse secret around the raising of the modulus.
     """
 
@@ -45,6 +45,7 @@ class BootstrapSet:
     cts_stages: int
     cts_bits: int
     special_primes: int
+    special_bits: int
     secret_weight: int
 
     @property
@@ -59,7 +60,10 @@ class BootstrapSet:
         )
 
 
-SETS = {"fourteen_levels": BootstrapSet(57, 46, 14, 3, 42, 127, 60, 3, 57, 5, 32)}
+SETS = {
+    "fourteen_levels": BootstrapSet(57, 46, 14, 3, 42, 127, 60, 3, 57, 5, 60, 32),
+    "fourteen_levels_40": BootstrapSet(50, 40, 14, 3, 40, 127, 60, 3, 50, 6, 50, 32),
+}
 """By the name that the runtime knows them by."""
 
 

@@ -36,7 +36,7 @@ std::vector<KeyEntry> entries_of(const KeyNeeds& needs, const Ring& ring) {
     std::vector<KeyEntry> entries;
     const auto add = [&](Kind kind, std::size_t amount, int level, const std::string& name) {
         if (level >= 0) {
-            const std::size_t limbs = static_cast<std::size_t>(level) + 1;
+            const std::size_t limbs = ring.chain().limbs_at(level);
             const std::size_t special = kind == Kind::to_sparse ? 1 : ring.size_p();
             entries.push_back({kind, amount, limbs, special, ring.digits(limbs),
                                static_cast<std::uint32_t>(entries.size()), name});

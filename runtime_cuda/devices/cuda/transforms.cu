@@ -28,6 +28,8 @@ T* start_of(T* limb, std::size_t first, std::size_t degree) {
 
 }  // namespace
 
+int fast_prime_bits() { return 60; }
+
 struct Transforms::Tables {
     ::DNTTTable phantom;
     std::size_t degree;

@@ -57,6 +57,8 @@ NttTable table_of(const Prime& q, Word root, int log_degree) {
 
 }  // namespace
 
+int fast_prime_bits() { return ifma_bits; }
+
 struct Transforms::Tables {
     std::vector<NttTable> primes;
     std::size_t special;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iostream>
 #include <random>
+#include <string>
 
 #include "atlasc/error.hpp"
 #include "ckks/keys/key_files.hpp"
@@ -22,8 +23,8 @@ double largest_error(const ComplexVector& found, const Vector& expected) {
     return error;
 }
 
-int run(int log_degree) {
-    const Interface interface = conformance::bootstrapped(log_degree);
+int run(int log_degree, const std::string& name) {
+    const Interface interface = conformance::bootstrapped(log_degree, name);
     auto ground = std::make_unique<ckks::Ground>(ckks::chain_of(interface.parameters), 0);
     const ckks::Ring& ring = ground->ring;
     const std::vector<std::int8_t> secret = ckks::uniform_secret(ring.degree());
@@ -60,7 +61,7 @@ int run(int log_degree) {
 
 int main(int, char** argv) {
     try {
-        return run(std::stoi(argv[1]));
+        return run(std::stoi(argv[1]), argv[2]);
     } catch (const Error& error) {
         std::cerr << "error: " << error.what() << ": " << error.why << '\n';
         return 2;

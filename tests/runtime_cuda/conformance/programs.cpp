@@ -29,13 +29,12 @@ Interface leveled(int log_degree, int levels, int special_primes) {
     return interface;
 }
 
-Interface bootstrapped(int log_degree) {
-    const std::string name = "fourteen_levels";
+Interface bootstrapped(int log_degree, const std::string& name) {
     const auto set = bootstrapping::named(name, 1L << log_degree);
     const bootstrapping::Budget budget = bootstrapping::budget(set);
     const Moduli moduli{budget.prime_bits,
                         std::vector<int>(static_cast<std::size_t>(set.special_primes),
-                                         set.eval_bits),
+                                         set.special_bits),
                         set.scale_bits, name};
     const std::size_t slots = std::size_t{1} << (log_degree - 1);
     Interface interface = with({slots, set.levels_left, set.levels_left, 2, moduli});

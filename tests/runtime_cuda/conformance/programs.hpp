@@ -12,6 +12,6 @@ namespace conformance {
 atlasc::Interface leveled(int log_degree, int levels, int special_primes);
 
 /// The set fourteen_levels of the bootstrap, with rotations by 1 and 64 at level 14.
-atlasc::Interface bootstrapped(int log_degree);
+atlasc::Interface bootstrapped(int log_degree, const std::string& name = "fourteen_levels");
 
 }  // namespace conformance
