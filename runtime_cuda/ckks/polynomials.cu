@@ -165,6 +165,7 @@ struct Divide {
     int log_degree;
     const Prime* primes;
     Division division;
+    std::uint32_t back;  ///< galois^-1: where a value goes to
 
     ATLASC_DEVICE void operator()(std::size_t at) const {
         const std::size_t limb = at >> log_degree;
@@ -172,11 +173,11 @@ struct Divide {
         Word x = multiply(subtract(division.values[at], division.minuend[at], q),
                           division.inverse[limb], q);
         if (division.addend != nullptr) {
-            const std::size_t start = limb << log_degree;
-            const auto place = static_cast<std::uint32_t>(at - start);
-            x = add(x, division.addend[start + permuted(place, division.galois, log_degree)], q);
+            x = add(x, division.addend[at], q);
         }
-        division.out[at] = x;
+        const std::size_t start = limb << log_degree;
+        const auto place = static_cast<std::uint32_t>(at - start);
+        division.out[back == 1 ? at : start + permuted(place, back, log_degree)] = x;
     }
 };
 
@@ -292,8 +293,21 @@ void add_product(const Ring& ring, const Polys& a, const Polys& b, Polys& sum, b
            "product of ciphertexts");
 }
 
+std::uint32_t inverse_galois(const Ring& ring, std::uint32_t galois) {
+    // The units modulo 2N = 2^k have an exponent of 2^(k - 2).
+    const std::uint32_t mask = static_cast<std::uint32_t>(2 * ring.degree() - 1);
+    std::uint32_t result = 1;
+    std::uint32_t power = galois;
+    for (std::size_t exponent = ring.degree() / 2 - 1; exponent != 0; exponent >>= 1) {
+        result = (exponent & 1) != 0 ? (result * power) & mask : result;
+        power = (power * power) & mask;
+    }
+    return result;
+}
+
 void divide(const Ring& ring, const Division& division, std::size_t limbs) {
-    launch(limbs * ring.degree(), Divide{ring.log_degree(), ring.primes(), division},
+    const std::uint32_t back = inverse_galois(ring, division.galois);
+    launch(limbs * ring.degree(), Divide{ring.log_degree(), ring.primes(), division, back},
            "division by a prime");
 }
 

@@ -54,8 +54,8 @@ void add_product(const Ring& ring, const Polys& a, const Polys& b, Polys& sum, b
 /// a divided by its last primes, of `limbs`, until `left` are left, and rounded (rescaling).
 Polys rescaled(const Ring& ring, const Polys& a, std::size_t limbs, std::size_t left);
 
-/// (values - minuend) * inverse, one number for each prime, plus `addend` taken at X^galois where
-/// there is one: the last step of every division by primes.
+/// (values - minuend) * inverse, one number for each prime, plus `addend` where there is one, all
+/// taken at X^galois: the last step of every division by primes.
 struct Division {
     const Word* values;
     const Word* minuend;
@@ -65,6 +65,9 @@ struct Division {
     Word* out;
 };
 void divide(const Ring& ring, const Division& division, std::size_t limbs);
+
+/// The inverse of an odd number modulo 2N: X -> X^galois and back.
+std::uint32_t inverse_galois(const Ring& ring, std::uint32_t galois);
 
 /// Coefficients modulo one prime, centred, modulo `count` primes from `first` on: [count][N].
 void lift_coefficients(const Ring& ring, const Word* coefficients, std::size_t from, Word* out,

@@ -14,6 +14,7 @@ namespace {
 constexpr const char* secret_kind = "secret key";
 constexpr const char* evaluation_kind = "evaluation keys";
 constexpr const char* secret_array = "secret";
+constexpr const char* key_format = "2";  ///< 1: of rotations, keys from the turned secret
 constexpr std::size_t identity_size = 32;
 constexpr char digits[] = "0123456789abcdef";
 
@@ -56,6 +57,7 @@ Metadata facts(const Interface& interface, const Chain& chain, const char* kind,
                const std::string& key) {
     return {{"kind", kind},
             {"engine", backend::name},
+            {"format", key_format},
             {"parameters", interface.parameters.text()},
             {"primes", primes_text(chain)},
             {"key", key}};
@@ -65,6 +67,7 @@ TensorFile open(const Interface& interface, const Chain& chain, const std::strin
                 const std::string& kind) {
     TensorFile file(path);
     if (file.fact("kind") != kind || file.fact("engine") != backend::name ||
+        file.fact("format") != key_format ||
         !is_hexadecimal(file.fact("key"), identity_size)) {
         throw Error("file " + path + " holds no " + kind + " of the " + backend::name + " engine",
                     "", "give what client keygen wrote");

@@ -96,11 +96,7 @@ Words KeyMaker::content(const KeyEntry& entry) const {
                    "secret");
             break;
         case Kind::conjugation:
-            permute(galois_of_conjugation(ring_), secret_);
-            break;
         case Kind::rotation:
-            permute(galois_of(ring_, entry.amount), secret_);
-            break;
         case Kind::to_sparse:
             permute(1, secret_);
             break;
@@ -111,10 +107,25 @@ Words KeyMaker::content(const KeyEntry& entry) const {
     return result;
 }
 
+Words KeyMaker::target(const KeyEntry& entry) const {
+    using Kind = KeyEntry::Kind;
+    std::uint32_t galois = 1;
+    if (entry.kind == Kind::rotation || entry.kind == Kind::conjugation) {
+        galois = inverse_galois(ring_, entry.kind == Kind::rotation
+                                           ? galois_of(ring_, entry.amount)
+                                           : galois_of_conjugation(ring_));
+    }
+    const Words& secret = entry.kind == Kind::to_sparse ? sparse_ : secret_;
+    Words result(ring_.memory(), secret.size());
+    launch(result.size(), Permute{ring_.log_degree(), galois, secret.get(), result.get()},
+           "secret");
+    return result;
+}
+
 Words KeyMaker::make(const KeyEntry& entry) const {
     const bool to_sparse = entry.kind == KeyEntry::Kind::to_sparse;
     const Words content = this->content(entry);
-    const Words& secret = to_sparse ? sparse_ : secret_;
+    const Words secret = this->target(entry);
     std::vector<Word> product = ring_.special_product();
     if (to_sparse) {  // one special prime only
         product[0] = reduce(ring_.chain().special[0].value, ring_.chain().q[0]);

@@ -21,7 +21,9 @@ public:
     EvaluationKeys make(const KeyNeeds& needs) const;
 
 private:
+    /// The secret that a key takes to another, and the other one.
     Words content(const KeyEntry& entry) const;
+    Words target(const KeyEntry& entry) const;
 
     const Ring& ring_;
     Seed seed_;

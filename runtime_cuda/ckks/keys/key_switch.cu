@@ -68,7 +68,7 @@ struct Decompose {
     }
 };
 
-/// The product of digits, permuted, and both parts of a key.
+/// The product of digits and both parts of a key.
 struct InnerProduct {
     int log_degree;
     std::size_t limbs;
@@ -76,7 +76,6 @@ struct InnerProduct {
     std::size_t size_q;
     std::size_t size_p;
     std::size_t digits;
-    std::uint32_t galois;
     const Prime* primes;
     const Word* digit_words;
     const Word* key_words;
@@ -85,16 +84,14 @@ struct InnerProduct {
     ATLASC_DEVICE void operator()(std::size_t at) const {
         const std::size_t limb = at >> log_degree;
         const std::size_t start = limb << log_degree;
-        const auto place = static_cast<std::uint32_t>(at - start);
-        const std::size_t source = start + permuted(place, galois, log_degree);
         const std::size_t extended = (limbs + size_p) << log_degree;
         const std::size_t key_part = (key_limbs + size_p) << log_degree;
         const std::size_t key_limb = limb < limbs ? limb : key_limbs + limb - limbs;
-        const std::size_t in_key = (key_limb << log_degree) + place;
+        const std::size_t in_key = (key_limb << log_degree) + at - start;
         Wide b = 0;
         Wide a = 0;
         for (std::size_t digit = 0; digit < digits; ++digit) {
-            const Word x = digit_words[digit * extended + source];
+            const Word x = digit_words[digit * extended + at];
             b += static_cast<Wide>(x) * key_words[2 * digit * key_part + in_key];
             a += static_cast<Wide>(x) * key_words[(2 * digit + 1) * key_part + in_key];
         }
@@ -170,8 +167,8 @@ Polys switched(const Ring& ring, const Digits& digits, const SwitchKey& key, std
     const Words products = ring.polynomial(2 * extended);
     launch(extended * ring.degree(),
            InnerProduct{ring.log_degree(), limbs, key.limbs, ring.size_q(), ring.size_p(),
-                        ring.digits(limbs), galois, ring.primes(), digits.words.get(),
-                        key.words.get(), products.get()},
+                        ring.digits(limbs), ring.primes(), digits.words.get(), key.words.get(),
+                        products.get()},
            "products with a key");
     Polys out(ring, 2, limbs);
     const Words remainder = ring.polynomial(limbs);

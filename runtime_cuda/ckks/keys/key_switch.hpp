@@ -2,8 +2,9 @@
 //
 // Hybrid key switching (Han and Ki 2020): a polynomial is cut into digits, each of as many primes
 // as there are special ones, P in product; a digit times the key's part for it, summed, is divided
-// by P. Digits are exact and centred. A rotation permutes the digits (hoisting: Halevi and Shoup
-// 2018), so that rotations of one ciphertext share them.
+// by P. Digits are exact and centred. Rotations of one ciphertext share its digits (hoisting: Halevi
+// and Shoup 2018): a key takes s to the secret that the rotation turns into s, and the result is
+// permuted once, not each digit.
 #pragma once
 
 #include "ckks/polynomials.hpp"
