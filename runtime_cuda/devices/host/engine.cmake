@@ -2,6 +2,8 @@
 find_package(Threads REQUIRED)
 target_sources(atlasc_runtime PRIVATE
   devices/host/device.cpp
+  devices/host/fast_kernels.cpp
+  devices/host/lanes.cpp
   devices/host/ntt.cpp
   devices/host/ntt_ifma.cpp
   devices/host/threads.cpp
@@ -11,7 +13,7 @@ set_source_files_properties(${ckks_sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSIO
 set(kernels ${ckks_sources})
 list(FILTER kernels INCLUDE REGEX "\\.cu$")
 set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-x;c++")
-set_source_files_properties(devices/host/ntt_ifma.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+set_source_files_properties(devices/host/lanes.cpp devices/host/ntt_ifma.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 target_include_directories(atlasc_runtime PRIVATE devices/host)
 target_compile_definitions(atlasc_runtime PRIVATE ATLASC_DEVICE_NAME="cpu")
 target_link_libraries(atlasc_runtime PUBLIC Threads::Threads)

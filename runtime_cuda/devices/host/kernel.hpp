@@ -19,3 +19,5 @@ void launch(std::size_t count, const Function& function, const char*) {
 }
 
 }  // namespace atlasc::ckks
+
+#include "devices/host/fast_kernels.hpp"

@@ -16,11 +16,10 @@ inline Word below(Word x, Word bound) { return x >= bound ? x - bound : x; }
 }  // namespace
 
 bool has_ifma() {
-#if defined(__x86_64__) && defined(__GNUC__)
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512ifma");
-#else
-    return false;
-#endif
+    static const bool found = __builtin_cpu_supports("avx512f") &&
+                              __builtin_cpu_supports("avx512dq") &&
+                              __builtin_cpu_supports("avx512ifma");
+    return found;
 }
 
 void forward_portable(Word* a, const NttTable& table) {

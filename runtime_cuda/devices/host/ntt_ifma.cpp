@@ -1,7 +1,6 @@
 // Transforms with products of 52 bits, eight at once (AVX-512 IFMA).
 #include "devices/host/ntt.hpp"
 
-#if defined(__x86_64__) && defined(__GNUC__)
 // GCC 12 takes the undefined operands of its own intrinsics for a mistake.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -10,45 +9,13 @@
 
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512dq,avx512ifma")
+#include "devices/host/ifma.hpp"
 
 namespace atlasc::ckks {
 namespace {
 
-using Vector = __m512i;
-
-inline Vector load(const Word* from) { return _mm512_loadu_si512(from); }
-inline void store(Word* to, Vector x) { _mm512_storeu_si512(to, x); }
-inline Vector all(Word x) { return _mm512_set1_epi64(static_cast<long long>(x)); }
-
-struct Modulus {
-    explicit Modulus(Word q) : q(all(q)), twice(all(2 * q)), mask(all((Word{1} << 52) - 1)) {}
-
-    Vector q;
-    Vector twice;
-    Vector mask;
-};
-
-/// Roots and their quotients, one for each lane.
-struct Root {
-    Vector value;
-    Vector quotient;
-};
-
 inline Root same(const Roots& roots, std::size_t at) {
     return {all(roots.values[at]), all(roots.quotients[at])};
-}
-
-inline Vector below(Vector x, Vector bound) {
-    return _mm512_min_epu64(x, _mm512_sub_epi64(x, bound));
-}
-
-/// x root modulo q, below 2q, for x below 2^52.
-inline Vector lazy(Vector x, const Root& root, const Modulus& m) {
-    const Vector zero = _mm512_setzero_si512();
-    const Vector high = _mm512_madd52hi_epu64(zero, x, root.quotient);
-    const Vector product = _mm512_madd52lo_epu64(zero, x, root.value);
-    const Vector multiple = _mm512_madd52lo_epu64(zero, high, m.q);
-    return _mm512_and_si512(_mm512_sub_epi64(product, multiple), m.mask);
 }
 
 /// Cooley and Tukey's: numbers below 4q stay so.
@@ -278,11 +245,3 @@ void backward_ifma(Word* a, const NttTable& table) {
 }  // namespace atlasc::ckks
 #pragma GCC pop_options
 #pragma GCC diagnostic pop
-#else
-namespace atlasc::ckks {
-
-void forward_ifma(Word* limb, const NttTable& table) { forward_portable(limb, table); }
-void backward_ifma(Word* limb, const NttTable& table) { backward_portable(limb, table); }
-
-}  // namespace atlasc::ckks
-#endif

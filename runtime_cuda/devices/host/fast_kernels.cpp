@@ -1,0 +1,230 @@
+#include "devices/host/fast_kernels.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "devices/host/lanes.hpp"
+#include "devices/host/ntt.hpp"
+#include "devices/host/threads.hpp"
+
+namespace atlasc::ckks {
+namespace {
+
+constexpr std::size_t chunk = 4096;  ///< numbers of a limb that a thread takes at a time
+
+bool fast(const Prime& q) { return has_ifma() && q.value >> ifma_bits == 0; }
+
+/// Calls work(limb, first place, places) for all places of all limbs.
+template <typename Work>
+void each_chunk(std::size_t limbs, int log_degree, const Work& work) {
+    const std::size_t degree = std::size_t{1} << log_degree;
+    const std::size_t size = std::min(chunk, degree);
+    const std::size_t chunks = degree / size;
+    parallel(limbs * chunks, 1, [&](std::size_t begin, std::size_t end) {
+        for (std::size_t at = begin; at < end; ++at) {
+            work(at / chunks, at % chunks * size, size);
+        }
+    });
+}
+
+template <typename Kernel>
+void one_by_one(const Kernel& kernel, std::size_t begin, std::size_t length) {
+    for (std::size_t at = begin; at < begin + length; ++at) {
+        kernel(at);
+    }
+}
+
+/// Where each value comes from in the transform of m(X^galois); made once.
+const std::vector<std::uint32_t>& permutation(int log_degree, std::uint32_t galois) {
+    static std::mutex mutex;
+    static std::map<std::pair<int, std::uint32_t>, std::vector<std::uint32_t>> known;
+    const std::lock_guard<std::mutex> lock(mutex);
+    std::vector<std::uint32_t>& found = known[{log_degree, galois}];
+    if (found.empty()) {
+        found.resize(std::size_t{1} << log_degree);
+        for (std::size_t at = 0; at < found.size(); ++at) {
+            found[at] = permuted(static_cast<std::uint32_t>(at), galois, log_degree);
+        }
+    }
+    return found;
+}
+
+}  // namespace
+
+void launch(std::size_t count, const Combine& kernel, const char*) {
+    const Shape& shape = kernel.shape;
+    const auto run = kernel.kind == Kind::sum ? lanes::add : lanes::subtract;
+    each_chunk(count >> shape.log_degree, shape.log_degree,
+               [&](std::size_t row, std::size_t first, std::size_t length) {
+                   const std::size_t at = (row << shape.log_degree) + first;
+                   const Prime& q = kernel.primes[shape.limb(at)];
+                   if (fast(q)) {
+                       run(kernel.out + at, kernel.a.words + shape.in(at, kernel.a.limbs),
+                           kernel.b.words + shape.in(at, kernel.b.limbs), length, q);
+                   } else {
+                       one_by_one(kernel, at, length);
+                   }
+               });
+}
+
+void launch(std::size_t count, const TimesPolynomial& kernel, const char*) {
+    const Shape& shape = kernel.shape;
+    each_chunk(count >> shape.log_degree, shape.log_degree,
+               [&](std::size_t row, std::size_t first, std::size_t length) {
+                   const std::size_t at = (row << shape.log_degree) + first;
+                   const std::size_t limb = shape.limb(at);
+                   const Prime& q = kernel.primes[limb];
+                   if (!fast(q)) {
+                       one_by_one(kernel, at, length);
+                       return;
+                   }
+                   const Word* sum = kernel.sum.words == nullptr
+                                         ? nullptr
+                                         : kernel.sum.words + shape.in(at, kernel.sum.limbs);
+                   lanes::multiply_add(kernel.out + at,
+                                       kernel.a.words + shape.in(at, kernel.a.limbs),
+                                       kernel.polynomial + (limb << shape.log_degree) + first,
+                                       sum, length, q);
+               });
+}
+
+void launch(std::size_t count, const AddProduct& kernel, const char*) {
+    const int log_degree = kernel.log_degree;
+    each_chunk(count >> log_degree, log_degree,
+               [&](std::size_t limb, std::size_t first, std::size_t length) {
+                   const std::size_t at = (limb << log_degree) + first;
+                   const Prime& q = kernel.primes[limb];
+                   if (!fast(q)) {
+                       one_by_one(kernel, at, length);
+                       return;
+                   }
+                   const Word* a = kernel.a.words + at;
+                   const Word* b = kernel.b.words + at;
+                   Word* d = kernel.out + at;
+                   const std::size_t part = kernel.sum.limbs << log_degree;
+                   lanes::add_product({d, d + part, d + 2 * part},
+                                      {a, a + (kernel.a.limbs << log_degree)},
+                                      {b, b + (kernel.b.limbs << log_degree)}, length,
+                                      kernel.first, q);
+               });
+}
+
+void launch(std::size_t count, const Divide& kernel, const char*) {
+    const int log_degree = kernel.log_degree;
+    const std::size_t degree = std::size_t{1} << log_degree;
+    const Division& division = kernel.division;
+    const std::vector<std::uint32_t>* from =
+        kernel.back == 1 ? nullptr : &permutation(log_degree, division.galois);
+    // A permutation mixes a whole limb, so a limb is one piece of work.
+    parallel(count >> log_degree, 1, [&](std::size_t begin, std::size_t end) {
+        std::vector<Word> straight(from == nullptr ? 0 : degree);
+        for (std::size_t limb = begin; limb < end; ++limb) {
+            const Prime& q = kernel.primes[limb];
+            const std::size_t start = limb << log_degree;
+            if (!fast(q)) {
+                one_by_one(kernel, start, degree);
+                continue;
+            }
+            Word* out = from == nullptr ? division.out + start : straight.data();
+            lanes::divide(out, division.values + start, division.minuend + start,
+                          division.inverse[limb],
+                          division.addend == nullptr ? nullptr : division.addend + start, degree,
+                          q);
+            for (std::size_t at = 0; from != nullptr && at < degree; ++at) {
+                division.out[start + at] = straight[(*from)[at]];
+            }
+        }
+    });
+}
+
+void launch(std::size_t count, const Lift& kernel, const char*) {
+    const int log_degree = kernel.log_degree;
+    each_chunk(count >> log_degree, log_degree,
+               [&](std::size_t limb, std::size_t first, std::size_t length) {
+                   const std::size_t at = (limb << log_degree) + first;
+                   const Prime& from = kernel.primes[kernel.from];
+                   const Prime& to = kernel.primes[kernel.first + limb];
+                   if (fast(from) && fast(to)) {
+                       lanes::lift(kernel.out + at, kernel.coefficients + first, length, from, to);
+                   } else {
+                       one_by_one(kernel, at, length);
+                   }
+               });
+}
+
+void launch(std::size_t count, const InnerProduct& kernel, const char*) {
+    const int log_degree = kernel.log_degree;
+    const std::size_t extended = (kernel.limbs + kernel.size_p) << log_degree;
+    const std::size_t key_part = (kernel.key_limbs + kernel.size_p) << log_degree;
+    each_chunk(count >> log_degree, log_degree,
+               [&](std::size_t limb, std::size_t first, std::size_t length) {
+                   const std::size_t at = (limb << log_degree) + first;
+                   const Prime& q = kernel.primes[prime_of(limb, kernel.limbs, kernel.size_q)];
+                   if (!fast(q)) {
+                       one_by_one(kernel, at, length);
+                       return;
+                   }
+                   const std::size_t key_limb =
+                       limb < kernel.limbs ? limb : kernel.key_limbs + limb - kernel.limbs;
+                   lanes::inner_product(kernel.out + at, kernel.out + extended + at,
+                                        kernel.digit_words + at, extended,
+                                        kernel.key_words + (key_limb << log_degree) + first,
+                                        key_part, kernel.digits, length, q);
+               });
+}
+
+void convert(const Conversion& c) {
+    const std::size_t size = c.block.size;
+    each_chunk(1, c.log_degree, [&](std::size_t, std::size_t first, std::size_t length) {
+        constexpr std::size_t most = most_special;
+        alignas(64) static thread_local Word y[most * chunk];
+        alignas(64) static thread_local Word u[chunk];
+        alignas(64) static thread_local double sum[chunk];
+        std::fill(sum, sum + length, 0.5);
+        for (std::size_t s = 0; s < size; ++s) {
+            const Prime& q = c.primes[c.block.first + s];
+            const Word* x = c.residues + (s << c.log_degree) + first;
+            if (fast(q)) {
+                lanes::scale(y + s * chunk, sum, x, c.block.inverses[s], length, q);
+                continue;
+            }
+            for (std::size_t at = 0; at < length; ++at) {
+                y[s * chunk + at] = multiply(x[at], c.block.inverses[s], q);
+                sum[at] += static_cast<double>(y[s * chunk + at]) / static_cast<double>(q.value);
+            }
+        }
+        const bool narrow = std::all_of(
+            c.primes + c.block.first, c.primes + c.block.first + size,
+            [](const Prime& q) { return q.value >> ifma_bits == 0; });
+        for (std::size_t at = 0; at < length; ++at) {
+            u[at] = static_cast<Word>(sum[at]);
+        }
+        for (std::size_t limb = 0; limb < c.extended; ++limb) {
+            const std::size_t prime = prime_of(limb, c.limbs, c.size_q);
+            Word* out = c.out + (limb << c.log_degree) + first;
+            if (c.values != nullptr && prime >= c.block.first && prime < c.block.first + size) {
+                std::memcpy(out, c.values + (limb << c.log_degree) + first, length * sizeof(Word));
+                continue;
+            }
+            const Prime& q = c.primes[prime];
+            const Word* hats = c.block.hats + prime;
+            if (narrow && fast(q)) {
+                lanes::combine(out, y, chunk, size, hats, c.all, u, c.block.minus[prime], length,
+                               q);
+                continue;
+            }
+            for (std::size_t at = 0; at < length; ++at) {
+                Wide total = static_cast<Wide>(u[at]) * c.block.minus[prime];
+                for (std::size_t s = 0; s < size; ++s) {
+                    total += static_cast<Wide>(y[s * chunk + at]) * hats[s * c.all];
+                }
+                out[at] = reduce(total, q);
+            }
+        }
+    });
+}
+
+}  // namespace atlasc::ckks

@@ -1,0 +1,47 @@
+// Kernels for which this device has a faster way than one element after another.
+#pragma once
+
+#include <cstddef>
+
+#include "ckks/kernels.hpp"
+
+namespace atlasc::ckks {
+
+// Each does what `launch` of any function object does. Limbs modulo primes below 2^50 are computed
+// eight numbers at a time where the processor has AVX-512 IFMA.
+void launch(std::size_t count, const Combine& kernel, const char* name);
+void launch(std::size_t count, const TimesPolynomial& kernel, const char* name);
+void launch(std::size_t count, const AddProduct& kernel, const char* name);
+void launch(std::size_t count, const Divide& kernel, const char* name);
+void launch(std::size_t count, const Lift& kernel, const char* name);
+void launch(std::size_t count, const InnerProduct& kernel, const char* name);
+
+/// The same of `Decompose` and `Remainder` of any size.
+struct Conversion {
+    int log_degree;
+    const Prime* primes;
+    std::size_t all;
+    BlockConstants block;
+    const Word* residues;      ///< [size of the block][N]
+    const Word* values;        ///< of the polynomial; null where no limb is copied from it
+    Word* out;
+    std::size_t limbs;         ///< of Q
+    std::size_t extended;      ///< limbs of the result
+    std::size_t size_q;
+};
+void convert(const Conversion& conversion);
+
+template <std::size_t size>
+void launch(std::size_t, const Decompose<size>& kernel, const char*) {
+    convert({kernel.log_degree, kernel.primes, kernel.size_q + kernel.size_p, kernel.block,
+             kernel.coefficients + (kernel.block.first << kernel.log_degree), kernel.values,
+             kernel.out, kernel.limbs, kernel.limbs + kernel.size_p, kernel.size_q});
+}
+
+template <std::size_t size>
+void launch(std::size_t, const Remainder<size>& kernel, const char*) {
+    convert({kernel.log_degree, kernel.primes, kernel.all, kernel.special, kernel.coefficients,
+             nullptr, kernel.out, kernel.limbs, kernel.limbs, kernel.all});
+}
+
+}  // namespace atlasc::ckks

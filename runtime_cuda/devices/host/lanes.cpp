@@ -1,0 +1,184 @@
+#include "devices/host/lanes.hpp"
+
+// GCC 12 takes the undefined operands of its own intrinsics for a mistake.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#include <immintrin.h>
+
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512dq,avx512ifma")
+#include "devices/host/ifma.hpp"
+
+namespace atlasc::ckks::lanes {
+namespace {
+
+inline Root root_of(Word value, Word q) {
+    return {all(value), all(static_cast<Word>((static_cast<Wide>(value) << 52) / q))};
+}
+
+/// Reduces numbers of 104 bits and more: high 2^52 + low, for high below 2^52.
+struct Reduction {
+    explicit Reduction(Word q)
+        : modulus(q), one(root_of(1, q)), high(root_of((Word{1} << 52) % q, q)) {}
+
+    Vector operator()(Vector upper, Vector lower) const {
+        upper = _mm512_add_epi64(upper, _mm512_srli_epi64(lower, 52));
+        lower = _mm512_and_si512(lower, modulus.mask);
+        const Vector sum =
+            _mm512_add_epi64(lazy(upper, high, modulus), lazy(lower, one, modulus));
+        return below(below(sum, modulus.twice), modulus.q);
+    }
+
+    Modulus modulus;
+    Root one;
+    Root high;
+};
+
+/// A sum of products of numbers below 2^52, at most 2^11 of them.
+struct Sum {
+    Vector upper;
+    Vector lower;
+
+    Sum() : upper(_mm512_setzero_si512()), lower(_mm512_setzero_si512()) {}
+
+    void add(Vector a, Vector b) {
+        upper = _mm512_madd52hi_epu64(upper, a, b);
+        lower = _mm512_madd52lo_epu64(lower, a, b);
+    }
+};
+
+inline Vector sum_of(Vector a, Vector b, const Modulus& m) {
+    return below(_mm512_add_epi64(a, b), m.q);
+}
+
+inline Vector difference_of(Vector a, Vector b, const Modulus& m) {
+    return below(_mm512_add_epi64(_mm512_sub_epi64(a, b), m.q), m.q);
+}
+
+}  // namespace
+
+void add(Word* out, const Word* a, const Word* b, std::size_t length, const Prime& q) {
+    const Modulus m(q.value);
+    for (std::size_t at = 0; at < length; at += 8) {
+        store(out + at, sum_of(load(a + at), load(b + at), m));
+    }
+}
+
+void subtract(Word* out, const Word* a, const Word* b, std::size_t length, const Prime& q) {
+    const Modulus m(q.value);
+    for (std::size_t at = 0; at < length; at += 8) {
+        store(out + at, difference_of(load(a + at), load(b + at), m));
+    }
+}
+
+void multiply_add(Word* out, const Word* a, const Word* b, const Word* sum, std::size_t length,
+                  const Prime& q) {
+    const Reduction reduced(q.value);
+    for (std::size_t at = 0; at < length; at += 8) {
+        Sum total;
+        total.lower = sum == nullptr ? total.lower : load(sum + at);
+        total.add(load(a + at), load(b + at));
+        store(out + at, reduced(total.upper, total.lower));
+    }
+}
+
+void add_product(Word* const (&d)[3], const Word* const (&a)[2], const Word* const (&b)[2],
+                 std::size_t length, bool first, const Prime& q) {
+    const Reduction reduced(q.value);
+    for (std::size_t at = 0; at < length; at += 8) {
+        Sum sums[3];
+        for (int part = 0; !first && part < 3; ++part) {
+            sums[part].lower = load(d[part] + at);
+        }
+        const Vector a0 = load(a[0] + at);
+        const Vector a1 = load(a[1] + at);
+        const Vector b0 = load(b[0] + at);
+        const Vector b1 = load(b[1] + at);
+        sums[0].add(a0, b0);
+        sums[1].add(a0, b1);
+        sums[1].add(a1, b0);
+        sums[2].add(a1, b1);
+        for (int part = 0; part < 3; ++part) {
+            store(d[part] + at, reduced(sums[part].upper, sums[part].lower));
+        }
+    }
+}
+
+void divide(Word* out, const Word* values, const Word* minuend, Word factor, const Word* addend,
+            std::size_t length, const Prime& q) {
+    const Modulus m(q.value);
+    const Root root = root_of(factor, q.value);
+    for (std::size_t at = 0; at < length; at += 8) {
+        const Vector difference = difference_of(load(values + at), load(minuend + at), m);
+        Vector x = below(lazy(difference, root, m), m.q);
+        if (addend != nullptr) {
+            x = sum_of(x, load(addend + at), m);
+        }
+        store(out + at, x);
+    }
+}
+
+void lift(Word* out, const Word* in, std::size_t length, const Prime& from, const Prime& to) {
+    const Modulus m(to.value);
+    const Root one = root_of(1, to.value);
+    const Vector half = all(from.value / 2);
+    const Vector whole = all(from.value);
+    for (std::size_t at = 0; at < length; at += 8) {
+        const Vector x = load(in + at);
+        const __mmask8 negative = _mm512_cmpgt_epu64_mask(x, half);
+        const Vector size = _mm512_mask_sub_epi64(x, negative, whole, x);
+        const Vector residue = below(lazy(size, one, m), m.q);
+        const Vector opposite = below(_mm512_sub_epi64(m.q, residue), m.q);
+        store(out + at, _mm512_mask_mov_epi64(residue, negative, opposite));
+    }
+}
+
+void inner_product(Word* b, Word* a, const Word* x, std::size_t digit_stride, const Word* key,
+                   std::size_t key_stride, std::size_t digits, std::size_t length,
+                   const Prime& q) {
+    const Reduction reduced(q.value);
+    for (std::size_t at = 0; at < length; at += 8) {
+        Sum first;
+        Sum second;
+        for (std::size_t digit = 0; digit < digits; ++digit) {
+            const Vector value = load(x + digit * digit_stride + at);
+            const Word* parts = key + 2 * digit * key_stride + at;
+            first.add(value, load(parts));
+            second.add(value, load(parts + key_stride));
+        }
+        store(b + at, reduced(first.upper, first.lower));
+        store(a + at, reduced(second.upper, second.lower));
+    }
+}
+
+void scale(Word* y, double* sum, const Word* x, Word inverse, std::size_t length,
+           const Prime& q) {
+    const Modulus m(q.value);
+    const Root root = root_of(inverse, q.value);
+    const __m512d whole = _mm512_set1_pd(static_cast<double>(q.value));
+    for (std::size_t at = 0; at < length; at += 8) {
+        const Vector scaled = below(lazy(load(x + at), root, m), m.q);
+        const __m512d share = _mm512_div_pd(_mm512_cvtepu64_pd(scaled), whole);
+        store(y + at, scaled);
+        _mm512_storeu_pd(sum + at, _mm512_add_pd(_mm512_loadu_pd(sum + at), share));
+    }
+}
+
+void combine(Word* out, const Word* y, std::size_t row, std::size_t size, const Word* hats,
+             std::size_t stride, const Word* u, Word minus, std::size_t length, const Prime& q) {
+    const Reduction reduced(q.value);
+    const Vector negative = all(minus);
+    for (std::size_t at = 0; at < length; at += 8) {
+        Sum total;
+        total.add(load(u + at), negative);
+        for (std::size_t s = 0; s < size; ++s) {
+            total.add(load(y + s * row + at), all(hats[s * stride]));
+        }
+        store(out + at, reduced(total.upper, total.lower));
+    }
+}
+
+}  // namespace atlasc::ckks::lanes
+#pragma GCC pop_options
+#pragma GCC diagnostic pop

@@ -1,0 +1,41 @@
+// What the fast kernels do to a row of residues modulo one prime below 2^50, by AVX-512 IFMA. Lengths
+// are multiples of 8.
+#pragma once
+
+#include <cstddef>
+
+#include "ckks/arithmetic.hpp"
+
+namespace atlasc::ckks::lanes {
+
+void add(Word* out, const Word* a, const Word* b, std::size_t length, const Prime& q);
+void subtract(Word* out, const Word* a, const Word* b, std::size_t length, const Prime& q);
+
+/// a b, plus `sum` unless it is null.
+void multiply_add(Word* out, const Word* a, const Word* b, const Word* sum, std::size_t length,
+                  const Prime& q);
+
+/// The three parts of (a0 + a1 s)(b0 + b1 s), added to `d` unless `first`.
+void add_product(Word* const (&d)[3], const Word* const (&a)[2], const Word* const (&b)[2],
+                 std::size_t length, bool first, const Prime& q);
+
+/// (values - minuend) factor, plus `addend` unless it is null.
+void divide(Word* out, const Word* values, const Word* minuend, Word factor, const Word* addend,
+            std::size_t length, const Prime& q);
+
+/// Numbers modulo another prime below 2^50, centred.
+void lift(Word* out, const Word* in, std::size_t length, const Prime& from, const Prime& to);
+
+/// The sums over digits of x times both parts of a key: digit d is at x + d * digit_stride, its parts
+/// at key + 2 d key_stride and one key_stride further.
+void inner_product(Word* b, Word* a, const Word* x, std::size_t digit_stride, const Word* key,
+                   std::size_t key_stride, std::size_t digits, std::size_t length, const Prime& q);
+
+/// y = x inverse modulo q, and sum + y / q.
+void scale(Word* y, double* sum, const Word* x, Word inverse, std::size_t length, const Prime& q);
+
+/// Sum over s of y_s hats[s stride], plus u minus; y_s is at y + s `row`.
+void combine(Word* out, const Word* y, std::size_t row, std::size_t size, const Word* hats,
+             std::size_t stride, const Word* u, Word minus, std::size_t length, const Prime& q);
+
+}  // namespace atlasc::ckks::lanes
