@@ -10,17 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
 from atlasc.ir.errors import AtlasError
 from atlasc.targets.base import Calibration, Target
 from atlasc.targets.parameters import BootstrapNeeds, Moduli, NoiseModel, ParameterSet
 from atlasc.targets.phantom.bootstrap import SETS, dry_run
 
-BASE_BITS = 60
-"""Bits of the prime that a leveled set has left at level 0."""
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 SCALE_BITS = 40
 """Bits of the prime of one level of a leveled set, and of its scale."""
-SPECIAL_BITS = 60
 BOOTSTRAPPED_RING = 16
 LOG_RING_DEGREES = (13, 14, 15, 16)
 MAX_SPECIAL_PRIMES = 8
@@ -31,6 +32,8 @@ class PhantomParameters(ParameterSet):
     """One parameter set.
 
     Attributes:
+        prime_bits: of the prime that a leveled set has left at level 0, and of its special ones.
+        named: the set of those that bootstrap.
         log_ring_degree: see the base class.
         levels: products that a fresh ciphertext allows; after a bootstrap, where there is one.
         special_primes: at most ``MAX_SPECIAL_PRIMES``.
@@ -46,6 +49,9 @@ class PhantomParameters(ParameterSet):
     in_runtime = True
     library_bytes = 2**30
     """The CUDA context, Phantom's tables, and the digits of a key switch, at most."""
+
+    prime_bits: ClassVar[int] = 60
+    named: ClassVar[str] = "fourteen_levels"
 
     log_ring_degree: int
     levels: int
@@ -66,17 +72,16 @@ class PhantomParameters(ParameterSet):
             )
 
     @classmethod
-    def leveled(cls, levels: int) -> Iterator[PhantomParameters]:
+    def leveled(cls, levels: int) -> Iterator[Self]:
         """See the base class; as many levels as the program has."""
         for log_degree in LOG_RING_DEGREES:
             for special in range(1, MAX_SPECIAL_PRIMES + 1):
                 yield cls(log_degree, levels, special)
 
     @classmethod
-    def bootstrapped(
-        cls, name: str = "fourteen_levels", log_ring_degree: int = BOOTSTRAPPED_RING
-    ) -> PhantomParameters:
-        """A set of ``SETS``; another ring than 2^16 is for tests alone."""
+    def bootstrapped(cls, name: str = "", log_ring_degree: int = BOOTSTRAPPED_RING) -> Self:
+        """A set of ``SETS``, ``named`` by default; another ring than 2^16 is for tests alone."""
+        name = name or cls.named
         chosen = SETS[name]
         return cls(log_ring_degree, chosen.levels_left, chosen.special_primes, name)
 
@@ -88,8 +93,8 @@ class PhantomParameters(ParameterSet):
     def moduli(self) -> Moduli:
         """See the base class: the key to the sparse secret has q0 and one special prime."""
         if not self.bootstrap:
-            primes = (BASE_BITS, *[SCALE_BITS] * self.levels)
-            return Moduli(primes, (SPECIAL_BITS,) * self.special_primes, SCALE_BITS)
+            primes = (self.prime_bits, *[SCALE_BITS] * self.levels)
+            return Moduli(primes, (self.prime_bits,) * self.special_primes, SCALE_BITS)
         chosen = SETS[self.bootstrap]
         sparse = chosen.secret_weight, float(chosen.base_bits + chosen.special_bits)
         special = (chosen.special_bits,) * self.special_primes

@@ -32,6 +32,15 @@ std::uint64_t available_bytes() {
     return std::numeric_limits<std::uint64_t>::max();
 }
 
+/// Sizes of blocks: eight between a power of two and the next, so that a block serves for others.
+std::size_t rounded(std::size_t bytes) {
+    std::size_t step = alignment;
+    while (bytes / step >= 16) {
+        step *= 2;
+    }
+    return (bytes + step - 1) / step * step;
+}
+
 }  // namespace
 
 void synchronize() {}
@@ -59,6 +68,7 @@ Memory::Memory(std::uint64_t budget)
 Memory::~Memory() = default;
 
 void* Memory::allocate(std::size_t bytes) {
+    bytes = rounded(bytes);
     if (used_ + bytes > budget_ && give_back_) {
         give_back_();
     }
@@ -73,7 +83,7 @@ void* Memory::allocate(std::size_t bytes) {
         if (used_ + pool_->bytes + bytes > budget_) {
             pool_->clear();
         }
-        block = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+        block = std::aligned_alloc(alignment, bytes);
         if (block == nullptr) {
             throw Error("too little memory", megabytes(bytes) + " more cannot be had",
                         "a larger machine, or compile with a smaller --key-memory");
@@ -85,6 +95,7 @@ void* Memory::allocate(std::size_t bytes) {
 }
 
 void Memory::release(void* pointer, std::size_t bytes) noexcept {
+    bytes = rounded(bytes);
     used_ -= bytes;
     pool_->free.emplace(bytes, pointer);
     pool_->bytes += bytes;

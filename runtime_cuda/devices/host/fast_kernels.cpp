@@ -37,6 +37,11 @@ void one_by_one(const Kernel& kernel, std::size_t begin, std::size_t length) {
     }
 }
 
+/// An element of an operand, null where there is none.
+const Word* place_in(const Source& source, const Shape& shape, std::size_t at) {
+    return source.words == nullptr ? nullptr : source.words + shape.in(at, source.limbs);
+}
+
 /// Where each value comes from in the transform of m(X^galois); made once.
 const std::vector<std::uint32_t>& permutation(int log_degree, std::uint32_t galois) {
     static std::mutex mutex;
@@ -81,13 +86,28 @@ void launch(std::size_t count, const TimesPolynomial& kernel, const char*) {
                        one_by_one(kernel, at, length);
                        return;
                    }
-                   const Word* sum = kernel.sum.words == nullptr
-                                         ? nullptr
-                                         : kernel.sum.words + shape.in(at, kernel.sum.limbs);
                    lanes::multiply_add(kernel.out + at,
                                        kernel.a.words + shape.in(at, kernel.a.limbs),
                                        kernel.polynomial + (limb << shape.log_degree) + first,
-                                       sum, length, q);
+                                       place_in(kernel.sum, shape, at), length, q);
+               });
+}
+
+void launch(std::size_t count, const TimesNumber& kernel, const char*) {
+    const Shape& shape = kernel.shape;
+    each_chunk(count >> shape.log_degree, shape.log_degree,
+               [&](std::size_t row, std::size_t first, std::size_t length) {
+                   const std::size_t at = (row << shape.log_degree) + first;
+                   const std::size_t limb = shape.limb(at);
+                   const Prime& q = kernel.primes[limb];
+                   if (!fast(q)) {
+                       one_by_one(kernel, at, length);
+                       return;
+                   }
+                   lanes::times_number(kernel.out + at,
+                                       kernel.a.words + shape.in(at, kernel.a.limbs),
+                                       kernel.number.of[limb], place_in(kernel.sum, shape, at),
+                                       length, q);
                });
 }
 

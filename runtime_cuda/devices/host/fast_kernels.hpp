@@ -11,6 +11,7 @@ namespace atlasc::ckks {
 // eight numbers at a time where the processor has AVX-512 IFMA.
 void launch(std::size_t count, const Combine& kernel, const char* name);
 void launch(std::size_t count, const TimesPolynomial& kernel, const char* name);
+void launch(std::size_t count, const TimesNumber& kernel, const char* name);
 void launch(std::size_t count, const AddProduct& kernel, const char* name);
 void launch(std::size_t count, const Divide& kernel, const char* name);
 void launch(std::size_t count, const Lift& kernel, const char* name);

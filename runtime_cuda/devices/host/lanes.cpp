@@ -83,6 +83,16 @@ void multiply_add(Word* out, const Word* a, const Word* b, const Word* sum, std:
     }
 }
 
+void times_number(Word* out, const Word* a, Word factor, const Word* sum, std::size_t length,
+                  const Prime& q) {
+    const Modulus m(q.value);
+    const Root root = root_of(factor, q.value);
+    for (std::size_t at = 0; at < length; at += 8) {
+        const Vector x = below(lazy(load(a + at), root, m), m.q);
+        store(out + at, sum == nullptr ? x : sum_of(x, load(sum + at), m));
+    }
+}
+
 void add_product(Word* const (&d)[3], const Word* const (&a)[2], const Word* const (&b)[2],
                  std::size_t length, bool first, const Prime& q) {
     const Reduction reduced(q.value);

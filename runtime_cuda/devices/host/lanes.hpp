@@ -15,6 +15,10 @@ void subtract(Word* out, const Word* a, const Word* b, std::size_t length, const
 void multiply_add(Word* out, const Word* a, const Word* b, const Word* sum, std::size_t length,
                   const Prime& q);
 
+/// a factor, plus `sum` unless it is null.
+void times_number(Word* out, const Word* a, Word factor, const Word* sum, std::size_t length,
+                  const Prime& q);
+
 /// The three parts of (a0 + a1 s)(b0 + b1 s), added to `d` unless `first`.
 void add_product(Word* const (&d)[3], const Word* const (&a)[2], const Word* const (&b)[2],
                  std::size_t length, bool first, const Prime& q);

@@ -171,6 +171,6 @@ def test_a_modulus_above_all_that_was_estimated_has_no_estimate() -> None:
 
 
 def test_the_runtime_has_the_same_limits() -> None:
-    source = (ROOT / "runtime_cuda" / "engines" / "phantom" / "chain.cpp").read_text()
+    source = (ROOT / "runtime_cuda" / "ckks" / "chain.cpp").read_text()
     limits = re.findall(r"\{std::size_t\{1\} << (\d+), (\d+)\}", source)
     assert {2 ** int(power): int(limit) for power, limit in limits} == MAX_LOG_QP[128]
