@@ -95,8 +95,8 @@ def print_summary(summary: Mapping[str, Any]) -> None:
         )
     elif summary["memory"] is not None:
         lines.append(
-            "no cost table for phantom: seconds are not predicted (benchmarks on the GPU make one, "
-            "for --costs)"
+            "no cost table for this target: seconds are not predicted (docs/costs.md says how to "
+            "measure one, for --costs)"
         )
     say("\n".join(lines))
 

@@ -104,6 +104,7 @@ def _warn(bundle: Bundle, calibration: Calibration) -> None:
 def _show_program(bundle: Bundle, calibration: Calibration, data: Path) -> None:
     from atlasc.compilation.compile import PROJECT
     from atlasc.compilation.statement import Statement
+    from atlasc.targets import find_target
 
     say_of_ranges(calibration)
     list_held_back(calibration)
@@ -119,14 +120,17 @@ def _show_program(bundle: Bundle, calibration: Calibration, data: Path) -> None:
         say(str(Statement(**statement)))
     print_summary(bundle.manifest.costs)
     say(f"written to {bundle.folder} for {bundle.target}; {bundle.folder / 'report.html'}")
-    project = bundle.folder / PROJECT
-    if project.is_dir():
+    project, place = bundle.folder / PROJECT, shlex.quote(str(bundle.folder))
+    run = f"atlasc run {place} --input {shlex.quote(str(data))} --index 0"
+    if find_target(bundle.target).runtime_engine == "phantom":
         place = shlex.quote(str(project))
         say(f"next, where CUDA and Phantom are: see {project / 'README.md'};")
         say(f"  cmake -S {place} -B {place}/build && cmake --build {place}/build")
-        return
-    place = shlex.quote(str(bundle.folder))
-    say(f"next: atlasc run {place} --input {shlex.quote(str(data))} --index 0")
+    elif project.is_dir():
+        say(f"next: atlasc emit {place} --build --python -o {place}-built")
+        say(f"  {run} --project {place}-built")
+    else:
+        say(f"next: {run}")
 
 
 def search(
