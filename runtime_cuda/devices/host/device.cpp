@@ -1,6 +1,8 @@
 // The machine's own memory and processors as a device.
 #include "ckks/device.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -15,6 +17,7 @@ namespace atlasc::ckks {
 namespace {
 
 constexpr std::size_t alignment = 64;  ///< of a vector register, and of a line of the cache
+constexpr std::size_t huge_page = std::size_t{2} << 20;
 
 std::string megabytes(std::uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
@@ -32,28 +35,46 @@ std::uint64_t available_bytes() {
     return std::numeric_limits<std::uint64_t>::max();
 }
 
-/// Sizes of blocks: eight between a power of two and the next, so that a block serves for others.
-std::size_t rounded(std::size_t bytes) {
-    std::size_t step = alignment;
-    while (bytes / step >= 16) {
-        step *= 2;
-    }
-    return (bytes + step - 1) / step * step;
-}
-
 }  // namespace
 
 void synchronize() {}
 
-/// Blocks that were let go, by size: fresh ones cost a page fault for every 4 KiB.
+/// Blocks that were let go, by size: fresh ones cost page faults, which take longer than most of what
+/// is computed in them.
 struct Memory::Pool {
     std::multimap<std::size_t, void*> free;
-    std::uint64_t bytes = 0;
+    std::map<void*, std::size_t> sizes;  ///< of all blocks
+    std::uint64_t bytes = 0;             ///< of the free ones
 
     ~Pool() { clear(); }
 
+    /// A free block that is not much larger; null without one.
+    void* take(std::size_t wanted) {
+        const auto found = free.lower_bound(wanted);
+        if (found == free.end() || found->first > wanted + wanted / 4) {
+            return nullptr;
+        }
+        void* block = found->second;
+        bytes -= found->first;
+        free.erase(found);
+        return block;
+    }
+
+    void* make(std::size_t wanted) {
+        const std::size_t unit = wanted < huge_page ? alignment : huge_page;
+        void* block = std::aligned_alloc(unit, (wanted + unit - 1) / unit * unit);
+        if (block != nullptr) {
+            if (unit == huge_page) {
+                madvise(block, wanted, MADV_HUGEPAGE);  // advice alone
+            }
+            sizes[block] = wanted;
+        }
+        return block;
+    }
+
     void clear() {
         for (const auto& [size, block] : free) {
+            sizes.erase(block);
             std::free(block);
         }
         free.clear();
@@ -68,26 +89,20 @@ Memory::Memory(std::uint64_t budget)
 Memory::~Memory() = default;
 
 void* Memory::allocate(std::size_t bytes) {
-    bytes = rounded(bytes);
     if (used_ + bytes > budget_ && give_back_) {
         give_back_();
     }
     require(bytes, "a ciphertext or a key");
-    void* block = nullptr;
-    const auto kept = pool_->free.find(bytes);
-    if (kept != pool_->free.end()) {
-        block = kept->second;
-        pool_->bytes -= bytes;
-        pool_->free.erase(kept);
-    } else {
+    void* block = pool_->take(bytes);
+    if (block == nullptr) {
         if (used_ + pool_->bytes + bytes > budget_) {
             pool_->clear();
         }
-        block = std::aligned_alloc(alignment, bytes);
-        if (block == nullptr) {
-            throw Error("too little memory", megabytes(bytes) + " more cannot be had",
-                        "a larger machine, or compile with a smaller --key-memory");
-        }
+        block = pool_->make(bytes);
+    }
+    if (block == nullptr) {
+        throw Error("too little memory", megabytes(bytes) + " more cannot be had",
+                    "a larger machine, or compile with a smaller --key-memory");
     }
     used_ += bytes;
     peak_ = std::max(peak_, used_);
@@ -95,10 +110,10 @@ void* Memory::allocate(std::size_t bytes) {
 }
 
 void Memory::release(void* pointer, std::size_t bytes) noexcept {
-    bytes = rounded(bytes);
     used_ -= bytes;
-    pool_->free.emplace(bytes, pointer);
-    pool_->bytes += bytes;
+    const std::size_t size = pool_->sizes[pointer];
+    pool_->free.emplace(size, pointer);
+    pool_->bytes += size;
 }
 
 void Memory::require(std::uint64_t bytes, const char* what) const {
