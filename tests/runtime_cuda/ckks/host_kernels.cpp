@@ -1,0 +1,211 @@
+// Transforms and fast kernels of the host, against plain arithmetic, on random numbers and on the
+// greatest ones. Prints what differs, nothing where all is right.
+#include <algorithm>
+#include <iostream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "ckks/chain.hpp"
+#include "ckks/transforms.hpp"
+#include "devices/host/fast_kernels.hpp"
+#include "devices/host/lanes.hpp"
+#include "devices/host/ntt.hpp"
+#include "tests/runtime_cuda/conformance/programs.hpp"
+
+namespace {
+
+using namespace atlasc::ckks;
+using Row = std::vector<Word>;
+
+std::mt19937_64 generator(7);
+
+Row random_row(std::size_t size, Word bound) {
+    Row row(size);
+    std::generate(row.begin(), row.end(), [&] { return generator() % bound; });
+    // The ends of the range, where a bound that is too low shows.
+    for (std::size_t at = 0; at < size / 4; ++at) {
+        row[at] = at % 2 == 0 ? bound - 1 : 0;
+    }
+    return row;
+}
+
+void expect(bool right, const std::string& what) {
+    if (!right) {
+        std::cout << what << '\n';
+    }
+}
+
+/// a b modulo X^N + 1 and q, by the definition.
+Row convolution(const Row& a, const Row& b, const Prime& q) {
+    Row out(a.size(), 0);
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        for (std::size_t j = 0; j < b.size(); ++j) {
+            const Word term = multiply(a[i], b[j], q);
+            Word& place = out[(i + j) % a.size()];
+            place = i + j < a.size() ? add(place, term, q) : subtract(place, term, q);
+        }
+    }
+    return out;
+}
+
+void transforms(const Chain& chain, int log_degree) {
+    const std::size_t degree = std::size_t{1} << log_degree;
+    auto memory = std::make_shared<Memory>(0);
+    const Transforms made(*memory, log_degree, chain.q, 0);
+    for (std::size_t at = 0; at < chain.q.size(); ++at) {
+        const Prime& q = chain.q[at];
+        const std::string where = "N = 2^" + std::to_string(log_degree) + ", q = " +
+                                  std::to_string(q.value) + ": ";
+        const Row x = random_row(degree, q.value);
+        Row y = x;
+        made.forward(y.data(), 1, at);
+        expect(*std::max_element(y.begin(), y.end()) < q.value, where + "values are not reduced");
+        Row back(degree);
+        made.backward(back.data(), y.data(), 1, at);
+        expect(back == x, where + "the way back");
+        if (log_degree <= 11) {
+            const Row other = random_row(degree, q.value);
+            Row z = other;
+            made.forward(z.data(), 1, at);
+            for (std::size_t place = 0; place < degree; ++place) {
+                z[place] = multiply(z[place], y[place], q);
+            }
+            made.backward(z.data(), z.data(), 1, at);
+            expect(z == convolution(x, other, q), where + "the product");
+        }
+    }
+}
+
+/// The launched kernel against itself, called for one element after another.
+template <typename Kernel>
+void same(Kernel kernel, std::size_t count, std::size_t written, const std::string& name) {
+    const Row before = random_row(written, kernel.primes[0].value);
+    Row fast = before;
+    Row slow = before;
+    kernel.out = fast.data();
+    launch(count, kernel, "");
+    kernel.out = slow.data();
+    for (std::size_t at = 0; at < count; ++at) {
+        kernel(at);
+    }
+    expect(fast == slow, name);
+}
+
+/// A limb for each prime from `first` on.
+Row limbs(const std::vector<Prime>& primes, std::size_t first, std::size_t count,
+          std::size_t degree) {
+    Row all;
+    for (std::size_t at = first; at < first + count; ++at) {
+        const Row row = random_row(degree, primes[at].value);
+        all.insert(all.end(), row.begin(), row.end());
+    }
+    return all;
+}
+
+Row parts(const std::vector<Prime>& primes, std::size_t parts, std::size_t count,
+          std::size_t degree) {
+    Row all;
+    for (std::size_t part = 0; part < parts; ++part) {
+        const Row some = limbs(primes, 0, count, degree);
+        all.insert(all.end(), some.begin(), some.end());
+    }
+    return all;
+}
+
+void kernels(const Chain& chain, int log_degree) {
+    const std::size_t degree = std::size_t{1} << log_degree;
+    auto memory = std::make_shared<Memory>(0);
+    const Ring ring(*memory, chain);
+    std::vector<Prime> primes = chain.q;
+    primes.insert(primes.end(), chain.special.begin(), chain.special.end());
+    const std::size_t count = chain.q.size() - 1;
+    const std::size_t size_p = chain.special.size();
+    const Shape shape{log_degree, static_cast<std::uint32_t>(count)};
+    const Row a = parts(primes, 2, count + 1, degree);
+    const Row b = parts(primes, 2, count, degree);
+    const Source of_a{a.data(), count + 1};
+    const Source of_b{b.data(), count};
+    const Source none{nullptr, 0};
+    const std::size_t all = 2 * count * degree;
+    for (const Kind kind : {Kind::sum, Kind::difference}) {
+        same(Combine{shape, primes.data(), of_a, of_b, kind, nullptr}, all, all, "Combine");
+    }
+    for (const Source& sum : {of_b, none}) {
+        same(TimesPolynomial{shape, primes.data(), of_a, b.data(), sum, nullptr}, all, all,
+             "TimesPolynomial");
+        const Residues number = residues(ring, -0x1.234567p+90, count);
+        same(TimesNumber{shape, primes.data(), of_a, number, sum, nullptr}, all, all,
+             "TimesNumber");
+    }
+    for (const bool first : {true, false}) {
+        const Source sum{nullptr, count};
+        same(AddProduct{log_degree, primes.data(), of_a, of_b, sum, nullptr, first},
+             count * degree, 3 * count * degree, "AddProduct");
+    }
+    for (std::size_t from : {std::size_t{0}, count}) {
+        same(Lift{log_degree, primes.data(), a.data() + (from == 0 ? 0 : count * degree), from, 0,
+                  nullptr},
+             count * degree, count * degree, "Lift");
+    }
+    for (const std::uint32_t galois : {1U, 5U, static_cast<std::uint32_t>(2 * degree - 1)}) {
+        Row fast(count * degree);
+        Row slow(count * degree);
+        for (const Word* addend : {b.data() + count * degree, static_cast<const Word*>(nullptr)}) {
+            Division division{a.data(), b.data(), ring.inverse_of_prime(count), addend, galois,
+                              fast.data()};
+            divide(ring, division, count);
+            division.out = slow.data();
+            const Divide kernel{log_degree, primes.data(), division,
+                                inverse_galois(ring, galois)};
+            for (std::size_t at = 0; at < count * degree; ++at) {
+                kernel(at);
+            }
+            expect(fast == slow, "Divide at X^" + std::to_string(galois));
+        }
+    }
+    const std::size_t digits = 3;
+    Row digit_words;
+    Row key;
+    for (std::size_t digit = 0; digit < digits; ++digit) {
+        for (int part = 0; part < 3; ++part) {
+            Row& to = part == 0 ? digit_words : key;
+            Row some = limbs(primes, 0, part == 0 ? count : count + 1, degree);
+            const Row special = limbs(primes, chain.q.size(), size_p, degree);
+            some.insert(some.end(), special.begin(), special.end());
+            to.insert(to.end(), some.begin(), some.end());
+        }
+    }
+    const std::size_t extended = (count + size_p) * degree;
+    same(InnerProduct{log_degree, count, count + 1, chain.q.size(), size_p, digits, primes.data(),
+                      digit_words.data(), key.data(), nullptr},
+         extended, 2 * extended, "InnerProduct");
+    const BlockConstants block = ring.digit(0, 2);
+    same(Decompose<2>{log_degree, count, chain.q.size(), size_p, primes.data(), block, a.data(),
+                      b.data(), nullptr},
+         degree, extended, "Decompose");
+    const Row special = limbs(primes, chain.q.size(), size_p, degree);
+    same(Remainder<2>{log_degree, count, primes.size(), primes.data(), ring.special(),
+                      special.data(), nullptr},
+         degree, count * degree, "Remainder");
+}
+
+}  // namespace
+
+int main() {
+    for (const int log_degree : {11, 12, 13, 16}) {  // odd and even numbers of stages
+        const atlasc::Interface interface = conformance::leveled(log_degree, 2, 2);
+        atlasc::Parameters parameters = interface.parameters;
+        parameters.moduli->primes = {50, 50, 30, 40};
+        parameters.moduli->special = {50, 50};
+        for (int kind = 0; kind < 2; ++kind) {
+            transforms(chain_of(parameters), log_degree);
+            if (log_degree < 14) {
+                kernels(chain_of(parameters), log_degree);
+            }
+            parameters.moduli->primes = {60, 60, 50, 58};  // some limbs fast, some not
+            parameters.moduli->special = {60, 50};
+        }
+    }
+    return 0;
+}
