@@ -18,7 +18,7 @@ FUZZ_INPUTS ?= 1000000
 FUZZ_ARGS   ?=
 FAULTS_ARGS ?=
 
-.PHONY: help install demo test fuzz faults lint docs bench-search bench-fidelity bench-large bench-peers wheel clean
+.PHONY: help install demo test fuzz faults lint docs bench-engine bench-search bench-fidelity bench-large bench-peers wheel clean
 
 help:
 	@echo "make demo     compile a Vision Transformer, run it on encrypted digits"
@@ -28,6 +28,7 @@ help:
 	@echo "make install  set up $(VENV) with everything; the two above do it when needed"
 	@echo "make lint     ruff and mypy"
 	@echo "make docs     write docs/ir-reference.md from the op declarations"
+	@echo "make bench-engine   bootstraps of the engine cpu beside desilofhe (minutes, 17 GB)"
 	@echo "make bench-search   compare search strategies and surrogates (hours; BENCH_ARGS=--quick: minutes)"
 	@echo "make bench-fidelity do programs hold on inputs of other kinds and lengths (BENCH_ARGS='--source all --plot f.png')"
 	@echo "make bench-large    search on BERT-base's shape with random weights (BENCH_ARGS='--plan llama3-8b': a plan)"
@@ -70,6 +71,9 @@ lint: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python -m atlasc.ir.text.reference docs/ir-reference.md
+
+bench-engine: $(STAMP)
+	$(BIN)/python -m benchmarks.engine $(BENCH_ARGS)
 
 bench-search: $(STAMP)
 	$(BIN)/python -m benchmarks.search $(BENCH_ARGS)

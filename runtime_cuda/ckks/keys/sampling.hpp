@@ -65,6 +65,67 @@ struct Stream {
     std::uint32_t number;
 };
 
+/// The last word of a nonce, so that no two uses of a seed share a block.
+constexpr std::uint32_t error_domain = 1U << 31;
+
+/// 128 random bits modulo a prime of 60 bits are uniform up to 2^-68; 4 residues a block.
+struct Uniform {
+    Stream stream;
+    int log_degree;
+    const Prime* primes;
+    std::size_t first;
+    Word* out;
+
+    ATLASC_DEVICE void operator()(std::size_t at) const {
+        const std::size_t start = 4 * at;
+        const auto prime = static_cast<std::uint32_t>(first + (start >> log_degree));
+        const std::uint32_t nonce[3] = {stream.number, prime, 0};
+        std::uint32_t block[16];
+        const std::size_t mask = (std::size_t{1} << log_degree) - 1;
+        chacha20(stream.seed, static_cast<std::uint32_t>(start & mask), nonce, block);
+        for (int number = 0; number < 4; ++number) {
+            Wide bits = 0;
+            for (int word = 0; word < 4; ++word) {
+                bits = (bits << 32) | block[4 * number + word];
+            }
+            out[start + number] = reduce(bits, primes[prime]);
+        }
+    }
+};
+
+ATLASC_DEVICE inline int ones(std::uint32_t bits) {
+    int count = 0;
+    for (; bits != 0; bits &= bits - 1) {
+        ++count;
+    }
+    return count;
+}
+
+/// 21 bits against 21 bits; 8 coefficients a block.
+struct ErrorResidues {
+    Stream stream;
+    int log_degree;
+    const Prime* primes;
+    std::size_t first;
+    std::size_t count;
+    Word* out;
+
+    ATLASC_DEVICE void operator()(std::size_t at) const {
+        constexpr std::uint32_t bits = (1U << 21) - 1;
+        const std::uint32_t nonce[3] = {stream.number, 0, error_domain};
+        std::uint32_t block[16];
+        chacha20(stream.seed, static_cast<std::uint32_t>(at), nonce, block);
+        for (int number = 0; number < 8; ++number) {
+            const int error = ones(block[2 * number] & bits) - ones(block[2 * number + 1] & bits);
+            for (std::size_t limb = 0; limb < count; ++limb) {
+                const Prime& q = primes[first + limb];
+                out[(limb << log_degree) + 8 * at + number] =
+                    error < 0 ? q.value - static_cast<Word>(-error) : static_cast<Word>(error);
+            }
+        }
+    }
+};
+
 /// Uniform residues modulo `count` primes from `first` on, to `out` [count][N].
 void sample_uniform(const Ring& ring, const Stream& stream, Word* out, std::size_t first,
                     std::size_t count);

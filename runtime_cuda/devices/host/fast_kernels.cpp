@@ -196,6 +196,74 @@ void launch(std::size_t count, const InnerProduct& kernel, const char*) {
                });
 }
 
+namespace {
+
+constexpr std::size_t blocks = 16;  ///< of ChaCha20, at a time
+
+/// Calls work(first) for every sixteen indices, and kernel(at) for all where that is not possible.
+template <typename Kernel, typename Work>
+void each_sixteen(std::size_t count, const Kernel& kernel, const Work& work) {
+    parallel(count / blocks, 16, [&](std::size_t begin, std::size_t end) {
+        for (std::size_t group = begin; group < end; ++group) {
+            if (has_ifma()) {
+                work(group * blocks);
+            } else {
+                one_by_one(kernel, group * blocks, blocks);
+            }
+        }
+    });
+    one_by_one(kernel, count / blocks * blocks, count % blocks);
+}
+
+}  // namespace
+
+void launch(std::size_t count, const Uniform& kernel, const char*) {
+    each_sixteen(count, kernel, [&](std::size_t at) {
+        // A limb has a multiple of 64 residues, so that all are of one prime.
+        const std::size_t start = 4 * at;
+        const auto prime =
+            static_cast<std::uint32_t>(kernel.first + (start >> kernel.log_degree));
+        const std::uint32_t nonce[3] = {kernel.stream.number, prime, 0};
+        const std::size_t mask = (std::size_t{1} << kernel.log_degree) - 1;
+        std::uint32_t words[16][16];
+        lanes::chacha20(words, kernel.stream.seed, static_cast<std::uint32_t>(start & mask), 4,
+                        nonce);
+        for (std::size_t block = 0; block < blocks; ++block) {
+            for (std::size_t number = 0; number < 4; ++number) {
+                Wide bits = 0;
+                for (std::size_t word = 0; word < 4; ++word) {
+                    bits = (bits << 32) | words[4 * number + word][block];
+                }
+                kernel.out[start + 4 * block + number] = reduce(bits, kernel.primes[prime]);
+            }
+        }
+    });
+}
+
+void launch(std::size_t count, const ErrorResidues& kernel, const char*) {
+    each_sixteen(count, kernel, [&](std::size_t at) {
+        constexpr std::uint32_t bits = (1U << 21) - 1;
+        const std::uint32_t nonce[3] = {kernel.stream.number, 0, error_domain};
+        std::uint32_t words[16][16];
+        lanes::chacha20(words, kernel.stream.seed, static_cast<std::uint32_t>(at), 1, nonce);
+        std::int64_t errors[8 * blocks];
+        for (std::size_t block = 0; block < blocks; ++block) {
+            for (std::size_t number = 0; number < 8; ++number) {
+                errors[8 * block + number] = __builtin_popcount(words[2 * number][block] & bits) -
+                                             __builtin_popcount(words[2 * number + 1][block] & bits);
+            }
+        }
+        for (std::size_t limb = 0; limb < kernel.count; ++limb) {
+            const auto q = static_cast<std::int64_t>(kernel.primes[kernel.first + limb].value);
+            Word* out = kernel.out + (limb << kernel.log_degree) + 8 * at;
+            for (std::size_t place = 0; place < 8 * blocks; ++place) {
+                const std::int64_t error = errors[place];
+                out[place] = static_cast<Word>(error < 0 ? q + error : error);
+            }
+        }
+    });
+}
+
 void convert(const Conversion& c) {
     const std::size_t size = c.block.size;
     each_chunk(1, c.log_degree, [&](std::size_t, std::size_t first, std::size_t length) {

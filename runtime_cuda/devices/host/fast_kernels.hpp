@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "ckks/kernels.hpp"
+#include "ckks/keys/sampling.hpp"
 
 namespace atlasc::ckks {
 
@@ -16,6 +17,9 @@ void launch(std::size_t count, const AddProduct& kernel, const char* name);
 void launch(std::size_t count, const Divide& kernel, const char* name);
 void launch(std::size_t count, const Lift& kernel, const char* name);
 void launch(std::size_t count, const InnerProduct& kernel, const char* name);
+
+void launch(std::size_t count, const Uniform& kernel, const char* name);
+void launch(std::size_t count, const ErrorResidues& kernel, const char* name);
 
 /// The same of `Decompose` and `Remainder` of any size.
 struct Conversion {

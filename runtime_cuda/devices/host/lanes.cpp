@@ -189,6 +189,65 @@ void combine(Word* out, const Word* y, std::size_t row, std::size_t size, const 
     }
 }
 
+namespace {
+
+inline Vector same_word(std::uint32_t x) { return _mm512_set1_epi32(static_cast<int>(x)); }
+
+template <int bits>
+inline void turn(Vector& x, Vector by) {
+    x = _mm512_rol_epi32(_mm512_xor_si512(x, by), bits);
+}
+
+inline void quarter(Vector& a, Vector& b, Vector& c, Vector& d) {
+    a = _mm512_add_epi32(a, b);
+    turn<16>(d, a);
+    c = _mm512_add_epi32(c, d);
+    turn<12>(b, c);
+    a = _mm512_add_epi32(a, b);
+    turn<8>(d, a);
+    c = _mm512_add_epi32(c, d);
+    turn<7>(b, c);
+}
+
+}  // namespace
+
+void chacha20(std::uint32_t (&words)[16][16], const Seed& seed, std::uint32_t counter,
+              std::uint32_t step, const std::uint32_t (&nonce)[3]) {
+    alignas(64) std::uint32_t counters[16];
+    for (std::uint32_t block = 0; block < 16; ++block) {
+        counters[block] = counter + block * step;
+    }
+    Vector start[16];
+    const std::uint32_t constants[4] = {0x61707865U, 0x3320646eU, 0x79622d32U, 0x6b206574U};
+    for (int at = 0; at < 4; ++at) {
+        start[at] = same_word(constants[at]);
+    }
+    for (int at = 0; at < 8; ++at) {
+        start[4 + at] = same_word(seed.words[at]);
+    }
+    start[12] = _mm512_load_si512(counters);
+    for (int at = 0; at < 3; ++at) {
+        start[13 + at] = same_word(nonce[at]);
+    }
+    Vector x[16];
+    for (int at = 0; at < 16; ++at) {
+        x[at] = start[at];
+    }
+    for (int round = 0; round < 10; ++round) {
+        quarter(x[0], x[4], x[8], x[12]);
+        quarter(x[1], x[5], x[9], x[13]);
+        quarter(x[2], x[6], x[10], x[14]);
+        quarter(x[3], x[7], x[11], x[15]);
+        quarter(x[0], x[5], x[10], x[15]);
+        quarter(x[1], x[6], x[11], x[12]);
+        quarter(x[2], x[7], x[8], x[13]);
+        quarter(x[3], x[4], x[9], x[14]);
+    }
+    for (int at = 0; at < 16; ++at) {
+        _mm512_storeu_si512(words[at], _mm512_add_epi32(x[at], start[at]));
+    }
+}
+
 }  // namespace atlasc::ckks::lanes
 #pragma GCC pop_options
 #pragma GCC diagnostic pop

@@ -184,6 +184,11 @@ void kernels(const Chain& chain, int log_degree) {
     same(Decompose<2>{log_degree, count, chain.q.size(), size_p, primes.data(), block, a.data(),
                       b.data(), nullptr},
          degree, extended, "Decompose");
+    const Stream stream{fresh_seed(), 3};
+    same(Uniform{stream, log_degree, primes.data(), 1, nullptr}, count * degree / 4,
+         count * degree, "Uniform");
+    same(ErrorResidues{stream, log_degree, primes.data(), 1, count, nullptr}, degree / 8,
+         count * degree, "ErrorResidues");
     const Row special = limbs(primes, chain.q.size(), size_p, degree);
     same(Remainder<2>{log_degree, count, primes.size(), primes.data(), ring.special(),
                       special.data(), nullptr},

@@ -1,0 +1,1 @@
+"""The engine ``cpu`` beside ``desilofhe``: bootstraps, products, rotations, in one run."""

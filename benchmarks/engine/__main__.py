@@ -1,0 +1,157 @@
+"""Seconds of a bootstrap and of primitives on the engine ``cpu``, beside ``desilofhe``, in one run.
+
+    make bench-engine                                  minutes, and 17 GB at a time
+    python -m benchmarks.engine [--sets fourteen_levels_40,fourteen_levels] [--rounds 3]
+                                [--no-desilo] [--json FILE]
+
+One process after another, each with all processors. Every bootstrap refreshes two real ciphertexts,
+at N = 2^16 and 128 bits of security. Slots are uniform in [-1, 1].
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from atlasc.cli.output import print_table
+from atlasc.cli.progress import progress
+
+HERE = Path(__file__).parent
+BUILD = HERE.parents[1] / "build" / "engine"
+LOG_DEGREE = 16
+ROWS = {
+    "levels left": ("level", "{:.0f}"),
+    "keys, s": ("keys", "{:.1f}"),
+    "first bootstrap, s": ("first", "{:.2f}"),
+    "bootstrap, s": ("bootstrap", "{:.2f}"),
+    "greatest error, log2": ("log2_error", "{:.1f}"),
+    "product, ms": ("mul", "{:.1f}"),
+    "rotation, ms": ("rotate", "{:.1f}"),
+    "product with a vector, ms": ("mul_plain", "{:.1f}"),
+    "memory, GiB": ("memory", "{:.1f}"),
+}
+TIMES = ("mul", "rotate", "mul_plain")
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--sets", default="fourteen_levels_40,fourteen_levels")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--no-desilo", action="store_true")
+    parser.add_argument("--only-desilo", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    if options.only_desilo:
+        print(json.dumps(measured_desilo(options.rounds)))
+        return
+    with progress("building the engine"):
+        program = built()
+    found: dict[str, dict[str, Any]] = {}
+    for name in options.sets.split(","):
+        with progress(f"cpu, {name}"):
+            found[f"cpu, {name}"] = measured(
+                [str(program), str(LOG_DEGREE), name, str(options.rounds)]
+            )
+    if not options.no_desilo:
+        with progress("desilo"):
+            words = ["-m", "benchmarks.engine", "--only-desilo", "--rounds", str(options.rounds)]
+            found["desilo"] = measured([sys.executable, *words])
+    show(found)
+    if options.json is not None:
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def built() -> Path:
+    """The C++ part."""
+    for words in (["-S", str(HERE), "-B", str(BUILD)], ["--build", str(BUILD), "--parallel"]):
+        done = subprocess.run(["cmake", *words], capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(done.stdout + done.stderr)
+    return BUILD / "bootstrap"
+
+
+def measured(command: list[str]) -> dict[str, Any]:
+    """What a process of its own found, and its greatest memory."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    text, _ = process.communicate()
+    if process.returncode != 0:
+        sys.exit(f"{' '.join(command)} ended with exit code {process.returncode}")
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    memory = peak / 2**20 if peak > before else None  # else a process before it needed more
+    return {**json.loads(text), "memory": memory}
+
+
+def measured_desilo(rounds: int) -> dict[str, float]:
+    """The same of the library."""
+    from atlasc.passes.lowering.rotation_keys import KeyPlan
+    from atlasc.targets.desilo.engine import DesiloEngine
+    from atlasc.targets.desilo.keys import KeySet
+    from atlasc.targets.desilo.parameters import BOOTSTRAPPED
+
+    def seconds(work: Callable[[], Any]) -> float:
+        start = time.perf_counter()
+        work()
+        return time.perf_counter() - start
+
+    top = BOOTSTRAPPED.max_level
+    kept: dict[str, KeySet] = {}
+
+    def make_keys() -> None:
+        kept["keys"] = KeySet.generate(BOOTSTRAPPED, KeyPlan({1: top}))
+
+    keys = seconds(make_keys)
+    engine = DesiloEngine(kept["keys"])
+    slots = np.random.default_rng(1).uniform(-1, 1, engine.slots)
+    pair = [engine.encrypt(slots, 0) for _ in range(2)]
+    refreshed: list[Any] = []
+
+    def refresh() -> None:
+        refreshed[:] = engine.bootstrap_many(pair)
+
+    first = seconds(refresh)
+    again = min(seconds(refresh) for _ in range(rounds))
+    error = max(float(np.abs(engine.decrypt(one) - slots).max()) for one in refreshed)
+    x, y = refreshed
+    work: dict[str, Callable[[], Any]] = {
+        "mul": lambda: engine.mul(x, y),
+        "rotate": lambda: engine.rotate(x, 1),
+        "mul_plain": lambda: engine.mul_plain(x, slots),
+    }
+    times = {name: min(seconds(one) for _ in range(rounds)) for name, one in work.items()}
+    return {
+        "level": engine.level(x), "keys": keys, "first": first, "bootstrap": again,
+        "log2_error": float(np.log2(error)), **times,
+    }  # fmt: skip
+
+
+def show(found: dict[str, dict[str, Any]]) -> None:
+    """The table, with what is slower than the fastest as a multiple of it."""
+    rows = []
+    for title, (entry, form) in ROWS.items():
+        values = [one.get(entry) for one in found.values()]
+        factor = 1e3 if entry in TIMES else 1.0
+        cells = ["" if value is None else form.format(value * factor) for value in values]
+        if entry in ("bootstrap", *TIMES):
+            least = min(values)
+            cells = [f"{cell} ({value / least:.2f} ×)" for cell, value in zip(cells, values)]
+        rows.append([title, *cells])
+    print_table(["", *found], rows)
+    print(f"{os.cpu_count()} processors; levels are those of real products")
+
+
+if __name__ == "__main__":
+    main()
