@@ -7,6 +7,7 @@
 
 #include "atlasc/error.hpp"
 #include "atlasc/numbers.hpp"
+#include "ckks/kernels.hpp"
 #include "kernel.hpp"
 
 namespace atlasc::ckks {
@@ -38,35 +39,6 @@ struct Gather {
         const std::uint32_t place = reverse_bits(static_cast<std::uint32_t>(at), log_slots);
         slots[2 * at] = in[place].x;
         slots[2 * at + 1] = in[place].y;
-    }
-};
-
-/// Coefficients rounded to integers: the real parts, then the imaginary ones.
-struct Round {
-    int log_degree;
-    std::size_t limbs;
-    const Prime* primes;
-    const Complex* in;
-    Word* out;
-
-    ATLASC_DEVICE void operator()(std::size_t at) const {
-        const std::size_t half = std::size_t{1} << (log_degree - 1);
-        const double number = rint(at < half ? in[at].x : in[at - half].y);
-        double size = number < 0 ? -number : number;
-        int shift = 0;
-        while (size >= 0x1p63) {  // a scale of 2^92 is possible; halving is exact
-            size *= 0.5;
-            ++shift;
-        }
-        const Word mantissa = static_cast<Word>(size);
-        for (std::size_t limb = 0; limb < limbs; ++limb) {
-            const Prime& q = primes[limb];
-            Word residue = reduce(mantissa, q);
-            for (int bit = 0; bit < shift; ++bit) {
-                residue = add(residue, residue, q);
-            }
-            out[(limb << log_degree) + at] = number < 0 ? negate(residue, q) : residue;
-        }
     }
 };
 

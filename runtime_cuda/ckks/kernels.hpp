@@ -2,6 +2,8 @@
 // calls them for all. A device may have a faster way for some of them.
 #pragma once
 
+#include <cmath>
+
 #include "ckks/polynomials.hpp"
 
 namespace atlasc::ckks {
@@ -301,6 +303,35 @@ struct Remainder {
         converter.read(coefficients + at, log_degree);
         for (std::size_t limb = 0; limb < limbs; ++limb) {
             out[(limb << log_degree) + at] = converter.modulo(limb);
+        }
+    }
+};
+
+/// Coefficients rounded to integers: the real parts, then the imaginary ones.
+struct Round {
+    int log_degree;
+    std::size_t limbs;
+    const Prime* primes;
+    const Complex* in;
+    Word* out;
+
+    ATLASC_DEVICE void operator()(std::size_t at) const {
+        const std::size_t half = std::size_t{1} << (log_degree - 1);
+        const double number = rint(at < half ? in[at].x : in[at - half].y);
+        double size = number < 0 ? -number : number;
+        int shift = 0;
+        while (size >= 0x1p63) {  // a scale of 2^92 is possible; halving is exact
+            size *= 0.5;
+            ++shift;
+        }
+        const Word mantissa = static_cast<Word>(size);
+        for (std::size_t limb = 0; limb < limbs; ++limb) {
+            const Prime& q = primes[limb];
+            Word residue = reduce(mantissa, q);
+            for (int bit = 0; bit < shift; ++bit) {
+                residue = add(residue, residue, q);
+            }
+            out[(limb << log_degree) + at] = number < 0 ? negate(residue, q) : residue;
         }
     }
 };

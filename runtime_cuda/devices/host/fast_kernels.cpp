@@ -1,6 +1,7 @@
 #include "devices/host/fast_kernels.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -194,6 +195,33 @@ void launch(std::size_t count, const InnerProduct& kernel, const char*) {
                                         kernel.key_words + (key_limb << log_degree) + first,
                                         key_part, kernel.digits, length, q);
                });
+}
+
+void launch(std::size_t count, const Round& kernel, const char*) {
+    constexpr double most = 0x1p52;
+    const std::size_t half = count / 2;
+    // Both parts of a complex number become coefficients, N/2 apart.
+    each_chunk(1, kernel.log_degree - 1, [&](std::size_t, std::size_t first, std::size_t length) {
+        alignas(64) static thread_local double parts[2][chunk];
+        double largest = 0.0;
+        for (std::size_t at = 0; at < length; ++at) {
+            parts[0][at] = std::rint(kernel.in[first + at].x);
+            parts[1][at] = std::rint(kernel.in[first + at].y);
+            largest = std::max({largest, std::fabs(parts[0][at]), std::fabs(parts[1][at])});
+        }
+        const bool all_fast = std::all_of(kernel.primes, kernel.primes + kernel.limbs, fast);
+        if (!(largest < most) || !all_fast) {
+            one_by_one(kernel, first, length);
+            one_by_one(kernel, half + first, length);
+            return;
+        }
+        for (std::size_t limb = 0; limb < kernel.limbs; ++limb) {
+            for (std::size_t part = 0; part < 2; ++part) {
+                Word* out = kernel.out + (limb << kernel.log_degree) + part * half + first;
+                lanes::residues(out, parts[part], length, kernel.primes[limb]);
+            }
+        }
+    });
 }
 
 namespace {

@@ -18,6 +18,7 @@ void launch(std::size_t count, const Divide& kernel, const char* name);
 void launch(std::size_t count, const Lift& kernel, const char* name);
 void launch(std::size_t count, const InnerProduct& kernel, const char* name);
 
+void launch(std::size_t count, const Round& kernel, const char* name);
 void launch(std::size_t count, const Uniform& kernel, const char* name);
 void launch(std::size_t count, const ErrorResidues& kernel, const char* name);
 

@@ -144,6 +144,19 @@ void lift(Word* out, const Word* in, std::size_t length, const Prime& from, cons
     }
 }
 
+void residues(Word* out, const double* integers, std::size_t length, const Prime& q) {
+    const Modulus m(q.value);
+    const Root one = root_of(1, q.value);
+    for (std::size_t at = 0; at < length; at += 8) {
+        const __m512d number = _mm512_loadu_pd(integers + at);
+        const __mmask8 negative = _mm512_cmp_pd_mask(number, _mm512_setzero_pd(), _CMP_LT_OQ);
+        const Vector size = _mm512_cvtpd_epu64(_mm512_abs_pd(number));
+        const Vector residue = below(lazy(size, one, m), m.q);
+        const Vector opposite = below(_mm512_sub_epi64(m.q, residue), m.q);
+        store(out + at, _mm512_mask_mov_epi64(residue, negative, opposite));
+    }
+}
+
 void inner_product(Word* b, Word* a, const Word* x, std::size_t digit_stride, const Word* key,
                    std::size_t key_stride, std::size_t digits, std::size_t length,
                    const Prime& q) {

@@ -43,6 +43,9 @@ void scale(Word* y, double* sum, const Word* x, Word inverse, std::size_t length
 void combine(Word* out, const Word* y, std::size_t row, std::size_t size, const Word* hats,
              std::size_t stride, const Word* u, Word minus, std::size_t length, const Prime& q);
 
+/// Integers of less than 2^52, as doubles, modulo a prime.
+void residues(Word* out, const double* integers, std::size_t length, const Prime& q);
+
 /// Sixteen blocks of ChaCha20, whose counters are `step` apart: [word][block].
 void chacha20(std::uint32_t (&words)[16][16], const Seed& seed, std::uint32_t counter,
               std::uint32_t step, const std::uint32_t (&nonce)[3]);

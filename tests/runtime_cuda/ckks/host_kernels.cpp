@@ -184,6 +184,16 @@ void kernels(const Chain& chain, int log_degree) {
     same(Decompose<2>{log_degree, count, chain.q.size(), size_p, primes.data(), block, a.data(),
                       b.data(), nullptr},
          degree, extended, "Decompose");
+    for (const double size : {0x1p40, 0x1p51, 0x1p70}) {
+        std::uniform_real_distribution<double> number(-size, size);
+        std::vector<Complex> slots(degree / 2);
+        std::generate(slots.begin(), slots.end(), [&] {
+            return Complex{number(generator), number(generator)};
+        });
+        slots[1] = {-0.4, 0.5};
+        same(Round{log_degree, count, primes.data(), slots.data(), nullptr}, degree,
+             count * degree, "Round");
+    }
     const Stream stream{fresh_seed(), 3};
     same(Uniform{stream, log_degree, primes.data(), 1, nullptr}, count * degree / 4,
          count * degree, "Uniform");
