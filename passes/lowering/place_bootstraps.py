@@ -22,6 +22,9 @@ from atlasc.passes.lowering.placement.placement import Placement, place
 
 FEWEST = 2.0**20
 """Seconds that a bootstrap costs on top where the fewest are wanted: more than one could save."""
+FILLED = (SEEN, 0.9, 0.95, 0.98, 1.0)
+"""Shares of the range that bootstrapped values may fill: the first with which there is a placement.
+Values that fill all of it (scores at the end of a polynomial's domain) leave no room for errors."""
 TOLERANCE = 1e-3
 """Change of the outputs by the errors of all bootstraps that is tolerated where another placement
 has less: root mean square, in units of the outputs' own."""
@@ -104,16 +107,16 @@ class PlaceBootstraps(Pass):
             raise AtlasError(f"a chain cannot have {self.levels} levels")
         if self.batch < 1:
             raise AtlasError(f"a bootstrap cannot refresh {self.batch} ciphertexts")
-        graph, nodes = self._graph(module, SEEN * RANGE)
-        try:
-            cheapest = place(graph, self.chain)
-        except AtlasError:  # there is none that leaves unseen inputs room
-            graph, nodes = self._graph(module, RANGE)
+        for largest in FILLED:
+            graph, nodes = self._graph(module, largest * RANGE)
             try:
                 cheapest = place(graph, self.chain)
-            except AtlasError:
-                _blame_range(graph, self.chain, nodes)
-                raise
+            except AtlasError:  # there is none that leaves unseen inputs so much room
+                if largest == FILLED[-1]:
+                    _blame_range(graph, self.chain, nodes)
+                    raise
+                continue
+            break
         return self._precise(graph, nodes, cheapest), nodes
 
     def _graph(self, module: Module, largest: float) -> tuple[LevelGraph, dict[Op, int]]:
