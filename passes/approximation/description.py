@@ -119,7 +119,10 @@ class Softmax(Approximation):
     @property
     @abstractmethod
     def mask_fill(self) -> float:
-        """What a masked score is set to before `apply`: the low end of the exponential's range."""
+        """What a masked score is set to before `apply`. Any score of the exponential's range will
+        do, as its weight becomes 0. Where the scores are mapped to [-1, 1] it is the middle, so that
+        it takes no room where they are bootstrapped.
+        """
 
     @property
     def temperature(self) -> float:

@@ -114,8 +114,8 @@ class SoftmaxApproximation(Softmax):
 
     @property
     def mask_fill(self) -> float:
-        """The score of a masked key."""
-        return self.score_range[0]
+        """The score of a masked key; see `Softmax.mask_fill`."""
+        return sum(self.score_range) / 2
 
     @property
     def temperature(self) -> float:
@@ -127,7 +127,7 @@ class SoftmaxApproximation(Softmax):
         exponential = ChebyshevSum.fitted(
             "exp", self.exp_degree, self.exp_range, self.exp_coefficients, self.score_range
         )
-        y = scores.chebyshev(exponential).masked(exponential.lowest)
+        y = scores.chebyshev(exponential).masked(exponential.middle)
         degrees = self.degrees or tuple(2**p - 1 for p in self.iterations)
         coefficients = self.coefficients or [None] * len(degrees)
         fits = zip(degrees, self.sum_ranges or SUM_RANGES, coefficients, strict=True)
@@ -166,8 +166,8 @@ class DirectSoftmax(Softmax):
 
     @property
     def mask_fill(self) -> float:
-        """The score of a masked key."""
-        return self.shift + self.exp_range[0]
+        """The score of a masked key; see `Softmax.mask_fill`."""
+        return self.shift + sum(self.exp_range) / 2
 
     def apply(self, scores: Term, newton_steps: int = 0) -> Term:
         """Probabilities of the scores: exponentials, times the inverse of their sum.
@@ -179,7 +179,7 @@ class DirectSoftmax(Softmax):
             "exp", self.exp_degree, self.exp_range, self.exp_coefficients, domain
         )
         inverse = ChebyshevSum.fitted("inverse", self.degree, self.sum_range, self.coefficients)
-        exponentials = scores.chebyshev(exponential).masked(exponential.lowest)
+        exponentials = scores.chebyshev(exponential).masked(exponential.middle)
         x = exponentials.row_sum()
         y = x.chebyshev(inverse)
         for _ in range(newton_steps):
@@ -209,8 +209,8 @@ class ChebyshevSoftmax(Softmax):
 
     @property
     def mask_fill(self) -> float:
-        """The score of a masked key."""
-        return self.shift + self.exp_range[0]
+        """The score of a masked key; see `Softmax.mask_fill`."""
+        return self.shift + sum(self.exp_range) / 2
 
     def apply(self, scores: Term) -> Term:
         """Probabilities of the scores."""

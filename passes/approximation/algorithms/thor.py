@@ -60,8 +60,8 @@ class AdaptiveSoftmax(Softmax):
 
     @property
     def mask_fill(self) -> float:
-        """The score of a masked key."""
-        return self.score_range[0]
+        """The score of a masked key; see `Softmax.mask_fill`."""
+        return sum(self.score_range) / 2
 
     @property
     def temperature(self) -> float:
@@ -79,7 +79,7 @@ class AdaptiveSoftmax(Softmax):
         y = scores.chebyshev(total)
         for _ in range(self.squarings):
             y = y.square()
-        y = y.masked(total.lowest**powers)
+        y = y.masked(total.middle**powers)
         epsilon = self.epsilon
         for round_ in range(self.rounds + 1):
             alpha = FINAL_PRECISION if round_ == self.rounds else SOFTMAX_PRECISION

@@ -175,9 +175,9 @@ class ChebyshevSum:
         return valid_domain(function, (float(low), float(high)), self.coefficients)
 
     @property
-    def lowest(self) -> float:
-        """The sum at the low end of its domain."""
-        return float(chebval(-1.0, self.coefficients))
+    def middle(self) -> float:
+        """The sum in the middle of its domain."""
+        return float(chebval(0.0, self.coefficients))
 
 
 def _missing(function: str) -> Any:

@@ -115,16 +115,16 @@ def softmax_module(causal: bool, masked: bool) -> Module:
 
 
 def test_iterative_softmax_is_the_paper_s_algorithm_1() -> None:
-    """A zero ends the iterations; masked scores get the low end of exp's range, then weight 0."""
+    """A zero ends the iterations; masked scores get the middle of exp's range, then weight 0."""
     poly = run_passes(softmax_module(causal=True, masked=True), [Expand()])
     part = 'part = "softmax"'
-    low = float(np.polynomial.chebyshev.chebval(-1.0, poly.symbols["chebyshev.softmax.15"]))
-    assert low == pytest.approx(np.exp(-8), abs=1e-6)
+    middle = float(np.polynomial.chebyshev.chebval(0.0, poly.symbols["chebyshev.softmax.15"]))
+    assert middle == pytest.approx(np.exp(-4), abs=1e-6)
     assert short(poly)[1:] == [
-        f"%0 = poly.mask_fill %x, %mask {{causal = true, fill = -15, log_keys = 1, {part}}}",
+        f"%0 = poly.mask_fill %x, %mask {{causal = true, fill = -7, log_keys = 1, {part}}}",
         "%1 = poly.chebyshev %0 {coefficients = @chebyshev.softmax.15, "
         f'domain = [-15, 1], basis = "published", {part}}}',
-        f"%2 = poly.mask_zero %1, %mask {{causal = true, value = {low:.3g}, {part}}}",
+        f"%2 = poly.mask_zero %1, %mask {{causal = true, value = {middle:.3g}, {part}}}",
         f"%3 = poly.square %2 {{{part}}}",
         f"%4 = poly.row_sum %3 {{{part}}}",
         "%5 = poly.chebyshev %4 {coefficients = @chebyshev.softmax.63, "
