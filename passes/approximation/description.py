@@ -119,9 +119,9 @@ class Softmax(Approximation):
     @property
     @abstractmethod
     def mask_fill(self) -> float:
-        """What a masked score is set to before `apply`. Any score of the exponential's range will
-        do, as its weight becomes 0. Where the scores are mapped to [-1, 1] it is the middle, so that
-        it takes no room where they are bootstrapped.
+        """What a masked score is set to before `apply`. Any score of the exponential's range does,
+        as its weight becomes 0. It is the middle where scores are mapped to [-1, 1], so that it
+        takes no room where they are bootstrapped.
         """
 
     @property

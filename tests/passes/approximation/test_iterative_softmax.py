@@ -13,6 +13,7 @@ from atlasc.ir.scalar_functions import FUNCTIONS
 from atlasc.passes.approximation.algorithms import from_attribute
 from atlasc.passes.approximation.algorithms.chebyshev import (
     ActivationApproximation,
+    DirectSoftmax,
     NormApproximation,
     SoftmaxApproximation,
 )
@@ -52,6 +53,20 @@ def test_masked_scores_get_no_weight():
     probabilities = NUMPY.run(FULL.apply, scores)
     assert np.abs(probabilities[:, 20:]).max() < 1e-9
     assert np.abs(probabilities[:, :20] - exact_softmax(scores[:, :20])).max() < 1e-6
+
+
+def test_masked_scores_take_no_room_of_a_bootstrap():
+    """Mapped to [-1, 1], as they are where they are bootstrapped, they are 0."""
+    iterative = SoftmaxApproximation((5, 3), shift=4.0, exp_range=(-3.0, 0.0))
+    direct = DirectSoftmax(15, (0.1, 9.0), 4.0, 15, (-6.0, 0.0))
+    assert iterative.mask_fill == sum(iterative.score_range) / 2 == 4.0 - 6.0
+    assert direct.mask_fill == 4.0 - 3.0
+    keep = np.arange(16) < 9
+    arithmetic = NumpyArithmetic(keep=keep[None])
+    for softmax in (iterative, direct):
+        scores = np.random.default_rng(6).uniform(-1, 3, (8, 16))
+        weights = arithmetic.run(lambda x, one=softmax: one.apply(one.visible(x)), scores)
+        assert np.abs(weights[:, 9:]).max() < 1e-12
 
 
 @settings(max_examples=40, deadline=None)

@@ -78,14 +78,18 @@ def test_a_value_outside_the_range_of_a_bootstrap_is_not_refreshed() -> None:
 
 def test_unseen_inputs_have_room_where_a_placement_leaves_it() -> None:
     """%a fills more of the range than it should, so the bootstrap moves; where all values do, one
-    of them is bootstrapped all the same.
+    of them is bootstrapped all the same, but none that fills all of the range if another does not.
     """
     where = {}
-    for name, magnitudes in {"one": {"a": 0.9}, "all": dict.fromkeys("xabcd", 0.9)}.items():
+    for name, magnitudes in {
+        "one": {"a": 0.9},
+        "all": dict.fromkeys("xabcd", 0.9),
+        "least": {**dict.fromkeys("xacd", 1.0), "b": 0.9},
+    }.items():
         after = run_passes(packed(RESIDUAL, magnitudes), [PlaceBootstraps(levels=2)])
         (bootstrap,) = [op for op in after.ops if op.name == "ckks.bootstrap"]
         where[name] = bootstrap.operands[0].op.attributes["holds"]
-    assert where == {"one": "b", "all": "a"}
+    assert where == {"one": "b", "all": "a", "least": "b"}
 
 
 def test_where_every_place_is_outside_the_range() -> None:
