@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::size_t alignment = 64;  ///< of a vector register, and of a line of the cache
 constexpr std::size_t huge_page = std::size_t{2} << 20;
+constexpr std::uint64_t free_share = 8;  ///< of the budget, that blocks may take while they are free
 
 std::string megabytes(std::uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
@@ -112,6 +113,11 @@ void* Memory::allocate(std::size_t bytes) {
 void Memory::release(void* pointer, std::size_t bytes) noexcept {
     used_ -= bytes;
     const std::size_t size = pool_->sizes[pointer];
+    if (pool_->bytes + size > budget_ / free_share) {
+        pool_->sizes.erase(pointer);
+        std::free(pointer);
+        return;
+    }
     pool_->free.emplace(size, pointer);
     pool_->bytes += size;
 }
