@@ -113,7 +113,7 @@ def prepare(
             saved.require(traced)
         module = with_centred_keys(traced, saved.calibration.keys)
         return PreparedModel(source, traced, module, saved.calibration)
-    digest = _digest(traced, source, options)
+    digest = "" if journal is None else _digest(traced, source, options)
     kept = kept_ranges(journal, digest)
     if kept is not None:
         with steps("taking the ranges that were measured before"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -42,23 +42,19 @@ def _levels(known: Range) -> int:
     interval = known.low, known.high
     match known.kind:
         case "scores":
-            return min(map(_softmax(known), range(1, SOFTMAX_ITERATIONS + 1)))
+            return min(_softmax(known, count + 1) for count in range(SOFTMAX_ITERATIONS))
         case "variance" | "mean square":
             return _least("invsqrt", interval)
     return _least(known.op.removeprefix("nn."), interval)
 
 
-def _softmax(known: Range) -> Callable[[int], int]:
-    """Levels of an iterative softmax, by the number of its iterations."""
-
-    def levels(iterations: int) -> int:
-        low, high = known.scores_at(iterations - 1)
-        total = _least("exp", ((low - high) / 2**iterations, 0.0))
-        for ends, _ in known.sums(iterations):
-            total += LEVELS_OF_ITERATION + _least("invsqrt", (ends[0], ends[1]))
-        return total
-
-    return levels
+def _softmax(known: Range, iterations: int) -> int:
+    """Levels of an iterative softmax."""
+    low, high = known.scores_at(iterations - 1)
+    total = _least("exp", ((low - high) / 2**iterations, 0.0))
+    for ends, _ in known.sums(iterations):
+        total += LEVELS_OF_ITERATION + _least("invsqrt", (ends[0], ends[1]))
+    return total
 
 
 @lru_cache(maxsize=4096)

@@ -75,7 +75,7 @@ ATLASC_DEVICE inline std::uint32_t reverse_bits(std::uint32_t x, int bits) {
 /// The transform of a polynomial of degree N = 2^log_degree holds at i its value at
 /// psi^(2 rev(i) + 1), with rev the reversal of log_degree bits.
 ATLASC_DEVICE inline std::uint32_t permuted(std::uint32_t at, std::uint32_t galois,
-                                                  int log_degree) {
+                                            int log_degree) {
     const std::uint32_t exponent = galois * (2 * reverse_bits(at, log_degree) + 1);
     const std::uint32_t mask = (2U << log_degree) - 1;  // modulo 2N, the order of psi
     return reverse_bits((exponent & mask) >> 1, log_degree);

@@ -62,7 +62,7 @@ struct Negate {
 
 /// a b + sum, of which there may be none: a product of residues leaves room for another one.
 ATLASC_DEVICE inline Word multiply_add(Word a, Word b, const Source& sum, const Shape& shape,
-                                    std::size_t at, const Prime& q) {
+                                       std::size_t at, const Prime& q) {
     Wide result = static_cast<Wide>(a) * b;
     if (sum.words != nullptr) {
         result += sum.words[shape.in(at, sum.limbs)];

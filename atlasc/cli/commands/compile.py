@@ -42,9 +42,8 @@ def compile(
     The cheapest setting within --max-error is taken; where only --max-depth, --max-levels or
     --max-seconds are given, the most accurate one within these. Without any limit it is the
     cheapest with an error of 0.2% of the outputs' mean magnitude, or the most accurate one if none
-    has. --max-depth implies --cost
-    depth, and --max-levels --cost levels. Settings under which a held-back input leaves a range are
-    avoided.
+    has. --max-depth implies --cost depth, and --max-levels --cost levels. Settings under which a
+    held-back input leaves a range are avoided.
     """
     from atlasc.compilation.checks import check_compile
     from atlasc.compilation.compile import compile_model

@@ -26,8 +26,8 @@ def emit(
     build: bool = switch("Build it too, with CMake and a C++17 compiler."),
     python: bool = switch("With --build: a Python module too, with pybind11."),
     engine: str | None = option(
-        "sim, which encrypts nothing; for programs that were compiled for phantom also cpu, which "
-        "encrypts on this machine, or phantom [default: phantom for its programs]."
+        "sim, which encrypts nothing; for programs that were compiled for cpu or phantom also cpu, "
+        "which encrypts on this machine, or phantom [default: as they were compiled]."
     ),
     as_json: bool = JSON,
 ) -> None:

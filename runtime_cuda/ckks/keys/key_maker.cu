@@ -61,6 +61,13 @@ struct Permute {
     }
 };
 
+/// A secret at X^galois.
+Words turned(const Ring& ring, const Words& secret, std::uint32_t galois) {
+    Words result(ring.memory(), secret.size());
+    launch(result.size(), Permute{ring.log_degree(), galois, secret.get(), result.get()}, "secret");
+    return result;
+}
+
 /// Random streams are numbered: one for each digit of each key.
 Stream stream_of(const Seed& seed, const KeyEntry& entry, std::size_t digit) {
     return {seed, entry.number * static_cast<std::uint32_t>(Residues::most) +
@@ -85,25 +92,12 @@ KeyMaker::KeyMaker(const Ring& ring, const std::vector<std::int8_t>& secret, con
 
 Words KeyMaker::content(const KeyEntry& entry) const {
     using Kind = KeyEntry::Kind;
-    const int log_degree = ring_.log_degree();
-    Words result = ring_.polynomial(ring_.size_q());
-    const auto permute = [&](std::uint32_t galois, const Words& secret) {
-        launch(result.size(), Permute{log_degree, galois, secret.get(), result.get()}, "secret");
-    };
-    switch (entry.kind) {
-        case Kind::relinearisation:
-            launch(result.size(), Square{log_degree, ring_.primes(), secret_.get(), result.get()},
-                   "secret");
-            break;
-        case Kind::conjugation:
-        case Kind::rotation:
-        case Kind::to_sparse:
-            permute(1, secret_);
-            break;
-        case Kind::to_dense:
-            permute(1, sparse_);
-            break;
+    if (entry.kind != Kind::relinearisation) {
+        return turned(ring_, entry.kind == Kind::to_dense ? sparse_ : secret_, 1);
     }
+    Words result = ring_.polynomial(ring_.size_q());
+    launch(result.size(),
+           Square{ring_.log_degree(), ring_.primes(), secret_.get(), result.get()}, "secret");
     return result;
 }
 
@@ -115,11 +109,7 @@ Words KeyMaker::target(const KeyEntry& entry) const {
                                            ? galois_of(ring_, entry.amount)
                                            : galois_of_conjugation(ring_));
     }
-    const Words& secret = entry.kind == Kind::to_sparse ? sparse_ : secret_;
-    Words result(ring_.memory(), secret.size());
-    launch(result.size(), Permute{ring_.log_degree(), galois, secret.get(), result.get()},
-           "secret");
-    return result;
+    return turned(ring_, entry.kind == Kind::to_sparse ? sparse_ : secret_, galois);
 }
 
 Words KeyMaker::make(const KeyEntry& entry) const {

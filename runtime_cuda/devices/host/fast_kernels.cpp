@@ -38,6 +38,35 @@ void one_by_one(const Kernel& kernel, std::size_t begin, std::size_t length) {
     }
 }
 
+/// Calls work(row, first place, index, places, prime) for the places of all rows: limbs, one part
+/// after another. Rows of `prime_of_row` that is not fast get the kernel, element by element.
+template <typename Kernel, typename PrimeOf, typename Work>
+void each_row(const Kernel& kernel, std::size_t count, int log_degree, const PrimeOf& prime_of_row,
+              const Work& work) {
+    each_chunk(count >> log_degree, log_degree,
+               [&](std::size_t row, std::size_t first, std::size_t length) {
+                   const std::size_t at = (row << log_degree) + first;
+                   const Prime& q = prime_of_row(row);
+                   if (fast(q)) {
+                       work(row, first, at, length, q);
+                   } else {
+                       one_by_one(kernel, at, length);
+                   }
+               });
+}
+
+/// The same of kernels that have a shape: work(limb, first place, index, places, prime).
+template <typename Kernel, typename Work>
+void each_limb(const Kernel& kernel, std::size_t count, const Work& work) {
+    const Shape& shape = kernel.shape;
+    const auto limb_of = [&](std::size_t row) { return row % shape.limbs; };
+    each_row(
+        kernel, count, shape.log_degree,
+        [&](std::size_t row) -> const Prime& { return kernel.primes[limb_of(row)]; },
+        [&](std::size_t row, std::size_t first, std::size_t at, std::size_t length,
+            const Prime& q) { work(limb_of(row), first, at, length, q); });
+}
+
 /// An element of an operand, null where there is none.
 const Word* place_in(const Source& source, const Shape& shape, std::size_t at) {
     return source.words == nullptr ? nullptr : source.words + shape.in(at, source.limbs);
@@ -63,74 +92,49 @@ const std::vector<std::uint32_t>& permutation(int log_degree, std::uint32_t galo
 void launch(std::size_t count, const Combine& kernel, const char*) {
     const Shape& shape = kernel.shape;
     const auto run = kernel.kind == Kind::sum ? lanes::add : lanes::subtract;
-    each_chunk(count >> shape.log_degree, shape.log_degree,
-               [&](std::size_t row, std::size_t first, std::size_t length) {
-                   const std::size_t at = (row << shape.log_degree) + first;
-                   const Prime& q = kernel.primes[shape.limb(at)];
-                   if (fast(q)) {
-                       run(kernel.out + at, kernel.a.words + shape.in(at, kernel.a.limbs),
-                           kernel.b.words + shape.in(at, kernel.b.limbs), length, q);
-                   } else {
-                       one_by_one(kernel, at, length);
-                   }
-               });
+    each_limb(kernel, count,
+              [&](std::size_t, std::size_t, std::size_t at, std::size_t length, const Prime& q) {
+                  run(kernel.out + at, place_in(kernel.a, shape, at), place_in(kernel.b, shape, at),
+                      length, q);
+              });
 }
 
 void launch(std::size_t count, const TimesPolynomial& kernel, const char*) {
     const Shape& shape = kernel.shape;
-    each_chunk(count >> shape.log_degree, shape.log_degree,
-               [&](std::size_t row, std::size_t first, std::size_t length) {
-                   const std::size_t at = (row << shape.log_degree) + first;
-                   const std::size_t limb = shape.limb(at);
-                   const Prime& q = kernel.primes[limb];
-                   if (!fast(q)) {
-                       one_by_one(kernel, at, length);
-                       return;
-                   }
-                   lanes::multiply_add(kernel.out + at,
-                                       kernel.a.words + shape.in(at, kernel.a.limbs),
-                                       kernel.polynomial + (limb << shape.log_degree) + first,
-                                       place_in(kernel.sum, shape, at), length, q);
-               });
+    each_limb(kernel, count,
+              [&](std::size_t limb, std::size_t first, std::size_t at, std::size_t length,
+                  const Prime& q) {
+                  lanes::multiply_add(kernel.out + at, place_in(kernel.a, shape, at),
+                                      kernel.polynomial + (limb << shape.log_degree) + first,
+                                      place_in(kernel.sum, shape, at), length, q);
+              });
 }
 
 void launch(std::size_t count, const TimesNumber& kernel, const char*) {
     const Shape& shape = kernel.shape;
-    each_chunk(count >> shape.log_degree, shape.log_degree,
-               [&](std::size_t row, std::size_t first, std::size_t length) {
-                   const std::size_t at = (row << shape.log_degree) + first;
-                   const std::size_t limb = shape.limb(at);
-                   const Prime& q = kernel.primes[limb];
-                   if (!fast(q)) {
-                       one_by_one(kernel, at, length);
-                       return;
-                   }
-                   lanes::times_number(kernel.out + at,
-                                       kernel.a.words + shape.in(at, kernel.a.limbs),
-                                       kernel.number.of[limb], place_in(kernel.sum, shape, at),
-                                       length, q);
-               });
+    each_limb(kernel, count,
+              [&](std::size_t limb, std::size_t, std::size_t at, std::size_t length,
+                  const Prime& q) {
+                  lanes::times_number(kernel.out + at, place_in(kernel.a, shape, at),
+                                      kernel.number.of[limb], place_in(kernel.sum, shape, at),
+                                      length, q);
+              });
 }
 
 void launch(std::size_t count, const AddProduct& kernel, const char*) {
     const int log_degree = kernel.log_degree;
-    each_chunk(count >> log_degree, log_degree,
-               [&](std::size_t limb, std::size_t first, std::size_t length) {
-                   const std::size_t at = (limb << log_degree) + first;
-                   const Prime& q = kernel.primes[limb];
-                   if (!fast(q)) {
-                       one_by_one(kernel, at, length);
-                       return;
-                   }
-                   const Word* a = kernel.a.words + at;
-                   const Word* b = kernel.b.words + at;
-                   Word* d = kernel.out + at;
-                   const std::size_t part = kernel.sum.limbs << log_degree;
-                   lanes::add_product({d, d + part, d + 2 * part},
-                                      {a, a + (kernel.a.limbs << log_degree)},
-                                      {b, b + (kernel.b.limbs << log_degree)}, length,
-                                      kernel.first, q);
-               });
+    each_row(
+        kernel, count, log_degree,
+        [&](std::size_t limb) -> const Prime& { return kernel.primes[limb]; },
+        [&](std::size_t, std::size_t, std::size_t at, std::size_t length, const Prime& q) {
+            const Word* a = kernel.a.words + at;
+            const Word* b = kernel.b.words + at;
+            Word* d = kernel.out + at;
+            const std::size_t part = kernel.sum.limbs << log_degree;
+            lanes::add_product({d, d + part, d + 2 * part},
+                               {a, a + (kernel.a.limbs << log_degree)},
+                               {b, b + (kernel.b.limbs << log_degree)}, length, kernel.first, q);
+        });
 }
 
 void launch(std::size_t count, const Divide& kernel, const char*) {
@@ -180,26 +184,26 @@ void launch(std::size_t count, const InnerProduct& kernel, const char*) {
     const int log_degree = kernel.log_degree;
     const std::size_t extended = (kernel.limbs + kernel.size_p) << log_degree;
     const std::size_t key_part = (kernel.key_limbs + kernel.size_p) << log_degree;
-    each_chunk(count >> log_degree, log_degree,
-               [&](std::size_t limb, std::size_t first, std::size_t length) {
-                   const std::size_t at = (limb << log_degree) + first;
-                   const Prime& q = kernel.primes[prime_of(limb, kernel.limbs, kernel.size_q)];
-                   if (!fast(q)) {
-                       one_by_one(kernel, at, length);
-                       return;
-                   }
-                   const std::size_t key_limb =
-                       limb < kernel.limbs ? limb : kernel.key_limbs + limb - kernel.limbs;
-                   lanes::inner_product(kernel.out + at, kernel.out + extended + at,
-                                        kernel.digit_words + at, extended,
-                                        kernel.key_words + (key_limb << log_degree) + first,
-                                        key_part, kernel.digits, length, q);
-               });
+    each_row(
+        kernel, count, log_degree,
+        [&](std::size_t limb) -> const Prime& {
+            return kernel.primes[prime_of(limb, kernel.limbs, kernel.size_q)];
+        },
+        [&](std::size_t limb, std::size_t first, std::size_t at, std::size_t length,
+            const Prime& q) {
+            const std::size_t key_limb =
+                limb < kernel.limbs ? limb : kernel.key_limbs + limb - kernel.limbs;
+            lanes::inner_product(kernel.out + at, kernel.out + extended + at,
+                                 kernel.digit_words + at, extended,
+                                 kernel.key_words + (key_limb << log_degree) + first, key_part,
+                                 kernel.digits, length, q);
+        });
 }
 
 void launch(std::size_t count, const Round& kernel, const char*) {
     constexpr double most = 0x1p52;
     const std::size_t half = count / 2;
+    const bool all_fast = std::all_of(kernel.primes, kernel.primes + kernel.limbs, fast);
     // Both parts of a complex number become coefficients, N/2 apart.
     each_chunk(1, kernel.log_degree - 1, [&](std::size_t, std::size_t first, std::size_t length) {
         alignas(64) static thread_local double parts[2][chunk];
@@ -209,7 +213,6 @@ void launch(std::size_t count, const Round& kernel, const char*) {
             parts[1][at] = std::rint(kernel.in[first + at].y);
             largest = std::max({largest, std::fabs(parts[0][at]), std::fabs(parts[1][at])});
         }
-        const bool all_fast = std::all_of(kernel.primes, kernel.primes + kernel.limbs, fast);
         if (!(largest < most) || !all_fast) {
             one_by_one(kernel, first, length);
             one_by_one(kernel, half + first, length);
@@ -294,6 +297,8 @@ void launch(std::size_t count, const ErrorResidues& kernel, const char*) {
 
 void convert(const Conversion& c) {
     const std::size_t size = c.block.size;
+    const Prime* own = c.primes + c.block.first;
+    const bool narrow = std::all_of(own, own + size, fast);
     each_chunk(1, c.log_degree, [&](std::size_t, std::size_t first, std::size_t length) {
         constexpr std::size_t most = most_special;
         alignas(64) static thread_local Word y[most * chunk];
@@ -301,7 +306,7 @@ void convert(const Conversion& c) {
         alignas(64) static thread_local double sum[chunk];
         std::fill(sum, sum + length, 0.5);
         for (std::size_t s = 0; s < size; ++s) {
-            const Prime& q = c.primes[c.block.first + s];
+            const Prime& q = own[s];
             const Word* x = c.residues + (s << c.log_degree) + first;
             if (fast(q)) {
                 lanes::scale(y + s * chunk, sum, x, c.block.inverses[s], length, q);
@@ -312,9 +317,6 @@ void convert(const Conversion& c) {
                 sum[at] += static_cast<double>(y[s * chunk + at]) / static_cast<double>(q.value);
             }
         }
-        const bool narrow = std::all_of(
-            c.primes + c.block.first, c.primes + c.block.first + size,
-            [](const Prime& q) { return q.value >> ifma_bits == 0; });
         for (std::size_t at = 0; at < length; ++at) {
             u[at] = static_cast<Word>(sum[at]);
         }

@@ -178,11 +178,8 @@ void backward_ifma(Word* a, const NttTable& table) {
         store(start + 8, y);
     }
     std::size_t half = 16;  // of the next stage
-    for (; 4 * half <= degree; half *= 4) {  // two stages at once: quarters, then halves
+    for (; 4 * half < degree; half *= 4) {  // two stages at once; the last pair scales
         const std::size_t blocks = degree / (4 * half);
-        if (4 * half == degree) {
-            break;  // the last pair scales
-        }
         for (std::size_t block = 0; block < blocks; ++block) {
             const Root last = same(roots, blocks + block);
             const Root left = same(roots, 2 * (blocks + block));
