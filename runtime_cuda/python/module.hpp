@@ -66,8 +66,10 @@ inline void fill(py::module_& module, const Interface& interface, Program progra
         Message message;
         const Engine* engine;
     };
-    py::class_<Handed>(module, "Message");
-    py::class_<Client>(module, "Client")
+    // Local to the module: a process may load the modules of several programs.
+    const py::module_local local;
+    py::class_<Handed>(module, "Message", local);
+    py::class_<Client>(module, "Client", local)
         .def(py::init([&interface](const std::string& key) {
                  return std::make_unique<Client>(interface, key);
              }),
@@ -100,7 +102,7 @@ inline void fill(py::module_& module, const Interface& interface, Program progra
                 return arrays;
             },
             py::arg("answer"), py::arg("unchecked") = false);
-    py::class_<Server>(module, "Server")
+    py::class_<Server>(module, "Server", local)
         .def(py::init([&interface, program](const std::string& keys, const std::string& weights) {
                  const py::gil_scoped_release released;
                  return std::make_unique<Server>(interface, program, keys, weights);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,10 @@ def test_an_answer_is_encrypted_and_right(leveled: Tiny, tmp_path: Path) -> None
         exact = np.array(rows)
         errors = np.abs(np.array(found["outputs"][name]) - exact)
         assert 0 < errors.max() < 1e-4 * max(1.0, np.abs(exact).max()), "encrypted, and right"
+    # One process may load the modules of several programs: here a copy stands for the second.
+    other = shutil.copytree(project, tmp_path / "other")
+    again = json.loads(run(*words[:3], other, *words[4:], "--json").out)
+    assert again["outputs"].keys() == found["outputs"].keys()
 
 
 def test_primes_are_of_50_bits_at_most() -> None:
