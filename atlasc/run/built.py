@@ -44,7 +44,9 @@ class BuiltProgram:
                 why=f"no {_PATTERN} in its folder build",
                 remedy="build it with -DATLASC_PYTHON=ON, or emit with --build --python",
             )
-        spec = importlib.util.spec_from_file_location(place.name.partition(".")[0], place)
+        # Two programs of one model have the same module name; the place tells them apart.
+        name = f"{place.resolve().parent}.{place.name.partition('.')[0]}"
+        spec = importlib.util.spec_from_file_location(name, place)
         assert spec is not None and spec.loader is not None
         remedy = "build the project again for this Python, on this machine"
         with explained(f"the module {place} cannot be loaded", remedy=remedy):
