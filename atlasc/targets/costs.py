@@ -1,6 +1,6 @@
 """Seconds of the primitives at a parameter set: measured ones, and what lies between.
 
-What lies between measured levels is fitted. A key switch at level l works with d = r/k digits on
+What lies between measured levels is fitted. A key switch at level l works with d digits on
 p = r + k primes (r of the ciphertext, k special ones): d p products with the key, and about p
 transforms before and after. Everything else is linear in the primes of the ciphertext. That is the
 shape of a cost in the level; its few constants are fitted to the table for each ring degree, and at
@@ -9,7 +9,6 @@ measured parameter sets the fit is bent through the measured seconds.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -134,7 +133,7 @@ def _terms(parameters: ParameterSet, primitive: str, level: int) -> NDArray[np.f
     if primitive not in KEY_SWITCHES:
         return scale * np.array([0.0, residues, 1.0])
     primes = residues + parameters.special_primes
-    digits = math.ceil(residues / parameters.special_primes)
+    digits = parameters.digits(level)
     return scale * np.array([digits * primes, primes, 1.0])
 
 

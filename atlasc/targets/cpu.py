@@ -23,10 +23,6 @@ class CpuParameters(PhantomParameters):
     prime_bits = 50
     named = "fourteen_levels_40"
 
-    def residues(self, level: int) -> int:
-        """See the base class: a level of more than 50 bits has two primes."""
-        return sum(-(-bits // self.prime_bits) for bits in self.moduli.primes[: level + 1])
-
 
 class CpuTarget(PhantomTarget):
     """Programs that a C++ project executes on processors."""

@@ -40,7 +40,7 @@ Parameters named(const std::string& name, long ring_degree) {
     if (name == "fourteen_levels_40") {
         p.base_bits = p.cts_bits = p.special_bits = 50;
         p.scale_bits = p.stc_bits = 40;
-        p.special_primes = 6;
+        p.special_primes = 7;
     } else if (name != "fourteen_levels") {
         throw Error("there are no bootstrap parameters " + name);
     }
@@ -69,15 +69,10 @@ Budget budget(const Parameters& p) {
     append(result.prime_bits, p.cts_stages, p.cts_bits);
     result.log_scales = log_scales(p, reduction.levels());
 
-    const auto primes = static_cast<int>(result.prime_bits.size());
-    result.digits = (primes + p.special_primes - 1) / p.special_primes;
     for (const int bits : result.prime_bits) {
         result.log_qp += bits;
     }
     result.log_qp += p.special_primes * p.special_bits;
-    // Two polynomials for each digit, 8 bytes for a residue.
-    result.key_bytes = 2.0 * 8.0 * static_cast<double>(p.ring_degree) * result.digits *
-                       (primes + p.special_primes);
 
     // CtS gives half of the complex coefficients, so that c + conj(c) is their real part.
     result.cts_factor = 0.5 / reduction.domain;

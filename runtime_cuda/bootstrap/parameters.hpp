@@ -55,8 +55,6 @@ struct Budget {
     std::vector<int> prime_bits;     ///< of Q, from q0 up
     std::vector<double> log_scales;  ///< log2 of the scale at each level, from 0 up
     int log_qp = 0;                  ///< an upper bound of log2(QP), which security is judged by
-    int digits = 0;                  ///< of a decomposition in a key switch
-    double key_bytes = 0.0;          ///< of one key switching key at the top level
     double cts_factor = 1.0;         ///< for coeffs_to_slots
     double stc_factor = 1.0;         ///< for slots_to_coeffs
 };

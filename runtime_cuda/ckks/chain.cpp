@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <string>
 
 #include "atlasc/error.hpp"
@@ -93,6 +94,21 @@ std::vector<int> parts_of(int bits, int most) {
     return parts;
 }
 
+/// Groups neighbours of at most `most` bits in all.
+std::vector<std::size_t> groups_of(const std::vector<int>& bits, int most) {
+    std::vector<std::size_t> starts = {0};
+    int sum = 0;
+    for (std::size_t at = 0; at < bits.size(); ++at) {
+        if (sum + bits[at] > most || at - starts.back() == most_in_digit) {
+            starts.push_back(at);
+            sum = 0;
+        }
+        sum += bits[at];
+    }
+    starts.push_back(bits.size());
+    return starts;
+}
+
 /// Scales of levels `first` to `last` from the one below them.
 void extend(Chain& chain, std::size_t first, std::size_t last) {
     for (std::size_t level = first; level <= last; ++level) {
@@ -171,6 +187,12 @@ Chain chain_of(const Parameters& parameters) {
         bits.insert(bits.end(), parts.begin(), parts.end());
         chain.limbs.push_back(bits.size());
     }
+    const int special = std::accumulate(moduli.special.begin(), moduli.special.end(), 0);
+    if (special < *std::max_element(bits.begin(), bits.end())) {
+        throw Error("the moduli of the program do not fit its levels",
+                    "the special primes are smaller than a prime of a level");
+    }
+    chain.digits = groups_of(bits, special);
     bits.insert(bits.end(), moduli.special.begin(), moduli.special.end());
     chain.q = primes_of(chain.degree, bits);
     const auto count = static_cast<std::ptrdiff_t>(chain.limbs.back());
@@ -185,6 +207,11 @@ Chain chain_of(const Parameters& parameters) {
                                                          static_cast<long>(chain.degree)));
     }
     return chain;
+}
+
+std::size_t digits_of(const Chain& chain, std::size_t limbs) {
+    const auto end = std::lower_bound(chain.digits.begin(), chain.digits.end(), limbs);
+    return static_cast<std::size_t>(end - chain.digits.begin());
 }
 
 void require_security(const Chain& chain) {

@@ -9,8 +9,10 @@
 
 namespace atlasc::ckks {
 
-/// Most special primes, and primes of a digit.
 constexpr std::size_t most_special = 8;
+
+/// Most primes of a digit.
+constexpr std::size_t most_in_digit = 16;
 
 /// A ciphertext at level l has the first limbs[l] primes of Q and one scale, whatever way it came
 /// about. Those beyond limbs[l - 1] are the level's own, q_l in product: one, or two where a device
@@ -25,7 +27,10 @@ struct Chain {
     std::size_t degree = 0;      ///< N; half as many slots
     std::vector<Prime> q;        ///< of level 0 first; that is one prime
     std::vector<std::size_t> limbs;  ///< by level
-    std::vector<Prime> special;  ///< of key switching; as many primes of q make a digit
+    std::vector<Prime> special;  ///< of key switching, P in product
+    /// First prime of each digit of a key switch, and the end of the last: as many neighbours as
+    /// have no more bits than P.
+    std::vector<std::size_t> digits;
     std::vector<double> scales;  ///< by level
 
     int top() const { return static_cast<int>(limbs.size()) - 1; }
@@ -46,6 +51,9 @@ struct Chain {
 /// The chain that a program was compiled for, by the sizes of its primes. Throws Error: it names
 /// none, or one that this engine cannot have.
 Chain chain_of(const Parameters& parameters);
+
+/// Digits of a key switch of a polynomial of the first `limbs` primes.
+std::size_t digits_of(const Chain& chain, std::size_t limbs);
 
 /// Refuses fewer than 128 bits of security (Error), by the table of atlasc/targets/security.py:
 /// dense ternary secret, classical attacks.

@@ -36,7 +36,6 @@ void Ring::backward(Word* out, const Word* in, std::size_t count, std::size_t fi
 
 void Ring::make_constants() {
     const std::size_t all = size_qp();
-    const std::size_t size = digit_size();
     // Block first + count - 1 belongs to the digit that begins at `first` and has `count` primes,
     // the last block to the special primes.
     std::vector<Word> blocks((size_q() + 1) * block_words(), 0);
@@ -61,18 +60,19 @@ void Ring::make_constants() {
                     const Word q = reduce(host_primes_[first + other].value, target);
                     hat = other == s ? hat : multiply(hat, q, target);
                 }
-                words[size + s * all + at] = hat;
+                words[most + s * all + at] = hat;
                 whole = multiply(whole, reduce(host_primes_[first + s].value, target), target);
             }
-            words[size + size * all + at] = negate(whole, target);
+            words[most + most * all + at] = negate(whole, target);
         }
     };
-    for (std::size_t first = 0; first < size_q(); first += size) {
-        for (std::size_t count = 1; count <= std::min(size, size_q() - first); ++count) {
-            fill(&blocks[(first + count - 1) * block_words()], first, count);
+    for (std::size_t digit = 0; digit + 1 < chain_.digits.size(); ++digit) {
+        const std::size_t first = chain_.digits[digit];
+        for (std::size_t end = first + 1; end <= chain_.digits[digit + 1]; ++end) {
+            fill(&blocks[(end - 1) * block_words()], first, end - first);
         }
     }
-    fill(&blocks[blocks.size() - block_words()], size_q(), size);
+    fill(&blocks[blocks.size() - block_words()], size_q(), size_p());
     blocks_ = uploaded(memory_, blocks);
 
     std::vector<Word> of_primes(size_q() * size_q(), 0);
@@ -98,12 +98,14 @@ void Ring::make_constants() {
 
 BlockConstants Ring::block(std::size_t number, std::size_t first, std::size_t size) const {
     const Word* words = blocks_.get() + number * block_words();
-    const Word* hats = words + digit_size();
-    return {words, hats, hats + digit_size() * size_qp(), first, size};
+    const Word* hats = words + most;
+    return {words, hats, hats + most * size_qp(), first, size};
 }
 
-BlockConstants Ring::digit(std::size_t first, std::size_t size) const {
-    return block(first + size - 1, first, size);
+BlockConstants Ring::digit(std::size_t number, std::size_t limbs) const {
+    const std::size_t first = chain_.digits[number];
+    const std::size_t end = std::min(chain_.digits[number + 1], limbs);
+    return block(end - 1, first, end - first);
 }
 
 BlockConstants Ring::special() const {

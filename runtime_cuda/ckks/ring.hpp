@@ -5,6 +5,7 @@
 // by all special ones.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -48,9 +49,8 @@ public:
     std::size_t size_p() const { return chain_.special.size(); }
     std::size_t size_qp() const { return size_q() + size_p(); }
 
-    /// Primes of a digit of a key switch, and digits of a polynomial of some primes of Q.
-    std::size_t digit_size() const { return size_p(); }
-    std::size_t digits(std::size_t limbs) const { return (limbs + size_p() - 1) / size_p(); }
+    /// Digits of a key switch of a polynomial of some primes of Q.
+    std::size_t digits(std::size_t limbs) const { return digits_of(chain_, limbs); }
 
     /// All primes on the device, those of Q first.
     const Prime* primes() const { return primes_.get(); }
@@ -69,8 +69,8 @@ public:
     /// Coefficients of values; `out` and `in` may be the same.
     void backward(Word* out, const Word* in, std::size_t count, std::size_t first = 0) const;
 
-    /// For a digit: primes `first` = digit * digit_size() to first + size - 1.
-    BlockConstants digit(std::size_t first, std::size_t size) const;
+    /// One of them; the last one has fewer primes than the chain's where the polynomial ends.
+    BlockConstants digit(std::size_t number, std::size_t limbs) const;
     BlockConstants special() const;
 
     /// Position i: q_last^-1 mod q_i; for i < last.
@@ -83,7 +83,8 @@ public:
     const std::vector<Word>& special_product() const { return special_product_; }
 
 private:
-    std::size_t block_words() const { return digit_size() + (digit_size() + 1) * size_qp(); }
+    static constexpr std::size_t most = std::max(most_special, most_in_digit);
+    std::size_t block_words() const { return most + (most + 1) * size_qp(); }
     BlockConstants block(std::size_t number, std::size_t first, std::size_t size) const;
     void make_constants();
     void check_transforms() const;

@@ -89,6 +89,28 @@ class PhantomParameters(ParameterSet):
     def max_level(self) -> int:
         return self.levels
 
+    def residues(self, level: int) -> int:
+        """See the base class: a level of more bits than a prime may have has several."""
+        return len(self._limbs(level))
+
+    def digits(self, level: int) -> int:
+        """See the base class: neighbours make a digit as long as it has no more bits than the
+        special primes."""
+        most, digits, left = sum(self.moduli.special), 0, 0
+        for bits in self._limbs(level):
+            if bits > left:
+                digits, left = digits + 1, most
+            left -= bits
+        return digits
+
+    def _limbs(self, level: int) -> list[int]:
+        """Sizes of the primes at a level, as the engine splits them."""
+        limbs = []
+        for bits in self.moduli.primes[: level + 1]:
+            count = -(-bits // self.prime_bits)
+            limbs += [(bits + at) // count for at in range(count)]
+        return limbs
+
     @property
     def moduli(self) -> Moduli:
         """See the base class: the key to the sparse secret has q0 and one special prime."""

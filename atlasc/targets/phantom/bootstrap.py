@@ -62,7 +62,7 @@ class BootstrapSet:
 
 SETS = {
     "fourteen_levels": BootstrapSet(57, 46, 14, 3, 42, 127, 60, 3, 57, 5, 60, 32),
-    "fourteen_levels_40": BootstrapSet(50, 40, 14, 3, 40, 127, 60, 3, 50, 6, 50, 32),
+    "fourteen_levels_40": BootstrapSet(50, 40, 14, 3, 40, 127, 60, 3, 50, 7, 50, 32),
 }
 """By the name that the runtime knows them by."""
 

@@ -132,11 +132,11 @@ Words KeyMaker::make(const KeyEntry& entry) const {
         ring_.forward(b, entry.limbs);
         ring_.forward(special, entry.special, ring_.size_q());
         sample_uniform_part(ring_, seed_, entry, digit, b + part);
-        const std::size_t begin = digit * ring_.digit_size();
-        const std::size_t end = std::min(begin + ring_.digit_size(), entry.limbs);
+        const BlockConstants own = ring_.digit(digit, entry.limbs);
         launch(part,
                Mask{ring_.log_degree(), entry.limbs, ring_.size_q(), ring_.primes(), b + part,
-                    secret.get(), content.get(), factor.get(), begin, end, b},
+                    secret.get(), content.get(), factor.get(), own.first,
+                    own.first + own.size, b},
                "key");
     }
     return key;

@@ -9,12 +9,12 @@
 namespace atlasc::ckks {
 namespace {
 
-/// Calls function(std::integral_constant of size) for a size of 1 to 8, as chain_of allows.
+/// Calls function(std::integral_constant of size) for a size of 1 to 16, as chain_of allows.
 template <std::size_t size = 1, typename Function>
 void with_size(std::size_t wanted, const Function& function) {
     if (wanted == size) {
         function(std::integral_constant<std::size_t, size>());
-    } else if constexpr (size < most_special) {
+    } else if constexpr (size < most_in_digit) {
         with_size<size + 1>(wanted, function);
     }
 }
@@ -32,18 +32,17 @@ Digits decomposed(const Ring& ring, const Word* polynomial, std::size_t limbs) {
     const Words coefficients = ring.polynomial(limbs);
     ring.backward(coefficients.get(), polynomial, limbs);
     for (std::size_t digit = 0; digit < count; ++digit) {
-        const std::size_t first = digit * ring.digit_size();
-        const std::size_t size = std::min(ring.digit_size(), limbs - first);
+        const BlockConstants own = ring.digit(digit, limbs);
         Word* out = digits.words.get() + digit * extended * ring.degree();
-        with_size(size, [&](auto constant) {
+        with_size(own.size, [&](auto constant) {
             constexpr std::size_t count = decltype(constant)::value;
             launch(ring.degree(),
                    Decompose<count>{ring.log_degree(), limbs, ring.size_q(), ring.size_p(),
-                                    ring.primes(), ring.digit(first, size), coefficients.get(),
+                                    ring.primes(), own, coefficients.get(),
                                     polynomial, out},
                    "digits of a key switch");
         });
-        ring.forward_extended(out, limbs, first, first + size);
+        ring.forward_extended(out, limbs, own.first, own.first + own.size);
     }
     return digits;
 }

@@ -1,7 +1,7 @@
 // Switching a ciphertext from one secret to another, with keys that reach a level and no further.
 //
-// Hybrid key switching (Han and Ki 2020): a polynomial is cut into digits, each of as many primes
-// as there are special ones, P in product; a digit times the key's part for it, summed, is divided
+// Hybrid key switching (Han and Ki 2020): a polynomial is cut into digits, each of no more bits
+// than P, the product of the special primes; a digit times the key's part for it, summed, is divided
 // by P. Digits are exact and centred. Rotations of one ciphertext share its digits (hoisting: Halevi
 // and Shoup 2018): a key takes s to the secret that the rotation turns into s, and the result is
 // permuted once, not each digit.

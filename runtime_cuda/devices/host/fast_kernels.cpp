@@ -300,7 +300,7 @@ void convert(const Conversion& c) {
     const Prime* own = c.primes + c.block.first;
     const bool narrow = std::all_of(own, own + size, fast);
     each_chunk(1, c.log_degree, [&](std::size_t, std::size_t first, std::size_t length) {
-        constexpr std::size_t most = most_special;
+        constexpr std::size_t most = most_in_digit;
         alignas(64) static thread_local Word y[most * chunk];
         alignas(64) static thread_local Word u[chunk];
         alignas(64) static thread_local double sum[chunk];

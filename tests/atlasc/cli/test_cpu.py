@@ -47,6 +47,6 @@ def test_primes_are_of_50_bits_at_most() -> None:
         assert max(parameters.moduli.primes + parameters.moduli.special) <= 50
         assert parameters.security_bits >= 128
     bootstrapped = CpuParameters.bootstrapped()
-    assert bootstrapped.security_bits >= 128 and bootstrapped.log_qp == 1600
+    assert bootstrapped.security_bits >= 128 and bootstrapped.log_qp == 1650
     top = len(bootstrapped.moduli.primes) - 1
     assert bootstrapped.residues(top) == top + 1 + 7, "EvalMod's levels have two primes"

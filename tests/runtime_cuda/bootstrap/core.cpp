@@ -99,8 +99,6 @@ void print(const Parameters& parameters) {
     print("prime_bits", found.prime_bits);
     print("log_scales", found.log_scales);
     print("log_qp", std::vector{found.log_qp});
-    print("digits", std::vector{found.digits});
-    print("key_bytes", std::vector{found.key_bytes});
     print("special_primes", std::vector{parameters.special_primes});
     print("special_bits", std::vector{parameters.eval_bits});
     print("secret_weight", std::vector{parameters.secret_weight});

@@ -24,23 +24,6 @@ def test_security_is_128_bits(core: Core) -> None:
     assert security_bits(2**16, facts["log_qp"][0]) == 128
 
 
-def test_a_digit_is_no_larger_than_the_special_primes(core: Core) -> None:
-    # Else the noise of a key switch grows by the quotient.
-    facts = core.facts("budget")
-    size = int(facts["special_primes"][0])
-    bits = facts["prime_bits"]
-    digits = [sum(bits[start : start + size]) for start in range(0, len(bits), size)]
-    assert facts["digits"] == [len(digits)]
-    assert max(digits) <= size * facts["special_bits"][0]
-
-
-def test_key_size(core: Core) -> None:
-    facts = core.facts("budget")
-    polynomials = 2 * facts["digits"][0]
-    residues = len(facts["prime_bits"]) + facts["special_primes"][0]
-    assert facts["key_bytes"] == [8 * 2**16 * polynomials * residues]
-
-
 def test_plaintexts_have_scales_that_fit_their_primes(core: Core) -> None:
     # A product by a plaintext goes from scale s at level l to s' one below: the plaintext's scale
     # is s' q_l / s, which must leave room for the entries of a matrix.
@@ -65,8 +48,6 @@ def test_python_has_the_same_set(core: Core) -> None:
     assert set(parameters.moduli.special) == set(facts["special_bits"])
     assert [parameters.special_primes] == facts["special_primes"]
     assert [parameters.log_qp] == facts["log_qp"]
-    assert [parameters.dnum] == facts["digits"]
-    assert [parameters.key_bytes(len(parameters.moduli.primes) - 1)] == facts["key_bytes"]
     assert [parameters.max_level] == facts["levels_left"]
     assert parameters.moduli.scale == facts["log_scales"][0]
     assert parameters.security_bits == 128

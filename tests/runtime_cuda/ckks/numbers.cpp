@@ -1,6 +1,7 @@
 // Numbers of the engine, for comparison with what they have to be:
 //   chacha20           one block of RFC 8439, section 2.3.2
 //   reduce Q LOW HIGH  LOW + 2^64 HIGH modulo a prime
+//   digits NAME        of a key switch at each level of a bootstrap's parameters, N = 2^16
 //   samples            of random polynomials at N = 2^11: counts and moments
 #include <cmath>
 #include <iostream>
@@ -85,6 +86,11 @@ int main(int argc, char** argv) {
     } else if (command == "reduce" && argc == 5) {
         const Wide x = static_cast<Wide>(std::stoull(argv[4])) << 64 | std::stoull(argv[3]);
         std::cout << reduce(x, prime_of(std::stoull(argv[2])));
+    } else if (command == "digits" && argc == 3) {
+        const Chain chain = chain_of(conformance::bootstrapped(16, argv[2]).parameters);
+        for (const std::size_t limbs : chain.limbs) {
+            std::cout << digits_of(chain, limbs) << ' ';
+        }
     } else {
         samples();
     }

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from atlasc.targets.cpu import CpuParameters
+
 HERE = Path(__file__).parent
 
 
@@ -37,6 +39,13 @@ def test_reduction_is_exact(numbers: Callable[..., list[float]]) -> None:
         multiple = (2**128 - 1) // q * q
         for x in (0, q - 1, q, multiple - 1, multiple, 2**128 - 1, rng.getrandbits(128)):
             assert numbers("reduce", q, x % 2**64, x >> 64) == [x % q]
+
+
+def test_python_has_the_same_digits(numbers: Callable[..., list[float]]) -> None:
+    parameters = CpuParameters.bootstrapped()
+    levels = range(len(parameters.moduli.primes))
+    assert numbers("digits", parameters.bootstrap) == [parameters.digits(at) for at in levels]
+    assert parameters.digits(levels[-1]) == 4
 
 
 def test_distributions(numbers: Callable[..., list[float]]) -> None:
