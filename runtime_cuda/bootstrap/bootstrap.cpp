@@ -1,25 +1,9 @@
 #include "bootstrap.hpp"
 
 #include <algorithm>
-#include <set>
 
 namespace atlasc::bootstrapping {
 namespace {
-
-std::size_t to_the_left(long rotation, std::size_t slots) {
-    return static_cast<std::size_t>(rotation) & (slots - 1);  // a power of two
-}
-
-std::vector<std::size_t> baby_rotations(const std::vector<GiantStep>& stage, std::size_t slots) {
-    std::set<std::size_t> amounts;
-    for (const GiantStep& giant : stage) {
-        for (const auto& [rotation, factor] : giant.terms) {
-            amounts.insert(to_the_left(rotation, slots));
-        }
-    }
-    amounts.erase(0);
-    return {amounts.begin(), amounts.end()};
-}
 
 std::vector<std::vector<GiantStep>> prepared(const std::vector<SparseMatrix>& stages) {
     std::vector<std::vector<GiantStep>> result;
@@ -38,27 +22,6 @@ ChebyshevPlan planned(const std::vector<double>& numbers) {
 }
 
 }  // namespace
-
-Ciphertext apply(Engine& engine, const std::vector<GiantStep>& stage, const Ciphertext& x) {
-    const std::vector<std::size_t> amounts = baby_rotations(stage, engine.slots());
-    const Ciphertexts rotated = engine.rotate_many(x, amounts);
-    std::map<std::size_t, Ciphertext> babies = {{0, x}};
-    for (std::size_t at = 0; at < amounts.size(); ++at) {
-        babies[amounts[at]] = rotated[at];
-    }
-    Ciphertext total;
-    for (const GiantStep& giant : stage) {
-        Ciphertext inner;
-        for (const auto& [rotation, factor] : giant.terms) {
-            const Ciphertext& baby = babies.at(to_the_left(rotation, engine.slots()));
-            inner = engine.mul_plain_then_add(baby, factor, inner);
-        }
-        const std::size_t amount = to_the_left(giant.rotation, engine.slots());
-        const Ciphertext turned = amount == 0 ? inner : engine.rotate(inner, amount);
-        total = total == nullptr ? turned : engine.add(total, turned);
-    }
-    return total;
-}
 
 Bootstrap::Bootstrap(const Parameters& parameters)
     : levels_left_(parameters.levels_left),
@@ -87,13 +50,13 @@ std::map<std::size_t, int> Bootstrap::rotations() const {
     int level = levels_left_ + levels();
     for (const Stages* stages : {&coeffs_to_slots_, &slots_to_coeffs_}) {
         for (const std::vector<GiantStep>& stage : *stages) {
-            for (const std::size_t amount : baby_rotations(stage, slots_)) {
+            for (const std::size_t amount : baby_rotations(stage)) {
                 use(amount, level);
             }
-            --level;
             for (const GiantStep& giant : stage) {
-                use(to_the_left(giant.rotation, slots_), level);
+                use(giant.rotation, level);
             }
+            --level;
         }
         level -= budget_.reduction.levels();
     }
@@ -147,7 +110,7 @@ Ciphertexts Bootstrap::refresh(Engine& engine, const Ciphertexts& xs,
 Ciphertext Bootstrap::half(Engine& engine, const Ciphertext& raised) const {
     Ciphertext x = raised;
     for (const std::vector<GiantStep>& stage : coeffs_to_slots_) {
-        x = apply(engine, stage, x);
+        x = engine.transform(x, stage);
     }
     // The factor of CtS holds the half of both parts: (c + conj c)/2 and i (conj c - c)/2.
     const Ciphertext conjugate = engine.conjugate(x);
@@ -155,7 +118,7 @@ Ciphertext Bootstrap::half(Engine& engine, const Ciphertext& raised) const {
     const Ciphertext imaginary = engine.times_i(engine.sub(conjugate, x));
     x = engine.add(reduce(engine, real), engine.times_i(reduce(engine, imaginary)));
     for (const std::vector<GiantStep>& stage : slots_to_coeffs_) {
-        x = apply(engine, stage, x);
+        x = engine.transform(x, stage);
     }
     return x;
 }

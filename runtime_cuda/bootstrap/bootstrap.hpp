@@ -13,10 +13,6 @@
 
 namespace atlasc::bootstrapping {
 
-/// One stage on a ciphertext, a level lower: one hoisted batch of baby rotations, one rotation for a
-/// giant step.
-Ciphertext apply(Engine& engine, const std::vector<GiantStep>& stage, const Ciphertext& x);
-
 /// CtS, the modular reduction of real and imaginary parts, StC.
 ///
 /// Raising the modulus is the engine's: it takes a ciphertext with nothing left but q0 through the

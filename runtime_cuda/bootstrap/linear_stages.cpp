@@ -181,7 +181,7 @@ std::vector<GiantStep> baby_giant(const SparseMatrix& matrix) {
         }
     }
 
-    std::map<long, std::map<long, Plaintext>> steps;
+    std::map<std::size_t, std::map<std::size_t, Plaintext>> steps;
     for (const auto& [offset, diagonal] : matrix.diagonals) {
         const long baby = ((offset / step) & (count - 1)) * step;
         const long giant = offset - baby;
@@ -189,7 +189,7 @@ std::vector<GiantStep> baby_giant(const SparseMatrix& matrix) {
         for (std::size_t row = 0; row < matrix.slots; ++row) {
             rotated[row] = diagonal[wrap(static_cast<long>(row) - giant, matrix.slots)];
         }
-        steps[giant].emplace(baby, std::move(rotated));
+        steps[wrap(giant, matrix.slots)].emplace(wrap(baby, matrix.slots), std::move(rotated));
     }
     std::vector<GiantStep> result;
     for (auto& [rotation, terms] : steps) {

@@ -56,13 +56,6 @@ std::vector<SparseMatrix> slots_to_coeffs(std::size_t slots, int stages, double 
 /// 2^(g+1) - 1 elsewhere.
 std::vector<int> butterflies_per_stage(std::size_t slots, int stages);
 
-/// Diagonals that share a rotation after the products with rotated inputs.
-struct GiantStep {
-    long rotation;  ///< of the sum of products, to the left
-    /// Baby rotation -> complex slots to multiply the rotated input by.
-    std::map<long, Plaintext> terms;
-};
-
 /// M z = sum over giant steps of rotate(sum over terms of vector * rotate(z, baby), giant).
 ///
 /// All offsets of a stage are multiples of one step; babies are step * (0 .. count - 1), giants

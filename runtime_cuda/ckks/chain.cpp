@@ -99,7 +99,7 @@ std::vector<std::size_t> groups_of(const std::vector<int>& bits, int most) {
     std::vector<std::size_t> starts = {0};
     int sum = 0;
     for (std::size_t at = 0; at < bits.size(); ++at) {
-        if (sum + bits[at] > most || at - starts.back() == most_in_digit) {
+        if (sum + bits[at] > most || at - starts.back() == most_in_block) {
             starts.push_back(at);
             sum = 0;
         }

@@ -11,8 +11,8 @@ namespace atlasc::ckks {
 
 constexpr std::size_t most_special = 8;
 
-/// Most primes of a digit.
-constexpr std::size_t most_in_digit = 16;
+/// Most primes of a digit, and of a divisor.
+constexpr std::size_t most_in_block = 16;
 
 /// A ciphertext at level l has the first limbs[l] primes of Q and one scale, whatever way it came
 /// about. Those beyond limbs[l - 1] are the level's own, q_l in product: one, or two where a device

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <type_traits>
 #include <utility>
 
 #include "atlasc/error.hpp"
@@ -77,11 +79,20 @@ const Value& CkksEngine::canonical(const Ciphertext& handle) const {
     if (!close(x.scale, scale)) {
         const Polynomials pending =
             is_pending(x) ? x.polys : scaled(x, pending_scale(x.level));
-        x.polys = std::make_shared<Polys>(rescaled(ring_, *pending, pending_limbs(x.level), limbs));
+        x.polys = std::make_shared<Polys>(pending->parts == 3
+                                              ? relinearised(*pending, x.level + 1)
+                                              : rescaled(ring_, *pending, x.level + 1));
     }
     x.limbs = limbs;
     x.scale = scale;
     return x;
+}
+
+Polys CkksEngine::relinearised(const Polys& x, int level) const {
+    const std::size_t limbs = limbs_of(level);
+    const Digits digits = decomposed(ring_, x.part(2), limbs);
+    return switched(ring_, digits, *role_.keys.relinearisation, 1,
+                    times_special(ring_, x.part(0), x.part(1), limbs), level);
 }
 
 Ciphertext CkksEngine::lowered(const Ciphertext& handle, int level) const {
@@ -179,23 +190,31 @@ Ciphertext CkksEngine::times_i(const Ciphertext& handle) {
     return std::make_shared<Value>(std::move(polys), x.level, limbs, x.scale);
 }
 
+std::shared_ptr<const Plain> CkksEngine::encoded(const Plaintext& value, double scale,
+                                                 std::size_t limbs, bool extended) {
+    return std::visit(
+        [&](const auto& slots) -> std::shared_ptr<const Plain> {
+            if constexpr (std::is_same_v<std::decay_t<decltype(slots)>, double>) {
+                return cache_.encoded(Vector{slots}, scale, limbs, extended);
+            } else {
+                run_of(slots.size(), this->slots(), "a plaintext");
+                return cache_.encoded(slots, scale, limbs, extended);
+            }
+        },
+        value);
+}
+
 Ciphertext CkksEngine::add_plain(const Ciphertext& handle, const Plaintext& value) {
     const Value& x = of(handle);
     const std::size_t limbs = std::min(x.limbs, pending_limbs(x.level));
-    const auto shift = [&](const auto& vector) {
-        run_of(vector.size(), slots(), "add_plain");
-        const std::shared_ptr<const Words> encoded = cache_.encoded(vector, x.scale, limbs);
-        return shifted(ring_, *x.polys, encoded->get(), limbs);
-    };
     std::shared_ptr<Polys> polys;
     if (const double* number = std::get_if<double>(&value)) {
         encoder_.require_size(std::fabs(*number), x.scale, limbs);
         polys = std::make_shared<Polys>(
             shifted(ring_, *x.polys, residues(ring_, *number * x.scale, limbs), limbs));
-    } else if (const Vector* vector = std::get_if<Vector>(&value)) {
-        polys = std::make_shared<Polys>(shift(*vector));
     } else {
-        polys = std::make_shared<Polys>(shift(std::get<ComplexVector>(value)));
+        const auto plain = encoded(value, x.scale, limbs, false);
+        polys = std::make_shared<Polys>(shifted(ring_, *x.polys, plain->values(), limbs));
     }
     return std::make_shared<Value>(std::move(polys), x.level, limbs, x.scale);
 }
@@ -216,22 +235,18 @@ Ciphertext CkksEngine::mul_plain_then_add(const Ciphertext& handle, const Plaint
     const std::size_t limbs = limbs_of(x.level);
     const double target = pending_scale(x.level - 1);
     const double scale = target / x.scale;
-    const bool fits = sum != nullptr && of(sum).level == x.level - 1 && is_pending(of(sum));
+    const bool fits = sum != nullptr && of(sum).level == x.level - 1 && is_pending(of(sum)) &&
+                      of(sum).polys->parts == x.polys->parts;
     const Polys* addend = fits ? of(sum).polys.get() : nullptr;
-    const auto times = [&](const auto& vector) {
-        run_of(vector.size(), slots(), "mul_plain");
-        const std::shared_ptr<const Words> encoded = cache_.encoded(vector, scale, limbs);
-        return product(ring_, *x.polys, encoded->get(), limbs, addend);
-    };
     std::shared_ptr<Polys> polys;
     if (const double* number = std::get_if<double>(&value)) {
         encoder_.require_size(std::fabs(*number), scale, limbs);
         polys = std::make_shared<Polys>(
             product(ring_, *x.polys, residues(ring_, *number * scale, limbs), limbs, addend));
-    } else if (const Vector* vector = std::get_if<Vector>(&value)) {
-        polys = std::make_shared<Polys>(times(*vector));
     } else {
-        polys = std::make_shared<Polys>(times(std::get<ComplexVector>(value)));
+        const auto plain = encoded(value, scale, limbs, false);
+        polys = std::make_shared<Polys>(
+            product(ring_, *x.polys, plain->values(), limbs, addend));
     }
     const auto result = std::make_shared<Value>(std::move(polys), x.level - 1, limbs, target);
     return sum == nullptr || fits ? result : add(sum, result);
@@ -263,25 +278,22 @@ Ciphertext CkksEngine::dot(const Ciphertexts& lefts, const Ciphertexts& rights) 
         refuse("a product", "level " + std::to_string(level) +
                                 " belongs to the linear transforms of the bootstrap");
     }
-    if (!role_.keys.relinearisation || role_.keys.relinearisation->limbs < limbs) {
+    if (!role_.keys.relinearisation || role_.keys.relinearisation->packing.limbs < limbs) {
         refuse("a product", "there is no key to relinearise at level " + std::to_string(level),
                "make keys with this program's client");
     }
-    Polys total(ring_, 3, limbs);
+    auto total = std::make_shared<Polys>(ring_, 3, limbs);
     for (std::size_t at = 0; at < lefts.size(); ++at) {
         const Ciphertext left = lowered(lefts[at], level);
         const Ciphertext right = lowered(rights[at], level);
-        add_product(ring_, *canonical(left).polys, *canonical(right).polys, total, at == 0);
+        add_product(ring_, *canonical(left).polys, *canonical(right).polys, *total, at == 0);
     }
-    const Digits digits = decomposed(ring_, total.part(2), limbs);
-    auto polys = std::make_shared<Polys>(switched(ring_, digits, *role_.keys.relinearisation, 1,
-                                                  {total.part(0), total.part(1)}));
-    return std::make_shared<Value>(std::move(polys), level - 1, limbs, target);
+    return std::make_shared<Value>(std::move(total), level - 1, limbs, target);
 }
 
 const SwitchKey& CkksEngine::key_for(std::size_t amount, int level) const {
     const auto key = role_.keys.rotations.find(amount);
-    if (key == role_.keys.rotations.end() || key->second.limbs < limbs_of(level)) {
+    if (key == role_.keys.rotations.end() || key->second.packing.limbs < limbs_of(level)) {
         refuse("rotate",
                "there is no key for amount " + std::to_string(amount) + " at level " +
                    std::to_string(level),
@@ -292,14 +304,15 @@ const SwitchKey& CkksEngine::key_for(std::size_t amount, int level) const {
 
 Ciphertext CkksEngine::conjugate(const Ciphertext& handle) {
     const Value& x = canonical(handle);
-    if (!role_.keys.conjugation || role_.keys.conjugation->limbs < x.limbs) {
+    if (!role_.keys.conjugation || role_.keys.conjugation->packing.limbs < x.limbs) {
         refuse("conjugate", "there is no key for level " + std::to_string(x.level),
                "make keys with this program's client");
     }
     const Digits digits = decomposed(ring_, x.polys->part(1), x.limbs);
     auto polys = std::make_shared<Polys>(switched(ring_, digits, *role_.keys.conjugation,
                                                   galois_of_conjugation(ring_),
-                                                  {x.polys->part(0), nullptr}));
+                                                  times_special(ring_, x.polys->part(0), nullptr,
+                                                                x.limbs)));
     return std::make_shared<Value>(std::move(polys), x.level, x.limbs, x.scale);
 }
 
@@ -321,11 +334,57 @@ Ciphertexts CkksEngine::rotate_many(const Ciphertext& handle,
         if (!digits) {
             digits = decomposed(ring_, x.polys->part(1), x.limbs);
         }
-        auto polys = std::make_shared<Polys>(switched(
-            ring_, *digits, key, galois_of(ring_, amount), {x.polys->part(0), nullptr}));
+        auto polys = std::make_shared<Polys>(
+            switched(ring_, *digits, key, galois_of(ring_, amount),
+                     times_special(ring_, x.polys->part(0), nullptr, x.limbs)));
         result.push_back(std::make_shared<Value>(std::move(polys), x.level, x.limbs, x.scale));
     }
     return result;
+}
+
+Ciphertext CkksEngine::transform(const Ciphertext& handle, const std::vector<GiantStep>& steps) {
+    // Double hoisting: rotated operands, their products and the sums keep the factor P, and the one
+    // division at the end is by the level's primes too. A giant step divides just the part that it
+    // decomposes. The key of a giant step reaches the operand's level.
+    const Value& x = canonical(handle);
+    if (x.level < 1) {
+        refuse("mul_plain", "the operand is at level 0: no multiplication is left",
+               "place a bootstrap before it, or choose parameters with more levels");
+    }
+    const std::size_t limbs = x.limbs;
+    const double scale = pending_scale(x.level - 1) / x.scale;
+    std::map<std::size_t, Extended> babies;
+    babies.emplace(0, extended(ring_, *x.polys, limbs));
+    {
+        const Digits digits = decomposed(ring_, x.polys->part(1), limbs);
+        for (const std::size_t amount : baby_rotations(steps)) {
+            const auto [baby, fresh] = babies.emplace(amount, Extended(ring_, limbs));
+            switch_to(ring_, digits, key_for(amount, x.level), galois_of(ring_, amount),
+                      times_special(ring_, x.polys->part(0), nullptr, limbs), baby->second, false);
+        }
+    }
+    std::optional<Extended> total;
+    for (const GiantStep& step : steps) {
+        std::vector<std::shared_ptr<const Plain>> plains;  // kept until they are used
+        std::vector<ExtendedTerm> terms;
+        for (const auto& [amount, value] : step.terms) {
+            plains.push_back(encoded(value, scale, limbs, true));
+            terms.push_back({babies.at(amount).words.get(), plains.back()->values()});
+        }
+        Extended inner = sum_of_products(ring_, terms, limbs);
+        if (step.rotation == 0 && !total) {
+            total = std::move(inner);
+        } else {
+            const bool first = !total;
+            total = first ? Extended(ring_, limbs) : std::move(*total);
+            const Digits digits = decomposed(ring_, inner);
+            switch_to(ring_, digits, key_for(step.rotation, x.level),
+                      galois_of(ring_, step.rotation), first_part(ring_, inner), *total, !first);
+        }
+    }
+    auto polys = std::make_shared<Polys>(divided(ring_, *total, x.level));
+    return std::make_shared<Value>(std::move(polys), x.level - 1, limbs_of(x.level - 1),
+                                   scale_of(x.level - 1));
 }
 
 Ciphertext CkksEngine::drop_to(const Ciphertext& x, int level) {
@@ -337,13 +396,13 @@ Ciphertext CkksEngine::drop_to(const Ciphertext& x, int level) {
 }
 
 Ciphertexts CkksEngine::bootstrap_many(const Ciphertexts& xs) {
-    if (!bootstrap_ || !role_.keys.raising) {
+    if (!bootstrap_ || !role_.keys.to_sparse || !role_.keys.to_dense) {
         refuse("bootstrap", "these parameters or keys do not allow a bootstrap");
     }
     return bootstrap_->refresh(*this, xs, [this](const Ciphertext& x) -> Ciphertext {
         const int top = ring_.chain().top();
         auto polys = std::make_shared<Polys>(
-            raised(ring_, *canonical(x).polys, *role_.keys.raising));
+            raised(ring_, *canonical(x).polys, *role_.keys.to_sparse, *role_.keys.to_dense));
         return std::make_shared<Value>(std::move(polys), top, limbs_of(top), scale_of(top));
     });
 }

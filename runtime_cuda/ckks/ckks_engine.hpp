@@ -34,7 +34,8 @@ struct Role {
 
 struct Value;
 
-/// Rescales late and once: a sum of products is one division (value.hpp). No launch is waited for.
+/// Relinearises and rescales late and once: a sum of products is one division (value.hpp). No launch
+/// is waited for.
 class CkksEngine final : public Engine {
 public:
     CkksEngine(std::unique_ptr<Ground> ground, Role role);
@@ -58,6 +59,7 @@ public:
     Ciphertext conjugate(const Ciphertext& x) override;
     Ciphertext rotate(const Ciphertext& x, std::size_t amount) override;
     Ciphertexts rotate_many(const Ciphertext& x, const std::vector<std::size_t>& amounts) override;
+    Ciphertext transform(const Ciphertext& x, const std::vector<GiantStep>& steps) override;
     Ciphertext drop_to(const Ciphertext& x, int level) override;
     Ciphertexts bootstrap_many(const Ciphertexts& xs) override;
     std::size_t saved_size(int level) const override;
@@ -83,11 +85,15 @@ private:
     bool is_pending(const Value& x) const;
     /// The form that everything but sums and products with plaintexts needs.
     const Value& canonical(const Ciphertext& x) const;
+    /// Of three parts and the primes of a level, rescaled too.
+    Polys relinearised(const Polys& x, int level) const;
     Ciphertext lowered(const Ciphertext& x, int level) const;
     Ciphertext combined(const Ciphertext& left, const Ciphertext& right, bool minus) const;
     /// A dropped ciphertext times the integer that brings it to a scale of products.
     Polynomials scaled(const Value& x, double scale) const;
     const SwitchKey& key_for(std::size_t amount, int level) const;
+    std::shared_ptr<const Plain> encoded(const Plaintext& value, double scale, std::size_t limbs,
+                                         bool extended);
 
     std::unique_ptr<Ground> ground_;
     const Ring& ring_;

@@ -71,6 +71,25 @@ struct Compose {
     }
 };
 
+/// log2 of how often slots repeat; 0 where that is less often than is worth it.
+template <typename Number>
+int log_repeats(const std::vector<Number>& numbers, std::size_t slots) {
+    constexpr int least = 3;  // eight numbers are computed at a time
+    std::size_t period = numbers.size() == slots || numbers.size() == 1 ? numbers.size() : 0;
+    const auto halves = [&] {
+        const auto middle = numbers.begin() + static_cast<std::ptrdiff_t>(period / 2);
+        return std::equal(numbers.begin(), middle, middle);
+    };
+    while (period > 1 && halves()) {
+        period /= 2;
+    }
+    int log = 0;
+    while (period != 0 && (period << (log + 1)) <= slots) {
+        ++log;
+    }
+    return log < least ? 0 : log;
+}
+
 }  // namespace
 
 Encoder::Encoder(const Ring& ring)
@@ -95,7 +114,7 @@ void Encoder::make_imaginary() {
                     "a library was built for other GPUs, or is another version",
                     "build it as docs/backend-phantom.md says");
     }
-    imaginary_ = encode(ComplexVector(ring_.slots(), {0.0, 1.0}), 1.0, ring_.size_q());
+    imaginary_ = plain(ComplexVector(1, {0.0, 1.0}), 1.0, ring_.size_q(), false);
 }
 
 void Encoder::require_size(double largest, double scale, std::size_t limbs) const {
@@ -118,7 +137,7 @@ void Encoder::scatter(const std::vector<Number>& numbers) {
            "slots of a plaintext");
 }
 
-Words Encoder::encode(const Vector& slots, double scale, std::size_t limbs) {
+void Encoder::require_sizes(const Vector& slots, double scale, std::size_t limbs) const {
     double largest = 0.0;
     for (const double slot : slots) {
         largest = std::isnan(slot) ? slot : std::max(largest, std::fabs(slot));
@@ -127,11 +146,9 @@ Words Encoder::encode(const Vector& slots, double scale, std::size_t limbs) {
         }
     }
     require_size(largest, scale, limbs);
-    scatter(slots);
-    return transformed(scale, limbs);
 }
 
-Words Encoder::encode(const ComplexVector& slots, double scale, std::size_t limbs) {
+void Encoder::require_sizes(const ComplexVector& slots, double scale, std::size_t limbs) const {
     double largest = 0.0;
     for (const std::complex<double>& slot : slots) {
         const double size = std::fabs(slot.real()) + std::fabs(slot.imag());
@@ -141,17 +158,49 @@ Words Encoder::encode(const ComplexVector& slots, double scale, std::size_t limb
         }
     }
     require_size(largest, scale, limbs);
-    scatter(slots);
-    return transformed(scale, limbs);
 }
 
-Words Encoder::transformed(double scale, std::size_t limbs) {
+Words Encoder::encode(const Vector& slots, double scale, std::size_t limbs) {
+    require_sizes(slots, scale, limbs);
+    scatter(slots);
+    return transformed(scale, limbs, false, 0);
+}
+
+Words Encoder::encode(const ComplexVector& slots, double scale, std::size_t limbs) {
+    require_sizes(slots, scale, limbs);
+    scatter(slots);
+    return transformed(scale, limbs, false, 0);
+}
+
+template <typename Slots>
+Plain Encoder::plain(const Slots& slots, double scale, std::size_t limbs, bool extended) {
+    require_sizes(slots, scale, limbs);
+    scatter(slots);
+    const int log_run = log_repeats(slots, ring_.slots());
+    Words whole = transformed(scale, limbs, extended, log_run);
+    if (log_run == 0) {
+        return {std::move(whole), 0};
+    }
+    Words words(ring_.memory(), whole.size() >> log_run);
+    launch(words.size(), Compress{log_run, whole.get(), words.get()}, "values of a plaintext");
+    return {std::move(words), log_run};
+}
+
+template Plain Encoder::plain(const Vector&, double, std::size_t, bool);
+template Plain Encoder::plain(const ComplexVector&, double, std::size_t, bool);
+
+Words Encoder::transformed(double scale, std::size_t limbs, bool extended, int log_run) {
     fourier_.to_coefficients(scale);
-    Words polynomial = ring_.polynomial(limbs);
+    const std::size_t special = extended ? ring_.size_p() : 0;
+    Words polynomial = ring_.polynomial(limbs + special);
     launch(ring_.degree(),
-           Round{ring_.log_degree(), limbs, ring_.primes(), fourier_.data(), polynomial.get()},
+           Round{ring_.log_degree(), limbs, limbs + special, ring_.size_q(), ring_.primes(),
+                 (std::size_t{1} << log_run) - 1, fourier_.data(), polynomial.get()},
            "coefficients of a plaintext");
     ring_.forward(polynomial.get(), limbs);
+    if (extended) {
+        ring_.forward(polynomial.get() + limbs * ring_.degree(), special, ring_.size_q());
+    }
     return polynomial;
 }
 

@@ -5,9 +5,20 @@
 #include <vector>
 
 #include "atlasc/engine.hpp"
-#include "ckks/ring.hpp"
+#include "ckks/polynomials.hpp"
 
 namespace atlasc::ckks {
+
+/// An encoded plaintext: values of its polynomial modulo some primes, [limb][N / 2^log_run].
+///
+/// Slots that repeat after L of them are those of a polynomial in X^(N/2L), whose values repeat N/2L
+/// times, one after another.
+struct Plain {
+    Words words;
+    int log_run;
+
+    PlainValues values() const { return {words.get(), log_run}; }
+};
 
 /// Slot j is the value of the polynomial, over the scale, at exp(i pi 5^j / N).
 class Encoder {
@@ -23,6 +34,10 @@ public:
     Words encode(const Vector& slots, double scale, std::size_t limbs);
     Words encode(const ComplexVector& slots, double scale, std::size_t limbs);
 
+    /// The same with one value for each run, and with `extended` modulo all special primes too.
+    template <typename Slots>
+    Plain plain(const Slots& slots, double scale, std::size_t limbs, bool extended);
+
     /// Slots of values modulo the first prime or the first two of Q; as `polynomial` has.
     /// Throws Error where the coefficients are as large as those of garbage.
     ComplexVector decode(const Words& polynomial, double scale);
@@ -31,13 +46,17 @@ public:
     void require_size(double largest, double scale, std::size_t limbs) const;
 
     /// X^(N/2), which is i in every slot, modulo all primes of Q.
-    const Word* imaginary() const { return imaginary_.get(); }
+    PlainValues imaginary() const { return imaginary_.values(); }
 
 private:
     /// Sends numbers to the device, into the slots that they stand for.
     template <typename Number>
     void scatter(const std::vector<Number>& numbers);
-    Words transformed(double scale, std::size_t limbs);
+    /// Refuses as `require_size` does, for the largest of some slots.
+    void require_sizes(const Vector& slots, double scale, std::size_t limbs) const;
+    void require_sizes(const ComplexVector& slots, double scale, std::size_t limbs) const;
+    /// The polynomial of the slots that were sent, in X^(2^log_run).
+    Words transformed(double scale, std::size_t limbs, bool extended, int log_run);
     void make_imaginary();
 
     const Ring& ring_;
@@ -45,7 +64,7 @@ private:
     Fourier fourier_;
     Staging staging_;
     Array<double> input_;
-    Words imaginary_;
+    Plain imaginary_;
 };
 
 }  // namespace atlasc::ckks

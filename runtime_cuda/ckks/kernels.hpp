@@ -3,8 +3,9 @@
 #pragma once
 
 #include <cmath>
+#include <type_traits>
 
-#include "ckks/polynomials.hpp"
+#include "ckks/keys/key_switch.hpp"
 
 namespace atlasc::ckks {
 
@@ -70,18 +71,18 @@ ATLASC_DEVICE inline Word multiply_add(Word a, Word b, const Source& sum, const 
     return reduce(result, q);
 }
 
-/// Every part times a polynomial: the element of the same limb and place.
+/// Every part times a plaintext: the element of the same limb and place.
 struct TimesPolynomial {
     Shape shape;
     const Prime* primes;
     Source a;
-    const Word* polynomial;
+    PlainValues plain;
     Source sum;
     Word* out;
 
     ATLASC_DEVICE void operator()(std::size_t at) const {
         const std::size_t place = at - ((shape.part(at) * shape.limbs) << shape.log_degree);
-        out[at] = multiply_add(a.words[shape.in(at, a.limbs)], polynomial[place], sum, shape, at,
+        out[at] = multiply_add(a.words[shape.in(at, a.limbs)], plain[place], sum, shape, at,
                                primes[shape.limb(at)]);
     }
 };
@@ -105,12 +106,12 @@ struct PlusPolynomial {
     Shape shape;
     const Prime* primes;
     Source a;
-    const Word* polynomial;
+    PlainValues plain;
     Word* out;
 
     ATLASC_DEVICE void operator()(std::size_t at) const {
         const Word x = a.words[shape.in(at, a.limbs)];
-        out[at] = shape.part(at) == 0 ? add(x, polynomial[at], primes[shape.limb(at)]) : x;
+        out[at] = shape.part(at) == 0 ? add(x, plain[at], primes[shape.limb(at)]) : x;
     }
 };
 
@@ -160,23 +161,19 @@ struct AddProduct {
     }
 };
 
+/// (values - minuend) inverse, which is one number for each prime.
 struct Divide {
     int log_degree;
     const Prime* primes;
-    Division division;
-    std::uint32_t back;  ///< galois^-1: where a value goes to
+    const Word* values;
+    const Word* minuend;
+    const Word* inverse;
+    Word* out;
 
     ATLASC_DEVICE void operator()(std::size_t at) const {
         const std::size_t limb = at >> log_degree;
         const Prime& q = primes[limb];
-        Word x = multiply(subtract(division.values[at], division.minuend[at], q),
-                          division.inverse[limb], q);
-        if (division.addend != nullptr) {
-            x = add(x, division.addend[at], q);
-        }
-        const std::size_t start = limb << log_degree;
-        const auto place = static_cast<std::uint32_t>(at - start);
-        division.out[back == 1 ? at : start + permuted(place, back, log_degree)] = x;
+        out[at] = multiply(subtract(values[at], minuend[at], q), inverse[limb], q);
     }
 };
 
@@ -193,6 +190,16 @@ struct Lift {
         out[at] = lift(coefficients[place], primes[from], primes[first + (at >> log_degree)]);
     }
 };
+
+/// Calls function(std::integral_constant of size): a block of primes stays in registers.
+template <std::size_t size = 1, typename Function>
+void with_size(std::size_t wanted, const Function& function) {
+    if (wanted == size) {
+        function(std::integral_constant<std::size_t, size>());
+    } else if constexpr (size < most_in_block) {
+        with_size<size + 1>(wanted, function);
+    }
+}
 
 /// Position of an extended polynomial's limb among all primes.
 ATLASC_DEVICE inline std::size_t prime_of(std::size_t limb, std::size_t limbs, std::size_t size_q) {
@@ -212,7 +219,7 @@ struct Converter {
     ATLASC_DEVICE void read(const Word* residues, int log_degree) {
         double sum = 0.5;
         for (std::size_t s = 0; s < size; ++s) {
-            const Prime& q = primes[block.first + s];
+            const Prime& q = block.own[s];
             y[s] = multiply(residues[s << log_degree], block.inverses[s], q);
             sum += static_cast<double>(y[s]) / static_cast<double>(q.value);
         }
@@ -254,52 +261,100 @@ struct Decompose {
     }
 };
 
-/// The product of digits and both parts of a key.
+/// The product of digits and both parts of a key, plus what is added to them, all at X^galois.
 struct InnerProduct {
     int log_degree;
     std::size_t limbs;
-    std::size_t key_limbs;
     std::size_t size_q;
     std::size_t size_p;
     std::size_t digits;
     const Prime* primes;
     const Word* digit_words;
+    Packing packing;  ///< of both parts of a key for each digit
     const Word* key_words;
+    Addends addends;
+    std::uint32_t galois;
+    std::uint32_t back;  ///< galois^-1: where a value goes to
+    bool accumulate;     ///< adds to what `out` holds
     Word* out;
 
     ATLASC_DEVICE void operator()(std::size_t at) const {
         const std::size_t limb = at >> log_degree;
         const std::size_t start = limb << log_degree;
         const std::size_t extended = (limbs + size_p) << log_degree;
-        const std::size_t key_part = (key_limbs + size_p) << log_degree;
-        const std::size_t key_limb = limb < limbs ? limb : key_limbs + limb - limbs;
-        const std::size_t in_key = (key_limb << log_degree) + at - start;
+        const std::size_t key_limb = limb < limbs ? limb : packing.limbs + limb - limbs;
+        const std::size_t bits = packing.bits(key_limb);
+        const std::size_t part = packing.start(packing.limbs + packing.special);
+        const Word* key = key_words + packing.start(key_limb);
         Wide b = 0;
         Wide a = 0;
         for (std::size_t digit = 0; digit < digits; ++digit) {
             const Word x = digit_words[digit * extended + at];
-            b += static_cast<Wide>(x) * key_words[2 * digit * key_part + in_key];
-            a += static_cast<Wide>(x) * key_words[(2 * digit + 1) * key_part + in_key];
+            b += static_cast<Wide>(x) * unpacked(key + 2 * digit * part, bits, at - start);
+            a += static_cast<Wide>(x) * unpacked(key + (2 * digit + 1) * part, bits, at - start);
+        }
+        if (limb < addends.limbs) {
+            const Word factor = addends.factors == nullptr ? 1 : addends.factors[limb];
+            b += static_cast<Wide>(addends.first[at]) * factor;
+            a += addends.second == nullptr ? 0 : static_cast<Wide>(addends.second[at]) * factor;
+        }
+        const auto place = static_cast<std::uint32_t>(at - start);
+        const std::size_t to = back == 1 ? at : start + permuted(place, back, log_degree);
+        if (accumulate) {
+            b += out[to];
+            a += out[extended + to];
         }
         const Prime& q = primes[prime_of(limb, limbs, size_q)];
-        out[at] = reduce(b, q);
-        out[extended + at] = reduce(a, q);
+        out[to] = reduce(b, q);
+        out[extended + to] = reduce(a, q);
     }
 };
 
-/// The residue of an extended polynomial modulo P, as a centred number modulo primes of Q.
+/// Sums of extended polynomials, of both parts each, times plaintexts.
+struct SumOfProducts {
+    static constexpr std::size_t most = 32;
+
+    struct Term {
+        const Word* x;      ///< [part][limb][N]
+        PlainValues plain;
+    };
+
+    int log_degree;
+    std::size_t limbs;
+    std::size_t size_q;
+    std::size_t extended;
+    const Prime* primes;
+    std::size_t count;
+    Term terms[most];
+    bool accumulate;  ///< adds to what `out` holds
+    Word* out;
+
+    ATLASC_DEVICE void operator()(std::size_t at) const {
+        const std::size_t row = (at >> log_degree);
+        const std::size_t limb = row < extended ? row : row - extended;
+        const std::size_t in_plain = at - ((row - limb) << log_degree);
+        Wide sum = accumulate ? out[at] : 0;
+        for (std::size_t term = 0; term < count; ++term) {
+            sum += static_cast<Wide>(terms[term].x[at]) * terms[term].plain[in_plain];
+        }
+        out[at] = reduce(sum, primes[prime_of(limb, limbs, size_q)]);
+    }
+};
+
+/// The residue modulo the product of a block of primes, as a centred number modulo the first primes
+/// of Q.
 template <std::size_t size>
 struct Remainder {
     int log_degree;
     std::size_t limbs;
     std::size_t all;
     const Prime* primes;
-    BlockConstants special;
+    BlockConstants block;
     const Word* coefficients;
     Word* out;
 
     ATLASC_DEVICE void operator()(std::size_t at) const {
-        Converter<size> converter{special, primes, all, {}, 0};
+        Converter<size> converter{block, primes, all, {}, 0};
         converter.read(coefficients + at, log_degree);
         for (std::size_t limb = 0; limb < limbs; ++limb) {
             out[(limb << log_degree) + at] = converter.modulo(limb);
@@ -307,17 +362,30 @@ struct Remainder {
     }
 };
 
+/// One value of each run.
+struct Compress {
+    int log_run;
+    const Word* in;
+    Word* out;
+
+    ATLASC_DEVICE void operator()(std::size_t at) const { out[at] = in[at << log_run]; }
+};
+
 /// Coefficients rounded to integers: the real parts, then the imaginary ones.
 struct Round {
     int log_degree;
-    std::size_t limbs;
+    std::size_t limbs;      ///< of Q
+    std::size_t extended;   ///< and special ones
+    std::size_t size_q;
     const Prime* primes;
+    std::size_t rest;  ///< coefficients whose place has one of these bits are 0
     const Complex* in;
     Word* out;
 
     ATLASC_DEVICE void operator()(std::size_t at) const {
         const std::size_t half = std::size_t{1} << (log_degree - 1);
-        const double number = rint(at < half ? in[at].x : in[at - half].y);
+        const double part = at < half ? in[at].x : in[at - half].y;
+        const double number = (at & rest) == 0 ? rint(part) : 0.0;
         double size = number < 0 ? -number : number;
         int shift = 0;
         while (size >= 0x1p63) {  // a scale of 2^92 is possible; halving is exact
@@ -325,8 +393,8 @@ struct Round {
             ++shift;
         }
         const Word mantissa = static_cast<Word>(size);
-        for (std::size_t limb = 0; limb < limbs; ++limb) {
-            const Prime& q = primes[limb];
+        for (std::size_t limb = 0; limb < extended; ++limb) {
+            const Prime& q = primes[prime_of(limb, limbs, size_q)];
             Word residue = reduce(mantissa, q);
             for (int bit = 0; bit < shift; ++bit) {
                 residue = add(residue, residue, q);

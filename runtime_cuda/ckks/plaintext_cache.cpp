@@ -14,7 +14,8 @@ std::uint64_t mixed(std::uint64_t state, std::uint64_t word) {
 }  // namespace
 
 PlaintextCache::Key PlaintextCache::key_of(const void* data, std::size_t count, std::size_t size,
-                                           double scale, std::size_t limbs) {
+                                           double scale, std::size_t limbs,
+                                           bool extended) {
     // Four lanes, because one would wait for its multiplications.
     std::array<std::uint64_t, 4> lanes = {1, 2, 3, 4};
     const auto* start = static_cast<const unsigned char*>(data);
@@ -35,25 +36,25 @@ PlaintextCache::Key PlaintextCache::key_of(const void* data, std::size_t count, 
     mix();
     const std::uint64_t first = mixed(mixed(mixed(lanes[0], lanes[1]), lanes[2]), lanes[3]);
     const std::uint64_t second = mixed(mixed(mixed(lanes[3], lanes[2]), lanes[1]), lanes[0]);
-    return {{first, second}, count, size, scale, limbs};
+    return {{first, second}, count, size, scale, limbs, extended};
 }
 
-std::shared_ptr<const Words> PlaintextCache::find(const Key& key) {
+std::shared_ptr<const Plain> PlaintextCache::find(const Key& key) {
     const auto found = entries_.find(key);
     if (found == entries_.end()) {
         return nullptr;
     }
     uses_.splice(uses_.begin(), uses_, found->second.use);
-    return found->second.words;
+    return found->second.plain;
 }
 
-void PlaintextCache::store(const Key& key, const std::shared_ptr<const Words>& words) {
-    used_ += words->bytes();
+void PlaintextCache::store(const Key& key, const std::shared_ptr<const Plain>& plain) {
+    used_ += plain->words.bytes();
     uses_.push_front(key);
-    entries_[key] = {words, uses_.begin()};
+    entries_[key] = {plain, uses_.begin()};
     while (used_ > room_) {
         const auto oldest = entries_.find(uses_.back());
-        used_ -= oldest->second.words->bytes();
+        used_ -= oldest->second.plain->words.bytes();
         entries_.erase(oldest);
         uses_.pop_back();
     }

@@ -21,33 +21,36 @@ public:
 
     /// Values of the polynomial of a vector, real or complex. Throws Error, as `encode` does.
     template <typename Slots>
-    std::shared_ptr<const Words> encoded(const Slots& slots, double scale, std::size_t limbs) {
-        const Key key = key_of(slots.data(), slots.size(), sizeof(slots[0]), scale, limbs);
-        if (std::shared_ptr<const Words> found = find(key)) {
+    std::shared_ptr<const Plain> encoded(const Slots& slots, double scale, std::size_t limbs,
+                                         bool extended = false) {
+        const Key key =
+            key_of(slots.data(), slots.size(), sizeof(slots[0]), scale, limbs, extended);
+        if (std::shared_ptr<const Plain> found = find(key)) {
             return found;
         }
-        auto words = std::make_shared<const Words>(encoder_.encode(slots, scale, limbs));
+        auto plain =
+            std::make_shared<const Plain>(encoder_.plain(slots, scale, limbs, extended));
         if (!seen_.insert(key).second) {
-            store(key, words);
+            store(key, plain);
         }
-        return words;
+        return plain;
     }
 
     void clear();
 
 private:
-    /// 128 bits of the numbers, how many there are, the bytes of one, scale and primes.
+    /// 128 bits of the numbers, how many there are, the bytes of one, scale, primes, `extended`.
     using Key = std::tuple<std::array<std::uint64_t, 2>, std::size_t, std::size_t, double,
-                           std::size_t>;
+                           std::size_t, bool>;
     struct Entry {
-        std::shared_ptr<const Words> words;
+        std::shared_ptr<const Plain> plain;
         std::list<Key>::iterator use;
     };
 
     static Key key_of(const void* data, std::size_t count, std::size_t size, double scale,
-                      std::size_t limbs);
-    std::shared_ptr<const Words> find(const Key& key);
-    void store(const Key& key, const std::shared_ptr<const Words>& words);
+                      std::size_t limbs, bool extended);
+    std::shared_ptr<const Plain> find(const Key& key);
+    void store(const Key& key, const std::shared_ptr<const Plain>& plain);
 
     Encoder& encoder_;
     std::uint64_t room_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "ckks/kernels.hpp"
 #include "kernel.hpp"
@@ -18,12 +17,23 @@ Source source(const Polys& a) { return {a.words.get(), a.limbs}; }
 
 Source source(const Polys* a) { return a == nullptr ? Source{nullptr, 0} : source(*a); }
 
+/// A part that one of the two has alone is that of the result, up to its sign.
 Polys combined(const Ring& ring, const Polys& a, const Polys& b, std::size_t limbs, Kind kind) {
-    Polys out(ring, a.parts, limbs);
-    launch(out.words.size(),
-           Combine{shape_of(ring, limbs), ring.primes(), source(a), source(b), kind,
-                   out.words.get()},
+    Polys out(ring, std::max(a.parts, b.parts), limbs);
+    const std::size_t both = std::min(a.parts, b.parts);
+    const Shape shape = shape_of(ring, limbs);
+    launch(both * limbs * ring.degree(),
+           Combine{shape, ring.primes(), source(a), source(b), kind, out.words.get()},
            "sum of ciphertexts");
+    if (both < out.parts) {
+        const bool negative = b.parts > both && kind == Kind::difference;
+        const Polys& longer = a.parts > both ? a : b;
+        launch((out.parts - both) * limbs * ring.degree(),
+               TimesNumber{shape, ring.primes(), {longer.part(both), longer.limbs},
+                           residues(ring, negative ? -1.0 : 1.0, limbs), {nullptr, 0},
+                           out.part(both)},
+               "sum of ciphertexts");
+    }
     return out;
 }
 
@@ -64,11 +74,11 @@ Polys negated(const Ring& ring, const Polys& a, std::size_t limbs) {
     return out;
 }
 
-Polys product(const Ring& ring, const Polys& a, const Word* polynomial, std::size_t limbs,
+Polys product(const Ring& ring, const Polys& a, const PlainValues& plain, std::size_t limbs,
               const Polys* sum) {
     Polys out(ring, a.parts, limbs);
     launch(out.words.size(),
-           TimesPolynomial{shape_of(ring, limbs), ring.primes(), source(a), polynomial,
+           TimesPolynomial{shape_of(ring, limbs), ring.primes(), source(a), plain,
                            source(sum), out.words.get()},
            "product with a plaintext");
     return out;
@@ -84,10 +94,10 @@ Polys product(const Ring& ring, const Polys& a, const Residues& number, std::siz
     return out;
 }
 
-Polys shifted(const Ring& ring, const Polys& a, const Word* polynomial, std::size_t limbs) {
+Polys shifted(const Ring& ring, const Polys& a, const PlainValues& plain, std::size_t limbs) {
     Polys out(ring, a.parts, limbs);
     launch(out.words.size(),
-           PlusPolynomial{shape_of(ring, limbs), ring.primes(), source(a), polynomial,
+           PlusPolynomial{shape_of(ring, limbs), ring.primes(), source(a), plain,
                           out.words.get()},
            "sum with a plaintext");
     return out;
@@ -120,10 +130,31 @@ std::uint32_t inverse_galois(const Ring& ring, std::uint32_t galois) {
     return result;
 }
 
-void divide(const Ring& ring, const Division& division, std::size_t limbs) {
-    const std::uint32_t back = inverse_galois(ring, division.galois);
-    launch(limbs * ring.degree(), Divide{ring.log_degree(), ring.primes(), division, back},
-           "division by a prime");
+void divide(const Ring& ring, const Divisor& divisor, const Word* polynomial, std::size_t limbs,
+            Word* out) {
+    const std::size_t degree = ring.degree();
+    const Words coefficients = ring.polynomial(divisor.primes + divisor.special);
+    const Words remainder = ring.polynomial(limbs);
+    const Word* last = polynomial + limbs * degree;
+    if (divisor.primes != 0) {
+        ring.backward(coefficients.get(), last, divisor.primes, limbs);
+    }
+    if (divisor.special != 0) {
+        const std::size_t skip = divisor.primes * degree;
+        ring.backward(coefficients.get() + skip, last + skip, divisor.special, ring.size_q());
+    }
+    with_size(divisor.block.size, [&](auto constant) {
+        constexpr std::size_t count = decltype(constant)::value;
+        launch(degree,
+               Remainder<count>{ring.log_degree(), limbs, ring.size_qp(), ring.primes(),
+                                divisor.block, coefficients.get(), remainder.get()},
+               "remainder of a division");
+    });
+    ring.forward(remainder.get(), limbs);
+    launch(limbs * degree,
+           Divide{ring.log_degree(), ring.primes(), polynomial, remainder.get(), divisor.inverse,
+                  out},
+           "division by primes");
 }
 
 void lift_coefficients(const Ring& ring, const Word* coefficients, std::size_t from, Word* out,
@@ -133,21 +164,14 @@ void lift_coefficients(const Ring& ring, const Word* coefficients, std::size_t f
            "coefficients modulo other primes");
 }
 
-Polys rescaled(const Ring& ring, const Polys& a, std::size_t limbs, std::size_t left) {
-    const std::size_t last = limbs - 1;
-    Polys out(ring, a.parts, last);
-    const Words coefficients = ring.polynomial(1);
-    const Words rounding = ring.polynomial(last);
+Polys rescaled(const Ring& ring, const Polys& a, int level) {
+    const Divisor divisor = ring.divisor(level, false);
+    const std::size_t limbs = ring.chain().limbs_at(level - 1);
+    Polys out(ring, a.parts, limbs);
     for (std::size_t part = 0; part < a.parts; ++part) {
-        ring.backward(coefficients.get(), a.part(part) + last * ring.degree(), 1, last);
-        lift_coefficients(ring, coefficients.get(), last, rounding.get(), 0, last);
-        ring.forward(rounding.get(), last);
-        divide(ring,
-               {a.part(part), rounding.get(), ring.inverse_of_prime(last), nullptr, 1,
-                out.part(part)},
-               last);
+        divide(ring, divisor, a.part(part), limbs, out.part(part));
     }
-    return last == left ? std::move(out) : rescaled(ring, out, last, left);
+    return out;
 }
 
 }  // namespace atlasc::ckks

@@ -5,7 +5,15 @@
 
 namespace atlasc::ckks {
 
-/// Values of a few polynomials of the same primes: [part][limb][N]. A ciphertext c of 2 or 3 parts
+/// PlainValues of a plaintext polynomial: one for each run of 2^log_run neighbours.
+struct PlainValues {
+    const Word* words;
+    int log_run;
+
+    ATLASC_DEVICE Word operator[](std::size_t at) const { return words[at >> log_run]; }
+};
+
+/// PlainValues of a few polynomials of the same primes: [part][limb][N]. A ciphertext c of 2 or 3 parts
 /// holds c[0] + c[1] s + c[2] s^2, for the secret s.
 struct Polys {
     Polys(const Ring& ring, std::size_t parts, std::size_t limbs)
@@ -37,34 +45,26 @@ Polys sum(const Ring& ring, const Polys& a, const Polys& b, std::size_t limbs);
 Polys difference(const Ring& ring, const Polys& a, const Polys& b, std::size_t limbs);
 Polys negated(const Ring& ring, const Polys& a, std::size_t limbs);
 
-/// Every part times one polynomial, which has at least `limbs` primes, or a number; plus `sum` where
+/// Every part times one plaintext, which has at least `limbs` primes, or a number; plus `sum` where
 /// there is one.
-Polys product(const Ring& ring, const Polys& a, const Word* polynomial, std::size_t limbs,
+Polys product(const Ring& ring, const Polys& a, const PlainValues& plain, std::size_t limbs,
               const Polys* sum = nullptr);
 Polys product(const Ring& ring, const Polys& a, const Residues& number, std::size_t limbs,
               const Polys* sum = nullptr);
 
-/// The polynomial, or the number as a constant polynomial, added to part 0.
-Polys shifted(const Ring& ring, const Polys& a, const Word* polynomial, std::size_t limbs);
+/// The plaintext, or the number as a constant polynomial, added to part 0.
+Polys shifted(const Ring& ring, const Polys& a, const PlainValues& plain, std::size_t limbs);
 Polys shifted(const Ring& ring, const Polys& a, const Residues& number, std::size_t limbs);
 
 /// Adds a * b, of 2 parts each, to a sum of 3 parts and `limbs` primes; sets it with `first`.
 void add_product(const Ring& ring, const Polys& a, const Polys& b, Polys& sum, bool first);
 
-/// a divided by its last primes, of `limbs`, until `left` are left, and rounded (rescaling).
-Polys rescaled(const Ring& ring, const Polys& a, std::size_t limbs, std::size_t left);
+/// a, of the primes of a level or more, divided by the level's own and rounded (rescaling).
+Polys rescaled(const Ring& ring, const Polys& a, int level);
 
-/// (values - minuend) * inverse, one number for each prime, plus `addend` where there is one, all
-/// taken at X^galois: the last step of every division by primes.
-struct Division {
-    const Word* values;
-    const Word* minuend;
-    const Word* inverse;
-    const Word* addend;
-    std::uint32_t galois;
-    Word* out;
-};
-void divide(const Ring& ring, const Division& division, std::size_t limbs);
+/// A polynomial that is its first limbs and, behind them, those of a divisor: divided, and rounded.
+void divide(const Ring& ring, const Divisor& divisor, const Word* polynomial, std::size_t limbs,
+            Word* out);
 
 /// The inverse of an odd number modulo 2N: X -> X^galois and back.
 std::uint32_t inverse_galois(const Ring& ring, std::uint32_t galois);

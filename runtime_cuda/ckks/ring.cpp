@@ -36,70 +36,78 @@ void Ring::backward(Word* out, const Word* in, std::size_t count, std::size_t fi
 
 void Ring::make_constants() {
     const std::size_t all = size_qp();
-    // Block first + count - 1 belongs to the digit that begins at `first` and has `count` primes,
-    // the last block to the special primes.
-    std::vector<Word> blocks((size_q() + 1) * block_words(), 0);
-    const auto fill = [&](Word* words, std::size_t first, std::size_t count) {
-        for (std::size_t s = 0; s < count; ++s) {
-            const Prime& own = host_primes_[first + s];
-            Word product = 1;
-            for (std::size_t other = 0; other < count; ++other) {
-                if (other != s) {
-                    const Word q = reduce(host_primes_[first + other].value, own);
-                    product = multiply(product, q, own);
-                }
+    const std::size_t divisors = 2 * chain_.limbs.size();
+    std::vector<Word> blocks((size_q() + divisors) * block_words(), 0);
+    std::vector<Prime> own_primes((size_q() + divisors) * most_in_block);
+    const auto product = [](const std::vector<Prime>& factors, const Prime& q) {
+        Word result = 1;
+        for (const Prime& factor : factors) {
+            result = multiply(result, reduce(factor.value, q), q);
+        }
+        return result;
+    };
+    const auto fill = [&](std::size_t number, const std::vector<Prime>& own) {
+        Word* words = &blocks[number * block_words()];
+        Word* hats = words + most_in_block;
+        std::copy(own.begin(), own.end(), &own_primes[number * most_in_block]);
+        for (std::size_t s = 0; s < own.size(); ++s) {
+            std::vector<Prime> others = own;
+            others.erase(others.begin() + static_cast<std::ptrdiff_t>(s));
+            words[s] = inverse(product(others, own[s]), own[s]);
+            for (std::size_t at = 0; at < all; ++at) {
+                hats[s * all + at] = product(others, host_primes_[at]);
             }
-            words[s] = inverse(product, own);
         }
         for (std::size_t at = 0; at < all; ++at) {
-            const Prime& target = host_primes_[at];
-            Word whole = 1;
-            for (std::size_t s = 0; s < count; ++s) {
-                Word hat = 1;
-                for (std::size_t other = 0; other < count; ++other) {
-                    const Word q = reduce(host_primes_[first + other].value, target);
-                    hat = other == s ? hat : multiply(hat, q, target);
-                }
-                words[most + s * all + at] = hat;
-                whole = multiply(whole, reduce(host_primes_[first + s].value, target), target);
-            }
-            words[most + most * all + at] = negate(whole, target);
+            const Prime& q = host_primes_[at];
+            hats[most_in_block * all + at] = negate(product(own, q), q);
         }
+    };
+    const auto from = [&](std::size_t first, std::size_t end) {
+        const auto start = host_primes_.begin();
+        return std::vector<Prime>(start + static_cast<std::ptrdiff_t>(first),
+                                  start + static_cast<std::ptrdiff_t>(end));
     };
     for (std::size_t digit = 0; digit + 1 < chain_.digits.size(); ++digit) {
         const std::size_t first = chain_.digits[digit];
         for (std::size_t end = first + 1; end <= chain_.digits[digit + 1]; ++end) {
-            fill(&blocks[(end - 1) * block_words()], first, end - first);
+            fill(end - 1, from(first, end));
         }
     }
-    fill(&blocks[blocks.size() - block_words()], size_q(), size_p());
+    std::vector<Word> inverses(divisors * size_q(), 0);
+    for (int level = 0; level <= chain_.top(); ++level) {
+        const std::size_t below = level == 0 ? 0 : chain_.limbs_at(level - 1);
+        for (const bool special : {false, true}) {
+            std::vector<Prime> own =
+                level == 0 ? std::vector<Prime>() : from(below, chain_.limbs_at(level));
+            if (special) {
+                own.insert(own.end(), chain_.special.begin(), chain_.special.end());
+            }
+            const std::size_t number = divisor_number(level, special);
+            fill(number, own);
+            for (std::size_t at = 0; at < (level == 0 ? size_q() : below); ++at) {
+                const Prime& q = host_primes_[at];
+                inverses[(number - size_q()) * size_q() + at] = inverse(product(own, q), q);
+            }
+        }
+    }
     blocks_ = uploaded(memory_, blocks);
-
-    std::vector<Word> of_primes(size_q() * size_q(), 0);
-    std::vector<Word> of_special;
-    std::vector<Word> of_first;
-    for (std::size_t at = 0; at < size_q(); ++at) {
-        const Prime& q = host_primes_[at];
-        for (std::size_t last = at + 1; last < size_q(); ++last) {
-            of_primes[last * size_q() + at] = inverse(reduce(host_primes_[last].value, q), q);
-        }
-        Word product = 1;
-        for (const Prime& p : chain_.special) {
-            product = multiply(product, reduce(p.value, q), q);
-        }
-        special_product_.push_back(product);
-        of_special.push_back(inverse(product, q));
-        of_first.push_back(inverse(reduce(chain_.special[0].value, q), q));
+    own_primes_ = uploaded(memory_, own_primes);
+    inverses_ = uploaded(memory_, inverses);
+    for (const Prime& q : chain_.q) {
+        special_product_.push_back(product(chain_.special, q));
     }
-    inverse_of_primes_ = uploaded(memory_, of_primes);
-    inverse_of_special_ = uploaded(memory_, of_special);
-    inverse_of_first_special_ = uploaded(memory_, of_first);
+    special_products_ = uploaded(memory_, special_product_);
+    const Prime& q0 = chain_.q[0];
+    inverse_of_first_special_ = uploaded(
+        memory_, std::vector<Word>{inverse(reduce(chain_.special[0].value, q0), q0)});
 }
 
 BlockConstants Ring::block(std::size_t number, std::size_t first, std::size_t size) const {
     const Word* words = blocks_.get() + number * block_words();
-    const Word* hats = words + most;
-    return {words, hats, hats + most * size_qp(), first, size};
+    const Word* hats = words + most_in_block;
+    return {words, hats, hats + most_in_block * size_qp(),
+            own_primes_.get() + number * most_in_block, first, size};
 }
 
 BlockConstants Ring::digit(std::size_t number, std::size_t limbs) const {
@@ -108,12 +116,17 @@ BlockConstants Ring::digit(std::size_t number, std::size_t limbs) const {
     return block(end - 1, first, end - first);
 }
 
-BlockConstants Ring::special() const {
-    return block(size_q(), size_q(), size_p());
+std::size_t Ring::divisor_number(int level, bool special) const {
+    return size_q() + 2 * static_cast<std::size_t>(level) + (special ? 1 : 0);
 }
 
-const Word* Ring::inverse_of_prime(std::size_t last) const {
-    return inverse_of_primes_.get() + last * size_q();
+Divisor Ring::divisor(int level, bool special) const {
+    const std::size_t number = divisor_number(level, special);
+    const std::size_t below = level == 0 ? 0 : chain_.limbs_at(level - 1);
+    const std::size_t primes = level == 0 ? 0 : chain_.limbs_at(level) - below;
+    const std::size_t specials = special ? size_p() : 0;
+    return {block(number, below, primes + specials),
+            inverses_.get() + (number - size_q()) * size_q(), primes, specials};
 }
 
 void Ring::check_transforms() const {

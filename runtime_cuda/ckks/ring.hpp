@@ -5,7 +5,6 @@
 // by all special ones.
 #pragma once
 
-#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -24,8 +23,17 @@ struct BlockConstants {
     const Word* inverses;  ///< [size]: (B/b_s)^-1 mod b_s
     const Word* hats;      ///< [size][all primes]: B/b_s
     const Word* minus;     ///< [all primes]: -B
+    const Prime* own;      ///< [size]
     std::size_t first;     ///< position of the first prime in Q, then P
     std::size_t size;
+};
+
+/// What divides a polynomial: a level's own primes, P, or both at once.
+struct Divisor {
+    BlockConstants block;
+    const Word* inverse;   ///< [primes below]: of the divisor
+    std::size_t primes;    ///< of Q
+    std::size_t special;
 };
 
 /// Moduli, transforms, and what depends on nothing else.
@@ -71,21 +79,23 @@ public:
 
     /// One of them; the last one has fewer primes than the chain's where the polynomial ends.
     BlockConstants digit(std::size_t number, std::size_t limbs) const;
-    BlockConstants special() const;
 
-    /// Position i: q_last^-1 mod q_i; for i < last.
-    const Word* inverse_of_prime(std::size_t last) const;
-    /// The same of the product of all special primes, and of the first special prime.
-    const Word* inverse_of_special() const { return inverse_of_special_.get(); }
+    /// The primes of a level, none at level 0, and P with `special`.
+    Divisor divisor(int level, bool special) const;
+
+    /// The first special prime's inverse modulo the first prime of Q.
     const Word* inverse_of_first_special() const { return inverse_of_first_special_.get(); }
 
-    /// Of the product of all special primes, modulo the primes of Q.
+    /// P modulo the primes of Q: for the host, and on the device.
     const std::vector<Word>& special_product() const { return special_product_; }
+    const Word* special_products() const { return special_products_.get(); }
 
 private:
-    static constexpr std::size_t most = std::max(most_special, most_in_digit);
-    std::size_t block_words() const { return most + (most + 1) * size_qp(); }
+    std::size_t block_words() const {
+        return most_in_block + (most_in_block + 1) * size_qp();
+    }
     BlockConstants block(std::size_t number, std::size_t first, std::size_t size) const;
+    std::size_t divisor_number(int level, bool special) const;
     void make_constants();
     void check_transforms() const;
 
@@ -95,11 +105,12 @@ private:
     std::vector<Prime> host_primes_;
     Array<Prime> primes_;
     std::unique_ptr<Transforms> transforms_;
-    Words blocks_;
-    Words inverse_of_primes_;
-    Words inverse_of_special_;
+    Words blocks_;             ///< a digit's that ends with prime i at i, then divisors'
+    Array<Prime> own_primes_;  ///< of each block
+    Words inverses_;           ///< of divisors: [divisor][primes of Q]
     Words inverse_of_first_special_;
     std::vector<Word> special_product_;
+    Words special_products_;
 };
 
 }  // namespace atlasc::ckks

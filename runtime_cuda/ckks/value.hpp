@@ -13,7 +13,8 @@ namespace atlasc::ckks {
 /// A ciphertext, in one of three forms. The first is what the others are brought to, once, when an
 /// operation needs it; the slots stay the same.
 ///   canonical  the primes of its level, at the level's scale
-///   pending    those of the level above, at the scale of a product, and so are sums of products
+///   pending    those of the level above, at the scale of a product, and so are sums of products; of
+///              three parts where ciphertexts were multiplied
 ///   dropped    more primes than its level needs, at the scale of the level that it comes from
 struct Value final : CiphertextData {
     Value(std::shared_ptr<const Polys> polys, int level, std::size_t limbs, double scale)

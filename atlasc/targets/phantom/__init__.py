@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 from atlasc.ir.errors import AtlasError
 from atlasc.targets.base import Calibration, Target
 from atlasc.targets.parameters import BootstrapNeeds, Moduli, NoiseModel, ParameterSet
-from atlasc.targets.phantom.bootstrap import SETS, dry_run
+from atlasc.targets.phantom.bootstrap import SETS, diagonals, dry_run
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -103,6 +103,18 @@ class PhantomParameters(ParameterSet):
             left -= bits
         return digits
 
+    def key_bytes(self, level: int) -> int:
+        """See the base class: residues are packed without gaps."""
+        bits = sum(self._limbs(level)) + sum(self.moduli.special)
+        return 2 * self.digits(level) * bits * self.ring_degree // 8
+
+    def _plaintext_bytes(self, level: int, period: int) -> int:
+        """Of an encoded plaintext, also modulo the special primes, whose slots repeat: from eight
+        times on the values do too, and one of them is kept."""
+        repeats = self.slots // period
+        words = (self.residues(level) + self.special_primes) * self.ring_degree
+        return words * 8 // (repeats if repeats >= 8 else 1)
+
     def _limbs(self, level: int) -> list[int]:
         """Sizes of the primes at a level, as the engine splits them."""
         limbs = []
@@ -137,15 +149,16 @@ class PhantomParameters(ParameterSet):
         run = dry_run(self.bootstrap, self.slots)
         counts = run.total()
         rotations = dict(sorted(counts.rotation_levels.items()))
-        # Each diagonal of CtS and StC is a product with a vector of its own.
-        diagonals = {at: n for (name, at), n in counts.primitives.items() if name == "mul_plain"}
         products = max(at for name, at in counts.primitives if name in ("mul", "square"))
         # To the sparse secret and back: a key at the lowest level, one at the top.
         levels = (0, len(self.moduli.primes) - 1, *rotations.values())
         memory = {
             "bootstrap_keys": sum(map(self.key_bytes, levels)),
             "bootstrap_work": self.ciphertexts_bytes(run.at_peak),
-            "bootstrap_diagonals": self.ciphertexts_bytes(diagonals) // 2,
+            "bootstrap_diagonals": sum(
+                number * self._plaintext_bytes(level, period)
+                for level, number, period in diagonals(self.bootstrap, self.slots)
+            ),
         }
         key_levels = (products, counts.conjugation_level)
         return BootstrapNeeds(frozenset(rotations), rotations, key_levels, memory)

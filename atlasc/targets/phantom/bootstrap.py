@@ -96,6 +96,25 @@ def dry_run(name: str, slots: int) -> LiveEngine:
     return engine
 
 
+def diagonals(name: str, slots: int) -> list[tuple[int, int, int]]:
+    """Level, number, and period in slots of the diagonals of each stage of CtS and StC."""
+    chosen = SETS[name]
+    stages = []
+    for offsets, butterflies in zip(
+        _cts_offsets(slots, chosen.cts_stages), _butterflies(slots, chosen.cts_stages), strict=True
+    ):
+        stages.append((len(offsets), slots >> int(butterflies[0])))
+    top = len(chosen.prime_bits) - 1
+    result = [(top - at, *stage) for at, stage in enumerate(stages)]
+    bottom = chosen.levels_left + chosen.stc_stages
+    return result + [(bottom - at, *stage) for at, stage in enumerate(reversed(stages))]
+
+
+def _butterflies(slots: int, stages: int) -> list[np.ndarray]:
+    """The butterflies of each stage of CtS: number k has blocks of slots/2^k."""
+    return np.array_split(np.arange(slots.bit_length() - 1), stages)
+
+
 def _cts_offsets(slots: int, stages: int) -> list[list[int]]:
     """Offsets of the diagonals of CoeffsToSlots by stage, the nearest way round, ascending.
 
@@ -103,7 +122,7 @@ def _cts_offsets(slots: int, stages: int) -> list[list[int]]:
     has the same stages in reverse.
     """
     half, result = slots // 2, []
-    for stage in np.array_split(np.arange(slots.bit_length() - 1), stages):
+    for stage in _butterflies(slots, stages):
         offsets = np.zeros(1, np.int64)
         for butterfly in stage:
             block = half >> int(butterfly)
@@ -113,19 +132,20 @@ def _cts_offsets(slots: int, stages: int) -> list[list[int]]:
 
 
 def _stage(engine: LiveEngine, x: Counted, offsets: list[int]) -> Counted:
-    """One stage by baby and giant steps, as ``apply`` of the runtime."""
+    """One stage by baby and giant steps, as ``CkksEngine::transform`` of the runtime: the division
+    by the level's primes is the last step, so that all keys reach the operand's level."""
     steps: dict[int, list[int]] = {}
     for baby, giant in _baby_giant(offsets, engine.slots):
         steps.setdefault(giant, []).append(baby % engine.slots)
     amounts = sorted({baby for babies in steps.values() for baby in babies} - {0})
     rotated = {0: x, **dict(zip(amounts, engine.rotate_many(x, amounts), strict=True))}
-    parts = (
-        engine.rotate(
-            _sum(engine, (engine.mul_plain(rotated[b], _DIAGONAL) for b in babies)), giant
-        )
-        for giant, babies in sorted(steps.items())
-    )
-    return _sum(engine, parts)
+
+    def part(giant: int, babies: list[int]) -> Counted:
+        if giant:
+            engine.rotate(x, giant)
+        return _sum(engine, (engine.mul_plain(rotated[baby], _DIAGONAL) for baby in babies))
+
+    return _sum(engine, (part(giant, babies) for giant, babies in sorted(steps.items())))
 
 
 def _sum(engine: LiveEngine, terms: Iterator[Counted]) -> Counted:

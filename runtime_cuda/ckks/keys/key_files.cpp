@@ -14,7 +14,7 @@ namespace {
 constexpr const char* secret_kind = "secret key";
 constexpr const char* evaluation_kind = "evaluation keys";
 constexpr const char* secret_array = "secret";
-constexpr const char* key_format = "2";  ///< 1: of rotations, keys from the turned secret
+constexpr const char* key_format = "3";  ///< 1: rotations had keys from the turned secret; 2: not packed
 constexpr std::size_t identity_size = 32;
 constexpr char digits[] = "0123456789abcdef";
 
@@ -85,39 +85,23 @@ TensorFile open(const Interface& interface, const Chain& chain, const std::strin
     return file;
 }
 
-std::size_t part_bytes(const KeyEntry& entry, std::size_t degree) {
-    return entry.extended() * degree * sizeof(Word);
-}
+std::size_t part_bytes(const Packing& packing) { return packing.words() * sizeof(Word); }
 
 /// The parts b of a key's digits; the others are made from the seed.
-Bytes stored(const Ring& ring, const KeyEntry& entry, const Words& key) {
-    const std::size_t part = part_bytes(entry, ring.degree());
+Bytes stored(const KeyEntry& entry, const SwitchKey& key) {
+    const std::size_t part = part_bytes(key.packing);
     Bytes bytes(entry.digits * part);
     for (std::size_t digit = 0; digit < entry.digits; ++digit) {
-        const Word* b = key.get() + 2 * digit * entry.extended() * ring.degree();
+        const Word* b = key.words.get() + 2 * digit * key.packing.words();
         download(bytes.data() + digit * part, b, part);
     }
     return bytes;
 }
 
-/// Whether every word is a residue of its limb's prime.
-bool reduced(const Chain& chain, const KeyEntry& entry, const Bytes& bytes) {
-    const std::size_t limbs = bytes.size() / (chain.degree * sizeof(Word));
-    std::vector<Word> words(chain.degree);
-    for (std::size_t limb = 0; limb < limbs; ++limb) {
-        const std::size_t at = limb % entry.extended();
-        const Prime& q = at < entry.limbs ? chain.q[at] : chain.special[at - entry.limbs];
-        const std::size_t size = chain.degree * sizeof(Word);
-        std::memcpy(words.data(), bytes.data() + limb * size, size);
-        if (*std::max_element(words.begin(), words.end()) >= q.value) {
-            return false;
-        }
-    }
-    return true;
-}
-
-Words loaded(const Ring& ring, const Seed& seed, const KeyEntry& entry, const TensorFile& file) {
-    const std::size_t part = part_bytes(entry, ring.degree());
+SwitchKey loaded(const Ring& ring, const Seed& seed, const KeyEntry& entry,
+                 const TensorFile& file) {
+    const Packing packing = entry.packing(ring);
+    const std::size_t part = part_bytes(packing);
     if (!file.has(entry.name)) {
         throw Error("file " + file.path() + " lacks a key that the program needs", entry.name,
                     "make keys with this program's client");
@@ -127,14 +111,18 @@ Words loaded(const Ring& ring, const Seed& seed, const KeyEntry& entry, const Te
         throw Error("file " + file.path() + " has a key that does not reach its level",
                     entry.name, "make keys with this program's client");
     }
-    if (!reduced(ring.chain(), entry, bytes)) {
-        throw Error("file " + file.path() + " is damaged", "its key " + entry.name);
-    }
-    Words key(ring.memory(), entry.words(ring.degree()));
+    SwitchKey key{packing, Words(ring.memory(), entry.words(ring))};
+    const Words uniform = ring.polynomial(packing.extended());
+    std::vector<Word> words(packing.words());
     for (std::size_t digit = 0; digit < entry.digits; ++digit) {
-        Word* b = key.get() + 2 * digit * entry.extended() * ring.degree();
-        upload(b, bytes.data() + digit * part, part);
-        sample_uniform_part(ring, seed, entry, digit, b + entry.extended() * ring.degree());
+        std::memcpy(words.data(), bytes.data() + digit * part, part);
+        if (!is_reduced(ring.chain(), packing, words.data())) {
+            throw Error("file " + file.path() + " is damaged", "its key " + entry.name);
+        }
+        Word* b = key.words.get() + 2 * digit * packing.words();
+        upload(b, words.data(), part);
+        sample_uniform_part(ring, seed, entry, digit, uniform.get());
+        pack(packing, uniform.get(), b + packing.words());
     }
     return key;
 }
@@ -164,8 +152,8 @@ void write_keys(const Interface& interface, Ground& ground, const std::string& s
     server_facts["seed"] = text_of(seed);
     TensorWriter server(server_facts);
     for (const KeyEntry& entry : entries_of(needs_of(interface, ring.chain()), ring)) {
-        server.add(entry.name, entry.digits * part_bytes(entry, ring.degree()),
-                   [&ring, &maker, entry] { return stored(ring, entry, maker.make(entry)); });
+        server.add(entry.name, entry.digits * part_bytes(entry.packing(ring)),
+                   [&maker, entry] { return stored(entry, maker.make(entry)); });
     }
     server.write_sealed(evaluation);
 
@@ -199,7 +187,7 @@ Role server_role(const Interface& interface, Ground& ground, const std::string& 
     std::uint64_t bytes = 0;
     std::size_t limbs = 0;
     for (const KeyEntry& entry : entries) {
-        bytes += entry.words(ring.degree()) * sizeof(Word);
+        bytes += entry.words(ring) * sizeof(Word);
         limbs = std::max(limbs, entry.limbs);
     }
     ground.memory->require(bytes + working_bytes(ring, limbs), "the keys and what they work on");

@@ -112,7 +112,7 @@ Words KeyMaker::target(const KeyEntry& entry) const {
     return turned(ring_, entry.kind == Kind::to_sparse ? sparse_ : secret_, galois);
 }
 
-Words KeyMaker::make(const KeyEntry& entry) const {
+SwitchKey KeyMaker::make(const KeyEntry& entry) const {
     const bool to_sparse = entry.kind == KeyEntry::Kind::to_sparse;
     const Words content = this->content(entry);
     const Words secret = this->target(entry);
@@ -121,23 +121,28 @@ Words KeyMaker::make(const KeyEntry& entry) const {
         product[0] = reduce(ring_.chain().special[0].value, ring_.chain().q[0]);
     }
     const Words factor = uploaded(ring_.memory(), product);
-    const std::size_t part = entry.extended() * ring_.degree();
-    Words key = ring_.polynomial(2 * entry.digits * entry.extended());
+    const Packing packing = entry.packing(ring_);
+    SwitchKey key{packing, Words(ring_.memory(), entry.words(ring_))};
+    const std::size_t part = packing.extended() * ring_.degree();
+    const Words parts = ring_.polynomial(2 * packing.extended());
+    Word* b = parts.get();
+    Word* a = parts.get() + part;
+    Word* special = b + entry.limbs * ring_.degree();
     for (std::size_t digit = 0; digit < entry.digits; ++digit) {
-        Word* b = key.get() + 2 * digit * part;
-        Word* special = b + entry.limbs * ring_.degree();
         const Stream error = stream_of(error_seed_, entry, digit);
         sample_error(ring_, error, b, 0, entry.limbs);
         sample_error(ring_, error, special, ring_.size_q(), entry.special);
         ring_.forward(b, entry.limbs);
         ring_.forward(special, entry.special, ring_.size_q());
-        sample_uniform_part(ring_, seed_, entry, digit, b + part);
+        sample_uniform_part(ring_, seed_, entry, digit, a);
         const BlockConstants own = ring_.digit(digit, entry.limbs);
         launch(part,
-               Mask{ring_.log_degree(), entry.limbs, ring_.size_q(), ring_.primes(), b + part,
-                    secret.get(), content.get(), factor.get(), own.first,
-                    own.first + own.size, b},
+               Mask{ring_.log_degree(), entry.limbs, ring_.size_q(), ring_.primes(), a,
+                    secret.get(), content.get(), factor.get(), own.first, own.first + own.size, b},
                "key");
+        Word* to = key.words.get() + 2 * digit * packing.words();
+        pack(packing, b, to);
+        pack(packing, a, to + packing.words());
     }
     return key;
 }

@@ -15,7 +15,7 @@ public:
     KeyMaker(const Ring& ring, const std::vector<std::int8_t>& secret, const Seed& seed);
 
     /// The words of one key.
-    Words make(const KeyEntry& entry) const;
+    SwitchKey make(const KeyEntry& entry) const;
 
     /// All of them.
     EvaluationKeys make(const KeyNeeds& needs) const;

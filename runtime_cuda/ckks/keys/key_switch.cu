@@ -1,30 +1,11 @@
 #include "ckks/keys/key_switch.hpp"
 
 #include <algorithm>
-#include <type_traits>
 
 #include "ckks/kernels.hpp"
 #include "kernel.hpp"
 
 namespace atlasc::ckks {
-namespace {
-
-/// Calls function(std::integral_constant of size) for a size of 1 to 16, as chain_of allows.
-template <std::size_t size = 1, typename Function>
-void with_size(std::size_t wanted, const Function& function) {
-    if (wanted == size) {
-        function(std::integral_constant<std::size_t, size>());
-    } else if constexpr (size < most_in_digit) {
-        with_size<size + 1>(wanted, function);
-    }
-}
-
-}  // namespace
-
-std::size_t key_words(const Ring& ring, std::size_t limbs) {
-    return ring.digits(limbs) * 2 * (limbs + ring.size_p()) * ring.degree();
-}
-
 Digits decomposed(const Ring& ring, const Word* polynomial, std::size_t limbs) {
     const std::size_t extended = limbs + ring.size_p();
     const std::size_t count = ring.digits(limbs);
@@ -47,36 +28,76 @@ Digits decomposed(const Ring& ring, const Word* polynomial, std::size_t limbs) {
     return digits;
 }
 
-Polys switched(const Ring& ring, const Digits& digits, const SwitchKey& key, std::uint32_t galois,
-               const Addends& addends) {
+Addends times_special(const Ring& ring, const Word* first, const Word* second,
+                      std::size_t limbs) {
+    return {first, second, limbs, ring.special_products()};
+}
+
+void switch_to(const Ring& ring, const Digits& digits, const SwitchKey& key,
+               std::uint32_t galois, const Addends& addends, Extended& out, bool accumulate) {
     const std::size_t limbs = digits.limbs;
-    const std::size_t extended = limbs + ring.size_p();
-    const Words products = ring.polynomial(2 * extended);
-    launch(extended * ring.degree(),
-           InnerProduct{ring.log_degree(), limbs, key.limbs, ring.size_q(), ring.size_p(),
-                        ring.digits(limbs), ring.primes(), digits.words.get(), key.words.get(),
-                        products.get()},
+    launch((limbs + ring.size_p()) * ring.degree(),
+           InnerProduct{ring.log_degree(), limbs, ring.size_q(), ring.size_p(),
+                        ring.digits(limbs), ring.primes(), digits.words.get(), key.packing,
+                        key.words.get(), addends, galois, inverse_galois(ring, galois), accumulate,
+                        out.words.get()},
            "products with a key");
-    Polys out(ring, 2, limbs);
-    const Words remainder = ring.polynomial(limbs);
-    for (std::size_t part = 0; part < 2; ++part) {
-        Word* product = products.get() + part * extended * ring.degree();
-        Word* special = product + limbs * ring.degree();
-        ring.backward(special, special, ring.size_p(), ring.size_q());
-        with_size(ring.size_p(), [&](auto constant) {
-            constexpr std::size_t count = decltype(constant)::value;
-            launch(ring.degree(),
-                   Remainder<count>{ring.log_degree(), limbs, ring.size_qp(), ring.primes(),
-                                    ring.special(), special, remainder.get()},
-                   "remainder of a key switch");
-        });
-        ring.forward(remainder.get(), limbs);
-        divide(ring,
-               {product, remainder.get(), ring.inverse_of_special(),
-                part == 0 ? addends.first : addends.second, galois, out.part(part)},
-               limbs);
+}
+
+Digits decomposed(const Ring& ring, const Extended& x) {
+    const Words second = ring.polynomial(x.limbs);
+    const std::size_t part = (x.limbs + ring.size_p()) * ring.degree();
+    divide(ring, ring.divisor(0, true), x.words.get() + part, x.limbs, second.get());
+    return decomposed(ring, second.get(), x.limbs);
+}
+
+Addends first_part(const Ring& ring, const Extended& x) {
+    return {x.words.get(), nullptr, x.limbs + ring.size_p(), nullptr};
+}
+
+Extended sum_of_products(const Ring& ring, const std::vector<ExtendedTerm>& terms,
+                         std::size_t limbs) {
+    Extended out(ring, limbs);
+    for (std::size_t first = 0; first < terms.size(); first += SumOfProducts::most) {
+        SumOfProducts kernel{ring.log_degree(), limbs, ring.size_q(), limbs + ring.size_p(),
+                             ring.primes(), 0, {}, first != 0, out.words.get()};
+        for (std::size_t at = first;
+             at < terms.size() && kernel.count < SumOfProducts::most; ++at) {
+            kernel.terms[kernel.count++] = {terms[at].x, terms[at].plain};
+        }
+        launch(out.words.size(), kernel, "sum of products with plaintexts");
     }
     return out;
+}
+
+Extended extended(const Ring& ring, const Polys& x, std::size_t limbs) {
+    Extended out(ring, limbs);
+    // No digits: nothing but the addends is left.
+    launch((limbs + ring.size_p()) * ring.degree(),
+           InnerProduct{ring.log_degree(), limbs, ring.size_q(), ring.size_p(), 0, ring.primes(),
+                        nullptr, Packing(ring, limbs, ring.size_p()), nullptr,
+                        times_special(ring, x.part(0), x.part(1), limbs), 1, 1, false,
+                        out.words.get()},
+           "a ciphertext times the special primes");
+    return out;
+}
+
+Polys divided(const Ring& ring, const Extended& x, int level) {
+    const Divisor divisor = ring.divisor(level, true);
+    const std::size_t limbs = x.limbs - divisor.primes;
+    Polys out(ring, 2, limbs);
+    for (std::size_t part = 0; part < 2; ++part) {
+        const std::size_t start = part * (x.limbs + ring.size_p()) * ring.degree();
+        divide(ring, divisor, x.words.get() + start, limbs, out.part(part));
+    }
+    return out;
+}
+
+Polys switched(const Ring& ring, const Digits& digits, const SwitchKey& key, std::uint32_t galois,
+               const Addends& addends, int level) {
+    Extended products(ring, digits.limbs);
+    switch_to(ring, digits, key, galois, addends, products, false);
+    return divided(ring, products, level);
 }
 
 std::uint32_t galois_of(const Ring& ring, std::size_t amount) {

@@ -3,23 +3,21 @@
 // Hybrid key switching (Han and Ki 2020): a polynomial is cut into digits, each of no more bits
 // than P, the product of the special primes; a digit times the key's part for it, summed, is divided
 // by P. Digits are exact and centred. Rotations of one ciphertext share its digits (hoisting: Halevi
-// and Shoup 2018): a key takes s to the secret that the rotation turns into s, and the result is
-// permuted once, not each digit.
+// and Shoup 2018): a key takes s to the secret that the rotation turns into s, and the products are
+// permuted, not each digit. The division may wait for what follows (double hoisting: Bossuat, Mouchet,
+// Troncoso-Pastoriza and Hubaux 2021), and divide by a level's primes as well.
 #pragma once
 
-#include "ckks/polynomials.hpp"
+#include "ckks/keys/packing.hpp"
 
 namespace atlasc::ckks {
 
-/// For each digit, b = -a s + e + P t on the digit's primes, and a: [digit][b, a][limb][N], with
-/// `limbs` primes of Q and all special ones. It takes t to the secret s.
+/// For each digit, b = -a s + e + P t on the digit's primes, and a: [digit][b, a], both packed. It
+/// takes t to the secret s.
 struct SwitchKey {
-    std::size_t limbs;
+    Packing packing;
     Words words;
 };
-
-/// Words of such a key.
-std::size_t key_words(const Ring& ring, std::size_t limbs);
 
 /// Digits of a polynomial of `limbs` primes: [digit][limb][N], extended.
 struct Digits {
@@ -29,16 +27,55 @@ struct Digits {
 
 Digits decomposed(const Ring& ring, const Word* polynomial, std::size_t limbs);
 
-/// What is added to a switched polynomial: a ciphertext's other part, or parts.
+/// Both parts of a ciphertext, for limbs of Q and maybe special ones, times a number for each limb:
+/// what is added to a key switch. `second` may be null, and so may `factors`, which are 1 then.
 struct Addends {
     const Word* first;
     const Word* second;
+    std::size_t limbs;
+    const Word* factors;
 };
 
-/// (sum of digits * key)/P + addends, all taken at X^galois, of as many primes as the digits have.
-/// The key has at least these.
+/// P times both parts of a ciphertext, of which the second may be null.
+Addends times_special(const Ring& ring, const Word* first, const Word* second,
+                      std::size_t limbs);
+
+/// P times a ciphertext of `limbs` primes, modulo these and the special ones: [part][limb][N].
+struct Extended {
+    Extended(const Ring& ring, std::size_t limbs)
+        : limbs(limbs), words(ring.polynomial(2 * (limbs + ring.size_p()))) {}
+
+    std::size_t limbs;
+    Words words;
+};
+
+/// Digits times a key plus addends, all at X^galois; the key reaches as far as the digits. Added to
+/// `sum` where there is one.
+void switch_to(const Ring& ring, const Digits& digits, const SwitchKey& key,
+               std::uint32_t galois, const Addends& addends, Extended& out, bool accumulate);
+
+/// The second part over P, as digits, and the first one to add to them.
+Digits decomposed(const Ring& ring, const Extended& x);
+Addends first_part(const Ring& ring, const Extended& x);
+
+struct ExtendedTerm {
+    const Word* x;  ///< of an `Extended`
+    PlainValues plain;  ///< modulo the same primes
+};
+
+/// The sum of the terms, one or more, of as many primes each.
+Extended sum_of_products(const Ring& ring, const std::vector<ExtendedTerm>& terms,
+                         std::size_t limbs);
+
+/// P times a ciphertext's two parts.
+Extended extended(const Ring& ring, const Polys& x, std::size_t limbs);
+
+/// The ciphertext itself, and with a level above 0 divided by the level's primes too: one rounding.
+Polys divided(const Ring& ring, const Extended& x, int level);
+
+/// The ciphertext whose digits these are of, under the key's secret, plus addends; see the two above.
 Polys switched(const Ring& ring, const Digits& digits, const SwitchKey& key, std::uint32_t galois,
-               const Addends& addends);
+               const Addends& addends, int level = 0);
 
 /// Galois elements: of a rotation to the left, and of the conjugation.
 std::uint32_t galois_of(const Ring& ring, std::size_t amount);

@@ -54,24 +54,23 @@ std::vector<KeyEntry> entries_of(const KeyNeeds& needs, const Ring& ring) {
     return entries;
 }
 
-void keep(EvaluationKeys& keys, const KeyEntry& entry, Words words) {
+void keep(EvaluationKeys& keys, const KeyEntry& entry, SwitchKey key) {
     using Kind = KeyEntry::Kind;
     switch (entry.kind) {
         case Kind::relinearisation:
-            keys.relinearisation = SwitchKey{entry.limbs, std::move(words)};
+            keys.relinearisation = std::move(key);
             break;
         case Kind::conjugation:
-            keys.conjugation = SwitchKey{entry.limbs, std::move(words)};
+            keys.conjugation = std::move(key);
             break;
         case Kind::rotation:
-            keys.rotations.emplace(entry.amount, SwitchKey{entry.limbs, std::move(words)});
+            keys.rotations.emplace(entry.amount, std::move(key));
             break;
         case Kind::to_sparse:
-            keys.raising.emplace();
-            keys.raising->to_sparse = std::move(words);
+            keys.to_sparse = std::move(key);
             break;
-        case Kind::to_dense:  // listed after the other one
-            keys.raising->to_dense = SwitchKey{entry.limbs, std::move(words)};
+        case Kind::to_dense:
+            keys.to_dense = std::move(key);
             break;
     }
 }

@@ -11,20 +11,16 @@
 
 namespace atlasc::ckks {
 
-/// The two switches around the raising of the modulus (Bossuat, Troncoso-Pastoriza and Hubaux 2022,
-/// section 3): from the dense secret to a sparse one, modulo q_0 and the first special prime alone,
-/// and back at the top level.
-struct RaisingKeys {
-    Words to_sparse;  ///< [b, a][q_0, p_0][N]
-    SwitchKey to_dense;
-};
-
 /// What a server computes with.
 struct EvaluationKeys {
     std::optional<SwitchKey> relinearisation;
     std::optional<SwitchKey> conjugation;
     std::map<std::size_t, SwitchKey> rotations;  ///< by amount to the left
-    std::optional<RaisingKeys> raising;
+    /// The two switches around the raising of the modulus (Bossuat, Troncoso-Pastoriza and Hubaux
+    /// 2022, section 3): from the dense secret to a sparse one, modulo q_0 and the first special
+    /// prime alone, and back at the top level.
+    std::optional<SwitchKey> to_sparse;
+    std::optional<SwitchKey> to_dense;
 };
 
 /// What a program needs: the highest level of each key, -1 for none.
@@ -38,7 +34,7 @@ struct KeyNeeds {
 /// Those of the program and of its bootstrap.
 KeyNeeds needs_of(const Interface& interface, const Chain& chain);
 
-/// One of the keys: [digit][b, a][limb][N], of `limbs` primes of Q and some special ones.
+/// One of the keys, of `limbs` primes of Q and some special ones.
 struct KeyEntry {
     enum class Kind { relinearisation, conjugation, rotation, to_sparse, to_dense };
 
@@ -50,15 +46,15 @@ struct KeyEntry {
     std::uint32_t number;  ///< among the keys of a program
     std::string name;      ///< in files
 
-    std::size_t extended() const { return limbs + special; }
-    /// Words of both parts.
-    std::size_t words(std::size_t degree) const { return 2 * digits * extended() * degree; }
+    Packing packing(const Ring& ring) const { return {ring, limbs, special}; }
+    /// Of both parts.
+    std::size_t words(const Ring& ring) const { return 2 * digits * packing(ring).words(); }
 };
 
 /// All keys in a fixed order.
 std::vector<KeyEntry> entries_of(const KeyNeeds& needs, const Ring& ring);
 
 /// Puts the words of a key where its kind belongs.
-void keep(EvaluationKeys& keys, const KeyEntry& entry, Words words);
+void keep(EvaluationKeys& keys, const KeyEntry& entry, SwitchKey key);
 
 }  // namespace atlasc::ckks

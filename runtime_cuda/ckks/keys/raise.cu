@@ -1,5 +1,6 @@
 #include "ckks/keys/raise.hpp"
 
+#include "ckks/kernels.hpp"
 #include "kernel.hpp"
 
 namespace atlasc::ckks {
@@ -11,19 +12,28 @@ struct SmallProduct {
     std::size_t size_q;
     const Prime* primes;
     const Word* digit;
+    Packing packing;
     const Word* key;
+    const Word* addend;  ///< times p_0, to the first part
     Word* out;
 
     ATLASC_DEVICE void operator()(std::size_t at) const {
         const std::size_t part = std::size_t{2} << log_degree;
-        const Prime& q = primes[(at >> log_degree) == 0 ? 0 : size_q];
-        out[at] = multiply(digit[at], key[at], q);
-        out[part + at] = multiply(digit[at], key[part + at], q);
+        const std::size_t limb = at >> log_degree;
+        const bool special = limb != 0;
+        const std::size_t place = at - (limb << log_degree);
+        const std::size_t bits = packing.bits(limb);
+        const Word b = unpacked(key + packing.start(limb), bits, place);
+        const Word a = unpacked(key + packing.start(2) + packing.start(limb), bits, place);
+        const Prime& q = primes[special ? size_q : 0];
+        const Wide sum = special ? 0 : static_cast<Wide>(addend[at]) * primes[size_q].value;
+        out[at] = reduce(sum + static_cast<Wide>(digit[at]) * b, q);
+        out[part + at] = multiply(digit[at], a, q);
     }
 };
 
 /// The ciphertext under the sparse secret, modulo q_0.
-Polys under_sparse_secret(const Ring& ring, const Polys& x, const Words& key) {
+Polys under_sparse_secret(const Ring& ring, const Polys& x, const SwitchKey& key) {
     const std::size_t degree = ring.degree();
     const std::size_t p = ring.size_q();  // position of p_0 among all primes
     const Words coefficients = ring.polynomial(1);
@@ -35,8 +45,9 @@ Polys under_sparse_secret(const Ring& ring, const Polys& x, const Words& key) {
     ring.forward(digit.get() + degree, 1, p);
     const Words products = ring.polynomial(4);
     launch(2 * degree,
-           SmallProduct{ring.log_degree(), ring.size_q(), ring.primes(), digit.get(), key.get(),
-                        products.get()},
+           SmallProduct{ring.log_degree(), ring.size_q(), ring.primes(), digit.get(), key.packing,
+                        key.words.get(),
+                        x.part(0), products.get()},
            "switch to the sparse secret");
 
     Polys out(ring, 2, 1);
@@ -46,18 +57,19 @@ Polys under_sparse_secret(const Ring& ring, const Polys& x, const Words& key) {
         ring.backward(coefficients.get(), product + degree, 1, p);
         lift_coefficients(ring, coefficients.get(), p, remainder.get(), 0, 1);
         ring.forward(remainder.get(), 1);
-        divide(ring,
-               {product, remainder.get(), ring.inverse_of_first_special(),
-                part == 0 ? x.part(0) : nullptr, 1, out.part(part)},
-               1);
+        launch(degree,
+               Divide{ring.log_degree(), ring.primes(), product, remainder.get(),
+                      ring.inverse_of_first_special(), out.part(part)},
+               "division by a special prime");
     }
     return out;
 }
 
 }  // namespace
 
-Polys raised(const Ring& ring, const Polys& x, const RaisingKeys& keys) {
-    const Polys sparse = under_sparse_secret(ring, x, keys.to_sparse);
+Polys raised(const Ring& ring, const Polys& x, const SwitchKey& to_sparse,
+             const SwitchKey& to_dense) {
+    const Polys sparse = under_sparse_secret(ring, x, to_sparse);
     Polys lifted(ring, 2, ring.size_q());
     const Words coefficients = ring.polynomial(1);
     for (std::size_t part = 0; part < 2; ++part) {
@@ -66,7 +78,8 @@ Polys raised(const Ring& ring, const Polys& x, const RaisingKeys& keys) {
         ring.forward(lifted.part(part), ring.size_q());
     }
     const Digits digits = decomposed(ring, lifted.part(1), ring.size_q());
-    return switched(ring, digits, keys.to_dense, 1, {lifted.part(0), nullptr});
+    return switched(ring, digits, to_dense, 1,
+                    times_special(ring, lifted.part(0), nullptr, ring.size_q()));
 }
 
 }  // namespace atlasc::ckks

@@ -72,6 +72,11 @@ const Word* place_in(const Source& source, const Shape& shape, std::size_t at) {
     return source.words == nullptr ? nullptr : source.words + shape.in(at, source.limbs);
 }
 
+/// The values from a place on.
+PlainValues row_of(const PlainValues& values, std::size_t at) {
+    return {values.words + (at >> values.log_run), values.log_run};
+}
+
 /// Where each value comes from in the transform of m(X^galois); made once.
 const std::vector<std::uint32_t>& permutation(int log_degree, std::uint32_t galois) {
     static std::mutex mutex;
@@ -105,7 +110,7 @@ void launch(std::size_t count, const TimesPolynomial& kernel, const char*) {
               [&](std::size_t limb, std::size_t first, std::size_t at, std::size_t length,
                   const Prime& q) {
                   lanes::multiply_add(kernel.out + at, place_in(kernel.a, shape, at),
-                                      kernel.polynomial + (limb << shape.log_degree) + first,
+                                      row_of(kernel.plain, (limb << shape.log_degree) + first),
                                       place_in(kernel.sum, shape, at), length, q);
               });
 }
@@ -138,31 +143,13 @@ void launch(std::size_t count, const AddProduct& kernel, const char*) {
 }
 
 void launch(std::size_t count, const Divide& kernel, const char*) {
-    const int log_degree = kernel.log_degree;
-    const std::size_t degree = std::size_t{1} << log_degree;
-    const Division& division = kernel.division;
-    const std::vector<std::uint32_t>* from =
-        kernel.back == 1 ? nullptr : &permutation(log_degree, division.galois);
-    // A permutation mixes a whole limb, so a limb is one piece of work.
-    parallel(count >> log_degree, 1, [&](std::size_t begin, std::size_t end) {
-        std::vector<Word> straight(from == nullptr ? 0 : degree);
-        for (std::size_t limb = begin; limb < end; ++limb) {
-            const Prime& q = kernel.primes[limb];
-            const std::size_t start = limb << log_degree;
-            if (!fast(q)) {
-                one_by_one(kernel, start, degree);
-                continue;
-            }
-            Word* out = from == nullptr ? division.out + start : straight.data();
-            lanes::divide(out, division.values + start, division.minuend + start,
-                          division.inverse[limb],
-                          division.addend == nullptr ? nullptr : division.addend + start, degree,
-                          q);
-            for (std::size_t at = 0; from != nullptr && at < degree; ++at) {
-                division.out[start + at] = straight[(*from)[at]];
-            }
-        }
-    });
+    each_row(
+        kernel, count, kernel.log_degree,
+        [&](std::size_t limb) -> const Prime& { return kernel.primes[limb]; },
+        [&](std::size_t limb, std::size_t, std::size_t at, std::size_t length, const Prime& q) {
+            lanes::divide(kernel.out + at, kernel.values + at, kernel.minuend + at,
+                          kernel.inverse[limb], length, q);
+        });
 }
 
 void launch(std::size_t count, const Lift& kernel, const char*) {
@@ -182,35 +169,84 @@ void launch(std::size_t count, const Lift& kernel, const char*) {
 
 void launch(std::size_t count, const InnerProduct& kernel, const char*) {
     const int log_degree = kernel.log_degree;
+    const std::size_t degree = std::size_t{1} << log_degree;
     const std::size_t extended = (kernel.limbs + kernel.size_p) << log_degree;
-    const std::size_t key_part = (kernel.key_limbs + kernel.size_p) << log_degree;
-    each_row(
-        kernel, count, log_degree,
-        [&](std::size_t limb) -> const Prime& {
-            return kernel.primes[prime_of(limb, kernel.limbs, kernel.size_q)];
-        },
-        [&](std::size_t limb, std::size_t first, std::size_t at, std::size_t length,
-            const Prime& q) {
+    const std::vector<std::uint32_t>* from =
+        kernel.back == 1 ? nullptr : &permutation(log_degree, kernel.galois);
+    const std::size_t room = std::min(chunk, degree);
+    // X^galois mixes a whole limb, so a limb is one piece of work.
+    parallel(count >> log_degree, 1, [&](std::size_t begin, std::size_t end) {
+        static thread_local std::vector<Word> straight;
+        straight.resize(2 * degree);
+        for (std::size_t limb = begin; limb < end; ++limb) {
+            const Prime& q = kernel.primes[prime_of(limb, kernel.limbs, kernel.size_q)];
+            const std::size_t start = limb << log_degree;
+            if (!fast(q)) {
+                one_by_one(kernel, start, degree);
+                continue;
+            }
             const std::size_t key_limb =
-                limb < kernel.limbs ? limb : kernel.key_limbs + limb - kernel.limbs;
-            lanes::inner_product(kernel.out + at, kernel.out + extended + at,
-                                 kernel.digit_words + at, extended,
-                                 kernel.key_words + (key_limb << log_degree) + first, key_part,
-                                 kernel.digits, length, q);
+                limb < kernel.limbs ? limb : kernel.packing.limbs + limb - kernel.limbs;
+            const Word* key = kernel.key_words + kernel.packing.start(key_limb);
+            const bool added = limb < kernel.addends.limbs;
+            for (std::size_t first = 0; first < degree; first += room) {
+                const std::size_t at = start + first;
+                lanes::inner_product(
+                    straight.data() + first, straight.data() + degree + first,
+                    kernel.digit_words + at, extended,
+                    {key, kernel.packing.bits(key_limb), first}, kernel.packing.words(),
+                    kernel.digits,
+                    {added ? kernel.addends.first + at : nullptr,
+                     added && kernel.addends.second != nullptr ? kernel.addends.second + at
+                                                               : nullptr,
+                     added && kernel.addends.factors != nullptr ? kernel.addends.factors[limb] : 1},
+                    room, q);
+            }
+            for (std::size_t part = 0; part < 2; ++part) {
+                lanes::permute(kernel.out + part * extended + start,
+                               straight.data() + part * degree,
+                               from == nullptr ? nullptr : from->data(), kernel.accumulate,
+                               degree, q);
+            }
+        }
+    });
+}
+
+void launch(std::size_t count, const SumOfProducts& kernel, const char*) {
+    const auto limb_of = [&](std::size_t row) { return row % kernel.extended; };
+    each_row(
+        kernel, count, kernel.log_degree,
+        [&](std::size_t row) -> const Prime& {
+            return kernel.primes[prime_of(limb_of(row), kernel.limbs, kernel.size_q)];
+        },
+        [&](std::size_t row, std::size_t first, std::size_t at, std::size_t length,
+            const Prime& q) {
+            lanes::Term terms[SumOfProducts::most];
+            for (std::size_t term = 0; term < kernel.count; ++term) {
+                const std::size_t in_plain = (limb_of(row) << kernel.log_degree) + first;
+                terms[term] = {kernel.terms[term].x + at,
+                               row_of(kernel.terms[term].plain, in_plain)};
+            }
+            lanes::sum_of_products(kernel.out + at, terms, kernel.count, kernel.accumulate, length,
+                                   q);
         });
 }
 
 void launch(std::size_t count, const Round& kernel, const char*) {
     constexpr double most = 0x1p52;
     const std::size_t half = count / 2;
-    const bool all_fast = std::all_of(kernel.primes, kernel.primes + kernel.limbs, fast);
+    bool all_fast = true;
+    for (std::size_t limb = 0; limb < kernel.extended; ++limb) {
+        all_fast = all_fast && fast(kernel.primes[prime_of(limb, kernel.limbs, kernel.size_q)]);
+    }
     // Both parts of a complex number become coefficients, N/2 apart.
     each_chunk(1, kernel.log_degree - 1, [&](std::size_t, std::size_t first, std::size_t length) {
         alignas(64) static thread_local double parts[2][chunk];
         double largest = 0.0;
         for (std::size_t at = 0; at < length; ++at) {
-            parts[0][at] = std::rint(kernel.in[first + at].x);
-            parts[1][at] = std::rint(kernel.in[first + at].y);
+            const bool kept = ((first + at) & kernel.rest) == 0;
+            parts[0][at] = kept ? std::rint(kernel.in[first + at].x) : 0.0;
+            parts[1][at] = kept ? std::rint(kernel.in[first + at].y) : 0.0;
             largest = std::max({largest, std::fabs(parts[0][at]), std::fabs(parts[1][at])});
         }
         if (!(largest < most) || !all_fast) {
@@ -218,10 +254,11 @@ void launch(std::size_t count, const Round& kernel, const char*) {
             one_by_one(kernel, half + first, length);
             return;
         }
-        for (std::size_t limb = 0; limb < kernel.limbs; ++limb) {
+        for (std::size_t limb = 0; limb < kernel.extended; ++limb) {
+            const Prime& q = kernel.primes[prime_of(limb, kernel.limbs, kernel.size_q)];
             for (std::size_t part = 0; part < 2; ++part) {
                 Word* out = kernel.out + (limb << kernel.log_degree) + part * half + first;
-                lanes::residues(out, parts[part], length, kernel.primes[limb]);
+                lanes::residues(out, parts[part], length, q);
             }
         }
     });
@@ -297,10 +334,10 @@ void launch(std::size_t count, const ErrorResidues& kernel, const char*) {
 
 void convert(const Conversion& c) {
     const std::size_t size = c.block.size;
-    const Prime* own = c.primes + c.block.first;
+    const Prime* own = c.block.own;
     const bool narrow = std::all_of(own, own + size, fast);
     each_chunk(1, c.log_degree, [&](std::size_t, std::size_t first, std::size_t length) {
-        constexpr std::size_t most = most_in_digit;
+        constexpr std::size_t most = most_in_block;
         alignas(64) static thread_local Word y[most * chunk];
         alignas(64) static thread_local Word u[chunk];
         alignas(64) static thread_local double sum[chunk];

@@ -17,6 +17,7 @@ void launch(std::size_t count, const AddProduct& kernel, const char* name);
 void launch(std::size_t count, const Divide& kernel, const char* name);
 void launch(std::size_t count, const Lift& kernel, const char* name);
 void launch(std::size_t count, const InnerProduct& kernel, const char* name);
+void launch(std::size_t count, const SumOfProducts& kernel, const char* name);
 
 void launch(std::size_t count, const Round& kernel, const char* name);
 void launch(std::size_t count, const Uniform& kernel, const char* name);
@@ -46,7 +47,7 @@ void launch(std::size_t, const Decompose<size>& kernel, const char*) {
 
 template <std::size_t size>
 void launch(std::size_t, const Remainder<size>& kernel, const char*) {
-    convert({kernel.log_degree, kernel.primes, kernel.all, kernel.special, kernel.coefficients,
+    convert({kernel.log_degree, kernel.primes, kernel.all, kernel.block, kernel.coefficients,
              nullptr, kernel.out, kernel.limbs, kernel.limbs, kernel.all});
 }
 

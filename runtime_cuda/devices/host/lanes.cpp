@@ -7,7 +7,7 @@
 #include <immintrin.h>
 
 #pragma GCC push_options
-#pragma GCC target("avx512f,avx512dq,avx512ifma")
+#pragma GCC target("avx512f,avx512dq,avx512bw,avx512vbmi,avx512ifma")
 #include "devices/host/ifma.hpp"
 
 namespace atlasc::ckks::lanes {
@@ -56,6 +56,43 @@ inline Vector difference_of(Vector a, Vector b, const Modulus& m) {
     return below(_mm512_add_epi64(_mm512_sub_epi64(a, b), m.q), m.q);
 }
 
+/// Eight packed residues are as many bytes as one has bits.
+struct Unpacking {
+    explicit Unpacking(std::size_t bits) : bits(bits) {
+        alignas(64) unsigned char from[64];
+        alignas(64) long long by[8];
+        for (std::size_t lane = 0; lane < 8; ++lane) {
+            for (std::size_t byte = 0; byte < 8; ++byte) {
+                from[8 * lane + byte] = static_cast<unsigned char>(lane * bits / 8 + byte);
+            }
+            by[lane] = static_cast<long long>(lane * bits % 8);
+        }
+        places = _mm512_load_si512(from);
+        shifts = _mm512_load_si512(by);
+        mask = all((Word{1} << bits) - 1);
+        bytes = (__mmask64{1} << bits) - 1;
+    }
+
+    /// For a place that is a multiple of 8.
+    Vector operator()(const Word* words, std::size_t at) const {
+        const auto* start = reinterpret_cast<const unsigned char*>(words) + at / 8 * bits;
+        const Vector read = _mm512_maskz_loadu_epi8(bytes, start);
+        const Vector lanes = _mm512_permutexvar_epi8(places, read);
+        return _mm512_and_si512(_mm512_srlv_epi64(lanes, shifts), mask);
+    }
+
+    std::size_t bits;
+    Vector places;
+    Vector shifts;
+    Vector mask;
+    __mmask64 bytes;
+};
+
+/// Runs have eight values or more, or one.
+inline Vector eight(const PlainValues& values, std::size_t at) {
+    return values.log_run == 0 ? load(values.words + at) : all(values[at]);
+}
+
 }  // namespace
 
 void add(Word* out, const Word* a, const Word* b, std::size_t length, const Prime& q) {
@@ -72,13 +109,13 @@ void subtract(Word* out, const Word* a, const Word* b, std::size_t length, const
     }
 }
 
-void multiply_add(Word* out, const Word* a, const Word* b, const Word* sum, std::size_t length,
-                  const Prime& q) {
+void multiply_add(Word* out, const Word* a, const PlainValues& b, const Word* sum,
+                  std::size_t length, const Prime& q) {
     const Reduction reduced(q.value);
     for (std::size_t at = 0; at < length; at += 8) {
         Sum total;
         total.lower = sum == nullptr ? total.lower : load(sum + at);
-        total.add(load(a + at), load(b + at));
+        total.add(load(a + at), eight(b, at));
         store(out + at, reduced(total.upper, total.lower));
     }
 }
@@ -115,17 +152,13 @@ void add_product(Word* const (&d)[3], const Word* const (&a)[2], const Word* con
     }
 }
 
-void divide(Word* out, const Word* values, const Word* minuend, Word factor, const Word* addend,
-            std::size_t length, const Prime& q) {
+void divide(Word* out, const Word* values, const Word* minuend, Word factor, std::size_t length,
+            const Prime& q) {
     const Modulus m(q.value);
     const Root root = root_of(factor, q.value);
     for (std::size_t at = 0; at < length; at += 8) {
         const Vector difference = difference_of(load(values + at), load(minuend + at), m);
-        Vector x = below(lazy(difference, root, m), m.q);
-        if (addend != nullptr) {
-            x = sum_of(x, load(addend + at), m);
-        }
-        store(out + at, x);
+        store(out + at, below(lazy(difference, root, m), m.q));
     }
 }
 
@@ -157,21 +190,59 @@ void residues(Word* out, const double* integers, std::size_t length, const Prime
     }
 }
 
-void inner_product(Word* b, Word* a, const Word* x, std::size_t digit_stride, const Word* key,
-                   std::size_t key_stride, std::size_t digits, std::size_t length,
-                   const Prime& q) {
+void inner_product(Word* b, Word* a, const Word* x, std::size_t digit_stride, const Packed& key,
+                   std::size_t key_stride, std::size_t digits, const Addends& addends,
+                   std::size_t length, const Prime& q) {
     const Reduction reduced(q.value);
+    const Vector factor = all(addends.factor);
+    const Unpacking unpacking(key.bits);
     for (std::size_t at = 0; at < length; at += 8) {
         Sum first;
         Sum second;
         for (std::size_t digit = 0; digit < digits; ++digit) {
             const Vector value = load(x + digit * digit_stride + at);
-            const Word* parts = key + 2 * digit * key_stride + at;
-            first.add(value, load(parts));
-            second.add(value, load(parts + key_stride));
+            const Word* parts = key.words + 2 * digit * key_stride;
+            first.add(value, unpacking(parts, key.first + at));
+            second.add(value, unpacking(parts + key_stride, key.first + at));
+        }
+        if (addends.first != nullptr) {
+            first.add(load(addends.first + at), factor);
+        }
+        if (addends.second != nullptr) {
+            second.add(load(addends.second + at), factor);
         }
         store(b + at, reduced(first.upper, first.lower));
         store(a + at, reduced(second.upper, second.lower));
+    }
+}
+
+void permute(Word* out, const Word* in, const std::uint32_t* from, bool accumulate,
+             std::size_t length, const Prime& q) {
+    const Modulus m(q.value);
+    for (std::size_t at = 0; at < length; at += 8) {
+        Vector x;
+        if (from == nullptr) {
+            x = load(in + at);
+        } else {
+            const Vector places = _mm512_cvtepu32_epi64(
+                _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + at)));
+            // A permutation reads the lowest three bits of a place.
+            x = _mm512_permutexvar_epi64(places, load(in + from[at] / 8 * 8));
+        }
+        store(out + at, accumulate ? sum_of(x, load(out + at), m) : x);
+    }
+}
+
+void sum_of_products(Word* out, const Term* terms, std::size_t count, bool accumulate,
+                     std::size_t length, const Prime& q) {
+    const Reduction reduced(q.value);
+    for (std::size_t at = 0; at < length; at += 8) {
+        Sum total;
+        total.lower = accumulate ? load(out + at) : total.lower;
+        for (std::size_t term = 0; term < count; ++term) {
+            total.add(load(terms[term].x + at), eight(terms[term].plain, at));
+        }
+        store(out + at, reduced(total.upper, total.lower));
     }
 }
 

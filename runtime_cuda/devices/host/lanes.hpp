@@ -6,6 +6,7 @@
 
 #include "ckks/arithmetic.hpp"
 #include "ckks/keys/sampling.hpp"
+#include "ckks/polynomials.hpp"
 
 namespace atlasc::ckks::lanes {
 
@@ -13,8 +14,8 @@ void add(Word* out, const Word* a, const Word* b, std::size_t length, const Prim
 void subtract(Word* out, const Word* a, const Word* b, std::size_t length, const Prime& q);
 
 /// a b, plus `sum` unless it is null.
-void multiply_add(Word* out, const Word* a, const Word* b, const Word* sum, std::size_t length,
-                  const Prime& q);
+void multiply_add(Word* out, const Word* a, const PlainValues& b, const Word* sum,
+                  std::size_t length, const Prime& q);
 
 /// a factor, plus `sum` unless it is null.
 void times_number(Word* out, const Word* a, Word factor, const Word* sum, std::size_t length,
@@ -24,17 +25,47 @@ void times_number(Word* out, const Word* a, Word factor, const Word* sum, std::s
 void add_product(Word* const (&d)[3], const Word* const (&a)[2], const Word* const (&b)[2],
                  std::size_t length, bool first, const Prime& q);
 
-/// (values - minuend) factor, plus `addend` unless it is null.
-void divide(Word* out, const Word* values, const Word* minuend, Word factor, const Word* addend,
-            std::size_t length, const Prime& q);
+/// (values - minuend) factor.
+void divide(Word* out, const Word* values, const Word* minuend, Word factor, std::size_t length,
+            const Prime& q);
 
 /// Numbers modulo another prime below 2^50, centred.
 void lift(Word* out, const Word* in, std::size_t length, const Prime& from, const Prime& to);
 
-/// The sums over digits of x times both parts of a key: digit d is at x + d * digit_stride, its parts
-/// at key + 2 d key_stride and one key_stride further.
-void inner_product(Word* b, Word* a, const Word* x, std::size_t digit_stride, const Word* key,
-                   std::size_t key_stride, std::size_t digits, std::size_t length, const Prime& q);
+/// Numbers that are added, unless null, times a factor.
+struct Addends {
+    const Word* first;
+    const Word* second;
+    Word factor;
+};
+
+/// Packed residues from a place on, a multiple of 8.
+struct Packed {
+    const Word* words;
+    std::size_t bits;
+    std::size_t first;
+};
+
+/// The sums over digits of x times both parts of a key, and addends: digit d is at
+/// x + d * digit_stride, its parts 2 d key_stride words behind the key's first and one key_stride
+/// further.
+void inner_product(Word* b, Word* a, const Word* x, std::size_t digit_stride, const Packed& key,
+                   std::size_t key_stride, std::size_t digits, const Addends& addends,
+                   std::size_t length, const Prime& q);
+
+/// out = in, in the order that `from` lists unless it is null; added to `out` with `accumulate`.
+/// Eight aligned numbers come from eight aligned numbers.
+void permute(Word* out, const Word* in, const std::uint32_t* from, bool accumulate,
+             std::size_t length, const Prime& q);
+
+struct Term {
+    const Word* x;
+    PlainValues plain;
+};
+
+/// The sum of x * plain over terms; added to `out` with `accumulate`.
+void sum_of_products(Word* out, const Term* terms, std::size_t count, bool accumulate,
+                     std::size_t length, const Prime& q);
 
 /// y = x inverse modulo q, and sum + y / q.
 void scale(Word* y, double* sum, const Word* x, Word inverse, std::size_t length, const Prime& q);

@@ -18,6 +18,8 @@ inline Word below(Word x, Word bound) { return x >= bound ? x - bound : x; }
 bool has_ifma() {
     static const bool found = __builtin_cpu_supports("avx512f") &&
                               __builtin_cpu_supports("avx512dq") &&
+                              __builtin_cpu_supports("avx512bw") &&
+                              __builtin_cpu_supports("avx512vbmi") &&
                               __builtin_cpu_supports("avx512ifma");
     return found;
 }

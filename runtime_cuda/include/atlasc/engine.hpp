@@ -2,6 +2,7 @@
 #pragma once
 
 #include <complex>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,6 +39,15 @@ struct CiphertextData {
 /// A handle. Ciphertexts never change, so handles may be copied freely.
 using Ciphertext = std::shared_ptr<const CiphertextData>;
 using Ciphertexts = std::vector<Ciphertext>;
+
+/// Terms of a sum of rotated products that share a rotation, which comes after the products.
+struct GiantStep {
+    std::size_t rotation;                    ///< of the sum of products, to the left
+    std::map<std::size_t, Plaintext> terms;  ///< by the rotation of the operand: its factor
+};
+
+/// Rotations of the operand but for 0.
+std::vector<std::size_t> baby_rotations(const std::vector<GiantStep>& steps);
 
 /// Arithmetic on packed ciphertexts.
 ///
@@ -92,6 +102,10 @@ public:
     /// One rotation for each amount, with the decomposition shared where possible.
     virtual Ciphertexts rotate_many(const Ciphertext& x,
                                     const std::vector<std::size_t>& amounts) = 0;
+
+    /// The sum over steps of rotate(sum over terms of rotate(x, baby) * value, giant): a matrix by its
+    /// diagonals, which costs one level. An engine may put off divisions to the end.
+    virtual Ciphertext transform(const Ciphertext& x, const std::vector<GiantStep>& steps);
 
     /// The same slots at a level that is not higher.
     virtual Ciphertext drop_to(const Ciphertext& x, int level) = 0;

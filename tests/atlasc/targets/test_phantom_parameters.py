@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -28,9 +29,10 @@ def test_every_choice_is_secure(levels: int, slots: int) -> None:
     assert found.slots >= slots
     assert found.bootstrap or found.max_level >= levels
     # A digit is no larger than the special primes: else the noise of a key switch grows.
-    size, bits = found.special_primes, found.moduli.primes
-    digits = [sum(bits[start : start + size]) for start in range(0, len(bits), size)]
-    assert max(digits) <= sum(found.moduli.special)
+    bits, most = found.moduli.primes, sum(found.moduli.special)
+    for level in range(len(bits)):
+        least = math.ceil(sum(bits[: level + 1]) / most)
+        assert least <= found.digits(level) <= math.ceil((level + 1) / found.special_primes)
 
 
 def test_small_programs_get_small_rings_and_deep_ones_bootstrap() -> None:
@@ -38,7 +40,7 @@ def test_small_programs_get_small_rings_and_deep_ones_bootstrap() -> None:
     assert PhantomParameters.choose(15).log_ring_degree == 15
     assert PhantomParameters.choose(60) == BOOTSTRAPPED
     assert (BOOTSTRAPPED.max_level, BOOTSTRAPPED.bootstrap_level) == (14, 14)
-    assert (BOOTSTRAPPED.dnum, BOOTSTRAPPED.log_qp) == (6, 1718)
+    assert (BOOTSTRAPPED.dnum, BOOTSTRAPPED.log_qp) == (5, 1718)
 
 
 def test_fewer_than_128_bits_are_never_chosen() -> None:
@@ -75,8 +77,8 @@ def test_needs_of_a_bootstrap() -> None:
 
 def test_memory_parts() -> None:
     key = BOOTSTRAPPED.key_bytes
-    assert key(27) == 2 * 6 * 33 * 2**16 * 8  # docs/bootstrapping.md: 208 MB
-    assert key(14) == 2 * 3 * 20 * 2**16 * 8  # docs/backend-phantom.md: 63 MB
+    assert key(27) == 2 * 5 * 1718 * 2**16 // 8  # docs/bootstrapping.md: 141 MB
+    assert key(14) == 2 * 3 * (57 + 14 * 46 + 300) * 2**16 // 8  # docs/backend-phantom.md: 49 MB
     assert key(0) < key(3) < key(14)
     shared = min(BOOTSTRAPPED.needs.rotations)
     parts = BOOTSTRAPPED.memory_parts({shared: 14, 12345: 3}, 14, None, {14: 2}, 10**9)

@@ -125,9 +125,9 @@ void run(const Arguments& arguments) {
     } else if (command == "babies") {
         int stage = 0;
         for (const SparseMatrix& matrix : stages(arguments)) {
-            for (const GiantStep& giant : baby_giant(matrix)) {
+            for (const atlasc::GiantStep& giant : baby_giant(matrix)) {
                 for (const auto& [baby, factor] : giant.terms) {
-                    std::printf("%d %ld %ld", stage, giant.rotation, baby);
+                    std::printf("%d %zu %zu", stage, giant.rotation, baby);
                     print(std::get<Slots>(factor));
                 }
             }

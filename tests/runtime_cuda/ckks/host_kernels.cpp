@@ -80,7 +80,7 @@ void transforms(const Chain& chain, int log_degree) {
 /// The launched kernel against itself, called for one element after another.
 template <typename Kernel>
 void same(Kernel kernel, std::size_t count, std::size_t written, const std::string& name) {
-    const Row before = random_row(written, kernel.primes[0].value);
+    const Row before = random_row(written, Word{1} << 29);  // below every prime
     Row fast = before;
     Row slow = before;
     kernel.out = fast.data();
@@ -132,8 +132,11 @@ void kernels(const Chain& chain, int log_degree) {
         same(Combine{shape, primes.data(), of_a, of_b, kind, nullptr}, all, all, "Combine");
     }
     for (const Source& sum : {of_b, none}) {
-        same(TimesPolynomial{shape, primes.data(), of_a, b.data(), sum, nullptr}, all, all,
-             "TimesPolynomial");
+        for (const int log_run : {0, 3, log_degree - 1}) {
+            const Row plain = limbs(primes, 0, count, degree >> log_run);
+            same(TimesPolynomial{shape, primes.data(), of_a, {plain.data(), log_run}, sum, nullptr},
+                 all, all, "TimesPolynomial");
+        }
         const Residues number = residues(ring, -0x1.234567p+90, count);
         same(TimesNumber{shape, primes.data(), of_a, number, sum, nullptr}, all, all,
              "TimesNumber");
@@ -148,42 +151,68 @@ void kernels(const Chain& chain, int log_degree) {
                   nullptr},
              count * degree, count * degree, "Lift");
     }
-    for (const std::uint32_t galois : {1U, 5U, static_cast<std::uint32_t>(2 * degree - 1)}) {
-        Row fast(count * degree);
-        Row slow(count * degree);
-        for (const Word* addend : {b.data() + count * degree, static_cast<const Word*>(nullptr)}) {
-            Division division{a.data(), b.data(), ring.inverse_of_prime(count), addend, galois,
-                              fast.data()};
-            divide(ring, division, count);
-            division.out = slow.data();
-            const Divide kernel{log_degree, primes.data(), division,
-                                inverse_galois(ring, galois)};
-            for (std::size_t at = 0; at < count * degree; ++at) {
-                kernel(at);
-            }
-            expect(fast == slow, "Divide at X^" + std::to_string(galois));
-        }
-    }
+    const Divisor divisor = ring.divisor(static_cast<int>(count), false);
+    same(Divide{log_degree, primes.data(), a.data(), b.data(), divisor.inverse, nullptr},
+         count * degree, count * degree, "Divide");
     const std::size_t digits = 3;
+    const Packing packing(ring, count + 1, size_p);  // the key reaches higher than the digits
     Row digit_words;
-    Row key;
+    Row key(2 * digits * packing.words());
     for (std::size_t digit = 0; digit < digits; ++digit) {
-        for (int part = 0; part < 3; ++part) {
-            Row& to = part == 0 ? digit_words : key;
+        for (std::size_t part = 0; part < 3; ++part) {
             Row some = limbs(primes, 0, part == 0 ? count : count + 1, degree);
             const Row special = limbs(primes, chain.q.size(), size_p, degree);
             some.insert(some.end(), special.begin(), special.end());
-            to.insert(to.end(), some.begin(), some.end());
+            if (part == 0) {
+                digit_words.insert(digit_words.end(), some.begin(), some.end());
+                continue;
+            }
+            Word* to = &key[(2 * digit + part - 1) * packing.words()];
+            pack(packing, some.data(), to);
+            expect(is_reduced(chain, packing, to), "packed residues");
+            for (std::size_t at = 0; at < some.size(); ++at) {
+                const std::size_t limb = at / degree;
+                expect(unpacked(to + packing.start(limb), packing.bits(limb), at % degree) ==
+                           some[at],
+                       "a packed residue");
+            }
         }
     }
     const std::size_t extended = (count + size_p) * degree;
-    same(InnerProduct{log_degree, count, count + 1, chain.q.size(), size_p, digits, primes.data(),
-                      digit_words.data(), key.data(), nullptr},
-         extended, 2 * extended, "InnerProduct");
-    const BlockConstants block = ring.digit(0, 2);
-    same(Decompose<2>{log_degree, count, chain.q.size(), size_p, primes.data(), block, a.data(),
-                      b.data(), nullptr},
-         degree, extended, "Decompose");
+    const Row added = limbs(primes, 0, count, degree);
+    for (const std::uint32_t galois : {1U, 5U, 25U, static_cast<std::uint32_t>(2 * degree - 1)}) {
+        for (const bool accumulate : {false, true}) {
+            const Addends addends =
+                accumulate ? Addends{digit_words.data(), nullptr, count + size_p, nullptr}
+                           : Addends{added.data(), added.data(), count, ring.special_products()};
+            same(InnerProduct{log_degree, count, chain.q.size(), size_p, digits, primes.data(),
+                              digit_words.data(), packing, key.data(), addends, galois,
+                              inverse_galois(ring, galois), accumulate, nullptr},
+                 extended, 2 * extended, "InnerProduct at X^" + std::to_string(galois));
+        }
+    }
+    const auto plain_of = [&](int log_run) {
+        Row plain = limbs(primes, 0, count, degree >> log_run);
+        const Row special = limbs(primes, chain.q.size(), size_p, degree >> log_run);
+        plain.insert(plain.end(), special.begin(), special.end());
+        return plain;
+    };
+    const Row plains[3] = {plain_of(0), plain_of(3), plain_of(log_degree - 1)};
+    for (const bool accumulate : {false, true}) {
+        SumOfProducts sum{log_degree, count, chain.q.size(), count + size_p, primes.data(), 3,
+                          {}, accumulate, nullptr};
+        // Two digits stand for the two parts of a ciphertext.
+        sum.terms[0] = {digit_words.data(), {plains[0].data(), 0}};
+        sum.terms[1] = {digit_words.data() + extended, {plains[1].data(), 3}};
+        sum.terms[2] = {digit_words.data(), {plains[2].data(), log_degree - 1}};
+        same(sum, 2 * extended, 2 * extended, "SumOfProducts");
+    }
+    const BlockConstants block = ring.digit(0, count);
+    with_size(block.size, [&](auto size) {
+        same(Decompose<decltype(size)::value>{log_degree, count, chain.q.size(), size_p,
+                                              primes.data(), block, a.data(), b.data(), nullptr},
+             degree, extended, "Decompose");
+    });
     for (const double size : {0x1p40, 0x1p51, 0x1p70}) {
         std::uniform_real_distribution<double> number(-size, size);
         std::vector<Complex> slots(degree / 2);
@@ -191,8 +220,11 @@ void kernels(const Chain& chain, int log_degree) {
             return Complex{number(generator), number(generator)};
         });
         slots[1] = {-0.4, 0.5};
-        same(Round{log_degree, count, primes.data(), slots.data(), nullptr}, degree,
-             count * degree, "Round");
+        for (const std::size_t rest : {0, 15}) {
+            same(Round{log_degree, count, count + size_p, chain.q.size(), primes.data(), rest,
+                       slots.data(), nullptr},
+                 degree, extended, "Round");
+        }
     }
     const Stream stream{fresh_seed(), 3};
     same(Uniform{stream, log_degree, primes.data(), 1, nullptr}, count * degree / 4,
@@ -200,9 +232,14 @@ void kernels(const Chain& chain, int log_degree) {
     same(ErrorResidues{stream, log_degree, primes.data(), 1, count, nullptr}, degree / 8,
          count * degree, "ErrorResidues");
     const Row special = limbs(primes, chain.q.size(), size_p, degree);
-    same(Remainder<2>{log_degree, count, primes.size(), primes.data(), ring.special(),
-                      special.data(), nullptr},
+    same(Remainder<2>{log_degree, count, primes.size(), primes.data(),
+                      ring.divisor(0, true).block, special.data(), nullptr},
          degree, count * degree, "Remainder");
+    Row last = limbs(primes, count, 1, degree);
+    last.insert(last.end(), special.begin(), special.end());
+    same(Remainder<3>{log_degree, count, primes.size(), primes.data(),
+                      ring.divisor(static_cast<int>(count), true).block, last.data(), nullptr},
+         degree, count * degree, "Remainder of a level");
 }
 
 }  // namespace
