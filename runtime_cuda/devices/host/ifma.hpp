@@ -16,10 +16,15 @@ inline void store(Word* to, Vector x) { _mm512_storeu_si512(to, x); }
 inline Vector all(Word x) { return _mm512_set1_epi64(static_cast<long long>(x)); }
 
 struct Modulus {
-    explicit Modulus(Word q) : q(all(q)), twice(all(2 * q)), mask(all((Word{1} << 52) - 1)) {}
+    explicit Modulus(Word q)
+        : q(all(q)),
+          twice(all(2 * q)),
+          minus(all((Word{1} << 52) - q)),
+          mask(all((Word{1} << 52) - 1)) {}
 
     Vector q;
     Vector twice;
+    Vector minus;  ///< -q modulo 2^52
     Vector mask;
 };
 
@@ -38,8 +43,7 @@ inline Vector lazy(Vector x, const Root& root, const Modulus& m) {
     const Vector zero = _mm512_setzero_si512();
     const Vector high = _mm512_madd52hi_epu64(zero, x, root.quotient);
     const Vector product = _mm512_madd52lo_epu64(zero, x, root.value);
-    const Vector multiple = _mm512_madd52lo_epu64(zero, high, m.q);
-    return _mm512_and_si512(_mm512_sub_epi64(product, multiple), m.mask);
+    return _mm512_and_si512(_mm512_madd52lo_epu64(product, high, m.minus), m.mask);
 }
 
 }  // namespace

@@ -111,7 +111,7 @@ Team& team() {
     return all;
 }
 
-constexpr std::size_t shares = 4;  ///< ranges of a thread, so that a slow one holds up no other
+constexpr std::size_t shares = 32;  ///< ranges of a thread, so that a slow one holds up no other
 
 }  // namespace
 
