@@ -20,7 +20,10 @@ constexpr double same_scale = 0x1p-40;
 constexpr double max_log_coefficient = 900.0;
 
 /// Part of the budget that encoded plaintexts may take.
-constexpr std::uint64_t cache_share = 4;
+constexpr std::uint64_t cache_share = 12;
+
+/// Plaintexts that are encoded and added at once.
+constexpr std::size_t group = 16;
 
 [[noreturn]] void refuse(const char* primitive, const std::string& why,
                          const std::string& remedy = "") {
@@ -190,20 +193,6 @@ Ciphertext CkksEngine::times_i(const Ciphertext& handle) {
     return std::make_shared<Value>(std::move(polys), x.level, limbs, x.scale);
 }
 
-std::shared_ptr<const Plain> CkksEngine::encoded(const Plaintext& value, double scale,
-                                                 std::size_t limbs, bool extended) {
-    return std::visit(
-        [&](const auto& slots) -> std::shared_ptr<const Plain> {
-            if constexpr (std::is_same_v<std::decay_t<decltype(slots)>, double>) {
-                return cache_.encoded(Vector{slots}, scale, limbs, extended);
-            } else {
-                run_of(slots.size(), this->slots(), "a plaintext");
-                return cache_.encoded(slots, scale, limbs, extended);
-            }
-        },
-        value);
-}
-
 Ciphertext CkksEngine::add_plain(const Ciphertext& handle, const Plaintext& value) {
     const Value& x = of(handle);
     const std::size_t limbs = std::min(x.limbs, pending_limbs(x.level));
@@ -213,43 +202,73 @@ Ciphertext CkksEngine::add_plain(const Ciphertext& handle, const Plaintext& valu
         polys = std::make_shared<Polys>(
             shifted(ring_, *x.polys, residues(ring_, *number * x.scale, limbs), limbs));
     } else {
-        const auto plain = encoded(value, x.scale, limbs, false);
+        const auto plain = cache_.encoded({&value}, {x.scale}, limbs, false, false)[0];
         polys = std::make_shared<Polys>(shifted(ring_, *x.polys, plain->values(), limbs));
     }
     return std::make_shared<Value>(std::move(polys), x.level, limbs, x.scale);
 }
 
 Ciphertext CkksEngine::mul_plain(const Ciphertext& x, const Plaintext& value) {
-    return mul_plain_then_add(x, value, nullptr);
+    return dot_plain({x}, {value});
 }
 
-Ciphertext CkksEngine::mul_plain_then_add(const Ciphertext& handle, const Plaintext& value,
-                                             const Ciphertext& sum) {
-    const Value& x = is_pending(of(handle)) ? canonical(handle) : of(handle);
-    if (x.level < 1) {
-        refuse("mul_plain", "the operand is at level 0: no multiplication is left",
+Ciphertext CkksEngine::dot_plain(const Ciphertexts& xs, const std::vector<Plaintext>& values) {
+    if (xs.empty() || xs.size() != values.size()) {
+        refuse("dot_plain", "it takes one pair of a ciphertext and a plaintext or more");
+    }
+    const int level = least_level({&xs}, "mul_plain");
+    const std::size_t limbs = limbs_of(level);
+    const double target = pending_scale(level - 1);
+    auto polys = std::make_shared<Polys>(ring_, 2, limbs);
+    for (std::size_t first = 0; first < xs.size(); first += group) {
+        Ciphertexts operands;
+        std::vector<Words> numbers;
+        std::vector<PlainTerm> terms;
+        std::vector<std::size_t> vectors;
+        std::vector<const Plaintext*> slots;
+        std::vector<double> scales;
+        for (std::size_t at = first; at < std::min(xs.size(), first + group); ++at) {
+            operands.push_back(lowered(xs[at], level));
+            const Value& x = is_pending(of(operands.back())) ? canonical(operands.back())
+                                                             : of(operands.back());
+            // The plaintext has the scale that brings the product to that of the level below,
+            // wherever the operand comes from.
+            const double scale = target / x.scale;
+            terms.push_back({x.polys->words.get(), x.polys->limbs, {nullptr, 0}});
+            if (const double* number = std::get_if<double>(&values[at])) {
+                encoder_.require_size(std::fabs(*number), scale, limbs);
+                const Residues found = residues(ring_, *number * scale, limbs);
+                numbers.push_back(uploaded(ring_.memory(),
+                                           std::vector<Word>(found.of, found.of + limbs)));
+                terms.back().plain = {numbers.back().get(), ring_.log_degree()};
+            } else {
+                vectors.push_back(at - first);
+                slots.push_back(&values[at]);
+                scales.push_back(scale);
+            }
+        }
+        const auto plains = cache_.encoded(slots, scales, limbs, false, false);
+        for (std::size_t at = 0; at < vectors.size(); ++at) {
+            terms[vectors[at]].plain = plains[at]->values();
+        }
+        add_products(ring_, terms, limbs, 0, first != 0, polys->words.get());
+    }
+    return std::make_shared<Value>(std::move(polys), level - 1, limbs, target);
+}
+
+int CkksEngine::least_level(const std::vector<const Ciphertexts*>& operands,
+                            const char* primitive) const {
+    int level = ring_.chain().top();
+    for (const Ciphertexts* some : operands) {
+        for (const Ciphertext& x : *some) {
+            level = std::min(level, of(x).level);
+        }
+    }
+    if (level < 1) {
+        refuse(primitive, "an operand is at level 0: no multiplication is left",
                "place a bootstrap before it, or choose parameters with more levels");
     }
-    // The plaintext has the scale that brings the product to that of the level below, wherever the
-    // operand comes from.
-    const std::size_t limbs = limbs_of(x.level);
-    const double target = pending_scale(x.level - 1);
-    const double scale = target / x.scale;
-    const bool fits = sum != nullptr && of(sum).level == x.level - 1 && is_pending(of(sum)) &&
-                      of(sum).polys->parts == x.polys->parts;
-    const Polys* addend = fits ? of(sum).polys.get() : nullptr;
-    std::shared_ptr<Polys> polys;
-    if (const double* number = std::get_if<double>(&value)) {
-        encoder_.require_size(std::fabs(*number), scale, limbs);
-        polys = std::make_shared<Polys>(
-            product(ring_, *x.polys, residues(ring_, *number * scale, limbs), limbs, addend));
-    } else {
-        const auto plain = encoded(value, scale, limbs, false);
-        polys = std::make_shared<Polys>(
-            product(ring_, *x.polys, plain->values(), limbs, addend));
-    }
-    const auto result = std::make_shared<Value>(std::move(polys), x.level - 1, limbs, target);
-    return sum == nullptr || fits ? result : add(sum, result);
+    return level;
 }
 
 Ciphertext CkksEngine::mul(const Ciphertext& left, const Ciphertext& right) {
@@ -262,16 +281,7 @@ Ciphertext CkksEngine::dot(const Ciphertexts& lefts, const Ciphertexts& rights) 
     if (lefts.empty() || lefts.size() != rights.size()) {
         refuse("dot", "it takes one pair of ciphertexts or more");
     }
-    int level = ring_.chain().top();
-    for (const Ciphertexts* operands : {&lefts, &rights}) {
-        for (const Ciphertext& x : *operands) {
-            level = std::min(level, of(x).level);
-        }
-    }
-    if (level < 1) {
-        refuse("a product", "an operand is at level 0: no multiplication is left",
-               "place a bootstrap before it, or choose parameters with more levels");
-    }
+    const int level = least_level({&lefts, &rights}, "a product");
     const std::size_t limbs = limbs_of(level);
     const double target = pending_scale(level - 1);
     if (!close(scale_of(level) * scale_of(level), target)) {
@@ -347,10 +357,8 @@ Ciphertext CkksEngine::transform(const Ciphertext& handle, const std::vector<Gia
     // division at the end is by the level's primes too. A giant step divides just the part that it
     // decomposes. The key of a giant step reaches the operand's level.
     const Value& x = canonical(handle);
-    if (x.level < 1) {
-        refuse("mul_plain", "the operand is at level 0: no multiplication is left",
-               "place a bootstrap before it, or choose parameters with more levels");
-    }
+    const Ciphertexts operand = {handle};
+    least_level({&operand}, "a linear transform");
     const std::size_t limbs = x.limbs;
     const double scale = pending_scale(x.level - 1) / x.scale;
     std::map<std::size_t, Extended> babies;
@@ -365,13 +373,19 @@ Ciphertext CkksEngine::transform(const Ciphertext& handle, const std::vector<Gia
     }
     std::optional<Extended> total;
     for (const GiantStep& step : steps) {
-        std::vector<std::shared_ptr<const Plain>> plains;  // kept until they are used
-        std::vector<ExtendedTerm> terms;
+        std::vector<const Plaintext*> values;
         for (const auto& [amount, value] : step.terms) {
-            plains.push_back(encoded(value, scale, limbs, true));
-            terms.push_back({babies.at(amount).words.get(), plains.back()->values()});
+            values.push_back(&value);
         }
-        Extended inner = sum_of_products(ring_, terms, limbs);
+        const auto plains = cache_.encoded(values, std::vector<double>(values.size(), scale),
+                                           limbs, true, true);
+        std::vector<PlainTerm> terms;
+        for (const auto& [amount, value] : step.terms) {
+            terms.push_back({babies.at(amount).words.get(), limbs + ring_.size_p(),
+                             plains[terms.size()]->values()});
+        }
+        Extended inner(ring_, limbs);
+        add_products(ring_, terms, limbs, ring_.size_p(), false, inner.words.get());
         if (step.rotation == 0 && !total) {
             total = std::move(inner);
         } else {

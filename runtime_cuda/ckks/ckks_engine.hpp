@@ -53,8 +53,7 @@ public:
     Ciphertext square(const Ciphertext& x) override;
     Ciphertext dot(const Ciphertexts& lefts, const Ciphertexts& rights) override;
     Ciphertext mul_plain(const Ciphertext& x, const Plaintext& value) override;
-    Ciphertext mul_plain_then_add(const Ciphertext& x, const Plaintext& value,
-                                  const Ciphertext& sum) override;
+    Ciphertext dot_plain(const Ciphertexts& xs, const std::vector<Plaintext>& values) override;
     Ciphertext times_i(const Ciphertext& x) override;
     Ciphertext conjugate(const Ciphertext& x) override;
     Ciphertext rotate(const Ciphertext& x, std::size_t amount) override;
@@ -92,8 +91,8 @@ private:
     /// A dropped ciphertext times the integer that brings it to a scale of products.
     Polynomials scaled(const Value& x, double scale) const;
     const SwitchKey& key_for(std::size_t amount, int level) const;
-    std::shared_ptr<const Plain> encoded(const Plaintext& value, double scale, std::size_t limbs,
-                                         bool extended);
+    /// Of the operands of a product. Throws Error where no product is left.
+    int least_level(const std::vector<const Ciphertexts*>& operands, const char* primitive) const;
 
     std::unique_ptr<Ground> ground_;
     const Ring& ring_;

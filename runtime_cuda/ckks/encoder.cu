@@ -96,6 +96,7 @@ Encoder::Encoder(const Ring& ring)
     : ring_(ring),
       log_slots_(ring.log_degree() - 1),
       fourier_(ring.memory(), log_slots_),
+      data_(ring.memory(), batch * ring.slots()),
       staging_(2 * ring.slots() * sizeof(double)),
       input_(ring.memory(), 2 * ring.slots()) {
     make_imaginary();
@@ -114,7 +115,8 @@ void Encoder::make_imaginary() {
                     "a library was built for other GPUs, or is another version",
                     "build it as docs/backend-phantom.md says");
     }
-    imaginary_ = plain(ComplexVector(1, {0.0, 1.0}), 1.0, ring_.size_q(), false);
+    const Plaintext imaginary = ComplexVector(1, {0.0, 1.0});
+    imaginary_ = std::move(plains({&imaginary}, {1.0}, ring_.size_q(), false)[0]);
 }
 
 void Encoder::require_size(double largest, double scale, std::size_t limbs) const {
@@ -127,75 +129,100 @@ void Encoder::require_size(double largest, double scale, std::size_t limbs) cons
     }
 }
 
+namespace {
+
+double size_of(double slot) { return std::fabs(slot); }
+double size_of(const std::complex<double>& slot) {
+    return std::fabs(slot.real()) + std::fabs(slot.imag());
+}
+
+/// The largest slot; none where one is no number.
 template <typename Number>
-void Encoder::scatter(const std::vector<Number>& numbers) {
-    constexpr bool is_complex = !std::is_same_v<Number, double>;
-    staging_.upload(input_.get(), numbers.data(), numbers.size() * sizeof(Number));
-    launch(ring_.slots(),
-           Scatter<is_complex>{log_slots_, ring_.slots() / numbers.size(), input_.get(),
-                               fourier_.data()},
-           "slots of a plaintext");
-}
-
-void Encoder::require_sizes(const Vector& slots, double scale, std::size_t limbs) const {
+double largest_of(const std::vector<Number>& slots) {
     double largest = 0.0;
-    for (const double slot : slots) {
-        largest = std::isnan(slot) ? slot : std::max(largest, std::fabs(slot));
-        if (std::isnan(largest)) {
-            break;
-        }
-    }
-    require_size(largest, scale, limbs);
-}
-
-void Encoder::require_sizes(const ComplexVector& slots, double scale, std::size_t limbs) const {
-    double largest = 0.0;
-    for (const std::complex<double>& slot : slots) {
-        const double size = std::fabs(slot.real()) + std::fabs(slot.imag());
+    for (const Number& slot : slots) {
+        const double size = size_of(slot);
         largest = std::isnan(size) ? size : std::max(largest, size);
         if (std::isnan(largest)) {
             break;
         }
     }
-    require_size(largest, scale, limbs);
+    return largest;
+}
+
+}  // namespace
+
+template <typename Number>
+void Encoder::scatter(const std::vector<Number>& numbers, double scale, std::size_t limbs,
+                      std::size_t place) {
+    constexpr bool is_complex = !std::is_same_v<Number, double>;
+    require_size(largest_of(numbers), scale, limbs);
+    staging_.upload(input_.get(), numbers.data(), numbers.size() * sizeof(Number));
+    launch(ring_.slots(),
+           Scatter<is_complex>{log_slots_, ring_.slots() / numbers.size(), input_.get(),
+                               data_.get() + place * ring_.slots()},
+           "slots of a plaintext");
 }
 
 Words Encoder::encode(const Vector& slots, double scale, std::size_t limbs) {
-    require_sizes(slots, scale, limbs);
-    scatter(slots);
-    return transformed(scale, limbs, false, 0);
+    scatter(slots, scale, limbs);
+    fourier_.to_coefficients(data_.get(), {scale});
+    return rounded(0, limbs, false, 0);
 }
 
 Words Encoder::encode(const ComplexVector& slots, double scale, std::size_t limbs) {
-    require_sizes(slots, scale, limbs);
-    scatter(slots);
-    return transformed(scale, limbs, false, 0);
+    scatter(slots, scale, limbs);
+    fourier_.to_coefficients(data_.get(), {scale});
+    return rounded(0, limbs, false, 0);
 }
 
-template <typename Slots>
-Plain Encoder::plain(const Slots& slots, double scale, std::size_t limbs, bool extended) {
-    require_sizes(slots, scale, limbs);
-    scatter(slots);
-    const int log_run = log_repeats(slots, ring_.slots());
-    Words whole = transformed(scale, limbs, extended, log_run);
-    if (log_run == 0) {
-        return {std::move(whole), 0};
+std::vector<Plain> Encoder::plains(const std::vector<const Plaintext*>& values,
+                                   const std::vector<double>& scales, std::size_t limbs,
+                                   bool extended) {
+    std::vector<Plain> result;
+    for (std::size_t first = 0; first < values.size(); first += batch) {
+        const std::size_t count = std::min(batch, values.size() - first);
+        std::vector<int> runs;
+        for (std::size_t at = 0; at < count; ++at) {
+            const double scale = scales[first + at];
+            const auto send = [&](const auto& slots) {
+                run_of(slots.size(), ring_.slots(), "a plaintext");
+                scatter(slots, scale, limbs, at);
+                runs.push_back(log_repeats(slots, ring_.slots()));
+            };
+            const Plaintext& value = *values[first + at];
+            if (const double* number = std::get_if<double>(&value)) {
+                send(Vector{*number});
+            } else if (const Vector* slots = std::get_if<Vector>(&value)) {
+                send(*slots);
+            } else {
+                send(std::get<ComplexVector>(value));
+            }
+        }
+        const auto start = scales.begin() + static_cast<std::ptrdiff_t>(first);
+        fourier_.to_coefficients(data_.get(),
+                                 {start, start + static_cast<std::ptrdiff_t>(count)});
+        for (std::size_t at = 0; at < count; ++at) {
+            Words words = rounded(at, limbs, extended, runs[at]);
+            if (runs[at] != 0) {
+                const Words whole = std::move(words);
+                words = Words(ring_.memory(), whole.size() >> runs[at]);
+                launch(words.size(), Compress{runs[at], whole.get(), words.get()},
+                       "values of a plaintext");
+            }
+            result.push_back({std::move(words), runs[at]});
+        }
     }
-    Words words(ring_.memory(), whole.size() >> log_run);
-    launch(words.size(), Compress{log_run, whole.get(), words.get()}, "values of a plaintext");
-    return {std::move(words), log_run};
+    return result;
 }
 
-template Plain Encoder::plain(const Vector&, double, std::size_t, bool);
-template Plain Encoder::plain(const ComplexVector&, double, std::size_t, bool);
-
-Words Encoder::transformed(double scale, std::size_t limbs, bool extended, int log_run) {
-    fourier_.to_coefficients(scale);
+Words Encoder::rounded(std::size_t place, std::size_t limbs, bool extended, int log_run) {
     const std::size_t special = extended ? ring_.size_p() : 0;
     Words polynomial = ring_.polynomial(limbs + special);
     launch(ring_.degree(),
            Round{ring_.log_degree(), limbs, limbs + special, ring_.size_q(), ring_.primes(),
-                 (std::size_t{1} << log_run) - 1, fourier_.data(), polynomial.get()},
+                 (std::size_t{1} << log_run) - 1, data_.get() + place * ring_.slots(),
+                 polynomial.get()},
            "coefficients of a plaintext");
     ring_.forward(polynomial.get(), limbs);
     if (extended) {
@@ -212,10 +239,10 @@ ComplexVector Encoder::decode(const Words& polynomial, double scale) {
     const Word inverted = limbs == 2 ? inverse(reduce(q[0].value, q[1]), q[1]) : 0;
     launch(ring_.degree(),
            Compose{ring_.log_degree(), limbs == 2, ring_.primes(), inverted, coefficients.get(),
-                   1.0 / scale, fourier_.data()},
+                   1.0 / scale, data_.get()},
            "coefficients of a decryption");
-    fourier_.to_slots();
-    launch(ring_.slots(), Gather{log_slots_, fourier_.data(), input_.get()},
+    fourier_.to_slots(data_.get());
+    launch(ring_.slots(), Gather{log_slots_, data_.get(), input_.get()},
            "slots of a decryption");
     ComplexVector slots(ring_.slots());
     download(slots.data(), input_.get(), slots.size() * sizeof(slots[0]));

@@ -34,9 +34,11 @@ public:
     Words encode(const Vector& slots, double scale, std::size_t limbs);
     Words encode(const ComplexVector& slots, double scale, std::size_t limbs);
 
-    /// The same with one value for each run, and with `extended` modulo all special primes too.
-    template <typename Slots>
-    Plain plain(const Slots& slots, double scale, std::size_t limbs, bool extended);
+    /// Plaintexts, each at a scale, with one value for each run; with `extended` modulo all special
+    /// primes too. They share transforms.
+    std::vector<Plain> plains(const std::vector<const Plaintext*>& values,
+                              const std::vector<double>& scales, std::size_t limbs,
+                              bool extended);
 
     /// Slots of values modulo the first prime or the first two of Q; as `polynomial` has.
     /// Throws Error where the coefficients are as large as those of garbage.
@@ -49,19 +51,21 @@ public:
     PlainValues imaginary() const { return imaginary_.values(); }
 
 private:
-    /// Sends numbers to the device, into the slots that they stand for.
+    static constexpr std::size_t batch = 8;  ///< vectors that are transformed together
+
+    /// Refuses what `require_size` refuses, and sends numbers to the device, into the slots that they
+    /// stand for, as vector `place` of a batch.
     template <typename Number>
-    void scatter(const std::vector<Number>& numbers);
-    /// Refuses as `require_size` does, for the largest of some slots.
-    void require_sizes(const Vector& slots, double scale, std::size_t limbs) const;
-    void require_sizes(const ComplexVector& slots, double scale, std::size_t limbs) const;
-    /// The polynomial of the slots that were sent, in X^(2^log_run).
-    Words transformed(double scale, std::size_t limbs, bool extended, int log_run);
+    void scatter(const std::vector<Number>& numbers, double scale, std::size_t limbs,
+                 std::size_t place = 0);
+    /// The polynomial in X^(2^log_run) of the coefficients at a place.
+    Words rounded(std::size_t place, std::size_t limbs, bool extended, int log_run);
     void make_imaginary();
 
     const Ring& ring_;
     int log_slots_;
     Fourier fourier_;
+    Array<Complex> data_;  ///< slots or coefficients of a batch
     Staging staging_;
     Array<double> input_;
     Plain imaginary_;

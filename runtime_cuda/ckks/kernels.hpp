@@ -27,6 +27,7 @@ struct Shape {
     }
 };
 
+/// The first limbs of each part of a polynomial that may have more.
 struct Source {
     const Word* words;
     std::size_t limbs;
@@ -61,29 +62,17 @@ struct Negate {
     }
 };
 
-/// a b + sum, of which there may be none: a product of residues leaves room for another one.
-ATLASC_DEVICE inline Word multiply_add(Word a, Word b, const Source& sum, const Shape& shape,
-                                       std::size_t at, const Prime& q) {
-    Wide result = static_cast<Wide>(a) * b;
-    if (sum.words != nullptr) {
-        result += sum.words[shape.in(at, sum.limbs)];
-    }
-    return reduce(result, q);
-}
-
 /// Every part times a plaintext: the element of the same limb and place.
 struct TimesPolynomial {
     Shape shape;
     const Prime* primes;
     Source a;
     PlainValues plain;
-    Source sum;
     Word* out;
 
     ATLASC_DEVICE void operator()(std::size_t at) const {
         const std::size_t place = at - ((shape.part(at) * shape.limbs) << shape.log_degree);
-        out[at] = multiply_add(a.words[shape.in(at, a.limbs)], plain[place], sum, shape, at,
-                               primes[shape.limb(at)]);
+        out[at] = multiply(a.words[shape.in(at, a.limbs)], plain[place], primes[shape.limb(at)]);
     }
 };
 
@@ -92,13 +81,11 @@ struct TimesNumber {
     const Prime* primes;
     Source a;
     Residues number;
-    Source sum;
     Word* out;
 
     ATLASC_DEVICE void operator()(std::size_t at) const {
         const std::size_t limb = shape.limb(at);
-        out[at] = multiply_add(a.words[shape.in(at, a.limbs)], number.of[limb], sum, shape, at,
-                               primes[limb]);
+        out[at] = multiply(a.words[shape.in(at, a.limbs)], number.of[limb], primes[limb]);
     }
 };
 
@@ -310,12 +297,13 @@ struct InnerProduct {
     }
 };
 
-/// Sums of extended polynomials, of both parts each, times plaintexts.
+/// Sums of ciphertexts, of two parts each, times plaintexts: of `extended` limbs, of which the first
+/// are of Q.
 struct SumOfProducts {
-    static constexpr std::size_t most = 32;
+    static constexpr std::size_t most = 16;
 
     struct Term {
-        const Word* x;      ///< [part][limb][N]
+        Source x;
         PlainValues plain;
     };
 
@@ -330,12 +318,14 @@ struct SumOfProducts {
     Word* out;
 
     ATLASC_DEVICE void operator()(std::size_t at) const {
-        const std::size_t row = (at >> log_degree);
-        const std::size_t limb = row < extended ? row : row - extended;
-        const std::size_t in_plain = at - ((row - limb) << log_degree);
+        const std::size_t part = (at >> log_degree) < extended ? 0 : 1;
+        const std::size_t in_part = at - ((part * extended) << log_degree);
+        const std::size_t limb = in_part >> log_degree;
         Wide sum = accumulate ? out[at] : 0;
         for (std::size_t term = 0; term < count; ++term) {
-            sum += static_cast<Wide>(terms[term].x[at]) * terms[term].plain[in_plain];
+            const Source& x = terms[term].x;
+            sum += static_cast<Wide>(x.words[((part * x.limbs) << log_degree) + in_part]) *
+                   terms[term].plain[in_part];
         }
         out[at] = reduce(sum, primes[prime_of(limb, limbs, size_q)]);
     }

@@ -1,6 +1,8 @@
 #include "ckks/plaintext_cache.hpp"
 
 #include <cstring>
+#include <type_traits>
+#include <utility>
 
 namespace atlasc::ckks {
 namespace {
@@ -13,9 +15,46 @@ std::uint64_t mixed(std::uint64_t state, std::uint64_t word) {
 
 }  // namespace
 
-PlaintextCache::Key PlaintextCache::key_of(const void* data, std::size_t count, std::size_t size,
-                                           double scale, std::size_t limbs,
-                                           bool extended) {
+std::vector<std::shared_ptr<const Plain>> PlaintextCache::encoded(
+    const std::vector<const Plaintext*>& values, const std::vector<double>& scales,
+    std::size_t limbs, bool extended, bool again) {
+    std::vector<Key> keys;
+    std::vector<std::shared_ptr<const Plain>> result;
+    std::vector<std::size_t> missing;
+    std::vector<const Plaintext*> missing_values;
+    std::vector<double> missing_scales;
+    for (std::size_t at = 0; at < values.size(); ++at) {
+        keys.push_back(key_of(*values[at], scales[at], limbs, extended));
+        result.push_back(find(keys[at]));
+        if (result[at] == nullptr) {
+            missing.push_back(at);
+            missing_values.push_back(values[at]);
+            missing_scales.push_back(scales[at]);
+        }
+    }
+    std::vector<Plain> made = encoder_.plains(missing_values, missing_scales, limbs, extended);
+    for (std::size_t at = 0; at < missing.size(); ++at) {
+        const std::size_t place = missing[at];
+        result[place] = std::make_shared<const Plain>(std::move(made[at]));
+        const bool first = seen_.insert(keys[place]).second;
+        if (again || !first) {
+            store(keys[place], result[place]);
+        }
+    }
+    return result;
+}
+
+PlaintextCache::Key PlaintextCache::key_of(const Plaintext& value, double scale,
+                                           std::size_t limbs, bool extended) {
+    const auto [data, count, size] = std::visit(
+        [](const auto& slots) -> std::tuple<const void*, std::size_t, std::size_t> {
+            if constexpr (std::is_same_v<std::decay_t<decltype(slots)>, double>) {
+                return {&slots, 1, sizeof slots};
+            } else {
+                return {slots.data(), slots.size(), sizeof slots[0]};
+            }
+        },
+        value);
     // Four lanes, because one would wait for its multiplications.
     std::array<std::uint64_t, 4> lanes = {1, 2, 3, 4};
     const auto* start = static_cast<const unsigned char*>(data);
@@ -49,6 +88,9 @@ std::shared_ptr<const Plain> PlaintextCache::find(const Key& key) {
 }
 
 void PlaintextCache::store(const Key& key, const std::shared_ptr<const Plain>& plain) {
+    if (entries_.count(key) != 0) {  // twice among those that were encoded together
+        return;
+    }
     used_ += plain->words.bytes();
     uses_.push_front(key);
     entries_[key] = {plain, uses_.begin()};

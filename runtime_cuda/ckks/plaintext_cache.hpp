@@ -19,22 +19,11 @@ public:
     /// `room`: device memory in bytes.
     PlaintextCache(Encoder& encoder, std::uint64_t room) : encoder_(encoder), room_(room) {}
 
-    /// Values of the polynomial of a vector, real or complex. Throws Error, as `encode` does.
-    template <typename Slots>
-    std::shared_ptr<const Plain> encoded(const Slots& slots, double scale, std::size_t limbs,
-                                         bool extended = false) {
-        const Key key =
-            key_of(slots.data(), slots.size(), sizeof(slots[0]), scale, limbs, extended);
-        if (std::shared_ptr<const Plain> found = find(key)) {
-            return found;
-        }
-        auto plain =
-            std::make_shared<const Plain>(encoder_.plain(slots, scale, limbs, extended));
-        if (!seen_.insert(key).second) {
-            store(key, plain);
-        }
-        return plain;
-    }
+    /// As `Encoder::plains`. What is known to be used again is kept at once, with `again`.
+    std::vector<std::shared_ptr<const Plain>> encoded(const std::vector<const Plaintext*>& values,
+                                                      const std::vector<double>& scales,
+                                                      std::size_t limbs, bool extended,
+                                                      bool again);
 
     void clear();
 
@@ -47,8 +36,7 @@ private:
         std::list<Key>::iterator use;
     };
 
-    static Key key_of(const void* data, std::size_t count, std::size_t size, double scale,
-                      std::size_t limbs, bool extended);
+    static Key key_of(const Plaintext& value, double scale, std::size_t limbs, bool extended);
     std::shared_ptr<const Plain> find(const Key& key);
     void store(const Key& key, const std::shared_ptr<const Plain>& plain);
 

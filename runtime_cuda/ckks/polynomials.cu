@@ -15,8 +15,6 @@ Shape shape_of(const Ring& ring, std::size_t limbs) {
 
 Source source(const Polys& a) { return {a.words.get(), a.limbs}; }
 
-Source source(const Polys* a) { return a == nullptr ? Source{nullptr, 0} : source(*a); }
-
 /// A part that one of the two has alone is that of the result, up to its sign.
 Polys combined(const Ring& ring, const Polys& a, const Polys& b, std::size_t limbs, Kind kind) {
     Polys out(ring, std::max(a.parts, b.parts), limbs);
@@ -30,7 +28,7 @@ Polys combined(const Ring& ring, const Polys& a, const Polys& b, std::size_t lim
         const Polys& longer = a.parts > both ? a : b;
         launch((out.parts - both) * limbs * ring.degree(),
                TimesNumber{shape, ring.primes(), {longer.part(both), longer.limbs},
-                           residues(ring, negative ? -1.0 : 1.0, limbs), {nullptr, 0},
+                           residues(ring, negative ? -1.0 : 1.0, limbs),
                            out.part(both)},
                "sum of ciphertexts");
     }
@@ -74,21 +72,19 @@ Polys negated(const Ring& ring, const Polys& a, std::size_t limbs) {
     return out;
 }
 
-Polys product(const Ring& ring, const Polys& a, const PlainValues& plain, std::size_t limbs,
-              const Polys* sum) {
+Polys product(const Ring& ring, const Polys& a, const PlainValues& plain, std::size_t limbs) {
     Polys out(ring, a.parts, limbs);
     launch(out.words.size(),
            TimesPolynomial{shape_of(ring, limbs), ring.primes(), source(a), plain,
-                           source(sum), out.words.get()},
+                           out.words.get()},
            "product with a plaintext");
     return out;
 }
 
-Polys product(const Ring& ring, const Polys& a, const Residues& number, std::size_t limbs,
-              const Polys* sum) {
+Polys product(const Ring& ring, const Polys& a, const Residues& number, std::size_t limbs) {
     Polys out(ring, a.parts, limbs);
     launch(out.words.size(),
-           TimesNumber{shape_of(ring, limbs), ring.primes(), source(a), number, source(sum),
+           TimesNumber{shape_of(ring, limbs), ring.primes(), source(a), number,
                        out.words.get()},
            "product with a number");
     return out;
@@ -109,6 +105,20 @@ Polys shifted(const Ring& ring, const Polys& a, const Residues& number, std::siz
            PlusNumber{shape_of(ring, limbs), ring.primes(), source(a), number, out.words.get()},
            "sum with a number");
     return out;
+}
+
+void add_products(const Ring& ring, const std::vector<PlainTerm>& terms, std::size_t limbs,
+                  std::size_t special, bool accumulate, Word* out) {
+    const std::size_t extended = limbs + special;
+    for (std::size_t first = 0; first < terms.size(); first += SumOfProducts::most) {
+        SumOfProducts kernel{ring.log_degree(), limbs, ring.size_q(), extended, ring.primes(), 0,
+                             {}, accumulate || first != 0, out};
+        for (std::size_t at = first;
+             at < terms.size() && kernel.count < SumOfProducts::most; ++at) {
+            kernel.terms[kernel.count++] = {{terms[at].x, terms[at].stored}, terms[at].plain};
+        }
+        launch(2 * extended * ring.degree(), kernel, "sum of products with plaintexts");
+    }
 }
 
 void add_product(const Ring& ring, const Polys& a, const Polys& b, Polys& sum, bool first) {

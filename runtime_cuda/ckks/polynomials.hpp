@@ -45,16 +45,25 @@ Polys sum(const Ring& ring, const Polys& a, const Polys& b, std::size_t limbs);
 Polys difference(const Ring& ring, const Polys& a, const Polys& b, std::size_t limbs);
 Polys negated(const Ring& ring, const Polys& a, std::size_t limbs);
 
-/// Every part times one plaintext, which has at least `limbs` primes, or a number; plus `sum` where
-/// there is one.
-Polys product(const Ring& ring, const Polys& a, const PlainValues& plain, std::size_t limbs,
-              const Polys* sum = nullptr);
-Polys product(const Ring& ring, const Polys& a, const Residues& number, std::size_t limbs,
-              const Polys* sum = nullptr);
+/// Every part times one plaintext, which has at least `limbs` primes, or a number.
+Polys product(const Ring& ring, const Polys& a, const PlainValues& plain, std::size_t limbs);
+Polys product(const Ring& ring, const Polys& a, const Residues& number, std::size_t limbs);
 
 /// The plaintext, or the number as a constant polynomial, added to part 0.
 Polys shifted(const Ring& ring, const Polys& a, const PlainValues& plain, std::size_t limbs);
 Polys shifted(const Ring& ring, const Polys& a, const Residues& number, std::size_t limbs);
+
+/// Two parts of polynomials that have `stored` limbs each, and a plaintext to multiply them by.
+struct PlainTerm {
+    const Word* x;
+    std::size_t stored;
+    PlainValues plain;
+};
+
+/// The sum of the terms, one or more: [part][limb][N] of the first `limbs` primes of Q and of `special`
+/// ones. Added to `out` with `accumulate`.
+void add_products(const Ring& ring, const std::vector<PlainTerm>& terms, std::size_t limbs,
+                  std::size_t special, bool accumulate, Word* out);
 
 /// Adds a * b, of 2 parts each, to a sum of 3 parts and `limbs` primes; sets it with `first`.
 void add_product(const Ring& ring, const Polys& a, const Polys& b, Polys& sum, bool first);

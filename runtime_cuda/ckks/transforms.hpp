@@ -58,12 +58,12 @@ public:
     Fourier(Memory& memory, int log_slots);
     ~Fourier();
 
-    /// On the device: slots in bit-reversed order, or coefficients in order.
-    Complex* data() const;
+    /// In place, vectors on the device one after another: slots in bit-reversed order become
+    /// coefficients in order, multiplied by the vector's factor / slots.
+    void to_coefficients(Complex* data, const std::vector<double>& factors);
 
-    /// In place; coefficients are multiplied by `factor` / slots.
-    void to_coefficients(double factor);
-    void to_slots();
+    /// The way back, of one vector.
+    void to_slots(Complex* data);
 
 private:
     struct Tables;

@@ -15,6 +15,18 @@ std::vector<std::size_t> baby_rotations(const std::vector<GiantStep>& steps) {
     return {amounts.begin(), amounts.end()};
 }
 
+Ciphertext Engine::dot_plain(const Ciphertexts& xs, const std::vector<Plaintext>& values) {
+    if (xs.empty() || xs.size() != values.size()) {
+        throw Error("dot_plain is impossible",
+                    "it takes one pair of a ciphertext and a plaintext or more");
+    }
+    Ciphertext total = mul_plain(xs[0], values[0]);
+    for (std::size_t at = 1; at < xs.size(); ++at) {
+        total = add(total, mul_plain(xs[at], values[at]));
+    }
+    return total;
+}
+
 Ciphertext Engine::transform(const Ciphertext& x, const std::vector<GiantStep>& steps) {
     const std::vector<std::size_t> amounts = baby_rotations(steps);
     const Ciphertexts rotated = rotate_many(x, amounts);
@@ -24,10 +36,13 @@ Ciphertext Engine::transform(const Ciphertext& x, const std::vector<GiantStep>& 
     }
     Ciphertext total;
     for (const GiantStep& giant : steps) {
-        Ciphertext inner;
+        Ciphertexts operands;
+        std::vector<Plaintext> values;
         for (const auto& [rotation, factor] : giant.terms) {
-            inner = mul_plain_then_add(babies.at(rotation), factor, inner);
+            operands.push_back(babies.at(rotation));
+            values.push_back(factor);
         }
+        const Ciphertext inner = dot_plain(operands, values);
         const Ciphertext turned =
             giant.rotation == 0 ? inner : rotate(inner, giant.rotation);
         total = total == nullptr ? turned : add(total, turned);

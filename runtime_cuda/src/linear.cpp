@@ -259,21 +259,28 @@ Packed linear_transform(Context& context, Packed x, const Linear& arrays, std::s
     const Weights weights(context, arrays, source, target, layout, flags);
     Packed result{layout, {}};
     for (std::size_t out = 0; out < cells.size(); ++out) {
-        std::map<std::size_t, Ciphertext> inner;  // by giant step
+        struct Terms {
+            Ciphertexts operands;
+            std::vector<Plaintext> factors;
+        };
+        std::map<std::size_t, Terms> inner;  // by giant step
         for (std::size_t into = 0; into < cells[out].size(); ++into) {
             for (const std::size_t k : cells[out][into]) {
                 const std::size_t giant = k / baby_steps;
                 const long back =
                     slots_of(giant * baby_steps) / static_cast<long>(weights.run());
-                const Plaintext vector =
-                    in_pairs ? Plaintext(rolled(weights.pair(out, into, k), back))
-                             : Plaintext(rolled(weights.diagonal(out, into, k), back));
-                Ciphertext& sum = inner[giant];
-                sum = engine.mul_plain_then_add(babies[into].at(k % baby_steps), vector, sum);
+                Terms& terms = inner[giant];
+                terms.operands.push_back(babies[into].at(k % baby_steps));
+                if (in_pairs) {
+                    terms.factors.emplace_back(rolled(weights.pair(out, into, k), back));
+                } else {
+                    terms.factors.emplace_back(rolled(weights.diagonal(out, into, k), back));
+                }
             }
         }
         Ciphertexts turned;
-        for (const auto& [giant, sum] : inner) {
+        for (const auto& [giant, terms] : inner) {
+            const Ciphertext sum = engine.dot_plain(terms.operands, terms.factors);
             turned.push_back(context.rotate(sum, slots_of(giant * baby_steps)));
         }
         const Ciphertext total = context.total(turned);

@@ -164,10 +164,13 @@ private:
 
     Ciphertext make(const Sum& step, const Ciphertexts& sums) {
         const int level = top_ - step.depth;
-        Ciphertext total;
+        Ciphertexts operands;
+        std::vector<Plaintext> factors;
         for (const auto& [factor, index] : step.terms) {
-            total = engine_.mul_plain_then_add(at(index, level + 1), plaintext_(factor), total);
+            operands.push_back(at(index, level + 1));
+            factors.push_back(plaintext_(factor));
         }
+        Ciphertext total = operands.empty() ? nullptr : engine_.dot_plain(operands, factors);
         if (!step.products.empty()) {
             Ciphertexts quotients;
             Ciphertexts giants;

@@ -55,21 +55,6 @@ Addends first_part(const Ring& ring, const Extended& x) {
     return {x.words.get(), nullptr, x.limbs + ring.size_p(), nullptr};
 }
 
-Extended sum_of_products(const Ring& ring, const std::vector<ExtendedTerm>& terms,
-                         std::size_t limbs) {
-    Extended out(ring, limbs);
-    for (std::size_t first = 0; first < terms.size(); first += SumOfProducts::most) {
-        SumOfProducts kernel{ring.log_degree(), limbs, ring.size_q(), limbs + ring.size_p(),
-                             ring.primes(), 0, {}, first != 0, out.words.get()};
-        for (std::size_t at = first;
-             at < terms.size() && kernel.count < SumOfProducts::most; ++at) {
-            kernel.terms[kernel.count++] = {terms[at].x, terms[at].plain};
-        }
-        launch(out.words.size(), kernel, "sum of products with plaintexts");
-    }
-    return out;
-}
-
 Extended extended(const Ring& ring, const Polys& x, std::size_t limbs) {
     Extended out(ring, limbs);
     // No digits: nothing but the addends is left.

@@ -58,15 +58,6 @@ void switch_to(const Ring& ring, const Digits& digits, const SwitchKey& key,
 Digits decomposed(const Ring& ring, const Extended& x);
 Addends first_part(const Ring& ring, const Extended& x);
 
-struct ExtendedTerm {
-    const Word* x;  ///< of an `Extended`
-    PlainValues plain;  ///< modulo the same primes
-};
-
-/// The sum of the terms, one or more, of as many primes each.
-Extended sum_of_products(const Ring& ring, const std::vector<ExtendedTerm>& terms,
-                         std::size_t limbs);
-
 /// P times a ciphertext's two parts.
 Extended extended(const Ring& ring, const Polys& x, std::size_t limbs);
 

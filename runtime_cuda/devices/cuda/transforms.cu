@@ -99,6 +99,15 @@ void Transforms::backward(Word* out, const Word* in, std::size_t count, std::siz
 
 struct Fourier::Tables {
     explicit Tables(std::size_t degree) : info(degree, stream()) {}
+
+    /// Phantom transforms in memory of its own.
+    static void copy(void* to, const void* from, std::size_t slots) {
+        static_assert(sizeof(Complex) == sizeof(cuDoubleComplex));
+        check(cudaMemcpyAsync(to, from, slots * sizeof(Complex), cudaMemcpyDeviceToDevice,
+                              stream()),
+              "slots of a plaintext");
+    }
+
     ::DCKKSEncoderInfo info;
 };
 
@@ -127,21 +136,24 @@ Fourier::Fourier(Memory&, int log_slots) : log_slots_(log_slots) {
 
 Fourier::~Fourier() = default;
 
-Complex* Fourier::data() const {
-    static_assert(sizeof(Complex) == sizeof(cuDoubleComplex));
-    return reinterpret_cast<Complex*>(tables_->info.in());
+void Fourier::to_coefficients(Complex* data, const std::vector<double>& factors) {
+    const std::size_t slots = std::size_t{1} << log_slots_;
+    for (const double factor : factors) {
+        tables_->copy(tables_->info.in(), data, slots);
+        special_fft_backward(tables_->info, static_cast<std::size_t>(log_slots_),
+                             factor / static_cast<double>(slots), stream());
+        called("special_fft_backward");
+        tables_->copy(data, tables_->info.in(), slots);
+        data += slots;
+    }
 }
 
-void Fourier::to_coefficients(double factor) {
-    const auto slots = static_cast<double>(std::size_t{1} << log_slots_);
-    special_fft_backward(tables_->info, static_cast<std::size_t>(log_slots_), factor / slots,
-                         stream());
-    called("special_fft_backward");
-}
-
-void Fourier::to_slots() {
+void Fourier::to_slots(Complex* data) {
+    const std::size_t slots = std::size_t{1} << log_slots_;
+    tables_->copy(tables_->info.in(), data, slots);
     special_fft_forward(tables_->info, static_cast<std::size_t>(log_slots_), stream());
     called("special_fft_forward");
+    tables_->copy(data, tables_->info.in(), slots);
 }
 
 }  // namespace atlasc::ckks

@@ -67,9 +67,9 @@ void each_limb(const Kernel& kernel, std::size_t count, const Work& work) {
             const Prime& q) { work(limb_of(row), first, at, length, q); });
 }
 
-/// An element of an operand, null where there is none.
+/// An element of an operand.
 const Word* place_in(const Source& source, const Shape& shape, std::size_t at) {
-    return source.words == nullptr ? nullptr : source.words + shape.in(at, source.limbs);
+    return source.words + shape.in(at, source.limbs);
 }
 
 /// The values from a place on.
@@ -109,9 +109,9 @@ void launch(std::size_t count, const TimesPolynomial& kernel, const char*) {
     each_limb(kernel, count,
               [&](std::size_t limb, std::size_t first, std::size_t at, std::size_t length,
                   const Prime& q) {
-                  lanes::multiply_add(kernel.out + at, place_in(kernel.a, shape, at),
-                                      row_of(kernel.plain, (limb << shape.log_degree) + first),
-                                      place_in(kernel.sum, shape, at), length, q);
+                  lanes::multiply(kernel.out + at, place_in(kernel.a, shape, at),
+                                  row_of(kernel.plain, (limb << shape.log_degree) + first), length,
+                                  q);
               });
 }
 
@@ -121,8 +121,7 @@ void launch(std::size_t count, const TimesNumber& kernel, const char*) {
               [&](std::size_t limb, std::size_t, std::size_t at, std::size_t length,
                   const Prime& q) {
                   lanes::times_number(kernel.out + at, place_in(kernel.a, shape, at),
-                                      kernel.number.of[limb], place_in(kernel.sum, shape, at),
-                                      length, q);
+                                      kernel.number.of[limb], length, q);
               });
 }
 
@@ -213,18 +212,18 @@ void launch(std::size_t count, const InnerProduct& kernel, const char*) {
 }
 
 void launch(std::size_t count, const SumOfProducts& kernel, const char*) {
-    const auto limb_of = [&](std::size_t row) { return row % kernel.extended; };
+    const Shape shape{kernel.log_degree, static_cast<std::uint32_t>(kernel.extended)};
     each_row(
         kernel, count, kernel.log_degree,
         [&](std::size_t row) -> const Prime& {
-            return kernel.primes[prime_of(limb_of(row), kernel.limbs, kernel.size_q)];
+            return kernel.primes[prime_of(row % kernel.extended, kernel.limbs, kernel.size_q)];
         },
         [&](std::size_t row, std::size_t first, std::size_t at, std::size_t length,
             const Prime& q) {
             lanes::Term terms[SumOfProducts::most];
             for (std::size_t term = 0; term < kernel.count; ++term) {
-                const std::size_t in_plain = (limb_of(row) << kernel.log_degree) + first;
-                terms[term] = {kernel.terms[term].x + at,
+                const std::size_t in_plain = ((row % kernel.extended) << kernel.log_degree) + first;
+                terms[term] = {place_in(kernel.terms[term].x, shape, at),
                                row_of(kernel.terms[term].plain, in_plain)};
             }
             lanes::sum_of_products(kernel.out + at, terms, kernel.count, kernel.accumulate, length,

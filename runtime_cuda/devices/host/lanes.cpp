@@ -109,24 +109,20 @@ void subtract(Word* out, const Word* a, const Word* b, std::size_t length, const
     }
 }
 
-void multiply_add(Word* out, const Word* a, const PlainValues& b, const Word* sum,
-                  std::size_t length, const Prime& q) {
+void multiply(Word* out, const Word* a, const PlainValues& b, std::size_t length, const Prime& q) {
     const Reduction reduced(q.value);
     for (std::size_t at = 0; at < length; at += 8) {
         Sum total;
-        total.lower = sum == nullptr ? total.lower : load(sum + at);
         total.add(load(a + at), eight(b, at));
         store(out + at, reduced(total.upper, total.lower));
     }
 }
 
-void times_number(Word* out, const Word* a, Word factor, const Word* sum, std::size_t length,
-                  const Prime& q) {
+void times_number(Word* out, const Word* a, Word factor, std::size_t length, const Prime& q) {
     const Modulus m(q.value);
     const Root root = root_of(factor, q.value);
     for (std::size_t at = 0; at < length; at += 8) {
-        const Vector x = below(lazy(load(a + at), root, m), m.q);
-        store(out + at, sum == nullptr ? x : sum_of(x, load(sum + at), m));
+        store(out + at, below(lazy(load(a + at), root, m), m.q));
     }
 }
 

@@ -13,13 +13,9 @@ namespace atlasc::ckks::lanes {
 void add(Word* out, const Word* a, const Word* b, std::size_t length, const Prime& q);
 void subtract(Word* out, const Word* a, const Word* b, std::size_t length, const Prime& q);
 
-/// a b, plus `sum` unless it is null.
-void multiply_add(Word* out, const Word* a, const PlainValues& b, const Word* sum,
-                  std::size_t length, const Prime& q);
+void multiply(Word* out, const Word* a, const PlainValues& b, std::size_t length, const Prime& q);
 
-/// a factor, plus `sum` unless it is null.
-void times_number(Word* out, const Word* a, Word factor, const Word* sum, std::size_t length,
-                  const Prime& q);
+void times_number(Word* out, const Word* a, Word factor, std::size_t length, const Prime& q);
 
 /// The three parts of (a0 + a1 s)(b0 + b1 s), added to `d` unless `first`.
 void add_product(Word* const (&d)[3], const Word* const (&a)[2], const Word* const (&b)[2],

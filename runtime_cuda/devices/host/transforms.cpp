@@ -125,11 +125,9 @@ void Transforms::backward(Word* out, const Word* in, std::size_t count, std::siz
 
 /// One stage of butterflies after another, as in Cheon, Kim, Kim and Song 2017, section 3.2.
 struct Fourier::Tables {
-    Array<Complex> data;
-    std::vector<Complex> values;
     std::vector<Complex> roots;  ///< of a stage of length L: L/2 from place L/2 on
 
-    Tables(Memory& memory, std::size_t slots) : data(memory, slots), values(slots), roots(slots) {
+    explicit Tables(std::size_t slots) : roots(slots) {
         const std::size_t order = 4 * slots;
         for (std::size_t length = 2; length <= slots; length *= 2) {
             std::size_t power = 1;  // of 5
@@ -144,23 +142,18 @@ struct Fourier::Tables {
     }
 };
 
-Fourier::Fourier(Memory& memory, int log_slots)
-    : log_slots_(log_slots),
-      tables_(std::make_unique<Tables>(memory, std::size_t{1} << log_slots)) {}
+Fourier::Fourier(Memory&, int log_slots)
+    : log_slots_(log_slots), tables_(std::make_unique<Tables>(std::size_t{1} << log_slots)) {}
 
 Fourier::~Fourier() = default;
 
-Complex* Fourier::data() const { return tables_->data.get(); }
+namespace {
 
-void Fourier::to_coefficients(double factor) {
-    const std::size_t slots = std::size_t{1} << log_slots_;
-    Complex* data = tables_->data.get();
-    std::vector<Complex>& values = tables_->values;
-    for (std::size_t at = 0; at < slots; ++at) {
-        values[at] = data[reverse_bits(static_cast<std::uint32_t>(at), log_slots_)];
-    }
+/// Slots that were put in order again become coefficients in bit-reversed order.
+void backward(std::vector<Complex>& values, const std::vector<Complex>& all_roots) {
+    const std::size_t slots = values.size();
     for (std::size_t length = slots; length >= 2; length /= 2) {
-        const Complex* roots = &tables_->roots[length / 2];
+        const Complex* roots = &all_roots[length / 2];
         for (std::size_t start = 0; start < slots; start += length) {
             Complex* top = &values[start];
             Complex* bottom = top + length / 2;
@@ -175,17 +168,34 @@ void Fourier::to_coefficients(double factor) {
             }
         }
     }
-    const double share = factor / static_cast<double>(slots);
-    for (std::size_t at = 0; at < slots; ++at) {
-        const Complex value = values[reverse_bits(static_cast<std::uint32_t>(at), log_slots_)];
-        data[at] = {value.x * share, value.y * share};
-    }
 }
 
-void Fourier::to_slots() {
+}  // namespace
+
+void Fourier::to_coefficients(Complex* data, const std::vector<double>& factors) {
     const std::size_t slots = std::size_t{1} << log_slots_;
-    Complex* data = tables_->data.get();
-    std::vector<Complex>& values = tables_->values;
+    parallel(factors.size(), 1, [&](std::size_t begin, std::size_t end) {
+        static thread_local std::vector<Complex> values;
+        values.resize(slots);
+        for (std::size_t vector = begin; vector < end; ++vector) {
+            Complex* own = data + vector * slots;
+            for (std::size_t at = 0; at < slots; ++at) {
+                values[at] = own[reverse_bits(static_cast<std::uint32_t>(at), log_slots_)];
+            }
+            backward(values, tables_->roots);
+            const double share = factors[vector] / static_cast<double>(slots);
+            for (std::size_t at = 0; at < slots; ++at) {
+                const Complex value =
+                    values[reverse_bits(static_cast<std::uint32_t>(at), log_slots_)];
+                own[at] = {value.x * share, value.y * share};
+            }
+        }
+    });
+}
+
+void Fourier::to_slots(Complex* data) {
+    const std::size_t slots = std::size_t{1} << log_slots_;
+    std::vector<Complex> values(slots);
     for (std::size_t at = 0; at < slots; ++at) {
         values[reverse_bits(static_cast<std::uint32_t>(at), log_slots_)] = data[at];
     }

@@ -84,13 +84,8 @@ public:
     virtual Ciphertext dot(const Ciphertexts& lefts, const Ciphertexts& rights) = 0;
     virtual Ciphertext mul_plain(const Ciphertext& x, const Plaintext& value) = 0;
 
-    /// x * value + sum, where there is a sum already. A device reads and writes less for the two at
-    /// once.
-    virtual Ciphertext mul_plain_then_add(const Ciphertext& x, const Plaintext& value,
-                                          const Ciphertext& sum) {
-        const Ciphertext product = mul_plain(x, value);
-        return sum == nullptr ? product : add(sum, product);
-    }
+    /// The sum of x * value over one pair or more. A device encodes, adds and reduces them at once.
+    virtual Ciphertext dot_plain(const Ciphertexts& xs, const std::vector<Plaintext>& values);
 
     /// i * x, exactly, at the same level.
     virtual Ciphertext times_i(const Ciphertext& x) = 0;

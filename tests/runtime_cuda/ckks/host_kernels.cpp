@@ -126,21 +126,17 @@ void kernels(const Chain& chain, int log_degree) {
     const Row b = parts(primes, 2, count, degree);
     const Source of_a{a.data(), count + 1};
     const Source of_b{b.data(), count};
-    const Source none{nullptr, 0};
     const std::size_t all = 2 * count * degree;
     for (const Kind kind : {Kind::sum, Kind::difference}) {
         same(Combine{shape, primes.data(), of_a, of_b, kind, nullptr}, all, all, "Combine");
     }
-    for (const Source& sum : {of_b, none}) {
-        for (const int log_run : {0, 3, log_degree - 1}) {
-            const Row plain = limbs(primes, 0, count, degree >> log_run);
-            same(TimesPolynomial{shape, primes.data(), of_a, {plain.data(), log_run}, sum, nullptr},
-                 all, all, "TimesPolynomial");
-        }
-        const Residues number = residues(ring, -0x1.234567p+90, count);
-        same(TimesNumber{shape, primes.data(), of_a, number, sum, nullptr}, all, all,
-             "TimesNumber");
+    for (const int log_run : {0, 3, log_degree - 1}) {
+        const Row plain = limbs(primes, 0, count, degree >> log_run);
+        same(TimesPolynomial{shape, primes.data(), of_a, {plain.data(), log_run}, nullptr}, all,
+             all, "TimesPolynomial");
     }
+    const Residues number = residues(ring, -0x1.234567p+90, count);
+    same(TimesNumber{shape, primes.data(), of_a, number, nullptr}, all, all, "TimesNumber");
     for (const bool first : {true, false}) {
         const Source sum{nullptr, count};
         same(AddProduct{log_degree, primes.data(), of_a, of_b, sum, nullptr, first},
@@ -202,10 +198,13 @@ void kernels(const Chain& chain, int log_degree) {
         SumOfProducts sum{log_degree, count, chain.q.size(), count + size_p, primes.data(), 3,
                           {}, accumulate, nullptr};
         // Two digits stand for the two parts of a ciphertext.
-        sum.terms[0] = {digit_words.data(), {plains[0].data(), 0}};
-        sum.terms[1] = {digit_words.data() + extended, {plains[1].data(), 3}};
-        sum.terms[2] = {digit_words.data(), {plains[2].data(), log_degree - 1}};
+        sum.terms[0] = {{digit_words.data(), count + size_p}, {plains[0].data(), 0}};
+        sum.terms[1] = {{digit_words.data() + extended, count + size_p}, {plains[1].data(), 3}};
+        sum.terms[2] = {{digit_words.data(), count + size_p}, {plains[2].data(), log_degree - 1}};
         same(sum, 2 * extended, 2 * extended, "SumOfProducts");
+        sum = {log_degree, count, chain.q.size(), count, primes.data(), 1, {}, accumulate, nullptr};
+        sum.terms[0] = {of_a, {plains[0].data(), 0}};
+        same(sum, all, all, "SumOfProducts of more limbs");
     }
     const BlockConstants block = ring.digit(0, count);
     with_size(block.size, [&](auto size) {

@@ -229,18 +229,26 @@ void products(Suite& suite) {
                     each(a, [](Complex v) { return v * 0.9; }), level - 1);
         suite.check("mul" + at, engine.mul(dropped, y), each(a, b, times), level - 1);
     }
-    const Ciphertext sum = engine.mul_plain_then_add(y, z, engine.mul_plain(x, b));
     const ComplexVector expected_sum = each(each(a, b, times), each(b, z, times), plus);
-    suite.check("mul_plain then add", sum, expected_sum, top - 1);
-    suite.check("mul_plain then add, a number", engine.mul_plain_then_add(x, -0.3, sum),
+    suite.check("dot_plain", engine.dot_plain({x, y}, {b, z}), expected_sum, top - 1);
+    suite.check("dot_plain, a number", engine.dot_plain({x, y, x}, {b, z, -0.3}),
                 each(expected_sum, a, [](Complex s, Complex v) { return s - 0.3 * v; }), top - 1);
-    suite.check("mul_plain then add to nothing", engine.mul_plain_then_add(x, b, nullptr),
-                each(a, b, times), top - 1);
-    suite.check("mul_plain then add to a fresh one", engine.mul_plain_then_add(x, b, y),
-                each(a, b, [](Complex u, Complex v) { return u * v + v; }), top - 1);
-    suite.check("mul_plain then add below",
-                engine.mul_plain_then_add(engine.drop_to(x, top - 1), b, sum),
-                each(expected_sum, each(a, b, times), plus), top - 2);
+    suite.check("dot_plain of one pair", engine.dot_plain({x}, {b}), each(a, b, times), top - 1);
+    suite.check("dot_plain at two levels", engine.dot_plain({engine.drop_to(x, top - 1), y}, {b, z}),
+                expected_sum, top - 2);
+    suite.check("dot_plain of a product",
+                engine.dot_plain({engine.mul(x, y), y}, {Vector(a.size(), 0.5), 0.25}),
+                each(a, b, [](Complex u, Complex v) { return 0.5 * u * v + 0.25 * v; }), top - 2);
+    Ciphertexts many;
+    std::vector<Plaintext> factors;
+    ComplexVector expected_many(a.size(), 0.0);
+    for (int at = 0; at < 70; ++at) {  // more than a device takes at once
+        many.push_back(at % 2 == 0 ? x : y);
+        factors.emplace_back(0.01 * at);
+        expected_many = each(expected_many, at % 2 == 0 ? a : b,
+                             [at](Complex s, Complex v) { return s + 0.01 * at * v; });
+    }
+    suite.check("dot_plain of many", engine.dot_plain(many, factors), expected_many, top - 1);
     suite.check("square", engine.square(x), each(a, a, times), top - 1);
     const Ciphertext product = engine.mul(x, y);
     suite.check("square of a product", engine.square(product),

@@ -36,8 +36,8 @@ std::map<std::size_t, int> bootstrap_rotations() {
     return {
         {1, 25},
         {2, 26},
-        {4, 26},
-        {6, 24},
+        {4, 27},
+        {6, 25},
     };
 }
 
