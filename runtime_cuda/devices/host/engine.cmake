@@ -1,11 +1,13 @@
 # CKKS on the machine's own processors, for the target atlasc_runtime.
 find_package(Threads REQUIRED)
 target_sources(atlasc_runtime PRIVATE
+  devices/host/avx2.cpp
+  devices/host/cpu.cpp
   devices/host/device.cpp
   devices/host/fast_kernels.cpp
+  devices/host/ifma.cpp
   devices/host/lanes.cpp
   devices/host/ntt.cpp
-  devices/host/ntt_ifma.cpp
   devices/host/threads.cpp
   devices/host/transforms.cpp)
 # Kernels are ordinary functions here, and those of different files have the same names.
@@ -13,7 +15,7 @@ set_source_files_properties(${ckks_sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSIO
 set(kernels ${ckks_sources})
 list(FILTER kernels INCLUDE REGEX "\\.cu$")
 set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-x;c++")
-set_source_files_properties(devices/host/lanes.cpp devices/host/ntt_ifma.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+set_source_files_properties(devices/host/avx2.cpp devices/host/ifma.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 target_include_directories(atlasc_runtime PRIVATE devices/host)
 target_compile_definitions(atlasc_runtime PRIVATE ATLASC_DEVICE_NAME="cpu")
 target_link_libraries(atlasc_runtime PUBLIC Threads::Threads)

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t chunk = 4096;  ///< numbers of a limb that a thread takes at a time
 
-bool fast(const Prime& q) { return has_ifma() && q.value >> ifma_bits == 0; }
+bool fast(const Prime& q) { return cpu_for(q.value) != Cpu::portable; }
 
 /// Calls work(limb, first place, places) for all places of all limbs.
 template <typename Work>
@@ -272,7 +272,7 @@ template <typename Kernel, typename Work>
 void each_sixteen(std::size_t count, const Kernel& kernel, const Work& work) {
     parallel(count / blocks, 16, [&](std::size_t begin, std::size_t end) {
         for (std::size_t group = begin; group < end; ++group) {
-            if (has_ifma()) {
+            if (cpu() != Cpu::portable) {
                 work(group * blocks);
             } else {
                 one_by_one(kernel, group * blocks, blocks);

@@ -9,7 +9,7 @@
 namespace atlasc::ckks {
 
 // Each does what `launch` of any function object does. Limbs modulo primes below 2^50 are computed
-// eight numbers at a time where the processor has AVX-512 IFMA.
+// several numbers at a time where the processor has AVX-512 IFMA, or AVX2 with FMA.
 void launch(std::size_t count, const Combine& kernel, const char* name);
 void launch(std::size_t count, const TimesPolynomial& kernel, const char* name);
 void launch(std::size_t count, const TimesNumber& kernel, const char* name);

@@ -1,19 +1,39 @@
-// Residues modulo primes below 2^50, eight at a time. For files that are compiled for AVX-512 IFMA:
-// include it behind their `#pragma GCC target`.
+// Residues modulo primes below 2^50, eight at a time, by AVX-512 IFMA. For the file that is compiled
+// for it: include this behind its `#pragma GCC target`.
+//
+// The loops of ntt_kernels.hpp and lanes_kernels.hpp are written with what is here, or with the same
+// names of avx2.hpp.
 #pragma once
 
 #include <immintrin.h>
 
 #include "ckks/arithmetic.hpp"
+#include "devices/host/ntt.hpp"
 
-namespace atlasc::ckks {
+namespace atlasc::ckks::ifma {
 namespace {
 
 using Vector = __m512i;
+constexpr std::size_t width = 8;
 
 inline Vector load(const Word* from) { return _mm512_loadu_si512(from); }
 inline void store(Word* to, Vector x) { _mm512_storeu_si512(to, x); }
 inline Vector all(Word x) { return _mm512_set1_epi64(static_cast<long long>(x)); }
+
+/// Numbers between two stages of a transform.
+inline Vector load_lazy(const Word* from) { return load(from); }
+inline void store_lazy(Word* to, Vector x) { store(to, x); }
+
+inline Vector below(Vector x, Vector bound) { return _mm512_min_epu64(x, x - bound); }
+
+/// Factors and their quotients, one for each lane.
+struct Root {
+    Vector value;
+    Vector quotient;
+};
+
+inline Root all(const Factor& factor) { return {all(factor.value), all(factor.quotient)}; }
+inline Root root_of(Word value, Word q) { return all(factor_of(value, q, Cpu::ifma)); }
 
 struct Modulus {
     explicit Modulus(Word q)
@@ -28,16 +48,6 @@ struct Modulus {
     Vector mask;
 };
 
-/// Roots and their quotients, one for each lane.
-struct Root {
-    Vector value;
-    Vector quotient;
-};
-
-inline Vector below(Vector x, Vector bound) {
-    return _mm512_min_epu64(x, _mm512_sub_epi64(x, bound));
-}
-
 /// x root modulo q, below 2q, for x below 2^52.
 inline Vector lazy(Vector x, const Root& root, const Modulus& m) {
     const Vector zero = _mm512_setzero_si512();
@@ -46,5 +56,190 @@ inline Vector lazy(Vector x, const Root& root, const Modulus& m) {
     return _mm512_and_si512(_mm512_madd52lo_epu64(product, high, m.minus), m.mask);
 }
 
+/// x root modulo q, of x below 2^52.
+inline Vector times(Vector x, const Root& root, const Modulus& m) {
+    return below(lazy(x, root, m), m.q);
+}
+
+inline Vector sum_of(Vector a, Vector b, const Modulus& m) { return below(a + b, m.q); }
+inline Vector difference_of(Vector a, Vector b, const Modulus& m) {
+    return below(a - b + m.q, m.q);
+}
+
+/// a - b modulo q, of numbers up to 2q: what `lazy` takes.
+inline Vector lazy_difference(Vector a, Vector b, const Modulus& m) { return a - b + m.twice; }
+
+/// In each stage of a transform, numbers below 4q become such below 2q; then none has to in a pass.
+inline Vector in_stage(Vector x, const Modulus& m) { return below(x, m.twice); }
+inline Vector in_pass(Vector x, const Modulus&) { return x; }
+
+/// What a transform leaves behind, below 4q.
+inline Vector reduced(Vector x, const Modulus& m) { return below(below(x, m.twice), m.q); }
+
+/// What sums of products take.
+struct Reduction : Modulus {
+    explicit Reduction(Word q)
+        : Modulus(q), one(root_of(1, q)), high(root_of((Word{1} << 52) % q, q)) {}
+
+    Root one;
+    Root high;  ///< 2^52
+};
+
+/// A sum of products of numbers below 2^50. High halves are below 2^48, and their sum has to stay
+/// below 2^52.
+struct Sum {
+    /// A sum takes so many products, and two more, before it is settled.
+    static constexpr std::size_t most = 12;
+
+    Sum() : upper(_mm512_setzero_si512()), lower(_mm512_setzero_si512()) {}
+
+    /// A residue, at the start.
+    void start(Vector x) { lower = x; }
+
+    void add(Vector a, Vector b, const Reduction&) {
+        upper = _mm512_madd52hi_epu64(upper, a, b);
+        lower = _mm512_madd52lo_epu64(lower, a, b);
+    }
+
+    void settle(const Reduction& m) {
+        lower = reduced(m);
+        upper = _mm512_setzero_si512();
+    }
+
+    Vector reduced(const Reduction& m) const {
+        const Vector carried = upper + _mm512_srli_epi64(lower, 52);
+        const Vector rest = _mm512_and_si512(lower, m.mask);
+        return ifma::reduced(lazy(carried, m.high, m) + lazy(rest, m.one, m), m);
+    }
+
+    Vector upper;
+    Vector lower;
+};
+
+/// Numbers of any sign.
+struct Signed {
+    Vector size;
+    __mmask8 negative;
+};
+
+inline Vector residue_of(const Signed& x, const Reduction& m) {
+    const Vector residue = times(x.size, m.one, m);
+    return _mm512_mask_mov_epi64(residue, x.negative, below(m.q - residue, m.q));
+}
+
+/// x - whole where x is above half.
+inline Signed centred(Vector x, Vector half, Vector whole) {
+    const __mmask8 negative = _mm512_cmpgt_epu64_mask(x, half);
+    return {_mm512_mask_sub_epi64(x, negative, whole, x), negative};
+}
+
+/// Integers of less than 2^52.
+inline Signed load_integers(const double* from) {
+    const __m512d x = _mm512_loadu_pd(from);
+    return {_mm512_cvtpd_epu64(_mm512_abs_pd(x)),
+            _mm512_cmp_pd_mask(x, _mm512_setzero_pd(), _CMP_LT_OQ)};
+}
+
+/// Adds x / q.
+inline void add_quotient(double* to, Vector x, double q) {
+    const __m512d quotient = _mm512_div_pd(_mm512_cvtepu64_pd(x), _mm512_set1_pd(q));
+    _mm512_storeu_pd(to, _mm512_add_pd(_mm512_loadu_pd(to), quotient));
+}
+
+/// Numbers that lie where `from` says: eight neighbours, in some order.
+inline Vector gather(const Word* in, const std::uint32_t* from) {
+    const Vector places = _mm512_cvtepu32_epi64(
+        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+    // A permutation reads the lowest three bits of a place.
+    return _mm512_permutexvar_epi64(places, load(in + from[0] / 8 * 8));
+}
+
+/// Eight packed residues are as many bytes as one has bits.
+struct Unpacking {
+    explicit Unpacking(std::size_t bits) : bits(bits) {
+        alignas(64) unsigned char from[64];
+        alignas(64) long long by[8];
+        for (std::size_t lane = 0; lane < 8; ++lane) {
+            for (std::size_t byte = 0; byte < 8; ++byte) {
+                from[8 * lane + byte] = static_cast<unsigned char>(lane * bits / 8 + byte);
+            }
+            by[lane] = static_cast<long long>(lane * bits % 8);
+        }
+        places = _mm512_load_si512(from);
+        shifts = _mm512_load_si512(by);
+        mask = all((Word{1} << bits) - 1);
+        bytes = (__mmask64{1} << bits) - 1;
+    }
+
+    /// For a place that is a multiple of 8.
+    Vector operator()(const Word* words, std::size_t at) const {
+        const auto* start = reinterpret_cast<const unsigned char*>(words) + at / 8 * bits;
+        const Vector read = _mm512_maskz_loadu_epi8(bytes, start);
+        const Vector lanes = _mm512_permutexvar_epi8(places, read);
+        return _mm512_and_si512(_mm512_srlv_epi64(lanes, shifts), mask);
+    }
+
+    std::size_t bits;
+    Vector places;
+    Vector shifts;
+    Vector mask;
+    __mmask64 bytes;
+};
+
+/// x and y are cut into pieces of `half` numbers: x gets the even pieces of both, by turns, and y
+/// the odd ones. Done twice, it changes nothing.
+template <int half>
+inline void trade(Vector& x, Vector& y) {
+    const Vector a = x;
+    if constexpr (half == 4) {
+        x = _mm512_shuffle_i64x2(a, y, 0x44);
+        y = _mm512_shuffle_i64x2(a, y, 0xee);
+    } else if constexpr (half == 2) {
+        x = _mm512_permutex2var_epi64(a, _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13), y);
+        y = _mm512_permutex2var_epi64(a, _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15), y);
+    } else {
+        x = _mm512_unpacklo_epi64(a, y);
+        y = _mm512_unpackhi_epi64(a, y);
+    }
+}
+
+/// All numbers by turns from x and y, and the way back.
+inline void interleave(Vector& x, Vector& y) {
+    const Vector a = x;
+    x = _mm512_permutex2var_epi64(a, _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11), y);
+    y = _mm512_permutex2var_epi64(a, _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15), y);
+}
+inline void deal(Vector& x, Vector& y) {
+    const Vector a = x;
+    x = _mm512_permutex2var_epi64(a, _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14), y);
+    y = _mm512_permutex2var_epi64(a, _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15), y);
+}
+
+/// One root of a table.
+inline Root same(const Roots& roots, std::size_t at) {
+    return {all(roots.values[at]), all(roots.quotients[at])};
+}
+
+template <int half>
+inline Vector spread(const Word* from) {
+    if constexpr (half == 4) {
+        const __m128i two = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+        return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 0, 0, 0, 1, 1, 1, 1),
+                                        _mm512_castsi128_si512(two));
+    } else if constexpr (half == 2) {
+        const __m256i four = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+        return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 0, 1, 1, 2, 2, 3, 3),
+                                        _mm512_castsi256_si512(four));
+    } else {
+        return load(from);
+    }
+}
+
+/// Neighbouring roots of a table, each for `half` lanes.
+template <int half>
+inline Root spread(const Roots& roots, std::size_t at) {
+    return {spread<half>(&roots.values[at]), spread<half>(&roots.quotients[at])};
+}
+
 }  // namespace
-}  // namespace atlasc::ckks
+}  // namespace atlasc::ckks::ifma

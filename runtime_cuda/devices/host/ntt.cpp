@@ -1,6 +1,6 @@
 #include "devices/host/ntt.hpp"
 
-#include <utility>
+#include <cstring>
 
 namespace atlasc::ckks {
 namespace {
@@ -15,13 +15,15 @@ inline Word below(Word x, Word bound) { return x >= bound ? x - bound : x; }
 
 }  // namespace
 
-bool has_ifma() {
-    static const bool found = __builtin_cpu_supports("avx512f") &&
-                              __builtin_cpu_supports("avx512dq") &&
-                              __builtin_cpu_supports("avx512bw") &&
-                              __builtin_cpu_supports("avx512vbmi") &&
-                              __builtin_cpu_supports("avx512ifma");
-    return found;
+Factor factor_of(Word w, Word q, Cpu cpu) {
+    if (cpu == Cpu::avx2) {
+        const double value = w > q / 2 ? -static_cast<double>(q - w) : static_cast<double>(w);
+        const double parts[2] = {value, value / static_cast<double>(q)};
+        Factor factor{};
+        std::memcpy(&factor, parts, sizeof factor);
+        return factor;
+    }
+    return {w, static_cast<Word>((static_cast<Wide>(w) << (cpu == Cpu::ifma ? 52 : 64)) / q)};
 }
 
 void forward_portable(Word* a, const NttTable& table) {
@@ -68,8 +70,8 @@ void backward_portable(Word* a, const NttTable& table) {
     for (std::size_t at = 0; at < half; ++at) {
         const Word u = a[at];
         const Word v = a[at + half];
-        a[at] = below(lazy(u + v, table.scale, table.scale_quotient, q), q);
-        a[at + half] = below(lazy(u - v + 2 * q, table.last, table.last_quotient, q), q);
+        a[at] = below(lazy(u + v, table.scale.value, table.scale.quotient, q), q);
+        a[at + half] = below(lazy(u - v + 2 * q, table.last.value, table.last.quotient, q), q);
     }
 }
 

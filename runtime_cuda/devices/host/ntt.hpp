@@ -10,10 +10,21 @@
 #include <vector>
 
 #include "ckks/arithmetic.hpp"
+#include "devices/host/cpu.hpp"
 
 namespace atlasc::ckks {
 
-/// floor(root 2^bits / q) of each root.
+/// A factor w and its quotient w / q, in the form that the transforms of a processor multiply by:
+/// w and floor(w 2^64 / q) for any prime, w and floor(w 2^52 / q) for IFMA, and for AVX2 the bits of
+/// two doubles, w in (-q/2, q/2) and w / q.
+struct Factor {
+    Word value;
+    Word quotient;
+};
+
+Factor factor_of(Word w, Word q, Cpu cpu);
+
+/// Many of them.
 struct Roots {
     std::vector<Word> values;
     std::vector<Word> quotients;
@@ -23,24 +34,24 @@ struct Roots {
 struct NttTable {
     Word q;
     int log_degree;
-    int bits;  ///< of quotients: 64, or 52 for AVX-512 IFMA
+    Cpu cpu;  ///< whose transforms it is for
     Roots forward;
     Roots backward;
-    Word scale;           ///< N^-1
-    Word scale_quotient;
-    Word last;            ///< N^-1 times the root of the last backward stage
-    Word last_quotient;
+    Factor scale;  ///< N^-1
+    Factor last;   ///< N^-1 times the root of the last backward stage
 };
 
-/// Whether this processor has AVX-512 with IFMA.
-bool has_ifma();
+/// Primes that IFMA and AVX2 have kernels for. Smaller ones are of no use; eight packed residues of
+/// the smallest are the sixteen bytes that AVX2 reads at a time.
+constexpr int fast_bits = 50;
+constexpr int least_fast_bits = 16;
 
-/// Primes below this many bits can be transformed with IFMA.
-constexpr int ifma_bits = 50;
+/// How numbers modulo q are computed on this processor.
+inline Cpu cpu_for(Word q) {
+    return q >> fast_bits == 0 && q >> (least_fast_bits - 1) != 0 ? cpu() : Cpu::portable;
+}
 
 void forward_portable(Word* limb, const NttTable& table);
 void backward_portable(Word* limb, const NttTable& table);
-void forward_ifma(Word* limb, const NttTable& table);
-void backward_ifma(Word* limb, const NttTable& table);
 
 }  // namespace atlasc::ckks

@@ -8,13 +8,10 @@
 #include "atlasc/numbers.hpp"
 #include "devices/host/ntt.hpp"
 #include "devices/host/threads.hpp"
+#include "devices/host/vector_kernels.hpp"
 
 namespace atlasc::ckks {
 namespace {
-
-Word quotient(Word root, int bits, Word q) {
-    return static_cast<Word>((static_cast<Wide>(root) << bits) / q);
-}
 
 /// psi: of order 2N.
 Word root_of(const Prime& q, std::size_t degree) {
@@ -26,38 +23,40 @@ Word root_of(const Prime& q, std::size_t degree) {
     }
 }
 
-Roots powers(Word root, const Prime& q, int log_degree, int bits) {
+Roots powers(Word root, const Prime& q, int log_degree, Cpu cpu) {
     const std::size_t degree = std::size_t{1} << log_degree;
     Roots roots{std::vector<Word>(degree), std::vector<Word>(degree)};
     Word power = 1;
     for (std::size_t at = 0; at < degree; ++at) {
         const std::size_t place = reverse_bits(static_cast<std::uint32_t>(at), log_degree);
-        roots.values[place] = power;
-        roots.quotients[place] = quotient(power, bits, q.value);
+        const Factor factor = factor_of(power, q.value, cpu);
+        roots.values[place] = factor.value;
+        roots.quotients[place] = factor.quotient;
         power = multiply(power, root, q);
     }
     return roots;
 }
 
 NttTable table_of(const Prime& q, Word root, int log_degree) {
-    const int bits = has_ifma() && q.value >> ifma_bits == 0 ? 52 : 64;
+    const Cpu cpu = cpu_for(q.value);
     const Word inverse = power(root, q.value - 2, q);
+    const Word scale = power(Word{1} << log_degree, q.value - 2, q);
+    // The inverse of the square root of -1.
+    const Word last = power(inverse, Word{1} << (log_degree - 1), q);
     NttTable table{};
     table.q = q.value;
     table.log_degree = log_degree;
-    table.bits = bits;
-    table.forward = powers(root, q, log_degree, bits);
-    table.backward = powers(inverse, q, log_degree, bits);
-    table.scale = power(Word{1} << log_degree, q.value - 2, q);
-    table.scale_quotient = quotient(table.scale, bits, q.value);
-    table.last = multiply(table.scale, table.backward.values[1], q);
-    table.last_quotient = quotient(table.last, bits, q.value);
+    table.cpu = cpu;
+    table.forward = powers(root, q, log_degree, cpu);
+    table.backward = powers(inverse, q, log_degree, cpu);
+    table.scale = factor_of(scale, q.value, cpu);
+    table.last = factor_of(multiply(scale, last, q), q.value, cpu);
     return table;
 }
 
 }  // namespace
 
-int fast_prime_bits() { return ifma_bits; }
+int fast_prime_bits() { return fast_bits; }
 
 struct Transforms::Tables {
     std::vector<NttTable> primes;
@@ -65,10 +64,10 @@ struct Transforms::Tables {
     std::size_t degree;
 
     void forward(Word* limb, const NttTable& table) const {
-        table.bits == 52 ? forward_ifma(limb, table) : forward_portable(limb, table);
+        (table.cpu == Cpu::portable ? forward_portable : vector_kernels().forward)(limb, table);
     }
     void backward(Word* limb, const NttTable& table) const {
-        table.bits == 52 ? backward_ifma(limb, table) : backward_portable(limb, table);
+        (table.cpu == Cpu::portable ? backward_portable : vector_kernels().backward)(limb, table);
     }
 };
 
@@ -78,14 +77,14 @@ Transforms::Transforms(Memory&, int log_degree, const std::vector<Prime>& primes
     tables_->degree = std::size_t{1} << log_degree;
     tables_->special = special;
     tables_->primes.resize(primes.size());
+    cpu();  // what it refuses is refused here, not on another thread
+    root_ = root_of(primes[0], tables_->degree);
     parallel(primes.size(), 1, [&](std::size_t begin, std::size_t end) {
         for (std::size_t at = begin; at < end; ++at) {
             const Word root = root_of(primes[at], tables_->degree);
             tables_->primes[at] = table_of(primes[at], root, log_degree);
         }
     });
-    // The first power of psi stands at the place whose bits are 1 in reverse.
-    root_ = tables_->primes[0].forward.values[tables_->degree / 2];
 }
 
 Transforms::~Transforms() = default;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "atlasc/error.hpp"
 #include "ckks/chain.hpp"
 #include "ckks/transforms.hpp"
 #include "devices/host/fast_kernels.hpp"
@@ -147,10 +148,11 @@ void kernels(const Chain& chain, int log_degree) {
                   nullptr},
              count * degree, count * degree, "Lift");
     }
-    const Divisor divisor = ring.divisor(static_cast<int>(count), false);
+    const int top = static_cast<int>(count);
+    const Divisor divisor = ring.divisor(top, false);
     same(Divide{log_degree, primes.data(), a.data(), b.data(), divisor.inverse, nullptr},
          count * degree, count * degree, "Divide");
-    const std::size_t digits = 3;
+    const std::size_t digits = 20;  // more products than a fast kernel adds up unreduced
     const Packing packing(ring, count + 1, size_p);  // the key reaches higher than the digits
     Row digit_words;
     Row key(2 * digits * packing.words());
@@ -202,6 +204,10 @@ void kernels(const Chain& chain, int log_degree) {
         sum.terms[1] = {{digit_words.data() + extended, count + size_p}, {plains[1].data(), 3}};
         sum.terms[2] = {{digit_words.data(), count + size_p}, {plains[2].data(), log_degree - 1}};
         same(sum, 2 * extended, 2 * extended, "SumOfProducts");
+        for (sum.count = 3; sum.count < SumOfProducts::most; ++sum.count) {
+            sum.terms[sum.count] = sum.terms[0];
+        }
+        same(sum, 2 * extended, 2 * extended, "SumOfProducts of many terms");
         sum = {log_degree, count, chain.q.size(), count, primes.data(), 1, {}, accumulate, nullptr};
         sum.terms[0] = {of_a, {plains[0].data(), 0}};
         same(sum, all, all, "SumOfProducts of more limbs");
@@ -231,19 +237,20 @@ void kernels(const Chain& chain, int log_degree) {
     same(ErrorResidues{stream, log_degree, primes.data(), 1, count, nullptr}, degree / 8,
          count * degree, "ErrorResidues");
     const Row special = limbs(primes, chain.q.size(), size_p, degree);
-    same(Remainder<2>{log_degree, count, primes.size(), primes.data(),
-                      ring.divisor(0, true).block, special.data(), nullptr},
-         degree, count * degree, "Remainder");
     Row last = limbs(primes, count, 1, degree);
     last.insert(last.end(), special.begin(), special.end());
-    same(Remainder<3>{log_degree, count, primes.size(), primes.data(),
-                      ring.divisor(static_cast<int>(count), true).block, last.data(), nullptr},
-         degree, count * degree, "Remainder of a level");
+    for (const bool level : {false, true}) {
+        const BlockConstants divisor_block = ring.divisor(level ? top : 0, true).block;
+        with_size(divisor_block.size, [&](auto size) {
+            same(Remainder<decltype(size)::value>{log_degree, count, primes.size(), primes.data(),
+                                                  divisor_block, (level ? last : special).data(),
+                                                  nullptr},
+                 degree, count * degree, level ? "Remainder of a level" : "Remainder");
+        });
+    }
 }
 
-}  // namespace
-
-int main() {
+void all() {
     for (const int log_degree : {11, 12, 13, 16}) {  // odd and even numbers of stages
         const atlasc::Interface interface = conformance::leveled(log_degree, 2, 2);
         atlasc::Parameters parameters = interface.parameters;
@@ -257,6 +264,21 @@ int main() {
             parameters.moduli->primes = {60, 60, 50, 58};  // some limbs fast, some not
             parameters.moduli->special = {60, 50};
         }
+    }
+    atlasc::Parameters parameters = conformance::leveled(11, 2, 2).parameters;
+    parameters.moduli->primes = std::vector<int>(10, 50);
+    parameters.moduli->special = std::vector<int>(8, 50);  // as many as a key switch can have
+    kernels(chain_of(parameters), 11);
+}
+
+}  // namespace
+
+int main() {
+    try {
+        all();
+    } catch (const atlasc::Error& error) {
+        std::cerr << error.what() << ": " << error.why << '\n';
+        return 2;
     }
     return 0;
 }

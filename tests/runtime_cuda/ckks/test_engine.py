@@ -56,11 +56,23 @@ def test_one_message_and_no_crash(
 
 
 @pytest.mark.parametrize("threads", ["1", "3"])
-def test_transforms_and_kernels_of_the_host(build: Callable[..., Path], threads: str) -> None:
+@pytest.mark.parametrize("cpu", ["ifma", "avx2", "portable"])
+def test_transforms_and_kernels_of_the_host(
+    build: Callable[..., Path], cpu: str, threads: str
+) -> None:
     sources = HERE / "host_kernels.cpp", CONFORMANCE / "programs.cpp"
-    done = run(build("host_kernels", *sources), ATLASC_THREADS=threads)
+    done = run(build("host_kernels", *sources), ATLASC_CPU=cpu, ATLASC_THREADS=threads)
+    if "this processor cannot run" in done.stderr:
+        pytest.skip(f"needs a processor with the instructions of {cpu}")
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
+
+
+def test_kernels_that_do_not_exist(build: Callable[..., Path]) -> None:
+    sources = HERE / "host_kernels.cpp", CONFORMANCE / "programs.cpp"
+    done = run(build("host_kernels", *sources), ATLASC_CPU="sse")
+    assert done.returncode == 2
+    assert 'ATLASC_CPU names no kernels: it is "sse"' in done.stderr
 
 
 def test_a_machine_without_a_gpu(build: Callable[..., Path]) -> None:

@@ -1,0 +1,22 @@
+// Kernels of processors with AVX2 and FMA.
+#include "devices/host/vector_kernels.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+// GCC 12 takes the undefined operands of its own intrinsics for a mistake.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#include <immintrin.h>
+
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+#include "devices/host/avx2.hpp"
+
+namespace atlasc::ckks::avx2 {
+#include "devices/host/ntt_kernels.hpp"
+#include "devices/host/lanes_kernels.hpp"
+}  // namespace atlasc::ckks::avx2
+#pragma GCC pop_options
+#pragma GCC diagnostic pop

@@ -1,0 +1,13 @@
+// Which kernels this process runs.
+#pragma once
+
+namespace atlasc::ckks {
+
+/// What kernels are written with, the slowest first.
+enum class Cpu { portable, avx2, ifma };
+
+/// The fastest that this processor can run, or the one that ATLASC_CPU names: "portable", "avx2" or
+/// "ifma". Throws Error: it names none, or one that this processor lacks.
+Cpu cpu();
+
+}  // namespace atlasc::ckks

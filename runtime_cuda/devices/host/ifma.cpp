@@ -1,0 +1,22 @@
+// Kernels of processors with AVX-512 IFMA.
+#include "devices/host/vector_kernels.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+// GCC 12 takes the undefined operands of its own intrinsics for a mistake.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#include <immintrin.h>
+
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512dq,avx512bw,avx512vbmi,avx512ifma")
+#include "devices/host/ifma.hpp"
+
+namespace atlasc::ckks::ifma {
+#include "devices/host/ntt_kernels.hpp"
+#include "devices/host/lanes_kernels.hpp"
+}  // namespace atlasc::ckks::ifma
+#pragma GCC pop_options
+#pragma GCC diagnostic pop

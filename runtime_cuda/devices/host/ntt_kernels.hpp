@@ -1,0 +1,228 @@
+// Transforms of several numbers at once. Included once for each arithmetic, inside of its namespace:
+// ifma.cpp, avx2.cpp.
+namespace {
+
+/// Cooley and Tukey's.
+inline void forward_butterfly(Vector& top, Vector& bottom, const Root& root, const Modulus& m) {
+    const Vector u = in_stage(top, m);
+    const Vector v = lazy(bottom, root, m);
+    top = u + v;
+    bottom = lazy_difference(u, v, m);
+}
+
+/// Gentleman and Sande's.
+inline void backward_butterfly(Vector& top, Vector& bottom, const Root& root, const Modulus& m) {
+    const Vector sum = top + bottom;
+    const Vector difference = lazy_difference(top, bottom, m);
+    top = in_stage(sum, m);
+    bottom = lazy(difference, root, m);
+}
+
+/// So many numbers stay in the nearest cache from one stage to the next.
+constexpr std::size_t near = 2048;
+
+/// How a pass finds its numbers: as residues, or as another pass left them.
+enum class Form { residues, lazy };
+
+template <Form form>
+inline Vector load_as(const Word* from) {
+    return form == Form::residues ? load(from) : load_lazy(from);
+}
+
+/// The first stage of a forward transform alone.
+inline void forward_one(Word* a, const Roots& roots, std::size_t half, const Modulus& m) {
+    const Root root = same(roots, 1);
+    for (std::size_t at = 0; at < half; at += width) {
+        Vector top = load(a + at);
+        Vector bottom = load(a + at + half);
+        forward_butterfly(top, bottom, root, m);
+        store_lazy(a + at, top);
+        store_lazy(a + at + half, bottom);
+    }
+}
+
+/// Two stages at once, of halves and then of quarters, for blocks from `begin` on.
+template <Form form>
+inline void forward_two(Word* a, const Roots& roots, std::size_t blocks, std::size_t half,
+                        std::size_t begin, std::size_t end, const Modulus& m) {
+    const std::size_t quarter = half / 2;
+    for (std::size_t block = begin; block < end; ++block) {
+        const Root first = same(roots, blocks + block);
+        const Root left = same(roots, 2 * (blocks + block));
+        const Root right = same(roots, 2 * (blocks + block) + 1);
+        Word* start = a + 2 * block * half;
+        for (std::size_t at = 0; at < quarter; at += width) {
+            Word* place = start + at;
+            Vector x0 = in_pass(load_as<form>(place), m);
+            Vector x1 = in_pass(load_as<form>(place + quarter), m);
+            Vector x2 = load_as<form>(place + 2 * quarter);
+            Vector x3 = load_as<form>(place + 3 * quarter);
+            forward_butterfly(x0, x2, first, m);
+            forward_butterfly(x1, x3, first, m);
+            forward_butterfly(x0, x1, left, m);
+            forward_butterfly(x2, x3, right, m);
+            store_lazy(place, x0);
+            store_lazy(place + quarter, x1);
+            store_lazy(place + 2 * quarter, x2);
+            store_lazy(place + 3 * quarter, x3);
+        }
+    }
+}
+
+/// The stages of halves that are less than a vector, on block `block` of two vectors.
+template <int half>
+inline void forward_inside(Vector& x, Vector& y, const Roots& roots, std::size_t degree,
+                           std::size_t block, const Modulus& m) {
+    trade<half>(x, y);
+    const std::size_t root = degree / (2 * half) + width / half * block;
+    forward_butterfly(x, y, spread<half>(roots, root), m);
+    if constexpr (half > 1) {
+        forward_inside<half / 2>(x, y, roots, degree, block, m);
+    }
+}
+
+template <int half = 1>
+inline void backward_inside(Vector& x, Vector& y, const Roots& roots, std::size_t degree,
+                            std::size_t block, const Modulus& m) {
+    const std::size_t root = degree / (2 * half) + width / half * block;
+    backward_butterfly(x, y, spread<half>(roots, root), m);
+    trade<half>(x, y);
+    if constexpr (2 * half < width) {
+        backward_inside<2 * half>(x, y, roots, degree, block, m);
+    }
+}
+
+/// Two stages at once, of blocks of 2 and then of 4 halves.
+inline void backward_two(Word* a, const Roots& roots, std::size_t degree, std::size_t half,
+                         std::size_t begin, std::size_t end, const Modulus& m) {
+    const std::size_t blocks = degree / (4 * half);
+    for (std::size_t block = begin; block < end; ++block) {
+        const Root last = same(roots, blocks + block);
+        const Root left = same(roots, 2 * (blocks + block));
+        const Root right = same(roots, 2 * (blocks + block) + 1);
+        Word* start = a + 4 * block * half;
+        for (std::size_t at = 0; at < half; at += width) {
+            Word* place = start + at;
+            Vector x0 = load_lazy(place);
+            Vector x1 = load_lazy(place + half);
+            Vector x2 = load_lazy(place + 2 * half);
+            Vector x3 = load_lazy(place + 3 * half);
+            backward_butterfly(x0, x1, left, m);
+            backward_butterfly(x2, x3, right, m);
+            backward_butterfly(x0, x2, last, m);
+            backward_butterfly(x1, x3, last, m);
+            store_lazy(place, in_pass(x0, m));
+            store_lazy(place + half, in_pass(x1, m));
+            store_lazy(place + 2 * half, x2);
+            store_lazy(place + 3 * half, x3);
+        }
+    }
+}
+
+void forward(Word* a, const NttTable& table) {
+    const Modulus m(table.q);
+    const Roots& roots = table.forward;
+    const std::size_t degree = std::size_t{1} << table.log_degree;
+    std::size_t blocks = 1;
+    std::size_t half = degree / 2;
+    // The first pass is of one stage where pairs of stages are left then.
+    std::size_t paired = 0;
+    for (std::size_t size = half; size > width; size /= 2) {
+        ++paired;
+    }
+    if (paired % 2 != 0) {
+        forward_one(a, roots, half, m);
+        blocks = 2;
+        half /= 2;
+    } else {
+        forward_two<Form::residues>(a, roots, blocks, half, 0, blocks, m);
+        blocks = 4;
+        half /= 4;
+    }
+    for (; 2 * half > near; blocks *= 4, half /= 4) {
+        forward_two<Form::lazy>(a, roots, blocks, half, 0, blocks, m);
+    }
+    // All that is left, for one block after another.
+    for (std::size_t part = 0; part < blocks; ++part) {
+        std::size_t inner = 1;
+        for (std::size_t size = half; size > width; inner *= 4, size /= 4) {
+            forward_two<Form::lazy>(a, roots, blocks * inner, size, part * inner,
+                                    (part + 1) * inner, m);
+        }
+        for (std::size_t block = part * inner; block < (part + 1) * inner; ++block) {
+            Word* start = a + 2 * width * block;
+            Vector x = load_lazy(start);
+            Vector y = load_lazy(start + width);
+            forward_butterfly(x, y, same(roots, degree / (2 * width) + block), m);
+            forward_inside<width / 2>(x, y, roots, degree, block, m);
+            interleave(x, y);
+            store(start, reduced(x, m));
+            store(start + width, reduced(y, m));
+        }
+    }
+}
+
+void backward(Word* a, const NttTable& table) {
+    const Modulus m(table.q);
+    const Roots& roots = table.backward;
+    const std::size_t degree = std::size_t{1} << table.log_degree;
+    std::size_t half = 2 * width;  // of the next stage
+    const std::size_t part = std::min(near, degree / 4);
+    // What lies near, for one part after another.
+    for (std::size_t start = 0; start < degree; start += part) {
+        for (std::size_t block = start / (2 * width); block < (start + part) / (2 * width);
+             ++block) {
+            Word* place = a + 2 * width * block;
+            Vector x = load(place);
+            Vector y = load(place + width);
+            deal(x, y);
+            backward_inside(x, y, roots, degree, block, m);
+            backward_butterfly(x, y, same(roots, degree / (2 * width) + block), m);
+            store_lazy(place, in_pass(x, m));
+            store_lazy(place + width, y);
+        }
+        for (half = 2 * width; 4 * half <= part; half *= 4) {
+            backward_two(a, roots, degree, half, start / (4 * half), (start + part) / (4 * half), m);
+        }
+    }
+    for (; 4 * half < degree; half *= 4) {  // the last pair scales
+        backward_two(a, roots, degree, half, 0, degree / (4 * half), m);
+    }
+    const Root scale = all(table.scale);
+    const Root scaled = all(table.last);
+    const auto finish = [&](Vector& top, Vector& bottom) {
+        const Vector sum = top + bottom;
+        const Vector difference = lazy_difference(top, bottom, m);
+        top = times(sum, scale, m);
+        bottom = times(difference, scaled, m);
+    };
+    if (4 * half == degree) {
+        const Root left = same(roots, 2);
+        const Root right = same(roots, 3);
+        for (std::size_t at = 0; at < half; at += width) {
+            Word* place = a + at;
+            Vector x0 = load_lazy(place);
+            Vector x1 = load_lazy(place + half);
+            Vector x2 = load_lazy(place + 2 * half);
+            Vector x3 = load_lazy(place + 3 * half);
+            backward_butterfly(x0, x1, left, m);
+            backward_butterfly(x2, x3, right, m);
+            finish(x0, x2);
+            finish(x1, x3);
+            store(place, x0);
+            store(place + half, x1);
+            store(place + 2 * half, x2);
+            store(place + 3 * half, x3);
+        }
+    } else {
+        for (std::size_t at = 0; at < half; at += width) {
+            Vector top = load_lazy(a + at);
+            Vector bottom = load_lazy(a + at + half);
+            finish(top, bottom);
+            store(a + at, top);
+            store(a + at + half, bottom);
+        }
+    }
+}
+
+}  // namespace
