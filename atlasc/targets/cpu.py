@@ -1,7 +1,7 @@
 """The target ``cpu``: the C++ runtime's own CKKS engine, on this machine's processors.
 
 It has the parameters of ``phantom``, but primes of at most 50 bits, for which AVX-512 IFMA
-multiplies eight numbers at a time. A level that needs more bits has two primes.
+multiplies eight numbers at a time, and AVX2 four. A level that needs more bits has two primes.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-// Residues modulo primes below 2^50, four at a time, by AVX2 and FMA: doubles hold the integers. For
-// the file that is compiled for it: include this behind its `#pragma GCC target`.
+// Residues modulo primes below 2^50, four at a time, by AVX2 and FMA: doubles hold the integers.
+// For the file that is compiled for it: include this behind its `#pragma GCC target`.
 //
-// The names are those of ifma.hpp. A product x w is an exact sum of two doubles, h = round(x w) and
-// l = x w - h, which FMA yields. With the integer c nearest to x w / q,
+// The names are those of ifma.hpp. A product x w is an exact sum of two doubles: h, which is x w
+// rounded, and l = x w - h, which an FMA yields. With an integer c near x w / q,
 //
 //   x w - c q = (h - c q) + l,
 //
-// where one FMA computes h - c q. Rounding h - c q or the sum would need numbers above 2^53; below,
-// all integers are doubles. `lazy` and `Sum` say what bounds keep them there.
+// where an FMA yields h - c q. Both sums are integers below 2^53, by the bounds at `lazy` and `Sum`,
+// and such integers are doubles: nothing is rounded.
 #pragma once
 
 #include <immintrin.h>
@@ -107,17 +107,21 @@ inline Vector sum_of(Vector a, Vector b, const Modulus& m) { return residue(a + 
 inline Vector difference_of(Vector a, Vector b, const Modulus& m) { return residue(a - b, m); }
 inline Vector lazy_difference(Vector a, Vector b, const Modulus&) { return a - b; }
 
-/// In a transform, one of q times
+/// In each stage of a transform nothing has to become smaller, and in a pass of two stages only the
+/// numbers that are not products. In units of q:
 ///
-///   forward   the numbers of a pass of two stages are within 15/8: those that are not multiplied are
-///             within 5/8 first, and each stage adds a product, 5/8. The first pass, of residues, ends
-///             within 9/4 at most, the last three stages within 15/8 + 3 (5/8) = 15/4.
-///   backward  the first three stages add up eight residues, 8q <= 2^53, and subtract sums of at most
-///             four, which are not negative where they come from residues alone, and within 5/4 where
-///             a product is among them. A pass of two stages starts within 5/8 and ends within 5/2;
-///             it leaves sums only where `in_pass` settles them.
+/// Forward, a pass settles the two numbers that its first stage does not multiply, to 5/8; each
+/// stage adds a product, 5/8, so it ends within 15/8. A first pass of one stage takes residues, and
+/// ends within 13/8. The last three stages end within 15/8 + 3 (5/8) = 15/4, and multiply what is
+/// within 25/8.
 ///
-/// What is multiplied is within 4, as `lazy` wants it.
+/// Backward, the first three stages are on residues. Sums of 2, 4 and 8 of them are not negative:
+/// their differences are within 1, 2 and 4, and the last ones at most 8 q <= 2^53. Sums of 2 and 4
+/// products are within 5/4 and 5/2, their differences too. What the third stage adds up is settled.
+/// A pass of two stages so starts within 5/8; it multiplies differences within 5/4 and 5/2, and
+/// settles sums, within 5/2.
+///
+/// So all that is multiplied is within 4, as `lazy` wants it.
 inline Vector in_stage(Vector x, const Modulus&) { return x; }
 inline Vector in_pass(Vector x, const Modulus& m) { return settled(x, m); }
 
@@ -125,11 +129,12 @@ inline Vector reduced(Vector x, const Modulus& m) { return residue(settled(x, m)
 
 using Reduction = Modulus;
 
-/// A sum of products of numbers a < 2^50 and b < q, each brought within 3/4 q of 0 by itself:
-/// 1/q and h are off by a part of 2^-53 each, so h/q by 2^50 2^-52 = 1/4 (and c may miss the nearest
-/// integer by 1/4). Sums are exact up to 2^53, which is more than 8q.
+/// A sum of products a b, for a < 2^50 and b < q, each brought within 3/4 q of 0 by itself: h and
+/// 1/q are off by a part of 2^-53 each, and so a b / q < 2^50 by 1/4 at most. Again |l| <= 2^47,
+/// and |h - c q| < 2^53. Sums are exact up to 2^53 > 8q.
 struct Sum {
-    /// With two more, and what it starts from or is settled to, 8 (3/4) q + q.
+    /// A sum takes so many products, and two more, before it is settled; with the residue that it
+    /// starts from, it is within 8 (3/4) q + q.
     static constexpr std::size_t most = 6;
 
     Sum() : total(_mm256_setzero_pd()) {}
@@ -169,8 +174,8 @@ inline Vector gather(const Word* in, const std::uint32_t* from) {
     return from_words(_mm256_setr_epi64x(word(0), word(1), word(2), word(3)));
 }
 
-/// Eight packed residues are as many bytes as one has bits. A pair of them is within sixteen of
-/// these: of 50 bits, the second starts in byte 6, and 8 bytes hold a residue and the bits before it.
+/// Eight packed residues are as many bytes as one has bits. Of a pair of them, the second starts in
+/// byte 7 at the latest, and 8 bytes hold a residue with the bits before it: 16 bytes hold both.
 struct Unpacking {
     explicit Unpacking(std::size_t bits)
         : bits(bits), mask(_mm256_set1_epi64x(static_cast<long long>((Word{1} << bits) - 1))) {

@@ -1,8 +1,8 @@
-// Residues modulo primes below 2^50, eight at a time, by AVX-512 IFMA. For the file that is compiled
-// for it: include this behind its `#pragma GCC target`.
+// Residues modulo primes below 2^50, eight at a time, by AVX-512 IFMA: products of 52 bits. For the
+// file that is compiled for it: include this behind its `#pragma GCC target`.
 //
-// The loops of ntt_kernels.hpp and lanes_kernels.hpp are written with what is here, or with the same
-// names of avx2.hpp.
+// The loops of ntt_kernels.hpp and lanes_kernels.hpp are written with what is here, or with what
+// has the same names in avx2.hpp.
 #pragma once
 
 #include <immintrin.h>
@@ -69,7 +69,8 @@ inline Vector difference_of(Vector a, Vector b, const Modulus& m) {
 /// a - b modulo q, of numbers up to 2q: what `lazy` takes.
 inline Vector lazy_difference(Vector a, Vector b, const Modulus& m) { return a - b + m.twice; }
 
-/// In each stage of a transform, numbers below 4q become such below 2q; then none has to in a pass.
+/// In each stage of a transform, one of two numbers below 4q becomes one below 2q (backward: a sum
+/// of numbers below 2q). Then none is left to become smaller in a pass of two stages.
 inline Vector in_stage(Vector x, const Modulus& m) { return below(x, m.twice); }
 inline Vector in_pass(Vector x, const Modulus&) { return x; }
 

@@ -1,5 +1,5 @@
-// What the fast kernels do to a row of residues modulo one prime below 2^50, several numbers at once:
-// for processors that are not Cpu::portable. Lengths are multiples of 8.
+// What the fast kernels do to a row of residues modulo one prime below 2^50, several numbers at
+// once: for processors that are not Cpu::portable. Lengths are multiples of 8.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // What lanes.hpp declares, and the table of all vector kernels. Included once for each arithmetic,
-// inside of its namespace: ifma.cpp, avx2.cpp.
+// inside its namespace: ifma.cpp, avx2.cpp.
 namespace {
 
 /// Runs have eight values or more, or one.
@@ -281,7 +281,7 @@ void chacha20(std::uint32_t (&words)[16][16], const Seed& seed, std::uint32_t co
 
 }  // namespace
 
-const VectorKernels kernels = {forward,  backward,      add,     subtract,
-                               multiply, times_number,  add_product, divide,
-                               lift,     inner_product, permute, sum_of_products,
-                               scale,    combine,       residues, chacha20};
+const VectorKernels kernels = {
+    forward, backward,      add,     subtract,        multiply, times_number, add_product, divide,
+    lift,    inner_product, permute, sum_of_products, scale,    combine,      residues,    chacha20,
+};

@@ -1,7 +1,7 @@
 // Number theoretic transforms of one limb, by processor.
 //
 // A butterfly of Cooley and Tukey (forward) or Gentleman and Sande (backward) multiplies by a known
-// root with Shoup's precomputed quotient; numbers stay below 4q or 2q between stages and are reduced
+// root with Shoup's precomputed quotient; numbers stay within a few q between stages and are reduced
 // at the end (Harvey 2014, Faster arithmetic for number-theoretic transforms).
 #pragma once
 
@@ -14,9 +14,9 @@
 
 namespace atlasc::ckks {
 
-/// A factor w and its quotient w / q, in the form that the transforms of a processor multiply by:
-/// w and floor(w 2^64 / q) for any prime, w and floor(w 2^52 / q) for IFMA, and for AVX2 the bits of
-/// two doubles, w in (-q/2, q/2) and w / q.
+/// A factor w and its quotient by q, in the form that kernels multiply by: w and floor(w 2^64 / q)
+/// for any prime, w and floor(w 2^52 / q) for IFMA, and for AVX2 the bits of two doubles, which are
+/// w in (-q/2, q/2) and w / q.
 struct Factor {
     Word value;
     Word quotient;

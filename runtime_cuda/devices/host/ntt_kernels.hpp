@@ -1,4 +1,4 @@
-// Transforms of several numbers at once. Included once for each arithmetic, inside of its namespace:
+// Transforms of several numbers at once. Included once for each arithmetic, inside its namespace:
 // ifma.cpp, avx2.cpp.
 namespace {
 
@@ -182,7 +182,8 @@ void backward(Word* a, const NttTable& table) {
             store_lazy(place + width, y);
         }
         for (half = 2 * width; 4 * half <= part; half *= 4) {
-            backward_two(a, roots, degree, half, start / (4 * half), (start + part) / (4 * half), m);
+            backward_two(a, roots, degree, half, start / (4 * half), (start + part) / (4 * half),
+                         m);
         }
     }
     for (; 4 * half < degree; half *= 4) {  // the last pair scales
