@@ -7,6 +7,7 @@
 #include <string>
 
 #include "atlasc/error.hpp"
+#include "atlasc/files.hpp"
 #include "devices/cuda/cuda.hpp"
 
 namespace atlasc::ckks {
@@ -94,6 +95,11 @@ void Memory::require(std::uint64_t bytes, const char* what) const {
     }
 }
 
+void overwrite(void* device, std::size_t bytes) noexcept {
+    // Nothing can be done where this fails; the next checked call reports the same error.
+    cudaMemsetAsync(device, 0, bytes, stream());
+}
+
 void upload(void* device, const void* host, std::size_t bytes) {
     check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream()),
           "cudaMemcpyAsync to the device");
@@ -112,7 +118,7 @@ struct Staging::Buffers {
         cudaEvent_t copied = nullptr;
     };
 
-    explicit Buffers(std::size_t bytes) {
+    explicit Buffers(std::size_t bytes) : bytes(bytes) {
         for (Buffer& buffer : all) {
             check(cudaMallocHost(&buffer.host, bytes), "cudaMallocHost");
             check(cudaEventCreateWithFlags(&buffer.copied, cudaEventDisableTiming),
@@ -126,10 +132,14 @@ struct Staging::Buffers {
                 cudaEventSynchronize(buffer.copied);
                 cudaEventDestroy(buffer.copied);
             }
+            if (buffer.host != nullptr) {
+                wipe(buffer.host, bytes);  // a client's slots went through it
+            }
             cudaFreeHost(buffer.host);
         }
     }
 
+    std::size_t bytes;
     std::array<Buffer, 8> all;  ///< page-locked
     std::size_t next = 0;
 };
