@@ -194,8 +194,8 @@ void digests() {
     digest("sparse secret", sparse_secret(ring.degree(), 32));
     const KeyMaker maker(ring, secret, fresh_seed());
     for (const KeyEntry& entry : entries_of(needs_of_tests(ring), ring)) {
-        const Words key = maker.make(entry);
-        digest(entry.name, downloaded(key.get(), key.size()));
+        const SwitchKey key = maker.make(entry);
+        digest(entry.name, downloaded(key.words.get(), key.words.size()));
     }
     const SecretKey key(ring, secret);
     for (const char* name : {"ciphertext", "ciphertext of the same"}) {
@@ -228,6 +228,7 @@ void arithmetic() {
     }
     named("primes", primes);
     named("limbs", ring.chain().limbs);
+    named("digits", ring.chain().digits);
     named("scales", ring.chain().scales);
     // The transform of X lists the roots of unity at which values are taken.
     std::vector<Word> x(ring.size_qp() * ring.degree(), 0);
@@ -243,8 +244,8 @@ void arithmetic() {
     const KeyMaker maker(ring, secret, fresh_seed());
     const KeyNeeds needs = needs_of_tests(ring);
     for (const KeyEntry& entry : entries_of(needs, ring)) {
-        const Words key = maker.make(entry);
-        named("key/" + entry.name, downloaded(key.get(), key.size()));
+        const SwitchKey key = maker.make(entry);
+        named("key/" + entry.name, downloaded(key.words.get(), key.words.size()));
     }
     Role role{std::string(32, '0'), SecretKey(ring, secret), maker.make(needs), std::nullopt};
     CkksEngine engine(std::move(ground), std::move(role));
