@@ -123,7 +123,7 @@ std::vector<T> downloaded(const T* device, std::size_t size) {
     return host;
 }
 
-/// Buffers in turn, through which copies to the device need no waiting; wiped at their end.
+/// Buffers in turn, through which copies to the device need no waiting.
 class Staging {
 public:
     explicit Staging(std::size_t bytes);

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "atlasc/error.hpp"
-#include "atlasc/files.hpp"
 #include "devices/cuda/cuda.hpp"
 
 namespace atlasc::ckks {
@@ -118,7 +117,7 @@ struct Staging::Buffers {
         cudaEvent_t copied = nullptr;
     };
 
-    explicit Buffers(std::size_t bytes) : bytes(bytes) {
+    explicit Buffers(std::size_t bytes) {
         for (Buffer& buffer : all) {
             check(cudaMallocHost(&buffer.host, bytes), "cudaMallocHost");
             check(cudaEventCreateWithFlags(&buffer.copied, cudaEventDisableTiming),
@@ -132,14 +131,10 @@ struct Staging::Buffers {
                 cudaEventSynchronize(buffer.copied);
                 cudaEventDestroy(buffer.copied);
             }
-            if (buffer.host != nullptr) {
-                wipe(buffer.host, bytes);  // a client's slots went through it
-            }
             cudaFreeHost(buffer.host);
         }
     }
 
-    std::size_t bytes;
     std::array<Buffer, 8> all;  ///< page-locked
     std::size_t next = 0;
 };
