@@ -37,7 +37,7 @@ int run(int log_degree, const std::string& name, int rounds) {
     const Interface interface = conformance::bootstrapped(log_degree, name);
     auto ground = std::make_unique<ckks::Ground>(ckks::chain_of(interface.parameters), 0);
     const ckks::Ring& ring = ground->ring;
-    const std::vector<std::int8_t> secret = ckks::uniform_secret(ring.degree());
+    const ckks::Coefficients secret = ckks::uniform_secret(ring.degree());
     const auto set = bootstrapping::named(name, static_cast<long>(ring.degree()));
     ckks::Role role{std::string(32, '0'), ckks::SecretKey(ring, secret), {}, set};
     const double keys = seconds_of([&] {

@@ -119,7 +119,7 @@ Ciphertext CkksEngine::encrypt(const Vector& vector, int level) {
     if (!(std::log2(most) + std::log2(scale_of(level)) < bits)) {
         refuse("encrypt", "a slot holds more than fits at level " + std::to_string(level));
     }
-    const Words plaintext = encoder_.encode(vector, scale_of(level), limbs);
+    const Words plaintext = as_secret(encoder_.encode(vector, scale_of(level), limbs));
     auto polys = std::make_shared<Polys>(role_.secret->encrypt(plaintext, limbs));
     return std::make_shared<Value>(std::move(polys), level, limbs, scale_of(level));
 }

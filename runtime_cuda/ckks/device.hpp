@@ -48,6 +48,10 @@ private:
     std::unique_ptr<Pool> pool_;
 };
 
+/// Zeros in place of a secret, behind what the device was asked to do already; no compiler leaves
+/// it out.
+void overwrite(void* device, std::size_t bytes) noexcept;
+
 /// Uninitialised elements on the device.
 template <typename T>
 class Array {
@@ -60,15 +64,20 @@ public:
     Array(Array&& other) noexcept
         : memory_(std::move(other.memory_)),
           size_(std::exchange(other.size_, 0)),
+          secret_(other.secret_),
           data_(std::exchange(other.data_, nullptr)) {}
     Array& operator=(Array&& other) noexcept {
         std::swap(memory_, other.memory_);
         std::swap(size_, other.size_);
+        std::swap(secret_, other.secret_);
         std::swap(data_, other.data_);
         return *this;
     }
     ~Array() {
         if (data_ != nullptr) {
+            if (secret_) {
+                overwrite(data_, bytes());
+            }
             memory_->release(data_, size_ * sizeof(T));
         }
     }
@@ -77,11 +86,22 @@ public:
     std::size_t size() const { return size_; }
     std::size_t bytes() const { return size_ * sizeof(T); }
 
+    /// From now on: what it holds is overwritten before the memory is let go, since the pool would
+    /// keep it, and give it to the next array as it is.
+    void make_secret() { secret_ = true; }
+
 private:
     std::shared_ptr<Memory> memory_;
     std::size_t size_ = 0;
+    bool secret_ = false;
     T* data_ = nullptr;
 };
+
+template <typename T>
+Array<T> as_secret(Array<T> array) {
+    array.make_secret();
+    return array;
+}
 
 /// To the device, behind what it was asked to do already; the host's numbers may change afterwards.
 void upload(void* device, const void* host, std::size_t bytes);
@@ -89,8 +109,8 @@ void upload(void* device, const void* host, std::size_t bytes);
 /// From the device; waits for it.
 void download(void* host, const void* device, std::size_t bytes);
 
-template <typename T>
-Array<T> uploaded(Memory& memory, const std::vector<T>& host) {
+template <typename T, typename Allocator>
+Array<T> uploaded(Memory& memory, const std::vector<T, Allocator>& host) {
     Array<T> array(memory, host.size());
     upload(array.get(), host.data(), array.bytes());
     return array;

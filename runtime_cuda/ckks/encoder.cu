@@ -96,9 +96,9 @@ Encoder::Encoder(const Ring& ring)
     : ring_(ring),
       log_slots_(ring.log_degree() - 1),
       fourier_(ring.memory(), log_slots_),
-      data_(ring.memory(), batch * ring.slots()),
+      data_(as_secret(Array<Complex>(ring.memory(), batch * ring.slots()))),
       staging_(2 * ring.slots() * sizeof(double)),
-      input_(ring.memory(), 2 * ring.slots()) {
+      input_(as_secret(Array<double>(ring.memory(), 2 * ring.slots()))) {
     make_imaginary();
 }
 
@@ -234,7 +234,7 @@ Words Encoder::rounded(std::size_t place, std::size_t limbs, bool extended, int 
 ComplexVector Encoder::decode(const Words& polynomial, double scale) {
     const std::size_t limbs = std::min<std::size_t>(polynomial.size() / ring_.degree(), 2);
     const std::vector<Prime>& q = ring_.chain().q;
-    const Words coefficients = ring_.polynomial(limbs);
+    const Words coefficients = as_secret(ring_.polynomial(limbs));
     ring_.backward(coefficients.get(), polynomial.get(), limbs);
     const Word inverted = limbs == 2 ? inverse(reduce(q[0].value, q[1]), q[1]) : 0;
     launch(ring_.degree(),

@@ -144,7 +144,7 @@ void write_keys(const Interface& interface, Ground& ground, const std::string& s
                 const std::string& evaluation) {
     const Ring& ring = ground.ring;
     const std::string key = random_identity();
-    std::vector<std::int8_t> coefficients = uniform_secret(ring.degree());
+    const Coefficients coefficients = uniform_secret(ring.degree());
     const Seed seed = fresh_seed();
     const KeyMaker maker(ring, coefficients, seed);
 
@@ -161,22 +161,19 @@ void write_keys(const Interface& interface, Ground& ground, const std::string& s
     client.add(secret_array, coefficients.size(),
                [&] { return Bytes(coefficients.begin(), coefficients.end()); });
     client.write_sealed(secret, Access::secret);
-    wipe(coefficients);
 }
 
 Role client_role(const Interface& interface, Ground& ground, const std::string& secret) {
     const TensorFile file = open(interface, ground.ring.chain(), secret, secret_kind);
     Bytes bytes = file.bytes(secret_array);
-    std::vector<std::int8_t> coefficients(bytes.begin(), bytes.end());
+    const Coefficients coefficients(bytes.begin(), bytes.end());
     wipe(bytes);
     const bool ternary = std::all_of(coefficients.begin(), coefficients.end(),
                                      [](int value) { return value >= -1 && value <= 1; });
     if (coefficients.size() != ground.ring.degree() || !ternary) {
         throw Error("file " + secret + " is damaged", "its secret is none of the ring");
     }
-    Role role{file.fact("key"), SecretKey(ground.ring, coefficients), {}, std::nullopt};
-    wipe(coefficients);
-    return role;
+    return {file.fact("key"), SecretKey(ground.ring, coefficients), {}, std::nullopt};
 }
 
 Role server_role(const Interface& interface, Ground& ground, const std::string& evaluation) {

@@ -63,7 +63,7 @@ struct Permute {
 
 /// A secret at X^galois.
 Words turned(const Ring& ring, const Words& secret, std::uint32_t galois) {
-    Words result(ring.memory(), secret.size());
+    Words result = as_secret(Words(ring.memory(), secret.size()));
     launch(result.size(), Permute{ring.log_degree(), galois, secret.get(), result.get()}, "secret");
     return result;
 }
@@ -83,10 +83,10 @@ void sample_uniform_part(const Ring& ring, const Seed& seed, const KeyEntry& ent
     sample_uniform(ring, stream, out + entry.limbs * ring.degree(), ring.size_q(), entry.special);
 }
 
-KeyMaker::KeyMaker(const Ring& ring, const std::vector<std::int8_t>& secret, const Seed& seed)
+KeyMaker::KeyMaker(const Ring& ring, const Coefficients& secret, const Seed& seed)
     : ring_(ring),
       seed_(seed),
-      error_seed_(fresh_seed()),
+      error_seed_{fresh_seed()},
       secret_(transformed_secret(ring, secret)),
       sparse_(transformed_secret(ring, sparse_secret(ring.degree(), sparse_weight))) {}
 
@@ -95,7 +95,7 @@ Words KeyMaker::content(const KeyEntry& entry) const {
     if (entry.kind != Kind::relinearisation) {
         return turned(ring_, entry.kind == Kind::to_dense ? sparse_ : secret_, 1);
     }
-    Words result = ring_.polynomial(ring_.size_q());
+    Words result = as_secret(ring_.polynomial(ring_.size_q()));
     launch(result.size(),
            Square{ring_.log_degree(), ring_.primes(), secret_.get(), result.get()}, "secret");
     return result;
@@ -129,9 +129,9 @@ SwitchKey KeyMaker::make(const KeyEntry& entry) const {
     Word* a = parts.get() + part;
     Word* special = b + entry.limbs * ring_.degree();
     for (std::size_t digit = 0; digit < entry.digits; ++digit) {
-        const Stream error = stream_of(error_seed_, entry, digit);
-        sample_error(ring_, error, b, 0, entry.limbs);
-        sample_error(ring_, error, special, ring_.size_q(), entry.special);
+        const Secret<Stream> error{stream_of(error_seed_.value, entry, digit)};
+        sample_error(ring_, error.value, b, 0, entry.limbs);
+        sample_error(ring_, error.value, special, ring_.size_q(), entry.special);
         ring_.forward(b, entry.limbs);
         ring_.forward(special, entry.special, ring_.size_q());
         sample_uniform_part(ring_, seed_, entry, digit, a);

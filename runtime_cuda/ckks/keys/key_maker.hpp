@@ -1,8 +1,6 @@
 // Makes evaluation keys from a secret.
 #pragma once
 
-#include <vector>
-
 #include "ckks/keys/keys.hpp"
 #include "ckks/keys/sampling.hpp"
 
@@ -12,7 +10,7 @@ namespace atlasc::ckks {
 class KeyMaker {
 public:
     /// `seed`: of the parts of keys that are uniform; it is public.
-    KeyMaker(const Ring& ring, const std::vector<std::int8_t>& secret, const Seed& seed);
+    KeyMaker(const Ring& ring, const Coefficients& secret, const Seed& seed);
 
     /// The words of one key.
     SwitchKey make(const KeyEntry& entry) const;
@@ -21,13 +19,13 @@ public:
     EvaluationKeys make(const KeyNeeds& needs) const;
 
 private:
-    /// The secret that a key takes to another, and the other one.
+    /// The secret that a key takes to another, and the other one; overwritten at their end.
     Words content(const KeyEntry& entry) const;
     Words target(const KeyEntry& entry) const;
 
     const Ring& ring_;
     Seed seed_;
-    Seed error_seed_;
+    Secret<Seed> error_seed_;
     Words secret_;
     Words sparse_;
 };

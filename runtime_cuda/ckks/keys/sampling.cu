@@ -1,7 +1,5 @@
 #include "ckks/keys/sampling.hpp"
 
-#include <random>
-
 #include "kernel.hpp"
 
 namespace atlasc::ckks {
@@ -18,8 +16,7 @@ struct SecretResidues {
 
     ATLASC_DEVICE void operator()(std::size_t at) const {
         const std::int8_t value = secret[at & ((std::size_t{1} << log_degree) - 1)];
-        const Prime& q = primes[at >> log_degree];
-        out[at] = value < 0 ? q.value - 1 : static_cast<Word>(value);
+        out[at] = residue(value, primes[at >> log_degree]);
     }
 };
 
@@ -29,17 +26,22 @@ public:
     std::uint64_t operator()() {
         if (left_ == 0) {
             const std::uint32_t nonce[3] = {0, 0, secret_domain};
-            chacha20(seed_, counter_++, nonce, block_);
+            chacha20(seed_.value, counter_++, nonce, block_.value.words);
             left_ = 8;
         }
         --left_;
-        return static_cast<std::uint64_t>(block_[2 * left_]) << 32 | block_[2 * left_ + 1];
+        const std::uint32_t* words = block_.value.words + 2 * left_;
+        return static_cast<std::uint64_t>(words[0]) << 32 | words[1];
     }
 
 private:
-    Seed seed_ = fresh_seed();
+    struct Block {
+        std::uint32_t words[16];
+    };
+
+    Secret<Seed> seed_{fresh_seed()};
+    Secret<Block> block_{};
     std::uint32_t counter_ = 0;
-    std::uint32_t block_[16] = {};
     int left_ = 0;
 };
 
@@ -59,23 +61,23 @@ void sample_uniform(const Ring& ring, const Stream& stream, Word* out, std::size
 
 void sample_error(const Ring& ring, const Stream& stream, Word* out, std::size_t first,
                   std::size_t count) {
-    launch(ring.degree() / 8,
-           ErrorResidues{stream, ring.log_degree(), ring.primes(), first, count, out},
-           "error polynomial");
+    const Secret<ErrorResidues> kernel{
+        {stream, ring.log_degree(), ring.primes(), first, count, out}};
+    launch(ring.degree() / 8, kernel.value, "error polynomial");
 }
 
-std::vector<std::int8_t> uniform_secret(std::size_t degree) {
+Coefficients uniform_secret(std::size_t degree) {
     Generator random;
-    std::vector<std::int8_t> secret;
-    while (secret.size() < degree) {
-        secret.push_back(static_cast<std::int8_t>(static_cast<int>(random() % 3) - 1));
+    Coefficients secret(degree);
+    for (std::int8_t& coefficient : secret) {  // 2^64 modulo 3: uniform up to 2^-64
+        coefficient = static_cast<std::int8_t>(static_cast<int>(random() % 3) - 1);
     }
     return secret;
 }
 
-std::vector<std::int8_t> sparse_secret(std::size_t degree, int weight) {
+Coefficients sparse_secret(std::size_t degree, int weight) {
     Generator random;
-    std::vector<std::int8_t> secret(degree, 0);
+    Coefficients secret(degree, 0);
     for (int found = 0; found < weight;) {
         const std::uint64_t bits = random();
         std::int8_t& coefficient = secret[(bits >> 1) % degree];  // degree is a power of two
@@ -87,9 +89,9 @@ std::vector<std::int8_t> sparse_secret(std::size_t degree, int weight) {
     return secret;
 }
 
-Words transformed_secret(const Ring& ring, const std::vector<std::int8_t>& secret) {
-    const Array<std::int8_t> coefficients = uploaded(ring.memory(), secret);
-    Words values = ring.polynomial(ring.size_qp());
+Words transformed_secret(const Ring& ring, const Coefficients& secret) {
+    const Array<std::int8_t> coefficients = as_secret(uploaded(ring.memory(), secret));
+    Words values = as_secret(ring.polynomial(ring.size_qp()));
     launch(values.size(),
            SecretResidues{ring.log_degree(), ring.primes(), coefficients.get(), values.get()},
            "secret");

@@ -5,8 +5,8 @@
 
 #include <array>
 #include <cstdint>
-#include <vector>
 
+#include "atlasc/files.hpp"
 #include "ckks/ring.hpp"
 
 namespace atlasc::ckks {
@@ -93,12 +93,20 @@ struct Uniform {
     }
 };
 
+// The next two take the same steps for all numbers, because these are secret.
+
+/// How many bits are one: in pairs, in fours, in bytes, in all.
 ATLASC_DEVICE inline int ones(std::uint32_t bits) {
-    int count = 0;
-    for (; bits != 0; bits &= bits - 1) {
-        ++count;
-    }
-    return count;
+    bits -= (bits >> 1) & 0x55555555U;
+    bits = (bits & 0x33333333U) + ((bits >> 2) & 0x33333333U);
+    bits = (bits + (bits >> 4)) & 0x0f0f0f0fU;
+    return static_cast<int>((bits * 0x01010101U) >> 24);
+}
+
+/// A number that is small against a prime, modulo it.
+ATLASC_DEVICE inline Word residue(int number, const Prime& q) {
+    const auto word = static_cast<Word>(static_cast<std::int64_t>(number));
+    return word + (q.value & (Word{0} - (word >> 63)));
 }
 
 /// 21 bits against 21 bits; 8 coefficients a block.
@@ -118,9 +126,7 @@ struct ErrorResidues {
         for (int number = 0; number < 8; ++number) {
             const int error = ones(block[2 * number] & bits) - ones(block[2 * number + 1] & bits);
             for (std::size_t limb = 0; limb < count; ++limb) {
-                const Prime& q = primes[first + limb];
-                out[(limb << log_degree) + 8 * at + number] =
-                    error < 0 ? q.value - static_cast<Word>(-error) : static_cast<Word>(error);
+                out[(limb << log_degree) + 8 * at + number] = residue(error, primes[first + limb]);
             }
         }
     }
@@ -135,11 +141,14 @@ void sample_uniform(const Ring& ring, const Stream& stream, Word* out, std::size
 void sample_error(const Ring& ring, const Stream& stream, Word* out, std::size_t first,
                   std::size_t count);
 
-/// Coefficients of a secret in {-1, 0, 1}: uniform, or with `weight` that are not zero.
-std::vector<std::int8_t> uniform_secret(std::size_t degree);
-std::vector<std::int8_t> sparse_secret(std::size_t degree, int weight);
+/// Of a secret, in {-1, 0, 1}.
+using Coefficients = SecretVector<std::int8_t>;
 
-/// Values of a secret modulo all primes, on the device.
-Words transformed_secret(const Ring& ring, const std::vector<std::int8_t>& secret);
+/// Uniform ones, or `weight` that are not zero.
+Coefficients uniform_secret(std::size_t degree);
+Coefficients sparse_secret(std::size_t degree, int weight);
+
+/// Values of a secret modulo all primes, on the device; overwritten at their end.
+Words transformed_secret(const Ring& ring, const Coefficients& secret);
 
 }  // namespace atlasc::ckks

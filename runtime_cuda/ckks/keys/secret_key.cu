@@ -1,7 +1,6 @@
 #include "ckks/keys/secret_key.hpp"
 
 #include "kernel.hpp"
-#include "ckks/keys/sampling.hpp"
 
 namespace atlasc::ckks {
 namespace {
@@ -38,13 +37,14 @@ struct Decrypt {
 
 }  // namespace
 
-SecretKey::SecretKey(const Ring& ring, const std::vector<std::int8_t>& secret)
+SecretKey::SecretKey(const Ring& ring, const Coefficients& secret)
     : ring_(ring), secret_(transformed_secret(ring, secret)) {}
 
 Polys SecretKey::encrypt(const Words& plaintext, std::size_t limbs) const {
     Polys out(ring_, 2, limbs);
+    const Secret<Stream> errors{{fresh_seed(), 0}};
     sample_uniform(ring_, {fresh_seed(), 0}, out.part(1), 0, limbs);
-    sample_error(ring_, {fresh_seed(), 0}, out.part(0), 0, limbs);
+    sample_error(ring_, errors.value, out.part(0), 0, limbs);
     ring_.forward(out.part(0), limbs);
     launch(limbs * ring_.degree(),
            Encrypt{ring_.log_degree(), ring_.primes(), secret_.get(), plaintext.get(),
@@ -54,7 +54,7 @@ Polys SecretKey::encrypt(const Words& plaintext, std::size_t limbs) const {
 }
 
 Words SecretKey::decrypt(const Polys& x, std::size_t limbs) const {
-    Words out = ring_.polynomial(limbs);
+    Words out = as_secret(ring_.polynomial(limbs));
     launch(out.size(),
            Decrypt{ring_.log_degree(), ring_.primes(), secret_.get(), x.part(0), x.part(1),
                    out.get()},

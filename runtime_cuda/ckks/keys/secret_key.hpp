@@ -1,9 +1,7 @@
 // Encryption and decryption under a secret key.
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
+#include "ckks/keys/sampling.hpp"
 #include "ckks/polynomials.hpp"
 
 namespace atlasc::ckks {
@@ -11,12 +9,12 @@ namespace atlasc::ckks {
 class SecretKey {
 public:
     /// Coefficients in {-1, 0, 1}.
-    SecretKey(const Ring& ring, const std::vector<std::int8_t>& secret);
+    SecretKey(const Ring& ring, const Coefficients& secret);
 
     /// (-a s + e + m, a) for the values m modulo the first `limbs` primes of Q, with a fresh a.
     Polys encrypt(const Words& plaintext, std::size_t limbs) const;
 
-    /// c0 + c1 s modulo the first `limbs` primes.
+    /// c0 + c1 s modulo the first `limbs` primes; overwritten at its end.
     Words decrypt(const Polys& x, std::size_t limbs) const;
 
 private:

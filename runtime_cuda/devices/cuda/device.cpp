@@ -94,6 +94,11 @@ void Memory::require(std::uint64_t bytes, const char* what) const {
     }
 }
 
+void overwrite(void* device, std::size_t bytes) noexcept {
+    // Nothing can be done where this fails; the next checked call reports the same error.
+    cudaMemsetAsync(device, 0, bytes, stream());
+}
+
 void upload(void* device, const void* host, std::size_t bytes) {
     check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream()),
           "cudaMemcpyAsync to the device");

@@ -98,7 +98,8 @@ void Transforms::backward(Word* out, const Word* in, std::size_t count, std::siz
 }
 
 struct Fourier::Tables {
-    explicit Tables(std::size_t degree) : info(degree, stream()) {}
+    explicit Tables(std::size_t degree) : degree(degree), info(degree, stream()) {}
+    ~Tables() { overwrite(info.in(), degree / 2 * sizeof(cuDoubleComplex)); }  // a client's slots
 
     /// Phantom transforms in memory of its own.
     static void copy(void* to, const void* from, std::size_t slots) {
@@ -108,6 +109,7 @@ struct Fourier::Tables {
               "slots of a plaintext");
     }
 
+    std::size_t degree;
     ::DCKKSEncoderInfo info;
 };
 

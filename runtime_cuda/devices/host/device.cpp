@@ -12,6 +12,7 @@
 #include <string>
 
 #include "atlasc/error.hpp"
+#include "atlasc/files.hpp"
 
 namespace atlasc::ckks {
 namespace {
@@ -130,6 +131,8 @@ void Memory::require(std::uint64_t bytes, const char* what) const {
                     "a larger machine or budget, or compile with a smaller --key-memory");
     }
 }
+
+void overwrite(void* device, std::size_t bytes) noexcept { wipe(device, bytes); }
 
 void upload(void* device, const void* host, std::size_t bytes) {
     std::memcpy(device, host, bytes);

@@ -313,19 +313,18 @@ void launch(std::size_t count, const ErrorResidues& kernel, const char*) {
         const std::uint32_t nonce[3] = {kernel.stream.number, 0, error_domain};
         std::uint32_t words[16][16];
         lanes::chacha20(words, kernel.stream.seed, static_cast<std::uint32_t>(at), 1, nonce);
-        std::int64_t errors[8 * blocks];
+        int errors[8 * blocks];
         for (std::size_t block = 0; block < blocks; ++block) {
             for (std::size_t number = 0; number < 8; ++number) {
-                errors[8 * block + number] = __builtin_popcount(words[2 * number][block] & bits) -
-                                             __builtin_popcount(words[2 * number + 1][block] & bits);
+                errors[8 * block + number] = ones(words[2 * number][block] & bits) -
+                                             ones(words[2 * number + 1][block] & bits);
             }
         }
         for (std::size_t limb = 0; limb < kernel.count; ++limb) {
-            const auto q = static_cast<std::int64_t>(kernel.primes[kernel.first + limb].value);
+            const Prime& q = kernel.primes[kernel.first + limb];
             Word* out = kernel.out + (limb << kernel.log_degree) + 8 * at;
             for (std::size_t place = 0; place < 8 * blocks; ++place) {
-                const std::int64_t error = errors[place];
-                out[place] = static_cast<Word>(error < 0 ? q + error : error);
+                out[place] = residue(errors[place], q);
             }
         }
     });

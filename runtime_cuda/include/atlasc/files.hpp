@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace atlasc {
@@ -77,12 +79,45 @@ std::string hexadecimal(const std::uint8_t* bytes, std::size_t size);
 /// Whether a text has that many hexadecimal digits, lower case, and nothing else.
 bool is_hexadecimal(const std::string& text, std::size_t digits);
 
-/// Overwrite what was secret.
+/// Overwrite what was secret, in a way that no compiler leaves out.
 void wipe(void* bytes, std::size_t size);
 
 template <typename Container>
 void wipe(Container& container) {
     wipe(container.data(), container.size() * sizeof *container.data());
 }
+
+/// A value that is wiped at its end.
+template <typename T>
+struct Secret {
+    static_assert(std::is_trivially_copyable_v<T>);
+
+    ~Secret() { wipe(&value, sizeof value); }
+
+    T value;
+};
+
+/// Wipes memory before it is freed: also what a vector leaves behind when it grows, or when an error
+/// ends it.
+template <typename T>
+struct WipingAllocator {
+    using value_type = T;
+
+    WipingAllocator() = default;
+    template <typename Other>
+    explicit WipingAllocator(const WipingAllocator<Other>&) {}
+
+    T* allocate(std::size_t count) { return std::allocator<T>().allocate(count); }
+    void deallocate(T* memory, std::size_t count) {
+        wipe(memory, count * sizeof(T));
+        std::allocator<T>().deallocate(memory, count);
+    }
+
+    friend bool operator==(const WipingAllocator&, const WipingAllocator&) { return true; }
+    friend bool operator!=(const WipingAllocator&, const WipingAllocator&) { return false; }
+};
+
+template <typename T>
+using SecretVector = std::vector<T, WipingAllocator<T>>;
 
 }  // namespace atlasc

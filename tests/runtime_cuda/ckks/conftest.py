@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,3 +46,27 @@ def build(tmp_path_factory: pytest.TempPathFactory, cpp: Builder) -> Build:
         return cpp.program(folder / f"{name}-{device}", files, flags)
 
     return program
+
+
+Secrets = Callable[..., "subprocess.CompletedProcess[bytes]"]
+
+
+@pytest.fixture(scope="session")
+def secrets(build: Build) -> Secrets:
+    """Runs secrets.cpp with made entropy, or with the system's own (None)."""
+
+    @functools.cache
+    def program(device: str) -> Path:
+        sources = HERE / "secrets.cpp", HERE.parent / "conformance/programs.cpp"
+        return build("secrets", *sources, device=device)
+
+    def run(
+        *arguments: object, device: str = "host", entropy: str | None = "1"
+    ) -> subprocess.CompletedProcess[bytes]:
+        environment = {**os.environ, "ATLASC_THREADS": "1"}
+        if entropy is not None:
+            environment["ATLASC_ENTROPY"] = entropy
+        command = [str(program(device)), *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, env=environment, check=False)
+
+    return run

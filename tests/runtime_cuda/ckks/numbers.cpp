@@ -1,31 +1,41 @@
 // Numbers of the engine, for comparison with what they have to be:
-//   chacha20           one block of RFC 8439, section 2.3.2
+//   chacha20 WORDS     the block of a key, a counter and a nonce, and the same from every lane of
+//                      the processor's vectors where it has them
 //   reduce Q LOW HIGH  LOW + 2^64 HIGH modulo a prime
 //   digits NAME        of a key switch at each level of a bootstrap's parameters, N = 2^16
-//   samples            of random polynomials at N = 2^11: counts and moments
-#include <cmath>
+#include <algorithm>
 #include <iostream>
-#include <set>
+#include <iterator>
 #include <string>
+#include <vector>
 
-#include "ckks/ckks_engine.hpp"
+#include "ckks/chain.hpp"
 #include "ckks/keys/sampling.hpp"
+#include "devices/host/lanes.hpp"
+#include "devices/host/ntt.hpp"
 #include "tests/runtime_cuda/conformance/programs.hpp"
 
 namespace {
 
 using namespace atlasc::ckks;
 
-void block() {
+template <typename Number>
+void print(Number number) {
+    std::cout << number << ' ';
+}
+
+void block(const std::vector<std::uint32_t>& words) {
     Seed seed{};
-    for (std::uint32_t at = 0; at < 8; ++at) {
-        seed.words[at] = 0x03020100U + 0x04040404U * at;
-    }
-    const std::uint32_t nonce[3] = {0x09000000U, 0x4a000000U, 0};
-    std::uint32_t words[16];
-    chacha20(seed, 1, nonce, words);
-    for (const std::uint32_t word : words) {
-        std::cout << word << ' ';
+    std::copy(words.begin(), words.begin() + 8, seed.words);
+    const std::uint32_t nonce[3] = {words[9], words[10], words[11]};
+    std::uint32_t portable[16];
+    chacha20(seed, words[8], nonce, portable);
+    std::for_each(portable, portable + 16, print<std::uint32_t>);
+    for (std::uint32_t lane = 0; has_ifma() && lane < 16; ++lane) {
+        constexpr std::uint32_t step = 4;
+        std::uint32_t blocks[16][16];
+        lanes::chacha20(blocks, seed, words[8] - step * lane, step, nonce);
+        std::for_each(blocks, blocks + 16, [lane](const auto& word) { print(word[lane]); });
     }
 }
 
@@ -34,65 +44,24 @@ Prime prime_of(Word q) {
     return {q, static_cast<Word>(ratio), static_cast<Word>(ratio >> 64)};
 }
 
-double centred(Word value, const Prime& q) {
-    return value > q.value / 2 ? -static_cast<double>(q.value - value)
-                               : static_cast<double>(value);
-}
-
-void samples() {
-    const atlasc::Interface interface = conformance::leveled(11, 2, 1);
-    const Ground ground(chain_of(interface.parameters), 0);
-    const Ring& ring = ground.ring;
-    const Words limbs = ring.polynomial(2);
-    const Seed seed = fresh_seed();
-    sample_error(ring, {seed, 0}, limbs.get(), 0, 2);
-    const std::vector<Word> errors = downloaded(limbs.get(), 2 * ring.degree());
-    double sum = 0.0;
-    double squares = 0.0;
-    bool same = true;
-    for (std::size_t at = 0; at < ring.degree(); ++at) {
-        const double error = centred(errors[at], ring.chain().q[0]);
-        same = same && error == centred(errors[ring.degree() + at], ring.chain().q[1]);
-        sum += error;
-        squares += error * error;
-    }
-    std::cout << sum / static_cast<double>(ring.degree()) << ' '
-              << squares / static_cast<double>(ring.degree()) << ' ' << same << ' ';
-    sample_uniform(ring, {seed, 0}, limbs.get(), 0, 2);
-    const std::vector<Word> uniform = downloaded(limbs.get(), 2 * ring.degree());
-    double mean = 0.0;
-    for (std::size_t at = 0; at < ring.degree(); ++at) {
-        mean += static_cast<double>(uniform[at]) / static_cast<double>(ring.chain().q[0].value);
-    }
-    std::cout << mean / static_cast<double>(ring.degree()) << ' '
-              << std::set<Word>(uniform.begin(), uniform.end()).size() << ' ';
-    int counts[3] = {0, 0, 0};
-    for (const int value : uniform_secret(ring.degree())) {
-        ++counts[value + 1];
-    }
-    int weight = 0;
-    for (const int value : sparse_secret(ring.degree(), 32)) {
-        weight += value * value;
-    }
-    std::cout << counts[0] << ' ' << counts[1] << ' ' << counts[2] << ' ' << weight;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
     const std::string command = argv[1];
-    if (command == "chacha20") {
-        block();
+    if (command == "chacha20" && argc == 14) {
+        std::vector<std::uint32_t> words;
+        std::transform(argv + 2, argv + argc, std::back_inserter(words), [](const char* word) {
+            return static_cast<std::uint32_t>(std::stoul(word));
+        });
+        block(words);
     } else if (command == "reduce" && argc == 5) {
         const Wide x = static_cast<Wide>(std::stoull(argv[4])) << 64 | std::stoull(argv[3]);
         std::cout << reduce(x, prime_of(std::stoull(argv[2])));
-    } else if (command == "digits" && argc == 3) {
+    } else {
         const Chain chain = chain_of(conformance::bootstrapped(16, argv[2]).parameters);
         for (const std::size_t limbs : chain.limbs) {
-            std::cout << digits_of(chain, limbs) << ' ';
+            print(digits_of(chain, limbs));
         }
-    } else {
-        samples();
     }
     return 0;
 }

@@ -27,7 +27,7 @@ int run(int log_degree, const std::string& name) {
     const Interface interface = conformance::bootstrapped(log_degree, name);
     auto ground = std::make_unique<ckks::Ground>(ckks::chain_of(interface.parameters), 0);
     const ckks::Ring& ring = ground->ring;
-    const std::vector<std::int8_t> secret = ckks::uniform_secret(ring.degree());
+    const ckks::Coefficients secret = ckks::uniform_secret(ring.degree());
     const ckks::KeyMaker maker(ring, secret, ckks::fresh_seed());
     const auto set = bootstrapping::named(interface.parameters.moduli->bootstrap,
                                           static_cast<long>(ring.degree()));

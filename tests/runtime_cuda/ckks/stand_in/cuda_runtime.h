@@ -91,6 +91,10 @@ inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes
     std::memcpy(to, from, bytes);
     return cudaSuccess;
 }
+inline cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
+    std::memset(to, value, bytes);
+    return cudaSuccess;
+}
 inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
     *event = nullptr;
