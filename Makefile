@@ -11,7 +11,7 @@ ORION  := .venv-orion
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 PIP         := $(BIN)/python -m pip --disable-pip-version-check
-NATIVE      := $(wildcard passes/approximation/native/*)
+NATIVE      := $(wildcard passes/approximation/native/*) $(shell find runtime_cuda -type f)
 PYTEST_ARGS ?=
 BENCH_ARGS  ?=
 FUZZ_INPUTS ?= 1000000
@@ -45,7 +45,7 @@ $(STAMP): pyproject.toml setup.py constraints.txt $(NATIVE)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 	  echo "python3 cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv" >&2; \
 	  exit 2; }
-	$(PIP) install -c constraints.txt setuptools wheel pybind11
+	$(PIP) install -c constraints.txt setuptools wheel pybind11 cmake
 	$(PIP) install -c constraints.txt torch --retries 1 --extra-index-url $(TORCH_INDEX)
 	$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev,desilo,examples,ray,sign]'
 	@touch $@

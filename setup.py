@@ -1,23 +1,65 @@
-"""Builds the native kernels of approximations; everything else is declared in pyproject.toml."""
+"""Builds what is written in C++; everything else is declared in pyproject.toml."""
 
-from pybind11.setup_helpers import Pybind11Extension
-from setuptools import setup
+import os
+import subprocess
+import sys
+from pathlib import Path
 
-setup(
-    ext_modules=[
-        Pybind11Extension(
-            "atlasc.passes.approximation._native",
-            [
-                "atlasc/passes/approximation/native/chebyshev.cpp",
-                "atlasc/passes/approximation/native/row_programs.cpp",
-            ],
-            depends=["atlasc/passes/approximation/native/chebyshev.hpp"],
-            cxx_std=17,
-            # The kernel picks its instruction set at run time, so a wheel fits every machine.
-            extra_compile_args=["-O3", "-pthread"],
-            extra_link_args=["-pthread"],
-            # Without a compiler the package still installs and evaluates with numpy, only slower.
-            optional=True,
+import pybind11
+from pybind11.setup_helpers import Pybind11Extension, build_ext
+from setuptools import Extension, setup
+from setuptools.errors import CompileError
+
+RUNTIME = Path(__file__).parent / "atlasc" / "runtime_cuda"
+
+
+class BuildWithCMake(build_ext):
+    """The engine is built by the CMake files of the runtime, as emitted projects are."""
+
+    def build_extension(self, ext: Extension) -> None:
+        """Build one extension; the engine by CMake."""
+        if ext.name != ENGINE.name:
+            super().build_extension(ext)
+            return
+        build = Path(self.build_temp).resolve() / "engine"
+        output = Path(self.get_ext_fullpath(ext.name)).resolve().parent
+        _cmake(
+            *("-S", RUNTIME, "-B", build, "-DCMAKE_BUILD_TYPE=Release"),
+            *("-DATLASC_ENGINE=cpu", "-DATLASC_ENGINE_MODULE=ON", "-DPYBIND11_FINDPYTHON=ON"),
+            f"-DCMAKE_LIBRARY_OUTPUT_DIRECTORY={output}",
+            f"-DPython_EXECUTABLE={sys.executable}",
+            f"-Dpybind11_DIR={pybind11.get_cmake_dir()}",
         )
-    ]
+        _cmake("--build", build, "--target", "_engine", "--parallel", os.cpu_count() or 1)
+
+
+def _cmake(*arguments: object) -> None:
+    """CMake of the package on PyPI, which is there in every build environment."""
+    done = subprocess.run([sys.executable, "-m", "cmake", *map(str, arguments)])
+    if done.returncode:
+        raise CompileError("the engine of the target cpu could not be built")
+
+
+APPROXIMATION = Pybind11Extension(
+    "atlasc.passes.approximation._native",
+    [
+        "atlasc/passes/approximation/native/chebyshev.cpp",
+        "atlasc/passes/approximation/native/row_programs.cpp",
+    ],
+    depends=["atlasc/passes/approximation/native/chebyshev.hpp"],
+    cxx_std=17,
+    # The kernel picks its instruction set at run time, so a wheel fits every machine.
+    extra_compile_args=["-O3", "-pthread"],
+    extra_link_args=["-pthread"],
+    # Without a compiler the package still installs and evaluates with numpy, only slower.
+    optional=True,
 )
+ENGINE = Extension(
+    "atlasc.targets.cpu._engine",
+    [],
+    depends=[str(path) for path in sorted(RUNTIME.rglob("*")) if path.is_file()],
+    # Without a compiler the package still compiles models, and simulates programs.
+    optional=True,
+)
+
+setup(ext_modules=[APPROXIMATION, ENGINE], cmdclass={"build_ext": BuildWithCMake})

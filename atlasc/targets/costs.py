@@ -179,13 +179,21 @@ def costs_of(parameters: ParameterSet) -> PrimitiveCosts:
 
 
 def relative_costs(parameters: ParameterSet) -> PrimitiveCosts:
-    """Costs by the residues that a primitive touches; 1 is a rotation at the highest level."""
+    """Costs by the residues that a primitive touches; 1 is a rotation at the highest level. A
+    bootstrap's key switches have half of the primes that it consumes, on average."""
     table: dict[tuple[Primitive, int], float] = {}
-    for level in range(parameters.max_level + 1):
+
+    def rotation(level: int) -> tuple[float, float]:
+        """The shared part of a hoisted one, and the rest."""
         residues, digits = parameters.residues(level), parameters.digits(level)
         wide = residues + parameters.special_primes
-        hoist = digits * wide * TRANSFORM
         switch = 2 * digits * wide + 2 * (wide + residues) * TRANSFORM
+        return digits * wide * TRANSFORM, switch
+
+    middle = (parameters.max_level + len(parameters.moduli.primes)) // 2
+    for level in range(parameters.max_level + 1):
+        residues = parameters.residues(level)
+        hoist, switch = rotation(level)
         known: dict[str, float] = dict.fromkeys(("rotate", "mul", "square"), hoist + switch)
         known |= {
             "rotate_hoisted": switch,
@@ -193,6 +201,7 @@ def relative_costs(parameters: ParameterSet) -> PrimitiveCosts:
             "rescale": 2 * residues * TRANSFORM,
             "mul_plain": (1 + TRANSFORM) * residues,
             "add_plain": TRANSFORM * residues,
+            "bootstrap": parameters.needs.key_switches * sum(rotation(middle)),
         }
         for primitive in PRIMITIVES:
             table[primitive, level] = known.get(primitive, 2.0 * residues)

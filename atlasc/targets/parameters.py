@@ -87,6 +87,7 @@ class BootstrapNeeds:
         shared: those of them whose keys are like any other, and hoist: amount -> level, which is at
             least the highest of a program.
         key_levels: of the relinearisation and the conjugation key.
+        key_switches: of one bootstrap; 0 where they are not known.
         memory: bytes beside these two keys, by what they are for.
     """
 
@@ -94,6 +95,7 @@ class BootstrapNeeds:
     shared: Mapping[int, int] = field(default_factory=dict)
     key_levels: tuple[int, ...] = ()
     memory: Mapping[str, int] = field(default_factory=dict)
+    key_switches: int = 0
 
 
 class _Fields:

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
@@ -118,6 +119,12 @@ class Engine(ABC, Generic[Ct]):
     @abstractmethod
     def mul_plain(self, ciphertext: Ct, value: Plaintext) -> Ct:
         """Slot-wise product with a vector or a number, one level lower; no key switch."""
+
+    def dot_plain(self, ciphertexts: Sequence[Ct], values: Sequence[Plaintext]) -> Ct:
+        """Slot-wise ``Σ x · value`` over one pair or more, one below the lowest level; no key
+        switch. An engine may encode, add and rescale once for all of them.
+        """
+        return reduce(self.add, map(self.mul_plain, ciphertexts, values))
 
     @abstractmethod
     def times_i(self, ciphertext: Ct) -> Ct:

@@ -217,10 +217,11 @@ def evaluate_plan(
 
     def total(step: Sum) -> Ct:
         level = top - step.depth
-        parts = [
-            engine.mul_plain(at(index, level + 1), plaintext(factor))
-            for factor, index in step.terms
-        ]
+        parts = []
+        if step.terms:
+            operands = [at(index, level + 1) for _, index in step.terms]
+            factors = [plaintext(factor) for factor, _ in step.terms]
+            parts.append(engine.dot_plain(operands, factors))
         if step.products:
             quotients = [sums[quotient] for quotient, _ in step.products]
             giants = [at(giant, level + 1) for _, giant in step.products]

@@ -65,10 +65,16 @@ public:
     Bytes save(const Ciphertext& x) const override;
     Ciphertext load(const Bytes& bytes) const override;
 
+    /// Of the key pair.
+    const std::string& identity() const { return role_.identity; }
+
     /// Complex slots, for tests; needs the secret key.
     ComplexVector decrypt_complex(const Ciphertext& x);
 
     const Memory& memory() const { return *ground_->memory; }
+
+    /// Relinearises and rescales now, for measurements.
+    void settle(const Ciphertext& x) const { canonical(x); }
 
     /// Waits until the device has done all that was asked of it.
     void wait() override { synchronize(); }

@@ -10,8 +10,8 @@
 #include <string>
 
 #include "atlasc/backend.hpp"
-#include "atlasc/error.hpp"
 #include "atlasc/roles.hpp"
+#include "python/errors.hpp"
 
 namespace atlasc::python {
 
@@ -28,21 +28,6 @@ inline Array array_of(const Tensor& tensor) {
     Array array(tensor.shape);
     std::copy(tensor.values.begin(), tensor.values.end(), array.mutable_data());
     return array;
-}
-
-/// An Error becomes the module's exception Error(what, where, why, remedy).
-inline void translate_errors(const py::module_& module) {
-    // The module keeps it as long as the process lives.
-    static PyObject* const kind = py::exception<Error>(module, "Error").release().ptr();
-    py::register_local_exception_translator([](std::exception_ptr thrown) {
-        try {
-            std::rethrow_exception(thrown);
-        } catch (const Error& error) {
-            const py::tuple facts = py::make_tuple(error.what(), error.where, error.why,
-                                                   error.remedy);
-            PyErr_SetObject(kind, facts.ptr());
-        }
-    });
 }
 
 /// Fills a module:

@@ -180,12 +180,12 @@ def import_everything() -> None:
     from atlasc.compare import checkpoint as comparison_state
     from atlasc.compilation import compile  # noqa: F401
     from atlasc.targets import cost_table as cost_files
-    from atlasc.targets.desilo import calibration as desilo_calibration
+    from atlasc.targets.calibration import Calibrator
     from atlasc.targets.desilo.engine import DesiloEngine  # noqa: F401
 
     torch.set_num_threads(1)
     shipped = cost_files.load(cost_files.shipped_place("desilo"))
-    desilo_calibration.calibrate = lambda *_, **__: shipped  # type: ignore[assignment]
+    Calibrator.__call__ = lambda *_, **__: shipped  # type: ignore[method-assign]
     comparison_state.Checkpoint.__init__.__defaults__ = (0.0,)  # type: ignore[attr-defined]
 
 

@@ -28,10 +28,10 @@ class DesiloTarget(Target):
 
     def calibration(self) -> Calibration:
         """See the base class; a bootstrap takes 16 GB and minutes."""
-        from atlasc.targets.desilo.calibration import calibrate
+        from atlasc.targets.desilo.calibration import DesiloCalibrator
 
         self.check()
-        return calibrate
+        return DesiloCalibrator()
 
     def check(self) -> None:
         load_library()

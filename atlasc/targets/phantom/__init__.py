@@ -161,7 +161,9 @@ class PhantomParameters(ParameterSet):
             ),
         }
         key_levels = (products, counts.conjugation_level)
-        return BootstrapNeeds(frozenset(rotations), rotations, key_levels, memory)
+        return BootstrapNeeds(
+            frozenset(rotations), rotations, key_levels, memory, counts.key_switches
+        )
 
 
 class PhantomTarget(Target):

@@ -61,7 +61,7 @@ class _Diagonals(Scores, Generic[Ct]):
             return np.asarray((inside & (shift == j)) * (factor / len(self.halves)))
 
         return [
-            self.ctx.weighted_sum(rotated, (self.ctx.slots(chosen, r, *move) for move in moves))
+            self.engine.dot_plain(rotated, [self.ctx.slots(chosen, r, *move) for move in moves])
             for r in range(self.baby)
         ]
 
@@ -78,9 +78,8 @@ class _Diagonals(Scores, Generic[Ct]):
                 return served
             return served & self.block(start) & (self.feature < self.inner)
 
-        return self.ctx.weighted_sum(
-            rotated, (self.ctx.slots(inside, rotation) for rotation in turns)
-        )
+        vectors = [self.ctx.slots(inside, rotation) for rotation in turns]
+        return self.engine.dot_plain(rotated, vectors)
 
     def by_feature(self, x: Ct) -> list[Ct]:
         """x rotated by 0 … B − 1 features."""
@@ -113,8 +112,8 @@ class _Diagonals(Scores, Generic[Ct]):
 
         terms = []
         for rotation in self.token_rotations(start):
-            vectors = (self.ctx.slots(cycled, rotation, part) for part in range(len(sources)))
-            both = self.ctx.weighted_sum(sources, vectors)
+            vectors = [self.ctx.slots(cycled, rotation, part) for part in range(len(sources))]
+            both = self.engine.dot_plain(sources, vectors)
             terms.append(self.engine.rotate(both, rotation * self.stride))
         return self.ctx.total(terms)
 

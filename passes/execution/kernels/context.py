@@ -71,11 +71,6 @@ class Context(Generic[Ct]):
             sums[key] = self.engine.add(sums[key], term) if key in sums else term
         return sums
 
-    def weighted_sum(self, ciphertexts: Iterable[Ct], vectors: Iterable[np.ndarray]) -> Ct:
-        """The sum of products of ciphertexts with plaintexts."""
-        pairs = zip(ciphertexts, vectors, strict=True)
-        return self.total([self.engine.mul_plain(*pair) for pair in pairs])
-
     def double_and_add(self, x: Ct, stride: int, bits: int) -> Ct:
         """Σ over 2**bits neighbours at a stride: x[i] + x[i + stride] + …"""
         for bit in range(bits):

@@ -142,7 +142,7 @@ def gather(ctx: Context[Ct], op: Op, x: list[Ct]) -> list[Ct]:
     """
     masks = _places(layout_of(op.operands[0]))
     masks[0] = 1.0 - np.sum(masks[1:], axis=0)
-    return [ctx.total(ctx.engine.mul_plain(*pair) for pair in zip(x, masks, strict=True))]
+    return [ctx.engine.dot_plain(x, masks)]
 
 
 def spread(ctx: Context[Ct], op: Op, x: list[Ct]) -> list[Ct]:

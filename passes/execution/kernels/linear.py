@@ -145,14 +145,17 @@ def linear_transform(ctx: Context[Ct], op: Op, x: list[Ct]) -> list[Ct]:
         babies.append(dict(zip(amounts, rotated, strict=True)))
     weights, result = _Weights(ctx, op, source, target), []
     for out, row in enumerate(table):
-        inner: dict[int, Ct] = {}
+        by_giant: dict[int, list[tuple[int, int]]] = {}
         for column, cell in enumerate(row):
             for k in cell:
-                vector = ctx.slots(weights.plaintext, out, column, k)
-                term = engine.mul_plain(babies[column][k % steps], vector)
-                giant = k // steps
-                inner[giant] = engine.add(inner[giant], term) if giant in inner else term
-        total = ctx.total([engine.rotate(t, g * steps * source.stride) for g, t in inner.items()])
+                by_giant.setdefault(k // steps, []).append((column, k))
+        turned = []
+        for giant, terms in by_giant.items():
+            operands = [babies[column][k % steps] for column, k in terms]
+            vectors = [ctx.slots(weights.plaintext, out, *term) for term in terms]
+            inner = engine.dot_plain(operands, vectors)
+            turned.append(engine.rotate(inner, giant * steps * source.stride))
+        total = ctx.total(turned)
         result.append(engine.add(total, engine.conjugate(total)) if paired else total)
     if "bias" not in op.attributes:
         return result

@@ -133,9 +133,9 @@ def row_context(ctx: Context[Ct], op: Op, p: list[Ct], v: list[Ct]) -> list[Ct]:
 
     rows = []
     for column, index in enumerate(values.ciphertext_index):
-        weights = ctx.weighted_sum(
-            (moved[move[:2]] for move in moves[column]),
-            (ctx.slots(chosen, *move[2:]) for move in moves[column]),
+        weights = engine.dot_plain(
+            [moved[move[:2]] for move in moves[column]],
+            [ctx.slots(chosen, *move[2:]) for move in moves[column]],
         )
         weights = ctx.double_and_add(weights, values.stride("d"), row.bits["d"])
         one = ctx.double_and_add(engine.mul(weights, v[column]), 1, row.bits["t"])

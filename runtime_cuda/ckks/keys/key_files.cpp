@@ -138,10 +138,30 @@ std::uint64_t working_bytes(const Ring& ring, std::size_t limbs) {
     return polynomials * ring.degree() * sizeof(Word);
 }
 
+void require_room(const Ground& ground, const std::vector<KeyEntry>& entries) {
+    std::uint64_t bytes = 0;
+    std::size_t limbs = 0;
+    for (const KeyEntry& entry : entries) {
+        bytes += entry.words(ground.ring) * sizeof(Word);
+        limbs = std::max(limbs, entry.limbs);
+    }
+    ground.memory->require(bytes + working_bytes(ground.ring, limbs),
+                           "the keys and what they work on");
+}
+
+std::optional<bootstrapping::Parameters> bootstrap_of(const Interface& interface,
+                                                      const Ring& ring) {
+    const auto& moduli = interface.parameters.moduli;
+    if (!moduli || moduli->bootstrap.empty()) {
+        return std::nullopt;
+    }
+    return bootstrapping::named(moduli->bootstrap, static_cast<long>(ring.degree()));
+}
+
 }  // namespace
 
 void write_keys(const Interface& interface, Ground& ground, const std::string& secret,
-                const std::string& evaluation) {
+                const std::string& evaluation, const KeyProgress& progress) {
     const Ring& ring = ground.ring;
     const std::string key = random_identity();
     const Coefficients coefficients = uniform_secret(ring.degree());
@@ -151,9 +171,15 @@ void write_keys(const Interface& interface, Ground& ground, const std::string& s
     Metadata server_facts = facts(interface, ring.chain(), evaluation_kind, key);
     server_facts["seed"] = text_of(seed);
     TensorWriter server(server_facts);
-    for (const KeyEntry& entry : entries_of(needs_of(interface, ring.chain()), ring)) {
-        server.add(entry.name, entry.digits * part_bytes(entry.packing(ring)),
-                   [&maker, entry] { return stored(entry, maker.make(entry)); });
+    const std::vector<KeyEntry> entries = entries_of(needs_of(interface, ring.chain()), ring);
+    std::size_t made = 0;
+    for (const KeyEntry& entry : entries) {
+        server.add(entry.name, entry.digits * part_bytes(entry.packing(ring)), [&, entry] {
+            if (progress) {
+                progress(entry.name, made++, entries.size());
+            }
+            return stored(entry, maker.make(entry));
+        });
     }
     server.write_sealed(evaluation);
 
@@ -161,6 +187,16 @@ void write_keys(const Interface& interface, Ground& ground, const std::string& s
     client.add(secret_array, coefficients.size(),
                [&] { return Bytes(coefficients.begin(), coefficients.end()); });
     client.write_sealed(secret, Access::secret);
+}
+
+Role fresh_role(const Interface& interface, Ground& ground, const KeyProgress& progress) {
+    const Ring& ring = ground.ring;
+    const KeyNeeds needs = needs_of(interface, ring.chain());
+    require_room(ground, entries_of(needs, ring));
+    const Coefficients coefficients = uniform_secret(ring.degree());
+    const KeyMaker maker(ring, coefficients, fresh_seed());
+    return {random_identity(), SecretKey(ring, coefficients), maker.make(needs, progress),
+            bootstrap_of(interface, ring)};
 }
 
 Role client_role(const Interface& interface, Ground& ground, const std::string& secret) {
@@ -181,22 +217,10 @@ Role server_role(const Interface& interface, Ground& ground, const std::string& 
     const TensorFile file = open(interface, ring.chain(), evaluation, evaluation_kind);
     const Seed seed = seed_of(file.fact("seed"), evaluation);
     const std::vector<KeyEntry> entries = entries_of(needs_of(interface, ring.chain()), ring);
-    std::uint64_t bytes = 0;
-    std::size_t limbs = 0;
-    for (const KeyEntry& entry : entries) {
-        bytes += entry.words(ring) * sizeof(Word);
-        limbs = std::max(limbs, entry.limbs);
-    }
-    ground.memory->require(bytes + working_bytes(ring, limbs), "the keys and what they work on");
-
-    Role role{file.fact("key"), std::nullopt, {}, std::nullopt};
+    require_room(ground, entries);
+    Role role{file.fact("key"), std::nullopt, {}, bootstrap_of(interface, ring)};
     for (const KeyEntry& entry : entries) {
         keep(role.keys, entry, loaded(ring, seed, entry, file));
-    }
-    const auto& moduli = interface.parameters.moduli;
-    if (moduli && !moduli->bootstrap.empty()) {
-        role.bootstrap =
-            bootstrapping::named(moduli->bootstrap, static_cast<long>(ring.degree()));
     }
     return role;
 }

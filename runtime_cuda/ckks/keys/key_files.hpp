@@ -12,7 +12,10 @@ namespace atlasc::ckks {
 /// Make and write a secret key and its evaluation keys; keys are made one by one as they are
 /// written. Throws Error.
 void write_keys(const Interface& interface, Ground& ground, const std::string& secret,
-                const std::string& evaluation);
+                const std::string& evaluation, const KeyProgress& progress = {});
+
+/// Client and server in one, with new keys that nothing is written of.
+Role fresh_role(const Interface& interface, Ground& ground, const KeyProgress& progress = {});
 
 /// The roles of the two files. Throw Error: the file is none of them, damaged, for other parameters,
 /// or its keys do not fit into the device's memory.

@@ -147,9 +147,13 @@ SwitchKey KeyMaker::make(const KeyEntry& entry) const {
     return key;
 }
 
-EvaluationKeys KeyMaker::make(const KeyNeeds& needs) const {
+EvaluationKeys KeyMaker::make(const KeyNeeds& needs, const KeyProgress& progress) const {
     EvaluationKeys keys;
-    for (const KeyEntry& entry : entries_of(needs, ring_)) {
+    const std::vector<KeyEntry> entries = entries_of(needs, ring_);
+    for (const KeyEntry& entry : entries) {
+        if (progress) {
+            progress(entry.name, entry.number, entries.size());
+        }
         keep(keys, entry, make(entry));
     }
     return keys;

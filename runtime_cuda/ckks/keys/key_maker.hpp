@@ -16,7 +16,7 @@ public:
     SwitchKey make(const KeyEntry& entry) const;
 
     /// All of them.
-    EvaluationKeys make(const KeyNeeds& needs) const;
+    EvaluationKeys make(const KeyNeeds& needs, const KeyProgress& progress = {}) const;
 
 private:
     /// The secret that a key takes to another, and the other one; overwritten at their end.

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <limits>
 #include <map>
+#include <mutex>
 #include <string>
 
 #include "atlasc/error.hpp"
@@ -22,6 +23,16 @@ constexpr std::size_t huge_page = std::size_t{2} << 20;
 constexpr std::uint64_t free_share = 8;  ///< of the budget, that blocks may take while they are free
 
 std::string megabytes(std::uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
+
+void require_more(std::uint64_t used, std::uint64_t bytes, std::uint64_t budget,
+                  const char* what) {
+    if (used + bytes > budget) {
+        throw Error(std::string("too little memory for ") + what,
+                    "it needs " + megabytes(used + bytes) + ", of which there are " +
+                        megabytes(budget),
+                    "a larger machine or budget, or compile with a smaller --key-memory");
+    }
+}
 
 /// What the kernel could give without swapping; without limit where it does not say.
 std::uint64_t available_bytes() {
@@ -44,6 +55,7 @@ void synchronize() {}
 /// Blocks that were let go, by size: fresh ones cost page faults, which take longer than most of what
 /// is computed in them.
 struct Memory::Pool {
+    std::mutex mutex;  ///< a ciphertext is let go by any thread
     std::multimap<std::size_t, void*> free;
     std::map<void*, std::size_t> sizes;  ///< of all blocks
     std::uint64_t bytes = 0;             ///< of the free ones
@@ -91,10 +103,13 @@ Memory::Memory(std::uint64_t budget)
 Memory::~Memory() = default;
 
 void* Memory::allocate(std::size_t bytes) {
+    std::unique_lock<std::mutex> lock(pool_->mutex);
     if (used_ + bytes > budget_ && give_back_) {
+        lock.unlock();  // what is given back is released
         give_back_();
+        lock.lock();
     }
-    require(bytes, "a ciphertext or a key");
+    require_more(used_, bytes, budget_, "a ciphertext or a key");
     void* block = pool_->take(bytes);
     if (block == nullptr) {
         if (used_ + pool_->bytes + bytes > budget_) {
@@ -112,6 +127,7 @@ void* Memory::allocate(std::size_t bytes) {
 }
 
 void Memory::release(void* pointer, std::size_t bytes) noexcept {
+    const std::lock_guard<std::mutex> lock(pool_->mutex);
     used_ -= bytes;
     const std::size_t size = pool_->sizes[pointer];
     if (pool_->bytes + size > budget_ / free_share) {
@@ -124,12 +140,8 @@ void Memory::release(void* pointer, std::size_t bytes) noexcept {
 }
 
 void Memory::require(std::uint64_t bytes, const char* what) const {
-    if (used_ + bytes > budget_) {
-        throw Error(std::string("too little memory for ") + what,
-                    "it needs " + megabytes(used_ + bytes) + ", of which there are " +
-                        megabytes(budget_),
-                    "a larger machine or budget, or compile with a smaller --key-memory");
-    }
+    const std::lock_guard<std::mutex> lock(pool_->mutex);
+    require_more(used_, bytes, budget_, what);
 }
 
 void overwrite(void* device, std::size_t bytes) noexcept { wipe(device, bytes); }

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from atlasc.targets.cost_table import VARIABLE, CostTable, load, own_place
-from atlasc.targets.desilo import calibration as desilo_calibration
+from atlasc.targets.desilo.calibration import DesiloCalibrator
 from tests.atlasc.cli.command import DATA, MODEL, refused, run
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "targets"))
@@ -24,7 +24,7 @@ from atlasc.targets.desilo.parameters import LEVELED, DesiloParameters
 def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CostTable:
     """What calibrate returns here, without measuring; the user's own folder is a new one."""
     table = table_of([DesiloParameters(16, 4), DesiloParameters(14, 1)], note="a remark")
-    monkeypatch.setattr(desilo_calibration, "calibrate", lambda *_, **__: table)
+    monkeypatch.setattr(DesiloCalibrator, "__call__", lambda *_, **__: table)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.delenv(VARIABLE)
     return table

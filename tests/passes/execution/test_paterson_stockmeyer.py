@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -61,6 +62,9 @@ class LevelEngine:
     def mul_plain(self, a, c):
         self.scalar_products += 1
         return self._lower(a.values * c, a.level)
+
+    def dot_plain(self, terms, factors):
+        return reduce(self.add, map(self.mul_plain, terms, factors))
 
     def drop_to(self, a, level):
         assert 0 <= level <= a.level

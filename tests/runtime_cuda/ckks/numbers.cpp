@@ -11,6 +11,7 @@
 
 #include "ckks/chain.hpp"
 #include "ckks/keys/sampling.hpp"
+#include "devices/host/cpu.hpp"
 #include "devices/host/lanes.hpp"
 #include "devices/host/ntt.hpp"
 #include "tests/runtime_cuda/conformance/programs.hpp"
@@ -31,7 +32,7 @@ void block(const std::vector<std::uint32_t>& words) {
     std::uint32_t portable[16];
     chacha20(seed, words[8], nonce, portable);
     std::for_each(portable, portable + 16, print<std::uint32_t>);
-    for (std::uint32_t lane = 0; has_ifma() && lane < 16; ++lane) {
+    for (std::uint32_t lane = 0; cpu() != Cpu::portable && lane < 16; ++lane) {
         constexpr std::uint32_t step = 4;
         std::uint32_t blocks[16][16];
         lanes::chacha20(blocks, seed, words[8] - step * lane, step, nonce);

@@ -1,0 +1,225 @@
+"""Measures what the primitives of a target cost on this machine.
+
+Each parameter set is measured at a few levels, in rounds over all primitives, of which the shortest
+time counts: what else the machine does then falls on all of them alike. The costs between are
+those of :mod:`atlasc.targets.costs`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import time
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from timeit import repeat, timeit
+from typing import Any
+
+import numpy as np
+
+from atlasc.passes.lowering.rotation_keys import KeyPlan
+from atlasc.targets import cost_table
+from atlasc.targets.base import Progress, RoleEngine
+from atlasc.targets.cost_table import Bootstrap, CostTable, Measured
+from atlasc.targets.costs import KEY, ratio
+from atlasc.targets.machine import OtherWork, this_machine
+from atlasc.targets.parameters import ParameterSet
+
+FEW, MANY = 2, 8
+"""Rotations of the two hoisted calls that tell the shared part from the rest."""
+ROUNDS = 3
+SHORT, REPEATS = 0.02, 4
+"""A call that takes less than ``SHORT`` seconds is repeated ``REPEATS`` times."""
+BUSY = 0.05
+"""Share of other work above which a table says that it was not taken on a quiet machine."""
+FRACTIONS = (1.0, 0.6, 0.25, 0.05)
+"""Of the highest level: where a set is measured."""
+
+Actions = Mapping[str, Callable[[], object]]
+Seconds = dict[str, dict[int, float]]
+"""By action and level."""
+
+
+class Calibrator(ABC):
+    """What a target's calibration needs to know of the target; call it to measure a table.
+
+    Attributes:
+        library: version of the library behind the target.
+        bootstrapped: the set that bootstraps.
+        bootstrap_keys: keys that take as long to make as a bootstrap's keys and two bootstraps.
+    """
+
+    library: str
+    bootstrapped: ParameterSet
+    bootstrap_keys: int
+
+    @abstractmethod
+    def sets(self, quick: bool) -> list[ParameterSet]:
+        """What is measured: each ring degree, and several sets at the largest."""
+
+    @abstractmethod
+    def keyed(self, parameters: ParameterSet, plan: KeyPlan) -> tuple[RoleEngine[Any], float]:
+        """An engine with the keys of a plan, and the seconds that a key at the top level took.
+
+        Raises:
+            AtlasError: the library is missing, or the memory does not suffice.
+        """
+
+    @abstractmethod
+    def actions(self, engine: Any, ct: Any, other: Any) -> Actions:
+        """One call each, on two ciphertexts of one level, of what :meth:`primitives` takes."""
+
+    def primitives(self, seconds: Seconds) -> Seconds:
+        """Seconds of the counting engine's primitives from those of the actions."""
+        return seconds
+
+    def plans(self, quick: bool) -> dict[ParameterSet, list[int]]:
+        """The sets, each with the levels at which it is measured."""
+        fractions = FRACTIONS[quick:]
+        return {
+            p: sorted({max(1, round(f * p.max_level)) for f in fractions}) for p in self.sets(quick)
+        }
+
+    def __call__(
+        self, progress: Progress, *, quick: bool = False, bootstrap: bool = False, note: str = ""
+    ) -> CostTable:
+        """Measure a table on this machine.
+
+        Args:
+            progress: called in hundredths of the expected work.
+            quick: fewer parameter sets, levels and rounds.
+            bootstrap: measure a bootstrap too. Else it is scaled from the table that comes with
+                atlasc, by the ratio of the other primitives.
+            note: a remark to keep in the table.
+
+        Raises:
+            AtlasError: see :meth:`keyed`; a bootstrap is to be scaled, but no table comes with
+                atlasc.
+        """
+        family = self.bootstrapped.family
+        chosen, rounds = self.plans(quick), ROUNDS - quick
+        work = self._bootstrap_work() if bootstrap else 0
+        for p, levels in chosen.items():
+            work += _key_work(p) + rounds * sum(_work(p, level) for level in levels)
+        pace, others = _Pace(progress, work), OtherWork()
+        table = CostTable(
+            family,
+            self.library,
+            this_machine(),
+            datetime.date.today().isoformat(),
+            tuple(self._measure(p, levels, rounds, pace) for p, levels in chosen.items()),
+            self._measure_bootstrap(pace) if bootstrap else None,
+        )
+        share = others.share()
+        remarks = [note] if note else []
+        if share is not None and share > BUSY:
+            remarks.append(f"taken beside other work on {share:.0%} of the machine: too high")
+        measured = table.bootstrap
+        if measured is None:
+            shipped = cost_table.load(cost_table.shipped_place(family))
+            scaled = shipped.bootstrap
+            assert scaled is not None
+            factor = ratio(table, shipped, type(self.bootstrapped))
+            measured = Bootstrap(scaled.seconds * factor, scaled.key_seconds * factor, False)
+            remarks.append(f"bootstrap not measured: {factor:.3g} times that of {shipped.machine}")
+        return replace(table, bootstrap=measured, other_work=share, note="; ".join(remarks))
+
+    def _measure(self, p: ParameterSet, levels: list[int], rounds: int, pace: _Pace) -> Measured:
+        """Shortest seconds by primitive and level."""
+        name = f"2^{p.log_ring_degree}, {p.special_primes} special primes"
+        name += ", bootstrapping" if p.bootstrap else ""
+        pace(f"keys, {name}", _key_work(p))
+        plan = KeyPlan(dict.fromkeys(range(1, MANY + 1), p.max_level), p.max_level)
+        engine, key_seconds = self.keyed(p, plan)
+        vector = np.random.default_rng(1).uniform(-1, 1, engine.slots)
+        pairs = {level: [engine.encrypt(vector, level) for _ in range(2)] for level in levels}
+        shortest: defaultdict[str, dict[int, float]] = defaultdict(dict)
+        for _ in range(rounds):
+            for level, pair in pairs.items():
+                pace(f"{name}, level {level}", _work(p, level))
+                actions: Actions = {
+                    **_common(engine, *pair),
+                    **self.actions(engine, *pair),
+                }
+                for primitive, action in actions.items():
+                    best = shortest[primitive].get(level, np.inf)
+                    shortest[primitive][level] = min(best, _timed(action))
+        few, many = shortest.pop("few"), shortest.pop("many")
+        hoisted = {at: _hoisted(few[at], many[at]) for at in levels}
+        shortest["rotate_hoisted"] = {at: each for at, (each, _) in hoisted.items()}
+        shortest["hoist"] = {at: shared for at, (_, shared) in hoisted.items()}
+        seconds = self.primitives(dict(shortest))
+        monotone = {name: _monotone(by_level) for name, by_level in seconds.items()}
+        return Measured(p.to_dict(), {KEY: {p.max_level: key_seconds}, **monotone})
+
+    def _bootstrap_work(self) -> int:
+        return self.bootstrap_keys * self.bootstrapped.key_bytes(self.bootstrapped.max_level)
+
+    def _measure_bootstrap(self, pace: _Pace) -> Bootstrap:
+        """A bootstrap of as many ciphertexts as one refreshes."""
+        pace("the bootstrap key and two bootstraps", self._bootstrap_work())
+        started = time.perf_counter()
+        engine, _ = self.keyed(self.bootstrapped, KeyPlan({}))
+        key_seconds = time.perf_counter() - started
+        vector = np.random.default_rng(2).uniform(-1, 1, engine.slots)
+        batch = [engine.encrypt(vector, 0) for _ in range(engine.bootstrap_batch)]
+        seconds = min(_timed(lambda: engine.bootstrap_many(batch)) for _ in range(2))
+        return Bootstrap(seconds, key_seconds, True)
+
+
+class _Pace:
+    """Progress in expected work."""
+
+    def __init__(self, progress: Progress, total: int) -> None:
+        self.progress, self.total, self.done = progress, total, 0
+
+    def __call__(self, what: str, work: int) -> None:
+        self.progress(what, min(100 * self.done // self.total, 99), 100)
+        self.done += work
+
+
+def _work(parameters: ParameterSet, level: int) -> int:
+    """Of a round, which takes as long as the making of four keys; its unit is a byte of a key."""
+    return 4 * parameters.key_bytes(level)
+
+
+def _key_work(parameters: ParameterSet) -> int:
+    return (MANY + 1) * parameters.key_bytes(parameters.max_level)
+
+
+def _common(engine: Any, ct: Any, other: Any) -> Actions:
+    """What is measured alike on all engines."""
+    vector = np.random.default_rng(0).uniform(-1, 1, engine.slots)
+    level = engine.level(ct)
+    return {
+        "encrypt": lambda: engine.encrypt(vector, level),
+        "decrypt": lambda: engine.decrypt(ct),
+        "rotate": lambda: engine.rotate(ct, 1),
+        "mul_scalar": lambda: engine.mul_plain(ct, 0.3),
+        "add": lambda: engine.add(ct, other),
+        "negate": lambda: engine.negate(ct),
+        "times_i": lambda: engine.times_i(ct),
+        "few": lambda: engine.rotate_many(ct, range(1, FEW + 1)),
+        "many": lambda: engine.rotate_many(ct, range(1, MANY + 1)),
+    }
+
+
+def _monotone(by_level: dict[int, float]) -> dict[int, float]:
+    """No longer at a level than at a higher one: the rest is noise."""
+    levels = sorted(by_level)
+    from_top = np.minimum.accumulate([by_level[level] for level in reversed(levels)])
+    return dict(zip(levels, from_top[::-1].tolist(), strict=True))
+
+
+def _timed(action: Callable[[], object]) -> float:
+    """Shortest of a few calls; of one where it takes long."""
+    first = timeit(action, number=1)
+    return min([first, *repeat(action, number=1, repeat=0 if first > SHORT else REPEATS)])
+
+
+def _hoisted(few: float, many: float) -> tuple[float, float]:
+    """Seconds of one rotation and of the shared part, both positive whatever the noise."""
+    each = (many - few) / (MANY - FEW)
+    each = min(max(each, many / (2 * MANY)), 0.98 * many / MANY)
+    return each, many - MANY * each

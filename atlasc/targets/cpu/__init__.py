@@ -1,0 +1,55 @@
+"""The target ``cpu``: the project's own CKKS engine, on this machine's processors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from atlasc.ir.module import Module
+from atlasc.passes.lowering.rotation_keys import KeyPlan, key_plan
+from atlasc.targets.base import Calibration, Progress, Target
+from atlasc.targets.cost_table import cost_warning
+from atlasc.targets.cpu.engine import CpuEngine, generate_to, load_library
+from atlasc.targets.cpu.parameters import CpuParameters, require_cpu
+from atlasc.targets.key_folders import Role
+from atlasc.targets.parameters import ParameterSet
+from atlasc.version import __version__
+
+
+class CpuTarget(Target):
+    """Real ciphertexts in this process, and in the C++ project of a program."""
+
+    name = "cpu"
+    summary = "the project's own CKKS engine, on this machine's processors"
+    runtime_engine = "cpu"
+    parameters = CpuParameters
+
+    def cost_warning(self, costs: Path | None = None) -> str:
+        return cost_warning(self.name, __version__, costs)
+
+    def calibration(self) -> Calibration:
+        """See the base class; a bootstrap takes 6 GB and half a minute."""
+        from atlasc.targets.cpu.calibration import CpuCalibrator
+
+        self.check()
+        return CpuCalibrator()
+
+    def check(self) -> None:
+        load_library()
+
+    def make_engine(
+        self, program: Module, parameters: ParameterSet, progress: Progress, *, noise: bool = False
+    ) -> CpuEngine:
+        return CpuEngine.fresh(require_cpu(parameters), key_plan(program), progress)
+
+    def generate_keys(
+        self, parameters: ParameterSet, plan: KeyPlan, folder: Path, progress: Progress
+    ) -> None:
+        generate_to(require_cpu(parameters), plan, folder, progress)
+
+    def role_engine(
+        self, role: Role, folder: Path, parameters: ParameterSet, plan: KeyPlan | None = None
+    ) -> CpuEngine:
+        return CpuEngine.load(role, folder, require_cpu(parameters), plan)
+
+
+TARGET = CpuTarget()

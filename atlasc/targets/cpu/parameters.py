@@ -1,0 +1,39 @@
+"""Parameter sets of the target ``cpu``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from atlasc.ir.errors import AtlasError
+from atlasc.targets.parameters import ParameterSet
+from atlasc.targets.phantom import PhantomParameters
+
+
+@dataclass(frozen=True)
+class CpuParameters(PhantomParameters):
+    """One parameter set: as the base class has them, but with primes of at most 50 bits, for which
+    AVX-512 IFMA multiplies eight numbers at a time, and AVX2 four. A level that needs more bits has
+    two primes.
+    """
+
+    family = "cpu"
+    device = False
+    library_bytes = 2**28
+    """Tables of the transforms, and what a key switch works on."""
+    prime_bits = 50
+    named = "fourteen_levels_40"
+
+
+def require_cpu(parameters: ParameterSet) -> CpuParameters:
+    """The parameters, if they are those of this target.
+
+    Raises:
+        AtlasError: they are another target's.
+    """
+    if not isinstance(parameters, CpuParameters):
+        raise AtlasError(
+            f"the target cpu has no parameters of {parameters.family}",
+            why="the program was compiled for another target",
+            remedy="compile the model again with --target cpu",
+        )
+    return parameters

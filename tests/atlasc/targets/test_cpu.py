@@ -1,0 +1,58 @@
+"""The engine ``cpu`` in this process: conformance, leveled and with bootstraps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from conformance import EngineConformance, rotations
+
+from atlasc.passes.execution.engine import Engine
+from atlasc.passes.lowering.rotation_keys import KeyPlan
+from atlasc.targets.base import no_progress
+from atlasc.targets.cpu.engine import CpuEngine
+from atlasc.targets.cpu.parameters import CpuParameters
+
+
+def fresh(parameters: CpuParameters) -> CpuEngine:
+    """With all keys of the conformance suite."""
+    top = parameters.max_level
+    plan = KeyPlan(dict.fromkeys(rotations(parameters.slots), top), top, top)
+    return CpuEngine.fresh(parameters, plan, no_progress)
+
+
+class TestLeveled(EngineConformance):
+    tolerance = 1e-7
+    exact = 1e-7
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def engine(cls) -> Engine[Any]:
+        return fresh(CpuParameters.choose(3, 2**12))
+
+
+class TestMoreDigits(EngineConformance):
+    """A key switch of several digits, at another ring."""
+
+    tolerance = 2e-7
+    exact = 2e-7
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def engine(cls) -> Engine[Any]:
+        parameters = CpuParameters.choose(8, 2**13)
+        assert parameters.digits(parameters.max_level) > 1
+        return fresh(parameters)
+
+
+class TestBootstrapped(EngineConformance):
+    """Two real ciphertexts share a bootstrap."""
+
+    tolerance = 1e-6
+    exact = 1e-6
+    refreshed = 2e-5
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def engine(cls) -> Engine[Any]:
+        return fresh(CpuParameters.bootstrapped())
