@@ -21,7 +21,7 @@ from atlasc.cli.output import warn
 from atlasc.compilation.declared import OptionFacts, flag, option, switch
 from atlasc.compilation.options import long_option
 from atlasc.ir.errors import AtlasError
-from atlasc.targets import TARGETS
+from atlasc.targets import DEFAULT, TARGETS
 
 if TYPE_CHECKING:
     from atlasc.bundle.folder import Bundle
@@ -46,7 +46,7 @@ def required(help: str, *flags: str) -> Any:
 DATA = required(f"Inputs: {INPUT_FILES} images.")
 FOLDER = required("New folder to write.", "--output", "-o")
 TARGET = option("Another target than the bundle was compiled for.", default="")
-FOR_TARGET = option(f"What the program is for: {', '.join(TARGETS)}.", default="desilo")
+FOR_TARGET = option(f"What the program is for: {', '.join(TARGETS)}.", default=DEFAULT)
 STRICT = switch("Refuse all inputs if one is unsafe; else it is left out.")
 UNCHECKED = switch(
     "Take unsafe inputs, and show answers that are far outside what calibration saw."

@@ -50,7 +50,7 @@ def lower_module(
 ) -> Lowered:
     """Lower an nn module with approximations; the target's parameters are chosen on the way.
 
-    ``sim`` has the parameter sets of ``desilo``, so that it shows what would be run.
+    ``sim`` has the parameter sets of ``cpu``, so that it shows what would be run.
 
     Args:
         module: nn module with approximations.

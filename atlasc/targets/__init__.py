@@ -10,8 +10,9 @@ from atlasc.ir.errors import AtlasError
 if TYPE_CHECKING:
     from atlasc.targets.base import Target
 
-TARGETS = ("sim", "desilo", "cpu", "phantom", "count")
+TARGETS = ("cpu", "sim", "desilo", "phantom", "count")
 """Modules beside this file; ``TARGET`` of each is the object."""
+DEFAULT = "cpu"
 
 
 def find_target(name: str) -> Target:

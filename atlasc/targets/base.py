@@ -131,8 +131,8 @@ class Target:
         """
         raise AtlasError(
             f"the target {self.name} has no primitives to measure",
-            why="it encrypts nothing; its predicted times are those of desilo",
-            remedy="use --target desilo",
+            why="it encrypts nothing; its predicted times are those of cpu",
+            remedy="use --target cpu",
         )
 
     # --- execution

@@ -1,12 +1,12 @@
 """The target ``count``: it runs a program on levels alone and reports how often each primitive is
-called. Its parameter sets are those of ``desilo``."""
+called. Its parameter sets are those of ``cpu``."""
 
 from __future__ import annotations
 
 from atlasc.ir.module import Module
 from atlasc.passes.execution.counting_engine import CountingEngine
 from atlasc.targets.base import Progress, Target
-from atlasc.targets.desilo.parameters import DesiloParameters
+from atlasc.targets.cpu.parameters import CpuParameters
 from atlasc.targets.parameters import ParameterSet
 
 
@@ -16,7 +16,7 @@ class CountTarget(Target):
     name = "count"
     summary = "counts primitives and computes nothing"
     encrypted = False
-    parameters = DesiloParameters
+    parameters = CpuParameters
 
     def make_engine(
         self, program: Module, parameters: ParameterSet, progress: Progress, *, noise: bool = False

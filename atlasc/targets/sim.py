@@ -7,7 +7,7 @@ rotation for which the plan has no key. With a :class:`~atlasc.targets.parameter
 primitive adds the error that CKKS adds, so that a program's precision can be judged in
 milliseconds.
 
-Parameter sets, costs and errors are those of ``desilo``, so that it shows what would be run. Client
+Parameter sets, costs and errors are those of ``cpu``, so that it shows what would be run. Client
 and server may be rehearsed on it: folders of keys and files of ciphertexts have the places and the
 checks of real ones, and each of them says that it hides nothing.
 """
@@ -31,7 +31,7 @@ from atlasc.ir.module import Module
 from atlasc.passes.execution.engine import Plaintext, Vector
 from atlasc.passes.lowering.rotation_keys import KeyPlan, rotation_reach
 from atlasc.targets.base import Progress, RoleEngine, Target
-from atlasc.targets.desilo import TARGET as desilo
+from atlasc.targets.cpu import TARGET as cpu
 from atlasc.targets.key_folders import Role, read_index, write_bytes, write_index
 from atlasc.targets.parameters import NoiseModel, ParameterSet
 
@@ -273,11 +273,11 @@ class SimTarget(Target):
     name = "sim"
     summary = "cleartext slots with levels and noise"
     encrypted = False
-    parameters = desilo.parameters
+    parameters = cpu.parameters
 
     def cost_warning(self, costs: Path | None = None) -> str:
-        """The warning of ``desilo``, whose costs these are."""
-        return desilo.cost_warning(costs)
+        """The warning of ``cpu``, whose costs these are."""
+        return cpu.cost_warning(costs)
 
     def make_engine(
         self, program: Module, parameters: ParameterSet, progress: Progress, *, noise: bool = False

@@ -37,8 +37,8 @@ LARGEST_DIFFERENCE = 1e-2
 
 def demo(
     target: Annotated[
-        str, typer.Option(help="desilo encrypts; sim shows the same in seconds.")
-    ] = "desilo",
+        str, typer.Option(help="cpu and desilo encrypt; sim shows the same in seconds.")
+    ] = "cpu",
     images: Annotated[int, typer.Option(min=1, max=64, help="How many test images.")] = 16,
 ) -> None:
     """Compile a Vision Transformer and recognise encrypted digits."""

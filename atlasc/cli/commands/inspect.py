@@ -15,6 +15,7 @@ from atlasc.cli.progress import progress
 from atlasc.cli.results import print_summary, show_timing, warn_of_costs
 from atlasc.compilation.declared import option, switch
 from atlasc.compilation.options import BatchOptions, InspectOptions, ModelOptions
+from atlasc.targets import DEFAULT
 
 if TYPE_CHECKING:
     from atlasc.compilation.single_stages import Inspection
@@ -193,10 +194,10 @@ def _layers(layers: list[dict[str, Any]], keys: list[str]) -> list[list[Any]]:
 
 
 def calibrate_backend(
-    target: str = option("Whose primitives: desilo.", default="desilo"),
+    target: str = option("Whose primitives: cpu or desilo.", default=DEFAULT),
     output: Path | None = option("Write this .json instead of the user's own table.", "-o"),
     quick: bool = switch("A minute: fewer parameter sets and levels."),
-    bootstrap: bool = switch("Measure a bootstrap too: 16 GB, 3 minutes more."),
+    bootstrap: bool = switch("Measure a bootstrap too: 6 GB; for desilo 16 GB and minutes."),
     note: str = option("A remark to keep in the table.", default=""),
 ) -> None:
     """Measure what the primitives of a target cost on this machine.

@@ -247,5 +247,5 @@ def _warn_of_simulation(target: Target) -> None:
         warn(
             f"the target {target.name} is a simulation: nothing is encrypted",
             "  what to do: rehearse with it; for real data use keys of an encrypted target, such as"
-            " desilo",
+            " cpu",
         )
