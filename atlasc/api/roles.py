@@ -1,7 +1,7 @@
 """``atlasc.keygen``, ``Client`` and ``Server``: the two parties of an encrypted inference.
 
 The client holds the secret key; the server has evaluation keys alone. The server's keys travel
-once, then a query and an answer each time (:mod:`atlasc.bundle.messages`), as bytes or as folders.
+once, then a query and an answer each time (:mod:`atlasc.bundle.messages`), as bytes or as files.
 Client and server need only their own part of a program's folder.
 """
 
@@ -138,7 +138,7 @@ class Client:
             values, _ = answer.ciphertexts(self.bundle, self.engine)
             slots = decrypt_all(self.engine, values)
             self.ledger.add(answer.entry)
-            return self.bundle.client.answers(slots, answer.index.count)
+            return self.bundle.client.answers(slots, answer.count)
 
 
 class Server:
@@ -180,7 +180,7 @@ class Server:
         pace = Pace(self.bundle, self.target, 1, progress or no_progress)
         results = execute(self.engine, self.bundle.program, values, public, pace)
         pace.finish()
-        count, name = query.index.count, query.index.query
+        count, name = query.count, query.facts.query
         answer = Message.of("answer", self.bundle, self.engine, results, count, query=name)
         return answer, pace.timing()
 

@@ -35,6 +35,7 @@ from atlasc.loading.huggingface import FURTHER_FILES, TOKENIZER_FILES
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.models import LoadedModel, client_model
 from atlasc.targets.parameters import ParameterSet
+from atlasc.targets.program import identity_of
 
 MODEL_FILES = ("config.json", "preprocessor_config.json", *TOKENIZER_FILES, *FURTHER_FILES)
 """What the client needs of a HuggingFace directory to read its inputs: no weights, no code."""
@@ -47,8 +48,7 @@ class Bundle:
     Attributes:
         folder: where it lies.
         manifest: its facts.
-        identity: names the program that a query or an answer belongs to: a digest of the
-            manifest, which has the digests of all files.
+        identity: a digest of the manifest, which has the digests of all files.
         role: whose part is used; None: both.
     """
 
@@ -153,6 +153,7 @@ def write_bundle(
     files = sorted(path for path in draft.rglob("*") if path.is_file())
     manifest = {
         "format": FORMAT,
+        "program": identity_of(program),
         **facts,
         "files": {str(path.relative_to(draft)): sha256_of(path) for path in files},
     }

@@ -1,8 +1,8 @@
 """``manifest.json``: the facts of a bundle, and the digest of every file that a role reads.
 
-The digest of the manifest is the identity of the bundle. Everything that changes an answer is in
-the manifest or in a file that it lists, so a bundle that was changed anywhere has another identity,
-and queries and answers of one are refused by the other.
+The digest of the manifest is the identity of the bundle: everything that changes an answer is in
+the manifest or in a file that it lists. Queries and answers carry the identity of the server's
+program, and those of another program are refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from atlasc.targets.security import REQUIRED_BITS
 
 Role = Literal["client", "server"]
 ROLES: tuple[Role, ...] = ("client", "server")
-FORMAT = 2
+FORMAT = 3
 MANIFEST = "manifest.json"
 REQUIRED = (
     "client/embed.air",
@@ -82,6 +82,7 @@ class Manifest(Schema):
         format: of the bundle.
         atlasc: version that compiled it.
         model: name and family.
+        program: identity of the server's program, which queries and answers carry.
         target: its name.
         parameters: as the target writes them.
         security_bits, insecure: of the parameters; insecure is fewer than 128 bits.
@@ -92,9 +93,10 @@ class Manifest(Schema):
         files: SHA-256 of every other file, by its path.
     """
 
-    format: Literal[2]
+    format: Literal[3]
     atlasc: str
     model: ModelFacts
+    program: Sha256
     target: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")]
     parameters: Facts
     security_bits: Annotated[int, Field(ge=0, le=1024)]

@@ -1,23 +1,17 @@
-"""Queries and answers as they travel between client and server.
+"""Queries and answers as they travel between client and server: one sealed file each.
 
-A message is a set of files. ``index.json`` names the query, the program, and the SHA-256 of every
-other file. Everything else follows from the program: which files there are, how large they may be,
-and the level of each ciphertext. ``<n>.<m>.ct`` is ciphertext m of input or output n. ``<n>.mask``
-is public input n of a query: an attention mask, one byte for each element.
-
-The files lie in a folder, or in one byte string: a zip archive that stores them uncompressed.
+The metadata names the kind, the engine, the query and the program. Everything else follows from the
+program: which arrays there are, how large they may be, and the level of each ciphertext.
+``NAME/<m>`` is ciphertext m of an input or output, ``NAME`` is a public input of a query: an
+attention mask. The client and the server of an emitted C++ project read and write the same files.
 """
 
 from __future__ import annotations
 
-import hashlib
-import io
-import os
+import json
 import secrets
-import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -26,60 +20,69 @@ from pydantic import Field
 
 from atlasc.bundle.folder import Bundle
 from atlasc.bundle.ledger import Entry, QueryId
-from atlasc.files import new_folder
-from atlasc.ir.errors import AtlasError, explained
+from atlasc.bundle.sealed import Array, opened, sealed
+from atlasc.files import write_with
+from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB, Schema, Sha256, parse_json, read_bytes, too_large
 from atlasc.targets.base import RoleEngine
 
-INDEX = "index.json"
 Kind = Literal["query", "answer"]
 _HEADER = MIB
-"""Bytes of a ciphertext beside its numbers."""
+"""Bytes of a ciphertext beside its numbers, and of a file beside its arrays."""
 
 
-class Index(Schema):
-    """``index.json``.
+class Facts(Schema):
+    """The metadata of a message.
 
     Attributes:
-        format, kind: of the message.
-        program: identity of the bundle.
+        format: of the message.
+        kind: query or answer.
+        engine: whose ciphertexts these are.
+        program: identity of the program.
         query: names the query; an answer names the query that it belongs to.
         count: inputs of the batch that are real.
-        files: SHA-256 of every other file, by its name.
     """
 
-    format: Literal[3]
+    format: Literal["2"] = "2"
     kind: Kind
+    engine: Annotated[str, Field(pattern=r"^[a-z]{1,30}$")]
     program: Sha256
     query: QueryId
-    count: Annotated[int, Field(ge=1)]
-    files: dict[str, Sha256]
+    count: Annotated[str, Field(pattern=r"^[1-9][0-9]{0,8}$")]
 
 
 @dataclass(frozen=True)
 class Message:
-    """A query or an answer whose files are those of its index.
+    """A query or an answer.
 
     Attributes:
-        index: checked against the program.
-        files: content of the other files by name.
+        facts: checked against the program.
+        arrays: ciphertexts and masks by name.
+        digest: SHA-256 that tells it from all other messages.
         place: what the message is called in errors.
     """
 
-    index: Index
-    files: Mapping[str, bytes]
+    facts: Facts
+    arrays: Mapping[str, Array]
+    digest: str
     place: str
 
     @property
+    def count(self) -> int:
+        """Inputs of the batch that are real."""
+        return int(self.facts.count)
+
+    @property
     def entry(self) -> Entry:
-        """The line of the ledger on this message. The SHA-256 of an answer is that of its index,
-        which has those of all files.
-        """
-        index, digest = self.index, ""
-        if index.kind == "answer":
-            digest = hashlib.sha256(index.model_dump_json().encode()).hexdigest()
-        facts = index.model_dump(include={"query", "program", "count"})
-        return Entry(event=index.kind, answer=digest, **facts)
+        """The line of the ledger on this message."""
+        facts = self.facts
+        return Entry(
+            event=facts.kind,
+            query=facts.query,
+            program=facts.program,
+            count=self.count,
+            answer=self.digest if facts.kind == "answer" else "",
+        )
 
     @classmethod
     def of(
@@ -105,55 +108,68 @@ class Message:
         Raises:
             AtlasError: a public input is not a mask of the program's shape.
         """
-        ordered = (c for ciphertexts in values.values() for c in ciphertexts)
-        parts, masks = _parts(kind, bundle)
-        files = {file: engine.serialize(c) for file, c in zip(parts, ordered, strict=True)}
-        for file, (name, shape) in masks.items():
+        arrays = {}
+        for name, ciphertexts in values.items():
+            for part, ciphertext in enumerate(ciphertexts):
+                data = engine.serialize(ciphertext)
+                arrays[f"{name}/{part}"] = Array("U8", (len(data),), data)
+        for name, shape in _masks(kind, bundle).items():
             mask = (public or {})[name]
             if mask.shape != shape or not np.isin(mask, (0, 1)).all():
                 raise AtlasError(f"the public input {name} is not a mask of shape {shape}")
-            files[file] = mask.astype(np.uint8).tobytes()
-        index = Index(
-            format=3,
+            arrays[name] = Array("F64", shape, mask.astype("<f8").tobytes())
+        facts = Facts(
             kind=kind,
-            program=bundle.identity,
+            engine=engine.target,
+            program=bundle.manifest.program,
             query=query or secrets.token_hex(16),
-            count=count,
-            files={name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
+            count=str(count),
         )
-        return cls(index, files, f"the {kind}")
+        *_, digest = opened(sealed(facts.model_dump(), arrays))
+        return cls(facts, arrays, digest, f"the {kind}")
 
     @classmethod
     def read(cls, source: Path | bytes, kind: Kind, bundle: Bundle) -> Message:
-        """A message from a folder or a byte string; needs no keys.
+        """A message from a file or a byte string; needs no keys.
 
         Raises:
-            AtlasError: not such a message; of another format, kind or program; too many inputs; a
-                file is missing, too large or damaged, or there is one too many.
+            AtlasError: not such a message; of another format, kind or program; too many inputs; an
+                array is missing, too large or damaged, or there is one too many.
         """
-        place, names, fetch = _opened(source, kind)
-        index = _read_index(place, fetch, kind, bundle)
-        parts, masks = _parts(kind, bundle)
-        sizes = {f: bundle.parameters.ciphertext_bytes(n) + _HEADER for f, (_, n) in parts.items()}
-        sizes |= {file: int(np.prod(shape)) for file, (_, shape) in masks.items()}
-        why, there = "", set(names()) - {INDEX}
-        if index.count > bundle.batch:
-            why = f"it is of {index.count} inputs, the program answers {bundle.batch} at a time"
-        elif odd := sorted(sizes.keys() ^ index.files.keys() or sizes.keys() ^ there):
-            why = f"{'it lacks' if odd[0] in sizes else 'it has too many files:'} {odd[0]}"
+        ciphertexts, masks = _ciphertexts(kind, bundle), _masks(kind, bundle)
+        bounds = {n: bundle.parameters.ciphertext_bytes(at) for n, at in ciphertexts.items()}
+        bounds |= {name: 8 * int(np.prod(shape)) for name, shape in masks.items()}
+        limit = sum(bounds.values()) + _HEADER * (len(bounds) + 1)
+        place = str(source) if isinstance(source, Path) else f"the {kind}"
+        if isinstance(source, Path):
+            # It came from somebody else: no links, no devices.
+            source = read_bytes(source, limit, links=False)
+        elif len(source) > limit:
+            raise too_large(Path(place), len(source), limit)
+        try:
+            metadata, arrays, digest = opened(source)
+            facts = parse_json(json.dumps(metadata), Facts)
+        except ValueError as error:
+            raise _not_a(kind, place, str(error)) from None
+        if facts.kind != kind:
+            raise _not_a(kind, place, f"it is {'an answer' if kind == 'query' else 'a query'}")
+        if facts.program != bundle.manifest.program:
+            raise AtlasError(
+                f"{place} belongs to another compiled program",
+                why=f"the {kind} is for {facts.program[:8]}, the bundle has "
+                f"{bundle.manifest.program[:8]}",
+                remedy="client and server must use parts of the same bundle",
+            )
+        why = ""
+        if int(facts.count) > bundle.batch:
+            why = f"it is of {facts.count} inputs, the program answers {bundle.batch} at a time"
+        elif odd := sorted(bounds.keys() ^ arrays.keys()):
+            why = f"{'it lacks' if odd[0] in bounds else 'it has too many arrays:'} {odd[0]}"
+        elif large := [n for n in bounds if len(arrays[n].data) > bounds[n] + _HEADER]:
+            why = f"{large[0]} is too large"
         if why:
             raise AtlasError(f"{place} is not complete", why=why, remedy="copy it again")
-        content = {}
-        for name, limit in sizes.items():
-            content[name] = fetch(name, limit)
-            if hashlib.sha256(content[name]).hexdigest() != index.files[name]:
-                raise AtlasError(
-                    "this file is damaged",
-                    where=f"{place}/{name}",
-                    why=f"its SHA-256 is not the one in {INDEX}",
-                    remedy=f"copy the {kind} again",
-                )
-        return cls(index, content, place)
+        return cls(facts, arrays, digest, place)
 
     def ciphertexts(
         self, bundle: Bundle, engine: RoleEngine[Any]
@@ -161,29 +177,36 @@ class Message:
         """Ciphertexts by the name of the input or output, and public inputs by name.
 
         Raises:
-            AtlasError: damaged ciphertexts, of other keys or of another level; public inputs that
-                are no masks.
+            AtlasError: ciphertexts of another engine, damaged, of other keys or of another level;
+                public inputs that are no masks.
         """
-        parts, masks = _parts(self.index.kind, bundle)
+        if self.facts.engine != engine.target:
+            raise AtlasError(
+                f"{self.place} has ciphertexts of the engine {self.facts.engine}",
+                why=f"these keys are of the target {engine.target}",
+                remedy="use keys and messages of one target",
+            )
         values: dict[str, list[Any]] = {}
-        for file, (name, level) in parts.items():
-            values.setdefault(name, []).append(self._ciphertext(file, level, engine))
+        for name, level in _ciphertexts(self.facts.kind, bundle).items():
+            ciphertext = self._ciphertext(name, level, engine)
+            values.setdefault(name.rpartition("/")[0], []).append(ciphertext)
         public = {}
-        for file, (name, shape) in masks.items():
-            mask = np.frombuffer(self.files[file], np.uint8)
-            if mask.size != np.prod(shape) or mask.max(initial=0) > 1:
+        for name, shape in _masks(self.facts.kind, bundle).items():
+            found = self.arrays[name]
+            mask = np.frombuffer(found.data, "<f8" if found.dtype == "F64" else np.uint8)
+            if found.shape != shape or not np.isin(mask, (0, 1)).all():
                 raise AtlasError(
                     f"the public input {name} is no attention mask",
-                    where=f"{self.place}/{file}",
-                    why=f"it needs {np.prod(shape)} bytes, each 0 or 1",
+                    where=f"{self.place}: {name}",
+                    why=f"it needs zeros and ones of shape {shape}",
                 )
             public[name] = mask.reshape(shape).astype(np.float64)
         return values, public
 
-    def _ciphertext(self, file: str, wanted: int, engine: RoleEngine[Any]) -> Any:
-        where = f"{self.place}/{file}"
+    def _ciphertext(self, name: str, wanted: int, engine: RoleEngine[Any]) -> Any:
+        where = f"{self.place}: {name}"
         try:
-            ciphertext = engine.deserialize(self.files[file])
+            ciphertext = engine.deserialize(self.arrays[name].data)
         except AtlasError as error:
             raise AtlasError(error.what, where=where, why=error.why, remedy=error.remedy) from None
         if (level := engine.level(ciphertext)) != wanted:
@@ -194,90 +217,34 @@ class Message:
             )
         return ciphertext
 
-    def save(self, folder: Path) -> None:
-        """Write a new folder, which appears whole or not at all.
+    def save(self, path: Path) -> None:
+        """Write a new file, which appears whole or not at all.
 
         Raises:
-            AtlasError: the folder exists already or cannot be written.
+            AtlasError: the file cannot be written.
         """
-        with new_folder(folder) as draft:
-            for name, content in self._all().items():
-                (draft / name).write_bytes(content)
+        write_with(path, lambda draft: draft.write_bytes(self.to_bytes()))
 
     def to_bytes(self) -> bytes:
-        """The message as one byte string."""
-        buffer = io.BytesIO()
-        with zipfile.ZipFile(buffer, "w") as archive:
-            for name, content in self._all().items():
-                archive.writestr(zipfile.ZipInfo(name), content)
-        return buffer.getvalue()
-
-    def _all(self) -> dict[str, bytes]:
-        return {**self.files, INDEX: self.index.model_dump_json(indent=1).encode() + b"\n"}
+        """The message as one byte string: the content of the file."""
+        return sealed(self.facts.model_dump(), self.arrays)
 
 
-def _parts(
-    kind: Kind, bundle: Bundle
-) -> tuple[dict[str, tuple[str, int]], dict[str, tuple[str, tuple[int, ...]]]]:
-    """By file: name and level of the ciphertexts of a message, in the order of the program, and
-    name and shape of its masks.
-    """
-    module, ciphertexts = bundle.interface, {}
-    for number, op in enumerate(module.inputs if kind == "query" else module.outputs):
+def _ciphertexts(kind: Kind, bundle: Bundle) -> dict[str, int]:
+    """Level of each ciphertext of a message, by the name of its array, in the program's order."""
+    module, levels = bundle.interface, {}
+    for op in module.inputs if kind == "query" else module.outputs:
         packed = (op.value if kind == "query" else op.operands[0]).ciphertext
-        for position in range(packed.ciphertexts):
-            ciphertexts[f"{number}.{position}.ct"] = op.attributes["name"], packed.level or 0
-    public = [op for op in module.ops if op.name == "ckks.public_input" and kind == "query"]
-    return ciphertexts, {
-        f"{number}.mask": (op.attributes["name"], tuple(op.attributes["shape"]))
-        for number, op in enumerate(public)
-    }
+        for part in range(packed.ciphertexts):
+            levels[f"{op.attributes['name']}/{part}"] = packed.level or 0
+    return levels
 
 
-_Fetch = Callable[[str, int], bytes]
-"""``fetch(name, limit)``: the content of a file, which has at most so many bytes."""
-
-
-def _opened(source: Path | bytes, kind: Kind) -> tuple[str, Callable[[], list[str]], _Fetch]:
-    """What a message is called, the names of its files, and their content."""
-    if isinstance(source, Path):
-
-        def from_folder(name: str, limit: int) -> bytes:
-            # It came from somebody else: no links, no devices.
-            return read_bytes(source / name, limit, links=False)
-
-        return str(source), partial(os.listdir, source), from_folder
-    try:
-        archive = zipfile.ZipFile(io.BytesIO(source))
-    except Exception as error:  # whatever zipfile makes of damaged bytes
-        raise _not_a(kind, "what was given", str(error)) from None
-
-    def from_archive(name: str, limit: int) -> bytes:
-        with explained(f"{name} of the {kind} cannot be read"):
-            member = archive.getinfo(name)
-            if member.file_size > limit:
-                raise too_large(Path(name), member.file_size, limit)
-            if member.compress_type != zipfile.ZIP_STORED:
-                raise ValueError("it is compressed")
-            return archive.read(member)
-
-    return f"the {kind}", archive.namelist, from_archive
-
-
-def _read_index(place: str, fetch: _Fetch, kind: Kind, bundle: Bundle) -> Index:
-    try:
-        index = parse_json(fetch(INDEX, MIB), Index)
-    except (AtlasError, ValueError) as error:
-        raise _not_a(kind, place, f"its {INDEX} is missing or damaged: {error}") from None
-    if index.kind != kind:
-        raise _not_a(kind, place, f"{INDEX} says {index.kind}")
-    if index.program != bundle.identity:
-        raise AtlasError(
-            f"{place} belongs to another compiled program",
-            why=f"the {kind} is for {index.program[:8]}, the bundle is {bundle.identity[:8]}",
-            remedy="client and server must use parts of the same bundle",
-        )
-    return index
+def _masks(kind: Kind, bundle: Bundle) -> dict[str, tuple[int, ...]]:
+    """Shapes of the public inputs of a query, by name."""
+    public = [op for op in bundle.interface.ops if op.name == "ckks.public_input"]
+    shapes = {op.attributes["name"]: tuple(op.attributes["shape"]) for op in public}
+    return shapes if kind == "query" else {}
 
 
 def _not_a(kind: Kind, place: str, why: str) -> AtlasError:

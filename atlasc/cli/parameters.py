@@ -45,6 +45,7 @@ def required(help: str, *flags: str) -> Any:
 
 DATA = required(f"Inputs: {INPUT_FILES} images.")
 FOLDER = required("New folder to write.", "--output", "-o")
+FILE = required("New file to write.", "--output", "-o")
 TARGET = option("Another target than the bundle was compiled for.", default="")
 FOR_TARGET = option(f"What the program is for: {', '.join(TARGETS)}.", default=DEFAULT)
 STRICT = switch("Refuse all inputs if one is unsafe; else it is left out.")

@@ -42,6 +42,7 @@ from atlasc.report.pages import report_html
 from atlasc.report.summary import costs_summary
 from atlasc.targets import find_target
 from atlasc.targets.parameters import ParameterSet
+from atlasc.targets.program import with_embedding
 from atlasc.targets.security import estimates_of
 from atlasc.version import __version__
 
@@ -180,11 +181,12 @@ def write_program(
     with new_folder(output) as draft:
         for name, text in files.items():
             (draft / name).write_text(text, encoding="utf-8")
-        client = client_program(lowered.client, lowered.program)
-        write_bundle(draft, client, lowered.program, lowered.poly, source.model.directory, facts)
+        program = with_embedding(lowered.program, lowered.client)
+        client = client_program(lowered.client, program)
+        write_bundle(draft, client, program, lowered.poly, source.model.directory, facts)
         if target.writes_project:
             # It is to be built there, and may be changed: no digest in the manifest.
-            write_project(draft / PROJECT, lowered.program, parameters, target.runtime_engine)
+            write_project(draft / PROJECT, program, parameters, target.runtime_engine)
     return load_bundle(output)
 
 

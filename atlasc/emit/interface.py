@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,27 +11,13 @@ import numpy as np
 from atlasc.emit.program import OUTSIDE, PREPARING
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
-from atlasc.ir.text.storage import print_module
 from atlasc.ir.types import CiphertextType
-from atlasc.passes.execution.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
-from atlasc.passes.lowering.rotation_keys import MEMORY
+from atlasc.passes.execution.rotation_plan import RotationPlan
 from atlasc.targets.parameters import BootstrapNeeds, ParameterSet
+from atlasc.targets.program import identity_of
 
 TYPES = {np.dtype(np.float32): "F32", np.dtype(np.float64): "F64", np.dtype(np.int64): "I64"}
 """Types of arrays that the runtime reads, as safetensors names them."""
-
-
-def identity_of(program: Module) -> str:
-    """SHA-256 of the program's text and of its arrays, whatever its plan of rotations: keys of
-    another plan are refused by what they lack.
-    """
-    planned = (*PLAN_ATTRIBUTES, MEMORY)
-    facts = {name: fact for name, fact in program.attributes.items() if name not in planned}
-    state = hashlib.sha256(print_module(replace(program, attributes=facts)).encode())
-    for name, array in sorted(program.arrays_used().items()):
-        state.update(f"{name} {array.dtype} {array.shape}".encode())
-        state.update(np.ascontiguousarray(array).tobytes())
-    return state.hexdigest()
 
 
 def interface_facts(program: Module, parameters: ParameterSet) -> dict[str, Any]:

@@ -13,12 +13,13 @@ import numpy as np
 
 from atlasc.client.program import ClientProgram, rows_of
 from atlasc.emit import text
-from atlasc.emit.interface import identity_of, interface_facts, stored_arrays
+from atlasc.emit.interface import interface_facts, stored_arrays
 from atlasc.emit.program import program_text
 from atlasc.files import new_folder, write_with
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.targets.parameters import ParameterSet
+from atlasc.targets.program import identity_of
 from atlasc.templates import templates
 
 RUNTIME = Path(__file__).parents[1] / "runtime_cuda"
@@ -66,7 +67,7 @@ def sources(program: Module, parameters: ParameterSet, engine: str = "sim") -> d
         raise AtlasError(
             f"the program was not compiled for the engine {engine}",
             why="its parameters name no moduli",
-            remedy="compile the model again with --target phantom",
+            remedy="compile the model again with --target cpu or phantom",
         )
     environment = templates("atlasc.emit")
     names = ("integer", "integers", "number", "numbers", "lines", "variable", "comment")

@@ -12,10 +12,10 @@ import numpy as np
 from atlasc.bundle.folder import Bundle
 from atlasc.client.checks import judge
 from atlasc.client.program import batches, rows_of
-from atlasc.emit.interface import identity_of
 from atlasc.emit.project import WEIGHTS
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.run.session import RunResult, Stopwatch, joined
+from atlasc.targets.program import identity_of
 
 _PATTERN = "atlasc_*.so"
 

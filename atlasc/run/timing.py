@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from atlasc.bundle.folder import Bundle
-from atlasc.emit.interface import identity_of
 from atlasc.emit.program import OUTSIDE
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB, STRICT, Amount, Count, Schema, read_json
@@ -23,6 +22,7 @@ from atlasc.targets import TARGETS, find_target
 from atlasc.targets.base import Progress, Target
 from atlasc.targets.costs import costs_of, measured_costs
 from atlasc.targets.parameters import ParameterSet
+from atlasc.targets.program import identity_of
 
 FORMAT = 1
 MAX_TIMES = 64 * MIB

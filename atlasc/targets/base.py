@@ -34,10 +34,12 @@ class RoleEngine(Engine[Ct]):
     takes the other's keys.
 
     Attributes:
+        target: whose engine it is; files name it.
         has_secret: whether it can encrypt and decrypt.
         identity: of the key set, 32 hexadecimal digits; every written ciphertext carries it.
     """
 
+    target: ClassVar[str]
     has_secret = True
     identity = ""
 

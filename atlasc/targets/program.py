@@ -1,17 +1,44 @@
-"""The parameter set that a ckks module says it was lowered for."""
+"""What a ckks module is: its digest, and the parameter set that it was lowered for."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
+
+import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
+from atlasc.ir.text.storage import print_module
+from atlasc.passes.execution.rotation_plan import PLAN_ATTRIBUTES
+from atlasc.passes.lowering.rotation_keys import MEMORY
 from atlasc.targets import find_target
 from atlasc.targets.base import Target
 from atlasc.targets.parameters import ParameterSet
 
 TARGET, PARAMETERS = "target", "parameters"
 """Attributes of a module: name of the target, and the set as a manifest has it."""
+EMBEDDING = "embedding"
+"""Attribute of a module: the identity of what the client computes before it encrypts."""
+
+
+def identity_of(program: Module) -> str:
+    """SHA-256 of the program's text and of its arrays, whatever its plan of rotations: keys of
+    another plan are refused by what they lack.
+    """
+    planned = (*PLAN_ATTRIBUTES, MEMORY)
+    facts = {name: fact for name, fact in program.attributes.items() if name not in planned}
+    state = hashlib.sha256(print_module(replace(program, attributes=facts)).encode())
+    for name, array in sorted(program.arrays_used().items()):
+        state.update(f"{name} {array.dtype} {array.shape}".encode())
+        state.update(np.ascontiguousarray(array).tobytes())
+    return state.hexdigest()
+
+
+def with_embedding(program: Module, embed: Module) -> Module:
+    """The program with a note of the client's part: queries of another embedding are of another
+    program."""
+    return replace(program, attributes=program.attributes | {EMBEDDING: identity_of(embed)})
 
 
 def with_parameters(program: Module, target: Target, parameters: ParameterSet) -> Module:

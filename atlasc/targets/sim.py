@@ -67,6 +67,8 @@ class SimEngine(RoleEngine[SimCiphertext]):
             keys has it; None allows every amount.
     """
 
+    target = "sim"
+
     def __init__(
         self,
         slots: int,

@@ -16,6 +16,7 @@ import pytest
 from tiny_model import Tiny, make_tiny, simulated
 
 from atlasc.bundle.folder import load_bundle
+from atlasc.targets.program import EMBEDDING, identity_of, with_embedding
 
 pytestmark = pytest.mark.encrypted
 
@@ -75,7 +76,7 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Machines:
         "execute", server / "bundle", "--keys", server / "keys",
         "--query", server / "query", "-o", server / "answer",
     )  # fmt: skip
-    shutil.copytree(server / "answer", client / "answer")
+    shutil.copy(server / "answer", client / "answer")
     return Machines(whole, client, server)
 
 
@@ -120,7 +121,7 @@ def test_shared_numbers_are_rounded_and_the_key_shares_once(machines: Machines) 
 def test_the_server_never_has_a_secret_key(machines: Machines) -> None:
     secret = (machines.client / "keys" / "client" / "secret.key").read_bytes()[-4096:]
     files = [path for path in machines.server.rglob("*") if path.is_file()]
-    assert {"relinearization.key", "program.air", "manifest.json", "0.0.ct"} <= {
+    assert {"relinearization.key", "program.air", "manifest.json", "query"} <= {
         path.name for path in files
     }
     for path in files:
@@ -160,16 +161,15 @@ def test_existing_outputs_are_kept(machines: Machines) -> None:
 
 
 def test_a_damaged_query_is_refused(machines: Machines, tmp_path: Path) -> None:
-    query = Path(shutil.copytree(machines.server / "query", tmp_path / "query"))
-    data = bytearray((query / "0.0.ct").read_bytes())
+    query = tmp_path / "query"
+    data = bytearray((machines.server / "query").read_bytes())
     data[len(data) // 2] ^= 1
-    (query / "0.0.ct").write_bytes(data)
+    query.write_bytes(data)
     done = atlasc(
         "execute", machines.server / "bundle", "--keys", machines.server / "keys",
         "--query", query, "-o", tmp_path / "answer", code=2,
     )  # fmt: skip
-    assert "damaged" in done.stderr
-    assert "0.0.ct" in done.stderr
+    assert "does not match its checksum" in done.stderr
     assert not (tmp_path / "answer").exists()
 
 
@@ -198,10 +198,15 @@ def test_answers_and_queries_are_not_mixed_up(machines: Machines) -> None:
 
 
 def test_a_query_of_another_program_is_refused(machines: Machines, tmp_path: Path) -> None:
-    other = Path(shutil.copytree(machines.server / "bundle", tmp_path / "bundle"))
-    manifest = json.loads((other / "manifest.json").read_text())
-    manifest["files"]["client/embed.air"] = "0" * 64  # another embedding, the same server's part
-    (other / "manifest.json").write_text(json.dumps(manifest))
+    # Another embedding, the same weights of the server.
+    other = load_bundle(machines.whole.bundle)
+    assert other.program.attributes[EMBEDDING] == identity_of(other.client.embed)
+    made = Path(shutil.copytree(machines.server / "bundle", tmp_path / "bundle"))
+    manifest = json.loads((made / "manifest.json").read_text())
+    changed = with_embedding(other.program, other.client.interface)
+    manifest["program"] = identity_of(changed)
+    (made / "manifest.json").write_text(json.dumps(manifest))
+    other = made
     done = atlasc(
         "execute", other, "--keys", machines.server / "keys",
         "--query", machines.server / "query", "-o", tmp_path / "answer", code=2,

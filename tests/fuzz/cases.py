@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from atlasc.bundle.sealed import Array, opened, sealed
 from tests.fuzz.content import Content, Link
 from tests.fuzz.mutate_archives import archive, npy_bytes, zeros_npz
 from tests.fuzz.mutate_json import RAW, dumped
@@ -208,26 +209,27 @@ def _bundle(seed: Content) -> Cases:
     )
 
 
-def _ciphertexts(seed: Content) -> Cases:
-    index = json.loads(_data(seed, "index.json"))
-    files = index["files"]
-    name, digest = next(iter(files.items()))
+def _messages(seed: Content) -> Cases:
+    metadata, arrays, _ = opened(_data(seed, ""))
+    name = next(name for name in arrays if "/" in name)
 
-    def with_index(**members: Any) -> Content:
-        return seed.with_file("index.json", dumped({**index, **members}))
+    def with_facts(**facts: Any) -> Content:
+        return seed.with_file("", sealed({**metadata, **facts}, arrays))
 
-    for count in (0, -1, 10**9, "2", True, 1.5, None, 3):
-        yield f"count {count!r}", with_index(count=count)
-    yield "one ciphertext 150 times", with_index(ciphertexts={"x": [name] * 150})
-    yield "a file too many", with_index(files={**files, "more.ct": digest})
-    yield "no files", with_index(files={})
-    yield "a file less", with_index(files={n: d for n, d in files.items() if n != name})
-    yield "another name", with_index(files={**files, "\x1b[2J": digest})
-    yield "files outside", with_index(files={f"../query/{n}": d for n, d in files.items()})
-    yield "a file that is the index", with_index(files={**files, "index.json": digest})
-    yield "another digest", with_index(files={**files, name: "0" * 64})
-    yield "another query", with_index(query="f" * 32)
-    yield "no name of a query", with_index(query="../../etc/passwd")
+    def with_arrays(**others: Array) -> Content:
+        return seed.with_file("", sealed(metadata, {**arrays, **others}))
+
+    for count in ("0", "-1", "1000000000", "3", "02", 2, None):
+        yield f"count {count!r}", with_facts(count=count)
+    yield "another query", with_facts(query="f" * 32)
+    yield "no name of a query", with_facts(query="../../etc/passwd")
+    yield "another engine", with_facts(engine="sim")
+    yield "an array too many", with_arrays(more=Array("U8", (0,), b""))
+    yield "another name", with_arrays(**{"\x1b[2J": Array("U8", (1,), b"x")})
+    yield "an array less", seed.with_file("", sealed(metadata, {}))
+    yield "an empty ciphertext", with_arrays(**{name: Array("U8", (0,), b"")})
+    yield "numbers for a ciphertext", with_arrays(**{name: Array("F64", (1,), bytes(8))})
+    yield "a shape that is none", with_arrays(**{name: Array("U8", (2**60, 2**60), b"x")})
 
 
 def _config(seed: Content) -> Cases:
@@ -279,8 +281,8 @@ _OF_KIND: dict[str, Callable[[Content, str], Cases]] = {
 }
 _OF_READER: dict[str, Callable[[Content], Cases]] = {
     "bundle": _bundle,
-    "query": _ciphertexts,
-    "answer": _ciphertexts,
+    "query": _messages,
+    "answer": _messages,
     "config": _config,
     "model-directory": _config,
     "pt2": _pt2,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from atlasc.cli.output import print_json, print_table, say, show, warn
 from atlasc.cli.parameters import (
-    FOLDER,
+    FILE,
     JSON,
     STRICT,
     TARGET,
@@ -65,7 +65,7 @@ def encrypt(
     bundle: BundleFolder,
     inputs: InputOptions,
     keys: Path = CLIENT_KEYS,
-    query: Path = FOLDER,
+    query: Path = FILE,
     strict: bool = STRICT,
     unchecked: bool = UNCHECKED,
     target: str = TARGET,
@@ -106,8 +106,8 @@ def encrypt(
 def execute(
     bundle: BundleFolder,
     keys: Path = SERVER_KEYS,
-    query: Path = required("Folder that encrypt wrote."),
-    answer: Path = FOLDER,
+    query: Path = required("File that encrypt wrote."),
+    answer: Path = FILE,
     target: str = TARGET,
     as_json: bool = JSON,
 ) -> None:
@@ -145,7 +145,7 @@ def execute(
 def decrypt(
     bundle: BundleFolder,
     keys: Path = CLIENT_KEYS,
-    answer: Path = required("Folder that execute wrote."),
+    answer: Path = required("File that execute wrote."),
     output: Path | None = option("Write the outputs to this .npz file.", "-o"),
     unchecked: bool = UNCHECKED,
     share: bool | None = option(

@@ -69,6 +69,8 @@ class CpuEngine(RoleEngine[CpuCiphertext]):
         has_secret: whether it can encrypt and decrypt.
     """
 
+    target = "cpu"
+
     def __init__(self, parameters: CpuParameters, native: Any, *, has_secret: bool) -> None:
         super().__init__(*parameters.shape)
         self.parameters, self._native = parameters, native

@@ -76,6 +76,8 @@ class DesiloEngine(RoleEngine[DesiloCiphertext]):
         AtlasError: desilofhe is missing or of the wrong version.
     """
 
+    target = "desilo"
+
     def __init__(self, keys: KeySet) -> None:
         super().__init__(*keys.parameters.shape)
         self.parameters = keys.parameters

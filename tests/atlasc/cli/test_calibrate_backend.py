@@ -19,6 +19,9 @@ from cost_tables import MACHINE, table_of
 
 from atlasc.targets.desilo.parameters import LEVELED, DesiloParameters
 
+DESILO = ("--target", "desilo")
+INSPECT = ("inspect", MODEL, *DESILO)
+
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CostTable:
@@ -32,24 +35,24 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CostTable:
 
 @pytest.mark.encrypted
 def test_a_table_of_the_user_is_used_from_then_on(measured: CostTable) -> None:
-    before = json.loads(run("inspect", MODEL, "--json").out)["seconds"]
-    done = run("calibrate-backend")
+    before = json.loads(run(*INSPECT, "--json").out)["seconds"]
+    done = run("calibrate-backend", *DESILO)
     assert "2^16, 4" in done.out and str(own_place("desilo")) in done.out
     assert "a remark" in done.err
     assert load(own_place("desilo")).note == "a remark"
-    after = run("inspect", MODEL, "--json")
+    after = run(*INSPECT, "--json")
     assert json.loads(after.out)["seconds"] != before
     assert f"measured on {MACHINE}" in after.err and "calibrate-backend" in after.err
-    run("calibrate-backend", "--note", "again")  # which replaces the first one
+    run("calibrate-backend", *DESILO, "--note", "again")  # which replaces the first one
 
 
 @pytest.mark.encrypted
 def test_a_table_in_another_place(measured: CostTable, tmp_path: Path) -> None:
     place = tmp_path / "mine.json"
-    run("calibrate-backend", "--target", "desilo", "--quick", "--output", place)
+    run("calibrate-backend", *DESILO, "--quick", "--output", place)
     assert not own_place("desilo").exists()
-    shipped = json.loads(run("inspect", MODEL, "--json").out)["seconds"]
-    mine = json.loads(run("inspect", MODEL, "--json", "--costs", place).out)["seconds"]
+    shipped = json.loads(run(*INSPECT, "--json").out)["seconds"]
+    mine = json.loads(run(*INSPECT, "--json", "--costs", place).out)["seconds"]
     assert mine != shipped
 
 
@@ -87,14 +90,13 @@ def test_damaged_and_missing_tables(
 def test_a_table_of_another_version_and_backend(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = os.environ[VARIABLE]
     text = table_of(LEVELED, library="0.1").text()
     (tmp_path / "old.json").write_text(text)
     (tmp_path / "other.json").write_text(text.replace('"desilo"', '"other"'))
-    known = json.loads(run("inspect", MODEL, "--json").out)["seconds"]
-    other = run("inspect", MODEL, "--json", "--costs", tmp_path / "other.json")
+    known = json.loads(run(*INSPECT, "--json").out)["seconds"]
+    other = run(*INSPECT, "--json", "--costs", tmp_path / "other.json")
     assert "is of the target other" in other.err
     assert json.loads(other.out)["seconds"] == known
-    old = run("inspect", MODEL, "--json", "--costs", tmp_path / "old.json")
+    old = run(*INSPECT, "--json", "--costs", tmp_path / "old.json")
     assert str(MACHINE) in old.err
-    assert os.environ[VARIABLE] == before  # a table is for one command alone
+    assert VARIABLE not in os.environ  # a table is for one command alone

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 from tiny_model import Tiny, make_tiny
 
 from atlasc.bundle.folder import load_bundle
 from atlasc.run.built import BuiltProgram
 from atlasc.targets.cpu import CpuParameters
-from tests.atlasc.cli.command import refused, run
+from tests.atlasc.cli.command import run
 
 
 @pytest.fixture(scope="module")
@@ -21,25 +23,81 @@ def leveled(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     return make_tiny(tmp_path_factory.mktemp("leveled"), "cpu")
 
 
-def test_an_answer_is_encrypted_and_right(leveled: Tiny, tmp_path: Path) -> None:
-    assert "emit --build --python" in refused("keygen", leveled.bundle, "--keys", tmp_path / "keys")
-    project = tmp_path / "project"
-    run("emit", leveled.bundle, "--build", "--python", "-o", project)
-    words = ("run", leveled.bundle, "--project", project, "--input", leveled.data, "--index", 0)
-    found = json.loads(run(*words, "--json").out)
-    simulated = json.loads(
-        run("run", leveled.bundle, "--input", leveled.data, "--index", 0, "--target", "sim",
-            "--json").out
-    )  # fmt: skip
-    for name, rows in simulated["outputs"].items():
-        exact = np.array(rows)
-        errors = np.abs(np.array(found["outputs"][name]) - exact)
-        assert 0 < errors.max() < 1e-4 * max(1.0, np.abs(exact).max()), "encrypted, and right"
+@pytest.fixture(scope="module")
+def project(leveled: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The C++ client, server and Python module of the program."""
+    folder = tmp_path_factory.mktemp("project") / "project"
+    run("emit", leveled.bundle, "--build", "--python", "-o", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def keys(leveled: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("keys") / "keys"
+    run("keygen", leveled.bundle, "--keys", folder)
+    return folder
+
+
+def simulated(leveled: Tiny) -> np.ndarray:
+    words = ("--input", leveled.data, "--index", 0, "--target", "sim", "--json")
+    return np.array(json.loads(run("run", leveled.bundle, *words).out)["outputs"]["output"])
+
+
+def require_right(found: object, leveled: Tiny) -> None:
+    """Encrypted, and right."""
+    exact = simulated(leveled)
+    errors = np.abs(np.array(found) - exact)
+    assert 0 < errors.max() < 1e-4 * max(1.0, np.abs(exact).max())
+
+
+def test_an_answer_is_encrypted_and_right(leveled: Tiny, project: Path, tmp_path: Path) -> None:
+    words = ("--input", leveled.data, "--index", 0, "--json")
+    for more in ((), ("--project", project)):
+        found = json.loads(run("run", leveled.bundle, *words, *more).out)
+        require_right(found["outputs"]["output"], leveled)
     # A process may hold the modules of several programs: here a copy stands for the second.
     bundle = load_bundle(leveled.bundle)
     other = shutil.copytree(project, tmp_path / "other")
     first, second = BuiltProgram(project, bundle), BuiltProgram(other, bundle)
     assert first.module is not second.module
+
+
+def test_python_and_cpp_have_the_same_files(
+    leveled: Tiny, project: Path, keys: Path, tmp_path: Path
+) -> None:
+    """Keys, queries and answers of one are taken by the other."""
+    build, weights = project / "build", project / "weights.safetensors"
+    secret, evaluation = keys / "client" / "secret.key", keys / "server" / "evaluation.key"
+
+    def cpp(*words: object) -> None:
+        done = subprocess.run([*map(str, words)], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+    def server(query: Path, answer: Path) -> None:
+        cpp(
+            build / "server", "--keys", evaluation, "--weights", weights,
+            "--query", query, "--output", answer,
+        )  # fmt: skip
+
+    run(
+        "encrypt", leveled.bundle, "--keys", keys, "--input", leveled.data, "--index", 0,
+        "-o", tmp_path / "query",
+    )  # fmt: skip
+    server(tmp_path / "query", tmp_path / "answer")
+    words = ("--keys", keys, "--answer", tmp_path / "answer", "--json")
+    found = json.loads(run("decrypt", leveled.bundle, *words).out)
+    require_right(found["outputs"]["output"], leveled)
+
+    run("embed", leveled.bundle, "--input", leveled.data, "--index", 0,
+        "-o", tmp_path / "in.safetensors")  # fmt: skip
+    client = (build / "client",)
+    cpp(*client, "encrypt", "--key", secret, "--input", tmp_path / "in.safetensors",
+        "--output", tmp_path / "cpp query")  # fmt: skip
+    run("execute", leveled.bundle, "--keys", keys, "--query", tmp_path / "cpp query",
+        "-o", tmp_path / "cpp answer")  # fmt: skip
+    cpp(*client, "decrypt", "--key", secret, "--answer", tmp_path / "cpp answer",
+        "--output", tmp_path / "out.safetensors")  # fmt: skip
+    require_right(load_file(tmp_path / "out.safetensors")["output"], leveled)
 
 
 def test_primes_are_of_50_bits_at_most() -> None:

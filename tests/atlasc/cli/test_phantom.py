@@ -84,7 +84,8 @@ def test_emit_selects_the_engine(bundle: tuple[Path, str], tiny: Tiny, tmp_path:
         run("emit", bundle[0], "-o", tmp_path / engine, *options)
         cmake = (tmp_path / engine / "CMakeLists.txt").read_text()
         assert f"set(ATLASC_ENGINE {engine} CACHE" in cmake
-    message = refused("emit", tiny.bundle, "-o", tmp_path / "x", "--engine", "phantom")
+    of_desilo = make_tiny(tmp_path, "desilo").bundle
+    message = refused("emit", of_desilo, "-o", tmp_path / "x", "--engine", "phantom")
     assert "was not compiled for the engine phantom" in message
     assert "no engine 'gpu'" in refused(
         "emit", tiny.bundle, "-o", tmp_path / "x", "--engine", "gpu"

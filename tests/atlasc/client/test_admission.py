@@ -145,7 +145,7 @@ def test_encrypt_names_what_it_leaves_out_before_it_asks_for_keys(
     tiny: Tiny, mixed: Path, tmp_path: Path
 ) -> None:
     result = atlasc(
-        "encrypt", tiny.bundle, "--target", "desilo", "--keys", tmp_path / "none",
+        "encrypt", tiny.bundle, "--target", "cpu", "--keys", tmp_path / "none",
         "--input", mixed, "--index", "0,1", "-o", tmp_path / "query",
     )  # fmt: skip
     assert result.exit_code == 2

@@ -99,7 +99,7 @@ def decrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Answ
     client = SimpleNamespace(
         ledger=Ledger(tmp_path / "client"), decrypt=lambda *_: there["answers"]
     )
-    monkeypatch.setattr(roles, "check_target", lambda *_: find_target("desilo"))
+    monkeypatch.setattr(roles, "check_target", lambda *_: find_target("cpu"))
     monkeypatch.setattr(Message, "read", lambda *_: message)
     monkeypatch.setattr(roles, "Client", lambda *_: client)
     (tmp_path / "client").mkdir()

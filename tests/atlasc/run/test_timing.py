@@ -29,14 +29,14 @@ def bundle(tiny: Tiny) -> Bundle:
 def timing(bundle: Bundle) -> Timing:
     """A second for the first op, two for the second, and so on."""
     seconds = [1.0 + n for n in range(len(bundle.program.ops))]
-    return Timing.of(bundle.program, bundle.parameters, "desilo", 1, seconds)
+    return Timing.of(bundle.program, bundle.parameters, "cpu", 1, seconds)
 
 
 def test_every_op_has_its_own_time(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr("atlasc.run.timing.time.perf_counter", lambda: now)
     first, second = bundle.program.ops[:2]
-    pace = Pace(bundle, find_target("desilo"), 2, no_progress)
+    pace = Pace(bundle, find_target("cpu"), 2, no_progress)
     for start in (0.0, 100.0):  # two runs, and nothing counts between them
         for op, after in ((first, 1), (second, 3)):
             now = start + after
@@ -51,7 +51,7 @@ def test_every_op_has_its_own_time(bundle: Bundle, monkeypatch: pytest.MonkeyPat
 def test_seconds_of_a_simulation_are_called_so(
     bundle: Bundle, timing: Timing, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for target in ("sim", "desilo", "another engine"):
+    for target in ("sim", "cpu", "another engine"):
         timing = dataclasses.replace(timing, target=target)
         assert timing.simulated == timing.summary()["simulated"] == (target == "sim")
         show_timing(timing)
@@ -120,7 +120,7 @@ def test_nothing_is_measured_where_nothing_is_encrypted(tiny: Tiny, bundle: Bund
 
 
 def test_a_pace_measures_what_it_paces(bundle: Bundle) -> None:
-    pace = Pace(bundle, find_target("desilo"), 2, no_progress)
+    pace = Pace(bundle, find_target("cpu"), 2, no_progress)
     for _ in range(2):
         for op in bundle.program.ops:
             pace(op)
