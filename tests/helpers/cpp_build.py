@@ -25,6 +25,8 @@ and with ``-fPIC`` the objects serve Python modules too."""
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 SANITIZED = ("-Og", *SANITIZERS, *WARNINGS, "-std=c++17")
 """Flags of everything whose memory is watched."""
+WATCHED = ("-O1", "-fsanitize=thread", *WARNINGS, "-std=c++17")
+"""Flags of everything whose threads are watched."""
 
 
 def require_compiler() -> str:

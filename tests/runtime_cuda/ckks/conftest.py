@@ -5,27 +5,22 @@ from __future__ import annotations
 import functools
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from cpp_build import ROOT, RUNTIME, SANITIZED, Builder, require_compiler
+from cpp_build import ROOT, RUNTIME, SANITIZED, WATCHED, Builder, require_compiler
 
 HERE = Path(__file__).parent
 FOLDERS = (HERE / "stand_in", HERE / "declarations", RUNTIME, RUNTIME / "include", ROOT)
 Build = Callable[..., Path]
 
 
-@pytest.fixture(scope="session")
-def build(tmp_path_factory: pytest.TempPathFactory, cpp: Builder) -> Build:
+def _builder(folder: Path, cpp: Builder, flags: Sequence[str]) -> Build:
     """Builds a program of C++ files with the runtime and the engine on a device; warnings are
-    errors.
-
-    Address and undefined-behaviour sanitizers see the kernels, which are ordinary loops here.
-    """
+    errors."""
     require_compiler()
-    folder = tmp_path_factory.mktemp("ckks")
-    runtime = cpp.runtime(folder / "runtime", SANITIZED)
+    runtime = cpp.runtime(folder / "runtime", flags)
 
     def engine(device: str) -> list[Path]:
         """Two files that include all others: each spends most of its time on the same headers."""
@@ -42,10 +37,23 @@ def build(tmp_path_factory: pytest.TempPathFactory, cpp: Builder) -> Build:
         files = [*sources, *engine(device), *stand_in, runtime]
         named = f'-DATLASC_DEVICE_NAME="{"phantom" if device == "cuda" else "cpu"}"'
         folders = (RUNTIME / "devices" / device, *FOLDERS)
-        flags = (*SANITIZED, "-pthread", named, *(f"-I{one}" for one in folders))
-        return cpp.program(folder / f"{name}-{device}", files, flags)
+        every = (*flags, "-pthread", named, *(f"-I{one}" for one in folders))
+        return cpp.program(folder / f"{name}-{device}", files, every)
 
     return program
+
+
+@pytest.fixture(scope="session")
+def build(tmp_path_factory: pytest.TempPathFactory, cpp: Builder) -> Build:
+    """See :func:`_builder`. Address and undefined-behaviour sanitizers see the kernels, which are
+    ordinary loops here."""
+    return _builder(tmp_path_factory.mktemp("ckks"), cpp, SANITIZED)
+
+
+@pytest.fixture(scope="session")
+def build_watched(tmp_path_factory: pytest.TempPathFactory, cpp: Builder) -> Build:
+    """The same under the race detector."""
+    return _builder(tmp_path_factory.mktemp("threads"), cpp, WATCHED)
 
 
 Secrets = Callable[..., "subprocess.CompletedProcess[bytes]"]

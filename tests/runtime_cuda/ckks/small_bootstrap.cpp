@@ -8,7 +8,6 @@
 
 #include "atlasc/error.hpp"
 #include "ckks/keys/key_files.hpp"
-#include "ckks/keys/key_maker.hpp"
 #include "tests/runtime_cuda/conformance/programs.hpp"
 
 namespace {
@@ -26,13 +25,7 @@ double largest_error(const ComplexVector& found, const Vector& expected) {
 int run(int log_degree, const std::string& name) {
     const Interface interface = conformance::bootstrapped(log_degree, name);
     auto ground = std::make_unique<ckks::Ground>(ckks::chain_of(interface.parameters), 0);
-    const ckks::Ring& ring = ground->ring;
-    const ckks::Coefficients secret = ckks::uniform_secret(ring.degree());
-    const ckks::KeyMaker maker(ring, secret, ckks::fresh_seed());
-    const auto set = bootstrapping::named(interface.parameters.moduli->bootstrap,
-                                          static_cast<long>(ring.degree()));
-    ckks::Role role{std::string(32, '0'), ckks::SecretKey(ring, secret),
-                       maker.make(ckks::needs_of(interface, ring.chain())), set};
+    ckks::Role role = ckks::fresh_role(interface, *ground);
     ckks::CkksEngine engine(std::move(ground), std::move(role));
 
     std::mt19937_64 random(11);
