@@ -136,10 +136,12 @@ class Message:
             AtlasError: not such a message; of another format, kind or program; too many inputs; an
                 array is missing, too large or damaged, or there is one too many.
         """
-        ciphertexts, masks = _ciphertexts(kind, bundle), _masks(kind, bundle)
-        bounds = {n: bundle.parameters.ciphertext_bytes(at) for n, at in ciphertexts.items()}
-        bounds |= {name: 8 * int(np.prod(shape)) for name, shape in masks.items()}
-        limit = sum(bounds.values()) + _HEADER * (len(bounds) + 1)
+        ciphertexts, bounds = _ciphertexts(kind, bundle), _bounds(kind, bundle)
+        # Whichever kind it is: a query in an answer's place is to be told as such.
+        limit = max(
+            sum(sizes.values()) + _HEADER * (len(sizes) + 1)
+            for sizes in (_bounds("query", bundle), _bounds("answer", bundle))
+        )
         place = str(source) if isinstance(source, Path) else f"the {kind}"
         if isinstance(source, Path):
             # It came from somebody else: no links, no devices.
@@ -167,6 +169,8 @@ class Message:
             why = f"{'it lacks' if odd[0] in bounds else 'it has too many arrays:'} {odd[0]}"
         elif large := [n for n in bounds if len(arrays[n].data) > bounds[n] + _HEADER]:
             why = f"{large[0]} is too large"
+        elif none := [n for n in ciphertexts if arrays[n].dtype != "U8"]:
+            why = f"{none[0]} is no ciphertext"
         if why:
             raise AtlasError(f"{place} is not complete", why=why, remedy="copy it again")
         return cls(facts, arrays, digest, place)
@@ -238,6 +242,13 @@ def _ciphertexts(kind: Kind, bundle: Bundle) -> dict[str, int]:
         for part in range(packed.ciphertexts):
             levels[f"{op.attributes['name']}/{part}"] = packed.level or 0
     return levels
+
+
+def _bounds(kind: Kind, bundle: Bundle) -> dict[str, int]:
+    """Bytes of each array of a message, but for a ciphertext's header, by name."""
+    levels, masks = _ciphertexts(kind, bundle), _masks(kind, bundle)
+    bounds = {name: bundle.parameters.ciphertext_bytes(level) for name, level in levels.items()}
+    return bounds | {name: 8 * int(np.prod(shape)) for name, shape in masks.items()}
 
 
 def _masks(kind: Kind, bundle: Bundle) -> dict[str, tuple[int, ...]]:

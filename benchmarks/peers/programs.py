@@ -11,6 +11,7 @@ import numpy as np
 
 from atlasc.client.program import client_program
 from atlasc.compilation.lowering import lower_module
+from atlasc.compilation.options import TargetOptions
 from atlasc.ir.interpreter import interpret
 from atlasc.ir.module import Op
 from atlasc.passes.costs import program_costs
@@ -86,7 +87,8 @@ class OurProgram(Program):
 
     def __init__(self, layer: Layer, name: str = "atlasc") -> None:
         self.name, self.layer = name, layer
-        lowered = lower_module(layer.module, layer.inputs, fastest=True)
+        options = TargetOptions(target="desilo")
+        lowered = lower_module(layer.module, layer.inputs, options, fastest=True)
         assert isinstance(lowered.parameters, DesiloParameters)
         self.program, self.parameters = lowered.program, lowered.parameters
         self.client = client_program(lowered.client, lowered.program)

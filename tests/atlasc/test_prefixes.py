@@ -106,7 +106,7 @@ def test_settings_are_compared_on_the_users_inputs(found: PreparedModel) -> None
 
 def test_errors_are_those_of_the_users_inputs_and_ranges_those_of_all(found: PreparedModel) -> None:
     source = found.source
-    module = apply_settings(found.module, expert(1), found.calibration, MEASURED)
+    module = apply_settings(found.module, expert(2), found.calibration, MEASURED)
     arrays, shares = search_inputs(found, 0, 5, extremes=5)
     assert shares is not None and 0.0 in shares
     kept = [row for row, share in enumerate(shares) if share]
@@ -117,7 +117,7 @@ def test_errors_are_those_of_the_users_inputs_and_ranges_those_of_all(found: Pre
     )
     front = Front((), "depth", (100.0, 0.2), parametrisation=MEASURED)
     trials = _trials(front, found, None, 1, Step("", None))
-    validator, chosen = trials.validator, trials.approximations(expert(1))
+    validator, chosen = trials.validator, trials.approximations(expert(2))
     assert validator.inputs == len(source.validated)
     alone = Validator(found.module, source.held_back.arrays, 1).measure(chosen)
     every = Validator(found.module, source.validated.arrays, 1).measure(chosen)

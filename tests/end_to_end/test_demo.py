@@ -53,7 +53,7 @@ def test_a_missing_library_is_explained(demo: ModuleType, monkeypatch: pytest.Mo
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(desilo_library.importlib.metadata, "version", missing)
-    result = CliRunner().invoke(demo.app, [])
+    result = CliRunner().invoke(demo.app, ["--target", "desilo"])
     assert result.exit_code == 2
     assert 'pip install "atlasc[desilo]"' in result.stderr
 

@@ -12,7 +12,7 @@ LENGTH = 6
 
 
 def make_text_bundle(root: Path) -> Path:
-    """A random BERT of one layer, compiled for token ids of length 6."""
+    """A random BERT of two layers, compiled for token ids of length 6."""
     import torch
     from transformers import BertConfig, BertModel
 
@@ -23,7 +23,7 @@ def make_text_bundle(root: Path) -> Path:
 
     torch.manual_seed(0)
     config = BertConfig(
-        vocab_size=40, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+        vocab_size=40, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
         intermediate_size=8, max_position_embeddings=16, attn_implementation="sdpa",
     )  # fmt: skip
     BertModel(config, add_pooling_layer=False).save_pretrained(root / "model")

@@ -1,9 +1,12 @@
 #include "devices/host/threads.hpp"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -106,9 +109,22 @@ std::size_t wanted_threads() {
     return static_cast<std::size_t>(std::clamp(given > 0 ? given : found, 1L, 256L));
 }
 
+/// Never destroyed: where a process ends, its threads end with it.
+std::atomic<Team*> current{nullptr};
+
+/// Threads do not survive a fork: the first loop of the child makes its own.
 Team& team() {
-    static Team all(wanted_threads() - 1);
-    return all;
+    static const int watched =
+        pthread_atfork(nullptr, nullptr, [] { current.store(nullptr); });
+    static_cast<void>(watched);
+    Team* found = current.load();
+    if (found == nullptr) {
+        auto made = std::make_unique<Team>(wanted_threads() - 1);
+        if (current.compare_exchange_strong(found, made.get())) {
+            found = made.release();
+        }
+    }
+    return *found;
 }
 
 constexpr std::size_t shares = 32;  ///< ranges of a thread, so that a slow one holds up no other

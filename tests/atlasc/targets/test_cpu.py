@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import pytest
 from conformance import EngineConformance, rotations
 
@@ -56,3 +60,26 @@ class TestBootstrapped(EngineConformance):
     @classmethod
     def engine(cls) -> Engine[Any]:
         return fresh(CpuParameters.bootstrapped())
+
+
+def test_a_fork_has_threads_of_its_own() -> None:
+    """Threads of the parent are gone in a child, which must not wait for them."""
+    engine = fresh(CpuParameters.choose(3, 2**12))
+    x = engine.encrypt(np.ones(engine.slots))
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        found = engine.decrypt(engine.square(x))
+        os._exit(0 if np.abs(found - 1).max() < 1e-6 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_threads_compute_on_one_engine() -> None:
+    engine = fresh(CpuParameters.choose(3, 2**12))
+
+    def squared(number: float) -> float:
+        x = engine.encrypt(np.full(engine.slots, number))
+        return float(np.abs(engine.decrypt(engine.square(x)) - number**2).max())
+
+    with ThreadPoolExecutor(4) as pool:
+        assert max(pool.map(squared, np.linspace(-1, 1, 12))) < 1e-6

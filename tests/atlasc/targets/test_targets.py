@@ -96,7 +96,7 @@ def test_a_program_carries_its_parameters(name: str) -> None:
         ('target = "../x", parameters = {a = 1}', "target is not the name of a target"),
         ('target = "gpu", parameters = {a = 1}', "there is no target 'gpu'"),
         ('target = "sim", parameters = {a = [1, 2]}', "parameters is not"),
-        ('target = "sim", parameters = {a = 1}', "the parameters of desilo cannot be read"),
+        ('target = "sim", parameters = {a = 1}', "the parameters of cpu cannot be read"),
         ('target = "phantom", parameters = {log_ring_degree = 900000}', "cannot be read"),
     ],
 )

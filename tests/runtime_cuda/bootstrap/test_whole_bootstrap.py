@@ -7,6 +7,7 @@ precision, with or without the errors that CKKS adds.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -73,6 +74,9 @@ class NoisyEngine:
 
     def mul_plain(self, x: Slots, value: float) -> Slots:
         return Slots(x.values * value + self.error(x.level - 1), x.level - 1)
+
+    def dot_plain(self, xs: list[Slots], values: list[float]) -> Slots:
+        return reduce(self.add, map(self.mul_plain, xs, values))
 
     def add(self, x: Slots, y: Slots) -> Slots:
         return Slots(x.values + y.values, min(x.level, y.level))
