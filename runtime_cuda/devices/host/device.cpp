@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t alignment = 64;  ///< of a vector register, and of a line of the cache
 constexpr std::size_t huge_page = std::size_t{2} << 20;
-constexpr std::uint64_t free_share = 8;  ///< of the budget, that blocks may take while they are free
+constexpr std::uint64_t free_share = 24;  ///< of the budget, that blocks may take while they are free
 
 std::string megabytes(std::uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 

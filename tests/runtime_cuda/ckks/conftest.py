@@ -16,9 +16,9 @@ FOLDERS = (HERE / "stand_in", HERE / "declarations", RUNTIME, RUNTIME / "include
 Build = Callable[..., Path]
 
 
-def _builder(folder: Path, cpp: Builder, flags: Sequence[str]) -> Build:
+def builder(folder: Path, cpp: Builder, flags: Sequence[str], *more: str) -> Build:
     """Builds a program of C++ files with the runtime and the engine on a device; warnings are
-    errors."""
+    errors. ``more``: flags of all but the runtime."""
     require_compiler()
     runtime = cpp.runtime(folder / "runtime", flags)
 
@@ -37,7 +37,7 @@ def _builder(folder: Path, cpp: Builder, flags: Sequence[str]) -> Build:
         files = [*sources, *engine(device), *stand_in, runtime]
         named = f'-DATLASC_DEVICE_NAME="{"phantom" if device == "cuda" else "cpu"}"'
         folders = (RUNTIME / "devices" / device, *FOLDERS)
-        every = (*flags, "-pthread", named, *(f"-I{one}" for one in folders))
+        every = (*flags, *more, "-pthread", named, *(f"-I{one}" for one in folders))
         return cpp.program(folder / f"{name}-{device}", files, every)
 
     return program
@@ -45,15 +45,15 @@ def _builder(folder: Path, cpp: Builder, flags: Sequence[str]) -> Build:
 
 @pytest.fixture(scope="session")
 def build(tmp_path_factory: pytest.TempPathFactory, cpp: Builder) -> Build:
-    """See :func:`_builder`. Address and undefined-behaviour sanitizers see the kernels, which are
+    """See :func:`builder`. Address and undefined-behaviour sanitizers see the kernels, which are
     ordinary loops here."""
-    return _builder(tmp_path_factory.mktemp("ckks"), cpp, SANITIZED)
+    return builder(tmp_path_factory.mktemp("ckks"), cpp, SANITIZED)
 
 
 @pytest.fixture(scope="session")
 def build_watched(tmp_path_factory: pytest.TempPathFactory, cpp: Builder) -> Build:
     """The same under the race detector."""
-    return _builder(tmp_path_factory.mktemp("threads"), cpp, WATCHED)
+    return builder(tmp_path_factory.mktemp("threads"), cpp, WATCHED)
 
 
 Secrets = Callable[..., "subprocess.CompletedProcess[bytes]"]

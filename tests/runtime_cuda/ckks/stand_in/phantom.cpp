@@ -225,8 +225,30 @@ void DNTTTable::set(const DModulus* modulus, const std::uint64_t* twiddle, const
                         {itwiddle, itwiddle + n}};
 }
 
+/// Counts a transform of some limbs, by two kernels that read and write each number.
+bool counted(const DNTTTable& tables, std::size_t limbs) {
+    if (stand_in::tally().begun) {
+        const double bytes = 4.0 * sizeof(Word) * static_cast<double>(limbs * tables.n);
+        stand_in::tally().add("transforms of residues", 2, bytes, limbs);
+    }
+    return stand_in::tally().begun;
+}
+
+/// Counts a Fourier transform: a kernel for its large steps, one for its small ones, and one that
+/// scales or reorders.
+bool counted(std::size_t log_n) {
+    if (stand_in::tally().begun) {
+        const double bytes = 6.0 * sizeof(Complex) * static_cast<double>(std::size_t{1} << log_n);
+        stand_in::tally().add("transforms of slots", 3, bytes);
+    }
+    return stand_in::tally().begun;
+}
+
 void nwt_2d_radix8_forward_inplace(std::uint64_t* inout, const DNTTTable& tables,
                                    std::size_t count, std::size_t start, const cudaStream_t&) {
+    if (counted(tables, count)) {
+        return;
+    }
     for (std::size_t index = start; index < start + count; ++index) {
         forward(inout + index * tables.n, tables, index);
     }
@@ -236,6 +258,9 @@ void nwt_2d_radix8_forward_inplace_include_special_mod_exclude_range(
     std::uint64_t* inout, const DNTTTable& tables, std::size_t count, std::size_t start,
     std::size_t size_qp, std::size_t size_p, std::size_t begin, std::size_t end,
     const cudaStream_t&) {
+    if (counted(tables, count - (end - begin))) {
+        return;
+    }
     for (std::size_t limb = start; limb < start + count; ++limb) {
         const bool special = limb >= start + count - size_p;
         const std::size_t index = special ? size_qp - (start + count - limb) : limb;
@@ -247,6 +272,9 @@ void nwt_2d_radix8_forward_inplace_include_special_mod_exclude_range(
 
 void nwt_2d_radix8_backward_inplace(std::uint64_t* inout, const DNTTTable& tables,
                                     std::size_t count, std::size_t start, const cudaStream_t&) {
+    if (counted(tables, count)) {
+        return;
+    }
     for (std::size_t index = start; index < start + count; ++index) {
         backward(inout + index * tables.n, tables, index);
     }
@@ -254,7 +282,9 @@ void nwt_2d_radix8_backward_inplace(std::uint64_t* inout, const DNTTTable& table
 
 void nwt_2d_radix8_backward(std::uint64_t* out, const std::uint64_t* in, const DNTTTable& tables,
                             std::size_t count, std::size_t start, const cudaStream_t& stream) {
-    std::copy(in + start * tables.n, in + (start + count) * tables.n, out + start * tables.n);
+    if (!stand_in::tally().begun) {
+        std::copy(in + start * tables.n, in + (start + count) * tables.n, out + start * tables.n);
+    }
     nwt_2d_radix8_backward_inplace(out, tables, count, start, stream);
 }
 
@@ -274,6 +304,9 @@ cuDoubleComplex* DCKKSEncoderInfo::twiddle() { return twiddle_; }
 std::uint32_t* DCKKSEncoderInfo::mul_group() { return mul_group_; }
 
 void special_fft_forward(DCKKSEncoderInfo& info, std::size_t log_n, const cudaStream_t&) {
+    if (counted(log_n)) {
+        return;
+    }
     const std::size_t n = std::size_t{1} << log_n;
     const int bits = static_cast<int>(log_n);
     // Coefficients in their order, slots in reversed order.
@@ -292,6 +325,9 @@ void special_fft_forward(DCKKSEncoderInfo& info, std::size_t log_n, const cudaSt
 
 void special_fft_backward(DCKKSEncoderInfo& info, std::size_t log_n, double scalar,
                           const cudaStream_t&) {
+    if (counted(log_n)) {
+        return;
+    }
     const std::size_t n = std::size_t{1} << log_n;
     const int bits = static_cast<int>(log_n);
     std::vector<Complex> values = reversed_values(info, n, bits);

@@ -1,0 +1,73 @@
+// Bytes that the engine's kernels read and write, by their arguments: each number once, whatever the
+// caches do.
+#pragma once
+
+#include "ckks/kernels.hpp"
+
+namespace atlasc::ckks {
+
+constexpr double word = sizeof(Word);
+
+inline double words(double each, std::size_t count) {
+    return each * word * static_cast<double>(count);
+}
+
+/// Of a plaintext, a number for each index.
+inline double plain(const PlainValues& values) { return std::ldexp(1.0, -values.log_run); }
+
+inline double traffic(const Combine&, std::size_t count) { return words(3, count); }
+inline double traffic(const Divide&, std::size_t count) { return words(3, count); }
+
+inline double traffic(const TimesPolynomial& kernel, std::size_t count) {
+    return words(2 + plain(kernel.plain), count);
+}
+
+inline double traffic(const PlusPolynomial& kernel, std::size_t count) {
+    return words(2 + plain(kernel.plain) / 2, count);
+}
+
+inline double traffic(const AddProduct& kernel, std::size_t count) {
+    return words(kernel.first ? 7 : 10, count);
+}
+
+inline double traffic(const Lift& kernel, std::size_t count) {
+    return words(1, count) + words(1, std::size_t{1} << kernel.log_degree);
+}
+
+template <std::size_t size>
+double traffic(const Decompose<size>& kernel, std::size_t count) {
+    return words(static_cast<double>(2 * size + kernel.limbs + kernel.size_p), count);
+}
+
+template <std::size_t size>
+double traffic(const Remainder<size>& kernel, std::size_t count) {
+    return words(static_cast<double>(size + kernel.limbs), count);
+}
+
+inline double traffic(const InnerProduct& kernel, std::size_t count) {
+    double bytes = words(2, count) + (kernel.accumulate ? words(2, count) : 0);
+    const std::size_t limbs = kernel.limbs + kernel.size_p;
+    for (std::size_t limb = 0; kernel.digits != 0 && limb < limbs; ++limb) {
+        const std::size_t of_key =
+            limb < kernel.limbs ? limb : kernel.packing.limbs + limb - kernel.limbs;
+        const double bits = static_cast<double>(kernel.packing.bits(of_key));
+        bytes += words(static_cast<double>(kernel.digits) * (1 + 2 * bits / 64), count / limbs);
+    }
+    const double parts = kernel.addends.second == nullptr ? 1 : 2;
+    const std::size_t added = std::min(kernel.addends.limbs, limbs);
+    return bytes + (kernel.addends.first == nullptr ? 0 : words(parts, count / limbs * added));
+}
+
+inline double traffic(const SumOfProducts& kernel, std::size_t count) {
+    double each = kernel.accumulate ? 2 : 1;
+    for (std::size_t term = 0; term < kernel.count; ++term) {
+        each += 1 + plain(kernel.terms[term].plain);
+    }
+    return words(each, count);
+}
+
+inline double traffic(const Round& kernel, std::size_t count) {
+    return words(static_cast<double>(1 + kernel.extended), count);
+}
+
+}  // namespace atlasc::ckks

@@ -1,0 +1,60 @@
+"""What a layer of BERT-base asks of a GPU, counted by a device that computes nothing.
+
+    pytest -s tests/runtime_cuda/ckks/test_launches.py
+
+prints the table of docs/backend-phantom.md.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cpp_build import OPTIMISED, RUNTIME, Builder
+
+from atlasc.emit.project import WEIGHTS, write_project
+from atlasc.passes.approximation.approximate import apply_recipe
+from atlasc.passes.calibration.calibrate import nominal_calibration
+from atlasc.passes.pipeline import lower_nn
+from atlasc.targets import find_target
+from benchmarks.lowering import bert
+
+from .conftest import HERE, builder
+
+TOKENS = 128
+
+
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory: pytest.TempPathFactory, cpp: Builder) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("launches")
+    module, latency = bert(1, TOKENS), find_target("phantom").latency()
+    approximated = apply_recipe(module, "is", nominal_calibration(module))
+    lowered = lower_nn(approximated, latency.choose, None, None, latency.costs, True)
+    write_project(folder / "project", lowered.program, lowered.parameters, "phantom")
+    sources = folder / "project" / "src"
+    traffic = str(HERE / "stand_in/traffic.hpp")
+    more = (f"-I{sources}", "-DATLASC_PROGRAM=bert", "-include", traffic)
+    build = builder(folder, cpp, OPTIMISED, *more)
+    program = build(
+        "launches", HERE / "launches.cpp", sources / "interface.cpp", sources / "program.cpp",
+        device="cuda",
+    )  # fmt: skip
+    done = subprocess.run(
+        [program, folder / "project" / WEIGHTS], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_layer_of_bert_base(counted: dict[str, Any]) -> None:
+    kernels = counted["kernels"]
+    total = {fact: sum(one[fact] for one in kernels.values()) for fact in ("launches", "bytes")}
+    for name, one in sorted(kernels.items(), key=lambda pair: -pair[1]["bytes"]):
+        print(f"{name:24s} {one['launches']:8} launches {one['bytes'] / 1e9:10.1f} GB")
+    print(f"{'all':24s} {total['launches']:8} launches {total['bytes'] / 1e9:10.1f} GB")
+    print(f"host {counted['host']:.2f} s, memory {counted['memory'] / 2**30:.1f} GiB")
+    assert total["launches"] <= 100_000
+    assert total["bytes"] <= 2.5e12
