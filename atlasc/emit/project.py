@@ -42,6 +42,7 @@ _TAIL = 30
 ENGINES = {
     "sim": "see what the tools say; the project stays, to be built by hand",
     "cpu": "see what the tools say; the project stays, to be built by hand",
+    "cuda": "build where CUDA is, with a compiler that nvcc takes",
     "phantom": "build where CUDA is, and set the variable Phantom_ROOT to the folder where "
     "Phantom-FHE was built (docs/backend-phantom.md); --engine sim tries the program without both",
 }

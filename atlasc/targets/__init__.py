@@ -10,7 +10,7 @@ from atlasc.ir.errors import AtlasError
 if TYPE_CHECKING:
     from atlasc.targets.base import Target
 
-TARGETS = ("cpu", "sim", "desilo", "phantom", "count")
+TARGETS = ("cpu", "cuda", "sim", "desilo", "phantom", "count")
 """Modules beside this file; ``TARGET`` of each is the object."""
 DEFAULT = "cpu"
 

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "atlasc/error.hpp"
+#include "atlasc/files.hpp"
 #include "atlasc/numbers.hpp"
 #include "ckks/kernels.hpp"
 #include "kernel.hpp"
@@ -13,20 +14,23 @@
 namespace atlasc::ckks {
 namespace {
 
-/// Slots to the bit-reversed order in which the transform takes them, from one number for each
-/// run of slots.
-template <bool is_complex>
+/// Slots of some vectors to the bit-reversed order in which the transform takes them, from one number
+/// for each run of slots.
 struct Scatter {
     int log_slots;
-    std::size_t run;
-    const double* slots;
+    const double* numbers;
+    Encoder::Sent of[Encoder::batch];
     Complex* out;
 
     ATLASC_DEVICE void operator()(std::size_t at) const {
-        const std::uint32_t place = reverse_bits(static_cast<std::uint32_t>(at), log_slots);
-        const std::size_t number = at / run;
-        out[place].x = is_complex ? slots[2 * number] : slots[number];
-        out[place].y = is_complex ? slots[2 * number + 1] : 0.0;
+        const std::size_t vector = at >> log_slots;
+        const std::size_t slot = at - (vector << log_slots);
+        const Encoder::Sent& own = of[vector];
+        const double* number = numbers + own.start + slot / own.run * (own.is_complex ? 2 : 1);
+        Complex& to = out[(vector << log_slots) +
+                          reverse_bits(static_cast<std::uint32_t>(slot), log_slots)];
+        to.x = number[0];
+        to.y = own.is_complex ? number[1] : 0.0;
     }
 };
 
@@ -97,8 +101,8 @@ Encoder::Encoder(const Ring& ring)
       log_slots_(ring.log_degree() - 1),
       fourier_(ring.memory(), log_slots_),
       data_(as_secret(Array<Complex>(ring.memory(), batch * ring.slots()))),
-      staging_(2 * ring.slots() * sizeof(double)),
-      input_(as_secret(Array<double>(ring.memory(), 2 * ring.slots()))) {
+      staging_(batch * 2 * ring.slots() * sizeof(double)),
+      input_(as_secret(Array<double>(ring.memory(), batch * 2 * ring.slots()))) {
     make_imaginary();
 }
 
@@ -153,27 +157,36 @@ double largest_of(const std::vector<Number>& slots) {
 }  // namespace
 
 template <typename Number>
-void Encoder::scatter(const std::vector<Number>& numbers, double scale, std::size_t limbs,
-                      std::size_t place) {
+void Encoder::put(const std::vector<Number>& numbers, double scale, std::size_t limbs) {
     constexpr bool is_complex = !std::is_same_v<Number, double>;
+    const std::size_t run = run_of(numbers.size(), ring_.slots(), "a plaintext");
     require_size(largest_of(numbers), scale, limbs);
-    staging_.upload(input_.get(), numbers.data(), numbers.size() * sizeof(Number));
-    launch(ring_.slots(),
-           Scatter<is_complex>{log_slots_, ring_.slots() / numbers.size(), input_.get(),
-                               data_.get() + place * ring_.slots()},
-           "slots of a plaintext");
+    sent_.push_back({numbers_.size(), run, is_complex});
+    const auto* first = reinterpret_cast<const double*>(numbers.data());
+    numbers_.insert(numbers_.end(), first, first + numbers.size() * (is_complex ? 2 : 1));
+}
+
+void Encoder::send(const std::vector<double>& scales) {
+    Scatter kernel{log_slots_, input_.get(), {}, data_.get()};
+    std::copy(sent_.begin(), sent_.end(), kernel.of);
+    staging_.upload(input_.get(), numbers_.data(), numbers_.size() * sizeof(double));
+    launch(sent_.size() * ring_.slots(), kernel, "slots of plaintexts");
+    fourier_.to_coefficients(data_.get(), scales);
+    wipe(numbers_.data(), numbers_.size() * sizeof(double));  // a client's slots
 }
 
 Words Encoder::encode(const Vector& slots, double scale, std::size_t limbs) {
-    scatter(slots, scale, limbs);
-    fourier_.to_coefficients(data_.get(), {scale});
-    return rounded(0, limbs, false, 0);
+    start();
+    put(slots, scale, limbs);
+    send({scale});
+    return std::move(rounded({0}, limbs, false).front());
 }
 
 Words Encoder::encode(const ComplexVector& slots, double scale, std::size_t limbs) {
-    scatter(slots, scale, limbs);
-    fourier_.to_coefficients(data_.get(), {scale});
-    return rounded(0, limbs, false, 0);
+    start();
+    put(slots, scale, limbs);
+    send({scale});
+    return std::move(rounded({0}, limbs, false).front());
 }
 
 std::vector<Plain> Encoder::plains(const std::vector<const Plaintext*>& values,
@@ -181,54 +194,56 @@ std::vector<Plain> Encoder::plains(const std::vector<const Plaintext*>& values,
                                    bool extended) {
     std::vector<Plain> result;
     for (std::size_t first = 0; first < values.size(); first += batch) {
-        const std::size_t count = std::min(batch, values.size() - first);
+        const std::size_t end = std::min(first + batch, values.size());
         std::vector<int> runs;
-        for (std::size_t at = 0; at < count; ++at) {
-            const double scale = scales[first + at];
-            const auto send = [&](const auto& slots) {
-                run_of(slots.size(), ring_.slots(), "a plaintext");
-                scatter(slots, scale, limbs, at);
+        std::vector<double> some;
+        start();
+        for (std::size_t at = first; at < end; ++at) {
+            const auto add = [&](const auto& slots) {
+                put(slots, scales[at], limbs);
                 runs.push_back(log_repeats(slots, ring_.slots()));
             };
-            const Plaintext& value = *values[first + at];
-            if (const double* number = std::get_if<double>(&value)) {
-                send(Vector{*number});
-            } else if (const Vector* slots = std::get_if<Vector>(&value)) {
-                send(*slots);
+            if (const double* number = std::get_if<double>(values[at])) {
+                add(Vector{*number});
+            } else if (const Vector* slots = std::get_if<Vector>(values[at])) {
+                add(*slots);
             } else {
-                send(std::get<ComplexVector>(value));
+                add(std::get<ComplexVector>(*values[at]));
             }
+            some.push_back(scales[at]);
         }
-        const auto start = scales.begin() + static_cast<std::ptrdiff_t>(first);
-        fourier_.to_coefficients(data_.get(),
-                                 {start, start + static_cast<std::ptrdiff_t>(count)});
-        for (std::size_t at = 0; at < count; ++at) {
-            Words words = rounded(at, limbs, extended, runs[at]);
+        send(some);
+        std::vector<Words> words = rounded(runs, limbs, extended);
+        for (std::size_t at = 0; at < words.size(); ++at) {
             if (runs[at] != 0) {
-                const Words whole = std::move(words);
-                words = Words(ring_.memory(), whole.size() >> runs[at]);
-                launch(words.size(), Compress{runs[at], whole.get(), words.get()},
+                const Words whole = std::move(words[at]);
+                words[at] = Words(ring_.memory(), whole.size() >> runs[at]);
+                launch(words[at].size(), Compress{runs[at], whole.get(), words[at].get()},
                        "values of a plaintext");
             }
-            result.push_back({std::move(words), runs[at]});
+            result.push_back({std::move(words[at]), runs[at]});
         }
     }
     return result;
 }
 
-Words Encoder::rounded(std::size_t place, std::size_t limbs, bool extended, int log_run) {
-    const std::size_t special = extended ? ring_.size_p() : 0;
-    Words polynomial = ring_.polynomial(limbs + special);
-    launch(ring_.degree(),
-           Round{ring_.log_degree(), limbs, limbs + special, ring_.size_q(), ring_.primes(),
-                 (std::size_t{1} << log_run) - 1, data_.get() + place * ring_.slots(),
-                 polynomial.get()},
-           "coefficients of a plaintext");
-    ring_.forward(polynomial.get(), limbs);
-    if (extended) {
-        ring_.forward(polynomial.get() + limbs * ring_.degree(), special, ring_.size_q());
+std::vector<Words> Encoder::rounded(const std::vector<int>& log_runs, std::size_t limbs,
+                                    bool extended) {
+    const std::size_t all = limbs + (extended ? ring_.size_p() : 0);
+    Rounds<batch> kernel{};
+    Limbs values{all, 0, limbs};
+    std::vector<Words> polynomials;
+    for (std::size_t at = 0; at < log_runs.size(); ++at) {
+        polynomials.push_back(ring_.polynomial(all));
+        Word* out = polynomials.back().get();
+        kernel.of[at] = {ring_.log_degree(), limbs, all, ring_.size_q(), ring_.primes(),
+                         (std::size_t{1} << log_runs[at]) - 1, data_.get() + at * ring_.slots(),
+                         out};
+        values.add(out, out);
     }
-    return polynomial;
+    launch(log_runs.size() * ring_.degree(), kernel, "coefficients of plaintexts");
+    ring_.forward(values);
+    return polynomials;
 }
 
 ComplexVector Encoder::decode(const Words& polynomial, double scale) {

@@ -50,22 +50,36 @@ public:
     /// X^(N/2), which is i in every slot, modulo all primes of Q.
     PlainValues imaginary() const { return imaginary_.values(); }
 
-private:
-    static constexpr std::size_t batch = 8;  ///< vectors that are transformed together
+    static constexpr std::size_t batch = 8;  ///< vectors that are encoded together
 
-    /// Refuses what `require_size` refuses, and sends numbers to the device, into the slots that they
-    /// stand for, as vector `place` of a batch.
+    /// Numbers of a vector among those that are sent together.
+    struct Sent {
+        std::size_t start;
+        std::size_t run;  ///< slots that one stands for
+        bool is_complex;
+    };
+
+private:
+    /// None are to be sent; a vector that was refused may have left some.
+    void start() {
+        numbers_.clear();
+        sent_.clear();
+    }
+    /// Adds a vector to those that are sent next; refuses what `require_size` refuses.
     template <typename Number>
-    void scatter(const std::vector<Number>& numbers, double scale, std::size_t limbs,
-                 std::size_t place = 0);
-    /// The polynomial in X^(2^log_run) of the coefficients at a place.
-    Words rounded(std::size_t place, std::size_t limbs, bool extended, int log_run);
+    void put(const std::vector<Number>& numbers, double scale, std::size_t limbs);
+    /// Sends the numbers to the device, and makes coefficients of them, each at its scale.
+    void send(const std::vector<double>& scales);
+    /// The polynomials, in X^(2^log_run), of the coefficients of the batch's first vectors.
+    std::vector<Words> rounded(const std::vector<int>& log_runs, std::size_t limbs, bool extended);
     void make_imaginary();
 
     const Ring& ring_;
     int log_slots_;
     Fourier fourier_;
     Array<Complex> data_;  ///< slots or coefficients of a batch
+    std::vector<double> numbers_;
+    std::vector<Sent> sent_;
     Staging staging_;
     Array<double> input_;
     Plain imaginary_;

@@ -148,19 +148,26 @@ struct AddProduct {
     }
 };
 
-/// (values - minuend) inverse, which is one number for each prime.
+/// (values - minuend) inverse, which is one number for each prime, of some parts.
 struct Divide {
     int log_degree;
+    std::size_t limbs;  ///< of a part
     const Prime* primes;
     const Word* values;
+    std::size_t apart;  ///< words between parts of the values; those of the others follow each other
     const Word* minuend;
     const Word* inverse;
     Word* out;
 
+    ATLASC_DEVICE std::size_t in_values(std::size_t at) const {
+        const std::size_t part = (at >> log_degree) / limbs;
+        return at + part * (apart - (limbs << log_degree));
+    }
+
     ATLASC_DEVICE void operator()(std::size_t at) const {
-        const std::size_t limb = at >> log_degree;
+        const std::size_t limb = (at >> log_degree) % limbs;
         const Prime& q = primes[limb];
-        out[at] = multiply(subtract(values[at], minuend[at], q), inverse[limb], q);
+        out[at] = multiply(subtract(values[in_values(at)], minuend[at], q), inverse[limb], q);
     }
 };
 
@@ -332,7 +339,7 @@ struct SumOfProducts {
 };
 
 /// The residue modulo the product of a block of primes, as a centred number modulo the first primes
-/// of Q.
+/// of Q, of some parts.
 template <std::size_t size>
 struct Remainder {
     int log_degree;
@@ -344,10 +351,12 @@ struct Remainder {
     Word* out;
 
     ATLASC_DEVICE void operator()(std::size_t at) const {
+        const std::size_t part = at >> log_degree;
+        const std::size_t place = at & ((std::size_t{1} << log_degree) - 1);
         Converter<size> converter{block, primes, all, {}, 0};
-        converter.read(coefficients + at, log_degree);
+        converter.read(coefficients + ((part * size) << log_degree) + place, log_degree);
         for (std::size_t limb = 0; limb < limbs; ++limb) {
-            out[(limb << log_degree) + at] = converter.modulo(limb);
+            out[((part * limbs + limb) << log_degree) + place] = converter.modulo(limb);
         }
     }
 };
@@ -391,6 +400,17 @@ struct Round {
             }
             out[(limb << log_degree) + at] = number < 0 ? negate(residue, q) : residue;
         }
+    }
+};
+
+/// Of some vectors.
+template <std::size_t most>
+struct Rounds {
+    Round of[most];
+
+    ATLASC_DEVICE void operator()(std::size_t at) const {
+        const std::size_t vector = at >> of[0].log_degree;
+        of[vector](at - (vector << of[0].log_degree));
     }
 };
 

@@ -140,30 +140,39 @@ std::uint32_t inverse_galois(const Ring& ring, std::uint32_t galois) {
     return result;
 }
 
-void divide(const Ring& ring, const Divisor& divisor, const Word* polynomial, std::size_t limbs,
-            Word* out) {
+void divide(const Ring& ring, const Divisor& divisor, const Word* polynomials, std::size_t parts,
+            std::size_t apart, std::size_t limbs, Word* out) {
     const std::size_t degree = ring.degree();
-    const Words coefficients = ring.polynomial(divisor.primes + divisor.special);
-    const Words remainder = ring.polynomial(limbs);
-    const Word* last = polynomial + limbs * degree;
-    if (divisor.primes != 0) {
-        ring.backward(coefficients.get(), last, divisor.primes, limbs);
+    const std::size_t size = divisor.primes + divisor.special;
+    const Words coefficients = ring.polynomial(parts * size);
+    const Words remainder = ring.polynomial(parts * limbs);
+    Limbs divided{size, limbs};
+    divided.of_q = divisor.primes;
+    Limbs remainders{limbs};
+    for (std::size_t part = 0; part < parts; ++part) {
+        divided.add(coefficients.get() + part * size * degree,
+                    polynomials + part * apart + limbs * degree);
+        Word* rest = remainder.get() + part * limbs * degree;
+        remainders.add(rest, rest);
+        remainders.dividends[part] = polynomials + part * apart;
+        remainders.quotients[part] = out + part * limbs * degree;
     }
-    if (divisor.special != 0) {
-        const std::size_t skip = divisor.primes * degree;
-        ring.backward(coefficients.get() + skip, last + skip, divisor.special, ring.size_q());
-    }
+    ring.backward(divided);
     with_size(divisor.block.size, [&](auto constant) {
         constexpr std::size_t count = decltype(constant)::value;
-        launch(degree,
+        launch(parts * degree,
                Remainder<count>{ring.log_degree(), limbs, ring.size_qp(), ring.primes(),
                                 divisor.block, coefficients.get(), remainder.get()},
                "remainder of a division");
     });
-    ring.forward(remainder.get(), limbs);
-    launch(limbs * degree,
-           Divide{ring.log_degree(), ring.primes(), polynomial, remainder.get(), divisor.inverse,
-                  out},
+    remainders.inverses = ends_divisions() ? divisor.inverse : nullptr;
+    ring.forward(remainders);
+    if (ends_divisions()) {
+        return;
+    }
+    launch(parts * limbs * degree,
+           Divide{ring.log_degree(), limbs, ring.primes(), polynomials, apart, remainder.get(),
+                  divisor.inverse, out},
            "division by primes");
 }
 
@@ -178,9 +187,7 @@ Polys rescaled(const Ring& ring, const Polys& a, int level) {
     const Divisor divisor = ring.divisor(level, false);
     const std::size_t limbs = ring.chain().limbs_at(level - 1);
     Polys out(ring, a.parts, limbs);
-    for (std::size_t part = 0; part < a.parts; ++part) {
-        divide(ring, divisor, a.part(part), limbs, out.part(part));
-    }
+    divide(ring, divisor, a.part(0), a.parts, a.limbs * ring.degree(), limbs, out.part(0));
     return out;
 }
 

@@ -22,16 +22,15 @@ Ring::Ring(Memory& memory, Chain chain)
 Ring::~Ring() = default;
 
 void Ring::forward(Word* limb, std::size_t count, std::size_t first) const {
-    transforms_->forward(limb, count, first);
-}
-
-void Ring::forward_extended(Word* polynomial, std::size_t limbs, std::size_t begin,
-                            std::size_t end) const {
-    transforms_->forward_extended(polynomial, limbs, begin, end);
+    Limbs limbs{count, first};
+    limbs.add(limb, limb);
+    transforms_->forward(limbs);
 }
 
 void Ring::backward(Word* out, const Word* in, std::size_t count, std::size_t first) const {
-    transforms_->backward(out, in, count, first);
+    Limbs limbs{count, first};
+    limbs.add(out, in);
+    transforms_->backward(limbs);
 }
 
 void Ring::make_constants() {

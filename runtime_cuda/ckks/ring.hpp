@@ -69,13 +69,12 @@ public:
     /// NTT in place of `count` limbs that begin at `limb`, modulo the primes from `first` on.
     void forward(Word* limb, std::size_t count, std::size_t first = 0) const;
 
-    /// NTT in place of an extended polynomial of `limbs` primes of Q, but for the limbs from
-    /// `begin` to `end`, which are values already.
-    void forward_extended(Word* polynomial, std::size_t limbs, std::size_t begin,
-                          std::size_t end) const;
-
     /// Coefficients of values; `out` and `in` may be the same.
     void backward(Word* out, const Word* in, std::size_t count, std::size_t first = 0) const;
+
+    /// NTT of limbs of several polynomials, and back.
+    void forward(const Limbs& limbs) const { transforms_->forward(limbs); }
+    void backward(const Limbs& limbs) const { transforms_->backward(limbs); }
 
     /// One of them; the last one has fewer primes than the chain's where the polynomial ends.
     BlockConstants digit(std::size_t number, std::size_t limbs) const;

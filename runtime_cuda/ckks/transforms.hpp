@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -12,6 +13,43 @@ namespace atlasc::ckks {
 
 /// Primes of at most so many bits are fast on the device.
 int fast_prime_bits();
+
+/// Whether a transform forwards can end a division (`Limbs::inverses`).
+bool ends_divisions();
+
+/// Limbs of a few polynomials that are transformed together, modulo the same primes.
+struct Limbs {
+    static constexpr std::size_t most = 16;  ///< polynomials
+
+    std::size_t count;                   ///< limbs of a polynomial
+    std::size_t first = 0;               ///< prime of the first limb
+    std::size_t of_q = ~std::size_t{0};  ///< limbs before special primes, of which the rest are
+    std::size_t polynomials = 0;
+    Word* out[most] = {};
+    const Word* in[most] = {};           ///< may be that of `out`
+    std::uint32_t begin[most] = {};      ///< limbs from begin to end are left as they are
+    std::uint32_t end[most] = {};
+
+    /// Where a device `ends_divisions`: what is written, to the quotients, is (dividend - x) times the
+    /// limb's inverse. Null: nothing is divided.
+    const Word* inverses = nullptr;
+    const Word* dividends[most] = {};
+    Word* quotients[most] = {};
+
+    void add(Word* to, const Word* from) {
+        out[polynomials] = to;
+        in[polynomials] = from;
+        ++polynomials;
+    }
+
+    /// Prime of a limb, where special primes follow `size_q` others.
+    ATLASC_DEVICE std::size_t prime(std::size_t limb, std::size_t size_q) const {
+        return limb < of_q ? first + limb : size_q + limb - of_q;
+    }
+    ATLASC_DEVICE bool skips(std::size_t polynomial, std::size_t limb) const {
+        return limb >= begin[polynomial] && limb < end[polynomial];
+    }
+};
 
 /// Number theoretic transforms of polynomials modulo X^N + 1: place i of the values holds that at
 /// psi^(2 rev(i) + 1), for a root psi of order 2N and the reversal of log2 N bits.
@@ -26,17 +64,10 @@ public:
     /// psi modulo the first prime.
     Word root() const { return root_; }
 
-    /// In place, of `count` limbs that begin at `limb`, modulo the primes from `first` on. Operands
-    /// and results are less than their primes.
-    void forward(Word* limb, std::size_t count, std::size_t first) const;
-
-    /// In place, of `limbs` primes of Q and all special ones, but for the limbs from `begin` to
-    /// `end`.
-    void forward_extended(Word* polynomial, std::size_t limbs, std::size_t begin,
-                          std::size_t end) const;
-
-    /// Coefficients of values; `out` and `in` may be the same.
-    void backward(Word* out, const Word* in, std::size_t count, std::size_t first) const;
+    /// Values of coefficients, and coefficients of values. Operands and results are less than their
+    /// primes.
+    void forward(const Limbs& limbs) const;
+    void backward(const Limbs& limbs) const;
 
 private:
     struct Tables;

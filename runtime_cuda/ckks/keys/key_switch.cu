@@ -12,6 +12,7 @@ Digits decomposed(const Ring& ring, const Word* polynomial, std::size_t limbs) {
     Digits digits{limbs, ring.polynomial(count * extended)};
     const Words coefficients = ring.polynomial(limbs);
     ring.backward(coefficients.get(), polynomial, limbs);
+    Limbs values{extended, 0, limbs};
     for (std::size_t digit = 0; digit < count; ++digit) {
         const BlockConstants own = ring.digit(digit, limbs);
         Word* out = digits.words.get() + digit * extended * ring.degree();
@@ -23,7 +24,13 @@ Digits decomposed(const Ring& ring, const Word* polynomial, std::size_t limbs) {
                                     polynomial, out},
                    "digits of a key switch");
         });
-        ring.forward_extended(out, limbs, own.first, own.first + own.size);
+        values.begin[values.polynomials] = static_cast<std::uint32_t>(own.first);
+        values.end[values.polynomials] = static_cast<std::uint32_t>(own.first + own.size);
+        values.add(out, out);
+        if (values.polynomials == Limbs::most || digit + 1 == count) {
+            ring.forward(values);
+            values.polynomials = 0;
+        }
     }
     return digits;
 }
@@ -47,7 +54,7 @@ void switch_to(const Ring& ring, const Digits& digits, const SwitchKey& key,
 Digits decomposed(const Ring& ring, const Extended& x) {
     const Words second = ring.polynomial(x.limbs);
     const std::size_t part = (x.limbs + ring.size_p()) * ring.degree();
-    divide(ring, ring.divisor(0, true), x.words.get() + part, x.limbs, second.get());
+    divide(ring, ring.divisor(0, true), x.words.get() + part, 1, 0, x.limbs, second.get());
     return decomposed(ring, second.get(), x.limbs);
 }
 
@@ -71,10 +78,8 @@ Polys divided(const Ring& ring, const Extended& x, int level) {
     const Divisor divisor = ring.divisor(level, true);
     const std::size_t limbs = x.limbs - divisor.primes;
     Polys out(ring, 2, limbs);
-    for (std::size_t part = 0; part < 2; ++part) {
-        const std::size_t start = part * (x.limbs + ring.size_p()) * ring.degree();
-        divide(ring, divisor, x.words.get() + start, limbs, out.part(part));
-    }
+    divide(ring, divisor, x.words.get(), 2, (x.limbs + ring.size_p()) * ring.degree(), limbs,
+           out.part(0));
     return out;
 }
 

@@ -1,161 +1,143 @@
-// The transforms of the Phantom library.
+// Transforms of several polynomials at once, by two kernels each.
 #include "ckks/transforms.hpp"
 
-#include <fft.h>
-#include <host/ntt.h>
-#include <ntt.cuh>
-
+#include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <exception>
 
-#include "atlasc/error.hpp"
 #include "atlasc/numbers.hpp"
-#include "devices/cuda/cuda.hpp"
+#include "devices/cuda/vectors.hpp"
 
 namespace atlasc::ckks {
 namespace {
 
-/// Phantom's wrappers check no launch.
-void called(const char* function) { check(cudaGetLastError(), function); }
+/// x 2^64 modulo q.
+Word with_factor(Word x, const Prime& q) { return reduce(static_cast<Wide>(x) << 64, q); }
 
-/// Phantom's wrappers take the start of a whole polynomial and skip `first` limbs themselves.
-template <typename T>
-T* start_of(T* limb, std::size_t first, std::size_t degree) {
-    const auto skipped = static_cast<std::uintptr_t>(first * degree * sizeof(Word));
-    return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(limb) - skipped);
+Modulus modulus_of(const Prime& q) {
+    Word inverse = q.value;  // modulo 2^64: each step doubles the correct bits
+    for (int bits = 3; bits < 64; bits *= 2) {
+        inverse *= 2 - q.value * inverse;
+    }
+    return {q.value, ~inverse + 1, with_factor(with_factor(1, q), q)};
+}
+
+Word root_of(const Prime& q, std::size_t degree) {
+    for (Word generator = 2;; ++generator) {
+        const Word root = power(generator, (q.value - 1) / (2 * degree), q);
+        if (power(root, degree, q) == q.value - 1) {
+            return root;
+        }
+    }
+}
+
+/// Place i has the power of rev(i).
+void fill_powers(Word root, const Prime& q, int log_degree, Word* out) {
+    Word power = 1;
+    for (std::size_t at = 0; at < std::size_t{1} << log_degree; ++at) {
+        out[reverse_bits(static_cast<std::uint32_t>(at), log_degree)] =
+            with_factor(power, q);
+        power = multiply(power, root, q);
+    }
 }
 
 }  // namespace
 
 int fast_prime_bits() { return 60; }
+bool ends_divisions() { return true; }
 
 struct Transforms::Tables {
-    ::DNTTTable phantom;
-    std::size_t degree;
-    std::size_t primes;
-    std::size_t special;
+    int log_degree;
+    std::size_t size_q;
+    Array<Modulus> primes;
+    Array<Word> forwards;
+    Array<Word> backwards;
+    Array<Word> last;
 };
 
-Transforms::Transforms(Memory&, int log_degree, const std::vector<Prime>& primes,
+Transforms::Transforms(Memory& memory, int log_degree, const std::vector<Prime>& primes,
                        std::size_t special)
     : tables_(std::make_unique<Tables>()) {
-    tables_->degree = std::size_t{1} << log_degree;
-    tables_->primes = primes.size();
-    tables_->special = special;
-    // Of a PhantomContext these tables are all that is needed; it would make them once for every
-    // level on the host, a gigabyte at N = 2^16.
-    try {
-        tables_->phantom.init(tables_->degree, primes.size(), stream());
-        for (std::size_t at = 0; at < primes.size(); ++at) {
-            const Prime& q = primes[at];
-            const ::phantom::arith::NTT made(log_degree, ::phantom::arith::Modulus(q.value));
-            const ::DModulus modulus(q.value, q.ratio_low, q.ratio_high);
-            tables_->phantom.set(&modulus, made.get_from_root_powers().data(),
-                                 made.get_from_root_powers_shoup().data(),
-                                 made.get_from_inv_root_powers().data(),
-                                 made.get_from_inv_root_powers_shoup().data(),
-                                 made.inv_degree_modulo(), made.inv_degree_modulo_shoup(), at,
-                                 stream());
-            synchronize();  // the copies read `made`
-            root_ = at == 0 ? made.get_root() : root_;
-        }
-    } catch (const Error&) {
-        throw;
-    } catch (const std::exception& error) {
-        throw Error("Phantom cannot make its tables", error.what());
+    const std::size_t degree = std::size_t{1} << log_degree;
+    std::vector<Word> forwards(primes.size() * degree);
+    std::vector<Word> backwards(primes.size() * degree);
+    std::vector<Word> last;
+    std::vector<Modulus> moduli;
+    for (std::size_t at = 0; at < primes.size(); ++at) {
+        const Prime& q = primes[at];
+        const Word root = root_of(q, degree);
+        root_ = at == 0 ? root : root_;
+        fill_powers(root, q, log_degree, &forwards[at * degree]);
+        fill_powers(power(root, q.value - 2, q), q, log_degree, &backwards[at * degree]);
+        last.push_back(with_factor(power(reduce(degree, q), q.value - 2, q), q));
+        moduli.push_back(modulus_of(q));
     }
-    called("DNTTTable");
+    tables_->log_degree = log_degree;
+    tables_->size_q = primes.size() - special;
+    tables_->primes = uploaded(memory, moduli);
+    tables_->forwards = uploaded(memory, forwards);
+    tables_->backwards = uploaded(memory, backwards);
+    tables_->last = uploaded(memory, last);
 }
 
 Transforms::~Transforms() = default;
 
-void Transforms::forward(Word* limb, std::size_t count, std::size_t first) const {
-    nwt_2d_radix8_forward_inplace(start_of(limb, first, tables_->degree), tables_->phantom, count,
-                                  first, stream());
-    called("nwt_2d_radix8_forward_inplace");
+void Transforms::forward(const Limbs& limbs) const {
+    transform<true>(tables_->log_degree, limbs.polynomials * limbs.count,
+                    ResidueVectors<true>{limbs, tables_->log_degree, tables_->size_q,
+                                   tables_->primes.get(), tables_->forwards.get(), nullptr},
+                    "transform of residues");
 }
 
-void Transforms::forward_extended(Word* polynomial, std::size_t limbs, std::size_t begin,
-                                  std::size_t end) const {
-    nwt_2d_radix8_forward_inplace_include_special_mod_exclude_range(
-        polynomial, tables_->phantom, limbs + tables_->special, 0, tables_->primes,
-        tables_->special, begin, end, stream());
-    called("nwt_2d_radix8_forward_inplace_include_special_mod_exclude_range");
-}
-
-void Transforms::backward(Word* out, const Word* in, std::size_t count, std::size_t first) const {
-    const std::size_t degree = tables_->degree;
-    if (out == in) {
-        nwt_2d_radix8_backward_inplace(start_of(out, first, degree), tables_->phantom, count, first,
-                                       stream());
-        called("nwt_2d_radix8_backward_inplace");
-    } else {
-        nwt_2d_radix8_backward(start_of(out, first, degree), start_of(in, first, degree),
-                               tables_->phantom, count, first, stream());
-        called("nwt_2d_radix8_backward");
-    }
+void Transforms::backward(const Limbs& limbs) const {
+    transform<false>(tables_->log_degree, limbs.polynomials * limbs.count,
+                     ResidueVectors<false>{limbs, tables_->log_degree, tables_->size_q,
+                                     tables_->primes.get(), tables_->backwards.get(),
+                                     tables_->last.get()},
+                     "transform of residues");
 }
 
 struct Fourier::Tables {
-    explicit Tables(std::size_t degree) : degree(degree), info(degree, stream()) {}
-    ~Tables() { overwrite(info.in(), degree / 2 * sizeof(cuDoubleComplex)); }  // a client's slots
-
-    /// Phantom transforms in memory of its own.
-    static void copy(void* to, const void* from, std::size_t slots) {
-        static_assert(sizeof(Complex) == sizeof(cuDoubleComplex));
-        check(cudaMemcpyAsync(to, from, slots * sizeof(Complex), cudaMemcpyDeviceToDevice,
-                              stream()),
-              "slots of a plaintext");
-    }
-
-    std::size_t degree;
-    ::DCKKSEncoderInfo info;
+    Array<Complex> nodes;
 };
 
-Fourier::Fourier(Memory&, int log_slots) : log_slots_(log_slots) {
+Fourier::Fourier(Memory& memory, int log_slots)
+    : log_slots_(log_slots), tables_(std::make_unique<Tables>()) {
+    // Node m + i has the root of the stage of length 2m at rev(i): exp(2 pi i 5^rev(i) / 8m).
     const std::size_t slots = std::size_t{1} << log_slots;
-    const std::size_t order = 4 * slots;
-    std::vector<cuDoubleComplex> roots;
-    for (std::size_t at = 0; at < order; ++at) {
-        const double angle = 2.0 * pi * static_cast<double>(at) / static_cast<double>(order);
-        roots.push_back(make_cuDoubleComplex(std::cos(angle), std::sin(angle)));
+    std::vector<Complex> nodes(slots, Complex{1.0, 0.0});
+    int bits = 0;
+    for (std::size_t m = 1; m < slots; m *= 2, ++bits) {
+        std::size_t turn = 1;  // a power of 5, modulo 8m
+        for (std::size_t at = 0; at < m; ++at) {
+            const double angle =
+                2.0 * pi * static_cast<double>(turn) / static_cast<double>(8 * m);
+            const std::size_t place =
+                bits == 0 ? 0 : reverse_bits(static_cast<std::uint32_t>(at), bits);
+            nodes[m + place] = {std::cos(angle), std::sin(angle)};
+            turn = turn * 5 % (8 * m);
+        }
     }
-    std::vector<std::uint32_t> powers(slots / 2);
-    std::uint32_t power = 1;
-    for (std::uint32_t& entry : powers) {
-        entry = power;
-        power = static_cast<std::uint32_t>(std::uint64_t{power} * 5 % order);
-    }
-    try {
-        tables_ = std::make_unique<Tables>(2 * slots);
-    } catch (const std::exception& error) {
-        throw Error("Phantom cannot make its tables", error.what());
-    }
-    upload(tables_->info.twiddle(), roots.data(), roots.size() * sizeof(roots[0]));
-    upload(tables_->info.mul_group(), powers.data(), powers.size() * sizeof(powers[0]));
+    tables_->nodes = uploaded(memory, nodes);
 }
 
 Fourier::~Fourier() = default;
 
 void Fourier::to_coefficients(Complex* data, const std::vector<double>& factors) {
+    using Vectors = ComplexVectors<false>;
     const std::size_t slots = std::size_t{1} << log_slots_;
-    for (const double factor : factors) {
-        tables_->copy(tables_->info.in(), data, slots);
-        special_fft_backward(tables_->info, static_cast<std::size_t>(log_slots_),
-                             factor / static_cast<double>(slots), stream());
-        called("special_fft_backward");
-        tables_->copy(data, tables_->info.in(), slots);
-        data += slots;
+    for (std::size_t first = 0; first < factors.size(); first += Vectors::most) {
+        const std::size_t count = std::min(Vectors::most, factors.size() - first);
+        Vectors vectors{log_slots_, data + first * slots, tables_->nodes.get(), {}};
+        for (std::size_t at = 0; at < count; ++at) {
+            vectors.factors[at] = factors[first + at] / static_cast<double>(slots);
+        }
+        transform<false>(log_slots_, count, vectors, "transform of slots");
     }
 }
 
 void Fourier::to_slots(Complex* data) {
-    const std::size_t slots = std::size_t{1} << log_slots_;
-    tables_->copy(tables_->info.in(), data, slots);
-    special_fft_forward(tables_->info, static_cast<std::size_t>(log_slots_), stream());
-    called("special_fft_forward");
-    tables_->copy(data, tables_->info.in(), slots);
+    ComplexVectors<true> vectors{log_slots_, data, tables_->nodes.get(), {1.0}};
+    transform<true>(log_slots_, 1, vectors, "transform of coefficients");
 }
 
 }  // namespace atlasc::ckks

@@ -48,6 +48,29 @@ std::uint64_t available_bytes() {
     return std::numeric_limits<std::uint64_t>::max();
 }
 
+std::size_t rounded(std::size_t bytes, std::size_t unit) {
+    return (bytes + unit - 1) / unit * unit;
+}
+
+/// Pages of their own, aligned to huge ones: what is let go goes back to the system at once, where a
+/// heap would keep it in pieces. Null where there are none.
+void* pages(std::size_t bytes) {
+    void* found = mmap(nullptr, bytes + huge_page, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (found == MAP_FAILED) {
+        return nullptr;
+    }
+    auto* start = static_cast<char*>(found);
+    const std::size_t before =
+        (huge_page - reinterpret_cast<std::uintptr_t>(start) % huge_page) % huge_page;
+    if (before != 0) {
+        munmap(start, before);
+    }
+    munmap(start + before + bytes, huge_page - before);
+    madvise(start + before, bytes, MADV_HUGEPAGE);  // advice alone
+    return start + before;
+}
+
 }  // namespace
 
 void synchronize() {}
@@ -75,21 +98,28 @@ struct Memory::Pool {
     }
 
     void* make(std::size_t wanted) {
-        const std::size_t unit = wanted < huge_page ? alignment : huge_page;
-        void* block = std::aligned_alloc(unit, (wanted + unit - 1) / unit * unit);
+        void* block = wanted < huge_page
+                          ? std::aligned_alloc(alignment, rounded(wanted, alignment))
+                          : pages(rounded(wanted, huge_page));
         if (block != nullptr) {
-            if (unit == huge_page) {
-                madvise(block, wanted, MADV_HUGEPAGE);  // advice alone
-            }
             sizes[block] = wanted;
         }
         return block;
     }
 
+    void let_go(void* block) {
+        const auto found = sizes.find(block);
+        if (found->second < huge_page) {
+            std::free(block);
+        } else {
+            munmap(block, rounded(found->second, huge_page));
+        }
+        sizes.erase(found);
+    }
+
     void clear() {
         for (const auto& [size, block] : free) {
-            sizes.erase(block);
-            std::free(block);
+            let_go(block);
         }
         free.clear();
         bytes = 0;
@@ -131,8 +161,7 @@ void Memory::release(void* pointer, std::size_t bytes) noexcept {
     used_ -= bytes;
     const std::size_t size = pool_->sizes[pointer];
     if (pool_->bytes + size > budget_ / free_share) {
-        pool_->sizes.erase(pointer);
-        std::free(pointer);
+        pool_->let_go(pointer);
         return;
     }
     pool_->free.emplace(size, pointer);

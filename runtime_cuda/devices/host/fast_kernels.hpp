@@ -23,6 +23,14 @@ void launch(std::size_t count, const Round& kernel, const char* name);
 void launch(std::size_t count, const Uniform& kernel, const char* name);
 void launch(std::size_t count, const ErrorResidues& kernel, const char* name);
 
+template <std::size_t most>
+void launch(std::size_t count, const Rounds<most>& kernel, const char* name) {
+    const int log_degree = kernel.of[0].log_degree;
+    for (std::size_t vector = 0; vector < count >> log_degree; ++vector) {
+        launch(std::size_t{1} << log_degree, kernel.of[vector], name);
+    }
+}
+
 /// The same of `Decompose` and `Remainder` of any size.
 struct Conversion {
     int log_degree;
@@ -46,9 +54,13 @@ void launch(std::size_t, const Decompose<size>& kernel, const char*) {
 }
 
 template <std::size_t size>
-void launch(std::size_t, const Remainder<size>& kernel, const char*) {
-    convert({kernel.log_degree, kernel.primes, kernel.all, kernel.block, kernel.coefficients,
-             nullptr, kernel.out, kernel.limbs, kernel.limbs, kernel.all});
+void launch(std::size_t count, const Remainder<size>& kernel, const char*) {
+    for (std::size_t part = 0; part < count >> kernel.log_degree; ++part) {
+        convert({kernel.log_degree, kernel.primes, kernel.all, kernel.block,
+                 kernel.coefficients + ((part * size) << kernel.log_degree), nullptr,
+                 kernel.out + ((part * kernel.limbs) << kernel.log_degree), kernel.limbs,
+                 kernel.limbs, kernel.all});
+    }
 }
 
 }  // namespace atlasc::ckks

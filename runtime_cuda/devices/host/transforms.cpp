@@ -57,11 +57,33 @@ NttTable table_of(const Prime& q, Word root, int log_degree) {
 }  // namespace
 
 int fast_prime_bits() { return fast_bits; }
+bool ends_divisions() { return false; }
 
 struct Transforms::Tables {
     std::vector<NttTable> primes;
     std::size_t special;
     std::size_t degree;
+
+    /// Calls transform(limb, table) for all limbs, where their results belong.
+    template <typename Transform>
+    void each(const Limbs& limbs, const Transform& transform) const {
+        const std::size_t size_q = primes.size() - special;
+        parallel(limbs.polynomials * limbs.count, 1, [&](std::size_t begin, std::size_t end) {
+            for (std::size_t at = begin; at < end; ++at) {
+                const std::size_t polynomial = at / limbs.count;
+                const std::size_t limb = at % limbs.count;
+                if (limbs.skips(polynomial, limb)) {
+                    continue;
+                }
+                Word* out = limbs.out[polynomial] + limb * degree;
+                const Word* in = limbs.in[polynomial] + limb * degree;
+                if (out != in) {
+                    std::memcpy(out, in, degree * sizeof(Word));
+                }
+                transform(out, primes[limbs.prime(limb, size_q)]);
+            }
+        });
+    }
 
     void forward(Word* limb, const NttTable& table) const {
         (table.cpu == Cpu::portable ? forward_portable : vector_kernels().forward)(limb, table);
@@ -89,36 +111,15 @@ Transforms::Transforms(Memory&, int log_degree, const std::vector<Prime>& primes
 
 Transforms::~Transforms() = default;
 
-void Transforms::forward(Word* limb, std::size_t count, std::size_t first) const {
-    parallel(count, 1, [&](std::size_t begin, std::size_t end) {
-        for (std::size_t at = begin; at < end; ++at) {
-            tables_->forward(limb + at * tables_->degree, tables_->primes[first + at]);
-        }
+void Transforms::forward(const Limbs& limbs) const {
+    tables_->each(limbs, [this](Word* limb, const NttTable& table) {
+        tables_->forward(limb, table);
     });
 }
 
-void Transforms::forward_extended(Word* polynomial, std::size_t limbs, std::size_t begin,
-                                  std::size_t end) const {
-    const std::size_t first_special = tables_->primes.size() - tables_->special;
-    parallel(limbs + tables_->special, 1, [&](std::size_t from, std::size_t to) {
-        for (std::size_t limb = from; limb < to; ++limb) {
-            if (limb < begin || limb >= end) {
-                const std::size_t prime = limb < limbs ? limb : first_special + limb - limbs;
-                tables_->forward(polynomial + limb * tables_->degree, tables_->primes[prime]);
-            }
-        }
-    });
-}
-
-void Transforms::backward(Word* out, const Word* in, std::size_t count, std::size_t first) const {
-    parallel(count, 1, [&](std::size_t begin, std::size_t end) {
-        for (std::size_t at = begin; at < end; ++at) {
-            const std::size_t start = at * tables_->degree;
-            if (out != in) {
-                std::memcpy(out + start, in + start, tables_->degree * sizeof(Word));
-            }
-            tables_->backward(out + start, tables_->primes[first + at]);
-        }
+void Transforms::backward(const Limbs& limbs) const {
+    tables_->each(limbs, [this](Word* limb, const NttTable& table) {
+        tables_->backward(limb, table);
     });
 }
 

@@ -1,4 +1,4 @@
-"""The CKKS engine, built for tests on both of its devices: the host, and CUDA by stand-ins."""
+"""The CKKS engine, built for tests: on the host, and on CUDA by stand-ins, with two transforms."""
 
 from __future__ import annotations
 
@@ -16,6 +16,14 @@ FOLDERS = (HERE / "stand_in", HERE / "declarations", RUNTIME, RUNTIME / "include
 Build = Callable[..., Path]
 
 
+def sources_of(device: str) -> list[Path]:
+    """``phantom`` is CUDA with the transforms of a library."""
+    devices = RUNTIME / "devices"
+    if device == "phantom":
+        return [devices / "cuda/device.cpp", devices / "phantom/transforms.cu"]
+    return sorted((devices / device).glob("*.c*"))
+
+
 def builder(folder: Path, cpp: Builder, flags: Sequence[str], *more: str) -> Build:
     """Builds a program of C++ files with the runtime and the engine on a device; warnings are
     errors. ``more``: flags of all but the runtime."""
@@ -24,8 +32,7 @@ def builder(folder: Path, cpp: Builder, flags: Sequence[str], *more: str) -> Bui
 
     def engine(device: str) -> list[Path]:
         """Two files that include all others: each spends most of its time on the same headers."""
-        of_device = RUNTIME / "devices" / device
-        parts = sorted(RUNTIME.glob("ckks/**/*.c*")) + sorted(of_device.glob("*.c*"))
+        parts = sorted(RUNTIME.glob("ckks/**/*.c*")) + sources_of(device)
         together = [folder / f"{device}.cpp", folder / f"{device}_kernels.cpp"]
         for target, suffix in zip(together, (".cpp", ".cu"), strict=True):
             some = [part for part in parts if part.suffix == suffix]
@@ -33,10 +40,10 @@ def builder(folder: Path, cpp: Builder, flags: Sequence[str], *more: str) -> Bui
         return together
 
     def program(name: str, *sources: Path, device: str = "host") -> Path:
-        stand_in = [HERE / "stand_in/phantom.cpp"] if device == "cuda" else []
+        stand_in = [HERE / "stand_in/phantom.cpp"] if device == "phantom" else []
         files = [*sources, *engine(device), *stand_in, runtime]
-        named = f'-DATLASC_DEVICE_NAME="{"phantom" if device == "cuda" else "cpu"}"'
-        folders = (RUNTIME / "devices" / device, *FOLDERS)
+        named = f'-DATLASC_DEVICE_NAME="{"cpu" if device == "host" else device}"'
+        folders = (RUNTIME / "devices" / ("host" if device == "host" else "cuda"), *FOLDERS)
         every = (*flags, *more, "-pthread", named, *(f"-I{one}" for one in folders))
         return cpp.program(folder / f"{name}-{device}", files, every)
 

@@ -54,25 +54,30 @@ void transforms(const Chain& chain, int log_degree) {
     const std::size_t degree = std::size_t{1} << log_degree;
     auto memory = std::make_shared<Memory>(0);
     const Transforms made(*memory, log_degree, chain.q, 0);
+    const auto limb = [](Word* out, const Word* in, std::size_t prime) {
+        Limbs limbs{1, prime};
+        limbs.add(out, in);
+        return limbs;
+    };
     for (std::size_t at = 0; at < chain.q.size(); ++at) {
         const Prime& q = chain.q[at];
         const std::string where = "N = 2^" + std::to_string(log_degree) + ", q = " +
                                   std::to_string(q.value) + ": ";
         const Row x = random_row(degree, q.value);
         Row y = x;
-        made.forward(y.data(), 1, at);
+        made.forward(limb(y.data(), y.data(), at));
         expect(*std::max_element(y.begin(), y.end()) < q.value, where + "values are not reduced");
         Row back(degree);
-        made.backward(back.data(), y.data(), 1, at);
+        made.backward(limb(back.data(), y.data(), at));
         expect(back == x, where + "the way back");
         if (log_degree <= 11) {
             const Row other = random_row(degree, q.value);
             Row z = other;
-            made.forward(z.data(), 1, at);
+            made.forward(limb(z.data(), z.data(), at));
             for (std::size_t place = 0; place < degree; ++place) {
                 z[place] = multiply(z[place], y[place], q);
             }
-            made.backward(z.data(), z.data(), 1, at);
+            made.backward(limb(z.data(), z.data(), at));
             expect(z == convolution(x, other, q), where + "the product");
         }
     }
@@ -150,7 +155,7 @@ void kernels(const Chain& chain, int log_degree) {
     }
     const int top = static_cast<int>(count);
     const Divisor divisor = ring.divisor(top, false);
-    same(Divide{log_degree, primes.data(), a.data(), b.data(), divisor.inverse, nullptr},
+    same(Divide{log_degree, count, primes.data(), a.data(), 0, b.data(), divisor.inverse, nullptr},
          count * degree, count * degree, "Divide");
     const std::size_t digits = 20;  // more products than a fast kernel adds up unreduced
     const Packing packing(ring, count + 1, size_p);  // the key reaches higher than the digits

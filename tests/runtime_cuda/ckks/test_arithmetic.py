@@ -211,7 +211,7 @@ def spread(numbers: Iterable[int]) -> float:
     return float(np.std(np.array([float(x) for x in numbers])))
 
 
-@pytest.fixture(scope="module", params=["host", "cuda"])
+@pytest.fixture(scope="module", params=["host", "cuda", "phantom"])
 def engine(
     request: pytest.FixtureRequest, secrets: Callable[..., subprocess.CompletedProcess[bytes]]
 ) -> Engine:

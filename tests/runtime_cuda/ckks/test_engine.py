@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-DEVICES = ("host", "cuda")
+DEVICES = ("host", "cuda", "phantom")
 CONFORMANCE = HERE.parent / "conformance"
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
-from cpp_build import OPTIMISED, RUNTIME, Builder
+from cpp_build import OPTIMISED, Builder
 
 from atlasc.emit.project import WEIGHTS, write_project
 from atlasc.passes.approximation.approximate import apply_recipe
@@ -49,12 +48,22 @@ def counted(tmp_path_factory: pytest.TempPathFactory, cpp: Builder) -> dict[str,
     return json.loads(done.stdout)
 
 
-def test_a_layer_of_bert_base(counted: dict[str, Any]) -> None:
-    kernels = counted["kernels"]
-    total = {fact: sum(one[fact] for one in kernels.values()) for fact in ("launches", "bytes")}
+def total(counted: dict[str, Any], fact: str) -> float:
+    return sum(one[fact] for one in counted["kernels"].values())
+
+
+def test_bytes_of_a_layer_of_bert_base(counted: dict[str, Any]) -> None:
+    kernels, launches, read = (
+        counted["kernels"],
+        total(counted, "launches"),
+        total(counted, "bytes"),
+    )
     for name, one in sorted(kernels.items(), key=lambda pair: -pair[1]["bytes"]):
         print(f"{name:24s} {one['launches']:8} launches {one['bytes'] / 1e9:10.1f} GB")
-    print(f"{'all':24s} {total['launches']:8} launches {total['bytes'] / 1e9:10.1f} GB")
+    print(f"{'all':24s} {launches:8} launches {read / 1e9:10.1f} GB")
     print(f"host {counted['host']:.2f} s, memory {counted['memory'] / 2**30:.1f} GiB")
-    assert total["launches"] <= 100_000
-    assert total["bytes"] <= 2.5e12
+    assert read <= 2.5e12
+
+
+def test_launches_of_a_layer_of_bert_base(counted: dict[str, Any]) -> None:
+    assert total(counted, "launches") <= 100_000

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-DEVICES = ("host", "cuda")
+DEVICES = ("host", "cuda", "phantom")
 Secrets = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
 

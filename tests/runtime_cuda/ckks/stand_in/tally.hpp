@@ -37,7 +37,7 @@ inline Tally& tally() {
     return all;
 }
 
-/// The name of a kernel's type, without what it is a template of.
+/// The name of a kernel's type, and of the first type that it is a template of.
 template <typename Kernel>
 const std::string& name_of() {
     static const std::string name = [] {
@@ -45,8 +45,19 @@ const std::string& name_of() {
         char* text = abi::__cxa_demangle(typeid(Kernel).name(), nullptr, nullptr, &status);
         std::string found = status == 0 ? text : typeid(Kernel).name();
         std::free(text);
-        found = found.substr(0, found.find('<'));
-        return found.substr(found.rfind(':') + 1);
+        for (const char* space : {"atlasc::ckks::", "(anonymous namespace)::"}) {
+            for (std::size_t at = 0; (at = found.find(space)) != std::string::npos;) {
+                found.erase(at, std::string(space).size());
+            }
+        }
+        const std::size_t first = found.find('<');
+        if (first == std::string::npos) {
+            return found;
+        }
+        const std::string inner =
+            found.substr(first + 1, found.find_first_of("<,>", first + 1) - first - 1);
+        const bool is_type = inner.find_first_not_of("0123456789ul") != std::string::npos;
+        return found.substr(0, first) + (is_type ? " of " + inner : "");
     }();
     return name;
 }

@@ -1,0 +1,150 @@
+// What the passes of butterflies.hpp work on: limbs of polynomials, and vectors of complex numbers.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "ckks/transforms.hpp"
+#include "devices/cuda/butterflies.hpp"
+
+namespace atlasc::ckks {
+
+/// A prime q, -q^-1 modulo 2^64, and 2^128 modulo q (Montgomery 1985).
+struct Modulus {
+    Word q;
+    Word negative_inverse;
+    Word square;
+};
+
+/// x w / 2^64 modulo q: factors w have 2^64 in them, and take one word.
+ATLASC_DEVICE inline Word product(Word x, Word w, const Modulus& modulus) {
+    const Wide whole = static_cast<Wide>(x) * w;
+    const Word multiple = static_cast<Word>(whole) * modulus.negative_inverse;
+    const Wide sum = whole + static_cast<Wide>(multiple) * modulus.q;
+    const Word rest = static_cast<Word>(sum >> 64);
+    return rest >= modulus.q ? rest - modulus.q : rest;
+}
+
+/// Limbs of polynomials, transformed modulo their primes.
+template <bool forwards>
+struct ResidueVectors {
+    using Number = Word;
+    static constexpr std::size_t in_block = 2048;
+
+    Limbs limbs;
+    int log_degree;
+    std::size_t size_q;
+    const Modulus* primes;
+    const Word* nodes;  ///< [prime][N]; backwards their inverses
+    const Word* last;   ///< [prime]: by which results are multiplied, backwards
+    bool ends = false;  ///< the pass that writes the results of a division
+
+    struct Limb {
+        bool skipped;
+        const Word* in;
+        Word* out;
+        Modulus modulus;
+        const Word* nodes;
+        Word last;
+        const Word* dividend;  ///< null but where a division ends
+        Word inverse;
+
+        ATLASC_DEVICE Word get(std::size_t at) const { return in[at]; }
+        ATLASC_DEVICE void set(std::size_t at, Word x) const {
+            const Word q = modulus.q;
+            if (dividend != nullptr) {
+                const Word value = dividend[at];
+                const Word rest = value >= x ? value - x : value + q - x;
+                x = product(product(rest, inverse, modulus), modulus.square, modulus);
+            }
+            out[at] = x;
+        }
+        ATLASC_DEVICE Word finished(Word x) const {
+            return forwards ? x : product(x, last, modulus);
+        }
+
+        ATLASC_DEVICE void butterfly(Word& x, Word& y, std::size_t node) const {
+            const Word q = modulus.q;
+            const Word w = nodes[node];
+            const Word second = forwards ? product(y, w, modulus) : y;
+            const Word sum = x + second;
+            const Word difference = x >= second ? x - second : x + q - second;
+            x = sum >= q ? sum - q : sum;
+            y = forwards ? difference : product(difference, w, modulus);
+        }
+    };
+
+    ATLASC_DEVICE Limb vector(std::size_t number) const {
+        // Polynomials share the nodes of a limb, so that they are worked on one after another.
+        const std::size_t polynomial = number % limbs.polynomials;
+        const std::size_t limb = number / limbs.polynomials;
+        const std::size_t prime = limbs.prime(limb, size_q);
+        const std::size_t start = limb << log_degree;
+        return {limbs.skips(polynomial, limb),
+                limbs.in[polynomial] + start,
+                limbs.out[polynomial] + start,
+                primes[prime],
+                nodes + (prime << log_degree),
+                forwards ? 0 : last[prime],
+                ends ? limbs.dividends[polynomial] + start : nullptr,
+                ends ? limbs.inverses[limb] : 0};
+    }
+
+    ResidueVectors in_place() const {
+        ResidueVectors result = *this;
+        std::copy(limbs.out, limbs.out + Limbs::most, result.limbs.in);
+        if (forwards && limbs.inverses != nullptr) {
+            std::copy(limbs.quotients, limbs.quotients + Limbs::most, result.limbs.out);
+            result.ends = true;
+        }
+        return result;
+    }
+};
+
+/// Vectors of complex numbers, one after another.
+template <bool forwards>
+struct ComplexVectors {
+    using Number = Complex;
+    static constexpr std::size_t in_block = 1024;
+    static constexpr std::size_t most = 16;
+
+    int log_size;
+    Complex* data;
+    const Complex* nodes;
+    double factors[most];
+
+    struct One {
+        static constexpr bool skipped = false;
+        Complex* data;
+        const Complex* nodes;
+        double factor;
+
+        ATLASC_DEVICE Complex get(std::size_t at) const { return data[at]; }
+        ATLASC_DEVICE void set(std::size_t at, const Complex& x) const { data[at] = x; }
+        ATLASC_DEVICE Complex finished(const Complex& x) const {
+            return {x.x * factor, x.y * factor};
+        }
+
+        /// Backwards with the conjugate of the node's root, which is its inverse.
+        ATLASC_DEVICE void butterfly(Complex& x, Complex& y, std::size_t node) const {
+            const Complex w = nodes[node];
+            if (forwards) {
+                const Complex turned{y.x * w.x - y.y * w.y, y.x * w.y + y.y * w.x};
+                y = {x.x - turned.x, x.y - turned.y};
+                x = {x.x + turned.x, x.y + turned.y};
+            } else {
+                const Complex rest{x.x - y.x, x.y - y.y};
+                x = {x.x + y.x, x.y + y.y};
+                y = {rest.x * w.x + rest.y * w.y, rest.y * w.x - rest.x * w.y};
+            }
+        }
+    };
+
+    ATLASC_DEVICE One vector(std::size_t number) const {
+        return {data + (number << log_size), nodes, factors[number]};
+    }
+
+    ComplexVectors in_place() const { return *this; }
+};
+
+}  // namespace atlasc::ckks
