@@ -230,19 +230,22 @@ std::vector<Plain> Encoder::plains(const std::vector<const Plaintext*>& values,
 std::vector<Words> Encoder::rounded(const std::vector<int>& log_runs, std::size_t limbs,
                                     bool extended) {
     const std::size_t all = limbs + (extended ? ring_.size_p() : 0);
-    Rounds<batch> kernel{};
-    Limbs values{all, 0, limbs};
     std::vector<Words> polynomials;
-    for (std::size_t at = 0; at < log_runs.size(); ++at) {
-        polynomials.push_back(ring_.polynomial(all));
-        Word* out = polynomials.back().get();
-        kernel.of[at] = {ring_.log_degree(), limbs, all, ring_.size_q(), ring_.primes(),
-                         (std::size_t{1} << log_runs[at]) - 1, data_.get() + at * ring_.slots(),
-                         out};
-        values.add(out, out);
+    for (std::size_t first = 0; first < log_runs.size(); first += together()) {
+        const std::size_t end = std::min(first + together(), log_runs.size());
+        Rounds<batch> kernel{};
+        Limbs values{all, 0, limbs};
+        for (std::size_t at = first; at < end; ++at) {
+            polynomials.push_back(ring_.polynomial(all));
+            Word* out = polynomials.back().get();
+            kernel.of[at - first] = {ring_.log_degree(), limbs, all, ring_.size_q(),
+                                     ring_.primes(), (std::size_t{1} << log_runs[at]) - 1,
+                                     data_.get() + at * ring_.slots(), out};
+            values.add(out, out);
+        }
+        launch((end - first) * ring_.degree(), kernel, "coefficients of plaintexts");
+        ring_.forward(values);
     }
-    launch(log_runs.size() * ring_.degree(), kernel, "coefficients of plaintexts");
-    ring_.forward(values);
     return polynomials;
 }
 

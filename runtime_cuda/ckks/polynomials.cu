@@ -142,6 +142,13 @@ std::uint32_t inverse_galois(const Ring& ring, std::uint32_t galois) {
 
 void divide(const Ring& ring, const Divisor& divisor, const Word* polynomials, std::size_t parts,
             std::size_t apart, std::size_t limbs, Word* out) {
+    if (parts > together()) {
+        for (std::size_t part = 0; part < parts; ++part) {
+            divide(ring, divisor, polynomials + part * apart, 1, 0, limbs,
+                   out + part * limbs * ring.degree());
+        }
+        return;
+    }
     const std::size_t degree = ring.degree();
     const std::size_t size = divisor.primes + divisor.special;
     const Words coefficients = ring.polynomial(parts * size);

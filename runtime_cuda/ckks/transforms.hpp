@@ -17,6 +17,10 @@ int fast_prime_bits();
 /// Whether a transform forwards can end a division (`Limbs::inverses`).
 bool ends_divisions();
 
+/// Polynomials that the device had best work on at once, at most `Limbs::most`: one where its caches
+/// hold no more.
+std::size_t together();
+
 /// Limbs of a few polynomials that are transformed together, modulo the same primes.
 struct Limbs {
     static constexpr std::size_t most = 16;  ///< polynomials

@@ -27,7 +27,7 @@ Digits decomposed(const Ring& ring, const Word* polynomial, std::size_t limbs) {
         values.begin[values.polynomials] = static_cast<std::uint32_t>(own.first);
         values.end[values.polynomials] = static_cast<std::uint32_t>(own.first + own.size);
         values.add(out, out);
-        if (values.polynomials == Limbs::most || digit + 1 == count) {
+        if (values.polynomials == together() || digit + 1 == count) {
             ring.forward(values);
             values.polynomials = 0;
         }

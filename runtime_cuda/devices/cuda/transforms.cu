@@ -44,6 +44,7 @@ void fill_powers(Word root, const Prime& q, int log_degree, Word* out) {
 
 int fast_prime_bits() { return 60; }
 bool ends_divisions() { return true; }
+std::size_t together() { return Limbs::most; }
 
 struct Transforms::Tables {
     int log_degree;

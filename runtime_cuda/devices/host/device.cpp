@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -20,7 +21,8 @@ namespace {
 
 constexpr std::size_t alignment = 64;  ///< of a vector register, and of a line of the cache
 constexpr std::size_t huge_page = std::size_t{2} << 20;
-constexpr std::uint64_t free_share = 24;  ///< of the budget, that blocks may take while they are free
+
+constexpr std::uint64_t slack = 8;  ///< part by which blocks may exceed what was used at once
 
 std::string megabytes(std::uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
@@ -117,13 +119,17 @@ struct Memory::Pool {
         sizes.erase(found);
     }
 
-    void clear() {
-        for (const auto& [size, block] : free) {
-            let_go(block);
+    /// Lets go of free blocks, the largest first, until there are no more than so many bytes.
+    void shrink(std::uint64_t most) {
+        while (bytes > most) {
+            const auto largest = std::prev(free.end());
+            bytes -= largest->first;
+            let_go(largest->second);
+            free.erase(largest);
         }
-        free.clear();
-        bytes = 0;
     }
+
+    void clear() { shrink(0); }
 };
 
 Memory::Memory(std::uint64_t budget)
@@ -142,9 +148,9 @@ void* Memory::allocate(std::size_t bytes) {
     require_more(used_, bytes, budget_, "a ciphertext or a key");
     void* block = pool_->take(bytes);
     if (block == nullptr) {
-        if (used_ + pool_->bytes + bytes > budget_) {
-            pool_->clear();
-        }
+        // Used and free blocks together take little more than was used at once.
+        const std::uint64_t most = std::max(peak_, used_ + bytes);
+        pool_->shrink(most + most / slack - used_ - bytes);
         block = pool_->make(bytes);
     }
     if (block == nullptr) {
@@ -160,10 +166,6 @@ void Memory::release(void* pointer, std::size_t bytes) noexcept {
     const std::lock_guard<std::mutex> lock(pool_->mutex);
     used_ -= bytes;
     const std::size_t size = pool_->sizes[pointer];
-    if (pool_->bytes + size > budget_ / free_share) {
-        pool_->let_go(pointer);
-        return;
-    }
     pool_->free.emplace(size, pointer);
     pool_->bytes += size;
 }

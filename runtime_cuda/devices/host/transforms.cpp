@@ -58,6 +58,7 @@ NttTable table_of(const Prime& q, Word root, int log_degree) {
 
 int fast_prime_bits() { return fast_bits; }
 bool ends_divisions() { return false; }
+std::size_t together() { return 1; }
 
 struct Transforms::Tables {
     std::vector<NttTable> primes;

@@ -31,6 +31,7 @@ T* start_of(T* limb, std::size_t first, std::size_t degree) {
 
 int fast_prime_bits() { return 60; }
 bool ends_divisions() { return false; }
+std::size_t together() { return 1; }
 
 struct Transforms::Tables {
     ::DNTTTable phantom;
