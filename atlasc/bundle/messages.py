@@ -8,6 +8,7 @@ attention mask. The client and the server of an emitted C++ project read and wri
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
 from collections.abc import Mapping
@@ -58,13 +59,11 @@ class Message:
     Attributes:
         facts: checked against the program.
         arrays: ciphertexts and masks by name.
-        digest: SHA-256 that tells it from all other messages.
         place: what the message is called in errors.
     """
 
     facts: Facts
     arrays: Mapping[str, Array]
-    digest: str
     place: str
 
     @property
@@ -74,14 +73,16 @@ class Message:
 
     @property
     def entry(self) -> Entry:
-        """The line of the ledger on this message."""
-        facts = self.facts
+        """The line of the ledger on this message; the SHA-256 of an answer tells it from others."""
+        facts, digest = self.facts, ""
+        if facts.kind == "answer":
+            digest = hashlib.sha256(self.to_bytes()).hexdigest()
         return Entry(
             event=facts.kind,
             query=facts.query,
             program=facts.program,
             count=self.count,
-            answer=self.digest if facts.kind == "answer" else "",
+            answer=digest,
         )
 
     @classmethod
@@ -125,8 +126,7 @@ class Message:
             query=query or secrets.token_hex(16),
             count=str(count),
         )
-        *_, digest = opened(sealed(facts.model_dump(), arrays))
-        return cls(facts, arrays, digest, f"the {kind}")
+        return cls(facts, arrays, f"the {kind}")
 
     @classmethod
     def read(cls, source: Path | bytes, kind: Kind, bundle: Bundle) -> Message:
@@ -149,7 +149,7 @@ class Message:
         elif len(source) > limit:
             raise too_large(Path(place), len(source), limit)
         try:
-            metadata, arrays, digest = opened(source)
+            metadata, arrays = opened(source)
             facts = parse_json(json.dumps(metadata), Facts)
         except ValueError as error:
             raise _not_a(kind, place, str(error)) from None
@@ -173,7 +173,7 @@ class Message:
             why = f"{none[0]} is no ciphertext"
         if why:
             raise AtlasError(f"{place} is not complete", why=why, remedy="copy it again")
-        return cls(facts, arrays, digest, place)
+        return cls(facts, arrays, place)
 
     def ciphertexts(
         self, bundle: Bundle, engine: RoleEngine[Any]

@@ -57,8 +57,8 @@ def sealed(metadata: Mapping[str, str], arrays: Mapping[str, Array]) -> bytes:
     return b"".join([len(text).to_bytes(_LENGTH, "little"), *parts, *digests])
 
 
-def opened(content: bytes) -> tuple[dict[str, str], dict[str, Array], str]:
-    """Metadata and arrays of a file, and the SHA-256 of its seal, which tells it from all others.
+def opened(content: bytes) -> tuple[dict[str, str], dict[str, Array]]:
+    """Metadata and arrays of a file.
 
     Raises:
         ValueError: it is no sealed file, or damaged.
@@ -90,4 +90,4 @@ def opened(content: bytes) -> tuple[dict[str, str], dict[str, Array], str]:
         digest = seal.data[number * _DIGEST : (number + 1) * _DIGEST]
         if hashlib.sha256(part).digest() != digest:
             raise ValueError(f"{name} does not match its checksum")
-    return metadata, arrays, hashlib.sha256(seal.data).hexdigest()
+    return metadata, arrays

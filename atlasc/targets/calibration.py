@@ -67,6 +67,10 @@ class Calibrator(ABC):
         """
 
     @abstractmethod
+    def bootstrapping(self) -> RoleEngine[Any]:
+        """An engine of ``bootstrapped`` with the keys of its bootstrap; raises as :meth:`keyed`."""
+
+    @abstractmethod
     def actions(self, engine: Any, ct: Any, other: Any) -> Actions:
         """One call each, on two ciphertexts of one level, of what :meth:`primitives` takes."""
 
@@ -160,7 +164,7 @@ class Calibrator(ABC):
         """A bootstrap of as many ciphertexts as one refreshes."""
         pace("the bootstrap key and two bootstraps", self._bootstrap_work())
         started = time.perf_counter()
-        engine, _ = self.keyed(self.bootstrapped, KeyPlan({}))
+        engine = self.bootstrapping()
         key_seconds = time.perf_counter() - started
         vector = np.random.default_rng(2).uniform(-1, 1, engine.slots)
         batch = [engine.encrypt(vector, 0) for _ in range(engine.bootstrap_batch)]

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import STRICT, parse_json
@@ -16,6 +16,8 @@ from atlasc.targets.security import REQUIRED_BITS, Secret, check_security
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from atlasc.passes.lowering.rotation_keys import KeyPlan
 
 
 @dataclass(frozen=True)
@@ -339,6 +341,24 @@ class ParameterSet(_Fields):
             **needs.memory,
         }
 
+    def plan_memory(self, plan: KeyPlan) -> dict[str, int]:
+        """The same of an unknown program with the keys of a plan."""
+        levels = plan.relinearization_level, plan.conjugation_level
+        return self.memory_parts(plan.rotations, *levels)
+
     def ciphertexts_bytes(self, counts: Mapping[int, int]) -> int:
         """Size of some ciphertexts. ``counts``: level -> how many."""
         return sum(self.ciphertext_bytes(level) * count for level, count in counts.items())
+
+
+Set = TypeVar("Set", bound=ParameterSet)
+
+
+def require_set(parameters: ParameterSet, kind: type[Set]) -> Set:
+    """The set itself; AtlasError where it belongs to another target."""
+    if not isinstance(parameters, kind):
+        raise AtlasError(
+            f"the program was compiled for the parameters of another target than {kind.family}",
+            remedy=f"compile the model again with --target {kind.family}",
+        )
+    return parameters

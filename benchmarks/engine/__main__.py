@@ -139,6 +139,12 @@ def measured_desilo(rounds: int) -> dict[str, float]:
     }  # fmt: skip
 
 
+def compared(cells: list[str], values: list[float]) -> list[str]:
+    """Cells, each with its value as a multiple of the least."""
+    least = min(values)
+    return [f"{cell} ({value / least:.2f} ×)" for cell, value in zip(cells, values)]
+
+
 def show(found: dict[str, dict[str, Any]]) -> None:
     """The table, with what is slower than the fastest as a multiple of it."""
     rows = []
@@ -147,8 +153,7 @@ def show(found: dict[str, dict[str, Any]]) -> None:
         factor = 1e3 if entry in TIMES else 1.0
         cells = ["" if value is None else form.format(value * factor) for value in values]
         if entry in ("bootstrap", *TIMES):
-            least = min(values)
-            cells = [f"{cell} ({value / least:.2f} ×)" for cell, value in zip(cells, values)]
+            cells = compared(cells, values)
         rows.append([title, *cells])
     print_table(["", *found], rows)
     print(f"{os.cpu_count()} processors; levels are those of real products")

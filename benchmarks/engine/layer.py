@@ -20,8 +20,10 @@ import numpy as np
 
 from atlasc.cli.output import print_table
 from atlasc.cli.progress import progress
-from benchmarks.engine.__main__ import measured
+from atlasc.targets import find_target
+from benchmarks.engine.__main__ import compared, measured
 from benchmarks.peers.layer import minilm
+from benchmarks.peers.programs import OurProgram
 
 ROWS = {
     "bootstraps": "{:.0f}",
@@ -56,8 +58,7 @@ def main() -> None:
         values = [one[name] for one in found.values()]
         cells = [form.format(value) for value in values]
         if name in ("seconds", "core seconds"):
-            times = (value / min(values) for value in values)
-            cells = [f"{cell} ({by:.2f} ×)" for cell, by in zip(cells, times)]
+            cells = compared(cells, values)
         rows.append([name, *cells])
     print_table(["", *found], rows, title="One encoder layer of MiniLM")
     if options.json is not None:
@@ -65,38 +66,24 @@ def main() -> None:
 
 
 def run(name: str, recipe: str, tokens: int) -> dict[str, float]:
-    """What one run of the layer takes on a target."""
-    from atlasc.client.program import client_program
-    from atlasc.compilation.lowering import lower_module
-    from atlasc.compilation.options import TargetOptions
-    from atlasc.ir.interpreter import interpret
-    from atlasc.passes.costs import program_costs
-    from atlasc.run import session
-    from atlasc.targets import find_target
-
-    layer, target = minilm(tokens, recipe, {}, progress), find_target(name)
-    assert layer.inputs is not None
-    lowered = lower_module(layer.module, layer.inputs, TargetOptions(target=name), fastest=True)
-    client = client_program(lowered.client, lowered.program)
+    """What one run of the layer takes on a target, encryption and decryption included."""
+    program = OurProgram(minilm(tokens, recipe, {}, progress), target=name)
+    assert program.layer.inputs is not None
     with progress(f"{name}: keys") as step:
         started = time.perf_counter()
-        engine = target.make_engine(lowered.program, lowered.parameters, step.report)  # type: ignore[arg-type]
+        engine = find_target(name).make_engine(program.program, program.parameters, step.report)
         keys = time.perf_counter() - started
-    query = client.query({key: array[:1] for key, array in layer.inputs.items()})
-    encrypted = session.encrypt_all(engine, query)
     with progress(f"{name}: the layer"):
         started, cores = time.perf_counter(), time.process_time()
-        outputs = session.execute(engine, lowered.program, encrypted, query.public)
+        hidden = program.run(engine, lambda op: None)
         seconds, cores = time.perf_counter() - started, time.process_time() - cores
-    (hidden,) = client.unpack(session.decrypt_all(engine, outputs), 1).values()
-    (expected,) = interpret(layer.unfolded(), layer.encrypted()).values()
-    kept = layer.inputs["attention_mask"][0].astype(bool)
+    kept = program.layer.inputs["attention_mask"][0].astype(bool)
     return {
-        "bootstraps": program_costs(lowered.program).total.bootstraps,
+        "bootstraps": program.counts.bootstraps,
         "keys": keys,
         "seconds": seconds,
         "core seconds": cores,
-        "greatest error": float(np.abs(hidden[0] - expected[0])[kept].max()),
+        "greatest error": float(np.abs(hidden - program.expected)[kept].max()),
     }
 
 

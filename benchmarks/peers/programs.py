@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -19,8 +19,10 @@ from atlasc.passes.execution.counting_engine import CountingEngine, Counts
 from atlasc.passes.execution.engine import Engine
 from atlasc.passes.lowering.rotation_keys import KeyPlan, key_plan
 from atlasc.run import session
+from atlasc.targets import find_target
 from atlasc.targets.costs import costs_of
 from atlasc.targets.desilo.parameters import DesiloParameters
+from atlasc.targets.parameters import ParameterSet, require_set
 from benchmarks.peers.layer import Layer
 from benchmarks.peers.naive import Naive
 
@@ -41,7 +43,7 @@ class Program(ABC):
 
     name: str
     layer: Layer
-    parameters: DesiloParameters
+    parameters: ParameterSet
     ops: int
 
     @property
@@ -77,20 +79,20 @@ class Program(ABC):
     @property
     def memory(self) -> int:
         """Predicted bytes of keys and ciphertexts."""
-        plan = self.plan
-        levels = plan.relinearization_level, plan.conjugation_level
-        return self.parameters.memory_bytes(plan.rotations, *levels)
+        return sum(self.parameters.plan_memory(self.plan).values())
 
 
 class OurProgram(Program):
     """What the compiler makes of a layer, bootstraps placed for the least predicted time."""
 
-    def __init__(self, layer: Layer, name: str = "atlasc") -> None:
+    def __init__(self, layer: Layer, name: str = "atlasc", target: str = "desilo") -> None:
         self.name, self.layer = name, layer
-        options = TargetOptions(target="desilo")
+        options = TargetOptions(target=target)
         lowered = lower_module(layer.module, layer.inputs, options, fastest=True)
-        assert isinstance(lowered.parameters, DesiloParameters)
-        self.program, self.parameters = lowered.program, lowered.parameters
+        self.program = lowered.program
+        self.parameters = require_set(
+            cast(ParameterSet, lowered.parameters), find_target(target).parameters
+        )
         self.client = client_program(lowered.client, lowered.program)
         self.ops = len(self.program.ops)
         self._costs = program_costs(self.program)

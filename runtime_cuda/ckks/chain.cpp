@@ -226,4 +226,13 @@ void require_security(const Chain& chain) {
 
 Word inverse(Word a, const Prime& q) { return power(reduce(a, q), q.value - 2, q); }
 
+Word root_of(const Prime& q, std::size_t degree) {
+    for (Word generator = 2;; ++generator) {
+        const Word root = power(generator, (q.value - 1) / (2 * degree), q);
+        if (power(root, degree, q) == q.value - 1) {
+            return root;
+        }
+    }
+}
+
 }  // namespace atlasc::ckks

@@ -62,4 +62,7 @@ void require_security(const Chain& chain);
 /// a^-1 modulo a prime that does not divide a.
 Word inverse(Word a, const Prime& q);
 
+/// psi: a number of order 2N modulo a prime q = 1 modulo 2N, the same for all devices.
+Word root_of(const Prime& q, std::size_t degree);
+
 }  // namespace atlasc::ckks

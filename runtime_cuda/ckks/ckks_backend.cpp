@@ -6,17 +6,9 @@
 #include "ckks/keys/key_files.hpp"
 
 namespace atlasc::backend {
-namespace {
 
 using ckks::Ground;
-
-std::unique_ptr<Ground> ground_of(const Interface& interface, std::uint64_t device_memory) {
-    const ckks::Chain chain = ckks::chain_of(interface.parameters);
-    ckks::require_security(chain);
-    return std::make_unique<Ground>(chain, device_memory);
-}
-
-}  // namespace
+using ckks::ground_of;
 
 const char* const name = ATLASC_DEVICE_NAME;
 const bool encrypts = true;

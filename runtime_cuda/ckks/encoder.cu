@@ -175,19 +175,14 @@ void Encoder::send(const std::vector<double>& scales) {
     wipe(numbers_.data(), numbers_.size() * sizeof(double));  // a client's slots
 }
 
-Words Encoder::encode(const Vector& slots, double scale, std::size_t limbs) {
+template <typename Number>
+Words Encoder::encode(const std::vector<Number>& slots, double scale, std::size_t limbs) {
     start();
     put(slots, scale, limbs);
     send({scale});
     return std::move(rounded({0}, limbs, false).front());
 }
-
-Words Encoder::encode(const ComplexVector& slots, double scale, std::size_t limbs) {
-    start();
-    put(slots, scale, limbs);
-    send({scale});
-    return std::move(rounded({0}, limbs, false).front());
-}
+template Words Encoder::encode(const Vector&, double, std::size_t);
 
 std::vector<Plain> Encoder::plains(const std::vector<const Plaintext*>& values,
                                    const std::vector<double>& scales, std::size_t limbs,
@@ -196,7 +191,6 @@ std::vector<Plain> Encoder::plains(const std::vector<const Plaintext*>& values,
     for (std::size_t first = 0; first < values.size(); first += batch) {
         const std::size_t end = std::min(first + batch, values.size());
         std::vector<int> runs;
-        std::vector<double> some;
         start();
         for (std::size_t at = first; at < end; ++at) {
             const auto add = [&](const auto& slots) {
@@ -210,9 +204,9 @@ std::vector<Plain> Encoder::plains(const std::vector<const Plaintext*>& values,
             } else {
                 add(std::get<ComplexVector>(*values[at]));
             }
-            some.push_back(scales[at]);
         }
-        send(some);
+        const auto scale = scales.begin();
+        send({scale + static_cast<std::ptrdiff_t>(first), scale + static_cast<std::ptrdiff_t>(end)});
         std::vector<Words> words = rounded(runs, limbs, extended);
         for (std::size_t at = 0; at < words.size(); ++at) {
             if (runs[at] != 0) {

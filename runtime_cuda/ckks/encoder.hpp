@@ -31,8 +31,8 @@ public:
     /// Values of the polynomial of a vector, modulo the first `limbs` primes of Q. The vector may
     /// have one number for a run of slots, and change afterwards. Throws Error: a number is infinite,
     /// none, or too large.
-    Words encode(const Vector& slots, double scale, std::size_t limbs);
-    Words encode(const ComplexVector& slots, double scale, std::size_t limbs);
+    template <typename Number>
+    Words encode(const std::vector<Number>& slots, double scale, std::size_t limbs);
 
     /// Plaintexts, each at a scale, with one value for each run; with `extended` modulo all special
     /// primes too. They share transforms.

@@ -40,9 +40,11 @@ struct Limbs {
     const Word* dividends[most] = {};
     Word* quotients[most] = {};
 
-    void add(Word* to, const Word* from) {
+    void add(Word* to, const Word* from, std::size_t kept = 0, std::size_t kept_end = 0) {
         out[polynomials] = to;
         in[polynomials] = from;
+        begin[polynomials] = static_cast<std::uint32_t>(kept);
+        end[polynomials] = static_cast<std::uint32_t>(kept_end);
         ++polynomials;
     }
 

@@ -84,6 +84,20 @@ auto computed(SharedEngine& shared, Operation operation) {
     });
 }
 
+/// A method of Python for a primitive of one ciphertext, and for one of two.
+auto method(Ciphertext (CkksEngine::*primitive)(const Ciphertext&)) {
+    return [primitive](SharedEngine& shared, const Handle& x) {
+        return computed(shared,
+                        [&](CkksEngine& engine) { return (engine.*primitive)(x.value); });
+    };
+}
+auto method(Ciphertext (CkksEngine::*primitive)(const Ciphertext&, const Ciphertext&)) {
+    return [primitive](SharedEngine& shared, const Handle& x, const Handle& y) {
+        return computed(
+            shared, [&](CkksEngine& engine) { return (engine.*primitive)(x.value, y.value); });
+    };
+}
+
 py::bytes bytes_of(const Bytes& bytes) {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -96,19 +110,13 @@ Interface interface_of(const Parameters& parameters, const KeyPlan& keys) {
     return interface;
 }
 
-std::unique_ptr<Ground> ground_of(const Interface& interface) {
-    const ckks::Chain chain = ckks::chain_of(interface.parameters);
-    ckks::require_security(chain);
-    return std::make_unique<Ground>(chain, 0);
-}
-
 /// An engine whose role `role(interface, ground)` makes.
 template <typename MakeRole>
 std::unique_ptr<SharedEngine> engine_of(const Parameters& parameters, const KeyPlan& keys,
                                         MakeRole make_role) {
     const py::gil_scoped_release released;
     const Interface interface = interface_of(parameters, keys);
-    std::unique_ptr<Ground> ground = ground_of(interface);
+    std::unique_ptr<Ground> ground = ckks::ground_of(interface);
     ckks::Role role = make_role(interface, *ground);
     return std::make_unique<SharedEngine>(
         std::make_unique<CkksEngine>(std::move(ground), std::move(role)));
@@ -138,13 +146,15 @@ void define_facts(py::module_& module) {
              py::arg("bootstrap_batch"), py::arg("primes"), py::arg("special"),
              py::arg("scale"), py::arg("bootstrap"));
     py::class_<KeyPlan>(module, "Keys")
-        .def(py::init([](std::map<std::size_t, int> rotations, int relinearisation_level,
+        .def(py::init([](std::map<std::size_t, int> rotations,
+                         std::map<std::size_t, int> of_bootstrap, int relinearisation_level,
                          int conjugation_level) {
                  RotationPlan plan;
                  plan.keys = std::move(rotations);
-                 return KeyPlan{plan, relinearisation_level, conjugation_level, {}};
+                 return KeyPlan{std::move(plan), relinearisation_level, conjugation_level,
+                                std::move(of_bootstrap)};
              }),
-             py::arg("rotations"), py::arg("relinearisation_level"),
+             py::arg("rotations"), py::arg("of_bootstrap"), py::arg("relinearisation_level"),
              py::arg("conjugation_level"));
     module.def(
         "write_keys",
@@ -152,7 +162,7 @@ void define_facts(py::module_& module) {
            const std::string& evaluation, const PythonProgress& report) {
             const py::gil_scoped_release released;
             const Interface interface = interface_of(parameters, keys);
-            ckks::write_keys(interface, *ground_of(interface), secret, evaluation,
+            ckks::write_keys(interface, *ckks::ground_of(interface), secret, evaluation,
                              progress_of(report));
         },
         py::arg("parameters"), py::arg("keys"), py::arg("secret"), py::arg("evaluation"),
@@ -217,23 +227,9 @@ void define_engine(py::module_& module) {
                  return computed(shared,
                                  [&](CkksEngine& engine) { return engine.load(bytes); });
              })
-        .def("add",
-             [](SharedEngine& shared, const Handle& left, const Handle& right) {
-                 return computed(shared, [&](CkksEngine& engine) {
-                     return engine.add(left.value, right.value);
-                 });
-             })
-        .def("sub",
-             [](SharedEngine& shared, const Handle& left, const Handle& right) {
-                 return computed(shared, [&](CkksEngine& engine) {
-                     return engine.sub(left.value, right.value);
-                 });
-             })
-        .def("negate",
-             [](SharedEngine& shared, const Handle& x) {
-                 return computed(shared,
-                                 [&](CkksEngine& engine) { return engine.negate(x.value); });
-             })
+        .def("add", method(&CkksEngine::add))
+        .def("sub", method(&CkksEngine::sub))
+        .def("negate", method(&CkksEngine::negate))
         .def("add_plain",
              [](SharedEngine& shared, const Handle& x, const py::object& value) {
                  const Plaintext plaintext = plaintext_of(value);
@@ -241,11 +237,7 @@ void define_engine(py::module_& module) {
                      return engine.add_plain(x.value, plaintext);
                  });
              })
-        .def("square",
-             [](SharedEngine& shared, const Handle& x) {
-                 return computed(shared,
-                                 [&](CkksEngine& engine) { return engine.square(x.value); });
-             })
+        .def("square", method(&CkksEngine::square))
         .def("dot",
              [](SharedEngine& shared, const Handles& lefts, const Handles& rights) {
                  return computed(shared, [&](CkksEngine& engine) {
@@ -262,16 +254,8 @@ void define_engine(py::module_& module) {
                      return engine.dot_plain(values_of(xs), plaintexts);
                  });
              })
-        .def("times_i",
-             [](SharedEngine& shared, const Handle& x) {
-                 return computed(shared,
-                                 [&](CkksEngine& engine) { return engine.times_i(x.value); });
-             })
-        .def("conjugate",
-             [](SharedEngine& shared, const Handle& x) {
-                 return computed(shared,
-                                 [&](CkksEngine& engine) { return engine.conjugate(x.value); });
-             })
+        .def("times_i", method(&CkksEngine::times_i))
+        .def("conjugate", method(&CkksEngine::conjugate))
         .def("rotate_many",
              [](SharedEngine& shared, const Handle& x, const std::vector<std::size_t>& amounts) {
                  return computed(shared, [&](CkksEngine& engine) {

@@ -80,7 +80,7 @@ def _keys(path: Path) -> None:
 def _ciphertexts(path: Path) -> None:
     from atlasc.bundle.sealed import opened
 
-    _, arrays, _ = opened(path.read_bytes())
+    _, arrays = opened(path.read_bytes())
     sizes = [len(array.data) for name, array in arrays.items() if "/" in name]
     assert sizes and all(size > 100_000 for size in sizes)
 

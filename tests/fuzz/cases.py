@@ -210,7 +210,7 @@ def _bundle(seed: Content) -> Cases:
 
 
 def _messages(seed: Content) -> Cases:
-    metadata, arrays, _ = opened(_data(seed, ""))
+    metadata, arrays = opened(_data(seed, ""))
     name = next(name for name in arrays if "/" in name)
 
     def with_facts(**facts: Any) -> Content:

@@ -9,9 +9,9 @@ from atlasc.passes.lowering.rotation_keys import KeyPlan, key_plan
 from atlasc.targets.base import Calibration, Progress, Target
 from atlasc.targets.cost_table import cost_warning
 from atlasc.targets.cpu.engine import CpuEngine, generate_to, load_library
-from atlasc.targets.cpu.parameters import CpuParameters, require_cpu
+from atlasc.targets.cpu.parameters import CpuParameters
 from atlasc.targets.key_folders import Role
-from atlasc.targets.parameters import ParameterSet
+from atlasc.targets.parameters import ParameterSet, require_set
 from atlasc.version import __version__
 
 
@@ -39,17 +39,17 @@ class CpuTarget(Target):
     def make_engine(
         self, program: Module, parameters: ParameterSet, progress: Progress, *, noise: bool = False
     ) -> CpuEngine:
-        return CpuEngine.fresh(require_cpu(parameters), key_plan(program), progress)
+        return CpuEngine.fresh(require_set(parameters, CpuParameters), key_plan(program), progress)
 
     def generate_keys(
         self, parameters: ParameterSet, plan: KeyPlan, folder: Path, progress: Progress
     ) -> None:
-        generate_to(require_cpu(parameters), plan, folder, progress)
+        generate_to(require_set(parameters, CpuParameters), plan, folder, progress)
 
     def role_engine(
         self, role: Role, folder: Path, parameters: ParameterSet, plan: KeyPlan | None = None
     ) -> CpuEngine:
-        return CpuEngine.load(role, folder, require_cpu(parameters), plan)
+        return CpuEngine.load(role, folder, require_set(parameters, CpuParameters), plan)
 
 
 TARGET = CpuTarget()

@@ -16,9 +16,9 @@ import numpy as np
 from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.targets.base import no_progress
 from atlasc.targets.calibration import Actions, Calibrator, Seconds
-from atlasc.targets.cpu.engine import CpuEngine, all_rotations, key_levels
-from atlasc.targets.cpu.parameters import CpuParameters, require_cpu
-from atlasc.targets.parameters import ParameterSet
+from atlasc.targets.cpu.engine import CpuEngine, key_bytes
+from atlasc.targets.cpu.parameters import CpuParameters
+from atlasc.targets.parameters import ParameterSet, require_set
 from atlasc.version import __version__
 
 TOGETHER = 8
@@ -42,13 +42,14 @@ class CpuCalibrator(Calibrator):
         return sets[1:-1] if quick else [*sets, self.bootstrapped]
 
     def keyed(self, parameters: ParameterSet, plan: KeyPlan) -> tuple[CpuEngine, float]:
-        chosen = require_cpu(parameters)
+        chosen = require_set(parameters, CpuParameters)
         started = time.perf_counter()
         engine = CpuEngine.fresh(chosen, plan, no_progress)
         spent = time.perf_counter() - started
-        levels = (*all_rotations(chosen, plan).values(), *key_levels(chosen, plan))
-        together = sum(chosen.key_bytes(level) for level in levels if level is not None)
-        return engine, spent * chosen.key_bytes(chosen.max_level) / together
+        return engine, spent * chosen.key_bytes(chosen.max_level) / key_bytes(chosen, plan)
+
+    def bootstrapping(self) -> CpuEngine:
+        return CpuEngine.fresh(self.bootstrapped, KeyPlan({}), no_progress)
 
     def actions(self, engine: CpuEngine, ct: Any, other: Any) -> Actions:
         vector = np.random.default_rng(0).uniform(-1, 1, engine.slots)

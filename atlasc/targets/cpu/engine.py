@@ -196,11 +196,10 @@ def generate_to(parameters: CpuParameters, plan: KeyPlan, folder: Path, progress
     Raises:
         AtlasError: too little disk space or memory.
     """
-    sizes = _memory_parts(parameters, plan)
-    on_disk = sum(size for name, size in sizes.items() if name.endswith("keys")) // 2
-    require_disk(on_disk, folder, "the evaluation keys")
+    require_disk(key_bytes(parameters, plan) // 2, folder, "the evaluation keys")
     largest = parameters.key_bytes(len(parameters.moduli.primes) - 1)
-    require_memory(sizes["library"] + 4 * largest, "generating the keys")
+    library_bytes = parameters.plan_memory(plan)["library"]
+    require_memory(library_bytes + 4 * largest, "generating the keys")
     library = load_library()
     secret, evaluation = folder / "client" / SECRET, folder / "server" / EVALUATION
     with _translated():
@@ -224,22 +223,15 @@ def _facts(parameters: CpuParameters, plan: KeyPlan) -> tuple[Any, Any]:
         scale=moduli.scale,
         bootstrap=parameters.bootstrap,
     )
-    levels = (-1 if level is None else level for level in key_levels(parameters, plan))
-    return facts, library.Keys(all_rotations(parameters, plan), *levels)
+    levels = plan.relinearization_level, plan.conjugation_level
+    given = (-1 if level is None else level for level in levels)
+    return facts, library.Keys(plan.rotations, dict(parameters.needs.shared), *given)
 
 
-def all_rotations(parameters: CpuParameters, plan: KeyPlan) -> dict[int, int]:
-    """The rotation keys of a program and of its bootstraps, which share them: amount -> level."""
-    rotations = dict(parameters.needs.shared)
-    for amount, level in plan.rotations.items():
-        rotations[amount] = max(level, rotations.get(amount, level))
-    return rotations
-
-
-def key_levels(parameters: CpuParameters, plan: KeyPlan) -> tuple[int | None, ...]:
-    """The levels of the relinearisation and the conjugation key; None: no key."""
-    of_program = plan.relinearization_level, plan.conjugation_level
-    return parameters.needs.key_levels or of_program
+def key_bytes(parameters: CpuParameters, plan: KeyPlan) -> int:
+    """Of all evaluation keys of a program and its bootstraps, in memory; a file has half."""
+    sizes = parameters.plan_memory(plan)
+    return sum(size for name, size in sizes.items() if name.endswith("keys"))
 
 
 def _told(progress: Progress) -> Callable[[str, int, int], None]:
@@ -247,12 +239,6 @@ def _told(progress: Progress) -> Callable[[str, int, int], None]:
     return lambda name, made, total: progress(f"{name.replace('/', ' ')} key", made, total)
 
 
-def _memory_parts(parameters: CpuParameters, plan: KeyPlan) -> dict[str, int]:
-    """Of an unknown program with these keys."""
-    levels = plan.relinearization_level, plan.conjugation_level
-    return parameters.memory_parts(plan.rotations, *levels)
-
-
 def _require_room(parameters: CpuParameters, plan: KeyPlan) -> None:
     """Raise AtlasError unless an unknown program can be executed with these keys."""
-    require_memory(sum(_memory_parts(parameters, plan).values()), "the evaluation keys")
+    require_memory(sum(parameters.plan_memory(plan).values()), "the evaluation keys")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from atlasc.ir.errors import AtlasError
-from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.phantom import PhantomParameters
 
 
@@ -22,18 +20,3 @@ class CpuParameters(PhantomParameters):
     """Tables of the transforms, and what a key switch works on."""
     prime_bits = 50
     named = "fourteen_levels_40"
-
-
-def require_cpu(parameters: ParameterSet) -> CpuParameters:
-    """The parameters, if they are those of this target.
-
-    Raises:
-        AtlasError: they are another target's.
-    """
-    if not isinstance(parameters, CpuParameters):
-        raise AtlasError(
-            f"the target cpu has no parameters of {parameters.family}",
-            why="the program was compiled for another target",
-            remedy="compile the model again with --target cpu",
-        )
-    return parameters

@@ -11,9 +11,9 @@ from atlasc.targets.cost_table import cost_warning
 from atlasc.targets.desilo.engine import DesiloEngine
 from atlasc.targets.desilo.keys import KeySet, generate_to
 from atlasc.targets.desilo.library import installed_build, load_library
-from atlasc.targets.desilo.parameters import DesiloParameters, require_desilo
+from atlasc.targets.desilo.parameters import DesiloParameters
 from atlasc.targets.key_folders import Role, read_index
-from atlasc.targets.parameters import ParameterSet
+from atlasc.targets.parameters import ParameterSet, require_set
 
 
 class DesiloTarget(Target):
@@ -40,14 +40,16 @@ class DesiloTarget(Target):
         self, program: Module, parameters: ParameterSet, progress: Progress, *, noise: bool = False
     ) -> DesiloEngine:
         self.check()
-        keys = KeySet.generate(require_desilo(parameters), key_plan(program), progress)
+        keys = KeySet.generate(
+            require_set(parameters, DesiloParameters), key_plan(program), progress
+        )
         return DesiloEngine(keys)
 
     def generate_keys(
         self, parameters: ParameterSet, plan: KeyPlan, folder: Path, progress: Progress
     ) -> None:
         """See the base class; keys are made one after another, in little memory."""
-        generate_to(require_desilo(parameters), plan, folder, progress)
+        generate_to(require_set(parameters, DesiloParameters), plan, folder, progress)
 
     def role_engine(
         self, role: Role, folder: Path, parameters: ParameterSet, plan: KeyPlan | None = None

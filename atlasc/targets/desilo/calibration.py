@@ -11,9 +11,9 @@ from atlasc.targets.calibration import Actions, Calibrator
 from atlasc.targets.desilo.engine import DesiloCiphertext, DesiloEngine
 from atlasc.targets.desilo.keys import KeySet
 from atlasc.targets.desilo.library import REQUIRED_VERSION, library_engine
-from atlasc.targets.desilo.parameters import BOOTSTRAPPED, DesiloParameters, require_desilo
+from atlasc.targets.desilo.parameters import BOOTSTRAPPED, DesiloParameters
 from atlasc.targets.machine import require_memory
-from atlasc.targets.parameters import ParameterSet
+from atlasc.targets.parameters import ParameterSet, require_set
 
 
 class DesiloCalibrator(Calibrator):
@@ -30,11 +30,12 @@ class DesiloCalibrator(Calibrator):
         return [*(DesiloParameters(*key) for key in keys), BOOTSTRAPPED]
 
     def keyed(self, parameters: ParameterSet, plan: KeyPlan) -> tuple[DesiloEngine, float]:
-        chosen = require_desilo(parameters)
-        if not plan.rotations:  # for bootstraps
-            return DesiloEngine(KeySet.generate(chosen, plan)), 0.0
+        chosen = require_set(parameters, DesiloParameters)
         keys, seconds = _keys(chosen, plan)
         return DesiloEngine(keys), seconds
+
+    def bootstrapping(self) -> DesiloEngine:
+        return DesiloEngine(KeySet.generate(BOOTSTRAPPED, KeyPlan({})))
 
     def actions(
         self, engine: DesiloEngine, ct: DesiloCiphertext, other: DesiloCiphertext

@@ -222,5 +222,4 @@ def _checked(parameters: DesiloParameters, plan: KeyPlan) -> KeyPlan:
 
 def _require_memory(parameters: DesiloParameters, plan: KeyPlan, purpose: str) -> None:
     """Raise AtlasError unless an unknown program can be executed with these keys."""
-    levels = plan.relinearization_level, plan.conjugation_level
-    require_memory(sum(parameters.memory_parts(plan.rotations, *levels).values()), purpose)
+    require_memory(sum(parameters.plan_memory(plan).values()), purpose)

@@ -125,15 +125,5 @@ class DesiloParameters(ParameterSet):
         return BootstrapNeeds(rotations, {}, (full, full), {"bootstrap_key": _BOOTSTRAP_KEY_BYTES})
 
 
-def require_desilo(parameters: object) -> DesiloParameters:
-    """The set itself; AtlasError where it belongs to another target."""
-    if not isinstance(parameters, DesiloParameters):
-        raise AtlasError(
-            "the program was compiled for the parameters of another target than desilo",
-            remedy="compile the model again with --target desilo",
-        )
-    return parameters
-
-
 BOOTSTRAPPED = DesiloParameters(16, 4, bootstrap=True)
 LEVELED = [DesiloParameters(n, k) for n, row in LIBRARY_LEVELS.items() for k in row]

@@ -167,8 +167,13 @@ class PhantomParameters(ParameterSet):
 
 
 class PhantomTarget(Target):
-    """Programs that a C++ project executes; Python chooses parameters, keys and costs for it."""
+    """Programs that a C++ project executes; Python chooses parameters, keys and costs for it.
 
+    Attributes:
+        libraries: what must be where the project is built.
+    """
+
+    libraries: ClassVar[str] = "CUDA and Phantom are"
     name = "phantom"
     summary = "the C++ runtime on Phantom-FHE, on a GPU"
     runtime_engine = "phantom"
@@ -184,10 +189,10 @@ class PhantomTarget(Target):
 
     def check(self) -> None:
         raise AtlasError(
-            "a program for phantom is executed by the C++ project that was compiled with it",
-            why="Phantom-FHE is a library of C++ and CUDA; Python does not call it",
-            remedy="build BUNDLE/project where CUDA and Phantom are (atlasc emit --build does "
-            "both), then use its client and server, or atlasc run with its Python module "
+            f"a program for {self.name} is executed by the C++ project that was compiled with it",
+            why="its engine computes on a GPU; Python does not call it",
+            remedy=f"build BUNDLE/project where {self.libraries} (atlasc emit --build does both), "
+            "then use its client and server, or atlasc run with its Python module "
             "(docs/runtime.md); or try the program with atlasc run --target sim",
         )
 

@@ -160,6 +160,12 @@ std::optional<bootstrapping::Parameters> bootstrap_of(const Interface& interface
 
 }  // namespace
 
+std::unique_ptr<Ground> ground_of(const Interface& interface, std::uint64_t device_memory) {
+    const Chain chain = chain_of(interface.parameters);
+    require_security(chain);
+    return std::make_unique<Ground>(chain, device_memory);
+}
+
 void write_keys(const Interface& interface, Ground& ground, const std::string& secret,
                 const std::string& evaluation, const KeyProgress& progress) {
     const Ring& ring = ground.ring;

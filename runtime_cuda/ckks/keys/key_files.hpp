@@ -9,6 +9,10 @@
 
 namespace atlasc::ckks {
 
+/// The ring of a program, and memory for it: `device_memory` in bytes, 0 for all. Throws Error also
+/// for fewer than 128 bits of security.
+std::unique_ptr<Ground> ground_of(const Interface& interface, std::uint64_t device_memory = 0);
+
 /// Make and write a secret key and its evaluation keys; keys are made one by one as they are
 /// written. Throws Error.
 void write_keys(const Interface& interface, Ground& ground, const std::string& secret,

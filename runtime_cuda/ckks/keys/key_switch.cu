@@ -24,9 +24,7 @@ Digits decomposed(const Ring& ring, const Word* polynomial, std::size_t limbs) {
                                     polynomial, out},
                    "digits of a key switch");
         });
-        values.begin[values.polynomials] = static_cast<std::uint32_t>(own.first);
-        values.end[values.polynomials] = static_cast<std::uint32_t>(own.first + own.size);
-        values.add(out, out);
+        values.add(out, out, own.first, own.first + own.size);
         if (values.polynomials == together() || digit + 1 == count) {
             ring.forward(values);
             values.polynomials = 0;

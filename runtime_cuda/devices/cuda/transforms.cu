@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "atlasc/numbers.hpp"
+#include "ckks/chain.hpp"
 #include "devices/cuda/vectors.hpp"
 
 namespace atlasc::ckks {
@@ -19,15 +20,6 @@ Modulus modulus_of(const Prime& q) {
         inverse *= 2 - q.value * inverse;
     }
     return {q.value, ~inverse + 1, with_factor(with_factor(1, q), q)};
-}
-
-Word root_of(const Prime& q, std::size_t degree) {
-    for (Word generator = 2;; ++generator) {
-        const Word root = power(generator, (q.value - 1) / (2 * degree), q);
-        if (power(root, degree, q) == q.value - 1) {
-            return root;
-        }
-    }
 }
 
 /// Place i has the power of rev(i).
@@ -68,8 +60,8 @@ Transforms::Transforms(Memory& memory, int log_degree, const std::vector<Prime>&
         const Word root = root_of(q, degree);
         root_ = at == 0 ? root : root_;
         fill_powers(root, q, log_degree, &forwards[at * degree]);
-        fill_powers(power(root, q.value - 2, q), q, log_degree, &backwards[at * degree]);
-        last.push_back(with_factor(power(reduce(degree, q), q.value - 2, q), q));
+        fill_powers(inverse(root, q), q, log_degree, &backwards[at * degree]);
+        last.push_back(with_factor(inverse(degree, q), q));
         moduli.push_back(modulus_of(q));
     }
     tables_->log_degree = log_degree;
@@ -85,15 +77,15 @@ Transforms::~Transforms() = default;
 void Transforms::forward(const Limbs& limbs) const {
     transform<true>(tables_->log_degree, limbs.polynomials * limbs.count,
                     ResidueVectors<true>{limbs, tables_->log_degree, tables_->size_q,
-                                   tables_->primes.get(), tables_->forwards.get(), nullptr},
+                                         tables_->primes.get(), tables_->forwards.get(), nullptr},
                     "transform of residues");
 }
 
 void Transforms::backward(const Limbs& limbs) const {
     transform<false>(tables_->log_degree, limbs.polynomials * limbs.count,
                      ResidueVectors<false>{limbs, tables_->log_degree, tables_->size_q,
-                                     tables_->primes.get(), tables_->backwards.get(),
-                                     tables_->last.get()},
+                                           tables_->primes.get(), tables_->backwards.get(),
+                                           tables_->last.get()},
                      "transform of residues");
 }
 

@@ -6,22 +6,13 @@
 #include <utility>
 
 #include "atlasc/numbers.hpp"
+#include "ckks/chain.hpp"
 #include "devices/host/ntt.hpp"
 #include "devices/host/threads.hpp"
 #include "devices/host/vector_kernels.hpp"
 
 namespace atlasc::ckks {
 namespace {
-
-/// psi: of order 2N.
-Word root_of(const Prime& q, std::size_t degree) {
-    for (Word generator = 2;; ++generator) {
-        const Word root = power(generator, (q.value - 1) / (2 * degree), q);
-        if (power(root, degree, q) == q.value - 1) {
-            return root;
-        }
-    }
-}
 
 Roots powers(Word root, const Prime& q, int log_degree, Cpu cpu) {
     const std::size_t degree = std::size_t{1} << log_degree;

@@ -108,8 +108,8 @@ void Transforms::backward(const Limbs& limbs) const {
     for (std::size_t at = 0; at < limbs.polynomials; ++at) {
         tables_->backward(limbs.out[at], limbs.in[at], of_q, limbs.first);
         tables_->backward(limbs.out[at] + of_q * tables_->degree,
-                     limbs.in[at] + of_q * tables_->degree, limbs.count - of_q,
-                     tables_->primes - tables_->special);
+                          limbs.in[at] + of_q * tables_->degree, limbs.count - of_q,
+                          tables_->primes - tables_->special);
     }
 }
 

@@ -123,7 +123,7 @@ Change = Callable[[dict[str, Any], dict[str, Array]], object]
 
 def edit(path: Path, change: Change) -> None:
     """Change metadata and arrays of a message, and seal it again, as a forger would."""
-    metadata, arrays, _ = opened(path.read_bytes())
+    metadata, arrays = opened(path.read_bytes())
     change(metadata, arrays)
     path.write_bytes(sealed(metadata, arrays))
 

@@ -29,10 +29,10 @@ TOKENS = 128
 @pytest.fixture(scope="module")
 def counted(tmp_path_factory: pytest.TempPathFactory, cpp: Builder) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("launches")
-    module, latency = bert(1, TOKENS), find_target("phantom").latency()
+    module, latency = bert(1, TOKENS), find_target("cuda").latency()
     approximated = apply_recipe(module, "is", nominal_calibration(module))
     lowered = lower_nn(approximated, latency.choose, None, None, latency.costs, True)
-    write_project(folder / "project", lowered.program, lowered.parameters, "phantom")
+    write_project(folder / "project", lowered.program, lowered.parameters, "cuda")
     sources = folder / "project" / "src"
     traffic = str(HERE / "stand_in/traffic.hpp")
     more = (f"-I{sources}", "-DATLASC_PROGRAM=bert", "-include", traffic)
