@@ -29,6 +29,11 @@ class Value:
     op: Op
 
     @property
+    def encrypted(self) -> bool:
+        """Whether it is a packed ciphertext."""
+        return isinstance(self.type, CiphertextType)
+
+    @property
     def tensor(self) -> TensorType:
         """The type of a tensor in the clear; raises AtlasError where the value is a ciphertext."""
         if isinstance(self.type, TensorType):

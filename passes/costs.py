@@ -9,13 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from atlasc.ir.module import Module, Op, Value
-from atlasc.ir.opdef import Symbol
-from atlasc.ir.types import CiphertextType
 from atlasc.passes.execution.counting_engine import (
     Counted,
     CountingEngine,
@@ -23,10 +21,9 @@ from atlasc.passes.execution.counting_engine import (
     LiveEngine,
     Primitive,
 )
-from atlasc.passes.execution.execute import apply, execute
-from atlasc.passes.execution.kernels.context import Context
+from atlasc.passes.execution.execute import Functions, execute
+from atlasc.passes.execution.record import Function, Shape
 from atlasc.passes.execution.rotation_plan import RotationPlan
-from atlasc.passes.framework.pass_base import OBSERVED
 
 PrimitiveCosts = Mapping[tuple[Primitive, int], float]
 """Seconds of one call by (primitive, level); see `CountingEngine` for what the level is of."""
@@ -122,49 +119,12 @@ def program_costs(module: Module) -> ProgramCosts:
     Each op is counted as if nothing before it had rescaled its operands, so that its counts depend
     on nothing but itself.
     """
-    engine, given = _dry_run(module, CountingEngine)
-    ctx: Context[Counted] = Context(engine, module)
-    per_op: dict[Op, Counts] = {}
-    known: dict[tuple[Any, ...], tuple[tuple[int, ...], Counts]] = {}
-    levels: dict[Value, tuple[int, ...] | None] = {}
-    for position, op in enumerate(module.ops):
-        engine.scope = str(position)
-        per_op[op] = counts = engine.counts[engine.scope]
-        if op.result is None:
-            continue
-        if op.name == "ckks.public_input":
-            levels[op.result] = None
-        elif op.name == "ckks.input":
-            levels[op.result] = tuple(ct.level for ct in given[op.attributes["name"]])
-        else:
-            before = [levels[operand] for operand in op.operands]
-            key = (*_key(op, module.symbols), *before)
-            if key in known:
-                counts.merge(known[key][1])
-            else:
-                result = apply(ctx, op, [_fresh(ctx, one) for one in before])
-                known[key] = tuple(ct.level for ct in result), counts
-            levels[op.result] = known[key][0]
-    return ProgramCosts(module, per_op)
-
-
-def _fresh(ctx: Context[Counted], levels: Iterable[int] | None) -> Any:
-    """An operand: ciphertexts of these levels, or the plaintext of a public input."""
-    return ctx.blank if levels is None else [Counted(level) for level in levels]
-
-
-def _key(op: Op, symbols: Mapping[str, np.ndarray]) -> tuple[str, ...]:
-    """What the counts of an op at given levels depend on: its types and attributes, with a symbol's
-    shape (for coefficients its values) in place of its name.
-    """
-    parts = [op.name, str(op.value.type), *(str(value.type) for value in op.operands)]
-    for name, value in sorted(op.attributes.items()):
-        if isinstance(value, Symbol):
-            array = symbols[value.name]
-            value = array.tobytes() if name == "coefficients" else array.shape
-        if name not in OBSERVED:
-            parts.append(f"{name}={value!r}")
-    return tuple(parts)
+    engine, _ = _dry_run(module, CountingEngine)
+    functions = Functions(module, Shape.of(engine), costs_only=True)
+    per_op = {op: Counts() for op in module.ops}
+    return ProgramCosts(
+        module, per_op | {op: function.counts for op, function in functions.calls()}
+    )
 
 
 class CriticalPath(NamedTuple):
@@ -202,20 +162,16 @@ def op_profiles(module: Module) -> Callable[[Op], Profile]:
     runs d levels below the entry does so wherever the entry is. So the module may have levels or
     not.
     """
-    engine = CountingEngine(module.attributes["slots"], _TOP, None)
-    context: Context[Counted] = Context(engine, module)
-    known: dict[tuple[str, ...], Profile] = {}
+    functions = Functions(module, Shape(module.attributes["slots"], _TOP), costs_only=True)
+
+    @cache
+    def below_top(function: Function) -> Profile:
+        counted = function.counts.primitives.items()
+        return frozenset(((name, _TOP - level), n) for (name, level), n in counted)
 
     def profile(op: Op) -> Profile:
-        key = _key(op, context.symbols)
-        if key not in known:
-            engine.scope = f"profile {len(known)}"
-            kinds = [value.type for value in op.operands]
-            encrypted = (isinstance(kind, CiphertextType) and kind.ciphertexts for kind in kinds)
-            apply(context, op, [_fresh(context, [_TOP] * n if n else None) for n in encrypted])
-            counted = engine.counts[engine.scope].primitives.items()
-            known[key] = frozenset(((name, _TOP - level), n) for (name, level), n in counted)
-        return known[key]
+        encrypted = [value.ciphertext for value in op.operands if value.encrypted]
+        return below_top(functions.of(op, [[_TOP] * kind.ciphertexts for kind in encrypted]))
 
     return profile
 

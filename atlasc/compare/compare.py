@@ -29,8 +29,8 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.types import CiphertextType
 from atlasc.passes.execution.engine import Engine
-from atlasc.passes.execution.execute import apply
-from atlasc.passes.execution.kernels.context import Context
+from atlasc.passes.execution.execute import Executor, Functions
+from atlasc.passes.execution.record import Shape
 from atlasc.targets.parameters import NoiseModel
 from atlasc.targets.sim import SimEngine
 
@@ -149,22 +149,23 @@ class _LockStep:
             for op in program.ops
             if op.name == "ckks.public_input"
         }
-        shape = target.slots, target.max_level, target.bootstrap_level, target.bootstrap_batch
+        shape = Shape.of(target)
+        functions = Functions(program, shape)
         # The reference alone refuses values outside the range of a bootstrap: noise may leave it.
         judge = partial(SimEngine, *shape, bootstrap_range=np.inf)
         noise = NoiseModel.ckks(2 * target.slots)
         noisy = (judge(noise=noise, seed=seed) for seed in range(NOISE_RUNS))
-        self.contexts = [
-            Context(engine, program) for engine in (reference, target, judge(), *noisy)
+        self.sides = [
+            Executor(engine, functions) for engine in (reference, target, judge(), *noisy)
         ]
-        self.reference, self.target = self.contexts[:2]
+        self.reference, self.target = self.sides[:2]
 
     def step(self, position: int, op: Op, tolerance: float | None) -> OpError | None:
         """Run an op; None for one that makes no ciphertexts."""
         found = None
         if op.result is not None and op.result not in self.values:
             with np.errstate(over="ignore", invalid="ignore"):
-                found = self._judged(op, [self._result(c, op) for c in self.contexts], tolerance)
+                found = self._judged(op, [self._result(one, op) for one in self.sides], tolerance)
         for operand in op.operands:
             if self.last_use[operand] == position:
                 self.values.pop(operand, None)
@@ -208,20 +209,20 @@ class _LockStep:
             ours, theirs = map(_encrypted, (self.reference, self.target), sides)
             self.values[made[name]] = _Both(ours, theirs, sides[1])
 
-    def _result(self, ctx: Context[Any], op: Op) -> list[Any]:
+    def _result(self, side: Executor[Any], op: Op) -> list[Any]:
         """What an engine makes of an op; the judges start from the target's operands."""
         if op.name == "ckks.input":
             level = self.query.levels[op.attributes["name"]]
-            return _encrypted(ctx, [(v, level) for v in self.query.vectors[op.attributes["name"]]])
+            return _encrypted(side, [(v, level) for v in self.query.vectors[op.attributes["name"]]])
         given = []
         for value in (self.values[operand] for operand in op.operands):
             if not isinstance(value, _Both):
                 given.append(value)
-            elif ctx is self.reference or ctx is self.target:
-                given.append(value.reference if ctx is self.reference else value.target)
+            elif side is self.reference or side is self.target:
+                given.append(value.reference if side is self.reference else value.target)
             else:
-                given.append(_encrypted(ctx, value.slots))
-        return apply(ctx, op, given)
+                given.append(_encrypted(side, value.slots))
+        return side.apply(op, given)
 
     def _judged(self, op: Op, results: list[list[Any]], tolerance: float | None) -> OpError:
         both = self.values[op.value] = _Both(results[0], results[1], [])
@@ -229,8 +230,8 @@ class _LockStep:
         for made in zip(*results, strict=True):
             ours = _slots(self.reference, made[0])
             theirs, right, *noisy = (
-                _slots(ctx, one, np.iscomplexobj(ours))
-                for ctx, one in zip(self.contexts[1:], made[1:], strict=True)
+                _slots(side, one, np.iscomplexobj(ours))
+                for side, one in zip(self.sides[1:], made[1:], strict=True)
             )
             both.slots.append((theirs, self.target.engine.level(made[1])))
             noise = max(_apart(slots, right) for slots in noisy)
@@ -239,14 +240,14 @@ class _LockStep:
             figures.append((_apart(theirs, right), bound, _apart(theirs, ours), largest))
         error, bound, difference, largest = map(max, zip(*figures))
         allowed = None if tolerance is None else tolerance * max(1.0, largest)
-        level = self.contexts[2].engine.level(results[2][0])
+        level = self.sides[2].engine.level(results[2][0])
         facts = (level, both.slots[0][1], error, bound, difference, largest, allowed)
         return OpError(op.name, op.value.name, op.location, *facts)
 
 
-def _slots(ctx: Context[Any], ciphertext: Any, imaginary: bool | None = None) -> np.ndarray:
+def _slots(side: Executor[Any], ciphertext: Any, imaginary: bool | None = None) -> np.ndarray:
     """Decrypted slots: complex or not as asked for, by default as they are."""
-    engine = ctx.engine
+    engine = side.engine
     # Decryption is cheaper at a lower level; level 1 still holds any sane value.
     low = engine.drop_to(ciphertext, min(1, engine.level(ciphertext)))
     real = engine.decrypt(low)
@@ -258,9 +259,9 @@ def _slots(ctx: Context[Any], ciphertext: Any, imaginary: bool | None = None) ->
     return real + 1j * other
 
 
-def _encrypted(ctx: Context[Any], values: Slots) -> list[Any]:
+def _encrypted(side: Executor[Any], values: Slots) -> list[Any]:
     """Slots, complex ones too, in an engine."""
-    engine, made = ctx.engine, []
+    engine, made = side.engine, []
     for slots, level in values:
         ciphertext = engine.encrypt(np.ascontiguousarray(slots.real), level)
         if np.iscomplexobj(slots):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,22 +14,29 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.types import CiphertextType
 from atlasc.passes.execution.rotation_plan import RotationPlan
+from atlasc.passes.lowering.rotation_keys import rotation_reach
 from atlasc.targets.parameters import BootstrapNeeds, ParameterSet
 from atlasc.targets.program import identity_of
 
-TYPES = {np.dtype(np.float32): "F32", np.dtype(np.float64): "F64", np.dtype(np.int64): "I64"}
+TYPES = {
+    np.dtype(np.float32): "F32",
+    np.dtype(np.float64): "F64",
+    np.dtype(np.int64): "I64",
+    np.dtype(np.uint8): "U8",
+}
 """Types of arrays that the runtime reads, as safetensors names them."""
 
 
-def interface_facts(program: Module, parameters: ParameterSet) -> dict[str, Any]:
-    """The facts of a lowered program, see ``interface.hpp`` of the runtime.
+def interface_facts(
+    program: Module, parameters: ParameterSet, arrays: Mapping[str, np.ndarray]
+) -> dict[str, Any]:
+    """The facts of a lowered program whose server has these arrays, see ``interface.hpp``.
 
     Raises:
         AtlasError: its rotations were not planned; an input or output has no name that files can
             have, or that of another one.
     """
-    plan = RotationPlan.of(program)
-    if plan is None:
+    if RotationPlan.of(program) is None:
         raise AtlasError(
             f"the rotations of @{program.name} are not planned",
             remedy="run the pass rotation-keys on it, or compile the model",
@@ -50,15 +58,14 @@ def interface_facts(program: Module, parameters: ParameterSet) -> dict[str, Any]
         "model": program.name,
         "identity": identity_of(program),
         "parameters": parameters,
-        "plan": plan,
-        "bootstrap_keys": needs.shared.items(),
+        "rotations": needs.with_own(rotation_reach(program, parameters.max_level)),
         "levels": list(map(max, levels, needs.key_levels or levels)),
         "inputs": [_carried(op, op.value) for op in program.inputs],
         "publics": [op.attributes for op in public],
         "outputs": [_carried(op, op.operands[0]) | _maps(op, program) for op in program.outputs],
         "weights": [
             (name, TYPES[a.dtype], a.shape, hashlib.sha256(a.tobytes()).hexdigest())
-            for name, a in stored_arrays(program).items()
+            for name, a in arrays.items()
         ],
         "ops": sum(op.name not in OUTSIDE for op in program.ops),
     }
@@ -89,18 +96,3 @@ def _maps(op: Op, program: Module) -> dict[str, Any]:
             values = np.broadcast_to(values, shape[1:])
         found[name] = values
     return found
-
-
-def stored_arrays(program: Module) -> dict[str, np.ndarray]:
-    """The server's arrays of a program by name, in one of ``TYPES``.
-
-    Raises:
-        AtlasError: a name has characters that no file may have.
-    """
-    arrays = {}
-    for name, array in sorted(program.arrays_used().items()):
-        if not name.isprintable():
-            raise AtlasError(f"an array cannot be called {name!r}")
-        kept = None if array.dtype in TYPES else np.float64
-        arrays[name] = np.ascontiguousarray(array, kept).reshape(np.shape(array))
-    return arrays

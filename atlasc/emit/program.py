@@ -8,16 +8,24 @@ from itertools import accumulate, takewhile
 from typing import Any, NamedTuple
 
 from atlasc.emit import text
-from atlasc.emit.calls import FLAGS, KERNELS, kernel_of, layout_names, operands, statement
 from atlasc.ir.module import Module, Op, Value
+from atlasc.passes.execution.record import Function
 
 OUTSIDE = ("ckks.input", "ckks.public_input", "ckks.output")
 """Ops at the border of a program, which are in no block."""
 PREPARING = ("ckks.drop", "ckks.bootstrap")
 """Ops that bring a value to where its user wants it."""
-_NAMES = {*map(kernel_of, KERNELS), *FLAGS, "plain", "execute", "interface"}
-_TAKEN = _NAMES | {"Context", "Layout", "Packed", "Values", "context", "inputs", "results"}
-_VARIABLE = re.compile(r"v(\d+|_\w*)|layout_\d+")
+_TAKEN = {
+    "execute",
+    "interface",
+    "Context",
+    "Ciphertexts",
+    "Values",
+    "context",
+    "inputs",
+    "results",
+}
+_VARIABLE = re.compile(r"v(\d+|_\w*)")
 """Names of the generated code and of what it calls."""
 
 
@@ -87,17 +95,13 @@ def _place(ops: Sequence[Op], layer: int) -> str:
     return found or ("the first modules" if layer < 0 else "the last modules")
 
 
-def program_text(module: Module) -> dict[str, Any]:
-    """What the template of the program shows: the layouts; of each block its place, the head of its
-    function and the lines of it; the calls of these; and the module.
-
-    Raises:
-        AtlasError: an op or an attribute that the runtime does not have.
+def program_text(module: Module, functions: Mapping[Op, Function]) -> dict[str, Any]:
+    """What the template of the program shows: of each block its place, the head of its function and
+    the lines of it; the calls of these; and the module.
     """
-    layouts, blocks = layout_names(module), blocks_of(module)
+    blocks = blocks_of(module)
     return {
-        "layouts": [(name, layout) for layout, name in layouts.items()],
-        "functions": [(b.place, _head(b), list(_body(b, layouts))) for b in blocks],
+        "functions": [(b.place, _head(b), list(_body(b, functions))) for b in blocks],
         "module": module,
         "calls": list(_calls(module, blocks)),
     }
@@ -105,24 +109,42 @@ def program_text(module: Module) -> dict[str, Any]:
 
 def _head(block: Block) -> str:
     count = len(block.outputs)
-    result = "Packed" if count == 1 else f"std::tuple<{', '.join(['Packed'] * count)}>"
-    parameters = ["Context& context", *(f"Packed {text.variable(v)}" for v in block.inputs)]
+    result = "Ciphertexts" if count == 1 else f"std::tuple<{', '.join(['Ciphertexts'] * count)}>"
+    parameters = ["Context& context", *(f"Ciphertexts {text.variable(v)}" for v in block.inputs)]
     return text.call(f"{result} {block.name}", parameters, ") {", 0)
 
 
-def _body(block: Block, layouts: Mapping[str, str]) -> Iterator[str]:
+def _body(block: Block, functions: Mapping[Op, Function]) -> Iterator[str]:
     place, last_use = "", {value: op for op in block.ops for value in op.operands}
     for op in block.ops:
         if op.location not in ("", place) and op.name not in PREPARING:
             place = op.location
             yield f"    context.at({text.string(place)});"
         last = {v for v in op.operands if last_use[v] is op and v not in block.outputs}
-        yield statement(op, layouts, last)
+        yield _statement(op, functions[op], last)
     names = [text.variable(value) for value in block.outputs]
     if len(names) == 1:
         yield f"    return {names[0]};"
     else:
         yield f"    return {{{', '.join(f'std::move({name})' for name in names)}}};"
+
+
+def _statement(op: Op, function: Function, last: set[Value]) -> str:
+    """The op as a declaration of its result; ``last``: operands that nothing uses after it."""
+    arrays = [text.string(name) for name in function.arrays(op)]
+    encrypted = [value for value in op.operands if value.encrypted]
+    pieces = [text.string(function.name), *(text.braced("", arrays) if arrays else ["{}"])]
+    head = f"Ciphertexts {text.variable(op.value)} = context.call"
+    return text.call(head, [*pieces, *_operands(encrypted, last)])
+
+
+def _operands(values: Sequence[Value], last: set[Value]) -> list[str]:
+    """Arguments for values; a last use moves, which frees the ciphertexts with the op."""
+    names = [text.variable(value) for value in values]
+    return [
+        f"std::move({name})" if value in last and names.count(name) == 1 else name
+        for name, value in zip(names, values, strict=True)
+    ]
 
 
 def _calls(module: Module, blocks: Sequence[Block]) -> Iterator[str]:
@@ -131,5 +153,5 @@ def _calls(module: Module, blocks: Sequence[Block]) -> Iterator[str]:
     for block in blocks:
         last = {v for v in block.inputs if last_use[v] is block and v not in returned}
         names = [text.variable(value) for value in block.outputs]
-        head = f"Packed {names[0]}" if len(names) == 1 else f"auto [{', '.join(names)}]"
-        yield text.call(f"{head} = {block.name}", ["context", *operands(block.inputs, last)])
+        head = f"Ciphertexts {names[0]}" if len(names) == 1 else f"auto [{', '.join(names)}]"
+        yield text.call(f"{head} = {block.name}", ["context", *_operands(block.inputs, last)])

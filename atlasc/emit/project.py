@@ -13,11 +13,14 @@ import numpy as np
 
 from atlasc.client.program import ClientProgram, rows_of
 from atlasc.emit import text
-from atlasc.emit.interface import interface_facts, stored_arrays
+from atlasc.emit.interface import TYPES, interface_facts
 from atlasc.emit.program import program_text
+from atlasc.emit.record import record_arrays
 from atlasc.files import new_folder, write_with
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.module import Module
+from atlasc.ir.module import Module, Op
+from atlasc.passes.execution.execute import Functions
+from atlasc.passes.execution.record import Function, Shape
 from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.program import identity_of
 from atlasc.templates import templates
@@ -59,8 +62,8 @@ def sources(program: Module, parameters: ParameterSet, engine: str = "sim") -> d
         engine: one of ``ENGINES``, which is linked unless CMake is told otherwise.
 
     Raises:
-        AtlasError: there is no such engine, or it cannot have these parameters; the C++ runtime
-            lacks an op or an attribute; the rotations are not planned.
+        AtlasError: there is no such engine, or it cannot have these parameters; the rotations are
+            not planned.
     """
     if engine not in ENGINES:
         raise AtlasError(f"there is no engine {engine!r}", remedy=f"use {' or '.join(ENGINES)}")
@@ -73,16 +76,37 @@ def sources(program: Module, parameters: ParameterSet, engine: str = "sim") -> d
     environment = templates("atlasc.emit")
     names = ("integer", "integers", "number", "numbers", "lines", "variable", "comment")
     environment.filters |= {name: getattr(text, name) for name in names} | {"quoted": text.string}
+    calls = functions_of(program, parameters)
     facts = {
         "name": text.identifier(program.name),
         "engine": engine,
-        "interface": interface_facts(program, parameters),
-        "program": program_text(program),
+        "interface": interface_facts(program, parameters, server_arrays(program, calls)),
+        "program": program_text(program, calls),
     }
     paths = ["CMakeLists.txt", "README.md", *(f"src/{name}" for name in SOURCES)]
     return {
         path: environment.get_template(f"{Path(path).name}.jinja").render(facts) for path in paths
     }
+
+
+def functions_of(program: Module, parameters: ParameterSet) -> dict[Op, Function]:
+    """The functions that a program's ops call."""
+    return dict(Functions(program, Shape.of(parameters)).calls())
+
+
+def server_arrays(program: Module, calls: Mapping[Op, Function]) -> dict[str, np.ndarray]:
+    """The server's arrays by name: those of the program, and its record.
+
+    Raises:
+        AtlasError: a name has characters that no file may have, or is that of the record.
+    """
+    arrays = record_arrays(list(dict.fromkeys(calls.values())))
+    for name, array in sorted(program.arrays_used().items()):
+        if not name.isprintable() or name in arrays:
+            raise AtlasError(f"an array cannot be called {name!r}")
+        kept = None if array.dtype in TYPES and array.dtype != np.uint8 else np.float64
+        arrays[name] = np.ascontiguousarray(array, kept).reshape(np.shape(array))
+    return arrays
 
 
 def write_project(
@@ -96,7 +120,7 @@ def write_project(
     from safetensors.numpy import save_file
 
     files = sources(program, parameters, engine)
-    arrays = stored_arrays(program)
+    arrays = server_arrays(program, functions_of(program, parameters))
     with new_folder(folder) as draft:
         for path, content in files.items():
             (draft / path).parent.mkdir(exist_ok=True)

@@ -58,13 +58,6 @@ def comment(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_ .,:()\[\]-]", "_", text)[:_COMMENT].strip()
 
 
-def character(text: str) -> str:
-    """A character literal of the letter of an axis."""
-    if not re.fullmatch("[a-z]", text):
-        raise AtlasError(f"{text!r} is no axis")
-    return f"'{text}'"
-
-
 def integer(value: int) -> str:
     """An integer literal."""
     return str(operator.index(value))

@@ -95,6 +95,14 @@ class BootstrapNeeds:
 
     rotations: frozenset[int] = frozenset()
     shared: Mapping[int, int] = field(default_factory=dict)
+
+    def with_own(self, rotations: Mapping[int, int]) -> dict[int, int]:
+        """Those that are like any other beside a program's own: amount -> highest level."""
+        highest = dict(sorted(self.shared.items()))
+        for amount, level in sorted(rotations.items()):
+            highest[amount] = max(level, highest.get(amount, level))
+        return highest
+
     key_levels: tuple[int, ...] = ()
     memory: Mapping[str, int] = field(default_factory=dict)
     key_switches: int = 0

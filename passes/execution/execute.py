@@ -1,17 +1,23 @@
-"""Runs a ckks module on an engine, op by op."""
+"""Ops of a ckks module as functions, and a module on an engine, op by op."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Generic
 
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
+from atlasc.ir.opdef import Symbol
+from atlasc.passes.execution.counting_engine import CountingEngine
 from atlasc.passes.execution.engine import Ct, Engine
 from atlasc.passes.execution.kernels import attention, elementwise, linear, rows
 from atlasc.passes.execution.kernels.context import Context
+from atlasc.passes.execution.plaintexts import DERIVED, MASK, Argument, Slots, built
+from atlasc.passes.execution.record import Function, Register, Shape, replay
+from atlasc.passes.framework.pass_base import OBSERVED
 
 _NAMED = (
     linear.linear_transform, elementwise.add_plain, elementwise.bootstrap, elementwise.chebyshev,
@@ -20,13 +26,155 @@ _NAMED = (
     attention.ct_matmul_pv, attention.ct_matmul_qk,
     rows.replicate, rows.row_context, rows.row_scores,
 )  # fmt: skip
-KERNELS: dict[str, Callable[..., list[Any]]] = {
+KERNELS: dict[str, Callable[..., list[Register]]] = {
     **{f"ckks.{kernel.__name__}": kernel for kernel in _NAMED},
     **dict.fromkeys(("ckks.add", "ckks.sub", "ckks.mul"), elementwise.binary),
     "ckks.mask_zero": attention.fill_masked,
 }
-"""Kernels by op. A kernel takes a `Context`, the op, and of each operand its ciphertexts, or the
-array of a public one. It returns the ciphertexts of the result."""
+"""Kernels by op. A kernel takes a `Context`, the op, and of each encrypted operand its ciphertexts.
+It returns the ciphertexts of the result."""
+
+
+class Functions:
+    """The functions of a program, each recorded when it is first wanted.
+
+    Attributes:
+        recorded: the functions so far.
+        symbols: arrays of the program.
+        costs_only: the functions are for counting alone, and have no slots.
+    """
+
+    def __init__(self, module: Module, shape: Shape, costs_only: bool = False) -> None:
+        """Of a ckks module, with or without levels, for engines of a shape. With ``costs_only`` its
+        arrays may be missing.
+        """
+        self.recorded: list[Function] = []
+        self._module, self.symbols, self.costs_only = module, module.symbols, costs_only
+        self._context, self._numbers = Context(shape, module, costs_only), dict[str, int]()
+        self._known: dict[tuple[Any, ...], Function] = {}
+
+    def of(self, op: Op, levels: Sequence[Sequence[int]]) -> Function:
+        """The function of an op whose encrypted operands have ciphertexts of these levels.
+
+        Raises:
+            AtlasError: the op cannot be computed at these levels; says which op of which module.
+        """
+        key = (*_key(op, self.symbols), *map(tuple, levels))
+        if key not in self._known:
+            with _blaming(op):
+                self._known[key] = self._record(op, tuple(map(tuple, levels)))
+            self.recorded.append(self._known[key])
+        return self._known[key]
+
+    def calls(self) -> Iterator[tuple[Op, Function]]:
+        """The ops of the module that have kernels, each with its function. Inputs without a level
+        have the highest one.
+        """
+        levels: dict[Value, tuple[int, ...]] = {}
+        for op in self._module.ops:
+            if op.name == "ckks.input":
+                level = op.attributes.get("level", self._context.shape.max_level)
+                levels[op.value] = (level,) * op.value.ciphertext.ciphertexts
+            elif op.result is not None and op.name != "ckks.public_input":
+                function = self.of(op, [levels[one] for one in op.operands if one in levels])
+                levels[op.value] = function.result_levels
+                yield op, function
+
+    def _record(self, op: Op, levels: tuple[tuple[int, ...], ...]) -> Function:
+        if op.name not in KERNELS:
+            raise AtlasError(
+                f"{op.name} cannot be run",
+                where=op.location,
+                why="it stands for what a server returns, in the client's view of a program",
+                remedy="give the server's program",
+            )
+        context = self._context
+        context.begin()
+        operands = [[context.recorder.register(level) for level in one] for one in levels]
+        result = KERNELS[op.name](context, op, *operands)
+        kind = op.name.removeprefix("ckks.")
+        number = self._numbers[kind] = self._numbers.get(kind, 0) + 1
+        return Function(
+            f"{kind}_{number}",
+            context.shape,
+            levels,
+            tuple(context.recorder.code),
+            tuple(one.number for one in result),
+            tuple(one.level for one in result),
+        )
+
+
+def _key(op: Op, symbols: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+    """What the function of an op at given levels depends on: its types and attributes, with a
+    symbol's shape (for coefficients its values) in place of its name.
+    """
+    parts = [op.name, str(op.value.type), *(str(value.type) for value in op.operands)]
+    for name, value in sorted(op.attributes.items()):
+        if isinstance(value, Symbol):
+            array = symbols[value.name]
+            value = array.tobytes() if name == "coefficients" else array.shape
+        if name not in OBSERVED:
+            parts.append(f"{name}={value!r}")
+    return tuple(parts)
+
+
+@contextmanager
+def _blaming(op: Op) -> Iterator[None]:
+    """Errors inside name the op and its module."""
+    try:
+        yield
+    except AtlasError as error:
+        raise AtlasError(
+            f"{op.name} %{op.value.name}: {error.what}",
+            where=op.location or error.where,
+            why=error.why,
+            remedy=error.remedy,
+        ) from None
+
+
+class Executor(Generic[Ct]):
+    """An engine that computes ops of a program, by replaying their functions.
+
+    Attributes:
+        engine: evaluates the primitives; of the functions' shape.
+    """
+
+    def __init__(self, engine: Engine[Ct], functions: Functions) -> None:
+        self.engine, self._functions = engine, functions
+
+    def apply(self, op: Op, operands: Sequence[Any]) -> list[Ct]:
+        """The result of an op that has a kernel.
+
+        Args:
+            op: of the module.
+            operands: ciphertexts, or the array of a public operand.
+
+        Raises:
+            AtlasError: the engine refused it; says which op of which module.
+        """
+        encrypted: list[list[Ct]] = []
+        masks: list[np.ndarray] = []
+        for value, operand in zip(op.operands, operands, strict=True):
+            (encrypted if value.encrypted else masks).append(operand)
+        levels = [[self.engine.level(one) for one in operand] for operand in encrypted]
+        function = self._functions.of(op, levels)
+        if self._functions.costs_only:
+            return replay(self.engine, function, encrypted)
+        site, arrays = op.site(self._functions.symbols), dict[Argument, np.ndarray]()
+
+        def array(argument: Argument) -> np.ndarray:
+            if argument not in arrays:
+                role, derived = argument
+                found = masks[0] if role == MASK else site.constant(role)
+                found = DERIVED[derived](found) if derived else found
+                arrays[argument] = np.asarray(found, dtype=np.float64).ravel()
+            return arrays[argument]
+
+        def plaintext(slots: Slots) -> np.ndarray:
+            return built(slots, self.engine.slots, array)
+
+        with _blaming(op):
+            return replay(self.engine, function, encrypted, plaintext)
 
 
 def execute(
@@ -37,7 +185,7 @@ def execute(
     before: Callable[[Op], None] | None = None,
     observe: Callable[[Op, list[Any]], None] | None = None,
 ) -> dict[str, list[Ct]]:
-    """Run a ckks module; rotations follow its plan.
+    """Run a ckks module.
 
     Args:
         encrypted: ciphertexts by input name.
@@ -52,7 +200,8 @@ def execute(
         AtlasError: an input is missing, or the engine refused an op (level, key, memory).
     """
     given = {"ckks.input": encrypted, "ckks.public_input": public or {}}
-    ctx = Context(engine, program)
+    counts = isinstance(engine, CountingEngine)
+    executor = Executor(engine, Functions(program, Shape.of(engine), costs_only=counts))
     last_use = {v: n for n, op in enumerate(program.ops) for v in op.operands}
     values: dict[Value, Any] = {}
     outputs: dict[str, list[Ct]] = {}
@@ -65,11 +214,11 @@ def execute(
                 outputs[op.attributes["name"]] = values[op.operands[0]]
             else:
                 if op.name not in given:
-                    values[op.result] = apply(ctx, op, [values[operand] for operand in op.operands])
+                    values[op.result] = executor.apply(op, [values[one] for one in op.operands])
                 elif (name := op.attributes["name"]) in given[op.name]:
                     values[op.result] = given[op.name][name]
-                elif ctx.dry:
-                    values[op.result] = ctx.blank
+                elif counts and op.name == "ckks.public_input":
+                    values[op.result] = None
                 else:
                     raise AtlasError(f"input {name!r} is missing", where=op.location)
                 if observe is not None:
@@ -78,32 +227,3 @@ def execute(
                 if last_use[operand] == position:
                     values.pop(operand, None)
     return outputs
-
-
-def apply(ctx: Context[Ct], op: Op, operands: list[Any]) -> list[Ct]:
-    """The result of an op that has a kernel.
-
-    Args:
-        ctx: engine and constants.
-        op: of a ckks module.
-        operands: ciphertexts, or an array for a public operand.
-
-    Raises:
-        AtlasError: the engine refused it; says which op of which module.
-    """
-    if op.name not in KERNELS:
-        raise AtlasError(
-            f"{op.name} cannot be run",
-            where=op.location,
-            why="it stands for what a server returns, in the client's view of a program",
-            remedy="give the server's program",
-        )
-    try:
-        return KERNELS[op.name](ctx, op, *operands)
-    except AtlasError as error:
-        raise AtlasError(
-            f"{op.name} %{op.value.name}: {error.what}",
-            where=op.location or error.where,
-            why=error.why,
-            remedy=error.remedy,
-        ) from None

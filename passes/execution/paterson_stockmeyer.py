@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -181,14 +181,14 @@ def evaluate_plan(
     engine: Engine[Ct],
     ct: Ct,
     plan: ChebyshevPlan,
-    plaintext: Callable[[Coefficient], Coefficient] = lambda coefficient: coefficient,
+    plaintext: Callable[[Coefficient], Any] = lambda coefficient: coefficient,
 ) -> Ct:
     """The Chebyshev sum of a ciphertext whose slots are in [-1, 1].
 
     Each operation is done at the lowest level that its result allows, where it is cheapest.
 
     Args:
-        plaintext: slots of a coefficient; numbers, and vectors of slots, are their own.
+        plaintext: what the engine is given for a coefficient.
 
     Returns:
         a ciphertext `plan.levels` levels below `ct`.

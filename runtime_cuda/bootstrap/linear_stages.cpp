@@ -189,7 +189,8 @@ std::vector<GiantStep> baby_giant(const SparseMatrix& matrix) {
         for (std::size_t row = 0; row < matrix.slots; ++row) {
             rotated[row] = diagonal[wrap(static_cast<long>(row) - giant, matrix.slots)];
         }
-        steps[wrap(giant, matrix.slots)].emplace(wrap(baby, matrix.slots), std::move(rotated));
+        Deferred factor{new_identity(), [slots = std::move(rotated)] { return slots; }};
+        steps[wrap(giant, matrix.slots)].emplace(wrap(baby, matrix.slots), std::move(factor));
     }
     std::vector<GiantStep> result;
     for (auto& [rotation, terms] : steps) {

@@ -35,7 +35,7 @@ public:
     Words encode(const std::vector<Number>& slots, double scale, std::size_t limbs);
 
     /// Plaintexts, each at a scale, with one value for each run; with `extended` modulo all special
-    /// primes too. They share transforms.
+    /// primes too. They share transforms. None is deferred.
     std::vector<Plain> plains(const std::vector<const Plaintext*>& values,
                               const std::vector<double>& scales, std::size_t limbs,
                               bool extended);

@@ -1,6 +1,7 @@
 #include "ckks/plaintext_cache.hpp"
 
 #include <cstring>
+#include <deque>
 #include <type_traits>
 #include <utility>
 
@@ -18,38 +19,52 @@ std::uint64_t mixed(std::uint64_t state, std::uint64_t word) {
 std::vector<std::shared_ptr<const Plain>> PlaintextCache::encoded(
     const std::vector<const Plaintext*>& values, const std::vector<double>& scales,
     std::size_t limbs, bool extended, bool again) {
-    std::vector<Key> keys;
+    std::vector<std::optional<Key>> keys;
     std::vector<std::shared_ptr<const Plain>> result;
     std::vector<std::size_t> missing;
     std::vector<const Plaintext*> missing_values;
+    std::deque<Plaintext> slots;
     std::vector<double> missing_scales;
     for (std::size_t at = 0; at < values.size(); ++at) {
         keys.push_back(key_of(*values[at], scales[at], limbs, extended));
-        result.push_back(find(keys[at]));
+        result.push_back(keys[at] ? find(*keys[at]) : nullptr);
         if (result[at] == nullptr) {
             missing.push_back(at);
-            missing_values.push_back(values[at]);
+            const bool deferred = std::holds_alternative<Deferred>(*values[at]);
+            missing_values.push_back(deferred ? &slots.emplace_back(made(*values[at]))
+                                              : values[at]);
             missing_scales.push_back(scales[at]);
         }
     }
-    std::vector<Plain> made = encoder_.plains(missing_values, missing_scales, limbs, extended);
+    std::vector<Plain> plains = encoder_.plains(missing_values, missing_scales, limbs, extended);
     for (std::size_t at = 0; at < missing.size(); ++at) {
         const std::size_t place = missing[at];
-        result[place] = std::make_shared<const Plain>(std::move(made[at]));
-        const bool first = seen_.insert(keys[place]).second;
+        result[place] = std::make_shared<const Plain>(std::move(plains[at]));
+        if (!keys[place]) {
+            continue;
+        }
+        const bool first = seen_.insert(*keys[place]).second;
         if (again || !first) {
-            store(keys[place], result[place]);
+            store(*keys[place], result[place]);
         }
     }
     return result;
 }
 
-PlaintextCache::Key PlaintextCache::key_of(const Plaintext& value, double scale,
-                                           std::size_t limbs, bool extended) {
+std::optional<PlaintextCache::Key> PlaintextCache::key_of(const Plaintext& value, double scale,
+                                                          std::size_t limbs, bool extended) {
+    if (const Deferred* deferred = std::get_if<Deferred>(&value)) {
+        const std::array<std::uint64_t, 2> identity = {deferred->identity, 0};
+        return deferred->identity == 0
+                   ? std::nullopt
+                   : std::optional<Key>({identity, 0, 0, scale, limbs, extended});
+    }
     const auto [data, count, size] = std::visit(
         [](const auto& slots) -> std::tuple<const void*, std::size_t, std::size_t> {
             if constexpr (std::is_same_v<std::decay_t<decltype(slots)>, double>) {
                 return {&slots, 1, sizeof slots};
+            } else if constexpr (std::is_same_v<std::decay_t<decltype(slots)>, Deferred>) {
+                return {nullptr, 0, 0};
             } else {
                 return {slots.data(), slots.size(), sizeof slots[0]};
             }
@@ -75,7 +90,7 @@ PlaintextCache::Key PlaintextCache::key_of(const Plaintext& value, double scale,
     mix();
     const std::uint64_t first = mixed(mixed(mixed(lanes[0], lanes[1]), lanes[2]), lanes[3]);
     const std::uint64_t second = mixed(mixed(mixed(lanes[3], lanes[2]), lanes[1]), lanes[0]);
-    return {{first, second}, count, size, scale, limbs, extended};
+    return Key{{first, second}, count, size, scale, limbs, extended};
 }
 
 std::shared_ptr<const Plain> PlaintextCache::find(const Key& key) {

@@ -5,6 +5,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -28,7 +29,8 @@ public:
     void clear();
 
 private:
-    /// 128 bits of the numbers, how many there are, the bytes of one, scale, primes, `extended`.
+    /// 128 bits of the numbers, how many there are, the bytes of one, scale, primes, `extended`; of
+    /// deferred ones the identity, and no numbers.
     using Key = std::tuple<std::array<std::uint64_t, 2>, std::size_t, std::size_t, double,
                            std::size_t, bool>;
     struct Entry {
@@ -36,7 +38,8 @@ private:
         std::list<Key>::iterator use;
     };
 
-    static Key key_of(const Plaintext& value, double scale, std::size_t limbs, bool extended);
+    /// Nothing for slots that are used once.
+    static std::optional<Key> key_of(const Plaintext& value, double scale, std::size_t limbs, bool extended);
     std::shared_ptr<const Plain> find(const Key& key);
     void store(const Key& key, const std::shared_ptr<const Plain>& plain);
 

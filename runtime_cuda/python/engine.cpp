@@ -146,15 +146,11 @@ void define_facts(py::module_& module) {
              py::arg("bootstrap_batch"), py::arg("primes"), py::arg("special"),
              py::arg("scale"), py::arg("bootstrap"));
     py::class_<KeyPlan>(module, "Keys")
-        .def(py::init([](std::map<std::size_t, int> rotations,
-                         std::map<std::size_t, int> of_bootstrap, int relinearisation_level,
+        .def(py::init([](std::map<std::size_t, int> rotations, int relinearisation_level,
                          int conjugation_level) {
-                 RotationPlan plan;
-                 plan.keys = std::move(rotations);
-                 return KeyPlan{std::move(plan), relinearisation_level, conjugation_level,
-                                std::move(of_bootstrap)};
+                 return KeyPlan{std::move(rotations), relinearisation_level, conjugation_level};
              }),
-             py::arg("rotations"), py::arg("of_bootstrap"), py::arg("relinearisation_level"),
+             py::arg("rotations"), py::arg("relinearisation_level"),
              py::arg("conjugation_level"));
     module.def(
         "write_keys",
@@ -184,7 +180,7 @@ void define_engine(py::module_& module) {
         .def_static(
             "client",
             [](const Parameters& parameters, const std::string& secret) {
-                const KeyPlan none{{}, -1, -1, {}};
+                const KeyPlan none{{}, -1, -1};
                 return engine_of(parameters, none, [&](const auto& interface, Ground& ground) {
                     return ckks::client_role(interface, ground, secret);
                 });

@@ -63,11 +63,9 @@ Message Client::encrypt(const std::map<std::string, Tensor>& inputs,
     }
     for (std::size_t at = 0; at < tensors.size(); ++at) {
         const EncryptedInput& input = interface_.inputs[at];
-        Packed packed{input.layout, {}};
         for (const Vector& slots : packed_slots(tensors[at], input)) {
-            packed.parts.push_back(engine_->encrypt(slots, input.level));
+            query.values[input.name].push_back(engine_->encrypt(slots, input.level));
         }
-        query.values.emplace(input.name, std::move(packed));
     }
     return query;
 }
@@ -77,7 +75,7 @@ std::map<std::string, Tensor> Client::decrypt(const Message& answer, bool unchec
     Outside outside;
     for (const Output& output : interface_.outputs) {
         std::vector<Vector> slots;
-        for (const Ciphertext& part : answer.values.at(output.name).parts) {
+        for (const Ciphertext& part : answer.values.at(output.name)) {
             slots.push_back(engine_->decrypt(part));
         }
         result[output.name] =

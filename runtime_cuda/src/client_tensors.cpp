@@ -18,6 +18,27 @@ constexpr double rounding = 1e-6;
 
 constexpr std::size_t shown_rows = 10;
 
+/// Axes whose padding copies index 0, so that padding is as harmless as a real row.
+constexpr const char* row_axes = "bt";
+
+/// A tensor [..., features] as [..., g, d] of a layout, zero-padded.
+Tensor blocked(const Tensor& tensor, const Layout& layout) {
+    const std::size_t blocks = layout.extent('g');
+    const std::size_t width = layout.extent('d');
+    const std::size_t features = tensor.shape.empty() ? 0 : tensor.shape.back();
+    if (features == 0 || features > blocks * width) {
+        throw Error("a constant has no features, or more than its layout");
+    }
+    Tensor result{tensor.shape, {}};
+    result.shape.back() = blocks;
+    result.shape.push_back(width);
+    result.values.assign(count_of(result.shape), 0.0);
+    for (std::size_t at = 0; at < tensor.values.size(); ++at) {
+        result.values[at / features * (blocks * width) + at % features] = tensor.values[at];
+    }
+    return result;
+}
+
 /// The rows of a batch in which some number is wanted.
 template <typename Wanted>
 std::set<std::size_t> rows_where(const Tensor& tensor, std::size_t count, Wanted wanted) {
@@ -120,7 +141,7 @@ Tensor answer_of(const std::vector<Vector>& slots, const Output& output, std::si
                  Outside& outside) {
     const Tensor whole = output.layout.unpack(slots);
     const std::size_t features = output.shape.back();
-    const bool blocks = output.layout.field('d') != nullptr;
+    const bool blocks = output.layout.has('d');
     const std::size_t padded =
         blocks ? output.layout.extent('g') * output.layout.extent('d') : features;
     Tensor answer{output.shape, {}};

@@ -8,7 +8,7 @@
 
 namespace atlasc {
 
-void Clock::begin(const char* op, const std::string& place) {
+void Clock::begin(const std::string& op, const std::string& place) {
     end();
     entries_.push_back({op, place, ended_});
     if (ended_ >= next_line_) {

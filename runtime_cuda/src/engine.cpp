@@ -1,8 +1,23 @@
 #include "atlasc/engine.hpp"
 
+#include <atomic>
 #include <set>
 
 namespace atlasc {
+
+std::uint64_t new_identity() {
+    static std::atomic<std::uint64_t> last{0};
+    return ++last;
+}
+
+Plaintext made(const Plaintext& plaintext) {
+    const Deferred* deferred = std::get_if<Deferred>(&plaintext);
+    if (deferred == nullptr) {
+        return plaintext;
+    }
+    return std::visit([](auto&& numbers) -> Plaintext { return std::move(numbers); },
+                      deferred->make());
+}
 
 std::vector<std::size_t> baby_rotations(const std::vector<GiantStep>& steps) {
     std::set<std::size_t> amounts;

@@ -59,13 +59,9 @@ std::size_t Layout::ciphertexts() const {
     return count;
 }
 
-const Field* Layout::field(char axis) const {
-    for (const Field& field : fields_) {
-        if (field.axis == axis) {
-            return &field;
-        }
-    }
-    return nullptr;
+bool Layout::has(char axis) const {
+    return std::any_of(fields_.begin(), fields_.end(),
+                       [axis](const Field& field) { return field.axis == axis; });
 }
 
 int Layout::offset(std::size_t position) const {
@@ -74,15 +70,6 @@ int Layout::offset(std::size_t position) const {
         bits += fields_[after].bits;
     }
     return bits;
-}
-
-std::size_t Layout::stride(char axis) const {
-    for (std::size_t position = 0; position < fields_.size(); ++position) {
-        if (fields_[position].axis == axis) {
-            return bit(offset(position));
-        }
-    }
-    throw Error(std::string("a layout has no slot field for axis ") + axis);
 }
 
 Place Layout::place(char axis, std::size_t index) const {
@@ -100,127 +87,6 @@ Place Layout::place(char axis, std::size_t index) const {
         }
     }
     return place;
-}
-
-Place Layout::place(const Index& index) const {
-    Place total{0, 0};
-    for (const auto& [axis, at] : index) {
-        const Place one = place(axis, at);
-        total.ciphertext += one.ciphertext;
-        total.slot += one.slot;
-    }
-    return total;
-}
-
-std::size_t Layout::index_of_slot(char axis, std::size_t slot) const {
-    std::size_t index = 0;
-    for (std::size_t position = 0; position < fields_.size(); ++position) {
-        const Field& field = fields_[position];
-        if (field.axis == axis) {
-            index += ((slot >> offset(position)) & (bit(field.bits) - 1)) << field.low;
-        }
-    }
-    return index;
-}
-
-std::vector<Index> Layout::ciphertext_index() const {
-    std::vector<Index> indices(1);
-    for (const Field& field : outer_) {
-        std::vector<Index> next;
-        for (const Index& index : indices) {
-            for (std::size_t number = 0; number < outer_radix(field); ++number) {
-                Index grown = index;
-                grown[field.axis] |= number << field.low;
-                next.push_back(std::move(grown));
-            }
-        }
-        indices = std::move(next);
-    }
-    return indices;
-}
-
-std::vector<std::size_t> Layout::ciphertexts_of(const Layout& reduced) const {
-    std::vector<std::size_t> result;
-    for (const Index& index : ciphertext_index()) {
-        result.push_back(reduced.place(index).ciphertext);
-    }
-    return result;
-}
-
-Layout Layout::without(const std::string& axes, char stand_in) const {
-    const auto gone = [&](char axis) { return axes.find(axis) != std::string::npos; };
-    std::vector<Field> fields;
-    std::vector<Field> outer;
-    Extents extents;
-    for (const Field& field : fields_) {
-        fields.push_back(gone(field.axis) ? Field{stand_in, field.bits, 0} : field);
-    }
-    for (const Field& field : outer_) {
-        if (!gone(field.axis)) {
-            outer.push_back(field);
-        }
-    }
-    for (const auto& pair : extents_) {
-        if (!gone(pair.first)) {
-            extents.push_back(pair);
-        }
-    }
-    return {fields, outer, extents};
-}
-
-int Layout::outer_bits() const {
-    int bits = 0;
-    for (const Field& field : outer_) {
-        bits += field.bits;
-    }
-    return bits;
-}
-
-std::optional<Layout> Layout::gathered() const {
-    const int bits = outer_bits();
-    if (bits == 0 || fields_.empty() || fields_[0].axis != replicated || fields_[0].bits < bits) {
-        return std::nullopt;
-    }
-    std::vector<Field> fields = outer_;
-    if (fields_[0].bits > bits) {
-        fields.push_back({replicated, fields_[0].bits - bits, 0});
-    }
-    fields.insert(fields.end(), fields_.begin() + 1, fields_.end());
-    return Layout(fields, {}, extents_);
-}
-
-Layout Layout::one_row() const {
-    const Field& tokens = fields_.back();
-    const Field* batch = field('b');
-    Field spilled{'g', 0, 0};
-    std::vector<Field> rest;
-    for (const Field& field : outer_) {
-        if (field.axis == 'g' && spilled.bits == 0) {
-            spilled = field;
-        }
-        if (field.axis != 'g') {
-            rest.push_back(field);
-        }
-    }
-    const bool fixed = batch == nullptr || batch->bits > 0;
-    const int bits = fixed ? 0 : std::min(spilled.bits, tokens.bits);
-    std::vector<Field> fields(fields_.begin(), fields_.end() - 1);
-    if (bits > 0) {
-        fields.push_back({'g', bits, spilled.low});
-    }
-    fields.push_back({replicated, tokens.bits - bits, 0});
-    std::vector<Field> outer;
-    if (spilled.bits > bits) {
-        outer.push_back({'g', spilled.bits - bits, spilled.low + bits});
-    }
-    outer.insert(outer.end(), rest.begin(), rest.end());
-    Extents extents;
-    for (const auto& pair : extents_) {
-        if (pair.first != 't') {
-            extents.push_back(pair);
-        }
-    }
-    return {fields, outer, extents};
 }
 
 Layout Layout::padded(const std::string& axes) const {

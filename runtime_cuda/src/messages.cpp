@@ -76,30 +76,28 @@ Tensor mask_of(const TensorFile& file, const std::string& name) {
     return mask;
 }
 
-Packed ciphertexts_of(const TensorFile& file, const Expected& wanted, const Engine& engine) {
-    Packed packed{wanted.layout, {}};
+Ciphertexts ciphertexts_of(const TensorFile& file, const Expected& wanted, const Engine& engine) {
+    Ciphertexts parts;
     for (std::size_t part = 0; part < wanted.layout.ciphertexts(); ++part) {
         const std::string name = entry_name(wanted.name, part);
-        packed.parts.push_back(engine.load(file.bytes(name)));
-        const int level = engine.level(packed.parts.back());
+        parts.push_back(engine.load(file.bytes(name)));
+        const int level = engine.level(parts.back());
         if (level != wanted.level) {
             fail(file, "its ciphertext " + name + " is at level " + std::to_string(level) +
                            ", not " + std::to_string(wanted.level));
         }
     }
-    return packed;
+    return parts;
 }
 
 }  // namespace
 
 Message moved(const Message& message, const Engine& from, const Engine& to) {
     Message result{{}, message.publics, message.count, message.query};
-    for (const auto& [name, packed] : message.values) {
-        Packed copy{packed.layout, {}};
-        for (const Ciphertext& part : packed.parts) {
-            copy.parts.push_back(to.load(from.save(part)));
+    for (const auto& [name, parts] : message.values) {
+        for (const Ciphertext& part : parts) {
+            result.values[name].push_back(to.load(from.save(part)));
         }
-        result.values.emplace(name, std::move(copy));
     }
     return result;
 }
@@ -112,9 +110,9 @@ void write_message(const std::string& path, const std::string& kind, const Inter
                          {"program", interface.identity},
                          {"query", message.query},
                          {"count", std::to_string(message.count)}});
-    for (const auto& [name, packed] : message.values) {
-        for (std::size_t part = 0; part < packed.parts.size(); ++part) {
-            writer.add(entry_name(name, part), engine.save(packed.parts[part]));
+    for (const auto& [name, parts] : message.values) {
+        for (std::size_t part = 0; part < parts.size(); ++part) {
+            writer.add(entry_name(name, part), engine.save(parts[part]));
         }
     }
     for (const auto& [name, tensor] : message.publics) {

@@ -61,16 +61,17 @@ Server::Server(const Interface& interface, Program program, const std::string& k
     : interface_(interface),
       program_(program),
       weights_(opened(weights, interface)),
+      record_(weights_),
       engine_(backend::server_engine(interface, keys, device_memory)) {}
 
 Message Server::execute(Message query, Clock* clock) {
-    Context context(*engine_, interface_.keys.rotations, weights_, query.publics, clock);
+    Context context(*engine_, record_, weights_, query.publics, clock);
     Message answer{{}, {}, query.count, query.query};
     try {
         answer.values = program_(context, std::move(query.values));
         for (const Output& output : interface_.outputs) {
             // A kernel may save a level; the client takes no other than the interface says.
-            for (Ciphertext& part : answer.values.at(output.name).parts) {
+            for (Ciphertext& part : answer.values.at(output.name)) {
                 part = engine_->drop_to(part, output.level);
             }
         }

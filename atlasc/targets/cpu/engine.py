@@ -225,7 +225,7 @@ def _facts(parameters: CpuParameters, plan: KeyPlan) -> tuple[Any, Any]:
     )
     levels = plan.relinearization_level, plan.conjugation_level
     given = (-1 if level is None else level for level in levels)
-    return facts, library.Keys(plan.rotations, dict(parameters.needs.shared), *given)
+    return facts, library.Keys(parameters.needs.with_own(plan.rotations), *given)
 
 
 def key_bytes(parameters: CpuParameters, plan: KeyPlan) -> int:

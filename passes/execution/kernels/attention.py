@@ -22,26 +22,24 @@ The cycle back shares its masks with the packing of the diagonals.
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Generic
-
 import numpy as np
 
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Op
-from atlasc.passes.execution.engine import Ct
 from atlasc.passes.execution.kernels.context import Context, layout_of
-from atlasc.passes.execution.kernels.scores import Scores
+from atlasc.passes.execution.kernels.scores import Scores, has_mask
+from atlasc.passes.execution.plaintexts import Slots
+from atlasc.passes.execution.record import Register
 
 
-class _Diagonals(Scores, Generic[Ct]):
+class _Diagonals(Scores):
     """Scores, with the moves of queries, keys and values to where their diagonals want them."""
 
-    def __init__(self, ctx: Context[Ct], layout: Layout) -> None:
-        super().__init__(layout)
-        self.ctx, self.engine = ctx, ctx.engine
+    def __init__(self, ctx: Context, layout: Layout) -> None:
+        super().__init__(ctx, layout)
+        self.engine = ctx.engine
 
-    def skewed(self, x: Ct, direction: int, unit: complex) -> list[Ct]:
+    def skewed(self, x: Register, direction: int, unit: complex) -> list[Register]:
         """B copies of x, halved: in the real part of copy r, token t of feature d is token t + j of
         x with j = (d + direction · r) mod B, and in the imaginary part ``unit`` times token
         t + j + n/2.
@@ -54,61 +52,61 @@ class _Diagonals(Scores, Generic[Ct]):
         ]
         rotated = self.engine.rotate_many(x, [move[2] * self.stride for move in moves])
 
-        def chosen(r: int, j: int, factor: complex, rotation: int) -> np.ndarray:
-            shift = (self.feature + direction * r) % self.baby
-            key = (self.token + rotation) % self.tokens
-            inside = self.served(rotation) & (key < self.layout.extent("t"))
-            return np.asarray((inside & (shift == j)) * (factor / len(self.halves)))
+        def chosen(r: int, j: int, factor: complex, rotation: int) -> Slots:
+            skew = (j - direction * r) % self.baby
+            real, width = self.layout.extent("t"), np.arange(self.width)
+            low = self.mask(f"feature mod {self.baby} = {skew}", lambda: width % self.baby == skew)
+            keys = self.mask(
+                f"real key({rotation})", lambda: (self.token + rotation) % self.tokens < real
+            )
+            return self.served(rotation) * keys * low * (factor / len(self.halves))
 
         return [
             self.engine.dot_plain(rotated, [self.ctx.slots(chosen, r, *move) for move in moves])
             for r in range(self.baby)
         ]
 
-    def cycle(self, x: Ct, amount: int, start: int | None = None) -> Ct:
+    def cycle(self, x: Register, amount: int, start: int | None = None) -> Register:
         """cycle(x, amount); with ``start`` only of the diagonals from there on, 0 elsewhere."""
         if amount == 0 and start is None:
             return x
         turns = self.token_rotations(amount)
         rotated = self.engine.rotate_many(x, [rotation * self.stride for rotation in turns])
 
-        def inside(rotation: int) -> np.ndarray:
+        def inside(rotation: int) -> Slots:
             served = self.served(rotation)
             if start is None:
                 return served
-            return served & self.block(start) & (self.feature < self.inner)
+            first = self.mask("first copy", lambda: np.arange(self.width) < self.inner)
+            return served * self.block(start) * first
 
         vectors = [self.ctx.slots(inside, rotation) for rotation in turns]
         return self.engine.dot_plain(rotated, vectors)
 
-    def by_feature(self, x: Ct) -> list[Ct]:
+    def by_feature(self, x: Register) -> list[Register]:
         """x rotated by 0 … B − 1 features."""
         amounts = [r * self.top_stride for r in range(self.baby)]
         return self.engine.rotate_many(x, amounts)
 
-    def sum_over_groups(self, x: Ct) -> Ct:
+    def sum_over_groups(self, x: Register) -> Register:
         """Σ over the features that are equal modulo B, in all of them."""
         groups, stride = self.width // self.baby, self.top_stride
         return self.ctx.double_and_add(x, stride * self.baby, groups.bit_length() - 1)
 
-    def placed(self, op: Op, total: Ct, start: int, mask: np.ndarray | None) -> Ct:
+    def placed(self, op: Op, total: Register, start: int) -> Register:
         """The diagonals from ``start`` on, cycled back; 0 in other places and for masked keys.
 
         Where the two halves have different masks a and b: x ⊙ (a + b)/2 + conj(x) ⊙ (a − b)/2.
         """
         full = self.layout.extent("t") == self.tokens
-        alike = mask is None and not op.attributes.get("causal") and full
+        alike = not has_mask(op) and not op.attributes.get("causal") and full
         sources = [total] if alike else [total, self.engine.conjugate(total)]
 
-        @cache
-        def masks() -> list[np.ndarray]:
-            first, block = start - start % self.inner, self.block(start)
-            kept = [block & self.kept(op, first + half, mask) for half in self.halves]
-            one, other = kept[0].astype(np.float64), kept[-1].astype(np.float64)
-            return [(one + other) / 2, (one - other) / 2]
-
-        def cycled(rotation: int, part: int) -> np.ndarray:
-            return np.roll(self.served(rotation) * masks()[part], rotation * self.stride)
+        def cycled(rotation: int, part: int) -> Slots:
+            first = start - start % self.inner
+            one, *others = [self.kept(op, first + half) * 0.5 for half in self.halves]
+            both = one + (others[-1] if others else one) * (-1.0 if part else 1.0)
+            return (self.served(rotation) * self.block(start) * both).rolled(rotation * self.stride)
 
         terms = []
         for rotation in self.token_rotations(start):
@@ -117,7 +115,7 @@ class _Diagonals(Scores, Generic[Ct]):
             terms.append(self.engine.rotate(both, rotation * self.stride))
         return self.ctx.total(terms)
 
-    def apart(self, first: int, both: Ct) -> list[tuple[int, Ct]]:
+    def apart(self, first: int, both: Register) -> list[tuple[int, Register]]:
         """(first diagonal, ciphertext) of what lies in the two parts of a ciphertext."""
         if len(self.halves) == 1:
             return [(first, both)]
@@ -128,7 +126,7 @@ class _Diagonals(Scores, Generic[Ct]):
             return [(first, self.engine.add(low, moved))]
         return [(first, low), (first + half, high)]
 
-    def together(self, weights: list[Ct], index: dict[str, int], first: int) -> Ct:
+    def together(self, weights: list[Register], index: dict[str, int], first: int) -> Register:
         """The inverse of ``apart``: weights of two halves of the diagonals in one ciphertext."""
         low = weights[self.number(index, first)]
         if len(self.halves) == 1:
@@ -141,60 +139,55 @@ class _Diagonals(Scores, Generic[Ct]):
         return self.engine.add(low, self.engine.times_i(high))
 
 
-def ct_matmul_qk(
-    ctx: Context[Ct], op: Op, q: list[Ct], k: list[Ct], mask: np.ndarray | None = None
-) -> list[Ct]:
+def ct_matmul_qk(ctx: Context, op: Op, q: list[Register], k: list[Register]) -> list[Register]:
     """Kernel of ``ckks.ct_matmul_qk``."""
     engine, at = ctx.engine, _Diagonals(ctx, layout_of(op.value))
-    result: dict[int, Ct] = {}
+    result: dict[int, Register] = {}
     for column, index in enumerate(layout_of(op.operands[0]).ciphertext_index):
         copies = [
             engine.rotate(copy, r * at.top_stride)
             for r, copy in enumerate(at.skewed(k[column], -1, 1j))
         ]
-        packed: dict[int, Ct] = {}
+        packed: dict[int, Register] = {}
         for start in at.starts:
             query = at.cycle(q[column], -start)
             product = engine.dot(at.by_feature(query), copies)
             total = at.sum_over_groups(product)
-            placed = at.placed(op, total, start, mask)
+            placed = at.placed(op, total, start)
             first = start - start % at.inner
             packed[first] = engine.add(packed[first], placed) if first in packed else placed
         for first, both in packed.items():
             for diagonal, part in at.apart(first, both):
                 result[at.number(index, diagonal)] = part
     complete = [result[number] for number in sorted(result)]
-    return fill_masked(ctx, op, complete, mask)
+    return fill_masked(ctx, op, complete)
 
 
-def fill_masked(ctx: Context[Ct], op: Op, x: list[Ct], mask: np.ndarray | None = None) -> list[Ct]:
+def fill_masked(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
     """Where the query may not see the key, add the ``fill`` of scores, and elsewhere what
     ``poly.mask_fill`` adds; or (the kernel of ``ckks.mask_zero``) subtract the ``value`` that
     masked and padding keys are known to hold.
     """
-    scores, flags = Scores(layout_of(op.value)), op.attributes
+    scores, flags = Scores(ctx, layout_of(op.value)), op.attributes
     fill = flags["fill"] if "fill" in flags else -flags["value"]
     log_keys = flags.get("log_keys", 0.0)
 
-    @cache
-    def visible() -> np.ndarray | float:
-        """The same in all ciphertexts: it depends on the query alone."""
-        return log_keys * scores.log_hidden(op, mask) if log_keys else 0.0
-
-    def offsets(first: int) -> np.ndarray:
-        return np.where(scores.kept(op, first, mask), visible(), fill)
+    def offsets(first: int) -> Slots:
+        kept = scores.kept(op, first)
+        result = scores.mask("everywhere", lambda: np.array([True])) * fill + kept * -fill
+        return result + kept * scores.log_hidden(op) * log_keys if log_keys else result
 
     firsts = (outer.get("s", 0) for outer in scores.layout.ciphertext_index)
     pairs = zip(x, firsts, strict=True)
     return [ctx.engine.add_plain(one, ctx.slots(offsets, first)) for one, first in pairs]
 
 
-def ct_matmul_pv(ctx: Context[Ct], op: Op, p: list[Ct], v: list[Ct]) -> list[Ct]:
+def ct_matmul_pv(ctx: Context, op: Op, p: list[Register], v: list[Register]) -> list[Register]:
     """Kernel of ``ckks.ct_matmul_pv``."""
     engine, at, result = ctx.engine, _Diagonals(ctx, layout_of(op.operands[0])), []
     for column, index in enumerate(layout_of(op.operands[1]).ciphertext_index):
         copies = at.skewed(v[column], 1, -1j)
-        both: dict[int, Ct] = {}
+        both: dict[int, Register] = {}
         terms = []
         for start in at.starts:
             first = start - start % at.inner

@@ -1,17 +1,18 @@
-"""What all kernels share: engine and constants of a program, and how tensors become slots."""
+"""What all kernels share: the recorder, a program's constants, and how tensors become slots."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from functools import reduce
-from typing import Any, Generic, TypeVar, cast
+from functools import partial, reduce
+from typing import Any, TypeVar
 
 import numpy as np
 
 from atlasc.ir.layout import UNUSED, Layout
 from atlasc.ir.module import Module, Op, Value
-from atlasc.passes.execution.counting_engine import CountingEngine
-from atlasc.passes.execution.engine import Ct, Engine
+from atlasc.passes.execution.plaintexts import Argument, Literal, Slots, Table
+from atlasc.passes.execution.record import Recorder, Register, Shape
 from atlasc.passes.execution.rotation_plan import PlannedEngine, RotationPlan
 
 Key = TypeVar("Key", bound=Hashable)
@@ -22,56 +23,94 @@ transforms and of attention are chosen by it."""
 ROWS = ("b", "t")
 """Axes whose padding copies index 0. A padding row is then as harmless as a real one; a row of
 zeros would have variance 0 and leave every calibrated range."""
+NOTHING = Slots(())
+"""What stands for the slots of a function that is recorded for its costs alone."""
 
 
-class Context(Generic[Ct]):
-    """The engine and the constants that the kernels of a program compute with.
+class Context:
+    """What the kernels of a program write to, and what they read.
 
     Attributes:
-        engine: evaluates the primitives; its rotations follow the plan of the program.
+        recorder: takes the instructions of one function.
+        engine: the recorder; its rotations follow the plan of the program.
         symbols: the module's arrays.
-        dry: the engine only counts, so that plaintexts need not be computed.
-        blank: the plaintext of a dry run.
+        costs_only: functions are recorded for their costs alone: slots are left out, and arrays may
+            be missing.
     """
 
-    def __init__(self, engine: Engine[Ct], module: Module) -> None:
-        self.symbols, self.dry = module.symbols, isinstance(engine, CountingEngine)
-        self.blank = np.zeros(engine.slots)
-        plan = RotationPlan.of(module)
-        if plan is not None:
-            engine = cast("Engine[Ct]", PlannedEngine(engine, plan))
-        self.engine = engine
+    def __init__(self, shape: Shape, module: Module, costs_only: bool = False) -> None:
+        self.shape, self.symbols, self.costs_only = shape, module.symbols, costs_only
+        self._plan, self._tables = RotationPlan.of(module), dict[tuple[Any, ...], Any]()
+        self.begin()
 
-    def slots(self, function: Callable[..., np.ndarray], *arguments: Any) -> np.ndarray:
-        """The plaintext ``function(*arguments)`` ``[slots]``, which a dry run does not compute."""
-        if self.dry:
-            return self.blank
-        found = function(*arguments)
-        return found.astype(np.float64) if found.dtype == np.bool_ else found
+    def begin(self) -> None:
+        """A new function."""
+        self.recorder = Recorder(self.shape)
+        plan = self._plan
+        self.engine: Any = self.recorder if plan is None else PlannedEngine(self.recorder, plan)
 
-    def plaintexts(self, op: Op, tensor: Callable[[], np.ndarray]) -> list[np.ndarray]:
-        """A tensor in the layout of an op's result, one plaintext a ciphertext; the flags of the op
-        say what its padding holds. A dry run does not compute the tensor.
+    def slots(self, function: Callable[..., Slots], *arguments: Any) -> Slots:
+        """The plaintext ``function(*arguments)``."""
+        return NOTHING if self.costs_only else function(*arguments)
+
+    def table(self, name: str, of: Hashable, make: Callable[[], np.ndarray]) -> Table:
+        """The table of that name for a layout, or whatever else it depends on; made once."""
+        return self._tables.setdefault((name, of), Table(name, make))
+
+    def array_slots(self, op: Op, array: Argument | Literal, shape: tuple[int, ...]) -> list[Slots]:
+        """An array ``[..., F]`` of that shape in the layout of an op's result, one plaintext a
+        ciphertext; the flags of the op say what its padding holds. Without features of its own
+        (extent 1) an array is the same for all, padding included.
         """
         layout, flags = layout_of(op.value), op.attributes
-        if self.dry:
-            return [self.blank] * layout.ciphertexts
-        repeat = () if flags.get("zero_padding") else ROWS
-        packed = layout.pack(tensor(), (*ROWS, "g") if flags.get("copy_padding") else repeat)
-        return list(packed * first_rows(layout) if flags.get("first_row") else packed)
+        if self.costs_only:
+            return [NOTHING] * layout.ciphertexts
+        repeat: tuple[str, ...] = () if flags.get("zero_padding") else ROWS
+        repeat = (*ROWS, "g") if flags.get("copy_padding") else repeat
+        features = shape[-1] > 1
+        shape = shape if features else (*shape, 1)
+        tables = self.places(layout, shape, repeat, features, bool(flags.get("first_row")))
+        return [Slots.of(array, (table, 0)) for table in tables]
 
-    def total(self, terms: Iterable[Ct]) -> Ct:
+    def places(
+        self,
+        layout: Layout,
+        shape: tuple[int, ...],
+        repeat: tuple[str, ...],
+        features: bool = False,
+        first_row: bool = False,
+    ) -> list[Table]:
+        """Where each slot finds its element in an array, one table a ciphertext.
+
+        Args:
+            shape: of the array, which broadcasts to the layout's; with ``features`` its last axis
+                stands for blocks and features of a block.
+            repeat: axes whose padding copies index 0.
+            first_row: other tokens than the first find nothing.
+        """
+        key = (layout, shape, repeat, features, first_row)
+        if key not in self._tables:
+            numbers = np.arange(1.0, math.prod(shape) + 1).reshape(shape)
+            packed = layout.pack(blocked(numbers, layout) if features else numbers, repeat)
+            packed = packed * (first_rows(layout) if first_row else 1.0)
+            self._tables[key] = [
+                Table(f"element.{out}", partial(np.subtract, places, 1))
+                for out, places in enumerate(packed.astype(np.int32))
+            ]
+        return list(self._tables[key])
+
+    def total(self, terms: Iterable[Register]) -> Register:
         """The sum of ciphertexts."""
         return reduce(self.engine.add, terms)
 
-    def totals(self, terms: Iterable[tuple[Key, Ct]]) -> dict[Key, Ct]:
+    def totals(self, terms: Iterable[tuple[Key, Register]]) -> dict[Key, Register]:
         """The sum of the ciphertexts of each key."""
-        sums: dict[Key, Ct] = {}
+        sums: dict[Key, Register] = {}
         for key, term in terms:
             sums[key] = self.engine.add(sums[key], term) if key in sums else term
         return sums
 
-    def double_and_add(self, x: Ct, stride: int, bits: int) -> Ct:
+    def double_and_add(self, x: Register, stride: int, bits: int) -> Register:
         """Σ over 2**bits neighbours at a stride: x[i] + x[i + stride] + …"""
         for bit in range(bits):
             x = self.engine.add(x, self.engine.rotate(x, stride << bit))

@@ -22,15 +22,15 @@ arrangement of their blocks to another.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Op
-from atlasc.passes.execution.engine import Ct
 from atlasc.passes.execution.kernels.context import (
     KEY_SWITCH,
     ROWS,
@@ -39,6 +39,8 @@ from atlasc.passes.execution.kernels.context import (
     first_rows,
     layout_of,
 )
+from atlasc.passes.execution.plaintexts import NOWHERE, Argument, Place, Slots
+from atlasc.passes.execution.record import Register
 
 Diagonals = tuple[tuple[tuple[int, ...], ...], ...]
 """Numbers k of diagonals by [target ciphertext][source ciphertext]."""
@@ -128,7 +130,7 @@ def choose_plan(source: Layout, target: Layout, inputs: int, outputs: int) -> Di
     return min((DiagonalPlan(1 << bit, paired) for paired in halved for bit in bits), key=cost)
 
 
-def linear_transform(ctx: Context[Ct], op: Op, x: list[Ct]) -> list[Ct]:
+def linear_transform(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
     """Kernel of ``ckks.linear_transform``."""
     outputs, inputs = ctx.symbols[op.attributes["weight"].name].shape
     source = FeatureMap(layout_of(op.operands[0]), inputs)
@@ -152,76 +154,76 @@ def linear_transform(ctx: Context[Ct], op: Op, x: list[Ct]) -> list[Ct]:
         turned = []
         for giant, terms in by_giant.items():
             operands = [babies[column][k % steps] for column, k in terms]
-            vectors = [ctx.slots(weights.plaintext, out, *term) for term in terms]
-            inner = engine.dot_plain(operands, vectors)
+            slots = [ctx.slots(weights.diagonal, out, *term) for term in terms]
+            inner = engine.dot_plain(operands, slots)
             turned.append(engine.rotate(inner, giant * steps * source.stride))
         total = ctx.total(turned)
         result.append(engine.add(total, engine.conjugate(total)) if paired else total)
     if "bias" not in op.attributes:
         return result
-    pairs = zip(result, ctx.plaintexts(op, weights.bias), strict=True)
-    return [engine.add_plain(*pair) for pair in pairs]
+    biases = [ctx.slots(weights.bias, out) for out in range(len(result))]
+    return [engine.add_plain(*pair) for pair in zip(result, biases, strict=True)]
 
 
 @dataclass(frozen=True)
 class _Weights:
-    """The plaintexts of one linear transform, each made when it is wanted."""
+    """The plaintexts of one linear transform.
 
-    ctx: Context[Any]
+    A rotary embedding turns rows of weight and bias: row r becomes cos · r + sin · s, with s the
+    row half a head further on, negative for the first half of a head.
+    """
+
+    ctx: Context
     op: Op
     source: FeatureMap
     target: FeatureMap
 
-    def bias(self) -> np.ndarray:
-        """The bias as ``[..., g, d]``."""
-        parts = self._parts("bias")
-        return np.asarray(sum(blocked(part, self.target.layout) * by for part, by in parts))
+    def bias(self, out: int) -> Slots:
+        """The bias in a ciphertext."""
+        return self._turned(out, 1, lambda row: Slots.of(Argument("bias"), row))
 
-    def plaintext(self, out: int, into: int, k: int) -> np.ndarray:
-        """Slots of diagonal k between a target and a source ciphertext, for its giant step; of two
-        that share a plaintext, halved.
+    def diagonal(self, out: int, into: int, k: int) -> Slots:
+        """Diagonal k between a target and a source ciphertext, for its giant step; of two that
+        share a plaintext, halved.
         """
-        vector = self._diagonal(out, into, k)
+        source, steps = self.source, self.op.attributes["baby_steps"]
+        column = self.ctx.table(f"column.{into}", source, lambda: source.feature[into])
+
+        def one(k: int) -> Slots:
+            places = (column, k * source.stride)
+            weight = Argument("weight")
+            return self._turned(out, source.features, lambda row: Slots.of(weight, row, places))
+
+        found = one(k)
         if self.op.attributes.get("paired"):
-            other = self._diagonal(out, into, k + self.source.positions // 2)
-            vector = (vector - 1j * other) / 2
-        steps = self.op.attributes["baby_steps"]
-        return np.roll(vector, k // steps * steps * self.source.stride)
+            found = found * 0.5 + one(k + source.positions // 2) * -0.5j
+        return found.rolled(k // steps * steps * source.stride)
 
-    def _diagonal(self, out: int, into: int, k: int) -> np.ndarray:
-        unit = min(self.source.stride, self.target.stride)
-        slot = np.arange(0, self.source.layout.slots, unit)
-        row = self.target.feature[out][slot // self.target.stride]
-        position = (slot // self.source.stride + k) % self.source.positions
-        column = self.source.feature[into][position]
-        parts = self._slots_of_parts
-        return np.asarray(sum(np.repeat(part[row, column], unit) * by[out] for part, by in parts))
+    def _turned(self, out: int, columns: int, of: Callable[[Place], Slots]) -> Slots:
+        """Slots of a ciphertext, from those of its rows in an array of so many columns."""
+        ctx, layout, feature = self.ctx, self.target.layout, self.target.feature[out]
 
-    @cached_property
-    def _slots_of_parts(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Parts of the weight with a zero row and column behind them, which index −1 (padding)
-        picks, and their factors in slots ``[ciphertexts, slots]``.
-        """
-        layout = self.target.layout
-        result = []
-        for part, by in self._parts("weight"):
-            factor = np.ones((layout.ciphertexts, 1))
-            if by.ndim > 1:
-                factor = layout.pack(by, (*ROWS, "g"))
-            if self.op.attributes.get("first_row"):
-                factor = factor * first_rows(layout)
-            result.append((np.pad(part, ((0, 1), (0, 1))), factor))
+        def rows(name: str, found: np.ndarray) -> Slots:
+            def make() -> np.ndarray:
+                return np.where(found < 0, NOWHERE, found * columns)
+
+            return of((ctx.table(f"{name}.{out}", (self.target, columns), make), 0))
+
+        result = rows("row", feature)
+        if "cos" in self.op.attributes:
+            half = layout.extent("d") // 2
+            low, there = feature % (2 * half) < half, feature >= 0
+            behind = rows("row+half", np.where(low & there, feature + half, NOWHERE))
+            before = rows("row-half", np.where(~low & there, feature - half, NOWHERE))
+            cos, sin = (self._factor(name, out) for name in ("cos", "sin"))
+            result = result * cos + (behind * -1.0 + before) * sin
+        if self.op.attributes.get("first_row"):
+            first = ctx.table("first row", layout, lambda: first_rows(layout) > 0)
+            result = result * Slots.where(first)
         return result
 
-    def _parts(self, name: str) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Parts of the weight or the bias; the sum of their products with factors ``[t, 1, d]`` is
-        turned by the rotary embedding, if there is one.
-        """
-        site, width = self.op.site(self.ctx.symbols), self.target.layout.extent("d")
-        array = site.constant(name)
-        if "cos" not in self.op.attributes:
-            return [(array, np.ones(1))]
-        heads, half = array.reshape(-1, width, *array.shape[1:]), width // 2
-        turned = np.concatenate([-heads[:, half:], heads[:, :half]], axis=1).reshape(array.shape)
-        cos, sin = (site.constant(table)[:, None, :] for table in ("cos", "sin"))
-        return [(array, cos), (turned, sin)]
+    def _factor(self, name: str, out: int) -> Slots:
+        """A rotary table ``[t, d]``, the same for all blocks."""
+        tokens, width = self.op.site(self.ctx.symbols).constant_shape(name)
+        places = self.ctx.places(self.target.layout, (tokens, 1, width), (*ROWS, "g"))
+        return Slots.of(Argument(name), (places[out], 0))

@@ -17,19 +17,20 @@ over the tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Op
-from atlasc.passes.execution.engine import Ct
 from atlasc.passes.execution.kernels.attention import fill_masked
 from atlasc.passes.execution.kernels.context import Context, layout_of, place_of
 from atlasc.passes.execution.kernels.scores import Scores
+from atlasc.passes.execution.plaintexts import Slots
+from atlasc.passes.execution.record import Register
 
 
-def replicate(ctx: Context[Ct], op: Op, x: list[Ct]) -> list[Ct]:
+def replicate(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
     """Kernel of ``ckks.replicate``."""
     target, source = layout_of(op.value), layout_of(op.operands[0])
     places = (place_of(target, index) for index in source.ciphertext_index)
@@ -37,8 +38,8 @@ def replicate(ctx: Context[Ct], op: Op, x: list[Ct]) -> list[Ct]:
 
 
 def _in_places(
-    ctx: Context[Ct], target: Layout, rows: Iterable[tuple[Ct, tuple[int, int]]]
-) -> list[Ct]:
+    ctx: Context, target: Layout, rows: Iterable[tuple[Register, tuple[int, int]]]
+) -> list[Register]:
     """Ciphertexts of a layout from rows: ciphertexts that hold one token, 0 elsewhere, and the
     (ciphertext, slot) where each is copied to.
     """
@@ -63,13 +64,18 @@ class _Row:
         self.bits = {field.axis: field.bits for field in keys.fields}
         self.copies = 1 << scores.layout.fields[-1].bits
 
-    def at(self, token: int) -> np.ndarray:
-        """Slots of a token."""
-        return self.token == token
+    def mask(self, name: str, make: Callable[[], np.ndarray]) -> Slots:
+        """1 where ``make()`` is true, 0 elsewhere."""
+        return Slots.where(self.scores.ctx.table(name, (self.keys, self.scores.layout), make))
 
-    def at_key(self, start: int) -> np.ndarray:
-        """Slots where the token is the key, in the ciphertext whose first key is ``start``."""
-        return self.token == start + self.scores.layout.slot_index("s")
+    def at(self, token: int) -> Slots:
+        """1 in the slots of a token."""
+        return self.mask(f"token = {token}", lambda: self.token == token)
+
+    def at_key(self, start: int) -> Slots:
+        """1 where the token is the key, in the ciphertext whose first key is ``start``."""
+        diagonal = self.scores.layout.slot_index("s")
+        return self.mask(f"token = key({start})", lambda: self.token == start + diagonal)
 
     def places(self, start: int) -> list[tuple[int, list[int]]]:
         """Ciphertext and slots of each column of heads: its own; of the first one in a ciphertext
@@ -85,16 +91,14 @@ class _Row:
         return [(n, [place, *free.pop(n, [])]) for n, place in columns]
 
 
-def row_scores(
-    ctx: Context[Ct], op: Op, q: list[Ct], k: list[Ct], mask: np.ndarray | None = None
-) -> list[Ct]:
+def row_scores(ctx: Context, op: Op, q: list[Register], k: list[Register]) -> list[Register]:
     """Kernel of ``ckks.row_scores``."""
-    engine, keys, scores = ctx.engine, layout_of(op.operands[1]), Scores(layout_of(op.value))
+    engine, keys, scores = ctx.engine, layout_of(op.operands[1]), Scores(ctx, layout_of(op.value))
     row = _Row(scores, keys)
     diagonals = scores.inner.bit_length() - 1
 
-    def chosen(start: int) -> np.ndarray:
-        return scores.kept(op, start, mask) & row.at_key(start)
+    def chosen(start: int) -> Slots:
+        return scores.kept(op, start) * row.at_key(start)
 
     rows = []
     for column in range(keys.ciphertexts):
@@ -106,12 +110,12 @@ def row_scores(
             one = engine.mul_plain(one, ctx.slots(row.at, start))
             number, places = row.places(start)[column]
             rows += [(one, (number, place - start)) for place in places]
-    return fill_masked(ctx, op, _in_places(ctx, scores.layout, rows), mask)
+    return fill_masked(ctx, op, _in_places(ctx, scores.layout, rows))
 
 
-def row_context(ctx: Context[Ct], op: Op, p: list[Ct], v: list[Ct]) -> list[Ct]:
+def row_context(ctx: Context, op: Op, p: list[Register], v: list[Register]) -> list[Register]:
     """Kernel of ``ckks.row_context``."""
-    scores, values = Scores(layout_of(op.operands[0])), layout_of(op.operands[1])
+    scores, values = Scores(ctx, layout_of(op.operands[0])), layout_of(op.operands[1])
     row, target, engine = _Row(scores, values), layout_of(op.value), ctx.engine
     moves: list[list[tuple[int, int, int, int]]] = [[] for _ in values.ciphertext_index]
     for column, of_column in enumerate(moves):
@@ -120,16 +124,20 @@ def row_context(ctx: Context[Ct], op: Op, p: list[Ct], v: list[Ct]) -> list[Ct]:
             first = start // row.copies * row.copies
             for there in range(first, start + scores.inner, row.copies):
                 of_column.append((number, place - there, start, there))
-    moved: dict[tuple[int, int], Ct] = {}
+    moved: dict[tuple[int, int], Register] = {}
     for number, ciphertext in enumerate(p):
         amounts = sorted({by for of_column in moves for n, by, *_ in of_column if n == number})
         rotated = engine.rotate_many(ciphertext, amounts)
         moved |= {(number, by): one for by, one in zip(amounts, rotated, strict=True)}
 
-    def chosen(start: int, there: int) -> np.ndarray:
-        inside = row.token // row.copies == there // row.copies
-        kept = inside & (row.token < scores.real) & (scores.feature < scores.inner)
-        return row.at_key(start) & kept
+    def chosen(start: int, there: int) -> Slots:
+        place = there // row.copies
+
+        def make() -> np.ndarray:
+            inside = (row.token // row.copies == place) & (row.token < scores.real)
+            return np.asarray(inside & (scores.feature < scores.inner))
+
+        return row.at_key(start) * row.mask(f"keys of place {place}", make)
 
     rows = []
     for column, index in enumerate(values.ciphertext_index):

@@ -5,13 +5,15 @@ are computed together. How they are computed is in
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
 
 from atlasc.ir.layout import REPLICATED, Field, Layout
 from atlasc.ir.module import Op
-from atlasc.passes.execution.kernels.context import KEY_SWITCH, place_of
+from atlasc.passes.execution.kernels.context import KEY_SWITCH, Context, place_of
+from atlasc.passes.execution.plaintexts import MASK, Argument, Literal, Slots, log_hidden
 
 
 def score_layout(hidden: Layout, heads: int) -> Layout:
@@ -52,8 +54,8 @@ class Scores:
         token, feature: of every slot; the feature is the index of its block's top bits.
     """
 
-    def __init__(self, layout: Layout) -> None:
-        self.layout = layout
+    def __init__(self, ctx: Context, layout: Layout) -> None:
+        self.ctx, self.layout = ctx, layout
         bits = [field.bits for field in (*layout.fields, *layout.outer) if field.axis == "s"]
         self.tokens, self.inner = 1 << sum(bits), 1 << bits[0]
         self.real = layout.extent("t" if layout.field("t") else "s")
@@ -76,38 +78,68 @@ class Scores:
         other = amount - self.tokens if amount > 0 else amount + self.tokens
         return [rotation for rotation in (amount, other) if abs(rotation) != self.tokens]
 
-    def served(self, rotation: int) -> np.ndarray:
-        """Boolean slots: the token stays within the border when it is rotated so far."""
-        source = self.token + rotation
-        return (source >= 0) & (source < self.tokens)
+    def mask(self, name: str, make: Callable[[], np.ndarray]) -> Slots:
+        """1 where ``make()`` is true, 0 elsewhere."""
+        return Slots.where(self.ctx.table(name, self.layout, make))
 
-    def block(self, start: int) -> np.ndarray:
-        """Slots of the diagonals ``start … start + B − 1`` in their ciphertext."""
-        return self.layout.slot_index("s") // self.baby == start % self.inner // self.baby
+    def served(self, rotation: int) -> Slots:
+        """1 where the token stays within the border when it is rotated so far."""
 
-    def kept(self, op: Op, first: int, mask: np.ndarray | None) -> np.ndarray:
-        """Boolean slots: the query may see the key; padding rows act as row 0.
+        def make() -> np.ndarray:
+            source = self.token + rotation
+            return (source >= 0) & (source < self.tokens)
+
+        return self.mask(f"stays({rotation})", make)
+
+    def block(self, start: int) -> Slots:
+        """1 in the slots of the diagonals ``start … start + B − 1`` in their ciphertext."""
+        number = start % self.inner // self.baby
+        return self.mask(
+            f"block.{number}", lambda: self.layout.slot_index("s") // self.baby == number
+        )
+
+    def kept(self, op: Op, first: int) -> Slots:
+        """1 where the query may see the key; padding rows act as row 0. A public mask of the op,
+        boolean ``[batch, tokens]``, has the keys that may be seen.
 
         Args:
             op: ``causal``: a key must not come after the query; ``query``: the token of the one
                 query, in scores that number keys.
             first: diagonal of the slots where the index of ``s`` is 0.
-            mask: boolean ``[batch, tokens]``, the keys that may be seen.
         """
-        key = (self.token + first + self.layout.slot_index("s")) % self.tokens
-        keep = key < self.real
-        if op.attributes.get("causal"):
-            keep &= key <= self._last(op)
-        if mask is not None:
-            keep &= np.asarray(mask)[self._input, np.minimum(key, self.real - 1)].astype(bool)
-        return keep
+        causal = op.attributes.get("causal", False)
 
-    def log_hidden(self, op: Op, mask: np.ndarray | None) -> np.ndarray:
+        def make() -> np.ndarray:
+            key = self._key(first)
+            return (key < self.real) & ((key <= self._last(op)) if causal else True)
+
+        seen = f"visible({first})" if causal else f"real({first})"
+        kept = Slots.where(self.ctx.table(seen, (self.layout, self._query(op)), make))
+        if not has_mask(op):
+            return kept
+        keys = self.ctx.table(
+            f"key({first})",
+            self.layout,
+            lambda: self._input * self.real + np.minimum(self._key(first), self.real - 1),
+        )
+        return kept * Slots.of(Argument(MASK), (keys, 0))
+
+    def log_hidden(self, op: Op) -> Slots:
         """log(keys / visible keys) of the query of every slot; see `kept`."""
-        kept = np.ones((self.layout.extent("b"), self.real)) if mask is None else np.asarray(mask)
-        visible = kept.astype(bool).cumsum(axis=1)
-        last = self._last(op) if op.attributes.get("causal") else self.real - 1
-        return np.log(self.real / np.maximum(visible[self._input, last], 1))
+        causal, masked = op.attributes.get("causal", False), has_mask(op)
+
+        def make() -> np.ndarray:
+            last = self._last(op) if causal else np.array([self.real - 1])
+            return last + self._input * self.real if masked else last
+
+        name = "last visible key" if causal else "last key"
+        keys = self.ctx.table(name, (self.layout, self._query(op), masked), make)
+        every = Literal(log_hidden(np.ones((1, self.real)))[0])
+        return Slots.of(Argument(MASK, "log_hidden") if masked else every, (keys, 0))
+
+    def _key(self, first: int) -> np.ndarray:
+        """The key of every slot, where the first diagonal is that one."""
+        return (self.token + first + self.layout.slot_index("s")) % self.tokens
 
     @property
     def _input(self) -> np.ndarray:
@@ -115,9 +147,17 @@ class Scores:
         batch = self.layout.slot_index("b")
         return np.where(batch < self.layout.extent("b"), batch, 0)
 
+    def _query(self, op: Op) -> int:
+        return int(op.attributes.get("query", 0))
+
     def _last(self, op: Op) -> np.ndarray:
         """The last key that the query of every slot may see if it is causal."""
-        return np.where(self.token < self.real, self.token, 0) + op.attributes.get("query", 0)
+        return np.where(self.token < self.real, self.token, 0) + self._query(op)
+
+
+def has_mask(op: Op) -> bool:
+    """Whether an op is given a public mask."""
+    return any(not value.encrypted for value in op.operands)
 
 
 @lru_cache(maxsize=256)

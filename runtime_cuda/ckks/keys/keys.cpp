@@ -11,12 +11,7 @@ KeyNeeds needs_of(const Interface& interface, const Chain& chain) {
     KeyNeeds needs;
     needs.relinearisation = interface.keys.relinearisation_level;
     needs.conjugation = interface.keys.conjugation_level;
-    needs.rotations = interface.keys.all_rotations();
-    for (const std::size_t amount : interface.keys.rotations.bootstrap) {
-        const int level = interface.parameters.max_level;
-        int& highest = needs.rotations.try_emplace(amount, level).first->second;
-        highest = std::max(highest, level);
-    }
+    needs.rotations = interface.keys.rotations;
     const auto& moduli = interface.parameters.moduli;
     if (moduli && !moduli->bootstrap.empty()) {
         // Its rotations are part of the interface; products and the conjugation between the linear

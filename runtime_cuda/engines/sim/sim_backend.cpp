@@ -109,12 +109,8 @@ void generate_keys(const Interface& interface, const std::string& secret,
     const std::string key = random_identity();
     TensorWriter client(facts(interface, secret_kind, key));
     TensorWriter server(facts(interface, evaluation_kind, key));
-    std::map<std::size_t, int> reach = interface.keys.all_rotations();
-    for (const std::size_t amount : interface.keys.rotations.bootstrap) {
-        reach[amount] = std::max(reach[amount], interface.parameters.max_level);
-    }
-    Tensor rotations{{reach.size(), 2}, {}};
-    for (const auto& [amount, level] : reach) {
+    Tensor rotations{{interface.keys.rotations.size(), 2}, {}};
+    for (const auto& [amount, level] : interface.keys.rotations) {
         rotations.values.push_back(static_cast<double>(amount));
         rotations.values.push_back(level);
     }
@@ -137,7 +133,7 @@ std::unique_ptr<Engine> server_engine(const Interface& interface, const std::str
     }
     const TensorFile file = open(interface, evaluation, evaluation_kind);
     const std::map<std::size_t, int> reach = rotations_of(file, interface.parameters.slots);
-    for (const auto& [amount, level] : interface.keys.all_rotations()) {
+    for (const auto& [amount, level] : interface.keys.rotations) {
         const auto found = reach.find(amount);
         if (found == reach.end() || found->second < level) {
             throw Error("file " + evaluation + " lacks a rotation key that the program needs",

@@ -60,6 +60,8 @@ Ciphertext with_plain(const Ciphertext& x, const Plaintext& value, int level, co
         }
     } else if (const Vector* vector = std::get_if<Vector>(&value)) {
         combine(*vector);
+    } else if (const Deferred* deferred = std::get_if<Deferred>(&value)) {
+        std::visit(combine, deferred->make());
     } else {
         combine(std::get<ComplexVector>(value));
     }

@@ -26,7 +26,7 @@ public:
     void wait_for(Engine& engine) { engine_ = &engine; }
 
     /// An op of the IR, without "ckks.", and the module of the model that it comes from.
-    void begin(const char* op, const std::string& place);
+    void begin(const std::string& op, const std::string& place);
 
     /// The last op ends.
     void end();

@@ -1,7 +1,9 @@
-// What every engine can do with ciphertexts; the kernels are written once against it.
+// What every engine can do with ciphertexts; records are replayed on it, and the bootstrap is written against it.
 #pragma once
 
 #include <complex>
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -10,16 +12,30 @@
 #include <vector>
 
 #include "atlasc/error.hpp"
-#include "atlasc/layout.hpp"
 #include "atlasc/tensor_file.hpp"
 
 namespace atlasc {
 
 using ComplexVector = std::vector<std::complex<double>>;
 
-/// The other factor of a product: one number for all slots, or slots, complex or not. A vector of
-/// fewer numbers than slots has one for each run of neighbouring slots, all runs equally long.
-using Plaintext = std::variant<double, Vector, ComplexVector>;
+/// Slots, complex or not. Fewer numbers than slots stand for runs of neighbouring slots, all equally
+/// long.
+using Numbers = std::variant<Vector, ComplexVector>;
+
+/// Slots that are made when an engine wants them, while what they are made of lives.
+struct Deferred {
+    std::uint64_t identity;  ///< the same for equal slots; 0 for slots that are used once
+    std::function<Numbers()> make;
+};
+
+/// The other factor of a product: one number for all slots, or slots.
+using Plaintext = std::variant<double, Vector, ComplexVector, Deferred>;
+
+/// One that no other slots of this process have.
+std::uint64_t new_identity();
+
+/// The plaintext with its slots made.
+Plaintext made(const Plaintext& plaintext);
 
 /// Slots in a run. Throws Error where so many numbers do not divide the slots.
 inline std::size_t run_of(std::size_t numbers, std::size_t slots, const char* primitive) {

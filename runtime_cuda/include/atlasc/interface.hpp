@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "atlasc/context.hpp"
-#include "atlasc/rotation_plan.hpp"
+#include "atlasc/layout.hpp"
 
 namespace atlasc {
 
@@ -33,15 +33,9 @@ struct Parameters {
 
 /// Evaluation keys of a program: levels are -1 where no key is needed.
 struct KeyPlan {
-    RotationPlan rotations;
+    std::map<std::size_t, int> rotations;  ///< amount to the left -> highest level of its key
     int relinearisation_level;
     int conjugation_level;
-    /// What the bootstrap turns by, where the runtime makes it: amount -> highest level of its use,
-    /// which may be above those of the program.
-    std::map<std::size_t, int> bootstrap{};
-
-    /// The rotation keys that a client makes, each to the highest level that anything needs.
-    std::map<std::size_t, int> all_rotations() const;
 };
 
 /// A tensor that the client encrypts: [batch, tokens, features] or [batch, features].
@@ -83,14 +77,14 @@ struct Interface {
     std::vector<PublicInput> publics;
     std::vector<Output> outputs;
     std::vector<Array> weights{};  ///< exactly what the server's file of weights holds
-    std::size_t ops = 0;           ///< kernels that an execution calls
+    std::size_t ops = 0;           ///< functions that an execution calls
 
     /// Inputs that one execution answers.
     std::size_t batch() const { return inputs.at(0).shape.at(0); }
 };
 
-/// Values by the name of the input or output.
-using Values = std::map<std::string, Packed>;
+/// Ciphertexts by the name of the input or output.
+using Values = std::map<std::string, Ciphertexts>;
 
 /// A compiled program: encrypted outputs of encrypted inputs.
 using Program = Values (*)(Context& context, Values inputs);

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "atlasc/context.hpp"
+#include "atlasc/engine.hpp"
 
 namespace atlasc {
 

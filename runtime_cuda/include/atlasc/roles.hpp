@@ -72,6 +72,7 @@ private:
     const Interface& interface_;
     Program program_;
     TensorFile weights_;
+    Record record_;
     std::unique_ptr<Engine> engine_;
 };
 

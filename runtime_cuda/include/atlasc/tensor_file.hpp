@@ -18,10 +18,13 @@ namespace atlasc {
 
 using Metadata = std::map<std::string, std::string>;
 
+/// Numbers, such as the slots of a ciphertext.
+using Vector = std::vector<double>;
+
 /// Numbers in row-major order.
 struct Tensor {
     std::vector<std::size_t> shape;
-    std::vector<double> values;
+    Vector values;
 };
 
 /// Elements of a tensor of a shape.

@@ -118,7 +118,8 @@ inline int count_main(char** argv, const Interface& interface, Program program) 
     const TensorFile weights(argv[1]);
     Message query = read_message(TensorFile(argv[2]), "query", interface, counter);
     Clock clock(interface.ops, std::cerr, Clock::Seconds(0), Clock::Seconds(0));
-    Context context(counter, interface.keys.rotations, weights, query.publics, &clock);
+    const Record record(weights);
+    Context context(counter, record, weights, query.publics, &clock);
     program(context, std::move(query.values));
     for (const auto& [key, times] : counter.counts) {
         std::cout << key.first << ' ' << key.second << ' ' << times << '\n';

@@ -81,18 +81,31 @@ def test_forged_rotation_keys_are_refused(bench: Bench, value: float) -> None:
     assert "a rotation key is none" in bench.refused(bench.execute(output="new"))
 
 
-@pytest.mark.parametrize(
-    ("weight", "bias", "steps"),
-    [((2, 8), (4,), 2), ((4,), (4,), 2), ((0, 4), (4,), 2), ((5, 4), (5,), 2), ((4, 5), (4,), 2),
-     ((4, 4), (3,), 2), ((4, 4), (0,), 2), ((4, 4), (4,), 0)],
-)  # fmt: skip
-def test_kernels_refuse_other_shapes(
-    bench: Bench, weight: tuple[int, ...], bias: tuple[int, ...], steps: int
-) -> None:
-    save_file({"weight": np.ones(weight), "bias": np.ones(bias)}, bench.folder / "other")
-    done = bench.probe("linear", "other", steps)
-    assert done.returncode == 2, done.stderr
-    assert b"linear layer" in done.stderr
+def test_a_record_that_does_not_fit_is_refused(bench: Bench) -> None:
+    """Digests keep other records out; whoever finds a way in gets a message."""
+    whole = load_file(bench.folder / "weights")
+    code = whole["record/code"].view("<i4")
+    assert bench.probe("record", "weights").returncode == 0
+
+    def said(name: str, **changed: np.ndarray) -> bytes:
+        arrays = {n.replace("record_", "record/"): a for n, a in changed.items()}
+        save_file(whole | arrays, bench.folder / name)
+        done = bench.probe("record", name)
+        assert done.returncode == 2, done.stderr
+        return bytes(done.stderr)
+
+    for position in range(len(code)):
+        for number in (-2, 2**30):
+            changed = code.copy()
+            changed[position] = number
+            name = f"{position}.{number}"
+            save_file(whole | {"record/code": changed.view(np.uint8)}, bench.folder / name)
+            done = bench.probe("record", name)
+            assert done.returncode in (0, 2), done.stderr  # some rotations are as good as others
+            assert done.returncode == 0 or b"record" in done.stderr
+        assert b"cannot be read" in said(f"{position}", record_code=code[:position].view(np.uint8))
+    assert b"fewer elements" in said("short", weight=np.ones((3, 4)))
+    assert b"no function" in said("other", record_names=np.frombuffer(b"other_1", np.uint8))
 
 
 # -------------------------------------------------------------------------------------- messages

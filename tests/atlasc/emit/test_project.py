@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from atlasc.emit import text
-from atlasc.emit.calls import KERNELS, kernel_of
 from atlasc.emit.program import OUTSIDE, blocks_of
-from atlasc.emit.project import RUNTIME, SOURCES, WEIGHTS, sources, write_project
+from atlasc.emit.project import SOURCES, WEIGHTS, sources, write_project
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, ops_of
+from atlasc.passes.execution.execute import KERNELS
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.rotation_keys import RotationKeys
 from tests.atlasc.emit.small_programs import SmallParameters, small_program
@@ -54,8 +54,6 @@ def test_no_line_of_a_program_is_too_long() -> None:
 
 def test_every_op_has_a_kernel() -> None:
     assert set(ops_of("ckks")) == {*KERNELS, *OUTSIDE, "ckks.result"}
-    header = (RUNTIME / "include" / "atlasc" / "kernels.hpp").read_text()
-    assert [op for op in KERNELS if f"Packed {kernel_of(op)}(" not in header] == []
 
 
 def test_blocks_are_the_layers_and_what_follows() -> None:
@@ -66,14 +64,6 @@ def test_blocks_are_the_layers_and_what_follows() -> None:
     assert sum(len(block.ops) for block in blocks) == len(program.ops) - 2
     for before, after in pairwise(blocks):
         assert after.inputs == before.outputs
-
-
-def test_an_attribute_that_the_runtime_lacks_is_refused() -> None:
-    program, parameters = residual()
-    op = next(op for op in program.ops if op.name == "ckks.square")
-    op.attributes["twice"] = True
-    with pytest.raises(AtlasError, match=r"ckks\.square: the C\+\+ runtime has no twice"):
-        sources(program, parameters)
 
 
 def test_rotations_must_be_planned() -> None:

@@ -9,6 +9,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.execution.counting_engine import CountingEngine
 from atlasc.passes.execution.kernels.context import Context
+from atlasc.passes.execution.record import Shape
 from atlasc.passes.execution.rotation_plan import PlannedEngine, RotationPlan
 from atlasc.targets.sim import SimEngine
 
@@ -21,8 +22,8 @@ def test_a_plan_is_part_of_the_program() -> None:
     assert RotationPlan.of(module) == PLAN
     assert RotationPlan.of(Module("m", "ckks")) is None
     assert RotationPlan({2: 1}).attributes() == {"rotations": [[2, 1]]}
-    engine = SimEngine(SLOTS, 3)
-    assert Context(engine, Module("m", "ckks")).engine is engine
+    context = Context(Shape(SLOTS, 3), Module("m", "ckks"))
+    assert context.engine is context.recorder
 
 
 def test_paths_depend_on_the_level() -> None:

@@ -128,7 +128,7 @@ void run(const Arguments& arguments) {
             for (const atlasc::GiantStep& giant : baby_giant(matrix)) {
                 for (const auto& [baby, factor] : giant.terms) {
                     std::printf("%d %zu %zu", stage, giant.rotation, baby);
-                    print(std::get<Slots>(factor));
+                    print(std::get<Slots>(atlasc::made(factor)));
                 }
             }
             ++stage;

@@ -14,12 +14,10 @@ using namespace atlasc;
 Values inputs_of(const Interface& interface, Engine& engine) {
     Values inputs;
     for (const EncryptedInput& input : interface.inputs) {
-        Packed packed{input.layout, {}};
         const Vector slots(engine.slots(), 0.0);
         for (std::size_t part = 0; part < input.layout.ciphertexts(); ++part) {
-            packed.parts.push_back(engine.encrypt(slots, input.level));
+            inputs[input.name].push_back(engine.encrypt(slots, input.level));
         }
-        inputs.emplace(input.name, std::move(packed));
     }
     return inputs;
 }
@@ -45,7 +43,8 @@ void run(const std::string& weights_path) {
     Values inputs = inputs_of(interface, engine);
     const auto masks = masks_of(interface);
     const TensorFile weights(weights_path, TensorFile::large_header);
-    Context context(engine, interface.keys.rotations, weights, masks);
+    const Record record(weights);
+    Context context(engine, record, weights, masks);
 
     tally.work.clear();
     const auto start = std::chrono::steady_clock::now();

@@ -24,7 +24,7 @@ Interface leveled(int log_degree, int levels, int special_primes) {
     moduli.primes.insert(moduli.primes.end(), static_cast<std::size_t>(levels), 46);
     const std::size_t slots = std::size_t{1} << (log_degree - 1);
     Interface interface = with({slots, levels, std::nullopt, 1, moduli});
-    interface.keys.rotations.keys = {
+    interface.keys.rotations = {
         {1, levels}, {5, levels}, {64, levels}, {slots - 1, levels}, {7, 1}};
     return interface;
 }
@@ -38,8 +38,10 @@ Interface bootstrapped(int log_degree, const std::string& name) {
                         set.scale_bits, name};
     const std::size_t slots = std::size_t{1} << (log_degree - 1);
     Interface interface = with({slots, set.levels_left, set.levels_left, 2, moduli});
-    interface.keys.rotations.keys = {{1, set.levels_left}, {64, set.levels_left}};
-    interface.keys.bootstrap = bootstrapping::Bootstrap(set).rotations();
+    interface.keys.rotations = bootstrapping::Bootstrap(set).rotations();
+    for (const std::size_t amount : {1, 64}) {
+        interface.keys.rotations.try_emplace(amount, set.levels_left);
+    }
     return interface;
 }
 

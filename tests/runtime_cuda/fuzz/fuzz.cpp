@@ -62,7 +62,7 @@ std::string text_of(const Tensor& tensor) {
 std::string text_of(const Message& message, const Engine& engine) {
     std::string text = message.query + " " + std::to_string(message.count);
     for (const auto& [name, packed] : message.values) {
-        for (const Ciphertext& part : packed.parts) {
+        for (const Ciphertext& part : packed) {
             const Bytes bytes = engine.save(part);
             text += name + std::string(bytes.begin(), bytes.end());
         }

@@ -5,14 +5,13 @@
 //   probe sha256 STEP [1]        digest of standard input, added in steps; 1: portable code
 //   probe header FILE            opens a file, prints its arrays and the memory in MB
 //   probe clock PLACE            the line that says how far a server is
-//   probe linear FILE STEPS      runs the layer with any weights
+//   probe record FILE            executes with any record and weights
 
 #include <iostream>
 #include <iterator>
 #include <string>
 
 #include "atlasc/backend.hpp"
-#include "atlasc/kernels.hpp"
 #include "atlasc/numbers.hpp"
 #include "atlasc/roles.hpp"
 #include "memory.hpp"
@@ -47,16 +46,17 @@ void write_inputs(const std::string& path, std::size_t count) {
     writer.write(path);
 }
 
-void run_linear(const std::string& path, std::size_t steps) {
+/// Replays the program's function by the record in a file.
+void run_record(const std::string& path) {
     make_keys(small::interface(), path + ".keys");
     const auto engine =
         backend::server_engine(small::interface(), path + ".keys/evaluation.key");
     const Client client(small::interface(), path + ".keys/secret.key");
     Message query = moved(client.encrypt(small::inputs(2), "inputs"), client.engine(), *engine);
     const TensorFile weights(path);
-    Context context(*engine, small::interface().keys.rotations, weights, query.publics);
-    const Layout layout = query.values.at("x").layout;
-    linear_transform(context, query.values.at("x"), {"weight", "bias"}, steps, layout, paired);
+    const Record record(weights);
+    Context context(*engine, record, weights, query.publics);
+    small::execute(context, std::move(query.values));
 }
 
 }  // namespace
@@ -82,8 +82,8 @@ int main(int argc, char** argv) {
             print_header(file);
         } else if (role == "clock") {
             Clock(1, std::cerr, Clock::Seconds(0)).begin("add", file);
-        } else if (role == "linear") {
-            run_linear(file, number);
+        } else if (role == "record") {
+            run_record(file);
         } else {
             throw Error("which part?");
         }

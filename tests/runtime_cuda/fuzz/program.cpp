@@ -1,6 +1,6 @@
 #include "program.hpp"
 
-#include "atlasc/kernels.hpp"
+#include <cstring>
 
 namespace small {
 namespace {
@@ -19,9 +19,42 @@ Tensor weight() {
 
 Tensor bias() { return {{4}, {0.5, -0.5, 0.25, 0.0}}; }
 
+template <typename Number>
+Bytes bytes_of(const std::vector<Number>& numbers) {
+    Bytes bytes(numbers.size() * sizeof(Number));
+    std::memcpy(bytes.data(), numbers.data(), bytes.size());
+    return bytes;
+}
+
+/// The record of a product with the diagonal of the weight, and of a sum with the bias.
+std::map<std::string, Bytes> record() {
+    const std::vector<std::int32_t> tables = {0, 5, 10, 15, 0, 1, 2, 3};
+    const Vector floats = {1.0, 0.0};
+    const std::vector<std::int32_t> code = {
+        2, 4, 4,                       // lengths of the tables
+        2,                             // plaintexts: terms, factor, lookups, source, argument,
+        1, 0, 1, 1, 2, 1, 1, 0, 0,     // places, table, rotation: elements of the weight,
+        1, 0, 1, 1, 2, 0, 1, 1, 0,     // and of the bias
+        1, 1, 3, 2, 0, 0,              // diagonal_1: operands, registers, arrays that are no masks
+        2,                             // instructions
+        7, 1, 0, 1, 0, 0, 1, 1, 1, 0,  // %1 = mul_plain %0 {0}, and %0 is released
+        3, 1, 1, 1, 1, 0, 1, 2, 1, 1,  // %2 = add_plain %1 {1}
+        1, 2,                          // return %2
+    };
+    const std::string names = "diagonal_1";
+    return {{"record/code", bytes_of(code)},
+            {"record/tables", bytes_of(tables)},
+            {"record/floats", bytes_of(floats)},
+            {"record/names", Bytes(names.begin(), names.end())}};
+}
+
 Array described(const std::string& name, const Tensor& tensor) {
     const Digest digest = sha256(tensor.values.data(), tensor.values.size() * sizeof(double));
     return {name, "F64", tensor.shape, text_of(digest)};
+}
+
+Array described(const std::string& name, const Bytes& bytes) {
+    return {name, "U8", {bytes.size()}, text_of(sha256(bytes.data(), bytes.size()))};
 }
 
 }  // namespace
@@ -29,16 +62,18 @@ Array described(const std::string& name, const Tensor& tensor) {
 const Interface& interface() {
     static const Interface facts = [] {
         const Layout layout(layout_text);
-        Interface made{"small", std::string(64, 'a'), {16, 3, std::nullopt, 1}, {}, {}, {}, {}};
-        made.keys.relinearisation_level = -1;
-        made.keys.conjugation_level = -1;
+        Interface made{"small", std::string(64, 'a'), {16, 3, std::nullopt, 1},
+                       {{}, -1, -1}, {}, {}, {}};
         for (std::size_t amount = 1; amount < 16; ++amount) {
-            made.keys.rotations.keys[amount] = 3;
+            made.keys.rotations[amount] = 3;
         }
         made.inputs.push_back({"x", {2, 2, 4}, layout, 3, 1.0, false, 1.0});
         made.publics.push_back({"mask", {2, 2}});
         made.outputs.push_back({"y", {2, 2, 4}, layout, {1.0}, {0.0}, 2, 2.0});
         made.weights = {described("bias", bias()), described("weight", weight())};
+        for (const auto& [name, bytes] : record()) {
+            made.weights.push_back(described(name, bytes));
+        }
         made.ops = 1;
         return made;
     }();
@@ -47,10 +82,8 @@ const Interface& interface() {
 
 Values execute(Context& context, Values inputs) {
     context.at("small");
-    const Layout layout(layout_text);
-    Packed y = linear_transform(context, inputs.at("x"), {"weight", "bias"}, 2, layout);
     Values results;
-    results.emplace("y", y);
+    results["y"] = context.call("diagonal_1", {"bias", "weight"}, std::move(inputs.at("x")));
     return results;
 }
 
@@ -58,6 +91,9 @@ void write_weights(const std::string& path) {
     TensorWriter writer({{"program", interface().identity}});
     writer.add("weight", weight());
     writer.add("bias", bias());
+    for (const auto& [name, bytes] : record()) {
+        writer.add(name, bytes);
+    }
     writer.write(path);
 }
 

@@ -6,16 +6,13 @@ namespace {
 using namespace atlasc;
 
 /// Rotations by amounts to the left: [amount, highest level of its key].
-RotationPlan rotations() {
-    RotationPlan plan;
-    plan.keys = {
-        {2, 14},
-        {4, 14},
+std::map<std::size_t, int> rotations() {
+    return {
+        {1, 25},
+        {2, 26},
+        {4, 27},
+        {6, 25},
     };
-    plan.bootstrap = {};
-    plan.composed = {
-    };
-    return plan;
 }
 
 /// Primes in bits, from level 0 up, and the runtime's parameters of the bootstrap.
@@ -31,16 +28,6 @@ Moduli moduli() {
     return result;
 }
 
-/// What the bootstrap turns by: [amount, highest level].
-std::map<std::size_t, int> bootstrap_rotations() {
-    return {
-        {1, 25},
-        {2, 26},
-        {4, 27},
-        {6, 25},
-    };
-}
-
 }  // namespace
 
 const Interface& interface() {
@@ -48,7 +35,7 @@ const Interface& interface() {
         "residual",
         "51de57e1a7826d9161d3c74ecaa151a73ff4e4b6cd0e1e2883e7b34faa5bdc39",
         {8, 14, 14, 2, moduli()},
-        {rotations(), 24, 24, bootstrap_rotations()},
+        {rotations(), 24, 24},
         {
             {
                 "x",
@@ -74,6 +61,14 @@ const Interface& interface() {
             },
         },
         {
+            {"record/code", "U8", {1528},
+             "eeda547c9a03226ded06b24a49f6d37310105aa126d1188788e67f48ac21ed09"},
+            {"record/tables", "U8", {32},
+             "d287819df0ebc816b21d001e2af029ed74a8da7be0ef55f3267438e8bbab26f3"},
+            {"record/floats", "U8", {48},
+             "16414b27f7e4ee4aad086b3796ec510b1710e206a9777816602653501d4d0e9b"},
+            {"record/names", "U8", {93},
+             "71da9fbb54fad5db1a29ca579ea45ac966b7902fd33e1f3e80095c64921ad71e"},
             {"constant", "F64", {4},
              "ec0f8e284b20b054c853225824d7d339a036429f37b648ea7e3ccc5b8ff07143"},
             {"layer.0.weight", "F64", {4, 4},

@@ -1,0 +1,193 @@
+"""Plaintexts as descriptors: how slots come from the arrays of a program, not the slots themselves.
+
+A plaintext is a sum of terms. A term is a number times lookups, slot by slot; a *lookup* takes
+every slot to an element of an array, or to zero. Where in the array is the sum of what *tables* say
+there: small arrays of integers, which depend on layouts alone. So diagonal k of a weight is one
+lookup with a table of rows and, k places further, a table of columns; a mask is a product of
+lookups that are 1 or 0.
+
+Descriptors are part of a recorded function. Whoever replays it builds the slots, here and in
+``runtime_cuda/src/plaintexts.cpp``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+NOWHERE = -1
+"""What a table has where a lookup is zero."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """An integer for each run of neighbouring slots, all runs equally long; made when it is wanted.
+
+    Attributes:
+        name: what the text form of a record shows.
+        make: the integers, or for a mask booleans: true is 0, false is ``NOWHERE``.
+    """
+
+    name: str
+    make: Callable[[], NDArray[Any]]
+
+    @cached_property
+    def numbers(self) -> NDArray[np.int32]:
+        """The integers ``[runs]``."""
+        found = np.atleast_1d(self.make())
+        return (found.astype(np.int32) - 1) if found.dtype == np.bool_ else found.astype(np.int32)
+
+
+class Argument(NamedTuple):
+    """An array that a call of a function gives.
+
+    Attributes:
+        role: the attribute of the op that names it, or ``MASK``.
+        derived: one of ``DERIVED``, or nothing: the array as it is.
+    """
+
+    role: str
+    derived: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.derived}({self.role})" if self.derived else self.role
+
+
+MASK = "mask"
+"""The role of a public mask ``[batch, tokens]``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Literal:
+    """An array of a function's own."""
+
+    numbers: NDArray[np.float64]
+
+    def __str__(self) -> str:
+        shown = ", ".join(f"{number:.4g}" for number in self.numbers[:3])
+        return f"[{shown}{', …' if self.numbers.size > 3 else ''}]"
+
+
+Place: TypeAlias = tuple[Table, int]
+"""A table, and how far it is rotated: what slot i finds is in the table at slot i + rotation."""
+
+
+class Lookup(NamedTuple):
+    """An element of an array for every slot.
+
+    Attributes:
+        array: flat, in the order of its axes; None: 1 wherever no table has ``NOWHERE``.
+        places: their sum is where in the array the element is.
+    """
+
+    array: Argument | Literal | None
+    places: tuple[Place, ...]
+
+    def __str__(self) -> str:
+        places = " + ".join(f"{t.name}{f'<<{r}' if r else ''}" for t, r in self.places)
+        return f"({places})" if self.array is None else f"{self.array}[{places}]"
+
+
+class Term(NamedTuple):
+    """``factor`` times the lookups."""
+
+    factor: complex
+    lookups: tuple[Lookup, ...]
+
+    def __str__(self) -> str:
+        factor = self.factor if isinstance(self.factor, complex) else f"{self.factor:.17g}"
+        return " · ".join([*([] if self.factor == 1 else [str(factor)]), *map(str, self.lookups)])
+
+
+@dataclass(frozen=True)
+class Slots:
+    """The slots of a plaintext: the sum of terms."""
+
+    terms: tuple[Term, ...]
+
+    @staticmethod
+    def where(*masks: Table) -> Slots:
+        """1 where no mask is false, 0 elsewhere."""
+        return Slots((Term(1.0, tuple(Lookup(None, ((mask, 0),)) for mask in masks)),))
+
+    @staticmethod
+    def of(array: Argument | Literal, *places: Place) -> Slots:
+        """Elements of an array."""
+        return Slots((Term(1.0, (Lookup(array, places),)),))
+
+    def __add__(self, other: Slots) -> Slots:
+        return Slots(self.terms + other.terms)
+
+    def __mul__(self, other: Slots | complex) -> Slots:
+        """The product with a number or, slot by slot, with other slots."""
+        others = other.terms if isinstance(other, Slots) else (Term(other, ()),)
+        return Slots(tuple(Term(a * b, one + two) for a, one in self.terms for b, two in others))
+
+    def rolled(self, amount: int) -> Slots:
+        """As ``numpy.roll``: what is in slot i goes to slot i + amount."""
+
+        def moved(lookup: Lookup) -> Lookup:
+            return Lookup(lookup.array, tuple((t, r - amount) for t, r in lookup.places))
+
+        terms = ((factor, map(moved, lookups)) for factor, lookups in self.terms)
+        return Slots(tuple(Term(factor, tuple(moved)) for factor, moved in terms))
+
+    @property
+    def arguments(self) -> list[Argument]:
+        """The arrays that a call must give."""
+        arrays = (lookup.array for term in self.terms for lookup in term.lookups)
+        return [array for array in arrays if isinstance(array, Argument)]
+
+    def __str__(self) -> str:
+        return " + ".join(map(str, self.terms))
+
+
+Plaintext: TypeAlias = Slots | float
+"""The other factor of a product in a function: slots, or one number for all."""
+
+
+def built(slots: Slots, size: int, array: Callable[[Argument], NDArray[Any]]) -> NDArray[Any]:
+    """The numbers of a plaintext, ``[size]``, complex where a factor is.
+
+    Args:
+        size: slots of a ciphertext.
+        array: the array of an argument, flat.
+    """
+    places = [place for term in slots.terms for one in term.lookups for place in one.places]
+    run = math.gcd(size, *(size // len(t.numbers) for t, _ in places), *(r for _, r in places))
+
+    def indices(table: Table, rotation: int) -> NDArray[np.int32]:
+        numbers = np.repeat(table.numbers, size // len(table.numbers) // run)
+        return np.roll(numbers, -(rotation // run)) if rotation % size else numbers
+
+    def found(lookup: Lookup) -> NDArray[Any]:
+        parts = [indices(*place) for place in lookup.places]
+        inside = reduce(np.logical_and, (part != NOWHERE for part in parts))
+        if lookup.array is None:
+            return inside.astype(np.float64)
+        values = lookup.array.numbers if isinstance(lookup.array, Literal) else array(lookup.array)
+        return np.where(inside, values[np.where(inside, sum(parts), 0)], 0.0)
+
+    total: Any = 0.0
+    for factor, lookups in slots.terms:
+        product: Any = 1.0
+        for lookup in lookups:
+            product = product * found(lookup)
+        total = total + factor * product
+    return np.repeat(np.broadcast_to(total, (size // run,)), run)
+
+
+def log_hidden(mask: NDArray[Any]) -> NDArray[np.float64]:
+    """log(keys / visible keys) of queries that see the keys up to one, ``[batch, tokens]``."""
+    visible = np.asarray(mask).astype(bool).cumsum(axis=-1)
+    return np.log(mask.shape[-1] / np.maximum(visible, 1))
+
+
+DERIVED: dict[str, Callable[[NDArray[Any]], NDArray[np.float64]]] = {"log_hidden": log_hidden}
+"""What a lookup may take instead of an array itself."""

@@ -1,0 +1,293 @@
+"""Functions: ops of the ckks level as primitives, recorded once and replayed by every engine.
+
+A kernel runs once for each kind of op, shape and level, on the :class:`Recorder`: an engine whose
+ciphertexts are numbered *registers*. What it asks for becomes the instructions of a function. Equal
+ops, such as those of equal blocks, share one. Costs, memory and keys are read off functions, and
+engines replay them, in Python (:mod:`atlasc.passes.execution.execute`) and in C++
+(``runtime_cuda/src/replay.cpp``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+from atlasc.ir.module import Op
+from atlasc.passes.execution.counting_engine import Counted, CountingEngine, Counts
+from atlasc.passes.execution.engine import Ct, Engine, Vector
+from atlasc.passes.execution.plaintexts import MASK, Plaintext, Slots
+
+Primitive = Literal[
+    "add", "sub", "negate", "add_plain", "mul", "square", "dot", "mul_plain", "dot_plain",
+    "times_i", "conjugate", "rotate", "rotate_many", "drop_to", "bootstrap_many",
+]  # fmt: skip
+"""What an instruction asks an engine for: a method of :class:`Engine`."""
+
+PRIMITIVES: tuple[Primitive, ...] = Primitive.__args__  # type: ignore[attr-defined]
+
+
+class Instruction(NamedTuple):
+    """One call of an engine.
+
+    Attributes:
+        primitive: the method.
+        operands: registers; of ``dot`` all left ones, then all right ones.
+        plaintexts: one for each operand of a product with plaintexts.
+        numbers: amounts of rotations, or the level to drop to.
+        results: registers that are written; each is written once.
+    """
+
+    primitive: Primitive
+    operands: tuple[int, ...]
+    plaintexts: tuple[Plaintext, ...]
+    numbers: tuple[int, ...]
+    results: tuple[int, ...]
+
+    def __str__(self) -> str:
+        given = [" ".join(f"%{number}" for number in self.operands)]
+        given += [f"[{', '.join(map(str, self.numbers))}]"] if self.numbers else []
+        given += [f"{{{value}}}" for value in self.plaintexts]
+        return f"{' '.join(f'%{n}' for n in self.results)} = {self.primitive} {' '.join(given)}"
+
+
+class Shape(NamedTuple):
+    """What an engine is made with; see :class:`Engine`."""
+
+    slots: int
+    max_level: int
+    bootstrap_level: int | None = None
+    bootstrap_batch: int = 1
+
+    @staticmethod
+    def of(engine: Any) -> Shape:
+        """The shape of an engine, or of the parameters of one."""
+        return Shape(*(getattr(engine, name) for name in Shape._fields))
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    """An op in primitives. Registers are numbered from 0, those of the operands first.
+
+    Attributes:
+        name: of the op, and a number.
+        shape: of the engines that can replay it.
+        levels: of the ciphertexts of each encrypted operand.
+        code: the instructions in order.
+        results: registers of the result.
+        result_levels: levels of these.
+    """
+
+    name: str
+    shape: Shape
+    levels: tuple[tuple[int, ...], ...]
+    code: tuple[Instruction, ...]
+    results: tuple[int, ...]
+    result_levels: tuple[int, ...]
+
+    @property
+    def operands(self) -> int:
+        """Ciphertexts of all operands together."""
+        return sum(map(len, self.levels))
+
+    @property
+    def registers(self) -> int:
+        """Ciphertexts that the function has, operands among them."""
+        return self.operands + sum(len(instruction.results) for instruction in self.code)
+
+    @cached_property
+    def released(self) -> tuple[tuple[int, ...], ...]:
+        """After each instruction, the registers that nothing reads any more."""
+        last = dict.fromkeys(self.results, len(self.code))
+        for position in reversed(range(len(self.code))):
+            instruction = self.code[position]
+            for register in (*instruction.operands, *instruction.results):
+                last.setdefault(register, position)
+        found: list[list[int]] = [[] for _ in range(len(self.code) + 1)]
+        for register, position in last.items():
+            found[position].append(register)
+        return tuple(map(tuple, found[:-1]))
+
+    @cached_property
+    def roles(self) -> tuple[str, ...]:
+        """Of the arrays that a call gives, in their order."""
+        plaintexts = (value for one in self.code for value in one.plaintexts)
+        slots = (value for value in plaintexts if isinstance(value, Slots))
+        return tuple(sorted({argument.role for one in slots for argument in one.arguments}))
+
+    def arrays(self, op: Op) -> list[str]:
+        """Names of the arrays that a call for an op gives, one for each role: of the program's, or
+        of a public input.
+        """
+        public = [v.op.attributes["name"] for v in op.operands if not v.encrypted]
+        return [public[0] if role == MASK else op.attributes[role].name for role in self.roles]
+
+    @cached_property
+    def counts(self) -> Counts:
+        """What it costs, as if nothing before it had rescaled its operands."""
+        engine = CountingEngine(*self.shape)
+        replay(engine, self, [[Counted(level) for level in levels] for levels in self.levels])
+        return engine.total()
+
+    def text(self) -> str:
+        """The function, an instruction a line."""
+        numbers, heads = iter(range(self.operands)), []
+        for levels in self.levels:
+            registers = " ".join(f"%{next(numbers)}" for _ in levels)
+            heads.append(f"{registers} at level {levels[0]}")
+        head = f"function {self.name}({'; '.join([*heads, *self.roles])})"
+        results = " ".join(f"%{number}" for number in self.results)
+        return "\n  ".join([head, *map(str, self.code), f"return {results}"])
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A ciphertext while an op is recorded."""
+
+    number: int
+    level: int
+
+
+class Recorder(Engine[Register]):
+    """An engine that writes down what it is asked for. It takes descriptors for plaintexts.
+
+    Attributes:
+        code: the instructions so far.
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(*shape)
+        self.code: list[Instruction] = []
+        self._registers = 0
+
+    def register(self, level: int) -> Register:
+        """A new register."""
+        self._registers += 1
+        return Register(self._registers - 1, level)
+
+    def _write(
+        self,
+        primitive: Primitive,
+        operands: Sequence[Register],
+        level: int,
+        plaintexts: Sequence[Plaintext] = (),
+        numbers: Sequence[int] = (),
+        results: int = 1,
+    ) -> list[Register]:
+        made = [self.register(level) for _ in range(results)]
+        read, written = (tuple(one.number for one in some) for some in (operands, made))
+        self.code.append(Instruction(primitive, read, tuple(plaintexts), tuple(numbers), written))
+        return made
+
+    def _encrypt(self, vector: Any, level: int) -> Register:
+        self._refuse("encrypt", "a function has no keys")
+
+    def decrypt(self, ciphertext: Register) -> Vector:
+        """Refused."""
+        self._refuse("decrypt", "a function has no keys")
+
+    def add(self, left: Register, right: Register) -> Register:
+        """Written down, as all that follows."""
+        return self._write("add", [left, right], min(left.level, right.level))[0]
+
+    def sub(self, left: Register, right: Register) -> Register:
+        """Difference."""
+        return self._write("sub", [left, right], min(left.level, right.level))[0]
+
+    def negate(self, ciphertext: Register) -> Register:
+        """Negative."""
+        return self._write("negate", [ciphertext], ciphertext.level)[0]
+
+    def times_i(self, ciphertext: Register) -> Register:
+        """Product with i."""
+        return self._write("times_i", [ciphertext], ciphertext.level)[0]
+
+    def conjugate(self, ciphertext: Register) -> Register:
+        """Conjugate."""
+        return self._write("conjugate", [ciphertext], ciphertext.level)[0]
+
+    def add_plain(self, ciphertext: Register, value: Any) -> Register:
+        """Sum with slots or a number."""
+        return self._write("add_plain", [ciphertext], ciphertext.level, [value])[0]
+
+    def square(self, ciphertext: Register) -> Register:
+        """Square."""
+        level = self._require_level("square", ciphertext)
+        return self._write("square", [ciphertext], level - 1)[0]
+
+    def mul_plain(self, ciphertext: Register, value: Any) -> Register:
+        """Product with slots or a number."""
+        level = self._require_level("mul_plain", ciphertext)
+        return self._write("mul_plain", [ciphertext], level - 1, [value])[0]
+
+    def dot_plain(self, ciphertexts: Sequence[Register], values: Sequence[Any]) -> Register:
+        """Sum of products with slots or numbers."""
+        level = self._require_level("dot_plain", *ciphertexts)
+        return self._write("dot_plain", ciphertexts, level - 1, values)[0]
+
+    def mul(self, left: Register, right: Register) -> Register:
+        """Product."""
+        level = self._require_level("mul", left, right)
+        return self._write("mul", [left, right], level - 1)[0]
+
+    def _dot(self, lefts: Sequence[Register], rights: Sequence[Register], level: int) -> Register:
+        return self._write("dot", [*lefts, *rights], level - 1)[0]
+
+    def _rotate(self, ciphertext: Register, amount: int) -> Register:
+        return self._write("rotate", [ciphertext], ciphertext.level, numbers=[amount])[0]
+
+    def rotate_many(self, ciphertext: Register, amounts: Sequence[int]) -> list[Register]:
+        """Rotations; each amount once."""
+        used = [amount % self.slots for amount in amounts]
+        distinct = sorted({amount for amount in used if amount})
+        rotated = {0: ciphertext}
+        if len(distinct) == 1:
+            rotated[distinct[0]] = self._rotate(ciphertext, distinct[0])
+        elif distinct:
+            level, count = ciphertext.level, len(distinct)
+            made = self._write("rotate_many", [ciphertext], level, (), distinct, count)
+            rotated |= zip(distinct, made, strict=True)
+        return [rotated[amount] for amount in used]
+
+    def _drop_to(self, ciphertext: Register, level: int) -> Register:
+        return self._write("drop_to", [ciphertext], level, numbers=[level])[0]
+
+    def _bootstrap(self, ciphertexts: Sequence[Register], level: int) -> list[Register]:
+        return self._write("bootstrap_many", ciphertexts, level, results=len(ciphertexts))
+
+
+def replay(
+    engine: Engine[Ct],
+    function: Function,
+    operands: Sequence[Sequence[Ct]],
+    plaintext: Callable[[Slots], Any] = lambda slots: slots,
+) -> list[Ct]:
+    """The result of a function on an engine.
+
+    Args:
+        engine: of the function's shape.
+        operands: ciphertexts of each encrypted operand.
+        plaintext: what the engine is given for slots. One that only counts takes them as they are.
+    """
+    values = dict(enumerate(ciphertext for operand in operands for ciphertext in operand))
+    for instruction, released in zip(function.code, function.released, strict=True):
+        primitive, read, plaintexts, numbers, written = instruction
+        given = [values[number] for number in read]
+        others = [plaintext(one) if isinstance(one, Slots) else one for one in plaintexts]
+        call = getattr(engine, primitive)
+        if primitive == "dot":
+            half = len(given) // 2
+            results = [call(given[:half], given[half:])]
+        elif primitive == "dot_plain":
+            results = [call(given, others)]
+        elif primitive == "bootstrap_many":
+            results = call(given)
+        elif primitive == "rotate_many":
+            results = call(given[0], numbers)
+        else:
+            results = [call(*given, *others, *numbers)]
+        values |= zip(written, results, strict=True)
+        for number in released:
+            del values[number]
+    return [values[number] for number in function.results]

@@ -1,0 +1,128 @@
+// A program's ops in primitives, as the compiler recorded them: functions that an engine replays.
+//
+// The compiler lowers an op once; what is here was written by atlasc/emit/record.py.
+#pragma once
+
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "atlasc/engine.hpp"
+#include "atlasc/tensor_file.hpp"
+
+namespace atlasc {
+
+/// What a table has where a lookup is zero.
+constexpr std::int32_t nowhere = -1;
+
+/// An integer for each run of neighbouring slots, all runs equally long.
+using Table = std::vector<std::int32_t>;
+
+/// What slot i finds is in the table at slot i + rotation, cyclically.
+struct PlaceOf {
+    const Table* table;
+    long rotation;
+};
+
+/// An element of an array for every slot: at the sum of what the tables say, 0 where one of them
+/// says `nowhere`.
+struct Lookup {
+    enum class Source { mask, literal, argument, log_hidden };
+
+    Source source;         ///< mask: 1 instead of an element
+    std::size_t argument;  ///< position among the arrays of the call, for the last two
+    Vector literal;
+    std::vector<PlaceOf> places;
+};
+
+/// Factor times the lookups, slot by slot.
+struct Term {
+    std::complex<double> factor;
+    std::vector<Lookup> lookups;
+};
+
+/// The slots of a plaintext, which is the sum of terms.
+struct SlotsRecord {
+    std::vector<Term> terms;
+    std::uint64_t identity;  ///< of this process; 0 where they depend on an argument
+};
+
+/// One call of an engine.
+struct Instruction {
+    enum class Primitive {
+        add, sub, negate, add_plain, mul, square, dot, mul_plain, dot_plain,
+        times_i, conjugate, rotate, rotate_many, drop_to, bootstrap_many,
+    };
+
+    Primitive primitive;
+    std::vector<std::size_t> operands;  ///< registers; of a dot all left ones, then all right ones
+    std::vector<std::size_t> plaintexts;
+    std::vector<std::size_t> numbers;  ///< amounts of rotations, or a level
+    std::vector<std::size_t> results;
+    std::vector<std::size_t> released;  ///< registers that nothing reads any more
+};
+
+/// An op. Registers are numbered from 0, those of the operands first.
+struct Function {
+    std::string name;
+    std::string op;  ///< as in the IR, without "ckks."
+    std::vector<std::size_t> operands;  ///< ciphertexts of each
+    std::size_t registers;
+    std::vector<bool> masks;  ///< of each array of a call: whether it is a public mask
+    std::vector<Instruction> code;
+    std::vector<std::size_t> results;
+};
+
+/// The functions of a program.
+class Record {
+public:
+    /// Reads the arrays "record/..." of the weights; throws Error: they are no record.
+    explicit Record(const TensorFile& weights);
+
+    Record(const Record&) = delete;
+    Record& operator=(const Record&) = delete;
+
+    /// Throws Error where there is none of that name.
+    const Function& function(const std::string& name) const;
+
+    /// A number, or slots that `slots` builds.
+    using Recorded = std::variant<double, SlotsRecord>;
+    const Recorded& plaintext(std::size_t number) const { return plaintexts_.at(number); }
+
+private:
+    std::vector<Table> tables_;
+    std::vector<Recorded> plaintexts_;
+    std::map<std::string, Function> functions_;
+};
+
+/// The arrays of one call.
+class Arrays {
+public:
+    explicit Arrays(std::vector<Tensor> tensors) : tensors_(std::move(tensors)) {}
+
+    /// Elements of an array; throws Error where the call has no such one, as the other does.
+    const Vector& values(std::size_t number) const { return tensor(number).values; }
+
+    /// log(keys / visible keys) of queries that see the keys up to one; of a mask [batch, tokens].
+    const Vector& log_hidden(std::size_t number);
+
+private:
+    const Tensor& tensor(std::size_t number) const;
+
+    std::vector<Tensor> tensors_;
+    std::map<std::size_t, Vector> log_hidden_;
+};
+
+/// The slots of a plaintext, of so many; one number for each run of equal slots.
+Numbers built(const SlotsRecord& slots, std::size_t size, Arrays& arrays);
+
+/// The result of a function; operands are freed with their last use. Plaintexts that depend on no
+/// argument keep their identity, so that an engine can keep what it makes of them.
+Ciphertexts replay(Engine& engine, const Record& record, const Function& function, Arrays& arrays,
+                   std::vector<Ciphertexts> operands);
+
+}  // namespace atlasc

@@ -1,0 +1,183 @@
+#include "atlasc/record.hpp"
+
+#include <cstring>
+#include <sstream>
+#include <utility>
+
+#include "atlasc/error.hpp"
+
+namespace atlasc {
+namespace {
+
+[[noreturn]] void fail() {
+    throw Error("the record of a program cannot be read", "it ends too early, or has a wrong number",
+                "emit the project again");
+}
+
+template <typename Number>
+std::vector<Number> numbers_of(const TensorFile& weights, const std::string& name) {
+    const Bytes bytes = weights.bytes("record/" + name);
+    std::vector<Number> numbers(bytes.size() / sizeof(Number));
+    if (!numbers.empty()) {
+        std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(Number));
+    }
+    return numbers;
+}
+
+/// Reads integers one after the other, and the floats that they stand for.
+class Reader {
+public:
+    Reader(std::vector<std::int32_t> code, Vector floats)
+        : code_(std::move(code)), floats_(std::move(floats)) {}
+
+    std::int32_t integer() {
+        if (at_ == code_.size()) {
+            fail();
+        }
+        return code_[at_++];
+    }
+
+    std::size_t count() {
+        const std::int32_t found = integer();
+        if (found < 0) {
+            fail();
+        }
+        return static_cast<std::size_t>(found);
+    }
+
+    /// A count below a bound.
+    std::size_t index(std::size_t end) {
+        const std::size_t found = count();
+        if (found >= end) {
+            fail();
+        }
+        return found;
+    }
+
+    std::vector<std::size_t> counts() {
+        std::vector<std::size_t> result;
+        for (std::size_t left = count(); left > 0; --left) {
+            result.push_back(count());
+        }
+        return result;
+    }
+
+    /// Indices below a bound.
+    std::vector<std::size_t> indices(std::size_t end) {
+        std::vector<std::size_t> result = counts();
+        for (const std::size_t found : result) {
+            if (found >= end) {
+                fail();
+            }
+        }
+        return result;
+    }
+
+    double number() { return floats_[index(floats_.size())]; }
+
+    Vector numbers() {
+        const std::size_t size = count();
+        const std::size_t first = count();
+        if (first + size > floats_.size()) {
+            fail();
+        }
+        const auto start = floats_.begin() + static_cast<std::ptrdiff_t>(first);
+        return {start, start + static_cast<std::ptrdiff_t>(size)};
+    }
+
+private:
+    std::vector<std::int32_t> code_;
+    Vector floats_;
+    std::size_t at_ = 0;
+};
+
+Lookup lookup_of(Reader& reader, const std::vector<Table>& tables) {
+    constexpr std::size_t sources = 4;
+    Lookup lookup{static_cast<Lookup::Source>(reader.index(sources)), 0, {}, {}};
+    if (lookup.source == Lookup::Source::literal) {
+        lookup.literal = reader.numbers();
+    } else if (lookup.source != Lookup::Source::mask) {
+        lookup.argument = reader.count();
+    }
+    for (std::size_t left = reader.count(); left > 0; --left) {
+        const Table& table = tables[reader.index(tables.size())];
+        lookup.places.push_back({&table, reader.integer()});
+    }
+    return lookup;
+}
+
+Record::Recorded plaintext_of(Reader& reader, const std::vector<Table>& tables) {
+    const std::size_t terms = reader.count();
+    if (terms == 0) {
+        return reader.number();
+    }
+    SlotsRecord slots{{}, new_identity()};
+    for (std::size_t left = terms; left > 0; --left) {
+        const double real = reader.number();
+        const double imaginary = reader.number();
+        slots.terms.push_back({{real, imaginary}, {}});
+        for (std::size_t lookups = reader.count(); lookups > 0; --lookups) {
+            slots.terms.back().lookups.push_back(lookup_of(reader, tables));
+            const Lookup::Source source = slots.terms.back().lookups.back().source;
+            if (source != Lookup::Source::mask && source != Lookup::Source::literal) {
+                slots.identity = 0;
+            }
+        }
+    }
+    return slots;
+}
+
+Function function_of(Reader& reader, const std::string& name, std::size_t plaintexts) {
+    constexpr std::size_t primitives = 15;
+    Function function{name, name.substr(0, name.rfind('_')), reader.counts(), reader.count(), {},
+                      {}, {}};
+    for (const std::size_t is_mask : reader.counts()) {
+        function.masks.push_back(is_mask != 0);
+    }
+    for (std::size_t left = reader.count(); left > 0; --left) {
+        Instruction one{};
+        one.primitive = static_cast<Instruction::Primitive>(reader.index(primitives));
+        one.operands = reader.indices(function.registers);
+        one.plaintexts = reader.indices(plaintexts);
+        one.numbers = reader.counts();
+        one.results = reader.indices(function.registers);
+        one.released = reader.indices(function.registers);
+        function.code.push_back(std::move(one));
+    }
+    function.results = reader.indices(function.registers);
+    return function;
+}
+
+}  // namespace
+
+Record::Record(const TensorFile& weights) {
+    Reader reader(numbers_of<std::int32_t>(weights, "code"), numbers_of<double>(weights, "floats"));
+    const auto places = numbers_of<std::int32_t>(weights, "tables");
+    auto at = places.begin();
+    for (const std::size_t size : reader.counts()) {
+        if (size == 0 || static_cast<std::size_t>(places.end() - at) < size) {
+            fail();
+        }
+        const auto end = at + static_cast<std::ptrdiff_t>(size);
+        tables_.emplace_back(at, end);
+        at = end;
+    }
+    for (std::size_t left = reader.count(); left > 0; --left) {
+        plaintexts_.push_back(plaintext_of(reader, tables_));
+    }
+    const Bytes names = weights.bytes("record/names");
+    std::istringstream lines(std::string(names.begin(), names.end()));
+    for (std::string name; std::getline(lines, name);) {
+        functions_.emplace(name, function_of(reader, name, plaintexts_.size()));
+    }
+}
+
+const Function& Record::function(const std::string& name) const {
+    const auto found = functions_.find(name);
+    if (found == functions_.end()) {
+        throw Error("the record of a program has no function " + name, "", "emit the project again");
+    }
+    return found->second;
+}
+
+}  // namespace atlasc

@@ -1,0 +1,226 @@
+// Functions on an engine: plaintexts from their descriptors, and one call for each instruction.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "atlasc/context.hpp"
+#include "atlasc/error.hpp"
+
+namespace atlasc {
+namespace {
+
+[[noreturn]] void refuse(const std::string& why) {
+    throw Error("the record of a program does not fit", why, "emit the project again");
+}
+
+/// Slots of which every table, however rotated, has equal ones.
+std::size_t common_run(const SlotsRecord& slots, std::size_t size) {
+    std::size_t run = size;
+    for (const Term& term : slots.terms) {
+        for (const Lookup& lookup : term.lookups) {
+            for (const PlaceOf& place : lookup.places) {
+                run = std::gcd(run, run_of(place.table->size(), size, "a lookup"));
+                run = std::gcd(run, static_cast<std::size_t>(std::labs(place.rotation)));
+            }
+        }
+    }
+    return run;
+}
+
+/// Where each run finds its element; `nowhere` for none.
+std::vector<std::int32_t> places_of(const Lookup& lookup, std::size_t size, std::size_t run) {
+    std::vector<std::int32_t> places(size / run, 0);
+    for (const auto& [table, rotation] : lookup.places) {
+        int shift = 0;  // of a slot to its place in the table
+        while (table->size() << shift < size) {
+            ++shift;
+        }
+        const std::int32_t* numbers = table->data();
+        std::size_t slot = static_cast<std::size_t>(rotation) & (size - 1);
+        for (std::int32_t& place : places) {
+            const std::int32_t found = numbers[slot >> shift];
+            place = found == nowhere || place == nowhere ? nowhere : place + found;
+            slot = (slot + run) & (size - 1);
+        }
+    }
+    return places;
+}
+
+/// Multiplies by the elements that a lookup finds.
+void multiply(Vector& product, const Lookup& lookup, std::size_t size, std::size_t run,
+              Arrays& arrays) {
+    using Source = Lookup::Source;
+    const std::vector<std::int32_t> places = places_of(lookup, size, run);
+    const Vector* values = nullptr;
+    if (lookup.source == Source::literal) {
+        values = &lookup.literal;
+    } else if (lookup.source != Source::mask) {
+        values = lookup.source == Source::argument ? &arrays.values(lookup.argument)
+                                                   : &arrays.log_hidden(lookup.argument);
+    }
+    for (std::size_t at = 0; at < product.size(); ++at) {
+        if (places[at] == nowhere) {
+            product[at] = 0.0;
+        } else if (values != nullptr) {
+            if (static_cast<std::size_t>(places[at]) >= values->size()) {
+                refuse("an array has fewer elements than a lookup wants");
+            }
+            product[at] *= (*values)[static_cast<std::size_t>(places[at])];
+        }
+    }
+}
+
+std::vector<Plaintext> plaintexts_of(const Instruction& instruction, const Record& record,
+                                     std::size_t slots, Arrays& arrays) {
+    std::vector<Plaintext> result;
+    for (const std::size_t number : instruction.plaintexts) {
+        const Record::Recorded& recorded = record.plaintext(number);
+        if (const double* value = std::get_if<double>(&recorded)) {
+            result.emplace_back(*value);
+            continue;
+        }
+        const auto& descriptor = std::get<SlotsRecord>(recorded);
+        result.emplace_back(Deferred{descriptor.identity, [&descriptor, slots, &arrays] {
+                                         return built(descriptor, slots, arrays);
+                                     }});
+    }
+    return result;
+}
+
+Ciphertexts called(Engine& engine, const Instruction& instruction, const Ciphertexts& x,
+                   const std::vector<Plaintext>& plaintexts) {
+    using Primitive = Instruction::Primitive;
+    const auto half = x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2);
+    switch (instruction.primitive) {
+        case Primitive::add: return {engine.add(x.at(0), x.at(1))};
+        case Primitive::sub: return {engine.sub(x.at(0), x.at(1))};
+        case Primitive::negate: return {engine.negate(x.at(0))};
+        case Primitive::add_plain: return {engine.add_plain(x.at(0), plaintexts.at(0))};
+        case Primitive::mul: return {engine.mul(x.at(0), x.at(1))};
+        case Primitive::square: return {engine.square(x.at(0))};
+        case Primitive::dot: return {engine.dot({x.begin(), half}, {half, x.end()})};
+        case Primitive::mul_plain: return {engine.mul_plain(x.at(0), plaintexts.at(0))};
+        case Primitive::dot_plain: return {engine.dot_plain(x, plaintexts)};
+        case Primitive::times_i: return {engine.times_i(x.at(0))};
+        case Primitive::conjugate: return {engine.conjugate(x.at(0))};
+        case Primitive::rotate: return {engine.rotate(x.at(0), instruction.numbers.at(0))};
+        case Primitive::rotate_many: return engine.rotate_many(x.at(0), instruction.numbers);
+        case Primitive::drop_to:
+            return {engine.drop_to(x.at(0), static_cast<int>(instruction.numbers.at(0)))};
+        case Primitive::bootstrap_many: return engine.bootstrap_many(x);
+    }
+    refuse("it has an unknown primitive");
+}
+
+}  // namespace
+
+const Tensor& Arrays::tensor(std::size_t number) const {
+    if (number >= tensors_.size()) {
+        refuse("a lookup wants an array that the call does not give");
+    }
+    return tensors_[number];
+}
+
+const Vector& Arrays::log_hidden(std::size_t number) {
+    const auto [known, fresh] = log_hidden_.try_emplace(number);
+    if (fresh) {
+        const Tensor& mask = tensor(number);
+        const std::size_t keys = std::max<std::size_t>(mask.shape.empty() ? 1 : mask.shape.back(), 1);
+        double visible = 0.0;
+        for (std::size_t at = 0; at < mask.values.size(); ++at) {
+            visible = (at % keys == 0 ? 0.0 : visible) + (mask.values[at] != 0.0 ? 1.0 : 0.0);
+            known->second.push_back(std::log(static_cast<double>(keys) / std::max(visible, 1.0)));
+        }
+    }
+    return known->second;
+}
+
+Numbers built(const SlotsRecord& slots, std::size_t size, Arrays& arrays) {
+    const std::size_t run = common_run(slots, size);
+    Vector real(size / run, 0.0);
+    Vector imaginary;
+    for (const Term& term : slots.terms) {
+        Vector product(size / run, 1.0);
+        for (const Lookup& lookup : term.lookups) {
+            multiply(product, lookup, size, run, arrays);
+        }
+        if (term.factor.imag() != 0.0) {
+            imaginary.resize(size / run, 0.0);
+        }
+        for (std::size_t at = 0; at < product.size(); ++at) {
+            real[at] += term.factor.real() * product[at];
+            if (term.factor.imag() != 0.0) {
+                imaginary[at] += term.factor.imag() * product[at];
+            }
+        }
+    }
+    if (imaginary.empty()) {
+        return real;
+    }
+    ComplexVector both(real.size());
+    for (std::size_t at = 0; at < both.size(); ++at) {
+        both[at] = {real[at], imaginary[at]};
+    }
+    return both;
+}
+
+Ciphertexts replay(Engine& engine, const Record& record, const Function& function, Arrays& arrays,
+                   std::vector<Ciphertexts> operands) {
+    Ciphertexts registers;
+    for (std::size_t at = 0; at < operands.size(); ++at) {
+        if (operands.size() != function.operands.size() ||
+            operands[at].size() != function.operands[at]) {
+            refuse(function.name + " is given other ciphertexts than it takes");
+        }
+        std::move(operands[at].begin(), operands[at].end(), std::back_inserter(registers));
+        operands[at].clear();
+    }
+    registers.resize(function.registers);
+    for (const Instruction& instruction : function.code) {
+        Ciphertexts given;
+        for (const std::size_t number : instruction.operands) {
+            if (registers[number] == nullptr) {
+                refuse(function.name + " reads a ciphertext that it does not have");
+            }
+            given.push_back(registers[number]);
+        }
+        Ciphertexts made =
+            called(engine, instruction, given,
+                   plaintexts_of(instruction, record, engine.slots(), arrays));
+        if (made.size() != instruction.results.size()) {
+            refuse(function.name + " makes other ciphertexts than it says");
+        }
+        for (std::size_t at = 0; at < made.size(); ++at) {
+            registers[instruction.results[at]] = std::move(made[at]);
+        }
+        for (const std::size_t number : instruction.released) {
+            registers[number] = nullptr;
+        }
+    }
+    Ciphertexts results;
+    for (const std::size_t number : function.results) {
+        results.push_back(registers[number]);
+    }
+    return results;
+}
+
+Ciphertexts Context::called(const char* name, const std::vector<std::string>& arrays,
+                            std::vector<Ciphertexts> operands) {
+    const Function& function = record_.function(name);
+    if (clock_ != nullptr) {
+        clock_->begin(function.op, place_);
+    }
+    std::vector<Tensor> tensors;
+    for (std::size_t at = 0; at < function.masks.size(); ++at) {
+        const std::string& array = arrays.at(at);
+        const auto given = publics_.find(array);
+        if (function.masks[at] && given == publics_.end()) {
+            refuse(array + " is no public input");
+        }
+        tensors.push_back(function.masks[at] ? given->second : weights_.tensor(array));
+    }
+    Arrays given(std::move(tensors));
+    return replay(engine_, record_, function, given, std::move(operands));
+}
+
+}  // namespace atlasc
