@@ -80,6 +80,17 @@ class Functions:
                 levels[op.value] = function.result_levels
                 yield op, function
 
+    def text(self) -> str:
+        """The whole program in primitives: its functions, and what each op calls."""
+        lines = []
+        for op, function in self.calls():
+            operands = [f"%{value.name}" for value in op.operands if value.encrypted]
+            arrays = map("{} = {}".format, function.roles, function.arrays(op))
+            given = ", ".join([*operands, *arrays])
+            place = f"  # {op.location}" if op.location else ""
+            lines.append(f"%{op.value.name} = {function.name}({given}){place}")
+        return "\n\n".join([*(one.text() for one in self.recorded), "\n".join(lines)]) + "\n"
+
     def _record(self, op: Op, levels: tuple[tuple[int, ...], ...]) -> Function:
         if op.name not in KERNELS:
             raise AtlasError(

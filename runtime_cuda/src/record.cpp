@@ -37,6 +37,9 @@ public:
         return code_[at_++];
     }
 
+    /// Integers in all: whatever is counted is written down, so that no count reaches this.
+    std::size_t size() const { return code_.size(); }
+
     std::size_t count() {
         const std::int32_t found = integer();
         if (found < 0) {
@@ -129,8 +132,8 @@ Record::Recorded plaintext_of(Reader& reader, const std::vector<Table>& tables) 
 
 Function function_of(Reader& reader, const std::string& name, std::size_t plaintexts) {
     constexpr std::size_t primitives = 15;
-    Function function{name, name.substr(0, name.rfind('_')), reader.counts(), reader.count(), {},
-                      {}, {}};
+    Function function{name, name.substr(0, name.rfind('_')), reader.counts(), 0, {}, {}, {}};
+    function.registers = reader.index(reader.size());
     for (const std::size_t is_mask : reader.counts()) {
         function.masks.push_back(is_mask != 0);
     }

@@ -107,6 +107,9 @@ def inspect(
     ],
     options: InspectOptions,
     graph: Path | None = option("Write a drawing of the program (.svg)."),
+    primitives: Path | None = option(
+        "Write the program in primitives (.txt): what every op asks an engine for.",
+    ),
     ops: bool = switch("List every module of the model, not only its layers."),
     timing: Path | None = option(
         "Times of a run of this bundle (.timing.json; of a C++ server --timing), to show "
@@ -121,11 +124,15 @@ def inspect(
     from atlasc.bundle.folder import load_bundle
     from atlasc.compilation.single_stages import inspect as look
     from atlasc.files import require_file_place, write_text
+    from atlasc.passes.execution.execute import Functions
+    from atlasc.passes.execution.record import Shape
     from atlasc.report.summary import module_costs
     from atlasc.run.timing import Timing
 
     if graph is not None:
         require_file_place(graph, ".svg")
+    if primitives is not None:
+        require_file_place(primitives, ".txt")
     measured = None
     if timing is not None:
         measured = Timing.load(timing, load_bundle(Path(path)), options.costs)
@@ -136,6 +143,8 @@ def inspect(
         from atlasc.report.drawing import draw_program
 
         write_text(graph, draw_program(found.program, found.costs, found.summary, found.parameters))
+    if primitives is not None:
+        write_text(primitives, Functions(found.program, Shape.of(found.parameters)).text())
     modules = module_costs(found.costs, found.parameters) if ops else []
     if as_json:
         extra: dict[str, Any] = {"per_module": modules} if ops else {}
