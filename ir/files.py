@@ -252,7 +252,13 @@ def parse_json(text: str | bytes, schema: type[Read]) -> Read:
         value: Read = _adapter(schema).validate_json(text)
         json.loads(text, object_pairs_hook=_unique, parse_constant=_number, parse_float=_number)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        errors = error.errors(include_url=False)
+        first = next((one for one in errors if one["loc"] == ("format",)), errors[0])
+        if first["type"] == "literal_error" and first["loc"] == ("format",):
+            wanted = first["ctx"]["expected"].strip("'")
+            raise ValueError(
+                f"it has format {str(first['input'])[:20]}, this version reads format {wanted}"
+            ) from None
         place = f"{'.'.join(map(str, first['loc']))}: " if first["loc"] else ""
         raise ValueError(f"{place}{first['msg']}") from None
     except RecursionError:

@@ -96,11 +96,24 @@ class OtherWork:
 
 
 def available_bytes() -> int | None:
-    """Bytes that a process can still allocate: free memory, and the control group's limit; None
-    where the system does not tell (not Linux)."""
+    """Bytes that this process can still allocate: free memory, the control group's limit, and the
+    process's own (``ulimit -v``); None where the system does not tell (not Linux)."""
     limit, used = (_number(ROOT / f"sys/fs/cgroup/memory.{name}") for name in ("max", "current"))
     free = _number(ROOT / "proc/meminfo", "MemAvailable:") * 1024
-    return _least(free, max(1, limit - used) if limit else 0)
+    own, taken = _address_space(), _number(ROOT / "proc/self/status", "VmSize:") * 1024
+    return _least(
+        free, *(max(1, most - now) for most, now in ((limit, used), (own, taken)) if most)
+    )
+
+
+def _address_space() -> int:
+    """Bytes that this process may map in all; 0 for no limit."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return 0
+    most, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return 0 if most == resource.RLIM_INFINITY else most
 
 
 def machine_bytes(root: Path = ROOT) -> int | None:

@@ -1,11 +1,16 @@
-"""Seconds of a bootstrap and of primitives on the engine ``cpu``, beside ``desilofhe``, in one run.
+"""Seconds of a bootstrap and of primitives on the engine ``cpu``, beside other
+libraries, in one run.
 
     make bench-engine                                  minutes, and 17 GB at a time
     python -m benchmarks.engine [--sets fourteen_levels_40,fourteen_levels] [--rounds 3]
-                                [--no-desilo] [--json FILE]
+                                [--no-desilo] [--lattigo PYTHON] [--openfhe PYTHON]
+                                [--json FILE]
 
-One process after another, each with all processors. Every bootstrap refreshes two real ciphertexts,
-at N = 2^16 and 128 bits of security. Slots are uniform in [-1, 1].
+One process after another, each with all processors, at N = 2^16 and 128 bits of security. Slots are
+uniform in [-1, 1]. A bootstrap of cpu and desilofhe refreshes two real ciphertexts as the parts of
+a complex one; those of Lattigo, as Orion calls it, and OpenFHE one. PYTHON is that of an
+environment with the library: for Lattigo, which comes with Orion, the one that `make bench-peers`
+sets up, for OpenFHE the one of ``openfhe_bootstrap.py``.
 """
 
 from __future__ import annotations
@@ -33,6 +38,7 @@ ROWS = {
     "keys, s": ("keys", "{:.1f}"),
     "first bootstrap, s": ("first", "{:.2f}"),
     "bootstrap, s": ("bootstrap", "{:.2f}"),
+    "bootstrap, core s": ("cores", "{:.2f}"),
     "greatest error, log2": ("log2_error", "{:.1f}"),
     "product, ms": ("mul", "{:.1f}"),
     "rotation, ms": ("rotate", "{:.1f}"),
@@ -51,6 +57,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--no-desilo", action="store_true")
     parser.add_argument("--only-desilo", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--lattigo", type=Path, metavar="PYTHON")
+    parser.add_argument("--openfhe", type=Path, metavar="PYTHON")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     if options.only_desilo:
@@ -68,6 +76,13 @@ def main() -> None:
         with progress("desilo"):
             words = ["-m", "benchmarks.engine", "--only-desilo", "--rounds", str(options.rounds)]
             found["desilo"] = measured([sys.executable, *words])
+    for name in ("Lattigo", "OpenFHE"):
+        python = getattr(options, name.lower())
+        if python is not None:
+            with progress(name):
+                script = str(HERE / f"{name.lower()}_bootstrap.py")
+                words = [script, "--log-degree", str(LOG_DEGREE), "--rounds", str(options.rounds)]
+                found[name] = measured([str(python), *words])
     show(found)
     if options.json is not None:
         options.json.write_text(json.dumps(found, indent=1) + "\n")
@@ -93,7 +108,7 @@ def measured(command: list[str]) -> dict[str, Any]:
     _, status, usage = os.wait4(process.pid, 0)
     if status != 0:
         sys.exit(f"{' '.join(command)} failed")
-    return {**json.loads(text), "memory": usage.ru_maxrss / 2**20}
+    return {**json.loads(text.strip().splitlines()[-1]), "memory": usage.ru_maxrss / 2**20}
 
 
 def measured_desilo(rounds: int) -> dict[str, float]:
@@ -124,7 +139,9 @@ def measured_desilo(rounds: int) -> dict[str, float]:
         refreshed[:] = engine.bootstrap_many(pair)
 
     first = seconds(refresh)
+    before = time.process_time()
     again = min(seconds(refresh) for _ in range(rounds))
+    cores = (time.process_time() - before) / rounds
     error = max(float(np.abs(engine.decrypt(one) - slots).max()) for one in refreshed)
     x, y = refreshed
     work: dict[str, Callable[[], Any]] = {
@@ -134,7 +151,7 @@ def measured_desilo(rounds: int) -> dict[str, float]:
     }
     times = {name: min(seconds(one) for _ in range(rounds)) for name, one in work.items()}
     return {
-        "level": engine.level(x), "keys": keys, "first": first, "bootstrap": again,
+        "level": engine.level(x), "keys": keys, "first": first, "bootstrap": again, "cores": cores,
         "log2_error": float(np.log2(error)), **times,
     }  # fmt: skip
 
@@ -152,7 +169,7 @@ def show(found: dict[str, dict[str, Any]]) -> None:
         values = [one.get(entry) for one in found.values()]
         factor = 1e3 if entry in TIMES else 1.0
         cells = ["" if value is None else form.format(value * factor) for value in values]
-        if entry in ("bootstrap", *TIMES):
+        if entry in ("bootstrap", "cores", *TIMES) and None not in values:
             cells = compared(cells, values)
         rows.append([title, *cells])
     print_table(["", *found], rows)

@@ -1,6 +1,8 @@
 // Seconds of the engine cpu: keys, bootstraps, and what they are made of. Prints one JSON object.
 //
 //     bootstrap LOG_DEGREE SET ROUNDS
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -23,6 +25,16 @@ double seconds_of(const std::function<void()>& work) {
     const auto start = std::chrono::steady_clock::now();
     work();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// Of all threads of this process, in seconds.
+double processor_seconds() {
+    rusage used{};
+    getrusage(RUSAGE_SELF, &used);
+    const auto seconds = [](const timeval& time) {
+        return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+    };
+    return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 
 double least(int rounds, const std::function<void()>& work) {
@@ -54,7 +66,9 @@ int run(int log_degree, const std::string& name, int rounds) {
     Ciphertexts refreshed;
     const auto refresh = [&] { refreshed = engine.bootstrap_many(pair); };
     const double first = seconds_of(refresh);  // encodes the diagonals, too
+    const double before = processor_seconds();
     const double again = least(rounds, refresh);
+    const double cores = (processor_seconds() - before) / rounds;
     double error = 0.0;
     for (const Ciphertext& one : refreshed) {
         const Vector found = engine.decrypt(one);
@@ -74,6 +88,7 @@ int run(int log_degree, const std::string& name, int rounds) {
         least(rounds, [&] { ring.forward(limbs.get(), ring.size_q()); });
     std::cout << "{\"log_qp\": " << ring.chain().log_qp() << ", \"level\": " << engine.level(x)
               << ", \"keys\": " << keys << ", \"first\": " << first << ", \"bootstrap\": " << again
+              << ", \"cores\": " << cores
               << ", \"log2_error\": " << std::log2(error)
               << ", \"mul\": " << least(rounds, [&] { engine.settle(engine.mul(x, refreshed[1])); })
               << ", \"rotate\": " << least(rounds, [&] { engine.rotate(x, 1); })

@@ -127,11 +127,11 @@ Message read_message(const TensorFile& file, const std::string& kind, const Inte
     const bool is_query = kind == "query";
     const std::string remedy = is_query ? "give what client encrypt wrote"
                                         : "give what server wrote";
-    if (file.fact("kind") != kind || file.fact("format") != format ||
-        file.fact("engine") != backend::name) {
+    if (file.fact("kind") != kind || file.fact("engine") != backend::name) {
         throw Error("file " + path + " holds no " + kind + " of the " + backend::name + " engine",
                     "", remedy);
     }
+    file.require_format(format);
     if (file.fact("program") != interface.identity) {
         throw Error("file " + path + " belongs to another compiled program",
                     "it is for " + file.fact("program").substr(0, 8) + ", this is " +

@@ -178,6 +178,14 @@ void TensorFile::require_seal() const {
     }
 }
 
+void TensorFile::require_format(const std::string& format) const {
+    if (fact("format") != format) {
+        throw Error("file " + path() + " has format " + fact("format").substr(0, 20),
+                    "this version reads format " + format,
+                    "use the version of atlasc that wrote it, or make it again with this one");
+    }
+}
+
 void TensorFile::require(const std::vector<Array>& arrays) {
     const auto refuse = [this](const std::string& why) {
         throw Error("file " + path() + " has not the weights of this program", why,

@@ -67,11 +67,11 @@ TensorFile open(const Interface& interface, const Chain& chain, const std::strin
                 const std::string& kind) {
     TensorFile file(path);
     if (file.fact("kind") != kind || file.fact("engine") != backend::name ||
-        file.fact("format") != key_format ||
         !is_hexadecimal(file.fact("key"), identity_size)) {
         throw Error("file " + path + " holds no " + kind + " of the " + backend::name + " engine",
                     "", "give what client keygen wrote");
     }
+    file.require_format(key_format);
     if (kind == secret_kind) {
         file.require_secret();
     }

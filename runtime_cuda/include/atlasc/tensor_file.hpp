@@ -66,6 +66,9 @@ public:
     /// Refuse (Error) a file that others than the user may read.
     void require_secret() const { file_.require_secret(); }
 
+    /// Refuse (Error) a file of another format than the one that is read.
+    void require_format(const std::string& format) const;
+
     /// Refuse (Error) a file without a seal.
     void require_seal() const;
 

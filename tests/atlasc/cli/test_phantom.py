@@ -97,9 +97,10 @@ def test_fewer_keys_fit_a_smaller_device(bundle: tuple[Path, str], tmp_path: Pat
     room = full["memory_bytes"] - full["memory"]["rotation_keys"] // 2
     size = f"{room // 2**20}M"
     run("emit", bundle[0], "-o", tmp_path / "small", "--device-memory", size)
-    interface = (tmp_path / "small" / "src" / "interface.cpp").read_text()
-    planned = interface.partition("plan.composed = {")[2].partition("};")[0]
-    assert planned.strip()
+    projects = bundle[0] / "project", tmp_path / "small"
+    texts = [(project / "src" / "interface.cpp").read_text() for project in projects]
+    own, fewer = (text.partition("rotations() {")[2].partition("};")[0] for text in texts)
+    assert fewer.count("{") < own.count("{")
     message = refused("emit", bundle[0], "-o", tmp_path / "x", "--device-memory", "4G")
     assert "the program does not fit a device of 4G" in message
     assert "bootstrap keys" in message

@@ -149,9 +149,12 @@ def test_the_ciphertext_of_a_query_is_no_answer(bench: Bench) -> None:
     assert "its ciphertext y/0 is at level 3, not 2" in bench.refused(bench.decrypt())
 
 
-def test_an_older_format_is_refused(bench: Bench) -> None:
-    reseal(bench.folder / "query", facts(format="1"))
-    assert "holds no query" in bench.refused(bench.execute(output="new"))
+@pytest.mark.parametrize("other", ["1", "99"])
+def test_another_format_is_refused(bench: Bench, other: str) -> None:
+    reseal(bench.folder / "query", facts(format=other))
+    message = bench.refused(bench.execute(output="new"))
+    assert f"has format {other}" in message
+    assert "this version reads format 2" in message
 
 
 def test_one_answer_to_each_query(bench: Bench) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,3 +48,13 @@ def test_other_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_other_work_that_nobody_tells(tmp_path: Path) -> None:
     assert OtherWork(tmp_path).share() is None
+
+
+def test_the_limit_of_a_process_counts() -> None:
+    """``ulimit -v`` in KiB; an interpreter with NumPy takes some of it."""
+    code = "from atlasc.targets.machine import available_bytes; print(available_bytes())"
+    done = subprocess.run(
+        ["bash", "-c", 'ulimit -v 4000000 && exec "$0" -c "$1"', sys.executable, code],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert 0 < int(done.stdout) < 4_000_000 * 1024
