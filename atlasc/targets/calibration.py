@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from timeit import repeat, timeit
 from typing import Any
 
@@ -125,7 +126,8 @@ class Calibrator(ABC):
             scaled = shipped.bootstrap
             assert scaled is not None
             factor = ratio(table, shipped, type(self.bootstrapped))
-            measured = Bootstrap(scaled.seconds * factor, scaled.key_seconds * factor, False)
+            one = None if scaled.one_seconds is None else scaled.one_seconds * factor
+            measured = Bootstrap(scaled.seconds * factor, scaled.key_seconds * factor, False, one)
             remarks.append(f"bootstrap not measured: {factor:.3g} times that of {shipped.machine}")
         return replace(table, bootstrap=measured, other_work=share, note="; ".join(remarks))
 
@@ -168,8 +170,10 @@ class Calibrator(ABC):
         key_seconds = time.perf_counter() - started
         vector = np.random.default_rng(2).uniform(-1, 1, engine.slots)
         batch = [engine.encrypt(vector, 0) for _ in range(engine.bootstrap_batch)]
-        seconds = min(_timed(lambda: engine.bootstrap_many(batch)) for _ in range(2))
-        return Bootstrap(seconds, key_seconds, True)
+        # The first one encodes diagonals; that of one ciphertext comes after it.
+        seconds = min(_timed(partial(engine.bootstrap_many, batch)) for _ in range(2))
+        one = min(_timed(partial(engine.bootstrap_many, batch[:1])) for _ in range(2))
+        return Bootstrap(seconds, key_seconds, True, min(seconds, one))
 
 
 class _Pace:

@@ -4,7 +4,7 @@
 {"format": 1, "backend": "desilo", "library": "1.17.0", "date": "2026-11-21",
  "machine": {"processor": …, "threads": 2, "memory_gib": 23.4},
  "other_work": 0.02, "note": …,
- "bootstrap": {"seconds": 34, "key_seconds": 97, "measured": true},
+ "bootstrap": {"seconds": 34, "key_seconds": 97, "measured": true, "one_seconds": null},
  "sets": [{"parameters": {…}, "seconds": {"rotate": {"35": 0.9, "17": 0.3, …}, …}}, …]}
 ```
 
@@ -51,13 +51,16 @@ class Measured:
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """Seconds of a bootstrap and of its key; not ``measured``: scaled from another machine's."""
+    """Seconds of a bootstrap and of its key; not ``measured``: scaled from another machine's.
+    ``one_seconds``: of a ciphertext without a partner; None: the same.
+    """
 
     __pydantic_config__ = STRICT
 
     seconds: Seconds
     key_seconds: Seconds
     measured: bool
+    one_seconds: Seconds | None = None
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,8 @@ class FittedCosts:
         """
         if primitive == "bootstrap":
             return self._bootstrap().seconds
+        if primitive == "bootstrap_one":
+            return self._bootstrap().one_seconds or self._bootstrap().seconds
         if primitive not in self._curves:
             self._curves[primitive] = self._curve(primitive)
         return float(self._curves[primitive][level])
@@ -73,7 +75,8 @@ class FittedCosts:
         """Costs of all primitives at all levels, for ``Counts.seconds``."""
         every = range(self.parameters.max_level + 1)
         at: dict[str, Iterable[int]] = dict.fromkeys(PRIMITIVES, every)
-        at["bootstrap"] = every[-1:] if self.parameters.bootstrap else ()
+        bootstraps = every[-1:] if self.parameters.bootstrap else ()
+        at["bootstrap"] = at["bootstrap_one"] = bootstraps
         return {(name, level): self.cost(name, level) for name in PRIMITIVES for level in at[name]}
 
     def key_seconds(
@@ -202,6 +205,7 @@ def relative_costs(parameters: ParameterSet) -> PrimitiveCosts:
             "mul_plain": (1 + TRANSFORM) * residues,
             "add_plain": TRANSFORM * residues,
             "bootstrap": parameters.needs.key_switches * sum(rotation(middle)),
+            "bootstrap_one": parameters.needs.key_switches_of_one * sum(rotation(middle)),
         }
         for primitive in PRIMITIVES:
             table[primitive, level] = known.get(primitive, 2.0 * residues)

@@ -90,6 +90,7 @@ class BootstrapNeeds:
             least the highest of a program.
         key_levels: of the relinearisation and the conjugation key.
         key_switches: of one bootstrap; 0 where they are not known.
+        key_switches_of_one: of the bootstrap of a ciphertext without a partner.
         memory: bytes beside these two keys, by what they are for.
     """
 
@@ -106,6 +107,7 @@ class BootstrapNeeds:
     key_levels: tuple[int, ...] = ()
     memory: Mapping[str, int] = field(default_factory=dict)
     key_switches: int = 0
+    key_switches_of_one: int = 0
 
 
 class _Fields:

@@ -19,6 +19,7 @@ from atlasc.passes.execution.engine import Engine, Vector
 Primitive = Literal[
     "encrypt", "decrypt", "add", "add_plain", "negate", "times_i", "rescale", "mul", "mul_lazy",
     "square", "mul_plain", "mul_scalar", "rotate", "rotate_hoisted", "hoist", "bootstrap",
+    "bootstrap_one",
 ]  # fmt: skip
 """What is counted. ``level`` is that of the (lower) operand; for ``bootstrap`` that of the
 result.
@@ -31,6 +32,9 @@ but for its last one. A conjugation is counted as a ``rotate``.
 ``rotate_hoisted`` is one rotation of a ``rotate_many`` of at least two, ``hoist`` its shared
 decomposition, counted once for such a call: a cost table gives the cost of the two apart, and 0
 for ``hoist`` where it does not.
+
+``bootstrap_one`` refreshes the last of an odd number of ciphertexts where a ``bootstrap`` refreshes
+two.
 """
 
 PRIMITIVES: tuple[Primitive, ...] = Primitive.__args__  # type: ignore[attr-defined]
@@ -79,7 +83,7 @@ class Counts:
     @property
     def bootstraps(self) -> int:
         """Bootstraps."""
-        return self.count("bootstrap")
+        return self.count("bootstrap", "bootstrap_one")
 
     def seconds(self, costs: Mapping[tuple[Primitive, int], float]) -> float:
         """Predicted time under a cost table (primitive, level) -> seconds of one call.
@@ -239,8 +243,11 @@ class CountingEngine(Engine[Counted]):
         return self._new(level)
 
     def _bootstrap(self, ciphertexts: Sequence[Counted], level: int) -> list[Counted]:
-        count = -(-len(ciphertexts) // self.bootstrap_batch)
-        self._primitives["bootstrap", level] += count
+        whole, rest = divmod(len(ciphertexts), self.bootstrap_batch)
+        if whole:
+            self._primitives["bootstrap", level] += whole
+        if rest:
+            self._primitives["bootstrap_one", level] += 1
         return [self._new(level) for _ in ciphertexts]
 
     def _refuse(self, primitive: str, why: str, remedy: str = "") -> NoReturn:

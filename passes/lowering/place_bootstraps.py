@@ -80,10 +80,13 @@ class PlaceBootstraps(Pass):
     @property
     def chain(self) -> LevelChain:
         """The levels, and what a bootstrap costs: 1 without costs."""
-        top, cost = self.levels, 1.0
+        top, cost, one = self.levels, 1.0, None
         if self.costs is not None:
-            cost = self.costs.get(("bootstrap", top), 0.0) + FEWEST * self.fewest
-        return LevelChain(top, top if self.bootstrap else None, cost, self.batch)
+            more = FEWEST * self.fewest
+            cost = self.costs.get(("bootstrap", top), 0.0) + more
+            if ("bootstrap_one", top) in self.costs:
+                one = self.costs["bootstrap_one", top] + more
+        return LevelChain(top, top if self.bootstrap else None, cost, self.batch, one)
 
     def run(self, module: Module, report: Report) -> Module:
         """Ckks module without levels to ckks module with levels, drops and bootstraps."""

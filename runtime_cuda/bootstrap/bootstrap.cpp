@@ -63,9 +63,19 @@ std::map<std::size_t, int> Bootstrap::rotations() const {
     return result;
 }
 
-Ciphertext Bootstrap::reduce(Engine& engine, const Ciphertext& x) const {
+Ciphertext Bootstrap::reduce(Engine& engine, const Ciphertext& x, bool first_halved) const {
     const EvalMod& reduction = budget_.reduction;
-    const auto number = [](const Coefficient& coefficient) { return Plaintext(coefficient[0]); };
+    // A factor of all coefficients is one of the sum.
+    const auto number = [&](const Coefficient& coefficient) -> Plaintext {
+        if (!first_halved) {
+            return coefficient[0];
+        }
+        return Deferred{0, [slots = slots_, number = coefficient[0]] {
+                            Vector numbers(slots, number);
+                            numbers[0] /= 2;
+                            return numbers;
+                        }};
+    };
     const bool shifted = reduction.shift != 0.0;
     const Ciphertext argument =
         shifted ? engine.add_plain(x, -reduction.shift / reduction.domain) : x;
@@ -84,7 +94,7 @@ Ciphertext Bootstrap::reduce(Engine& engine, const Ciphertext& x) const {
 }
 
 Ciphertext Bootstrap::operator()(Engine& engine, const Ciphertext& raised) const {
-    const Ciphertext part = half(engine, raised);
+    const Ciphertext part = half(engine, raised, false);
     return engine.add(part, part);
 }
 
@@ -97,9 +107,13 @@ Ciphertexts Bootstrap::refresh(Engine& engine, const Ciphertexts& xs,
         if (paired) {
             both = engine.add(both, engine.times_i(engine.drop_to(xs[at + 1], 0)));
         }
-        const Ciphertext part = half(engine, raise(both));
+        // Double angles and the arcsine are not linear: a half before them is none after them.
+        const bool real = !paired && budget_.reduction.double_angles.empty() &&
+                          budget_.reduction.arcsine == 1;
+        const Ciphertext part = half(engine, raise(both), real);
         const Ciphertext conjugate = engine.conjugate(part);
-        result.push_back(engine.add(part, conjugate));
+        const Ciphertext sum = engine.add(part, conjugate);
+        result.push_back(real ? engine.add(sum, sum) : sum);
         if (paired) {
             result.push_back(engine.times_i(engine.sub(conjugate, part)));
         }
@@ -107,16 +121,17 @@ Ciphertexts Bootstrap::refresh(Engine& engine, const Ciphertexts& xs,
     return result;
 }
 
-Ciphertext Bootstrap::half(Engine& engine, const Ciphertext& raised) const {
+Ciphertext Bootstrap::half(Engine& engine, const Ciphertext& raised, bool real) const {
     Ciphertext x = raised;
     for (const std::vector<GiantStep>& stage : coeffs_to_slots_) {
         x = engine.transform(x, stage);
     }
     // The factor of CtS holds the half of both parts: (c + conj c)/2 and i (conj c - c)/2.
     const Ciphertext conjugate = engine.conjugate(x);
-    const Ciphertext real = engine.add(x, conjugate);
-    const Ciphertext imaginary = engine.times_i(engine.sub(conjugate, x));
-    x = engine.add(reduce(engine, real), engine.times_i(reduce(engine, imaginary)));
+    const Ciphertext lower = reduce(engine, engine.add(x, conjugate), real);
+    x = real ? lower
+             : engine.add(lower, engine.times_i(reduce(
+                                     engine, engine.times_i(engine.sub(conjugate, x)), false)));
     for (const std::vector<GiantStep>& stage : slots_to_coeffs_) {
         x = engine.transform(x, stage);
     }

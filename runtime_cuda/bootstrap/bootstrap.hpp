@@ -35,16 +35,22 @@ public:
 
     /// What `Engine::bootstrap_many` has to return: ciphertexts with real slots, two of them at a
     /// time as the parts of a complex one. `raise` is the engine's: it takes a ciphertext at level 0
-    /// to the top level. What a ciphertext has in its imaginary part spoils its partner.
+    /// to the top level. What a ciphertext has in its imaginary part spoils its partner; one without
+    /// a partner loses it.
+    ///
+    /// The last of an odd number takes one modular reduction instead of two. With real slots the
+    /// coefficient of X^(N - k) is that of X^k, negated. So the lower coefficients h tell all:
+    /// m = h + conj(h), if h has half the coefficient of X^0.
     Ciphertexts refresh(Engine& engine, const Ciphertexts& xs,
                         const std::function<Ciphertext(const Ciphertext&)>& raise) const;
 
 private:
     using Stages = std::vector<std::vector<GiantStep>>;
 
-    /// Half of the message: the other half comes with its conjugate.
-    Ciphertext half(Engine& engine, const Ciphertext& raised) const;
-    Ciphertext reduce(Engine& engine, const Ciphertext& x) const;
+    /// Half of the message: the other half comes with its conjugate. `real`: of the coefficients, the
+    /// lower ones alone, the first one halved.
+    Ciphertext half(Engine& engine, const Ciphertext& raised, bool real) const;
+    Ciphertext reduce(Engine& engine, const Ciphertext& x, bool first_halved) const;
 
     int levels_left_;
     std::size_t slots_;

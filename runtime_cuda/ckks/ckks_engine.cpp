@@ -20,7 +20,7 @@ constexpr double same_scale = 0x1p-40;
 constexpr double max_log_coefficient = 900.0;
 
 /// Part of the budget that encoded plaintexts may take.
-constexpr std::uint64_t cache_share = 16;
+constexpr std::uint64_t cache_share = 18;
 
 /// Plaintexts that are encoded and added at once.
 constexpr std::size_t group = 16;

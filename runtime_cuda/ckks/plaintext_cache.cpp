@@ -45,7 +45,7 @@ std::vector<std::shared_ptr<const Plain>> PlaintextCache::encoded(
         }
         const bool first = seen_.insert(*keys[place]).second;
         if (again || !first) {
-            store(*keys[place], result[place]);
+            store(*keys[place], result[place], again);
         }
     }
     return result;
@@ -98,28 +98,36 @@ std::shared_ptr<const Plain> PlaintextCache::find(const Key& key) {
     if (found == entries_.end()) {
         return nullptr;
     }
-    uses_.splice(uses_.begin(), uses_, found->second.use);
+    Uses& uses = *found->second.uses;
+    uses.splice(uses.begin(), uses, found->second.use);
     return found->second.plain;
 }
 
-void PlaintextCache::store(const Key& key, const std::shared_ptr<const Plain>& plain) {
+void PlaintextCache::store(const Key& key, const std::shared_ptr<const Plain>& plain,
+                           bool again) {
     if (entries_.count(key) != 0) {  // twice among those that were encoded together
         return;
     }
+    Uses& uses = again ? uses_again_ : uses_;
     used_ += plain->words.bytes();
-    uses_.push_front(key);
-    entries_[key] = {plain, uses_.begin()};
+    uses.push_front(key);
+    entries_[key] = {plain, &uses, uses.begin()};
     while (used_ > room_) {
-        const auto oldest = entries_.find(uses_.back());
-        used_ -= oldest->second.plain->words.bytes();
-        entries_.erase(oldest);
-        uses_.pop_back();
+        remove_oldest(uses_.empty() ? uses_again_ : uses_);
     }
+}
+
+void PlaintextCache::remove_oldest(Uses& uses) {
+    const auto oldest = entries_.find(uses.back());
+    used_ -= oldest->second.plain->words.bytes();
+    entries_.erase(oldest);
+    uses.pop_back();
 }
 
 void PlaintextCache::clear() {
     entries_.clear();
     uses_.clear();
+    uses_again_.clear();
     used_ = 0;
 }
 

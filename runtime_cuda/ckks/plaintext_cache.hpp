@@ -14,13 +14,15 @@
 namespace atlasc::ckks {
 
 /// Kept from the second use on, so that the weights of linear layers, used once, take no room. When
-/// the room is full, what was used longest ago goes.
+/// the room is full, what was used longest ago goes: first of what was not known to be used again,
+/// because the masks of an attention would drive out the diagonals of the bootstrap.
 class PlaintextCache {
 public:
     /// `room`: device memory in bytes.
     PlaintextCache(Encoder& encoder, std::uint64_t room) : encoder_(encoder), room_(room) {}
 
-    /// As `Encoder::plains`. What is known to be used again is kept at once, with `again`.
+    /// As `Encoder::plains`. With `again`, what is known to be used again: it is kept at once, and
+    /// longest.
     std::vector<std::shared_ptr<const Plain>> encoded(const std::vector<const Plaintext*>& values,
                                                       const std::vector<double>& scales,
                                                       std::size_t limbs, bool extended,
@@ -33,22 +35,26 @@ private:
     /// deferred ones the identity, and no numbers.
     using Key = std::tuple<std::array<std::uint64_t, 2>, std::size_t, std::size_t, double,
                            std::size_t, bool>;
+    using Uses = std::list<Key>;  ///< the latest first
     struct Entry {
         std::shared_ptr<const Plain> plain;
-        std::list<Key>::iterator use;
+        Uses* uses;
+        Uses::iterator use;
     };
 
     /// Nothing for slots that are used once.
     static std::optional<Key> key_of(const Plaintext& value, double scale, std::size_t limbs, bool extended);
     std::shared_ptr<const Plain> find(const Key& key);
-    void store(const Key& key, const std::shared_ptr<const Plain>& plain);
+    void store(const Key& key, const std::shared_ptr<const Plain>& plain, bool again);
+    void remove_oldest(Uses& uses);
 
     Encoder& encoder_;
     std::uint64_t room_;
     std::uint64_t used_ = 0;
     std::set<Key> seen_;
     std::map<Key, Entry> entries_;
-    std::list<Key> uses_;  ///< the latest first
+    Uses uses_;
+    Uses uses_again_;  ///< of what is known to be used again
 };
 
 }  // namespace atlasc::ckks

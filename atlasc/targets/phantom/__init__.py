@@ -162,7 +162,12 @@ class PhantomParameters(ParameterSet):
         }
         key_levels = (products, counts.conjugation_level)
         return BootstrapNeeds(
-            frozenset(rotations), rotations, key_levels, memory, counts.key_switches
+            frozenset(rotations),
+            rotations,
+            key_levels,
+            memory,
+            counts.key_switches,
+            dry_run(self.bootstrap, self.slots, one=True).total().key_switches,
         )
 
 

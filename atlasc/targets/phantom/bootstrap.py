@@ -68,13 +68,14 @@ SETS = {
 
 
 @lru_cache(maxsize=8)
-def dry_run(name: str, slots: int) -> LiveEngine:
+def dry_run(name: str, slots: int, one: bool = False) -> LiveEngine:
     """The engine after a bootstrap by a set of ``SETS``: it knows the calls, the keys and the live
     ciphertexts.
 
     Args:
         name: of the set.
         slots: half the ring degree, a power of two, from 8 on.
+        one: of a ciphertext without a partner, which takes one modular reduction.
     """
     chosen = SETS[name]
     engine = LiveEngine(slots, len(chosen.prime_bits) - 1)
@@ -82,15 +83,18 @@ def dry_run(name: str, slots: int) -> LiveEngine:
     for offsets in _cts_offsets(slots, chosen.cts_stages):
         x = _stage(engine, x, offsets)
     conjugate = engine.conjugate(x)
-    real, imaginary = engine.add(x, conjugate), engine.times_i(engine.sub(conjugate, x))
+    parts = [engine.add(x, conjugate)]
+    if not one:
+        parts.append(engine.times_i(engine.sub(conjugate, x)))
     del x, conjugate
     # The plan depends on which coefficients are zero, and none of these cancel.
     odd = np.where(np.arange(chosen.degree + 1) % 2, 1 / (1 + np.arange(chosen.degree + 1.0)), 0)
     plan = plan_chebyshev(odd)
-    real = evaluate_plan(engine, real, plan)
-    imaginary = evaluate_plan(engine, imaginary, plan)
-    x = engine.add(real, engine.times_i(imaginary))
-    del real, imaginary
+    factor = _DIAGONAL if one else 0.5
+    x, *rest = [evaluate_plan(engine, parts.pop(0), plan, lambda _: factor) for _ in parts[:]]
+    for imaginary in rest:
+        x = engine.add(x, engine.times_i(imaginary))
+    del rest
     for offsets in reversed(_cts_offsets(slots, chosen.stc_stages)):
         x = _stage(engine, x, offsets)
     return engine

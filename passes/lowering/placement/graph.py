@@ -22,6 +22,8 @@ class LevelChain:
         max_level: the top of the modulus chain; levels are 0..max_level.
         bootstrap_level: of a ciphertext after a bootstrap; None where there is none.
         bootstrap_cost: of one bootstrap.
+        one_cost: of the bootstrap of a ciphertext without a partner, where one refreshes two; None:
+            the same.
         bootstrap_batch: ciphertexts of one value that one bootstrap refreshes.
     """
 
@@ -29,6 +31,13 @@ class LevelChain:
     bootstrap_level: int | None = None
     bootstrap_cost: float = 1.0
     bootstrap_batch: int = 1
+    one_cost: float | None = None
+
+    def cost_of(self, ciphertexts: int) -> float:
+        """Cost of the bootstraps that refresh a value of so many ciphertexts."""
+        whole, rest = divmod(ciphertexts, self.bootstrap_batch)
+        one = self.bootstrap_cost if self.one_cost is None else self.one_cost
+        return (self.bootstrap_cost * whole if whole else 0.0) + (one if rest else 0.0)
 
     def bootstraps(self, ciphertexts: int) -> int:
         """Bootstraps that refresh a value of so many ciphertexts."""

@@ -51,7 +51,9 @@ class Pieces:
             ValueError: a node's cost is negative, not a number, or missing for a level.
         """
         calls = sum(chain.bootstraps(node.ciphertexts) for node in graph.nodes)
-        most = 0.0 if chain.bootstrap_level is None else chain.bootstrap_cost * calls
+        most = 0.0
+        if chain.bootstrap_level is not None:
+            most = math.fsum(chain.cost_of(node.ciphertexts) for node in graph.nodes)
         for node in graph.nodes:
             if node.level is None:
                 costs = costs_of(node, chain.max_level)
@@ -74,7 +76,7 @@ class Pieces:
         bootstrap, calls = self.chain.bootstrap_level, self.chain.bootstraps(node.ciphertexts)
         if not node.refreshable or bootstrap is None:
             return self.drop
-        cost = self.chain.bootstrap_cost * calls if calls else 0.0
+        cost = self.chain.cost_of(node.ciphertexts)
         reached = np.where(np.arange(self.levels) <= bootstrap, cost, np.inf)
         return np.minimum(self.drop, self._encode(reached, calls))
 

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t alignment = 64;  ///< of a vector register, and of a line of the cache
 constexpr std::size_t huge_page = std::size_t{2} << 20;
-constexpr std::uint64_t slack = 8;  ///< part by which blocks may exceed what was used at once
+constexpr std::uint64_t slack = 64;  ///< part by which blocks may exceed what was used at once
 
 std::string megabytes(std::uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 

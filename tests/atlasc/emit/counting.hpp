@@ -92,7 +92,8 @@ public:
     }
     Ciphertexts bootstrap_many(const Ciphertexts& xs) override {
         const auto batch = static_cast<std::size_t>(parameters_.bootstrap_batch);
-        count("bootstrap", *parameters_.bootstrap_level, (xs.size() + batch - 1) / batch);
+        count("bootstrap", *parameters_.bootstrap_level, xs.size() / batch);
+        count("bootstrap_one", *parameters_.bootstrap_level, xs.size() % batch != 0 ? 1 : 0);
         return engine_.bootstrap_many(xs);
     }
 

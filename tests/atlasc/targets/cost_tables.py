@@ -28,7 +28,7 @@ def table_of(
     **facts: object,
 ) -> CostTable:
     """A table measured at the top, the middle and the bottom of some sets."""
-    names = [name for name in (*PRIMITIVES, KEY) if name != "bootstrap"]
+    names = [name for name in (*PRIMITIVES, KEY) if not name.startswith("bootstrap")]
     measured = tuple(
         Measured(
             p.to_dict(),

@@ -18,6 +18,14 @@ Value = tuple[int, bool]
 """Ciphertexts of a value, and whether it may be bootstrapped."""
 
 
+def cost_of(chain: LevelChain, ciphertexts: int) -> float:
+    """Of pairs, triples, and so on, and of what is left over."""
+    whole = ciphertexts // chain.bootstrap_batch
+    over = ciphertexts > whole * chain.bootstrap_batch
+    one = chain.bootstrap_cost if chain.one_cost is None else chain.one_cost
+    return whole * chain.bootstrap_cost + over * one
+
+
 def brute_force(graph: LevelGraph, chain: LevelChain) -> tuple[float, int]:
     """Least (cost, bootstraps); cost is inf where nothing is possible.
 
@@ -33,7 +41,7 @@ def brute_force(graph: LevelGraph, chain: LevelChain) -> tuple[float, int]:
         options = [(0.0, 0)] if level >= use else []
         if refreshable and use <= top:
             calls = math.ceil(ciphertexts / chain.bootstrap_batch)
-            options.append((chain.bootstrap_cost * calls, calls))
+            options.append((cost_of(chain, ciphertexts), calls))
         return min(options, default=impossible)
 
     @cache
@@ -97,7 +105,7 @@ def replay(graph: LevelGraph, chain: LevelChain, found: Placement) -> tuple[floa
             assert node.refreshable
             assert found.bootstraps[index] == chain.bootstrap_level
             calls = math.ceil(node.ciphertexts / chain.bootstrap_batch)
-            cost += chain.bootstrap_cost * calls
+            cost += cost_of(chain, node.ciphertexts)
             count += calls
     assert set(found.bootstraps) <= used, "a bootstrap that nothing reads"
     return cost, count
@@ -109,6 +117,7 @@ def random_chain(rng: random.Random, max_level: int) -> LevelChain:
         rng.choice([None, *range(1, max_level + 1)]),
         rng.choice([0, 1, 4, 9, 20, 50]),
         rng.choice([1, 2, 2, 3]),
+        rng.choice([None, 0, 3, 16]),
     )
 
 
