@@ -122,6 +122,17 @@ def test_graph_is_an_svg_that_names_the_layers(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["program.svg"]
 
 
+def test_primitives_are_a_text(tmp_path: Path) -> None:
+    path = tmp_path / "program.txt"
+    run("inspect", MODEL, "--primitives", path)
+    text = path.read_text()
+    assert "function linear_transform_1(" in text
+    assert "= dot_plain " in text
+    assert "  # classifier" in text
+    refusal = refused("inspect", MODEL, "--primitives", tmp_path / "a.png")
+    assert "does not end in .txt" in refusal.replace("\n", " ")
+
+
 @pytest.mark.parametrize("command", ["depth", "inspect"])
 def test_bad_models(command: str, tmp_path: Path) -> None:
     assert "not found" in refused(command, tmp_path / "nothing")

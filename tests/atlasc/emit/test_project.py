@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,10 +10,11 @@ import pytest
 
 from atlasc.emit import text
 from atlasc.emit.program import OUTSIDE, blocks_of
-from atlasc.emit.project import SOURCES, WEIGHTS, sources, write_project
+from atlasc.emit.project import RUNTIME, SOURCES, WEIGHTS, sources, write_project
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, ops_of
 from atlasc.passes.execution.execute import KERNELS
+from atlasc.passes.execution.record import PRIMITIVES
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.rotation_keys import RotationKeys
 from tests.atlasc.emit.small_programs import SmallParameters, small_program
@@ -54,6 +56,12 @@ def test_no_line_of_a_program_is_too_long() -> None:
 
 def test_every_op_has_a_kernel() -> None:
     assert set(ops_of("ckks")) == {*KERNELS, *OUTSIDE, "ckks.result"}
+
+
+def test_both_runtimes_number_primitives_alike() -> None:
+    header = (RUNTIME / "include" / "atlasc" / "record.hpp").read_text()
+    listed = header.partition("enum class Primitive {")[2].partition("}")[0]
+    assert re.findall(r"\w+", listed) == list(PRIMITIVES)
 
 
 def test_blocks_are_the_layers_and_what_follows() -> None:
