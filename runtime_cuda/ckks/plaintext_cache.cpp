@@ -98,8 +98,9 @@ std::shared_ptr<const Plain> PlaintextCache::find(const Key& key) {
     if (found == entries_.end()) {
         return nullptr;
     }
-    Uses& uses = *found->second.uses;
-    uses.splice(uses.begin(), uses, found->second.use);
+    if (found->second.use) {
+        uses_.splice(uses_.begin(), uses_, *found->second.use);
+    }
     return found->second.plain;
 }
 
@@ -108,26 +109,23 @@ void PlaintextCache::store(const Key& key, const std::shared_ptr<const Plain>& p
     if (entries_.count(key) != 0) {  // twice among those that were encoded together
         return;
     }
-    Uses& uses = again ? uses_again_ : uses_;
     used_ += plain->words.bytes();
-    uses.push_front(key);
-    entries_[key] = {plain, &uses, uses.begin()};
-    while (used_ > room_) {
-        remove_oldest(uses_.empty() ? uses_again_ : uses_);
+    Entry& entry = entries_[key] = {plain, std::nullopt};
+    if (!again) {
+        uses_.push_front(key);
+        entry.use = uses_.begin();
     }
-}
-
-void PlaintextCache::remove_oldest(Uses& uses) {
-    const auto oldest = entries_.find(uses.back());
-    used_ -= oldest->second.plain->words.bytes();
-    entries_.erase(oldest);
-    uses.pop_back();
+    while (used_ > room_ && !uses_.empty()) {
+        const auto oldest = entries_.find(uses_.back());
+        used_ -= oldest->second.plain->words.bytes();
+        entries_.erase(oldest);
+        uses_.pop_back();
+    }
 }
 
 void PlaintextCache::clear() {
     entries_.clear();
     uses_.clear();
-    uses_again_.clear();
     used_ = 0;
 }
 

@@ -14,15 +14,15 @@
 namespace atlasc::ckks {
 
 /// Kept from the second use on, so that the weights of linear layers, used once, take no room. When
-/// the room is full, what was used longest ago goes: first of what was not known to be used again,
-/// because the masks of an attention would drive out the diagonals of the bootstrap.
+/// the room is full, what was used longest ago goes. What is known to be used again stays: the masks
+/// of an attention would drive out the diagonals of the bootstrap.
 class PlaintextCache {
 public:
     /// `room`: device memory in bytes.
     PlaintextCache(Encoder& encoder, std::uint64_t room) : encoder_(encoder), room_(room) {}
 
     /// As `Encoder::plains`. With `again`, what is known to be used again: it is kept at once, and
-    /// longest.
+    /// stays, room or not.
     std::vector<std::shared_ptr<const Plain>> encoded(const std::vector<const Plaintext*>& values,
                                                       const std::vector<double>& scales,
                                                       std::size_t limbs, bool extended,
@@ -38,15 +38,13 @@ private:
     using Uses = std::list<Key>;  ///< the latest first
     struct Entry {
         std::shared_ptr<const Plain> plain;
-        Uses* uses;
-        Uses::iterator use;
+        std::optional<Uses::iterator> use;  ///< nothing for what stays
     };
 
     /// Nothing for slots that are used once.
     static std::optional<Key> key_of(const Plaintext& value, double scale, std::size_t limbs, bool extended);
     std::shared_ptr<const Plain> find(const Key& key);
     void store(const Key& key, const std::shared_ptr<const Plain>& plain, bool again);
-    void remove_oldest(Uses& uses);
 
     Encoder& encoder_;
     std::uint64_t room_;
@@ -54,7 +52,6 @@ private:
     std::set<Key> seen_;
     std::map<Key, Entry> entries_;
     Uses uses_;
-    Uses uses_again_;  ///< of what is known to be used again
 };
 
 }  // namespace atlasc::ckks
