@@ -1,4 +1,4 @@
-"""What a lowered program costs, read off the program itself by running its kernels without data.
+"""What a lowered program costs, read off the functions that its ops call.
 
 Equal ops are counted once, however many there are: the blocks of a model are equal.
 """

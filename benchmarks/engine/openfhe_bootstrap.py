@@ -3,9 +3,9 @@
     python3.10 -m venv .venv-openfhe && .venv-openfhe/bin/pip install openfhe==1.6.1.0.22.4 numpy
     .venv-openfhe/bin/python benchmarks/engine/openfhe_bootstrap.py --log-degree 16 --rounds 1
 
-Four levels, which is what 128 bits leave at primes of 50 bits (smaller ones bring nothing back that is
-right), three stages each way of the linear transforms, a uniform ternary secret. One ciphertext is
-refreshed, with slots uniform in [-1, 1]. Prints one JSON object in the last line of its standard
+Four levels, which is what 128 bits leave at primes of 50 bits (smaller ones bring nothing back that
+is right), three stages each way of the linear transforms, a uniform ternary secret. One ciphertext
+is refreshed, with slots uniform in [-1, 1]. Prints one JSON object in the last line of its standard
 output.
 """
 

@@ -28,7 +28,7 @@ from tests.atlasc.emit.cpp import (
 )
 from tests.atlasc.emit.small_programs import NAMES, SCALED_BY, small_program
 
-TOLERANCE = 1e-9
+TOLERANCE = 1e-12
 INCLUDES = (f"-I{ROOT / 'runtime_cuda' / 'include'}", f"-I{Path(__file__).parent}")
 
 HARNESS = """

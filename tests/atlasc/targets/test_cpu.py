@@ -26,8 +26,10 @@ def fresh(parameters: CpuParameters) -> CpuEngine:
 
 
 class TestLeveled(EngineConformance):
-    tolerance = 1e-7
-    exact = 1e-7
+    """The error of a rotation has a standard deviation of 2e-8 in a slot."""
+
+    tolerance = 2e-7
+    exact = 2e-7
 
     @pytest.fixture(scope="class")
     @classmethod
