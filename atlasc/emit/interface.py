@@ -18,13 +18,10 @@ from atlasc.passes.lowering.rotation_keys import rotation_reach
 from atlasc.targets.parameters import BootstrapNeeds, ParameterSet
 from atlasc.targets.program import identity_of
 
-TYPES = {
-    np.dtype(np.float32): "F32",
-    np.dtype(np.float64): "F64",
-    np.dtype(np.int64): "I64",
-    np.dtype(np.uint8): "U8",
-}
-"""Types of arrays that the runtime reads, as safetensors names them."""
+NUMBERS = {np.dtype(np.float32): "F32", np.dtype(np.float64): "F64", np.dtype(np.int64): "I64"}
+"""Types of arrays that the runtime reads as numbers, as safetensors names them."""
+TYPES = NUMBERS | {np.dtype(np.uint8): "U8"}
+"""Those, and bytes."""
 
 
 def interface_facts(

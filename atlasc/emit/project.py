@@ -13,7 +13,7 @@ import numpy as np
 
 from atlasc.client.program import ClientProgram, rows_of
 from atlasc.emit import text
-from atlasc.emit.interface import TYPES, interface_facts
+from atlasc.emit.interface import NUMBERS, interface_facts
 from atlasc.emit.program import program_text
 from atlasc.emit.record import record_arrays
 from atlasc.files import new_folder, write_with
@@ -65,6 +65,11 @@ def sources(program: Module, parameters: ParameterSet, engine: str = "sim") -> d
         AtlasError: there is no such engine, or it cannot have these parameters; the rotations are
             not planned.
     """
+    _require_engine(engine, parameters)
+    return _sources(program, parameters, engine, *_recorded(program, parameters))
+
+
+def _require_engine(engine: str, parameters: ParameterSet) -> None:
     if engine not in ENGINES:
         raise AtlasError(f"there is no engine {engine!r}", remedy=f"use {' or '.join(ENGINES)}")
     if engine != "sim" and not parameters.in_runtime:
@@ -73,14 +78,22 @@ def sources(program: Module, parameters: ParameterSet, engine: str = "sim") -> d
             why="its parameters name no moduli",
             remedy="compile the model again with --target cpu or phantom",
         )
+
+
+def _sources(
+    program: Module,
+    parameters: ParameterSet,
+    engine: str,
+    calls: Mapping[Op, Function],
+    arrays: Mapping[str, np.ndarray],
+) -> dict[str, str]:
     environment = templates("atlasc.emit")
     names = ("integer", "integers", "number", "numbers", "lines", "variable", "comment")
     environment.filters |= {name: getattr(text, name) for name in names} | {"quoted": text.string}
-    calls = functions_of(program, parameters)
     facts = {
         "name": text.identifier(program.name),
         "engine": engine,
-        "interface": interface_facts(program, parameters, server_arrays(program, calls)),
+        "interface": interface_facts(program, parameters, arrays),
         "program": program_text(program, calls),
     }
     paths = ["CMakeLists.txt", "README.md", *(f"src/{name}" for name in SOURCES)]
@@ -89,24 +102,24 @@ def sources(program: Module, parameters: ParameterSet, engine: str = "sim") -> d
     }
 
 
-def functions_of(program: Module, parameters: ParameterSet) -> dict[Op, Function]:
-    """The functions that a program's ops call."""
-    return dict(Functions(program, Shape.of(parameters)).calls())
-
-
-def server_arrays(program: Module, calls: Mapping[Op, Function]) -> dict[str, np.ndarray]:
-    """The server's arrays by name: those of the program, and its record.
+def _recorded(
+    program: Module, parameters: ParameterSet
+) -> tuple[dict[Op, Function], dict[str, np.ndarray]]:
+    """What a program's ops call, and the server's arrays by name: those of the program, and its
+    record.
 
     Raises:
         AtlasError: a name has characters that no file may have, or is that of the record.
     """
-    arrays = record_arrays(list(dict.fromkeys(calls.values())))
+    functions = Functions(program, Shape.of(parameters))
+    calls = dict(functions.calls())
+    arrays = record_arrays(functions.recorded)
     for name, array in sorted(program.arrays_used().items()):
         if not name.isprintable() or name in arrays:
             raise AtlasError(f"an array cannot be called {name!r}")
-        kept = None if array.dtype in TYPES and array.dtype != np.uint8 else np.float64
+        kept = None if array.dtype in NUMBERS else np.float64
         arrays[name] = np.ascontiguousarray(array, kept).reshape(np.shape(array))
-    return arrays
+    return calls, arrays
 
 
 def write_project(
@@ -119,8 +132,9 @@ def write_project(
     """
     from safetensors.numpy import save_file
 
-    files = sources(program, parameters, engine)
-    arrays = server_arrays(program, functions_of(program, parameters))
+    _require_engine(engine, parameters)
+    calls, arrays = _recorded(program, parameters)
+    files = _sources(program, parameters, engine, calls, arrays)
     with new_folder(folder) as draft:
         for path, content in files.items():
             (draft / path).parent.mkdir(exist_ok=True)

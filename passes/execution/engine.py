@@ -1,9 +1,9 @@
 """The base class of everything that evaluates CKKS ciphertexts, as the lowering uses it.
 
 One small set of primitives is enough for every macro op: linear transforms, Chebyshev sums,
-products of ciphertexts and rotate-and-sum are written once against :class:`Engine`, and run
-unchanged on a simulator, on a counter (:mod:`atlasc.passes.execution.counting_engine`) and on a
-real library.
+products of ciphertexts and rotate-and-sum are written once against :class:`Engine`. A recorder
+(:mod:`atlasc.passes.execution.record`) takes them down, and a simulator, a counter
+(:mod:`atlasc.passes.execution.counting_engine`) and real libraries replay them.
 
 Conventions that every implementation keeps, and that the conformance suite in
 ``tests/atlasc/targets`` checks:

@@ -39,7 +39,6 @@ class Functions:
     """The functions of a program, each recorded when it is first wanted.
 
     Attributes:
-        recorded: the functions so far.
         symbols: arrays of the program.
         costs_only: the functions are for counting alone, and have no slots.
     """
@@ -48,7 +47,6 @@ class Functions:
         """Of a ckks module, with or without levels, for engines of a shape. With ``costs_only`` its
         arrays may be missing.
         """
-        self.recorded: list[Function] = []
         self._module, self.symbols, self.costs_only = module, module.symbols, costs_only
         self._context, self._numbers = Context(shape, module, costs_only), dict[str, int]()
         self._known: dict[tuple[Any, ...], Function] = {}
@@ -63,8 +61,12 @@ class Functions:
         if key not in self._known:
             with _blaming(op):
                 self._known[key] = self._record(op, tuple(map(tuple, levels)))
-            self.recorded.append(self._known[key])
         return self._known[key]
+
+    @property
+    def recorded(self) -> list[Function]:
+        """The functions so far."""
+        return list(self._known.values())
 
     def calls(self) -> Iterator[tuple[Op, Function]]:
         """The ops of the module that have kernels, each with its function. Inputs without a level

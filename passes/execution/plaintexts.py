@@ -7,7 +7,7 @@ lookup with a table of rows and, k places further, a table of columns; a mask is
 lookups that are 1 or 0.
 
 Descriptors are part of a recorded function. Whoever replays it builds the slots, here and in
-``runtime_cuda/src/plaintexts.cpp``.
+``runtime_cuda/src/replay.cpp``.
 """
 
 from __future__ import annotations
