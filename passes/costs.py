@@ -15,7 +15,6 @@ import numpy as np
 
 from atlasc.ir.module import Module, Op, Value
 from atlasc.passes.execution.counting_engine import (
-    Counted,
     CountingEngine,
     Counts,
     LiveEngine,
@@ -84,25 +83,25 @@ def live_ciphertexts(module: Module) -> Counter[int]:
     Inputs and outputs are held to the end, every other value until its last use, and inside an op
     what its kernel holds.
     """
-    engine, inputs = _dry_run(module, LiveEngine)
+    engine = LiveEngine(*_shape_of(module))
+    inputs = {
+        op.attributes["name"]: [
+            engine.encrypt(None, op.attributes.get("level"))
+            for _ in range(op.value.ciphertext.ciphertexts)
+        ]
+        for op in module.inputs
+    }
     execute(engine, module, inputs)
     return engine.at_peak
 
 
-def _dry_run(module: Module, kind: type[Engine]) -> tuple[Engine, dict[str, list[Counted]]]:
-    """A counting engine for a ckks module, with or without levels, and its inputs by name."""
-    attributes, inputs = module.attributes, module.inputs
+def _shape_of(module: Module) -> Shape:
+    """The least shape of engines for a ckks module, with or without levels."""
+    attributes = module.attributes
     levels = attributes.get("levels") or 0
-    given = [op.attributes.get("level", 0) for op in inputs]
+    given = [op.attributes.get("level", 0) for op in module.inputs]
     top = max(levels, *given, *module.depths().values())
-    engine = kind(attributes["slots"], top, levels or None, attributes.get("bootstrap_batch", 1))
-    return engine, {
-        op.attributes["name"]: [
-            engine.encrypt(None, op.attributes.get("level", top))
-            for _ in range(op.value.ciphertext.ciphertexts)
-        ]
-        for op in inputs
-    }
+    return Shape(attributes["slots"], top, levels or None, attributes.get("bootstrap_batch", 1))
 
 
 def merged(parts: Iterable[Counts]) -> Counts:
@@ -119,8 +118,7 @@ def program_costs(module: Module) -> ProgramCosts:
     Each op is counted as if nothing before it had rescaled its operands, so that its counts depend
     on nothing but itself.
     """
-    engine, _ = _dry_run(module, CountingEngine)
-    functions = Functions(module, Shape.of(engine), costs_only=True)
+    functions = Functions(module, _shape_of(module), costs_only=True)
     per_op = {op: Counts() for op in module.ops}
     return ProgramCosts(
         module, per_op | {op: function.counts for op, function in functions.calls()}

@@ -19,7 +19,7 @@ constexpr double same_scale = 0x1p-40;
 /// A coefficient of a plaintext stays far below the greatest double.
 constexpr double max_log_coefficient = 900.0;
 
-/// Part of the budget that encoded plaintexts may take.
+/// Part of the budget that encoded plaintexts may take; the diagonals of the bootstrap stay beyond it.
 constexpr std::uint64_t cache_share = 18;
 
 /// Plaintexts that are encoded and added at once.

@@ -42,7 +42,8 @@ private:
     };
 
     /// Nothing for slots that are used once.
-    static std::optional<Key> key_of(const Plaintext& value, double scale, std::size_t limbs, bool extended);
+    static std::optional<Key> key_of(const Plaintext& value, double scale, std::size_t limbs,
+                                     bool extended);
     std::shared_ptr<const Plain> find(const Key& key);
     void store(const Key& key, const std::shared_ptr<const Plain>& plain, bool again);
 

@@ -90,11 +90,11 @@ def dry_run(name: str, slots: int, one: bool = False) -> LiveEngine:
     # The plan depends on which coefficients are zero, and none of these cancel.
     odd = np.where(np.arange(chosen.degree + 1) % 2, 1 / (1 + np.arange(chosen.degree + 1.0)), 0)
     plan = plan_chebyshev(odd)
-    factor = _DIAGONAL if one else 0.5
-    x, *rest = [evaluate_plan(engine, parts.pop(0), plan, lambda _: factor) for _ in parts[:]]
-    for imaginary in rest:
-        x = engine.add(x, engine.times_i(imaginary))
-    del rest
+    factor, reduced = _DIAGONAL if one else 0.5, list[Counted]()
+    while parts:
+        reduced.append(evaluate_plan(engine, parts.pop(0), plan, lambda _: factor))
+    x = reduced[0] if one else engine.add(reduced[0], engine.times_i(reduced[1]))
+    del reduced
     for offsets in reversed(_cts_offsets(slots, chosen.stc_stages)):
         x = _stage(engine, x, offsets)
     return engine
