@@ -27,7 +27,6 @@ from atlasc.client.program import Packed
 from atlasc.compare.checkpoint import Checkpoint, LiveSlots, OpError, Slots
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
-from atlasc.ir.types import CiphertextType
 from atlasc.passes.execution.engine import Engine
 from atlasc.passes.execution.execute import Executor, Functions
 from atlasc.passes.execution.record import Shape
@@ -192,7 +191,7 @@ class _LockStep:
         made = {
             op.value.name: op.value
             for op in self.program.ops[:position]
-            if op.result is not None and isinstance(op.result.type, CiphertextType)
+            if op.result is not None and op.result.encrypted
         }
         needed = {name for name, v in made.items() if self.last_use.get(v, -1) >= position}
         if not needed <= live.keys() <= made.keys():

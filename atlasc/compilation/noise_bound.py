@@ -23,7 +23,6 @@ import numpy as np
 
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
-from atlasc.ir.types import CiphertextType
 from atlasc.passes.analyses.observed import bootstrap_change
 from atlasc.passes.execution.paterson_stockmeyer import evaluate_plan, plan_chebyshev
 from atlasc.passes.framework.rewriting import Rewriter
@@ -62,9 +61,9 @@ def program_change(program: Module, noise: NoiseModel) -> float:
     gains: dict[Value, float] = {}
     total = 0.0
     for op in program.ops:
-        if op.result is None or not isinstance(op.result.type, CiphertextType):
+        if op.result is None or not op.result.encrypted:
             continue
-        encrypted = [v for v in op.operands if isinstance(v.type, CiphertextType)]
+        encrypted = [v for v in op.operands if v.encrypted]
         inherited = max((gains[value] for value in encrypted), default=0.0)
         gain = gains[op.result] = op.attributes.get("noise_gain", inherited)
         total += _SWITCHES * (noise.key_switch * gain) ** 2

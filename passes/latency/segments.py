@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
-from atlasc.ir.types import CiphertextType
 from atlasc.passes.calibration.measure import nonlinear_ops
 from atlasc.passes.costs import PrimitiveCosts, Profile, op_profiles, seconds_by_level
 from atlasc.passes.latency.outline import Polynomial
@@ -165,9 +164,7 @@ _PRODUCTS = ("ckks.chebyshev", "ckks.mul", "ckks.square")
 
 
 def _is_encrypted(op: Op) -> bool:
-    return op.name == "ckks.output" or (
-        op.result is not None and isinstance(op.result.type, CiphertextType)
-    )
+    return op.name == "ckks.output" or (op.result is not None and op.result.encrypted)
 
 
 def _place(op: Op) -> Place | None:

@@ -9,7 +9,6 @@ from typing import Any
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
-from atlasc.ir.types import CiphertextType
 from atlasc.passes.execution.kernels.linear import choose_plan
 from atlasc.passes.execution.kernels.scores import row_score_layout, score_layout
 from atlasc.passes.framework.pass_base import MAGNITUDES, NOISE_GAINS, Goal, Pass, Report, observed
@@ -59,7 +58,7 @@ class Pack(Pass):
             if op.result is None or result is None:
                 continue
             packer.define(op.result, result)
-            if "magnitude" in op.attributes and isinstance(result.type, CiphertextType):
+            if "magnitude" in op.attributes and result.encrypted:
                 greatest = max(op.attributes["magnitude"], abs(packer.padding(result) or 0.0))
                 told = {"magnitude": greatest, "holds": op.result.name}
                 result.op.attributes |= {**observed(op), **told}

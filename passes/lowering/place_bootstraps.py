@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
-from atlasc.ir.types import CiphertextType
 from atlasc.passes.analyses.bounds import RANGE, SEEN
 from atlasc.passes.analyses.observed import bootstrap_change, program_change
 from atlasc.passes.costs import PrimitiveCosts, op_costs
@@ -138,7 +137,7 @@ class PlaceBootstraps(Pass):
             operands = tuple(nodes[v.op] for v in op.operands if v.op in nodes)
             if op.name == "ckks.output":
                 nodes[op] = graph.add(LevelNode(f"output {op.attributes['name']}", operands))
-            elif isinstance(op.value.type, CiphertextType):
+            elif op.value.encrypted:
                 given = op.name == "ckks.input"
                 node = LevelNode(
                     f"{op.name} %{op.value.name} ({op.location or 'no location'})",
@@ -219,7 +218,7 @@ def _placed(module: Module, placement: Placement, nodes: dict[Op, int]) -> Modul
 
     def at(operand: Value, level: int) -> Value:
         value = rewriter.values[operand]
-        if isinstance(operand.type, CiphertextType):
+        if operand.encrypted:
             node = nodes[operand.op]
             if level > placement.result_levels[node]:
                 target = placement.bootstraps[node]

@@ -13,7 +13,6 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.layout import REPLICATED, UNUSED, Layout
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
-from atlasc.ir.types import CiphertextType
 from atlasc.passes.execution.kernels.context import layout_of
 from atlasc.passes.execution.kernels.linear import choose_plan
 from atlasc.passes.framework.pass_base import Report, observed
@@ -65,7 +64,7 @@ class Packer:
     def operand(self, op: Op, index: int = 0) -> Value:
         """Packed operand of a poly op."""
         value = self.rewriter.values.get(op.operands[index])
-        if value is None or not isinstance(value.type, CiphertextType):
+        if value is None or not value.encrypted:
             producer = op.operands[index].op
             raise AtlasError(
                 f"{op.name} reads {producer.name}, which has no packed form there",
