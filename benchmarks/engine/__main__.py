@@ -10,7 +10,7 @@ One process after another, each with all processors, at N = 2^16 and 128 bits of
 uniform in [-1, 1]. A bootstrap of cpu and desilofhe refreshes two real ciphertexts as the parts of
 a complex one; those of Lattigo, as Orion calls it, and OpenFHE one. PYTHON is that of an
 environment with the library: for Lattigo, which comes with Orion, the one that `make bench-peers`
-sets up, for OpenFHE the one of ``openfhe_bootstrap.py``.
+sets up, for OpenFHE the one of ``peer_bootstrap.py``.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ ROWS = {
     "keys, s": ("keys", "{:.1f}"),
     "first bootstrap, s": ("first", "{:.2f}"),
     "bootstrap, s": ("bootstrap", "{:.2f}"),
+    "bootstrap of one, s": ("one", "{:.2f}"),
     "bootstrap, core s": ("cores", "{:.2f}"),
     "greatest error, log2": ("log2_error", "{:.1f}"),
     "product, ms": ("mul", "{:.1f}"),
@@ -80,9 +81,9 @@ def main() -> None:
         python = getattr(options, name.lower())
         if python is not None:
             with progress(name):
-                script = str(HERE / f"{name.lower()}_bootstrap.py")
-                words = [script, "--log-degree", str(LOG_DEGREE), "--rounds", str(options.rounds)]
-                found[name] = measured([str(python), *words])
+                words = [str(python), str(HERE / "peer_bootstrap.py"), name]
+                words += ["--log-degree", str(LOG_DEGREE), "--rounds", str(options.rounds)]
+                found[name] = measured(words)
     show(found)
     if options.json is not None:
         options.json.write_text(json.dumps(found, indent=1) + "\n")
