@@ -11,8 +11,8 @@ from xdist.scheduler import LoadScopeScheduling
 
 ROOT = Path(__file__).resolve().parents[2]
 ENCRYPTED = "encrypted"
-"""The group of all files with real ciphertexts: their keys fit into the memory one after the other,
-but not beside each other (bootstrap keys alone have 16 GB)."""
+"""The group of all files with large keys: they fit into the memory one after the other, but not
+beside each other (bootstrap keys alone have 16 GB)."""
 FIRST = (
     ENCRYPTED,
     "tests/atlasc/emit",
@@ -26,7 +26,7 @@ FIRST = (
     "tests/faults/test_full_disk.py",
 )
 """The groups that take longest, longest first: else one process would wait for the other."""
-_MARK = re.compile(r"pytest\.mark\.(encrypted|bootstrap)\b")
+_MARK = re.compile(r"pytest\.mark\.(encrypted|bootstrap|large)\b")
 
 
 class Scheduler(LoadScopeScheduling):

@@ -51,6 +51,7 @@ class TestMoreDigits(EngineConformance):
         return fresh(parameters)
 
 
+@pytest.mark.large
 class TestBootstrapped(EngineConformance):
     """Two real ciphertexts share a bootstrap."""
 
