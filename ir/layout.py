@@ -123,6 +123,18 @@ class Layout:
         """Unpadded extents in axis order."""
         return tuple(extent for _, extent in self.extents)
 
+    @cached_property
+    def period(self) -> int:
+        """Slots after which a ciphertext repeats, at most: fields before them are replicated, or
+        are of a batch of one, whose spare places hold copies.
+        """
+        bits = self.slots.bit_length() - 1
+        for field in self.fields:
+            if field.axis != REPLICATED and (field.axis, self.extent(field.axis)) != ("b", 1):
+                break
+            bits -= field.bits
+        return 1 << bits
+
     def extent(self, axis: str) -> int:
         """Unpadded extent of an axis, 1 where the layout does not have it."""
         return dict(self.extents).get(axis, 1)

@@ -26,7 +26,7 @@ from atlasc.ir.opdef import Symbol
 from atlasc.passes.analyses.observed import bootstrap_change
 from atlasc.passes.execution.paterson_stockmeyer import evaluate_plan, plan_chebyshev
 from atlasc.passes.framework.rewriting import Rewriter
-from atlasc.targets.parameters import NoiseModel
+from atlasc.targets.noise import NoiseModel
 from atlasc.targets.sim import SimEngine
 
 MARGIN = 3.0
@@ -70,8 +70,9 @@ def program_change(program: Module, noise: NoiseModel) -> float:
         if op.name == "ckks.input":
             total += (noise.fresh * gain) ** 2
         elif op.name == "ckks.bootstrap":
-            source = op.operands[0].op
-            total += bootstrap_change(source, noise.bootstrap, noise.bootstrap_cubic) ** 2
+            errors = noise.bootstrap, noise.bootstrap_cubic
+            source, period = op.operands[0].op, op.attributes.get("period")
+            total += bootstrap_change(source, period, *errors) ** 2
         elif op.name == "ckks.chebyshev":
             total += (_of_chebyshev(program, op, noise) * gain) ** 2
         elif levels := op.levels(program.symbols):

@@ -15,12 +15,12 @@ from atlasc.client.program import ClientProgram, rows_of
 from atlasc.emit import text
 from atlasc.emit.interface import NUMBERS, interface_facts
 from atlasc.emit.program import program_text
-from atlasc.emit.record import record_arrays
 from atlasc.files import new_folder, write_with
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
 from atlasc.passes.execution.execute import Functions
 from atlasc.passes.execution.record import Function, Shape
+from atlasc.passes.execution.record_arrays import record_arrays
 from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.program import identity_of
 from atlasc.templates import templates
@@ -31,7 +31,6 @@ RUNTIME_PARTS = (
     "CMakeLists.txt",
     "include",
     "src",
-    "bootstrap",
     "ckks",
     "devices",
     "engines",
@@ -113,7 +112,15 @@ def _recorded(
     """
     functions = Functions(program, Shape.of(parameters))
     calls = dict(functions.calls())
-    arrays = record_arrays(functions.recorded)
+    periods = {
+        period
+        for function in functions.recorded
+        for one in function.code
+        if one.primitive == "bootstrap_many"
+        for period in one.numbers
+    }
+    circuits = [one for period in sorted(periods) for one in parameters.circuit(period)]
+    arrays = record_arrays([*functions.recorded, *circuits])
     for name, array in sorted(program.arrays_used().items()):
         if not name.isprintable() or name in arrays:
             raise AtlasError(f"an array cannot be called {name!r}")

@@ -25,7 +25,7 @@ from atlasc.targets.base import Progress, RoleEngine
 from atlasc.targets.cost_table import Bootstrap, CostTable, Measured
 from atlasc.targets.costs import KEY, ratio
 from atlasc.targets.machine import OtherWork, this_machine
-from atlasc.targets.parameters import ParameterSet
+from atlasc.targets.parameters import NARROWER, ParameterSet
 
 FEW, MANY = 2, 8
 """Rotations of the two hoisted calls that tell the shared part from the rest."""
@@ -173,7 +173,14 @@ class Calibrator(ABC):
         # The first one encodes diagonals; that of one ciphertext comes after it.
         seconds = min(_timed(partial(engine.bootstrap_many, batch)) for _ in range(2))
         one = min(_timed(partial(engine.bootstrap_many, batch[:1])) for _ in range(2))
-        return Bootstrap(seconds, key_seconds, True, min(seconds, one))
+        narrow = self._narrow_seconds(engine) if self.bootstrapped.narrow else None
+        return Bootstrap(seconds, key_seconds, True, min(seconds, one), narrow)
+
+    def _narrow_seconds(self, engine: Any) -> float:
+        period = engine.slots >> NARROWER
+        vector = np.tile(np.random.default_rng(2).uniform(-1, 1, period), 1 << NARROWER)
+        given = [engine.encrypt(vector, 0)]
+        return min(_timed(partial(engine.bootstrap_many, given, period)) for _ in range(3))
 
 
 class _Pace:

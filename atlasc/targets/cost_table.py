@@ -52,7 +52,8 @@ class Measured:
 @dataclass(frozen=True)
 class Bootstrap:
     """Seconds of a bootstrap and of its key; not ``measured``: scaled from another machine's.
-    ``one_seconds``: of a ciphertext without a partner; None: the same.
+    ``one_seconds``: of a ciphertext without a partner; None: the same. ``narrow_seconds``: of slots
+    that repeat 32 times; None: as of one.
     """
 
     __pydantic_config__ = STRICT
@@ -61,6 +62,7 @@ class Bootstrap:
     key_seconds: Seconds
     measured: bool
     one_seconds: Seconds | None = None
+    narrow_seconds: Seconds | None = None
 
 
 @dataclass(frozen=True)

@@ -65,8 +65,10 @@ class FittedCosts:
         """
         if primitive == "bootstrap":
             return self._bootstrap().seconds
-        if primitive == "bootstrap_one":
-            return self._bootstrap().one_seconds or self._bootstrap().seconds
+        if primitive in ("bootstrap_one", "bootstrap_narrow"):
+            found = self._bootstrap()
+            narrow = found.narrow_seconds if primitive == "bootstrap_narrow" else None
+            return narrow or found.one_seconds or found.seconds
         if primitive not in self._curves:
             self._curves[primitive] = self._curve(primitive)
         return float(self._curves[primitive][level])
@@ -76,7 +78,7 @@ class FittedCosts:
         every = range(self.parameters.max_level + 1)
         at: dict[str, Iterable[int]] = dict.fromkeys(PRIMITIVES, every)
         bootstraps = every[-1:] if self.parameters.bootstrap else ()
-        at["bootstrap"] = at["bootstrap_one"] = bootstraps
+        at |= dict.fromkeys(("bootstrap", "bootstrap_one", "bootstrap_narrow"), bootstraps)
         return {(name, level): self.cost(name, level) for name in PRIMITIVES for level in at[name]}
 
     def key_seconds(
@@ -194,6 +196,7 @@ def relative_costs(parameters: ParameterSet) -> PrimitiveCosts:
         return digits * wide * TRANSFORM, switch
 
     middle = (parameters.max_level + len(parameters.moduli.primes)) // 2
+    needs = parameters.needs
     for level in range(parameters.max_level + 1):
         residues = parameters.residues(level)
         hoist, switch = rotation(level)
@@ -204,8 +207,9 @@ def relative_costs(parameters: ParameterSet) -> PrimitiveCosts:
             "rescale": 2 * residues * TRANSFORM,
             "mul_plain": (1 + TRANSFORM) * residues,
             "add_plain": TRANSFORM * residues,
-            "bootstrap": parameters.needs.key_switches * sum(rotation(middle)),
-            "bootstrap_one": parameters.needs.key_switches_of_one * sum(rotation(middle)),
+            "bootstrap": needs.key_switches * sum(rotation(middle)),
+            "bootstrap_one": needs.key_switches_of_one * sum(rotation(middle)),
+            "bootstrap_narrow": needs.key_switches_narrow * sum(rotation(middle)),
         }
         for primitive in PRIMITIVES:
             table[primitive, level] = known.get(primitive, 2.0 * residues)

@@ -3,63 +3,26 @@
 from __future__ import annotations
 
 import json
-import math
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import STRICT, parse_json
+from atlasc.targets.noise import NoiseModel
 from atlasc.targets.security import REQUIRED_BITS, Secret, check_security
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from atlasc.passes.execution.record import Function
     from atlasc.passes.lowering.rotation_keys import KeyPlan
 
 
-@dataclass(frozen=True)
-class NoiseModel:
-    """Standard deviations of the Gaussian error that a primitive adds to each slot.
-
-    Absolute errors of slot values, so they already contain the division by the scale. Rescaling
-    happens on the ciphertext operands *before* a product (the result is left at the squared
-    scale), as desilofhe and other libraries with lazy rescaling do: the error of a product grows
-    with the other factor.
-
-    Attributes:
-        fresh: encryption.
-        rescale: the rounding of one rescaling.
-        key_switch: a rotation or a relinearisation.
-        bootstrap: a bootstrap.
-        bootstrap_cubic: a bootstrap takes the sine for the identity, so a *coefficient* c of the
-            encoded polynomial comes back as c - bootstrap_cubic c^3. Slots that look random have
-            tiny coefficients; but their mean is one coefficient, and it suffers.
-    """
-
-    fresh: float = 0.0
-    rescale: float = 0.0
-    key_switch: float = 0.0
-    bootstrap: float = 0.0
-    bootstrap_cubic: float = 0.0
-
-    @classmethod
-    def ckks(cls, ring_degree: int, log_scale: int = 40) -> NoiseModel:
-        """The model for a dense ternary secret, after Cheon et al. 2017, section 3.
-
-        Rounding a coefficient of both components gives variance (1 + h)/12 with h = 2N/3; a slot is
-        a sum of N coefficients, so its variance is N times that. Fresh and key switching errors are
-        at the squared scale (see above) and vanish beside it. At N = 2^16 the result, 1.4e-8, is
-        what desilofhe 1.17.0 shows. The figures for the bootstrap were measured on that library:
-        1.2e-5 on any two vectors that share one (6e-6 where a vector has one for itself); the cubic
-        term on the vector of ones, which came back as 0.9984, and it predicts the error on uniform
-        slots in [-16, 16], 7.4e-5, to the digit.
-        """
-        rescale = math.sqrt(ring_degree * (1 + 2 * ring_degree / 3) / 12) / 2.0**log_scale
-        tiny = 3.2 * ring_degree / 2.0 ** (2 * log_scale)
-        return cls(tiny, rescale, tiny, bootstrap=1.2e-5, bootstrap_cubic=1.6e-3)
+NARROWER = 5
+"""log2 of the slots over the period of the narrow bootstrap whose cost stands for that of all."""
 
 
 @dataclass(frozen=True)
@@ -91,11 +54,17 @@ class BootstrapNeeds:
         key_levels: of the relinearisation and the conjugation key.
         key_switches: of one bootstrap; 0 where they are not known.
         key_switches_of_one: of the bootstrap of a ciphertext without a partner.
+        key_switches_narrow: of a narrow bootstrap.
         memory: bytes beside these two keys, by what they are for.
     """
 
     rotations: frozenset[int] = frozenset()
     shared: Mapping[int, int] = field(default_factory=dict)
+    key_levels: tuple[int, ...] = ()
+    memory: Mapping[str, int] = field(default_factory=dict)
+    key_switches: int = 0
+    key_switches_of_one: int = 0
+    key_switches_narrow: int = 0
 
     def with_own(self, rotations: Mapping[int, int]) -> dict[int, int]:
         """Those that are like any other beside a program's own: amount -> highest level."""
@@ -103,11 +72,6 @@ class BootstrapNeeds:
         for amount, level in sorted(rotations.items()):
             highest[amount] = max(level, highest.get(amount, level))
         return highest
-
-    key_levels: tuple[int, ...] = ()
-    memory: Mapping[str, int] = field(default_factory=dict)
-    key_switches: int = 0
-    key_switches_of_one: int = 0
 
 
 class _Fields:
@@ -246,6 +210,22 @@ class ParameterSet(_Fields):
     def bootstrap_batch(self) -> int:
         """Ciphertexts that one bootstrap refreshes: two real ones as the parts of a complex one."""
         return 2 if self.bootstrap else 1
+
+    def circuit(self, period: int) -> Sequence[Function]:
+        """The bootstrap of slots that repeat after ``period`` in primitives: functions of one
+        ciphertext and of two. Empty where there is none, or where it is a library's.
+        """
+        return ()
+
+    @property
+    def narrow(self) -> bool:
+        """Whether slots that repeat are bootstrapped narrowly."""
+        return False
+
+    @property
+    def log_scales(self) -> tuple[float, ...]:
+        """log2 of the scale at each level, where a bootstrap is in primitives; else empty."""
+        return ()
 
     @property
     def shape(self) -> tuple[int, int, int | None, int]:

@@ -28,12 +28,13 @@ from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.passes.execution.engine import Plaintext, Vector
+from atlasc.passes.execution.engine import Plaintext, Vector, is_narrow
 from atlasc.passes.lowering.rotation_keys import KeyPlan, rotation_reach
 from atlasc.targets.base import Progress, RoleEngine, Target
 from atlasc.targets.cpu import TARGET as cpu
 from atlasc.targets.key_folders import Role, read_index, write_bytes, write_index
-from atlasc.targets.parameters import NoiseModel, ParameterSet
+from atlasc.targets.noise import NoiseModel
+from atlasc.targets.parameters import ParameterSet
 
 LOG_CAPACITY, LOG_SCALE = 19.0, 40
 """log2 of the largest absolute value that fits at level 0 (base modulus over scale, less a bit for
@@ -196,17 +197,23 @@ class SimEngine(RoleEngine[SimCiphertext]):
     def _drop_to(self, ciphertext: SimCiphertext, level: int) -> SimCiphertext:
         return SimCiphertext(ciphertext.values, level)
 
-    def _bootstrap(self, ciphertexts: Sequence[SimCiphertext], level: int) -> list[SimCiphertext]:
+    def _bootstrap(
+        self, ciphertexts: Sequence[SimCiphertext], level: int, period: int
+    ) -> list[SimCiphertext]:
         if self.bootstrap_batch == 1:
-            return [self._refreshed(ciphertext.values.real, level) for ciphertext in ciphertexts]
-        refreshed = []
-        for first in range(0, len(ciphertexts), 2):
-            pair = ciphertexts[first : first + 2]
-            both = pair[0].values + 1j * pair[-1].values
-            refreshed += [self._refreshed(part, level) for part in (both.real, both.imag)]
-        return refreshed[: len(ciphertexts)]
+            parts = [ciphertext.values.real for ciphertext in ciphertexts]
+        else:
+            parts = []
+            for first in range(0, len(ciphertexts), 2):
+                pair = ciphertexts[first : first + 2]
+                both = pair[0].values + 1j * pair[-1].values
+                parts += [both.real, both.imag]
+        return [self._refreshed(one, level, period) for one in parts[: len(ciphertexts)]]
 
-    def _refreshed(self, values: Vector, level: int) -> SimCiphertext:
+    def _refreshed(self, values: Vector, level: int, period: int) -> SimCiphertext:
+        copies = self.slots // period
+        if is_narrow(period, self.slots):
+            values = np.tile(values.reshape(copies, period).mean(axis=0), copies)
         largest = _largest(SimCiphertext(values, 0))
         # The tolerance lets a value of exactly the range pass with the noise of its history.
         if not largest <= self.bootstrap_range * (1 + 1e-6):
@@ -219,12 +226,15 @@ class SimEngine(RoleEngine[SimCiphertext]):
         if self.noise.bootstrap_cubic:
             polynomial = coefficients(values)
             values = from_coefficients(polynomial - self.noise.bootstrap_cubic * polynomial**3)
-        return SimCiphertext(self._noisy(values, self.noise.bootstrap), level)
+        deviation = self.noise.of_bootstrap(1 / copies)
+        return SimCiphertext(self._noisy(values, deviation, copies), level)
 
-    def _noisy(self, values: Slots, deviation: float) -> Slots:
+    def _noisy(self, values: Slots, deviation: float, copies: int = 1) -> Slots:
+        """Errors that repeat so many times."""
         if not deviation:
             return values
-        return values + deviation * self._random.standard_normal(self.slots)
+        drawn = self._random.standard_normal(self.slots // copies)
+        return values + np.tile(deviation * drawn, copies)
 
     def _rescaled(self, ciphertext: SimCiphertext) -> Slots:
         return self._noisy(ciphertext.values, self.noise.rescale)

@@ -22,6 +22,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,13 @@ import numpy as np
 
 from atlasc.cli.output import print_table
 from atlasc.cli.progress import progress
+from atlasc.passes.execution.engine import Engine
+from atlasc.passes.lowering.rotation_keys import KeyPlan
+from atlasc.targets.base import no_progress
+from atlasc.targets.cpu.engine import CpuEngine
+from atlasc.targets.cpu.parameters import CpuParameters
 
 HERE = Path(__file__).parent
-BUILD = HERE.parents[1] / "build" / "engine"
 LOG_DEGREE = 16
 ROWS = {
     "levels left": ("level", "{:.0f}"),
@@ -57,26 +62,20 @@ def main() -> None:
     parser.add_argument("--sets", default="fourteen_levels_40,fourteen_levels")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--no-desilo", action="store_true")
-    parser.add_argument("--only-desilo", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--only", metavar="ENGINE", help=argparse.SUPPRESS)
     parser.add_argument("--lattigo", type=Path, metavar="PYTHON")
     parser.add_argument("--openfhe", type=Path, metavar="PYTHON")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    if options.only_desilo:
-        print(json.dumps(measured_desilo(options.rounds)))
+    if options.only is not None:
+        print(json.dumps(measured_here(options.only, options.rounds)))
         return
-    with progress("building the engine"):
-        program = built()
     found: dict[str, dict[str, Any]] = {}
-    for name in options.sets.split(","):
-        with progress(f"cpu, {name}"):
-            found[f"cpu, {name}"] = measured(
-                [str(program), str(LOG_DEGREE), name, str(options.rounds)]
-            )
-    if not options.no_desilo:
-        with progress("desilo"):
-            words = ["-m", "benchmarks.engine", "--only-desilo", "--rounds", str(options.rounds)]
-            found["desilo"] = measured([sys.executable, *words])
+    ours = [f"cpu, {name}" for name in options.sets.split(",")]
+    for name in ours if options.no_desilo else [*ours, "desilo"]:
+        with progress(name):
+            words = ["-m", "benchmarks.engine", "--only", name, "--rounds", str(options.rounds)]
+            found[name] = measured([sys.executable, *words])
     for name in ("Lattigo", "OpenFHE"):
         python = getattr(options, name.lower())
         if python is not None:
@@ -87,18 +86,6 @@ def main() -> None:
     show(found)
     if options.json is not None:
         options.json.write_text(json.dumps(found, indent=1) + "\n")
-
-
-def built() -> Path:
-    """The C++ part."""
-    for words in (
-        ["-S", str(HERE), "-B", str(BUILD), "-DATLASC_ENGINE=cpu"],
-        ["--build", str(BUILD), "--parallel"],
-    ):
-        done = subprocess.run(["cmake", *words], capture_output=True, text=True)
-        if done.returncode != 0:
-            sys.exit(done.stdout + done.stderr)
-    return BUILD / "bootstrap"
 
 
 def measured(command: list[str]) -> dict[str, Any]:
@@ -112,48 +99,59 @@ def measured(command: list[str]) -> dict[str, Any]:
     return {**json.loads(text.strip().splitlines()[-1]), "memory": usage.ru_maxrss / 2**20}
 
 
-def measured_desilo(rounds: int) -> dict[str, float]:
-    """The same of the library."""
-    from atlasc.passes.lowering.rotation_keys import KeyPlan
-    from atlasc.targets.desilo.engine import DesiloEngine
-    from atlasc.targets.desilo.keys import KeySet
-    from atlasc.targets.desilo.parameters import BOOTSTRAPPED
+def made(name: str) -> Engine[Any]:
+    """An engine with keys of its own."""
+    if name == "desilo":
+        from atlasc.targets.desilo.engine import DesiloEngine
+        from atlasc.targets.desilo.keys import KeySet
+        from atlasc.targets.desilo.parameters import BOOTSTRAPPED
+
+        return DesiloEngine(KeySet.generate(BOOTSTRAPPED, KeyPlan({1: BOOTSTRAPPED.max_level})))
+    parameters = CpuParameters.bootstrapped(name.removeprefix("cpu, "), LOG_DEGREE)
+    return CpuEngine.fresh(parameters, KeyPlan({1: parameters.max_level}), no_progress)
+
+
+def measured_here(name: str, rounds: int) -> dict[str, float]:
+    """Seconds of an engine in this process."""
+    kept: list[Engine[Any]] = []
 
     def seconds(work: Callable[[], Any]) -> float:
         start = time.perf_counter()
-        work()
+        result = work()
+        if isinstance(kept[0] if kept else None, CpuEngine):
+            for one in result if isinstance(result, list) else [result]:
+                kept[0].settle(one)  # what the engine puts off
         return time.perf_counter() - start
 
-    top = BOOTSTRAPPED.max_level
-    kept: dict[str, KeySet] = {}
-
-    def make_keys() -> None:
-        kept["keys"] = KeySet.generate(BOOTSTRAPPED, KeyPlan({1: top}))
-
-    keys = seconds(make_keys)
-    engine = DesiloEngine(kept["keys"])
+    keys = seconds(lambda: kept.append(made(name)))
+    [engine] = kept
     slots = np.random.default_rng(1).uniform(-1, 1, engine.slots)
     pair = [engine.encrypt(slots, 0) for _ in range(2)]
     refreshed: list[Any] = []
 
-    def refresh() -> None:
+    def refresh() -> list[Any]:
         refreshed[:] = engine.bootstrap_many(pair)
+        return refreshed
 
-    first = seconds(refresh)
+    first = seconds(refresh)  # encodes the diagonals, too
     before = time.process_time()
     again = min(seconds(refresh) for _ in range(rounds))
     cores = (time.process_time() - before) / rounds
+    seconds(lambda: engine.bootstrap_many(pair[:1]))
+    one = min(seconds(lambda: engine.bootstrap_many(pair[:1])) for _ in range(rounds))
     error = max(float(np.abs(engine.decrypt(one) - slots).max()) for one in refreshed)
     x, y = refreshed
+    turns = count()
     work: dict[str, Callable[[], Any]] = {
         "mul": lambda: engine.mul(x, y),
         "rotate": lambda: engine.rotate(x, 1),
-        "mul_plain": lambda: engine.mul_plain(x, slots),
+        # Another vector each time: an engine may keep those that it has seen.
+        "mul_plain": lambda: engine.mul_plain(x, np.roll(slots, next(turns))),
     }
     times = {name: min(seconds(one) for _ in range(rounds)) for name, one in work.items()}
     return {
         "level": engine.level(x), "keys": keys, "first": first, "bootstrap": again, "cores": cores,
-        "log2_error": float(np.log2(error)), **times,
+        "one": one, "log2_error": float(np.log2(error)), **times,
     }  # fmt: skip
 
 

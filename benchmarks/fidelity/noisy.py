@@ -18,7 +18,7 @@ from atlasc.ir.module import Op
 from atlasc.ir.opdef import Site
 from atlasc.passes.analyses.bounds import bootstrapped
 from atlasc.passes.simulation.poly_values import evaluated, fused
-from atlasc.targets.parameters import NoiseModel
+from atlasc.targets.noise import NoiseModel
 
 MEASURED = 16.0
 """Magnitude up to which a bootstrap was seen to err as `NoiseModel.ckks` says; beyond it the result

@@ -203,6 +203,18 @@ def _set_level(site: Site) -> CiphertextType:
     return replace(source, level=level)
 
 
+def _refreshed(site: Site) -> CiphertextType:
+    result = _set_level(site)
+    period, (slots, least) = (
+        site.attributes.get("period"),
+        (result.layout.slots, result.layout.period),
+    )
+    if period is not None:
+        fits = period in (1 << bit for bit in range(slots.bit_length() - 1)) and period % least == 0
+        require(fits, f"the slots of the operand do not repeat after {period}, half of all or less")
+    return result
+
+
 def _drop(site: Site) -> CiphertextType:
     result, level = _set_level(site), operand_level(site)
     lower = level is None or site.attributes["level"] <= level
@@ -311,8 +323,10 @@ declare_ckks("ckks.gather",
              "Moves all ciphertexts of a replicated value into one, in the slots of some copies.",
              "x", _gather, levels=1)  # fmt: skip
 declare_ckks("ckks.spread", "The inverse of ``gather``.", "x", _spread, LAYOUT, levels=1)
-declare("ckks.bootstrap", "Refresh to a level.", "x", _set_level,
-        A("level", "int", "level of the result"))  # fmt: skip
+declare("ckks.bootstrap", "Refresh to a level.", "x", _refreshed,
+        A("level", "int", "level of the result"),
+        A("period", "int", "slots after which the operand repeats: a narrow bootstrap",
+          optional=True))  # fmt: skip
 declare("ckks.drop", "Drop to a lower level.", "x", _drop,
         A("level", "int", "level of the result"))  # fmt: skip
 declare_ckks("ckks.ct_matmul_qk",

@@ -107,15 +107,19 @@ def with_noise_gains(module: Module, inputs: Mapping[str, np.ndarray]) -> Module
     return with_attributes(module, attributes)
 
 
-def bootstrap_change(op: Op, error: float, cubic: float) -> float:
+def bootstrap_change(op: Op, period: int | None, error: float, cubic: float) -> float:
     """Change of the outputs by a bootstrap of an op's result, in units of their root mean square.
 
     Args:
         op: with the attributes of ``with_noise_gains``; 0 without.
-        error: standard deviation of what a bootstrap adds to each slot.
+        period: slots after which they repeat in a narrow bootstrap; None for others.
+        error: standard deviation of what a bootstrap adds to each slot. A narrow one adds less, by
+            the root of its share of the slots.
         cubic: it takes this times its cube off the mean of a value.
     """
     gain, mean = (op.attributes.get(name, 0.0) for name in ("noise_gain", "mean"))
+    if period is not None:
+        error *= math.sqrt(period / op.value.ciphertext.layout.slots)
     return gain * math.hypot(error, cubic * mean**3)
 
 
@@ -123,8 +127,12 @@ def program_change(module: Module, error: float, cubic: float) -> float | None:
     """The same of all bootstraps of a placed ckks module; None where no value has a gain."""
     if not any("noise_gain" in op.attributes for op in module.ops):
         return None
-    refreshed = [op.operands[0].op for op in module.ops if op.name == "ckks.bootstrap"]
-    return math.hypot(*(bootstrap_change(op, error, cubic) for op in refreshed))
+    refreshed = [
+        (op.operands[0].op, op.attributes.get("period"))
+        for op in module.ops
+        if op.name == "ckks.bootstrap"
+    ]
+    return math.hypot(*(bootstrap_change(*one, error, cubic) for one in refreshed))
 
 
 def _read(module: Module, inputs: Mapping[str, np.ndarray], output: np.ndarray) -> np.ndarray:

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
 from atlasc.ir.errors import AtlasError
-from atlasc.passes.execution.engine import Engine, Vector
+from atlasc.passes.execution.engine import Engine, Vector, is_narrow
 
 Primitive = Literal[
     "encrypt", "decrypt", "add", "add_plain", "negate", "times_i", "rescale", "mul", "mul_lazy",
     "square", "mul_plain", "mul_scalar", "rotate", "rotate_hoisted", "hoist", "bootstrap",
-    "bootstrap_one",
+    "bootstrap_one", "bootstrap_narrow",
 ]  # fmt: skip
 """What is counted. ``level`` is that of the (lower) operand; for ``bootstrap`` that of the
 result.
@@ -34,8 +34,11 @@ decomposition, counted once for such a call: a cost table gives the cost of the 
 for ``hoist`` where it does not.
 
 ``bootstrap_one`` refreshes the last of an odd number of ciphertexts where a ``bootstrap`` refreshes
-two.
+two. ``bootstrap_narrow`` refreshes as many as a ``bootstrap``, whose slots repeat.
 """
+
+_SLOTS: Any = ()
+"""Stands for a vector; a number would be counted as another primitive."""
 
 PRIMITIVES: tuple[Primitive, ...] = Primitive.__args__  # type: ignore[attr-defined]
 
@@ -83,7 +86,7 @@ class Counts:
     @property
     def bootstraps(self) -> int:
         """Bootstraps."""
-        return self.count("bootstrap", "bootstrap_one")
+        return self.count("bootstrap", "bootstrap_one", "bootstrap_narrow")
 
     def seconds(self, costs: Mapping[tuple[Primitive, int], float]) -> float:
         """Predicted time under a cost table (primitive, level) -> seconds of one call.
@@ -239,14 +242,32 @@ class CountingEngine(Engine[Counted]):
         self._current.conjugation_level = max(self._current.conjugation_level, level)
         return self._new(level)
 
+    def transform(self, ciphertext: Counted, terms: Sequence[tuple[int, int, Any]]) -> Counted:
+        """See the base class. The division by the level's primes is the last step, so that the keys
+        of giant steps reach the operand's level, too.
+        """
+        babies = sorted({baby for baby, _, _ in terms} - {0})
+        rotated = {0: ciphertext} | dict(
+            zip(babies, self.rotate_many(ciphertext, babies), strict=True)
+        )
+        for giant in sorted({giant for _, giant, _ in terms} - {0}):
+            self.rotate(ciphertext, giant)
+        return self.dot_plain([rotated[baby] for baby, _, _ in terms], [_SLOTS] * len(terms))
+
+    def raise_modulus(self, ciphertext: Counted) -> Counted:
+        """Not counted: its two key switches are part of a ``bootstrap``, which is."""
+        return self._new(self.max_level)
+
     def _drop_to(self, ciphertext: Counted, level: int) -> Counted:
         return self._new(level)
 
-    def _bootstrap(self, ciphertexts: Sequence[Counted], level: int) -> list[Counted]:
+    def _bootstrap(self, ciphertexts: Sequence[Counted], level: int, period: int) -> list[Counted]:
         whole, rest = divmod(len(ciphertexts), self.bootstrap_batch)
-        if whole:
+        if is_narrow(period, self.slots):
+            self._primitives["bootstrap_narrow", level] += whole + (rest > 0)
+        elif whole:
             self._primitives["bootstrap", level] += whole
-        if rest:
+        if rest and not is_narrow(period, self.slots):
             self._primitives["bootstrap_one", level] += 1
         return [self._new(level) for _ in ciphertexts]
 

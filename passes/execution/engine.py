@@ -47,6 +47,11 @@ Ct = TypeVar("Ct")
 """A ciphertext of an engine: opaque to everything but that engine."""
 
 
+def is_narrow(period: int, slots: int) -> bool:
+    """Whether slots that repeat after ``period`` of them can be bootstrapped narrowly."""
+    return 2 * period <= slots
+
+
 class Engine(ABC, Generic[Ct]):
     """Arithmetic on packed ciphertexts, which have a ``level``.
 
@@ -147,6 +152,23 @@ class Engine(ABC, Generic[Ct]):
     def rotate_many(self, ciphertext: Ct, amounts: Sequence[int]) -> list[Ct]:
         """``[rotate(ciphertext, k) for k in amounts]``, hoisted where possible."""
 
+    def transform(self, ciphertext: Ct, terms: Sequence[tuple[int, int, Plaintext]]) -> Ct:
+        """A matrix by its diagonals, one level lower: the sum over (baby, giant, value) of
+        rotate(rotate(x, baby) · value, giant). Terms of a giant step are rotated together; an
+        engine may put off divisions to the end.
+        """
+        babies = sorted({baby for baby, _, _ in terms} - {0})
+        rotated = {0: ciphertext} | dict(
+            zip(babies, self.rotate_many(ciphertext, babies), strict=True)
+        )
+        giants: dict[int, list[tuple[Ct, Plaintext]]] = {}
+        for baby, giant, value in terms:
+            giants.setdefault(giant, []).append((rotated[baby], value))
+        return reduce(
+            self.add,
+            (self.rotate(self.dot_plain(*zip(*some)), giant) for giant, some in giants.items()),
+        )
+
     def drop_to(self, ciphertext: Ct, level: int) -> Ct:
         """The same slots at ``level``, which is at most the level of ``ciphertext``."""
         there = self.level(ciphertext)
@@ -162,15 +184,30 @@ class Engine(ABC, Generic[Ct]):
         """
         return self.bootstrap_many([ciphertext])[0]
 
-    def bootstrap_many(self, ciphertexts: Sequence[Ct]) -> list[Ct]:
+    def bootstrap_many(self, ciphertexts: Sequence[Ct], period: int | None = None) -> list[Ct]:
         """``[bootstrap(c) for c in ciphertexts]`` by ``ceil(n / bootstrap_batch)`` bootstraps.
 
         The levels are those of :meth:`bootstrap`: sharing one costs none. The last of an odd number
         shares one with itself.
+
+        Args:
+            period: the slots of each ciphertext repeat after so many, a power of two. Where that is
+                half of all or less, an engine may use a narrow bootstrap, which costs and errs
+                less. It loses what does not repeat.
         """
         if self.bootstrap_level is None:
             self._refuse("bootstrap", "these parameters do not allow a bootstrap")
-        return self._bootstrap(ciphertexts, self.bootstrap_level)
+        used = self.slots if period is None else period
+        if used < 1 or self.slots % used:
+            self._refuse("bootstrap", f"slots cannot repeat after {used} of {self.slots}")
+        return self._bootstrap(ciphertexts, self.bootstrap_level, used)
+
+    def raise_modulus(self, ciphertext: Ct) -> Ct:
+        """A ciphertext at level 0 at ``max_level``, the top: the beginning of a bootstrap
+        (:mod:`atlasc.passes.execution.bootstrap.circuit`). Engines that leave their bootstrap to a
+        library have none.
+        """
+        self._refuse("raise_modulus", "this engine has no bootstrap in primitives")
 
     # --- the arithmetic
 
@@ -189,7 +226,7 @@ class Engine(ABC, Generic[Ct]):
     def _drop_to(self, ciphertext: Ct, level: int) -> Ct: ...
 
     @abstractmethod
-    def _bootstrap(self, ciphertexts: Sequence[Ct], level: int) -> list[Ct]: ...
+    def _bootstrap(self, ciphertexts: Sequence[Ct], level: int, period: int) -> list[Ct]: ...
 
     # --- checks
 

@@ -32,10 +32,12 @@ class Table:
     Attributes:
         name: what the text form of a record shows.
         make: the integers, or for a mask booleans: true is 0, false is ``NOWHERE``.
+        repeats: how often the integers follow one another until every slot has one.
     """
 
     name: str
     make: Callable[[], NDArray[Any]]
+    repeats: int = 1
 
     @cached_property
     def numbers(self) -> NDArray[np.int32]:
@@ -74,6 +76,16 @@ class Literal:
         return f"[{shown}{', …' if self.numbers.size > 3 else ''}]"
 
 
+@dataclass(frozen=True)
+class Root:
+    """The powers of exp(2 pi i / order): what a lookup finds at k is power k."""
+
+    order: int
+
+    def __str__(self) -> str:
+        return f"root{self.order}"
+
+
 Place: TypeAlias = tuple[Table, int]
 """A table, and how far it is rotated: what slot i finds is in the table at slot i + rotation."""
 
@@ -86,7 +98,7 @@ class Lookup(NamedTuple):
         places: their sum is where in the array the element is.
     """
 
-    array: Argument | Literal | None
+    array: Argument | Literal | Root | None
     places: tuple[Place, ...]
 
     def __str__(self) -> str:
@@ -117,7 +129,7 @@ class Slots:
         return Slots((Term(1.0, tuple(Lookup(None, ((mask, 0),)) for mask in masks)),))
 
     @staticmethod
-    def of(array: Argument | Literal, *places: Place) -> Slots:
+    def of(array: Argument | Literal | Root, *places: Place) -> Slots:
         """Elements of an array."""
         return Slots((Term(1.0, (Lookup(array, places),)),))
 
@@ -144,6 +156,11 @@ class Slots:
         arrays = (lookup.array for term in self.terms for lookup in term.lookups)
         return [array for array in arrays if isinstance(array, Argument)]
 
+    @property
+    def tables(self) -> list[Table]:
+        """Those of all places."""
+        return [place[0] for term in self.terms for one in term.lookups for place in one.places]
+
     def __str__(self) -> str:
         return " + ".join(map(str, self.terms))
 
@@ -160,10 +177,15 @@ def built(slots: Slots, size: int, array: Callable[[Argument], NDArray[Any]]) ->
         array: the array of an argument, flat.
     """
     places = [place for term in slots.terms for one in term.lookups for place in one.places]
-    run = math.gcd(size, *(size // len(t.numbers) for t, _ in places), *(r for _, r in places))
+
+    def length(table: Table) -> int:
+        """Slots in a run."""
+        return size // len(table.numbers) // table.repeats
+
+    run = math.gcd(size, *(length(t) for t, _ in places), *(r for _, r in places))
 
     def indices(table: Table, rotation: int) -> NDArray[np.int32]:
-        numbers = np.repeat(table.numbers, size // len(table.numbers) // run)
+        numbers = np.tile(np.repeat(table.numbers, length(table) // run), table.repeats)
         return np.roll(numbers, -(rotation // run)) if rotation % size else numbers
 
     def found(lookup: Lookup) -> NDArray[Any]:
@@ -171,6 +193,9 @@ def built(slots: Slots, size: int, array: Callable[[Argument], NDArray[Any]]) ->
         inside = reduce(np.logical_and, (part != NOWHERE for part in parts))
         if lookup.array is None:
             return inside.astype(np.float64)
+        if isinstance(lookup.array, Root):
+            order = lookup.array.order
+            return np.where(inside, np.exp(2j * np.pi * (sum(parts) % order) / order), 0.0)
         values = lookup.array.numbers if isinstance(lookup.array, Literal) else array(lookup.array)
         return np.where(inside, values[np.where(inside, sum(parts), 0)], 0.0)
 

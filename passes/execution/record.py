@@ -22,6 +22,7 @@ from atlasc.passes.execution.plaintexts import MASK, Plaintext, Slots
 Primitive = Literal[
     "add", "sub", "negate", "add_plain", "mul", "square", "dot", "mul_plain", "dot_plain",
     "times_i", "conjugate", "rotate", "rotate_many", "drop_to", "bootstrap_many",
+    "transform", "raise_modulus",
 ]  # fmt: skip
 """What an instruction asks an engine for: a method of :class:`Engine`."""
 
@@ -35,7 +36,8 @@ class Instruction(NamedTuple):
         primitive: the method.
         operands: registers; of ``dot`` all left ones, then all right ones.
         plaintexts: one for each operand of a product with plaintexts.
-        numbers: amounts of rotations, or the level to drop to.
+        numbers: amounts of rotations, the level to drop to, or the period of a bootstrap; of
+            ``transform`` the amounts of the baby and the giant step of each plaintext.
         results: registers that are written; each is written once.
     """
 
@@ -250,11 +252,25 @@ class Recorder(Engine[Register]):
             rotated |= zip(distinct, made, strict=True)
         return [rotated[amount] for amount in used]
 
+    def transform(self, ciphertext: Register, terms: Sequence[tuple[int, int, Any]]) -> Register:
+        """Product with a matrix."""
+        level = self._require_level("transform", ciphertext)
+        values = [value for _, _, value in terms]
+        numbers = [amount % self.slots for *amounts, _ in terms for amount in amounts]
+        return self._write("transform", [ciphertext], level - 1, values, numbers)[0]
+
+    def raise_modulus(self, ciphertext: Register) -> Register:
+        """To the top."""
+        return self._write("raise_modulus", [ciphertext], self.max_level)[0]
+
     def _drop_to(self, ciphertext: Register, level: int) -> Register:
         return self._write("drop_to", [ciphertext], level, numbers=[level])[0]
 
-    def _bootstrap(self, ciphertexts: Sequence[Register], level: int) -> list[Register]:
-        return self._write("bootstrap_many", ciphertexts, level, results=len(ciphertexts))
+    def _bootstrap(
+        self, ciphertexts: Sequence[Register], level: int, period: int
+    ) -> list[Register]:
+        count = len(ciphertexts)
+        return self._write("bootstrap_many", ciphertexts, level, numbers=[period], results=count)
 
 
 def replay(
@@ -282,9 +298,12 @@ def replay(
         elif primitive == "dot_plain":
             results = [call(given, others)]
         elif primitive == "bootstrap_many":
-            results = call(given)
+            results = call(given, *numbers)
         elif primitive == "rotate_many":
             results = call(given[0], numbers)
+        elif primitive == "transform":
+            terms = list(zip(numbers[::2], numbers[1::2], others, strict=True))
+            results = [call(given[0], terms)]
         else:
             results = [call(*given, *others, *numbers)]
         values |= zip(written, results, strict=True)

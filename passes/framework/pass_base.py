@@ -94,6 +94,10 @@ class Parameters(Protocol):
         """Ciphertexts that one bootstrap refreshes."""
 
     @property
+    def narrow(self) -> bool:
+        """``narrow`` of `PlaceBootstraps`."""
+
+    @property
     def bootstrap_errors(self) -> tuple[float, float]:
         """``error`` and ``cubic`` of `PlaceBootstraps`."""
 

@@ -24,6 +24,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
 from atlasc.passes.calibration.measure import nonlinear_ops
 from atlasc.passes.costs import PrimitiveCosts, Profile, op_profiles, seconds_by_level
+from atlasc.passes.execution.engine import is_narrow
 from atlasc.passes.latency.outline import Polynomial
 from atlasc.passes.lowering.placement.elimination import Factors
 from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, LevelNode
@@ -43,6 +44,7 @@ class Piece:
         operands: positions in the segment; 0 is the value that enters it.
         depth, profile: levels and primitives; of an open Chebyshev sum 0 and none.
         ciphertexts: of the result.
+        narrow: whether its slots repeat.
         open: which of the segment's open Chebyshev sums it is; None for any other op.
     """
 
@@ -51,6 +53,7 @@ class Piece:
     profile: Profile = frozenset()
     ciphertexts: int = 0
     open: int | None = None
+    narrow: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,10 +120,14 @@ def cut(packed: Module, places: Mapping[Place, Sequence[str]]) -> SegmentedProgr
         for op in inside:
             piece = Piece(tuple(number[v.op] - start for v in op.operands if v.op in number))
             if op in opened:
-                piece = replace(piece, ciphertexts=_width(op), open=opened.index(op))
+                piece = replace(piece, open=opened.index(op))
             elif op.result is not None:
                 depth, profile = op.levels(packed.symbols), profile_of(op)
-                piece = Piece(piece.operands, depth, profile, _width(op))
+                piece = replace(piece, depth=depth, profile=profile)
+            if op.result is not None:
+                layout = op.value.ciphertext.layout
+                narrow = is_narrow(layout.period, layout.slots)
+                piece = replace(piece, ciphertexts=_width(op), narrow=narrow)
             pieces.append(piece)
         names = tuple(name for key in keys for name in places.get(key, ()))
         cuts.append(Cut(names, ProgramSegment(tuple(pieces), end == len(ops) - 1)))
@@ -229,7 +236,8 @@ class Tables:
                 polynomial = polynomials[piece.open]
                 depth, profile, calls = polynomial.depth, polynomial.profile, piece.ciphertexts
             cost = self._seconds_by_level(profile, depth, calls)
-            graph.add(LevelNode("piece", piece.operands, depth, cost, piece.ciphertexts))
+            node = LevelNode("piece", piece.operands, depth, cost, piece.ciphertexts)
+            graph.add(replace(node, narrow=piece.narrow))
         if not segment.last:
             graph.add(LevelNode("leaving", (len(segment.pieces),), refreshable=False))
         factors = Factors(graph, self._pieces)

@@ -13,6 +13,7 @@ from atlasc.ir.module import Module, Op, Value
 from atlasc.passes.analyses.bounds import RANGE, SEEN
 from atlasc.passes.analyses.observed import bootstrap_change, program_change
 from atlasc.passes.costs import PrimitiveCosts, op_costs
+from atlasc.passes.execution.engine import is_narrow
 from atlasc.passes.framework.pass_base import MAGNITUDES, NOISE_GAINS, Goal, Pass, Report
 from atlasc.passes.framework.rewriting import Rewriter
 from atlasc.passes.lowering.packing.packer import is_alone
@@ -49,6 +50,7 @@ class PlaceBootstraps(Pass):
             carry a ``noise_gain``, no value is bootstrapped whose error the outputs would show
             too much of.
         cubic: a bootstrap takes this times its cube off the mean of a value.
+        narrow: whether slots that repeat are bootstrapped narrowly, which costs and errs less.
     """
 
     name = "place-bootstraps"
@@ -62,6 +64,7 @@ class PlaceBootstraps(Pass):
     fewest: bool = field(default=False, metadata={"option": False})
     error: float = 0.0
     cubic: float = 0.0
+    narrow: bool = False
 
     @classmethod
     def for_goal(cls, goal: Goal) -> PlaceBootstraps:
@@ -74,24 +77,27 @@ class PlaceBootstraps(Pass):
             goal.costs,
             goal.fewest,
             *goal.parameters.bootstrap_errors,
+            goal.parameters.narrow,
         )
 
     @property
     def chain(self) -> LevelChain:
         """The levels, and what a bootstrap costs: 1 without costs."""
-        top, cost, one = self.levels, 1.0, None
+        top, cost, one, narrow = self.levels, 1.0, None, None
         if self.costs is not None:
             more = FEWEST * self.fewest
             cost = self.costs.get(("bootstrap", top), 0.0) + more
             if ("bootstrap_one", top) in self.costs:
                 one = self.costs["bootstrap_one", top] + more
-        return LevelChain(top, top if self.bootstrap else None, cost, self.batch, one)
+            if self.narrow:
+                narrow = self.costs["bootstrap_narrow", top] + more
+        return LevelChain(top, top if self.bootstrap else None, cost, self.batch, one, narrow)
 
     def run(self, module: Module, report: Report) -> Module:
         """Ckks module without levels to ckks module with levels, drops and bootstraps."""
         placement, nodes = self.solve(module)
         bootstraps, cost = placement.bootstrap_count, ""
-        placed = _placed(module, placement, nodes)
+        placed = self._placed(module, placement, nodes)
         noise = program_change(placed, self.error, self.cubic)
         if noise:
             report.say(f"errors of bootstraps change the outputs by {noise:.1e} of their size")
@@ -147,9 +153,17 @@ class PlaceBootstraps(Pass):
                     op.value.ciphertext.ciphertexts,
                     op.attributes.get("magnitude", unknown) <= largest and not is_alone(op.value),
                     self.levels if given else None,
+                    self._period(op) is not None,
                 )
                 nodes[op] = graph.add(node)
         return graph, nodes
+
+    def _period(self, op: Op) -> int | None:
+        """Slots after which an op's result repeats, where it is bootstrapped narrowly."""
+        if not self.narrow or op.result is None:
+            return None
+        layout = op.value.ciphertext.layout
+        return layout.period if is_narrow(layout.period, layout.slots) else None
 
     def _precise(self, graph: LevelGraph, nodes: dict[Op, int], cheapest: Placement) -> Placement:
         """The cheapest placement whose error is tolerated, or that of least error within reach.
@@ -157,7 +171,10 @@ class PlaceBootstraps(Pass):
         Found by a bisection over the largest error that one bootstrap may cause: the smaller it is,
         the less error in all and the more cost.
         """
-        errors = {node: bootstrap_change(op, self.error, self.cubic) for op, node in nodes.items()}
+        errors = {
+            node: bootstrap_change(op, self._period(op), self.error, self.cubic)
+            for op, node in nodes.items()
+        }
 
         def noise(placement: Placement) -> float:
             """Change of the outputs by the errors of all bootstraps."""
@@ -185,6 +202,45 @@ class PlaceBootstraps(Pass):
                 best, low = found, middle + 1
         return best
 
+    def _placed(self, module: Module, placement: Placement, nodes: dict[Op, int]) -> Module:
+        """The module with the drops and bootstraps of a placement; each is made once."""
+        rewriter, users, made = (
+            Rewriter(module),
+            module.users(),
+            dict[tuple[str, Value, int], Value](),
+        )
+
+        def set_level(like: Op, name: str, value: Value, level: int) -> Value:
+            key = name, value, level
+            if key not in made:
+                attributes = {"level": level}
+                if name == "ckks.bootstrap" and (period := self._period(like)) is not None:
+                    attributes["period"] = period
+                made[key] = rewriter.add(like, name, [value], attributes)
+            return made[key]
+
+        def at(operand: Value, level: int) -> Value:
+            value = rewriter.values[operand]
+            if operand.encrypted:
+                node = nodes[operand.op]
+                if level > placement.result_levels[node]:
+                    target = placement.bootstraps[node]
+                    value = set_level(operand.op, "ckks.bootstrap", value, target)
+                if value.ciphertext.level != level:
+                    value = set_level(operand.op, "ckks.drop", value, level)
+            return value
+
+        for op in module.ops:
+            if op.name == "ckks.input":  # made no higher than any of its readers wants it
+                entries = (placement.entry_levels[nodes[user]] for user in users[op.value])
+                rewriter.copy(op, [], {**op.attributes, "level": max(entries, default=0)})
+            elif op not in nodes:
+                rewriter.copy(op)
+            else:
+                level = placement.entry_levels[nodes[op]]
+                rewriter.copy(op, [at(operand, level) for operand in op.operands])
+        return rewriter.module
+
 
 def _blame_range(graph: LevelGraph, chain: LevelChain, nodes: dict[Op, int]) -> None:
     """Raise AtlasError if bootstraps of values outside the range would make a placement possible;
@@ -204,36 +260,3 @@ def _blame_range(graph: LevelGraph, chain: LevelChain, nodes: dict[Op, int]) -> 
                 "takes [-1, 1]",
                 remedy="use more levels, or lower the degrees around this op",
             )
-
-
-def _placed(module: Module, placement: Placement, nodes: dict[Op, int]) -> Module:
-    """The module with the drops and bootstraps of a placement; each is made once."""
-    rewriter, users, made = Rewriter(module), module.users(), dict[tuple[str, Value, int], Value]()
-
-    def set_level(like: Op, name: str, value: Value, level: int) -> Value:
-        key = name, value, level
-        if key not in made:
-            made[key] = rewriter.add(like, name, [value], {"level": level})
-        return made[key]
-
-    def at(operand: Value, level: int) -> Value:
-        value = rewriter.values[operand]
-        if operand.encrypted:
-            node = nodes[operand.op]
-            if level > placement.result_levels[node]:
-                target = placement.bootstraps[node]
-                value = set_level(operand.op, "ckks.bootstrap", value, target)
-            if value.ciphertext.level != level:
-                value = set_level(operand.op, "ckks.drop", value, level)
-        return value
-
-    for op in module.ops:
-        if op.name == "ckks.input":  # made no higher than any of its readers wants it
-            entries = (placement.entry_levels[nodes[user]] for user in users[op.value])
-            rewriter.copy(op, [], {**op.attributes, "level": max(entries, default=0)})
-        elif op not in nodes:
-            rewriter.copy(op)
-        else:
-            level = placement.entry_levels[nodes[op]]
-            rewriter.copy(op, [at(operand, level) for operand in op.operands])
-    return rewriter.module

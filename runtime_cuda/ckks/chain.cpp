@@ -7,7 +7,6 @@
 #include <string>
 
 #include "atlasc/error.hpp"
-#include "bootstrap/parameters.hpp"
 #include "ckks/transforms.hpp"
 
 namespace atlasc::ckks {
@@ -109,29 +108,26 @@ std::vector<std::size_t> groups_of(const std::vector<int>& bits, int most) {
     return starts;
 }
 
-/// Scales of levels `first` to `last` from the one below them.
-void extend(Chain& chain, std::size_t first, std::size_t last) {
-    for (std::size_t level = first; level <= last; ++level) {
-        const double q = chain.modulus(static_cast<int>(level));
-        chain.scales[level] = std::sqrt(chain.scales[level - 1] * q);
+/// Scales by the primes that there are. A level at whose nominal size a square keeps its scale has
+/// the one at which it does; q0 keeps its ratio to the scales at both ends.
+void set_scales(Chain& chain, const Moduli& moduli) {
+    std::vector<double> logs = moduli.log_scales;
+    const bool bootstraps = !logs.empty();
+    logs.resize(bootstraps ? logs.size() : chain.limbs.size(), moduli.scale);
+    if (logs.size() != chain.limbs.size()) {
+        throw Error("the moduli of the program do not fit its levels", "a level has no scale");
     }
-}
-
-void set_bootstrap_scales(Chain& chain, const bootstrapping::Parameters& set) {
-    const bootstrapping::Budget budget = bootstrapping::budget(set);
-    if (budget.prime_bits.size() != chain.limbs.size()) {
-        throw Error("the primes of the program are not those of its bootstrap");
+    for (std::size_t level = 0; level < logs.size(); ++level) {
+        const double below = level == 0 ? 0.0 : logs[level - 1];
+        const bool squares = level > 0 && 2 * logs[level] == below + moduli.primes[level];
+        chain.scales.push_back(squares ? std::sqrt(chain.scales[level - 1] *
+                                                   chain.modulus(static_cast<int>(level)))
+                                       : std::exp2(logs[level]));
+        if (bootstraps && (level == 0 || level + 1 == logs.size())) {
+            const double base = static_cast<double>(chain.q[0].value);
+            chain.scales[level] = base * std::exp2(logs[level] - moduli.primes[0]);
+        }
     }
-    for (std::size_t level = 0; level < chain.scales.size(); ++level) {
-        chain.scales[level] = std::exp2(budget.log_scales[level]);
-    }
-    const auto base = static_cast<double>(chain.q[0].value);
-    const auto program = static_cast<std::size_t>(set.levels_left);
-    const auto reduced = program + static_cast<std::size_t>(set.stc_stages);
-    chain.scales[0] = base / set.ratio();
-    extend(chain, 1, program);
-    extend(chain, reduced + 1, reduced + static_cast<std::size_t>(budget.reduction.levels()));
-    chain.scales.back() = base;  // a raised coefficient m + q0 I over q0 is I + e
 }
 
 }  // namespace
@@ -199,13 +195,7 @@ Chain chain_of(const Parameters& parameters) {
     chain.special.assign(chain.q.begin() + count, chain.q.end());
     chain.q.resize(chain.limbs.back());
 
-    chain.scales.assign(chain.limbs.size(), std::exp2(moduli.scale));
-    if (moduli.bootstrap.empty()) {
-        extend(chain, 1, chain.limbs.size() - 1);
-    } else {
-        set_bootstrap_scales(chain, bootstrapping::named(moduli.bootstrap,
-                                                         static_cast<long>(chain.degree)));
-    }
+    set_scales(chain, moduli);
     return chain;
 }
 

@@ -22,7 +22,7 @@ constexpr std::size_t most_in_block = 16;
 /// scales[l]^2 = scales[l - 1] q_l wherever ciphertexts are multiplied: from below, each scale is
 /// the geometric mean of the one below it and q_l, and differences between primes fade out.
 /// Where nothing but plaintexts is multiplied, in the transforms of a bootstrap, scales are those
-/// of Budget::log_scales: a plaintext may have any scale.
+/// of Moduli::log_scales: a plaintext may have any scale.
 struct Chain {
     std::size_t degree = 0;      ///< N; half as many slots
     std::vector<Prime> q;        ///< of level 0 first; that is one prime

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "atlasc/error.hpp"
+#include "atlasc/record.hpp"
 #include "ckks/keys/raise.hpp"
 #include "ckks/value.hpp"
 
@@ -41,9 +42,6 @@ CkksEngine::CkksEngine(std::unique_ptr<Ground> ground, Role role)
       encoder_(ring_),
       cache_(encoder_, ground_->memory->budget() / cache_share) {
     ground_->memory->on_pressure([this] { cache_.clear(); });
-    if (role_.bootstrap) {
-        bootstrap_.emplace(*role_.bootstrap);
-    }
 }
 
 CkksEngine::~CkksEngine() { ground_->memory->on_pressure(nullptr); }
@@ -409,16 +407,21 @@ Ciphertext CkksEngine::drop_to(const Ciphertext& x, int level) {
     return lowered(x, level);
 }
 
-Ciphertexts CkksEngine::bootstrap_many(const Ciphertexts& xs) {
-    if (!bootstrap_ || !role_.keys.to_sparse || !role_.keys.to_dense) {
-        refuse("bootstrap", "these parameters or keys do not allow a bootstrap");
+Ciphertext CkksEngine::raise_modulus(const Ciphertext& x) {
+    if (!role_.keys.to_sparse || !role_.keys.to_dense || level(x) != 0) {
+        refuse("raise_modulus", "it takes keys that bootstrap, and a ciphertext at level 0");
     }
-    return bootstrap_->refresh(*this, xs, [this](const Ciphertext& x) -> Ciphertext {
-        const int top = ring_.chain().top();
-        auto polys = std::make_shared<Polys>(
-            raised(ring_, *canonical(x).polys, *role_.keys.to_sparse, *role_.keys.to_dense));
-        return std::make_shared<Value>(std::move(polys), top, limbs_of(top), scale_of(top));
-    });
+    const int top = ring_.chain().top();
+    auto polys = std::make_shared<Polys>(
+        raised(ring_, *canonical(x).polys, *role_.keys.to_sparse, *role_.keys.to_dense));
+    return std::make_shared<Value>(std::move(polys), top, limbs_of(top), scale_of(top));
+}
+
+Ciphertexts CkksEngine::bootstrap_many(const Ciphertexts& xs, std::size_t period) {
+    if (bootstraps_.empty() || !role_.keys.to_dense) {
+        refuse("bootstrap", "these parameters do not allow a bootstrap");
+    }
+    return refreshed(*this, bootstraps_, xs, period);
 }
 
 }  // namespace atlasc::ckks

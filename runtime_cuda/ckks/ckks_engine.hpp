@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "atlasc/engine.hpp"
-#include "bootstrap/bootstrap.hpp"
 #include "ckks/encoder.hpp"
 #include "ckks/keys/keys.hpp"
 #include "ckks/plaintext_cache.hpp"
@@ -29,7 +28,6 @@ struct Role {
     std::string identity;  ///< of the key pair; every ciphertext carries it in files
     std::optional<SecretKey> secret;
     EvaluationKeys keys;
-    std::optional<bootstrapping::Parameters> bootstrap;
 };
 
 struct Value;
@@ -60,7 +58,11 @@ public:
     Ciphertexts rotate_many(const Ciphertext& x, const std::vector<std::size_t>& amounts) override;
     Ciphertext transform(const Ciphertext& x, const std::vector<GiantStep>& steps) override;
     Ciphertext drop_to(const Ciphertext& x, int level) override;
-    Ciphertexts bootstrap_many(const Ciphertexts& xs) override;
+    Ciphertext raise_modulus(const Ciphertext& x) override;
+    Ciphertexts bootstrap_many(const Ciphertexts& xs, std::size_t period) override;
+    void bootstrap_by(std::shared_ptr<const Record> record) override {
+        bootstraps_.push_back(std::move(record));
+    }
     std::size_t saved_size(int level) const override;
     Bytes save(const Ciphertext& x) const override;
     Ciphertext load(const Bytes& bytes) const override;
@@ -105,7 +107,7 @@ private:
     Role role_;
     Encoder encoder_;
     PlaintextCache cache_;
-    std::optional<bootstrapping::Bootstrap> bootstrap_;
+    std::vector<std::shared_ptr<const Record>> bootstraps_;
 };
 
 }  // namespace atlasc::ckks

@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "atlasc/record.hpp"
 #include "ckks/keys/key_files.hpp"
 #include "ckks/shared_engine.hpp"
 #include "python/errors.hpp"
@@ -136,15 +137,15 @@ void define_facts(py::module_& module) {
     py::class_<Parameters>(module, "Parameters")
         .def(py::init([](std::size_t slots, int max_level, std::optional<int> bootstrap_level,
                          int bootstrap_batch, std::vector<int> primes, std::vector<int> special,
-                         int scale, std::string bootstrap) {
+                         int scale, std::vector<double> log_scales) {
                  Moduli moduli{std::move(primes), std::move(special), scale,
-                               std::move(bootstrap)};
+                               std::move(log_scales)};
                  return Parameters{slots, max_level, bootstrap_level, bootstrap_batch,
                                    std::move(moduli)};
              }),
              py::kw_only(), py::arg("slots"), py::arg("max_level"), py::arg("bootstrap_level"),
              py::arg("bootstrap_batch"), py::arg("primes"), py::arg("special"),
-             py::arg("scale"), py::arg("bootstrap"));
+             py::arg("scale"), py::arg("log_scales"));
     py::class_<KeyPlan>(module, "Keys")
         .def(py::init([](std::map<std::size_t, int> rotations, int relinearisation_level,
                          int conjugation_level) {
@@ -269,9 +270,19 @@ void define_engine(py::module_& module) {
                      return engine.drop_to(x.value, level);
                  });
              })
-        .def("bootstrap_many", [](SharedEngine& shared, const Handles& xs) {
+        .def(
+            "bootstrap_by",
+            [](SharedEngine& shared, const std::map<std::string, py::bytes>& arrays) {
+                const auto record = std::make_shared<Record>([&](const std::string& name) {
+                    const std::string_view view = arrays.at(name);
+                    return Bytes(view.begin(), view.end());
+                });
+                shared.with([&](CkksEngine& engine) { engine.bootstrap_by(record); });
+            },
+            py::arg("arrays"))
+        .def("bootstrap_many", [](SharedEngine& shared, const Handles& xs, std::size_t period) {
             return computed(shared, [&](CkksEngine& engine) {
-                return engine.bootstrap_many(values_of(xs));
+                return engine.bootstrap_many(values_of(xs), period);
             });
         });
 }

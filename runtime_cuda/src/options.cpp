@@ -96,7 +96,10 @@ std::string Parameters::text() const {
             text += " " + std::to_string(bits);
         }
         text += ", scale " + std::to_string(moduli->scale);
-        text += moduli->bootstrap.empty() ? "" : ", " + moduli->bootstrap;
+        text += moduli->log_scales.empty() ? "" : ", by level";
+        for (const double log_scale : moduli->log_scales) {
+            text += " " + std::to_string(log_scale);
+        }
     }
     return text;
 }

@@ -9,14 +9,16 @@
 namespace atlasc {
 namespace {
 
+/// A ring of 2^20 has that many roots of unity.
+constexpr std::size_t most_roots = std::size_t{1} << 21;
+
 [[noreturn]] void fail() {
     throw Error("the record of a program cannot be read", "it ends too early, or has a wrong number",
                 "emit the project again");
 }
 
 template <typename Number>
-std::vector<Number> numbers_of(const TensorFile& weights, const std::string& name) {
-    const Bytes bytes = weights.bytes("record/" + name);
+std::vector<Number> numbers_of(const Bytes& bytes) {
     std::vector<Number> numbers(bytes.size() / sizeof(Number));
     if (!numbers.empty()) {
         std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(Number));
@@ -95,12 +97,16 @@ private:
 };
 
 Lookup lookup_of(Reader& reader, const std::vector<Table>& tables) {
-    constexpr std::size_t sources = 4;
+    constexpr std::size_t sources = 5;
     Lookup lookup{static_cast<Lookup::Source>(reader.index(sources)), 0, {}, {}};
     if (lookup.source == Lookup::Source::literal) {
         lookup.literal = reader.numbers();
     } else if (lookup.source != Lookup::Source::mask) {
         lookup.argument = reader.count();
+    }
+    const bool is_root = lookup.source == Lookup::Source::root;
+    if (is_root && (lookup.argument == 0 || lookup.argument > most_roots)) {
+        fail();
     }
     for (std::size_t left = reader.count(); left > 0; --left) {
         const Table& table = tables[reader.index(tables.size())];
@@ -122,7 +128,7 @@ Record::Recorded plaintext_of(Reader& reader, const std::vector<Table>& tables) 
         for (std::size_t lookups = reader.count(); lookups > 0; --lookups) {
             slots.terms.back().lookups.push_back(lookup_of(reader, tables));
             const Lookup::Source source = slots.terms.back().lookups.back().source;
-            if (source != Lookup::Source::mask && source != Lookup::Source::literal) {
+            if (source == Lookup::Source::argument || source == Lookup::Source::log_hidden) {
                 slots.identity = 0;
             }
         }
@@ -131,7 +137,7 @@ Record::Recorded plaintext_of(Reader& reader, const std::vector<Table>& tables) 
 }
 
 Function function_of(Reader& reader, const std::string& name, std::size_t plaintexts) {
-    constexpr std::size_t primitives = 15;
+    constexpr std::size_t primitives = 17;
     Function function{name, name.substr(0, name.rfind('_')), reader.counts(), 0, {}, {}, {}};
     function.registers = reader.index(reader.size());
     for (const std::size_t is_mask : reader.counts()) {
@@ -153,22 +159,25 @@ Function function_of(Reader& reader, const std::string& name, std::size_t plaint
 
 }  // namespace
 
-Record::Record(const TensorFile& weights) {
-    Reader reader(numbers_of<std::int32_t>(weights, "code"), numbers_of<double>(weights, "floats"));
-    const auto places = numbers_of<std::int32_t>(weights, "tables");
+Record::Record(const std::function<Bytes(const std::string&)>& array) {
+    Reader reader(numbers_of<std::int32_t>(array("record/code")),
+                  numbers_of<double>(array("record/floats")));
+    const auto places = numbers_of<std::int32_t>(array("record/tables"));
     auto at = places.begin();
-    for (const std::size_t size : reader.counts()) {
-        if (size == 0 || static_cast<std::size_t>(places.end() - at) < size) {
+    for (std::size_t left = reader.count(); left > 0; --left) {
+        const std::size_t size = reader.count();
+        const std::size_t repeats = reader.count();
+        if (size == 0 || repeats == 0 || static_cast<std::size_t>(places.end() - at) < size) {
             fail();
         }
         const auto end = at + static_cast<std::ptrdiff_t>(size);
-        tables_.emplace_back(at, end);
+        tables_.push_back({{at, end}, repeats});
         at = end;
     }
     for (std::size_t left = reader.count(); left > 0; --left) {
         plaintexts_.push_back(plaintext_of(reader, tables_));
     }
-    const Bytes names = weights.bytes("record/names");
+    const Bytes names = array("record/names");
     std::istringstream lines(std::string(names.begin(), names.end()));
     for (std::string name; std::getline(lines, name);) {
         functions_.emplace(name, function_of(reader, name, plaintexts_.size()));

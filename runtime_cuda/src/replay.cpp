@@ -5,6 +5,7 @@
 
 #include "atlasc/context.hpp"
 #include "atlasc/error.hpp"
+#include "atlasc/numbers.hpp"
 
 namespace atlasc {
 namespace {
@@ -19,7 +20,11 @@ std::size_t common_run(const SlotsRecord& slots, std::size_t size) {
     for (const Term& term : slots.terms) {
         for (const Lookup& lookup : term.lookups) {
             for (const PlaceOf& place : lookup.places) {
-                run = std::gcd(run, run_of(place.table->size(), size, "a lookup"));
+                const auto& [numbers, repeats] = *place.table;
+                if (repeats > size) {
+                    refuse("a table repeats more often than there are slots");
+                }
+                run = std::gcd(run, run_of(numbers.size() * repeats, size, "a lookup"));
                 run = std::gcd(run, static_cast<std::size_t>(std::labs(place.rotation)));
             }
         }
@@ -31,14 +36,15 @@ std::size_t common_run(const SlotsRecord& slots, std::size_t size) {
 std::vector<std::int32_t> places_of(const Lookup& lookup, std::size_t size, std::size_t run) {
     std::vector<std::int32_t> places(size / run, 0);
     for (const auto& [table, rotation] : lookup.places) {
+        const std::size_t period = size / table->repeats;
         int shift = 0;  // of a slot to its place in the table
-        while (table->size() << shift < size) {
+        while (table->numbers.size() << shift < period) {
             ++shift;
         }
-        const std::int32_t* numbers = table->data();
+        const std::int32_t* numbers = table->numbers.data();
         std::size_t slot = static_cast<std::size_t>(rotation) & (size - 1);
         for (std::int32_t& place : places) {
-            const std::int32_t found = numbers[slot >> shift];
+            const std::int32_t found = numbers[(slot & (period - 1)) >> shift];
             place = found == nowhere || place == nowhere ? nowhere : place + found;
             slot = (slot + run) & (size - 1);
         }
@@ -68,6 +74,49 @@ void multiply(Vector& product, const Lookup& lookup, std::size_t size, std::size
             product[at] *= (*values)[static_cast<std::size_t>(places[at])];
         }
     }
+}
+
+/// exp(2 pi i k / order) for all k.
+ComplexVector roots_of(std::size_t order) {
+    ComplexVector roots(order);
+    for (std::size_t k = 0; k < order; ++k) {
+        roots[k] = std::polar(1.0, 2.0 * pi * static_cast<double>(k) / static_cast<double>(order));
+    }
+    return roots;
+}
+
+/// Multiplies by the roots that a lookup finds; the product becomes complex.
+void turn(ComplexVector& turned, Vector& product, const Lookup& lookup, std::size_t size,
+          std::size_t run) {
+    // One order after another: a program has one.
+    thread_local ComplexVector roots;
+    if (roots.size() != lookup.argument) {
+        roots = roots_of(lookup.argument);
+    }
+    turned.resize(product.size(), 1.0);
+    const std::vector<std::int32_t> places = places_of(lookup, size, run);
+    for (std::size_t at = 0; at < product.size(); ++at) {
+        if (places[at] == nowhere) {
+            product[at] = 0.0;
+        } else {
+            turned[at] *= roots[static_cast<std::size_t>(places[at]) % roots.size()];
+        }
+    }
+}
+
+/// The operand's rotations and their factors, by the rotation that follows them.
+std::vector<GiantStep> steps_of(const Instruction& instruction,
+                                const std::vector<Plaintext>& plaintexts) {
+    std::vector<GiantStep> steps;
+    for (std::size_t at = 0; at < plaintexts.size(); ++at) {
+        const std::size_t baby = instruction.numbers.at(2 * at);
+        const std::size_t giant = instruction.numbers.at(2 * at + 1);
+        if (steps.empty() || steps.back().rotation != giant) {
+            steps.push_back({giant, {}});
+        }
+        steps.back().terms.emplace(baby, plaintexts[at]);
+    }
+    return steps;
 }
 
 std::vector<Plaintext> plaintexts_of(const Instruction& instruction, const Record& record,
@@ -107,7 +156,11 @@ Ciphertexts called(Engine& engine, const Instruction& instruction, const Ciphert
         case Primitive::rotate_many: return engine.rotate_many(x.at(0), instruction.numbers);
         case Primitive::drop_to:
             return {engine.drop_to(x.at(0), static_cast<int>(instruction.numbers.at(0)))};
-        case Primitive::bootstrap_many: return engine.bootstrap_many(x);
+        case Primitive::bootstrap_many:
+            return engine.bootstrap_many(x, instruction.numbers.at(0));
+        case Primitive::transform:
+            return {engine.transform(x.at(0), steps_of(instruction, plaintexts))};
+        case Primitive::raise_modulus: return {engine.raise_modulus(x.at(0))};
     }
     refuse("it has an unknown primitive");
 }
@@ -141,17 +194,26 @@ Numbers built(const SlotsRecord& slots, std::size_t size, Arrays& arrays) {
     Vector imaginary;
     for (const Term& term : slots.terms) {
         Vector product(size / run, 1.0);
+        ComplexVector turned;  // of roots; empty: all 1
         for (const Lookup& lookup : term.lookups) {
-            multiply(product, lookup, size, run, arrays);
-        }
-        if (term.factor.imag() != 0.0) {
-            imaginary.resize(size / run, 0.0);
-        }
-        for (std::size_t at = 0; at < product.size(); ++at) {
-            real[at] += term.factor.real() * product[at];
-            if (term.factor.imag() != 0.0) {
-                imaginary[at] += term.factor.imag() * product[at];
+            if (lookup.source == Lookup::Source::root) {
+                turn(turned, product, lookup, size, run);
+            } else {
+                multiply(product, lookup, size, run, arrays);
             }
+        }
+        if (term.factor.imag() == 0.0 && turned.empty()) {
+            for (std::size_t at = 0; at < product.size(); ++at) {
+                real[at] += term.factor.real() * product[at];
+            }
+            continue;
+        }
+        imaginary.resize(size / run, 0.0);
+        for (std::size_t at = 0; at < product.size(); ++at) {
+            const std::complex<double> factor =
+                turned.empty() ? term.factor : term.factor * turned[at];
+            real[at] += factor.real() * product[at];
+            imaginary[at] += factor.imag() * product[at];
         }
     }
     if (imaginary.empty()) {
@@ -202,6 +264,31 @@ Ciphertexts replay(Engine& engine, const Record& record, const Function& functio
         results.push_back(registers[number]);
     }
     return results;
+}
+
+Ciphertexts refreshed(Engine& engine, const std::vector<std::shared_ptr<const Record>>& records,
+                      const Ciphertexts& xs, std::size_t period) {
+    const std::string one = "refresh_1_" + std::to_string(period);
+    const std::string two = "refresh_2_" + std::to_string(period);
+    const auto found = std::find_if(records.begin(), records.end(),
+                                    [&](const auto& record) { return record->has(two); });
+    if (found == records.end()) {
+        refuse("it has no bootstrap of slots that repeat after " + std::to_string(period));
+    }
+    const Record& record = **found;
+    Ciphertexts result;
+    Arrays none({});
+    for (std::size_t at = 0; at < xs.size(); at += 2) {
+        std::vector<Ciphertexts> operands;
+        for (std::size_t x = at; x < std::min(at + 2, xs.size()); ++x) {
+            operands.push_back({engine.drop_to(xs[x], 0)});
+        }
+        const Function& function = record.function(operands.size() == 2 ? two : one);
+        for (Ciphertext& x : replay(engine, record, function, none, std::move(operands))) {
+            result.push_back(std::move(x));
+        }
+    }
+    return result;
 }
 
 Ciphertexts Context::called(const char* name, const std::vector<std::string>& arrays,

@@ -61,11 +61,13 @@ Server::Server(const Interface& interface, Program program, const std::string& k
     : interface_(interface),
       program_(program),
       weights_(opened(weights, interface)),
-      record_(weights_),
-      engine_(backend::server_engine(interface, keys, device_memory)) {}
+      record_(std::make_shared<Record>(weights_)),
+      engine_(backend::server_engine(interface, keys, device_memory)) {
+    engine_->bootstrap_by(record_);
+}
 
 Message Server::execute(Message query, Clock* clock) {
-    Context context(*engine_, record_, weights_, query.publics, clock);
+    Context context(*engine_, *record_, weights_, query.publics, clock);
     Message answer{{}, {}, query.count, query.query};
     try {
         answer.values = program_(context, std::move(query.values));

@@ -14,7 +14,7 @@ from atlasc.compilation.noise_bound import MARGIN, program_change, with_noise
 from atlasc.run import session
 from atlasc.targets import find_target
 from atlasc.targets.base import no_progress
-from atlasc.targets.parameters import NoiseModel
+from atlasc.targets.noise import NoiseModel
 
 
 def errors(bundle: Bundle, data: Path, count: int) -> np.ndarray:

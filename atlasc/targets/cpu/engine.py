@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.engine import Plaintext, Vector
+from atlasc.passes.execution.record_arrays import record_arrays
 from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.targets.base import Progress, RoleEngine
 from atlasc.targets.cpu.parameters import CpuParameters
@@ -75,6 +76,7 @@ class CpuEngine(RoleEngine[CpuCiphertext]):
         super().__init__(*parameters.shape)
         self.parameters, self._native = parameters, native
         self.identity, self.has_secret = native.identity, has_secret
+        self._periods: set[int] = set()  # of bootstraps that the C++ module knows
 
     @classmethod
     def fresh(cls, parameters: CpuParameters, plan: KeyPlan, progress: Progress) -> CpuEngine:
@@ -182,8 +184,14 @@ class CpuEngine(RoleEngine[CpuCiphertext]):
     def _drop_to(self, ciphertext: CpuCiphertext, level: int) -> CpuCiphertext:
         return self._call("drop_to", ciphertext, level)
 
-    def _bootstrap(self, ciphertexts: Sequence[CpuCiphertext], level: int) -> list[CpuCiphertext]:
-        return list(self._call("bootstrap_many", list(ciphertexts)))
+    def _bootstrap(
+        self, ciphertexts: Sequence[CpuCiphertext], level: int, period: int
+    ) -> list[CpuCiphertext]:
+        if period not in self._periods:
+            arrays = record_arrays(self.parameters.circuit(period))
+            self._call("bootstrap_by", {name: one.tobytes() for name, one in arrays.items()})
+            self._periods.add(period)
+        return list(self._call("bootstrap_many", list(ciphertexts), period))
 
     def _call(self, primitive: str, *operands: Any) -> Any:
         with _translated():
@@ -221,11 +229,13 @@ def _facts(parameters: CpuParameters, plan: KeyPlan) -> tuple[Any, Any]:
         primes=moduli.primes,
         special=moduli.special,
         scale=moduli.scale,
-        bootstrap=parameters.bootstrap,
+        log_scales=parameters.log_scales,
     )
     levels = plan.relinearization_level, plan.conjugation_level
-    given = (-1 if level is None else level for level in levels)
-    return facts, library.Keys(parameters.needs.with_own(plan.rotations), *given)
+    needs = parameters.needs
+    given = [-1 if level is None else level for level in levels]
+    given = list(map(max, given, needs.key_levels or given))
+    return facts, library.Keys(needs.with_own(plan.rotations), *given)
 
 
 def key_bytes(parameters: CpuParameters, plan: KeyPlan) -> int:

@@ -185,7 +185,7 @@ class DesiloEngine(RoleEngine[DesiloCiphertext]):
         return DesiloCiphertext(self._library.level_down(ciphertext.raw, level=level))
 
     def _bootstrap(
-        self, ciphertexts: Sequence[DesiloCiphertext], level: int
+        self, ciphertexts: Sequence[DesiloCiphertext], level: int, period: int
     ) -> list[DesiloCiphertext]:
         keys = self._keys("bootstrap").keys
         shared = [keys[name] for name in ("relinearization", "conjugation", "bootstrap")]

@@ -1,21 +1,26 @@
 """The target ``phantom``: the C++ runtime on Phantom-FHE, on a GPU.
 
 Phantom takes any chain of primes of up to 60 bits. A leveled set has as many levels as its program;
-a set that bootstraps is one of ``runtime_cuda/bootstrap`` (docs/bootstrapping.md). A key has the
-primes and the digits of the highest level that it serves.
+a set that bootstraps is one of ``passes/execution/bootstrap`` (docs/bootstrapping.md). A key has
+the primes and the digits of the highest level that it serves.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from atlasc.ir.errors import AtlasError
+from atlasc.passes.execution.bootstrap.circuit import circuit
+from atlasc.passes.execution.bootstrap.sets import SETS
+from atlasc.passes.execution.counting_engine import Counted, LiveEngine
+from atlasc.passes.execution.plaintexts import Slots
+from atlasc.passes.execution.record import Function, replay
 from atlasc.targets.base import Calibration, Target
-from atlasc.targets.parameters import BootstrapNeeds, Moduli, NoiseModel, ParameterSet
-from atlasc.targets.phantom.bootstrap import SETS, diagonals, dry_run
+from atlasc.targets.noise import NoiseModel
+from atlasc.targets.parameters import NARROWER, BootstrapNeeds, Moduli, ParameterSet
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -144,11 +149,27 @@ class PhantomParameters(ParameterSet):
         return replace(super().noise_model(), bootstrap=2.0**-20.5, bootstrap_cubic=cubic)
 
     @property
+    def log_scales(self) -> tuple[float, ...]:
+        return SETS[self.bootstrap].log_scales if self.bootstrap else ()
+
+    def circuit(self, period: int) -> Sequence[Function]:
+        return circuit(self.bootstrap, self.slots, period) if self.bootstrap else ()
+
+    @property
+    def narrow(self) -> bool:
+        return bool(self.bootstrap)
+
+    @property
     def needs(self) -> BootstrapNeeds:
-        """See the base class: a key of the bootstrap is like any other, and reaches higher."""
+        """See the base class: a key of the bootstrap is like any other, and reaches higher. Those
+        of two whole ciphertexts are all that a narrow one takes, too.
+        """
         if not self.bootstrap:
             return BootstrapNeeds()
-        run = dry_run(self.bootstrap, self.slots)
+        one, two = self.circuit(self.slots)
+        narrow, _ = self.circuit(max(self.slots >> NARROWER, 1))
+        run = LiveEngine(*two.shape)
+        replay(run, two, [[Counted(0)]] * len(two.levels))
         counts = run.total()
         rotations = dict(sorted(counts.rotation_levels.items()))
         products = max(at for name, at in counts.primitives if name in ("mul", "square"))
@@ -159,7 +180,7 @@ class PhantomParameters(ParameterSet):
             "bootstrap_work": self.ciphertexts_bytes(run.at_peak),
             "bootstrap_diagonals": sum(
                 number * self._plaintext_bytes(level, period)
-                for level, number, period in diagonals(self.bootstrap, self.slots)
+                for level, number, period in self._diagonals(two)
             ),
         }
         key_levels = (products, counts.conjugation_level)
@@ -169,8 +190,20 @@ class PhantomParameters(ParameterSet):
             key_levels,
             memory,
             counts.key_switches,
-            dry_run(self.bootstrap, self.slots, one=True).total().key_switches,
+            one.counts.key_switches,
+            narrow.counts.key_switches,
         )
+
+    def _diagonals(self, function: Function) -> Iterator[tuple[int, int, int]]:
+        """Level, number, and period in slots of the diagonals of each transform of a bootstrap."""
+        chosen = SETS[self.bootstrap]
+        cts, stc = chosen.cts_stages, chosen.stc_stages
+        levels = [chosen.top - at for at in range(cts)]
+        levels += [chosen.levels_left + stc - at for at in range(stc)]
+        transforms = [one.plaintexts for one in function.code if one.primitive == "transform"]
+        for level, plaintexts in zip(levels, transforms, strict=True):
+            tables = [table for one in plaintexts if isinstance(one, Slots) for table in one.tables]
+            yield level, len(plaintexts), self.slots // min(table.repeats for table in tables)
 
 
 class PhantomTarget(Target):

@@ -134,7 +134,7 @@ def drop(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
 
 def bootstrap(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
     """Kernel of ``ckks.bootstrap``; a lower target than the engine's is reached by dropping."""
-    return drop(ctx, op, ctx.engine.bootstrap_many(x))
+    return drop(ctx, op, ctx.engine.bootstrap_many(x, op.attributes.get("period")))
 
 
 def gather(ctx: Context, op: Op, x: list[Register]) -> list[Register]:

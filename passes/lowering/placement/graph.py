@@ -25,6 +25,7 @@ class LevelChain:
         one_cost: of the bootstrap of a ciphertext without a partner, where one refreshes two; None:
             the same.
         bootstrap_batch: ciphertexts of one value that one bootstrap refreshes.
+        narrow_cost: of a bootstrap of ciphertexts whose slots repeat; None: as of others.
     """
 
     max_level: int
@@ -32,9 +33,13 @@ class LevelChain:
     bootstrap_cost: float = 1.0
     bootstrap_batch: int = 1
     one_cost: float | None = None
+    narrow_cost: float | None = None
 
-    def cost_of(self, ciphertexts: int) -> float:
-        """Cost of the bootstraps that refresh a value of so many ciphertexts."""
+    def cost_of(self, node: LevelNode) -> float:
+        """Cost of the bootstraps that refresh a node's result."""
+        ciphertexts = node.ciphertexts
+        if node.narrow and self.narrow_cost is not None:
+            return self.narrow_cost * self.bootstraps(ciphertexts)
         whole, rest = divmod(ciphertexts, self.bootstrap_batch)
         one = self.bootstrap_cost if self.one_cost is None else self.one_cost
         return (self.bootstrap_cost * whole if whole else 0.0) + (one if rest else 0.0)
@@ -57,6 +62,7 @@ class LevelNode:
             the bootstraps. A figure is at least 0; `math.inf` forbids the level.
         ciphertexts: of its result: what its bootstraps have to refresh.
         refreshable: whether its result may be bootstrapped.
+        narrow: whether the slots of its result repeat.
         level: inputs only, the level of the fresh ciphertext.
     """
 
@@ -67,6 +73,7 @@ class LevelNode:
     ciphertexts: int = 1
     refreshable: bool = True
     level: int | None = None
+    narrow: bool = False
 
     def cost_at(self, level: int) -> float:
         """Cost when it is entered at `level`."""

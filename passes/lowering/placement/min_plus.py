@@ -53,7 +53,7 @@ class Pieces:
         calls = sum(chain.bootstraps(node.ciphertexts) for node in graph.nodes)
         most = 0.0
         if chain.bootstrap_level is not None:
-            most = math.fsum(chain.cost_of(node.ciphertexts) for node in graph.nodes)
+            most = math.fsum(map(chain.cost_of, graph.nodes))
         for node in graph.nodes:
             if node.level is None:
                 costs = costs_of(node, chain.max_level)
@@ -76,7 +76,7 @@ class Pieces:
         bootstrap, calls = self.chain.bootstrap_level, self.chain.bootstraps(node.ciphertexts)
         if not node.refreshable or bootstrap is None:
             return self.drop
-        cost = self.chain.cost_of(node.ciphertexts)
+        cost = self.chain.cost_of(node)
         reached = np.where(np.arange(self.levels) <= bootstrap, cost, np.inf)
         return np.minimum(self.drop, self._encode(reached, calls))
 
@@ -84,7 +84,8 @@ class Pieces:
         """Number of the table [entry level, level of the result at its uses] of a node, with the
         bootstrap of its result. An input has no first axis; what is not read has no last one.
         """
-        key = (node.level, node.cost, node.depth, node.ciphertexts, node.refreshable, read)
+        wanted = (node.ciphertexts, node.refreshable, node.narrow)
+        key = (node.level, node.cost, node.depth, *wanted, read)
         return self.intern(("node", *key), partial(self._node, node, read))
 
     def _node(self, node: LevelNode, read: bool) -> Table:

@@ -149,15 +149,6 @@ void require_room(const Ground& ground, const std::vector<KeyEntry>& entries) {
                            "the keys and what they work on");
 }
 
-std::optional<bootstrapping::Parameters> bootstrap_of(const Interface& interface,
-                                                      const Ring& ring) {
-    const auto& moduli = interface.parameters.moduli;
-    if (!moduli || moduli->bootstrap.empty()) {
-        return std::nullopt;
-    }
-    return bootstrapping::named(moduli->bootstrap, static_cast<long>(ring.degree()));
-}
-
 }  // namespace
 
 std::unique_ptr<Ground> ground_of(const Interface& interface, std::uint64_t device_memory) {
@@ -177,7 +168,7 @@ void write_keys(const Interface& interface, Ground& ground, const std::string& s
     Metadata server_facts = facts(interface, ring.chain(), evaluation_kind, key);
     server_facts["seed"] = text_of(seed);
     TensorWriter server(server_facts);
-    const std::vector<KeyEntry> entries = entries_of(needs_of(interface, ring.chain()), ring);
+    const std::vector<KeyEntry> entries = entries_of(needs_of(interface), ring);
     std::size_t made = 0;
     for (const KeyEntry& entry : entries) {
         server.add(entry.name, entry.digits * part_bytes(entry.packing(ring)), [&, entry] {
@@ -197,12 +188,11 @@ void write_keys(const Interface& interface, Ground& ground, const std::string& s
 
 Role fresh_role(const Interface& interface, Ground& ground, const KeyProgress& progress) {
     const Ring& ring = ground.ring;
-    const KeyNeeds needs = needs_of(interface, ring.chain());
+    const KeyNeeds needs = needs_of(interface);
     require_room(ground, entries_of(needs, ring));
     const Coefficients coefficients = uniform_secret(ring.degree());
     const KeyMaker maker(ring, coefficients, fresh_seed());
-    return {random_identity(), SecretKey(ring, coefficients), maker.make(needs, progress),
-            bootstrap_of(interface, ring)};
+    return {random_identity(), SecretKey(ring, coefficients), maker.make(needs, progress)};
 }
 
 Role client_role(const Interface& interface, Ground& ground, const std::string& secret) {
@@ -215,16 +205,16 @@ Role client_role(const Interface& interface, Ground& ground, const std::string& 
     if (coefficients.size() != ground.ring.degree() || !ternary) {
         throw Error("file " + secret + " is damaged", "its secret is none of the ring");
     }
-    return {file.fact("key"), SecretKey(ground.ring, coefficients), {}, std::nullopt};
+    return {file.fact("key"), SecretKey(ground.ring, coefficients), {}};
 }
 
 Role server_role(const Interface& interface, Ground& ground, const std::string& evaluation) {
     const Ring& ring = ground.ring;
     const TensorFile file = open(interface, ring.chain(), evaluation, evaluation_kind);
     const Seed seed = seed_of(file.fact("seed"), evaluation);
-    const std::vector<KeyEntry> entries = entries_of(needs_of(interface, ring.chain()), ring);
+    const std::vector<KeyEntry> entries = entries_of(needs_of(interface), ring);
     require_room(ground, entries);
-    Role role{file.fact("key"), std::nullopt, {}, bootstrap_of(interface, ring)};
+    Role role{file.fact("key"), std::nullopt, {}};
     for (const KeyEntry& entry : entries) {
         keep(role.keys, entry, loaded(ring, seed, entry, file));
     }

@@ -8,7 +8,7 @@
 namespace atlasc::ckks {
 namespace {
 
-constexpr int sparse_weight = 32;  // as bootstrapping::Parameters has it
+constexpr int sparse_weight = 32;  // as the sets of passes/execution/bootstrap have it
 
 /// b = e - a s, and P t on the primes of a digit; `out` holds e.
 struct Mask {

@@ -1,28 +1,15 @@
 #include "ckks/keys/keys.hpp"
 
-#include <algorithm>
 #include <utility>
-
-#include "bootstrap/parameters.hpp"
 
 namespace atlasc::ckks {
 
-KeyNeeds needs_of(const Interface& interface, const Chain& chain) {
+KeyNeeds needs_of(const Interface& interface) {
     KeyNeeds needs;
     needs.relinearisation = interface.keys.relinearisation_level;
     needs.conjugation = interface.keys.conjugation_level;
     needs.rotations = interface.keys.rotations;
-    const auto& moduli = interface.parameters.moduli;
-    if (moduli && !moduli->bootstrap.empty()) {
-        // Its rotations are part of the interface; products and the conjugation between the linear
-        // transforms are at most this high.
-        const auto set =
-            bootstrapping::named(moduli->bootstrap, static_cast<long>(chain.degree));
-        const int top = chain.top() - set.cts_stages;
-        needs.relinearisation = std::max(needs.relinearisation, top);
-        needs.conjugation = std::max(needs.conjugation, top);
-        needs.raising = true;
-    }
+    needs.raising = interface.parameters.bootstraps();
     return needs;
 }
 

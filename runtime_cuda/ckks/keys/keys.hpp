@@ -33,7 +33,7 @@ struct KeyNeeds {
 };
 
 /// Those of the program and of its bootstrap.
-KeyNeeds needs_of(const Interface& interface, const Chain& chain);
+KeyNeeds needs_of(const Interface& interface);
 
 /// One of the keys, of `limbs` primes of Q and some special ones.
 struct KeyEntry {

@@ -38,26 +38,6 @@ Noise noise_of(const Interface& interface, std::uint64_t role) {
     return Noise::ckks(interface.parameters, 2 * *number + role);
 }
 
-/// What the environment asks for: ATLASC_SIM_BOOTSTRAP=algorithm; slots are copied without it.
-std::shared_ptr<const sim::AlgorithmicBootstrap> algorithm_of(const Parameters& parameters) {
-    const char* wanted = std::getenv("ATLASC_SIM_BOOTSTRAP");
-    if (wanted == nullptr) {
-        return nullptr;
-    }
-    if (std::string(wanted) != "algorithm") {
-        throw Error("ATLASC_SIM_BOOTSTRAP is neither unset nor algorithm",
-                    "it is \"" + std::string(wanted) + "\"");
-    }
-    if (!parameters.moduli || parameters.moduli->bootstrap.empty()) {
-        throw Error("the program does not bootstrap by the runtime's algorithm",
-                    "its parameters name no set of it",
-                    "compile with --target phantom, or unset ATLASC_SIM_BOOTSTRAP");
-    }
-    const auto degree = static_cast<long>(2 * parameters.slots);
-    return std::make_shared<sim::AlgorithmicBootstrap>(
-        bootstrapping::named(parameters.moduli->bootstrap, degree));
-}
-
 /// Opens a key file of a kind that fits the parameters.
 TensorFile open(const Interface& interface, const std::string& path, const std::string& kind) {
     TensorFile file(path);
@@ -141,10 +121,8 @@ std::unique_ptr<Engine> server_engine(const Interface& interface, const std::str
                         "make keys with this program's client");
         }
     }
-    auto engine = std::make_unique<sim::SimEngine>(interface.parameters, reach,
-                                                   file.fact("key"), false, noise_of(interface, 1));
-    engine->bootstrap_by(algorithm_of(interface.parameters));
-    return engine;
+    return std::make_unique<sim::SimEngine>(interface.parameters, reach, file.fact("key"), false,
+                                            noise_of(interface, 1));
 }
 
 }  // namespace atlasc::backend

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "atlasc/error.hpp"
 #include "slots.hpp"
@@ -95,6 +96,22 @@ bool fits(const Slots& slots) {
     return largest(slots.values) < std::exp2(bits);
 }
 
+/// The mean of all blocks of `period` slots, in each of them.
+ComplexVector repeated(const ComplexVector& values, std::size_t period) {
+    if (period == values.size()) {
+        return values;
+    }
+    ComplexVector result(values.size());
+    const double share = static_cast<double>(period) / static_cast<double>(values.size());
+    for (std::size_t slot = 0; slot < values.size(); ++slot) {
+        result[slot % period] += share * values[slot];
+    }
+    for (std::size_t slot = period; slot < values.size(); ++slot) {
+        result[slot] = result[slot % period];
+    }
+    return result;
+}
+
 }  // namespace
 
 SimEngine::SimEngine(Parameters parameters, std::map<std::size_t, int> rotations, std::string key,
@@ -111,9 +128,8 @@ Noise Noise::ckks(const Parameters& parameters, std::uint64_t seed) {
     const auto& moduli = parameters.moduli;
     std::vector<double> log_scales(1, moduli ? moduli->scale : log_scale);
     double bootstrap = 1.2e-5;
-    if (moduli && !moduli->bootstrap.empty()) {
-        const auto set = bootstrapping::named(moduli->bootstrap, static_cast<long>(degree));
-        log_scales = bootstrapping::budget(set).log_scales;
+    if (parameters.bootstraps()) {
+        log_scales = moduli->log_scales;
         bootstrap = std::exp2(-21.0);  // docs/bootstrapping.md has it
     }
     const double scale = std::exp2(log_scales[0]);
@@ -127,12 +143,16 @@ double Noise::rescale_at(int level) const {
     return at < log_scales.size() ? rescale * std::exp2(log_scales[0] - log_scales[at]) : rescale;
 }
 
-Ciphertext SimEngine::noisy(Ciphertext x, double deviation) {
+Ciphertext SimEngine::noisy(const Ciphertext& x, double deviation, std::size_t period) {
     if (deviation == 0.0) {
         return x;
     }
     std::normal_distribution<double> error(0.0, deviation);
-    return each(x, of(x).level, [&](Complex value) { return value + error(random_); });
+    Vector errors(period);
+    std::generate(errors.begin(), errors.end(), [&] { return error(random_); });
+    std::size_t slot = 0;
+    return each(x, of(x).level,
+                [&](Complex value) { return value + errors[slot++ % errors.size()]; });
 }
 
 Ciphertext SimEngine::encrypt(const Vector& vector, int level) {
@@ -144,7 +164,7 @@ Ciphertext SimEngine::encrypt(const Vector& vector, int level) {
     if (!fits(*values)) {
         refuse("encrypt", "a slot holds more than fits at level " + std::to_string(level));
     }
-    return noisy(values, noise_.fresh);
+    return noisy(values, noise_.fresh, slots());
 }
 
 Vector SimEngine::decrypt(const Ciphertext& x) {
@@ -189,7 +209,8 @@ Ciphertext SimEngine::mul(const Ciphertext& left, const Ciphertext& right) {
 
 Ciphertext SimEngine::square(const Ciphertext& x) {
     const int level = below(of(x).level, "square");
-    return noisy(each(factor(x), level, [](Complex a) { return times(a, a); }), noise_.key_switch);
+    return noisy(each(factor(x), level, [](Complex a) { return times(a, a); }), noise_.key_switch,
+                 slots());
 }
 
 Ciphertext SimEngine::dot(const Ciphertexts& lefts, const Ciphertexts& rights) {
@@ -203,7 +224,7 @@ Ciphertext SimEngine::dot(const Ciphertexts& lefts, const Ciphertexts& rights) {
         Ciphertext term = each(left, factor(rights[at]), level, times);
         total = total == nullptr ? std::move(term) : add(total, term);
     }
-    return noisy(total, noise_.key_switch);
+    return noisy(total, noise_.key_switch, slots());
 }
 
 Ciphertext SimEngine::mul_plain(const Ciphertext& x, const Plaintext& value) {
@@ -216,7 +237,8 @@ Ciphertext SimEngine::times_i(const Ciphertext& x) {
 }
 
 Ciphertext SimEngine::conjugate(const Ciphertext& x) {
-    return noisy(each(x, of(x).level, [](Complex a) { return std::conj(a); }), noise_.key_switch);
+    return noisy(each(x, of(x).level, [](Complex a) { return std::conj(a); }), noise_.key_switch,
+                 slots());
 }
 
 Ciphertext SimEngine::rotate(const Ciphertext& x, std::size_t amount) {
@@ -232,7 +254,8 @@ Ciphertext SimEngine::rotate(const Ciphertext& x, std::size_t amount) {
                          source.values.end());
     values.insert(values.end(), source.values.begin(),
                   source.values.begin() + static_cast<std::ptrdiff_t>(amount));
-    return noisy(std::make_shared<Slots>(std::move(values), source.level), noise_.key_switch);
+    return noisy(std::make_shared<Slots>(std::move(values), source.level), noise_.key_switch,
+                 slots());
 }
 
 Ciphertexts SimEngine::rotate_many(const Ciphertext& x, const std::vector<std::size_t>& amounts) {
@@ -252,15 +275,15 @@ Ciphertext SimEngine::drop_to(const Ciphertext& x, int level) {
     return level == source.level ? x : std::make_shared<Slots>(source.values, level);
 }
 
-Ciphertexts SimEngine::bootstrap_many(const Ciphertexts& xs) {
+Ciphertexts SimEngine::bootstrap_many(const Ciphertexts& xs, std::size_t period) {
     if (!parameters_.bootstrap_level) {
         refuse("bootstrap", "these parameters do not allow a bootstrap");
     }
-    if (algorithm_ != nullptr) {
+    if (!bootstraps_.empty()) {
         for (const Ciphertext& x : xs) {
             check_range(of(x).values);
         }
-        return (*algorithm_)(*this, xs, random_);
+        return refreshed(*this, bootstraps_, xs, period);
     }
     // Two become the parts of a complex one, so that an imaginary part of one spoils the other.
     const std::size_t batch = parameters_.bootstrap_batch == 2 ? 2 : 1;
@@ -275,10 +298,31 @@ Ciphertexts SimEngine::bootstrap_many(const Ciphertexts& xs) {
         }
         check_range(values);
         const int level = *parameters_.bootstrap_level;
+        const double share = static_cast<double>(period) / static_cast<double>(slots());
+        const double error = share == 1.0 || noise_.bootstrap == 0.0
+                                 ? noise_.bootstrap
+                                 : std::hypot(noise_.bootstrap * std::sqrt(share), 2 * noise_.rescale);
         result.push_back(
-            noisy(std::make_shared<Slots>(std::move(values), level), noise_.bootstrap));
+            noisy(std::make_shared<Slots>(repeated(values, period), level), error, period));
     }
     return result;
+}
+
+void SimEngine::bootstrap_by(std::shared_ptr<const Record> record) {
+    const char* wanted = std::getenv("ATLASC_SIM_BOOTSTRAP");
+    if (wanted == nullptr) {
+        return;
+    }
+    if (std::string(wanted) != "algorithm") {
+        throw Error("ATLASC_SIM_BOOTSTRAP is neither unset nor algorithm",
+                    "it is \"" + std::string(wanted) + "\"");
+    }
+    if (!parameters_.bootstraps()) {
+        throw Error("the program does not bootstrap by the runtime's algorithm",
+                    "its parameters name no scales of it",
+                    "compile with --target phantom, or unset ATLASC_SIM_BOOTSTRAP");
+    }
+    bootstraps_.push_back(std::move(record));
 }
 
 void SimEngine::check_range(const ComplexVector& values) const {

@@ -11,7 +11,7 @@
 
 #include "atlasc/engine.hpp"
 #include "atlasc/interface.hpp"
-#include "sim_bootstrap.hpp"
+#include "atlasc/record.hpp"
 
 namespace atlasc::sim {
 
@@ -44,10 +44,9 @@ public:
     SimEngine(Parameters parameters, std::map<std::size_t, int> rotations, std::string key,
               bool secret, const Noise& noise = Noise());
 
-    /// Bootstrap by an algorithm from now on, and not by copying slots.
-    void bootstrap_by(std::shared_ptr<const AlgorithmicBootstrap> algorithm) {
-        algorithm_ = std::move(algorithm);
-    }
+    /// Where the environment asks for it, by ATLASC_SIM_BOOTSTRAP=algorithm; without, slots are
+    /// copied. Throws Error: it asks for something else, or the parameters have no such bootstrap.
+    void bootstrap_by(std::shared_ptr<const Record> record) override;
 
     std::size_t slots() const override { return parameters_.slots; }
     Ciphertext encrypt(const Vector& vector, int level) override;
@@ -66,16 +65,19 @@ public:
     Ciphertext rotate(const Ciphertext& x, std::size_t amount) override;
     Ciphertexts rotate_many(const Ciphertext& x, const std::vector<std::size_t>& amounts) override;
     Ciphertext drop_to(const Ciphertext& x, int level) override;
-    Ciphertexts bootstrap_many(const Ciphertexts& xs) override;
+    Ciphertext raise_modulus(const Ciphertext& x) override;
+    Ciphertexts bootstrap_many(const Ciphertexts& xs, std::size_t period) override;
     std::size_t saved_size(int level) const override;
     Bytes save(const Ciphertext& x) const override;
     Ciphertext load(const Bytes& bytes) const override;
 
 private:
-    Ciphertext noisy(Ciphertext x, double deviation);
+    Ciphertext noisy(const Ciphertext& x, double deviation, std::size_t period);
 
     /// A factor of a product, rescaled.
-    Ciphertext factor(const Ciphertext& x) { return noisy(x, noise_.rescale_at(level(x))); }
+    Ciphertext factor(const Ciphertext& x) {
+        return noisy(x, noise_.rescale_at(level(x)), slots());
+    }
 
     /// Refuses what a bootstrap would turn into garbage.
     void check_range(const ComplexVector& values) const;
@@ -86,7 +88,7 @@ private:
     bool secret_;
     Noise noise_;
     std::mt19937_64 random_;
-    std::shared_ptr<const AlgorithmicBootstrap> algorithm_;
+    std::vector<std::shared_ptr<const Record>> bootstraps_;
 };
 
 }  // namespace atlasc::sim

@@ -1,4 +1,4 @@
-// What every engine can do with ciphertexts; records are replayed on it, and the bootstrap is written against it.
+// What every engine can do with ciphertexts; records are replayed on it.
 #pragma once
 
 #include <complex>
@@ -65,6 +65,8 @@ struct GiantStep {
 /// Rotations of the operand but for 0.
 std::vector<std::size_t> baby_rotations(const std::vector<GiantStep>& steps);
 
+class Record;
+
 /// Arithmetic on packed ciphertexts.
 ///
 /// A level is the number of products that are left. Every product costs one: its result is
@@ -121,8 +123,18 @@ public:
     /// The same slots at a level that is not higher.
     virtual Ciphertext drop_to(const Ciphertext& x, int level) = 0;
 
-    /// The same slots, refreshed to the level after a bootstrap. Slots must lie in [-1, 1].
-    virtual Ciphertexts bootstrap_many(const Ciphertexts& xs) = 0;
+    /// A ciphertext with nothing left but q0 at the top level, where at scale q0 its slots are
+    /// U (I + e), I random integers and e the message's coefficients times scale/q0: the beginning
+    /// of a bootstrap, which takes residues.
+    virtual Ciphertext raise_modulus(const Ciphertext& x) = 0;
+
+    /// The same slots, refreshed to the level after a bootstrap. Slots must lie in [-1, 1], and
+    /// repeat after `period` of them; what does not repeat is lost.
+    virtual Ciphertexts bootstrap_many(const Ciphertexts& xs, std::size_t period) = 0;
+
+    /// Bootstrap by the functions `refresh_1_PERIOD` and `refresh_2_PERIOD` of a record from now
+    /// on, beside those of other records.
+    virtual void bootstrap_by(std::shared_ptr<const Record> record) = 0;
 
     /// Returns once all that was asked for is computed; only a device computes later.
     virtual void wait() {}

@@ -16,7 +16,8 @@ struct Moduli {
     std::vector<int> primes;   ///< of Q: what is left at level 0, then one for each level upwards
     std::vector<int> special;  ///< of P
     int scale;                 ///< log2 of the scale of the program's ciphertexts
-    std::string bootstrap{};   ///< a set of bootstrap/parameters.hpp by name; empty for none
+    /// log2 of the scale at each level of parameters that bootstrap by a record; empty for others.
+    std::vector<double> log_scales{};
 };
 
 /// What an engine is made for.
@@ -26,6 +27,9 @@ struct Parameters {
     std::optional<int> bootstrap_level;  ///< the same after a bootstrap, where there is one
     int bootstrap_batch;                 ///< ciphertexts that one bootstrap refreshes
     std::optional<Moduli> moduli{};      ///< nothing: whatever the engine's library has
+
+    /// Whether they bootstrap by a record.
+    bool bootstraps() const { return moduli && !moduli->log_scales.empty(); }
 
     /// As a line that keys are compared by.
     std::string text() const;

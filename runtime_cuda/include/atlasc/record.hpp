@@ -1,11 +1,12 @@
 // A program's ops in primitives, as the compiler recorded them: functions that an engine replays.
 //
-// The compiler lowers an op once; what is here was written by atlasc/emit/record.py.
+// The compiler lowers an op once; what is here was written by passes/execution/record_arrays.py.
 #pragma once
 
 #include <complex>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <variant>
@@ -19,8 +20,12 @@ namespace atlasc {
 /// What a table has where a lookup is zero.
 constexpr std::int32_t nowhere = -1;
 
-/// An integer for each run of neighbouring slots, all runs equally long.
-using Table = std::vector<std::int32_t>;
+/// An integer for each run of neighbouring slots, all runs equally long; the integers follow one
+/// another so many times.
+struct Table {
+    std::vector<std::int32_t> numbers;
+    std::size_t repeats;
+};
 
 /// What slot i finds is in the table at slot i + rotation, cyclically.
 struct PlaceOf {
@@ -31,10 +36,10 @@ struct PlaceOf {
 /// An element of an array for every slot: at the sum of what the tables say, 0 where one of them
 /// says `nowhere`.
 struct Lookup {
-    enum class Source { mask, literal, argument, log_hidden };
+    enum class Source { mask, literal, argument, log_hidden, root };
 
-    Source source;         ///< mask: 1 instead of an element
-    std::size_t argument;  ///< position among the arrays of the call, for the last two
+    Source source;         ///< mask: 1 instead of an element; root: a power of exp(2 pi i / order)
+    std::size_t argument;  ///< position among the arrays of the call, or the order of a root
     Vector literal;
     std::vector<PlaceOf> places;
 };
@@ -56,12 +61,15 @@ struct Instruction {
     enum class Primitive {
         add, sub, negate, add_plain, mul, square, dot, mul_plain, dot_plain,
         times_i, conjugate, rotate, rotate_many, drop_to, bootstrap_many,
+        transform, raise_modulus,
     };
 
     Primitive primitive;
     std::vector<std::size_t> operands;  ///< registers; of a dot all left ones, then all right ones
     std::vector<std::size_t> plaintexts;
-    std::vector<std::size_t> numbers;  ///< amounts of rotations, or a level
+    /// Amounts of rotations, a level, or the period of a bootstrap; of a transform the baby and the
+    /// giant step of each plaintext.
+    std::vector<std::size_t> numbers;
     std::vector<std::size_t> results;
     std::vector<std::size_t> released;  ///< registers that nothing reads any more
 };
@@ -80,14 +88,17 @@ struct Function {
 /// The functions of a program.
 class Record {
 public:
-    /// Reads the arrays "record/..." of the weights; throws Error: they are no record.
-    explicit Record(const TensorFile& weights);
+    /// Reads the arrays "record/..." by name, or those of a file; throws Error: they are no record.
+    explicit Record(const std::function<Bytes(const std::string&)>& array);
+    explicit Record(const TensorFile& file)
+        : Record([&file](const std::string& name) { return file.bytes(name); }) {}
 
     Record(const Record&) = delete;
     Record& operator=(const Record&) = delete;
 
     /// Throws Error where there is none of that name.
     const Function& function(const std::string& name) const;
+    bool has(const std::string& name) const { return functions_.count(name) != 0; }
 
     /// A number, or slots that `slots` builds.
     using Recorded = std::variant<double, SlotsRecord>;
@@ -124,5 +135,10 @@ Numbers built(const SlotsRecord& slots, std::size_t size, Arrays& arrays);
 /// argument keep their identity, so that an engine can keep what it makes of them.
 Ciphertexts replay(Engine& engine, const Record& record, const Function& function, Arrays& arrays,
                    std::vector<Ciphertexts> operands);
+
+/// What `Engine::bootstrap_many` has to return, by the functions of one of the records: of two
+/// ciphertexts, and for the last of an odd number of one.
+Ciphertexts refreshed(Engine& engine, const std::vector<std::shared_ptr<const Record>>& records,
+                      const Ciphertexts& xs, std::size_t period);
 
 }  // namespace atlasc

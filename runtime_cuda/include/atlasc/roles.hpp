@@ -72,7 +72,7 @@ private:
     const Interface& interface_;
     Program program_;
     TensorFile weights_;
-    Record record_;
+    std::shared_ptr<const Record> record_;
     std::unique_ptr<Engine> engine_;
 };
 

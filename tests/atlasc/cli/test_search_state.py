@@ -22,7 +22,7 @@ from tests.atlasc.cli.command import DATA, MODEL, ROOT, Outcome, refused, run
 
 SEARCH = (
     "search", MODEL, "--data", DATA, "--strategy", "atlas", "--population", 8, "--generations", 2,
-    "--layer-population", 8, "--layer-generations", 20, "--inputs", 2, "--json",
+    "--layer-population", 8, "--layer-generations", 20, "--inputs", 2, "--cost", "levels", "--json",
 )  # fmt: skip
 SHORT = (*SEARCH, "--generations", 0, "--layer-generations", 0)
 

@@ -18,7 +18,7 @@ from atlasc.compare.checkpoint import Checkpoint, OpError, comparison_identity
 from atlasc.compare.compare import Comparison, compare
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.types import CiphertextType
-from atlasc.targets.parameters import NoiseModel
+from atlasc.targets.noise import NoiseModel
 from atlasc.targets.sim import SimCiphertext, SimEngine
 
 SLOTS, TOP = 16384, 16

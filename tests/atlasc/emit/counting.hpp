@@ -77,6 +77,10 @@ public:
         count("rotate", level(x));
         return engine_.conjugate(x);
     }
+    Ciphertext raise_modulus(const Ciphertext& x) override { return engine_.raise_modulus(x); }
+    void bootstrap_by(std::shared_ptr<const Record> record) override {
+        engine_.bootstrap_by(std::move(record));
+    }
     Ciphertext rotate(const Ciphertext& x, std::size_t amount) override {
         count("rotate", level(x));
         return engine_.rotate(x, amount);
@@ -90,11 +94,17 @@ public:
         }
         return engine_.rotate_many(x, amounts);
     }
-    Ciphertexts bootstrap_many(const Ciphertexts& xs) override {
+    Ciphertexts bootstrap_many(const Ciphertexts& xs, std::size_t period) override {
         const auto batch = static_cast<std::size_t>(parameters_.bootstrap_batch);
-        count("bootstrap", *parameters_.bootstrap_level, xs.size() / batch);
-        count("bootstrap_one", *parameters_.bootstrap_level, xs.size() % batch != 0 ? 1 : 0);
-        return engine_.bootstrap_many(xs);
+        const int level = *parameters_.bootstrap_level;
+        const std::size_t rest = xs.size() % batch != 0 ? 1 : 0;
+        if (2 * period <= slots()) {
+            count("bootstrap_narrow", level, xs.size() / batch + rest);
+        } else {
+            count("bootstrap", level, xs.size() / batch);
+            count("bootstrap_one", level, rest);
+        }
+        return engine_.bootstrap_many(xs, period);
     }
 
 private:

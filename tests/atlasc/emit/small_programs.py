@@ -35,6 +35,10 @@ class SmallParameters:
     bootstrap_batch: int = 2
     bootstrap_errors: tuple[float, float] = (0.0, 0.0)
     in_runtime = False
+    narrow = True
+
+    def circuit(self, period: int) -> tuple[()]:
+        return ()
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@ simulation's slots, with the rotation keys and the levels of a real engine."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -111,6 +112,8 @@ def test_golden() -> None:
     parameters = PhantomParameters.bootstrapped("fourteen_levels", ring)
     program = plan_keys(case.program, parameters)
     found = sources(program, parameters)["src/interface.cpp"]
+    # The coefficients of the modular reduction are a fit, whose last bits are the machine's.
+    found = re.sub(r'("record/floats", .*\n\s*")[0-9a-f]{64}', r"\1a digest", found)
     print(found)
     golden = Path(__file__).parent / "golden" / "interface_phantom.cpp"
     assert found == golden.read_text()

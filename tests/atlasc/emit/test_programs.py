@@ -15,7 +15,7 @@ from atlasc.emit.program import OUTSIDE
 from atlasc.emit.project import write_project
 from atlasc.emit.text import identifier
 from atlasc.passes.costs import program_costs
-from atlasc.targets.parameters import NoiseModel
+from atlasc.targets.noise import NoiseModel
 from tests.atlasc.emit.cpp import (
     DIGITS,
     Project,

@@ -301,6 +301,26 @@ class EngineConformance:
         for part, fresh in zip(slots, refreshed, strict=True):
             self.check(engine, fresh, part, engine.bootstrap_level, self.refreshed)
 
+    @pytest.mark.parametrize("count", [1, 2])
+    def test_slots_that_repeat(self, engine: Engine[Any], x: Vector, y: Vector, count: int) -> None:
+        """A narrow bootstrap, where an engine has one."""
+        if engine.bootstrap_level is None:
+            with pytest.raises(AtlasError, match="bootstrap"):
+                engine.bootstrap_many([engine.encrypt(x, 0)], engine.slots // 8)
+            return
+        for period in (engine.slots // 2, engine.slots // 8, 1):
+            copies = engine.slots // period
+            slots = [np.tile(one[:period], copies) for one in (x, 0.25 + 0.75 * y)][:count]
+            encrypted = [engine.encrypt(part, level) for level, part in enumerate(slots)]
+            refreshed = engine.bootstrap_many(encrypted, period)
+            for part, fresh in zip(slots, refreshed, strict=True):
+                self.check(engine, fresh, part, engine.bootstrap_level, self.refreshed)
+
+    def test_a_period_divides_the_slots(self, engine: Engine[Any], x: Vector) -> None:
+        for period in (0, 3, 2 * engine.slots):
+            with pytest.raises(AtlasError, match="bootstrap"):
+                engine.bootstrap_many([engine.encrypt(x, 0)], period)
+
     def test_bootstrap_is_refused_where_there_is_none(self, engine: Engine[Any], x: Vector) -> None:
         if engine.bootstrap_level is None:
             with pytest.raises(AtlasError, match="bootstrap"):

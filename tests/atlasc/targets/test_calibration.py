@@ -64,7 +64,11 @@ def test_a_small_table(
     table = calibrator(lambda *step: seen.append(step), quick=True, note="by a test")
     (one,) = table.sets
     assert type(parameters).from_dict(one.parameters) == parameters
-    assert set(one.seconds) == {*PRIMITIVES, KEY} - {"bootstrap", "bootstrap_one"}
+    assert set(one.seconds) == {*PRIMITIVES, KEY} - {
+        "bootstrap",
+        "bootstrap_one",
+        "bootstrap_narrow",
+    }
     assert all(set(s) == {1, 3} for name, s in one.seconds.items() if name != KEY)
     assert all(s > 0 for seconds in one.seconds.values() for s in seconds.values())
     cost = FittedCosts(table, parameters).cost("rotate", 3)

@@ -25,7 +25,7 @@ def test_the_table_has_every_primitive_at_every_level(parameters: DesiloParamete
         if not primitive.startswith("bootstrap")
     }
     if parameters.bootstrap:
-        expected |= {("bootstrap", 14), ("bootstrap_one", 14)}
+        expected |= {(f"bootstrap{kind}", 14) for kind in ("", "_one", "_narrow")}
     assert set(table) == expected
     assert min(table.values()) > 0
 

@@ -15,7 +15,6 @@ from atlasc.targets.costs import fitted_costs, relative_costs
 from atlasc.targets.cpu.parameters import CpuParameters
 from atlasc.targets.machine import Machine
 from atlasc.targets.phantom import PhantomParameters
-from atlasc.targets.phantom.bootstrap import dry_run
 from atlasc.targets.security import max_log_qp
 
 BOOTSTRAPPED = PhantomParameters.bootstrapped("fourteen_levels")
@@ -67,13 +66,18 @@ def test_manifests_read_back(parameters: PhantomParameters) -> None:
 
 
 def test_needs_of_a_bootstrap() -> None:
-    needs, run = BOOTSTRAPPED.needs, dry_run("fourteen_levels", 2**15)
+    needs, (one, two) = BOOTSTRAPPED.needs, BOOTSTRAPPED.circuit(BOOTSTRAPPED.slots)
     assert len(needs.rotations) == len(needs.shared) == 38
     assert needs.key_levels == (24, 24)
-    assert run.total().count("mul_plain") == 2 * (32 + 63 + 63)
-    # docs/bootstrapping.md: 19 relinearisations for each of the two parts.
-    assert run.total().count("mul", "square") == 2 * 19
-    assert 50 < sum(run.at_peak.values()) < 150
+    # docs/bootstrapping.md: 19 relinearisations for each of the two parts, rotations of the stages,
+    # two conjugations. The 64 coefficients of a lone part are vectors.
+    diagonals, rotations = 2 * (32 + 63 + 63), 2 * (10 + 14 + 14)
+    assert two.counts.count("mul_plain") == diagonals
+    assert two.counts.count("mul_scalar") == 2 * 64
+    assert one.counts.count("mul_plain") == diagonals + 64
+    for parts, function in enumerate((one, two), 1):
+        assert function.counts.count("mul", "square") == parts * 19
+        assert function.counts.key_switches == parts * 19 + rotations + 2
 
 
 def test_memory_parts() -> None:

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atlasc.ir.errors import AtlasError
+from atlasc.passes.execution.bootstrap.sets import SETS
 from atlasc.targets import phantom
 from atlasc.targets.desilo.parameters import BOOTSTRAPPED, LEVELED, DesiloParameters
 from atlasc.targets.phantom import PhantomParameters
-from atlasc.targets.phantom.bootstrap import SETS
 from atlasc.targets.security import (
     MAX_LOG_QP,
     Secret,

@@ -11,7 +11,7 @@ from conformance import EngineConformance
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.engine import Engine
 from atlasc.targets import TARGETS, find_target
-from atlasc.targets.parameters import NoiseModel
+from atlasc.targets.noise import NoiseModel
 from atlasc.targets.sim import SimEngine, coefficients, from_coefficients
 
 

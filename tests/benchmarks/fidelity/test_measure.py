@@ -13,7 +13,7 @@ from atlasc.bundle.folder import load_bundle
 from atlasc.ir.errors import AtlasError
 from atlasc.run.session import run, simulate
 from atlasc.targets.base import no_progress
-from atlasc.targets.parameters import NoiseModel
+from atlasc.targets.noise import NoiseModel
 from atlasc.targets.sim import TARGET
 from benchmarks.fidelity.__main__ import ALL, calibration
 from benchmarks.fidelity.measure import CHUNK, Measured, Measurer, cosines, errors, means

@@ -11,6 +11,7 @@ from short_text import dedent, poly, short
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
+from atlasc.ir.opdef import OPS, RuleError, Site
 from atlasc.ir.types import CiphertextType
 from atlasc.passes.costs import program_costs
 from atlasc.passes.framework.pass_base import Report, run_passes
@@ -183,3 +184,40 @@ def test_rotation_keys_are_those_that_are_used() -> None:
 def test_a_program_without_products_needs_no_keys() -> None:
     module = run_passes(packed('poly.output %x {name = "y"}'), [PlaceBootstraps(1), RotationKeys()])
     assert key_plan(module) == KeyPlan({}, None, None)
+
+
+def test_a_narrow_bootstrap_is_placed_where_slots_repeat() -> None:
+    """The sum over features is the same in all of them: its slots repeat."""
+    body = """%a = poly.square %x
+        %s = poly.row_sum %a
+        %b = poly.mul %x, %s
+        poly.output %b {name = "y"}"""
+    costs: dict[Any, float] = defaultdict(float, {("bootstrap", 1): 5.0, ("bootstrap_one", 1): 5.0})
+    costs["bootstrap_narrow", 1] = 2.0
+    found = {}
+    for narrow in (False, True):
+        report = Report()
+        step = PlaceBootstraps(levels=1, costs=costs, error=0.25, narrow=narrow)
+        after = step.run(packed(body), report)
+        [found[narrow]] = [op for op in after.ops if op.name == "ckks.bootstrap"]
+        assert report.lines[0].startswith(f"{2.0 if narrow else 5.0} s predicted, 1 bootstraps")
+        total = program_costs(after).total
+        assert (total.count("bootstrap_narrow"), total.bootstraps) == (narrow, 1)
+    assert "period" not in found[False].attributes
+    layout = found[True].operands[0].ciphertext.layout
+    assert found[True].attributes["period"] == layout.period < layout.slots
+
+
+def test_a_period_must_fit_the_layout() -> None:
+    body = """%a = poly.square %x
+        %s = poly.row_sum %a
+        %b = poly.mul %x, %s
+        poly.output %b {name = "y"}"""
+    step = PlaceBootstraps(levels=1, narrow=True)
+    for name, periods in (("ckks.square", (1, 2, 4)), ("ckks.rotate_sum", (3, 0, -4, 16, 1))):
+        module = run_passes(packed(body), [step])
+        [op] = [op for op in module.ops if op.name == name]
+        for period in periods:
+            site = Site([op.value.type], {"level": 1, "period": period}, {})
+            with pytest.raises(RuleError, match="do not repeat"):
+                OPS["ckks.bootstrap"].infer(site)

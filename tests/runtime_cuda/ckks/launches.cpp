@@ -43,8 +43,9 @@ void run(const std::string& weights_path) {
     Values inputs = inputs_of(interface, engine);
     const auto masks = masks_of(interface);
     const TensorFile weights(weights_path, TensorFile::large_header);
-    const Record record(weights);
-    Context context(engine, record, weights, masks);
+    const auto record = std::make_shared<const Record>(weights);
+    engine.bootstrap_by(record);
+    Context context(engine, *record, weights, masks);
 
     tally.work.clear();
     const auto start = std::chrono::steady_clock::now();

@@ -59,7 +59,7 @@ int main(int argc, char** argv) {
         const Wide x = static_cast<Wide>(std::stoull(argv[4])) << 64 | std::stoull(argv[3]);
         std::cout << reduce(x, prime_of(std::stoull(argv[2])));
     } else {
-        const Chain chain = chain_of(conformance::bootstrapped(16, argv[2]).parameters);
+        const Chain chain = chain_of(conformance::bootstrapped(argv[2]).interface.parameters);
         for (const std::size_t limbs : chain.limbs) {
             print(digits_of(chain, limbs));
         }

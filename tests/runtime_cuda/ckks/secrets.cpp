@@ -90,8 +90,8 @@ constexpr Seed known_seed = {{1, 2, 3, 4, 5, 6, 7, 8}};
 
 Interface interface_of_tests() { return conformance::leveled(log_degree, 3, 2); }
 
-KeyNeeds needs_of_tests(const Ring& ring) {
-    KeyNeeds needs = needs_of(interface_of_tests(), ring.chain());
+KeyNeeds needs_of_tests() {
+    KeyNeeds needs = needs_of(interface_of_tests());
     needs.raising = true;
     return needs;
 }
@@ -193,7 +193,7 @@ void digests() {
     digest("secret", secret);
     digest("sparse secret", sparse_secret(ring.degree(), 32));
     const KeyMaker maker(ring, secret, fresh_seed());
-    for (const KeyEntry& entry : entries_of(needs_of_tests(ring), ring)) {
+    for (const KeyEntry& entry : entries_of(needs_of_tests(), ring)) {
         const SwitchKey key = maker.make(entry);
         digest(entry.name, downloaded(key.words.get(), key.words.size()));
     }
@@ -242,12 +242,12 @@ void arithmetic() {
     const Coefficients secret = uniform_secret(ring.degree());
     named("secret", secret);
     const KeyMaker maker(ring, secret, fresh_seed());
-    const KeyNeeds needs = needs_of_tests(ring);
+    const KeyNeeds needs = needs_of_tests();
     for (const KeyEntry& entry : entries_of(needs, ring)) {
         const SwitchKey key = maker.make(entry);
         named("key/" + entry.name, downloaded(key.words.get(), key.words.size()));
     }
-    Role role{std::string(32, '0'), SecretKey(ring, secret), maker.make(needs), std::nullopt};
+    Role role{std::string(32, '0'), SecretKey(ring, secret), maker.make(needs)};
     CkksEngine engine(std::move(ground), std::move(role));
     const int top = engine.level(engine.encrypt(Vector(engine.slots(), 0.0), 3));
     const auto result = [&](const std::string& name, const Ciphertext& ciphertext) {
@@ -315,7 +315,7 @@ struct Work {
             random_identity();  // as `write_keys` begins
             const Coefficients secret = uniform_secret(ground.ring.degree());
             const auto maker = std::make_unique<KeyMaker>(ground.ring, secret, fresh_seed());
-            maker->make(needs_of_tests(ground.ring));
+            maker->make(needs_of_tests());
         }
         begin_entropy();
         const std::unique_ptr<CkksEngine> engine = client();

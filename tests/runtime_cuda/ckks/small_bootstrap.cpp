@@ -22,20 +22,29 @@ double largest_error(const ComplexVector& found, const Vector& expected) {
     return error;
 }
 
-int run(int log_degree, const std::string& name) {
-    const Interface interface = conformance::bootstrapped(log_degree, name);
+int run(const std::string& path) {
+    const conformance::Bootstrapped set = conformance::bootstrapped(path);
+    const Interface& interface = set.interface;
     auto ground = std::make_unique<ckks::Ground>(ckks::chain_of(interface.parameters), 0);
     ckks::Role role = ckks::fresh_role(interface, *ground);
     ckks::CkksEngine engine(std::move(ground), std::move(role));
+    engine.bootstrap_by(set.record);
 
     std::mt19937_64 random(11);
     std::uniform_real_distribution<double> number(-1.0, 1.0);
     Vector uniform(engine.slots());
     std::generate(uniform.begin(), uniform.end(), [&] { return number(random); });
     const Vector ones(engine.slots(), 1.0);
-    const Ciphertexts refreshed = engine.bootstrap_many(
-        {engine.encrypt(uniform, 0), engine.encrypt(ones, 3), engine.encrypt(uniform, 1)});
-    const std::vector<const Vector*> expected = {&uniform, &ones, &uniform};
+    Ciphertexts refreshed = engine.bootstrap_many(
+        {engine.encrypt(uniform, 0), engine.encrypt(ones, 3), engine.encrypt(uniform, 1)},
+        engine.slots());
+    const std::size_t period = engine.slots() / conformance::copies;
+    const Vector few = conformance::repeated(uniform, period);
+    for (const Ciphertext& x : engine.bootstrap_many(
+             {engine.encrypt(few, 0), engine.encrypt(ones, 3), engine.encrypt(few, 1)}, period)) {
+        refreshed.push_back(x);
+    }
+    const std::vector<const Vector*> expected = {&uniform, &ones, &uniform, &few, &ones, &few};
     for (std::size_t at = 0; at < refreshed.size(); ++at) {
         const double error = largest_error(engine.decrypt_complex(refreshed[at]), *expected[at]);
         std::cout << engine.level(refreshed[at]) << ' ' << std::log2(error) << '\n';
@@ -54,7 +63,7 @@ int run(int log_degree, const std::string& name) {
 
 int main(int, char** argv) {
     try {
-        return run(std::stoi(argv[1]), argv[2]);
+        return run(argv[1]);
     } catch (const Error& error) {
         std::cerr << "error: " << error.what() << ": " << error.why << '\n';
         return 2;

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from bootstrap_file import write_bootstrap
 
 HERE = Path(__file__).parent
 DEVICES = ("host", "cuda", "phantom")
@@ -84,13 +85,13 @@ def test_a_machine_without_a_gpu(build: Callable[..., Path]) -> None:
 
 
 @pytest.mark.parametrize("name", ["fourteen_levels", "fourteen_levels_40"])
-def test_bootstrap(build: Callable[..., Path], name: str) -> None:
+def test_bootstrap(build: Callable[..., Path], name: str, tmp_path: Path) -> None:
     program = build("bootstrap", HERE / "small_bootstrap.cpp", CONFORMANCE / "programs.cpp")
-    done = run(program, "11", name)
+    done = run(program, str(write_bootstrap(tmp_path / "set", name, 11)))
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [[float(number) for number in line.split()] for line in done.stdout.splitlines()]
     *refreshed, product, _ = lines
-    assert [level for level, _ in refreshed] == [14, 14, 14]
+    assert [level for level, _ in refreshed] == [14] * 6
     # docs/bootstrapping.md: 2^-18.1 and 2^-17.2 at N = 2^16; key switches and rounding are smaller
     # here.
     assert all(error < -17 for _, error in refreshed), refreshed

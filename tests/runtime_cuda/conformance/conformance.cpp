@@ -1,7 +1,7 @@
 // What every engine has to do, checked against cleartext slots; linked with any engine.
 //
 //     conformance leveled LOG_DEGREE LEVELS SPECIAL_PRIMES
-//     conformance bootstrapped LOG_DEGREE
+//     conformance bootstrapped FILE          of tests/helpers/bootstrap_file.py
 //
 // Prints a line for each check with the largest error, as a power of two; exits with 1 where any
 // check fails.
@@ -16,7 +16,6 @@
 
 #include "atlasc/backend.hpp"
 #include "atlasc/error.hpp"
-#include "atlasc/paterson_stockmeyer.hpp"
 #include "programs.hpp"
 
 namespace {
@@ -310,27 +309,6 @@ void rotations(Suite& suite, const std::vector<std::size_t>& amounts) {
     suite.report("no rotations", engine.rotate_many(x, {}).empty(), "an empty list");
 }
 
-void polynomial(Suite& suite) {
-    Engine& engine = suite.engine();
-    std::vector<Coefficient> coefficients;
-    for (int k = 0; k < 16 && (1 << suite.top()) > k; ++k) {
-        coefficients.push_back({std::cos(3.0 * k) / (1.0 + k)});
-    }
-    const ChebyshevPlan plan = plan_chebyshev(coefficients);
-    const Vector a = suite.random();
-    const auto number = [](const Coefficient& c) { return Plaintext(c[0]); };
-    const Ciphertext y = evaluate(plan, engine, suite.sent(a, suite.top()), number);
-    suite.check("Chebyshev sum", y, each(a, [&](Complex t) {
-                    double sum = 0.0;
-                    for (std::size_t k = 0; k < coefficients.size(); ++k) {
-                        sum += coefficients[k][0] *
-                               std::cos(static_cast<double>(k) * std::acos(t.real()));
-                    }
-                    return Complex(sum);
-                }),
-                suite.top() - plan.sums.back().depth);
-}
-
 void refusals(Suite& suite, const Interface& interface) {
     Engine& engine = suite.engine();
     const Vector a = suite.random();
@@ -396,7 +374,7 @@ void bootstrap(Suite& suite) {
     const Vector b(suite.slots(), 1.0);
     const Vector c = suite.random(0.1);
     const Ciphertexts refreshed = engine.bootstrap_many(
-        {suite.sent(a, 0), suite.sent(b, 2), suite.sent(c, 1)});
+        {suite.sent(a, 0), suite.sent(b, 2), suite.sent(c, 1)}, suite.slots());
     suite.check("bootstrap, uniform slots", refreshed.at(0), a, level, bootstrap_tolerance);
     suite.check("bootstrap, ones", refreshed.at(1), b, level, bootstrap_tolerance);
     suite.check("bootstrap, alone", refreshed.at(2), c, level, bootstrap_tolerance);
@@ -404,28 +382,42 @@ void bootstrap(Suite& suite) {
                 level - 1, bootstrap_tolerance);
     suite.check("sum with a fresh one", engine.add(refreshed[0], suite.sent(c, level)),
                 each(a, c, plus), level, bootstrap_tolerance);
+
+    const std::size_t period = suite.slots() / conformance::copies;
+    const Vector d = conformance::repeated(a, period);
+    const Vector e = conformance::repeated(c, period);
+    const Ciphertexts narrow = engine.bootstrap_many(
+        {suite.sent(d, 0), suite.sent(e, 3), suite.sent(d, 1)}, period);
+    suite.check("narrow bootstrap, first of two", narrow.at(0), d, level, bootstrap_tolerance);
+    suite.check("narrow bootstrap, second", narrow.at(1), e, level, bootstrap_tolerance);
+    suite.check("narrow bootstrap, alone", narrow.at(2), d, level, bootstrap_tolerance);
+    suite.check("product of two kinds", engine.mul(narrow[1], refreshed[0]), each(e, a, times),
+                level - 1, bootstrap_tolerance);
 }
 
-int run(const std::string& kind, const std::vector<int>& numbers) {
-    const bool refreshes = kind == "bootstrapped";
-    const Interface interface =
-        refreshes ? conformance::bootstrapped(numbers.at(0))
-                  : conformance::leveled(numbers.at(0), numbers.at(1), numbers.at(2));
+int run_leveled(const std::vector<std::string>& numbers) {
+    const Interface interface = conformance::leveled(
+        std::stoi(numbers.at(0)), std::stoi(numbers.at(1)), std::stoi(numbers.at(2)));
     Suite suite(interface);
     linear(suite);
-    if (refreshes) {
-        rotations(suite, {1, 64});
-        bootstrap(suite);
-    } else {
-        products(suite);
-        rotations(suite, {1, 5, 64, suite.slots() - 1});
-        polynomial(suite);
-        refusals(suite, interface);
-        suite.refuses("a rotation above the level of its key",
-                      [&] { suite.engine().rotate(suite.sent(suite.random(), suite.top()), 7); });
-        suite.refuses("a bootstrap that the parameters lack",
-                      [&] { suite.engine().bootstrap_many({suite.sent(suite.random(), 0)}); });
-    }
+    products(suite);
+    rotations(suite, {1, 5, 64, suite.slots() - 1});
+    refusals(suite, interface);
+    suite.refuses("a rotation above the level of its key",
+                  [&] { suite.engine().rotate(suite.sent(suite.random(), suite.top()), 7); });
+    suite.refuses("a bootstrap that the parameters lack",
+                  [&] { suite.engine().bootstrap_many({suite.sent(suite.random(), 0)},
+                                                         suite.slots()); });
+    return suite.failed() ? 1 : 0;
+}
+
+int run_bootstrapped(const std::string& path) {
+    const conformance::Bootstrapped set = conformance::bootstrapped(path);
+    Suite suite(set.interface);
+    suite.engine().bootstrap_by(set.record);
+    linear(suite);
+    rotations(suite, {1, 64});
+    bootstrap(suite);
     return suite.failed() ? 1 : 0;
 }
 
@@ -435,16 +427,14 @@ int main(int argc, char** argv) {
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     try {
         const std::string kind = arguments.empty() ? "" : arguments[0];
-        const std::size_t wanted = kind == "leveled" ? 4 : kind == "bootstrapped" ? 2 : 0;
-        if (wanted == 0 || arguments.size() != wanted) {
-            throw atlasc::Error("conformance leveled LOG_DEGREE LEVELS SPECIAL_PRIMES, or "
-                                "conformance bootstrapped LOG_DEGREE");
+        if (kind == "leveled" && arguments.size() == 4) {
+            return run_leveled({arguments.begin() + 1, arguments.end()});
         }
-        std::vector<int> numbers;
-        for (std::size_t at = 1; at < arguments.size(); ++at) {
-            numbers.push_back(std::stoi(arguments[at]));
+        if (kind == "bootstrapped" && arguments.size() == 2) {
+            return run_bootstrapped(arguments[1]);
         }
-        return run(kind, numbers);
+        throw atlasc::Error("conformance leveled LOG_DEGREE LEVELS SPECIAL_PRIMES, or "
+                            "conformance bootstrapped FILE");
     } catch (const atlasc::Error& error) {
         std::cerr << "error: " << error.what() << "\n  " << error.why << "\n  " << error.remedy
                   << '\n';

@@ -1,9 +1,11 @@
 // Interfaces for the conformance suite and the benchmark: parameters and keys without a program.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "atlasc/interface.hpp"
+#include "atlasc/record.hpp"
 
 namespace conformance {
 
@@ -11,7 +13,21 @@ namespace conformance {
 /// reach the top, one by 7 reaches level 1.
 atlasc::Interface leveled(int log_degree, int levels, int special_primes);
 
-/// The set fourteen_levels of the bootstrap, with rotations by 1 and 64 at level 14.
-atlasc::Interface bootstrapped(int log_degree, const std::string& name = "fourteen_levels");
+/// A set that bootstraps.
+struct Bootstrapped {
+    atlasc::Interface interface;
+    std::shared_ptr<const atlasc::Record> record;
+    std::string name;
+};
+
+/// Times that the slots of the file's narrow bootstraps repeat.
+constexpr std::size_t copies = 32;
+
+/// As many slots, of which the first `period` repeat.
+atlasc::Vector repeated(const atlasc::Vector& slots, std::size_t period);
+
+/// The set in a file of tests/helpers/bootstrap_file.py, with rotations by 1 and 64 at the program's
+/// level.
+Bootstrapped bootstrapped(const std::string& path);
 
 }  // namespace conformance

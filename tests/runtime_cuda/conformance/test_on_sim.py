@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from bootstrap_file import write_bootstrap
 from cpp_build import OPTIMISED, Builder, require_compiler
 
 HERE = Path(__file__).parent
@@ -18,13 +19,25 @@ def programs(tmp_path_factory: pytest.TempPathFactory, cpp: Builder) -> Path:
     return cpp.cmake(HERE, tmp_path_factory.mktemp("conformance"), OPTIMISED)
 
 
-@pytest.mark.parametrize(
-    "arguments", [("leveled", "12", "6", "1"), ("leveled", "12", "3", "2"), ("bootstrapped", "12")]
-)
-def test_conformance(programs: Path, arguments: tuple[str, ...]) -> None:
-    done = subprocess.run([programs / "conformance", *arguments], capture_output=True, text=True)
+def require_good(command: list[Path | str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("ok    ") == len(done.stdout.splitlines()) > 20
+
+
+@pytest.mark.parametrize("arguments", [("12", "6", "1"), ("12", "3", "2")])
+def test_conformance(programs: Path, arguments: tuple[str, ...]) -> None:
+    require_good([programs / "conformance", "leveled", *arguments])
+
+
+@pytest.mark.parametrize("algorithm", [False, True])
+def test_bootstrapped_conformance(
+    programs: Path, algorithm: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if algorithm:
+        monkeypatch.setenv("ATLASC_SIM_BOOTSTRAP", "algorithm")
+    path = write_bootstrap(tmp_path / "set", log_degree=12)
+    require_good([programs / "conformance", "bootstrapped", path])
 
 
 def test_usage(programs: Path) -> None:

@@ -31,7 +31,7 @@ std::map<std::string, Bytes> record() {
     const std::vector<std::int32_t> tables = {0, 5, 10, 15, 0, 1, 2, 3};
     const Vector floats = {1.0, 0.0};
     const std::vector<std::int32_t> code = {
-        2, 4, 4,                       // lengths of the tables
+        2, 4, 1, 4, 1,                 // tables: their lengths, and how often they repeat
         2,                             // plaintexts: terms, factor, lookups, source, argument,
         1, 0, 1, 1, 2, 1, 1, 0, 0,     // places, table, rotation: elements of the weight,
         1, 0, 1, 1, 2, 0, 1, 1, 0,     // and of the bias

@@ -46,8 +46,8 @@ const Interface& interface() {
             },
         },
         {
-            {"record/code", "U8", {1528},
-             "eeda547c9a03226ded06b24a49f6d37310105aa126d1188788e67f48ac21ed09"},
+            {"record/code", "U8", {1536},
+             "4c4a701891f813c886aaca23050c0331c5ed1d8dcf5057cf177ca27e37b02f4d"},
             {"record/tables", "U8", {32},
              "d287819df0ebc816b21d001e2af029ed74a8da7be0ef55f3267438e8bbab26f3"},
             {"record/floats", "U8", {48},

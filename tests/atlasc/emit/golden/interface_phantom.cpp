@@ -11,11 +11,12 @@ std::map<std::size_t, int> rotations() {
         {1, 25},
         {2, 26},
         {4, 27},
-        {6, 25},
+        {6, 26},
+        {7, 25},
     };
 }
 
-/// Primes in bits, from level 0 up, and the runtime's parameters of the bootstrap.
+/// Primes and scales in bits, from level 0 up.
 Moduli moduli() {
     Moduli result;
     result.primes = {
@@ -24,7 +25,11 @@ Moduli moduli() {
     };
     result.special = {60, 60, 60, 60, 60};
     result.scale = 46;
-    result.bootstrap = "fourteen_levels";
+    result.log_scales = {
+        46.0, 46.0, 46.0, 46.0, 46.0, 46.0, 46.0, 46.0, 46.0, 46.0, 46.0, 46.0, 46.0, 46.0, 46.0,
+        50.666666666666664, 55.333333333333336, 60.0, 60.0, 60.0, 60.0, 60.0, 60.0, 60.0, 60.0,
+        59.0, 58.0, 57.0
+    };
     return result;
 }
 
@@ -61,12 +66,12 @@ const Interface& interface() {
             },
         },
         {
-            {"record/code", "U8", {1528},
-             "eeda547c9a03226ded06b24a49f6d37310105aa126d1188788e67f48ac21ed09"},
+            {"record/code", "U8", {1536},
+             "4c4a701891f813c886aaca23050c0331c5ed1d8dcf5057cf177ca27e37b02f4d"},
             {"record/tables", "U8", {32},
              "d287819df0ebc816b21d001e2af029ed74a8da7be0ef55f3267438e8bbab26f3"},
             {"record/floats", "U8", {48},
-             "16414b27f7e4ee4aad086b3796ec510b1710e206a9777816602653501d4d0e9b"},
+             "a digest"},
             {"record/names", "U8", {93},
              "71da9fbb54fad5db1a29ca579ea45ac966b7902fd33e1f3e80095c64921ad71e"},
             {"constant", "F64", {4},

@@ -14,12 +14,14 @@ from atlasc.ir.errors import AtlasError
 from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, LevelNode
 from atlasc.passes.lowering.placement.placement import Placement, place
 
-Value = tuple[int, bool]
-"""Ciphertexts of a value, and whether it may be bootstrapped."""
+Value = tuple[int, bool, bool]
+"""Ciphertexts of a value, whether it may be bootstrapped, and whether its slots repeat."""
 
 
-def cost_of(chain: LevelChain, ciphertexts: int) -> float:
+def cost_of(chain: LevelChain, ciphertexts: int, narrow: bool) -> float:
     """Of pairs, triples, and so on, and of what is left over."""
+    if narrow and chain.narrow_cost is not None:
+        return math.ceil(ciphertexts / chain.bootstrap_batch) * chain.narrow_cost
     whole = ciphertexts // chain.bootstrap_batch
     over = ciphertexts > whole * chain.bootstrap_batch
     one = chain.bootstrap_cost if chain.one_cost is None else chain.one_cost
@@ -37,19 +39,20 @@ def brute_force(graph: LevelGraph, chain: LevelChain) -> tuple[float, int]:
     impossible = (math.inf, 0)
 
     @cache
-    def edge(level: int, ciphertexts: int, refreshable: bool, use: int) -> tuple[float, int]:
+    def edge(level: int, value: Value, use: int) -> tuple[float, int]:
+        ciphertexts, refreshable, narrow = value
         options = [(0.0, 0)] if level >= use else []
         if refreshable and use <= top:
             calls = math.ceil(ciphertexts / chain.bootstrap_batch)
-            options.append((cost_of(chain, ciphertexts), calls))
+            options.append((cost_of(chain, ciphertexts, narrow), calls))
         return min(options, default=impossible)
 
     @cache
     def value_cost(result: int, value: Value, uses: tuple[int, ...]) -> tuple[float, int]:
         best = impossible
         for trunk in levels:
-            edges = [edge(result, *value, trunk)]
-            edges += [edge(trunk, *value, use) for use in uses]
+            edges = [edge(result, value, trunk)]
+            edges += [edge(trunk, value, use) for use in uses]
             best = min(best, (sum(c for c, _ in edges), sum(n for _, n in edges)))
         return best
 
@@ -77,7 +80,7 @@ def brute_force(graph: LevelGraph, chain: LevelChain) -> tuple[float, int]:
             uses = tuple(sorted(entry[user] for user in readers[index]))
             if not uses and node.level is None:
                 uses = (0,)
-            value = value_cost(result, (node.ciphertexts, node.refreshable), uses)
+            value = value_cost(result, (node.ciphertexts, node.refreshable, node.narrow), uses)
             total = (total[0] + value[0], total[1] + value[1])
             if total >= best:
                 break
@@ -105,7 +108,7 @@ def replay(graph: LevelGraph, chain: LevelChain, found: Placement) -> tuple[floa
             assert node.refreshable
             assert found.bootstraps[index] == chain.bootstrap_level
             calls = math.ceil(node.ciphertexts / chain.bootstrap_batch)
-            cost += cost_of(chain, node.ciphertexts)
+            cost += cost_of(chain, node.ciphertexts, node.narrow)
             count += calls
     assert set(found.bootstraps) <= used, "a bootstrap that nothing reads"
     return cost, count
@@ -118,6 +121,7 @@ def random_chain(rng: random.Random, max_level: int) -> LevelChain:
         rng.choice([0, 1, 4, 9, 20, 50]),
         rng.choice([1, 2, 2, 3]),
         rng.choice([None, 0, 3, 16]),
+        rng.choice([None, 0, 2, 12]),
     )
 
 
@@ -156,6 +160,7 @@ class RandomGraph:
                 cost=cost if isinstance(cost, int) else tuple(cost),
                 ciphertexts=rng.randint(1, 4),
                 refreshable=not self.closed or rng.random() > self.closed,
+                narrow=len(self.graph.nodes) % 3 == 0,
             )
         )
 

@@ -1,4 +1,6 @@
-#include "sim_bootstrap.hpp"
+// The raising of a modulus, simulated exactly: the slots are rounded to a plaintext, encrypted under a
+// fresh sparse secret, and read as integers.
+#include "sim_engine.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +13,8 @@ namespace atlasc::sim {
 namespace {
 
 using Integers = std::vector<std::int64_t>;
+
+constexpr int sparse_weight = 32;  // as the sets of passes/execution/bootstrap have it
 
 /// c1 s for a ternary secret s of a Hamming weight, modulo X^N + 1. Below 2^63 in absolute value if
 /// weight * max |c1| is.
@@ -34,39 +38,39 @@ Integers times_sparse_secret(const Integers& c1, int weight, std::mt19937_64& ra
 }
 
 /// Coefficients over q0 of a ciphertext of `message`, its modulus raised: I + message / q0.
-std::vector<double> raised(const Integers& message, const bootstrapping::Parameters& parameters,
-                           std::mt19937_64& random) {
-    const std::int64_t q0 = std::int64_t{1} << parameters.base_bits;
+std::vector<double> raised(const Integers& message, int base_bits, std::mt19937_64& random) {
+    const std::int64_t q0 = std::int64_t{1} << base_bits;
     std::uniform_int_distribution<std::int64_t> uniform(-q0 / 2, q0 / 2 - 1);
     Integers c1(message.size());
     for (std::int64_t& coefficient : c1) {
         coefficient = uniform(random);
     }
     // A ring of a test may have fewer coefficients than the secret has entries.
-    const int weight = std::min(parameters.secret_weight, static_cast<int>(message.size() / 2));
+    const int weight = std::min(sparse_weight, static_cast<int>(message.size() / 2));
     const Integers product = times_sparse_secret(c1, weight, random);
     std::vector<double> result(message.size());
     for (std::size_t at = 0; at < message.size(); ++at) {
         const std::int64_t whole = message[at] - product[at] + q0 / 2;
         const std::int64_t c0 = ((whole % q0) + q0) % q0 - q0 / 2;
-        result[at] = std::ldexp(static_cast<double>(c0 + product[at]), -parameters.base_bits);
+        result[at] = std::ldexp(static_cast<double>(c0 + product[at]), -base_bits);
     }
     return result;
 }
 
 }  // namespace
 
-Ciphertexts AlgorithmicBootstrap::operator()(Engine& engine, const Ciphertexts& xs,
-                                             std::mt19937_64& random) const {
-    const int top = parameters_.levels_left + bootstrap_.levels();
-    const auto raise = [&](const Ciphertext& x) -> Ciphertext {
-        Integers message;
-        for (const double coefficient : polynomial_of(of(x).values)) {
-            message.push_back(std::llrint(std::ldexp(coefficient, parameters_.scale_bits)));
-        }
-        return std::make_shared<Slots>(slots_of(raised(message, parameters_, random)), top);
-    };
-    return bootstrap_.refresh(engine, xs, raise);
+Ciphertext SimEngine::raise_modulus(const Ciphertext& x) {
+    if (!parameters_.bootstraps() || of(x).level != 0) {
+        throw Error("raise_modulus is impossible",
+                    "it takes parameters that bootstrap by a record, and a ciphertext at level 0");
+    }
+    const Moduli& moduli = *parameters_.moduli;
+    Integers message;
+    for (const double coefficient : polynomial_of(of(x).values)) {
+        message.push_back(std::llrint(std::ldexp(coefficient, moduli.scale)));
+    }
+    const int top = static_cast<int>(moduli.primes.size()) - 1;
+    return std::make_shared<Slots>(slots_of(raised(message, moduli.primes[0], random_)), top);
 }
 
 }  // namespace atlasc::sim

@@ -12,13 +12,14 @@ from atlasc.passes.execution.plaintexts import (
     Literal,
     Lookup,
     Plaintext,
+    Root,
     Slots,
     Table,
 )
 from atlasc.passes.execution.record import PRIMITIVES, Function
 
-_MASK, _LITERAL, _ARGUMENT = range(3)
-_SOURCES = {"": _ARGUMENT, "log_hidden": 3}
+_MASK, _LITERAL, _ARGUMENT, _LOG_HIDDEN, _ROOT = range(5)
+_SOURCES = {"": _ARGUMENT, "log_hidden": _LOG_HIDDEN}
 """Where a lookup finds its elements; see ``Lookup::Source``."""
 
 
@@ -29,9 +30,11 @@ def record_arrays(functions: Sequence[Function]) -> dict[str, np.ndarray]:
     """
     pool = _Pool()
     bodies = [number for function in functions for number in _body(function, pool)]
-    code = [*_counted(map(len, pool.tables)), len(pool.plaintexts)]
+    code = [len(pool.tables)]
+    code += [number for table, repeats in pool.tables for number in (len(table), repeats)]
+    code.append(len(pool.plaintexts))
     code += [number for plaintext in pool.plaintexts for number in plaintext]
-    tables = np.concatenate([np.zeros(0, np.int32), *pool.tables])
+    tables = np.concatenate([np.zeros(0, np.int32), *(table for table, _ in pool.tables)])
     names = "\n".join(function.name for function in functions).encode()
     arrays = {
         "code": np.asarray([*code, *bodies], dtype="<i4"),
@@ -46,17 +49,17 @@ class _Pool:
     """What functions share.
 
     Attributes:
-        tables: distinct ones.
+        tables: distinct ones, and how often they repeat.
         plaintexts: integers of each.
         floats: numbers that plaintexts refer to.
     """
 
     def __init__(self) -> None:
-        self.tables: list[np.ndarray] = []
+        self.tables: list[tuple[np.ndarray, int]] = []
         self.plaintexts: list[tuple[int, ...]] = []
         self.floats: list[float] = []
         self._tables: dict[Table, int] = {}
-        self._contents: dict[bytes, int] = {}
+        self._contents: dict[tuple[bytes, int], int] = {}
         self._plaintexts: dict[tuple[int, ...], int] = {}
         self._floats: dict[bytes, int] = {}
 
@@ -84,6 +87,8 @@ class _Pool:
         elif isinstance(lookup.array, Literal):
             numbers = lookup.array.numbers
             words = [_LITERAL, numbers.size, self._stored(numbers)]
+        elif isinstance(lookup.array, Root):
+            words = [_ROOT, lookup.array.order]
         else:
             words = [_MASK]
         words.append(len(lookup.places))
@@ -101,10 +106,10 @@ class _Pool:
 
     def _table(self, table: Table) -> int:
         if table not in self._tables:
-            content = table.numbers.tobytes()
+            content = table.numbers.tobytes(), table.repeats
             if content not in self._contents:
                 self._contents[content] = len(self.tables)
-                self.tables.append(table.numbers)
+                self.tables.append((table.numbers, table.repeats))
             self._tables[table] = self._contents[content]
         return self._tables[table]
 

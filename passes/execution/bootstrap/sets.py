@@ -1,0 +1,89 @@
+"""Parameter sets of the bootstrap: moduli, scales, and the range of the modular reduction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class BootstrapSet:
+    """A chain of moduli, from what a ciphertext has left when it is bootstrapped to the top::
+
+        q0 | primes of the program | StC | EvalMod | CtS      beside: special primes
+
+    EvalMod's primes are large, because its errors are amplified by q0/scale. StC's may be small,
+    because it handles nothing but the message. CtS's need to keep the rounding of its matrices
+    below EvalMod's errors. Sizes of primes are in bits.
+
+    Attributes:
+        base_bits: what is left at level 0, q0.
+        scale_bits: the program's scale and its primes.
+        levels_left: products after a bootstrap.
+        stc_stages, stc_bits: SlotsToCoeffs, one prime a stage.
+        degree: of the modular reduction's Chebyshev sum, which is odd.
+        eval_bits: its primes.
+        cts_stages, cts_bits: CoeffsToSlots.
+        special_primes, special_bits: of key switching.
+        secret_weight: of the sparse secret around the raising of the modulus. 32 has 164 bits of
+            security at N = 2^16 and q0 times one special prime (``atlasc/targets/estimates``).
+        log2_failure: at most, that one bootstrap fails.
+    """
+
+    base_bits: int
+    scale_bits: int
+    levels_left: int
+    stc_stages: int
+    stc_bits: int
+    degree: int
+    eval_bits: int
+    cts_stages: int
+    cts_bits: int
+    special_primes: int
+    special_bits: int
+    secret_weight: int = 32
+    log2_failure: float = -128.0
+
+    @property
+    def prime_bits(self) -> tuple[int, ...]:
+        """Sizes of the primes of Q in bits, from level 0 upwards."""
+        return (
+            self.base_bits,
+            *[self.scale_bits] * self.levels_left,
+            *[self.stc_bits] * self.stc_stages,
+            *[self.eval_bits] * self.degree.bit_length(),
+            *[self.cts_bits] * self.cts_stages,
+        )
+
+    @property
+    def top(self) -> int:
+        """The level of a ciphertext whose modulus is raised."""
+        return len(self.prime_bits) - 1
+
+    @property
+    def log_scales(self) -> tuple[float, ...]:
+        """log2 of the scale at each level, from 0 upwards.
+
+        The scales of the transforms' levels go from one part's to the next in equal steps: a
+        plaintext may have any scale. A raised ciphertext has the scale q0, at which it holds
+        coefficients over q0.
+        """
+        up = (self.eval_bits - self.scale_bits) / self.stc_stages
+        down = (self.base_bits - self.eval_bits) / self.cts_stages
+        return (
+            *[float(self.scale_bits)] * (self.levels_left + 1),
+            *(self.scale_bits + stage * up for stage in range(1, self.stc_stages + 1)),
+            *[float(self.eval_bits)] * self.degree.bit_length(),
+            *(self.eval_bits + stage * down for stage in range(1, self.cts_stages + 1)),
+        )
+
+    @property
+    def ratio(self) -> float:
+        """q0 / scale: how small the message is beside what the modular reduction takes away."""
+        return 2.0 ** (self.base_bits - self.scale_bits)
+
+
+SETS = {
+    "fourteen_levels": BootstrapSet(57, 46, 14, 3, 42, 127, 60, 3, 57, 5, 60),
+    "fourteen_levels_40": BootstrapSet(50, 40, 14, 3, 40, 127, 60, 3, 50, 7, 50),
+}
+"""By name."""
