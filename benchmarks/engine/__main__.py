@@ -35,6 +35,7 @@ from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.targets.base import no_progress
 from atlasc.targets.cpu.engine import CpuEngine
 from atlasc.targets.cpu.parameters import CpuParameters
+from atlasc.targets.parameters import NARROWER
 
 HERE = Path(__file__).parent
 LOG_DEGREE = 16
@@ -44,6 +45,7 @@ ROWS = {
     "first bootstrap, s": ("first", "{:.2f}"),
     "bootstrap, s": ("bootstrap", "{:.2f}"),
     "bootstrap of one, s": ("one", "{:.2f}"),
+    "bootstrap of slots that repeat 32 times, s": ("narrow", "{:.2f}"),
     "bootstrap, core s": ("cores", "{:.2f}"),
     "greatest error, log2": ("log2_error", "{:.1f}"),
     "product, ms": ("mul", "{:.1f}"),
@@ -113,18 +115,18 @@ def made(name: str) -> Engine[Any]:
 
 def measured_here(name: str, rounds: int) -> dict[str, float]:
     """Seconds of an engine in this process."""
-    kept: list[Engine[Any]] = []
+    start = time.perf_counter()
+    engine = made(name)
+    keys = time.perf_counter() - start
 
     def seconds(work: Callable[[], Any]) -> float:
         start = time.perf_counter()
         result = work()
-        if isinstance(kept[0] if kept else None, CpuEngine):
+        if isinstance(engine, CpuEngine):
             for one in result if isinstance(result, list) else [result]:
-                kept[0].settle(one)  # what the engine puts off
+                engine.settle(one)  # what the engine puts off
         return time.perf_counter() - start
 
-    keys = seconds(lambda: kept.append(made(name)))
-    [engine] = kept
     slots = np.random.default_rng(1).uniform(-1, 1, engine.slots)
     pair = [engine.encrypt(slots, 0) for _ in range(2)]
     refreshed: list[Any] = []
@@ -139,6 +141,11 @@ def measured_here(name: str, rounds: int) -> dict[str, float]:
     cores = (time.process_time() - before) / rounds
     seconds(lambda: engine.bootstrap_many(pair[:1]))
     one = min(seconds(lambda: engine.bootstrap_many(pair[:1])) for _ in range(rounds))
+    repeated = np.tile(slots[: engine.slots >> NARROWER], 1 << NARROWER)
+    few = [engine.encrypt(repeated, 0) for _ in range(2)]
+    narrow = min(
+        seconds(lambda: engine.bootstrap_many(few, engine.slots >> NARROWER)) for _ in range(rounds)
+    )
     error = max(float(np.abs(engine.decrypt(one) - slots).max()) for one in refreshed)
     x, y = refreshed
     turns = count()
@@ -151,7 +158,7 @@ def measured_here(name: str, rounds: int) -> dict[str, float]:
     times = {name: min(seconds(one) for _ in range(rounds)) for name, one in work.items()}
     return {
         "level": engine.level(x), "keys": keys, "first": first, "bootstrap": again, "cores": cores,
-        "one": one, "log2_error": float(np.log2(error)), **times,
+        "one": one, "narrow": narrow, "log2_error": float(np.log2(error)), **times,
     }  # fmt: skip
 
 

@@ -26,10 +26,10 @@ void execute(int argc, char** argv, const Interface& interface, Program program)
     if (timed) {
         require_new(options["--timing"]);
     }
+    const TensorFile query_file(options["--query"]);  // before the keys, which take a while
     Server server(interface, program, options["--keys"], options["--weights"],
                   options.size("--device-memory"));
-    Message query =
-        read_message(TensorFile(options["--query"]), "query", interface, server.engine());
+    Message query = read_message(query_file, "query", interface, server.engine());
     Clock clock(interface.ops, std::cerr);
     if (timed) {
         clock.wait_for(server.engine());
