@@ -14,9 +14,20 @@ namespace {
     throw Error("the record of a program does not fit", why, "emit the project again");
 }
 
-/// Slots of which every table, however rotated, has equal ones.
-std::size_t common_run(const SlotsRecord& slots, std::size_t size) {
+/// How the slots of a plaintext come about: `run` neighbours are equal, and `period` slots repeat.
+struct Grid {
+    std::size_t size;
+    std::size_t run;
+    std::size_t period;
+
+    /// Numbers to compute.
+    std::size_t count() const { return period / run; }
+};
+
+/// That of which every table, however rotated, is.
+Grid common_grid(const SlotsRecord& slots, std::size_t size) {
     std::size_t run = size;
+    std::size_t period = 1;
     for (const Term& term : slots.terms) {
         for (const Lookup& lookup : term.lookups) {
             for (const PlaceOf& place : lookup.places) {
@@ -26,15 +37,28 @@ std::size_t common_run(const SlotsRecord& slots, std::size_t size) {
                 }
                 run = std::gcd(run, run_of(numbers.size() * repeats, size, "a lookup"));
                 run = std::gcd(run, static_cast<std::size_t>(std::labs(place.rotation)));
+                period = std::max(period, size / repeats);
             }
         }
     }
-    return run;
+    return {size, run, std::max(period, run)};
+}
+
+/// All numbers, of those of a period.
+template <typename Number>
+std::vector<Number> whole(std::vector<Number> numbers, const Grid& grid) {
+    const std::size_t count = numbers.size();
+    numbers.resize(grid.size / grid.run);
+    for (std::size_t at = count; at < numbers.size(); ++at) {
+        numbers[at] = numbers[at - count];
+    }
+    return numbers;
 }
 
 /// Where each run finds its element; `nowhere` for none.
-std::vector<std::int32_t> places_of(const Lookup& lookup, std::size_t size, std::size_t run) {
-    std::vector<std::int32_t> places(size / run, 0);
+std::vector<std::int32_t> places_of(const Lookup& lookup, const Grid& grid) {
+    const auto [size, run, _] = grid;
+    std::vector<std::int32_t> places(grid.count(), 0);
     for (const auto& [table, rotation] : lookup.places) {
         const std::size_t period = size / table->repeats;
         int shift = 0;  // of a slot to its place in the table
@@ -53,10 +77,9 @@ std::vector<std::int32_t> places_of(const Lookup& lookup, std::size_t size, std:
 }
 
 /// Multiplies by the elements that a lookup finds.
-void multiply(Vector& product, const Lookup& lookup, std::size_t size, std::size_t run,
-              Arrays& arrays) {
+void multiply(Vector& product, const Lookup& lookup, const Grid& grid, Arrays& arrays) {
     using Source = Lookup::Source;
-    const std::vector<std::int32_t> places = places_of(lookup, size, run);
+    const std::vector<std::int32_t> places = places_of(lookup, grid);
     const Vector* values = nullptr;
     if (lookup.source == Source::literal) {
         values = &lookup.literal;
@@ -86,15 +109,14 @@ ComplexVector roots_of(std::size_t order) {
 }
 
 /// Multiplies by the roots that a lookup finds; the product becomes complex.
-void turn(ComplexVector& turned, Vector& product, const Lookup& lookup, std::size_t size,
-          std::size_t run) {
+void turn(ComplexVector& turned, Vector& product, const Lookup& lookup, const Grid& grid) {
     // One order after another: a program has one.
     thread_local ComplexVector roots;
     if (roots.size() != lookup.argument) {
         roots = roots_of(lookup.argument);
     }
     turned.resize(product.size(), 1.0);
-    const std::vector<std::int32_t> places = places_of(lookup, size, run);
+    const std::vector<std::int32_t> places = places_of(lookup, grid);
     for (std::size_t at = 0; at < product.size(); ++at) {
         if (places[at] == nowhere) {
             product[at] = 0.0;
@@ -189,17 +211,17 @@ const Vector& Arrays::log_hidden(std::size_t number) {
 }
 
 Numbers built(const SlotsRecord& slots, std::size_t size, Arrays& arrays) {
-    const std::size_t run = common_run(slots, size);
-    Vector real(size / run, 0.0);
+    const Grid grid = common_grid(slots, size);
+    Vector real(grid.count(), 0.0);
     Vector imaginary;
     for (const Term& term : slots.terms) {
-        Vector product(size / run, 1.0);
+        Vector product(grid.count(), 1.0);
         ComplexVector turned;  // of roots; empty: all 1
         for (const Lookup& lookup : term.lookups) {
             if (lookup.source == Lookup::Source::root) {
-                turn(turned, product, lookup, size, run);
+                turn(turned, product, lookup, grid);
             } else {
-                multiply(product, lookup, size, run, arrays);
+                multiply(product, lookup, grid, arrays);
             }
         }
         if (term.factor.imag() == 0.0 && turned.empty()) {
@@ -208,7 +230,7 @@ Numbers built(const SlotsRecord& slots, std::size_t size, Arrays& arrays) {
             }
             continue;
         }
-        imaginary.resize(size / run, 0.0);
+        imaginary.resize(grid.count(), 0.0);
         for (std::size_t at = 0; at < product.size(); ++at) {
             const std::complex<double> factor =
                 turned.empty() ? term.factor : term.factor * turned[at];
@@ -217,13 +239,13 @@ Numbers built(const SlotsRecord& slots, std::size_t size, Arrays& arrays) {
         }
     }
     if (imaginary.empty()) {
-        return real;
+        return whole(std::move(real), grid);
     }
     ComplexVector both(real.size());
     for (std::size_t at = 0; at < both.size(); ++at) {
         both[at] = {real[at], imaginary[at]};
     }
-    return both;
+    return whole(std::move(both), grid);
 }
 
 Ciphertexts replay(Engine& engine, const Record& record, const Function& function, Arrays& arrays,
