@@ -13,8 +13,10 @@ from atlasc.emit.program import OUTSIDE, PREPARING
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.types import CiphertextType
+from atlasc.passes.costs import program_costs
 from atlasc.passes.execution.rotation_plan import RotationPlan
 from atlasc.passes.lowering.rotation_keys import rotation_reach
+from atlasc.report.summary import memory_parts
 from atlasc.targets.parameters import BootstrapNeeds, ParameterSet
 from atlasc.targets.program import identity_of
 
@@ -65,7 +67,17 @@ def interface_facts(
             for name, a in arrays.items()
         ],
         "ops": sum(op.name not in OUTSIDE for op in program.ops),
+        "memory": _memory(program, parameters) if parameters.in_runtime else 0,
     }
+
+
+def _memory(program: Module, parameters: ParameterSet) -> int:
+    """Bytes of an execution beside its keys, without the plaintexts that an engine keeps where
+    there is room."""
+    costs = program_costs(program)
+    parts = memory_parts(costs.total, parameters, costs)
+    kept = (size for name, size in parts.items() if not name.endswith(("keys", "diagonals")))
+    return sum(kept)
 
 
 def _carried(op: Op, value: Value) -> dict[str, Any]:

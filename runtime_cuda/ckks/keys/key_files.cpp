@@ -138,14 +138,16 @@ std::uint64_t working_bytes(const Ring& ring, std::size_t limbs) {
     return polynomials * ring.degree() * sizeof(Word);
 }
 
-void require_room(const Ground& ground, const std::vector<KeyEntry>& entries) {
+/// Throws Error unless there is memory for the keys, and for an execution or for making keys.
+void require_room(const Ground& ground, const std::vector<KeyEntry>& entries,
+                  std::uint64_t execution) {
     std::uint64_t bytes = 0;
     std::size_t limbs = 0;
     for (const KeyEntry& entry : entries) {
         bytes += entry.words(ground.ring) * sizeof(Word);
         limbs = std::max(limbs, entry.limbs);
     }
-    ground.memory->require(bytes + working_bytes(ground.ring, limbs),
+    ground.memory->require(bytes + std::max(execution, working_bytes(ground.ring, limbs)),
                            "the keys and what they work on");
 }
 
@@ -189,7 +191,7 @@ void write_keys(const Interface& interface, Ground& ground, const std::string& s
 Role fresh_role(const Interface& interface, Ground& ground, const KeyProgress& progress) {
     const Ring& ring = ground.ring;
     const KeyNeeds needs = needs_of(interface);
-    require_room(ground, entries_of(needs, ring));
+    require_room(ground, entries_of(needs, ring), interface.memory);
     const Coefficients coefficients = uniform_secret(ring.degree());
     const KeyMaker maker(ring, coefficients, fresh_seed());
     return {random_identity(), SecretKey(ring, coefficients), maker.make(needs, progress)};
@@ -213,7 +215,7 @@ Role server_role(const Interface& interface, Ground& ground, const std::string& 
     const TensorFile file = open(interface, ring.chain(), evaluation, evaluation_kind);
     const Seed seed = seed_of(file.fact("seed"), evaluation);
     const std::vector<KeyEntry> entries = entries_of(needs_of(interface), ring);
-    require_room(ground, entries);
+    require_room(ground, entries, interface.memory);
     Role role{file.fact("key"), std::nullopt, {}};
     for (const KeyEntry& entry : entries) {
         keep(role.keys, entry, loaded(ring, seed, entry, file));

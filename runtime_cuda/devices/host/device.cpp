@@ -2,6 +2,7 @@
 #include "ckks/device.hpp"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -35,18 +36,30 @@ void require_more(std::uint64_t used, std::uint64_t bytes, std::uint64_t budget,
     }
 }
 
-/// What the kernel could give without swapping; without limit where it does not say.
-std::uint64_t available_bytes() {
-    std::ifstream facts("/proc/meminfo");
-    for (std::string name, unit; facts >> name;) {
+constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
+
+/// A fact of a file of the kernel, in bytes; without limit where it does not say.
+std::uint64_t kernel_fact(const char* path, const std::string& wanted) {
+    std::ifstream facts(path);
+    for (std::string name, rest; facts >> name; std::getline(facts, rest)) {
         std::uint64_t kilobytes = 0;
-        facts >> kilobytes;
-        std::getline(facts, unit);
-        if (name == "MemAvailable:") {
+        if (name == wanted && facts >> kilobytes) {
             return kilobytes << 10;
         }
     }
-    return std::numeric_limits<std::uint64_t>::max();
+    return unlimited;
+}
+
+/// What the kernel could give without swapping, and a limit of this process leaves (`ulimit -v`).
+std::uint64_t available_bytes() {
+    const std::uint64_t free = kernel_fact("/proc/meminfo", "MemAvailable:");
+    rlimit limit{};
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+        return free;
+    }
+    const std::uint64_t taken = std::min<std::uint64_t>(
+        kernel_fact("/proc/self/status", "VmSize:"), limit.rlim_cur);
+    return std::min<std::uint64_t>(free, limit.rlim_cur - taken);
 }
 
 std::size_t rounded(std::size_t bytes, std::size_t unit) {

@@ -82,6 +82,7 @@ struct Interface {
     std::vector<Output> outputs;
     std::vector<Array> weights{};  ///< exactly what the server's file of weights holds
     std::size_t ops = 0;           ///< functions that an execution calls
+    std::uint64_t memory = 0;      ///< bytes that an execution takes beside keys, as predicted
 
     /// Inputs that one execution answers.
     std::size_t batch() const { return inputs.at(0).shape.at(0); }
