@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import shutil
 import subprocess
 from pathlib import Path
@@ -108,3 +109,31 @@ def test_primes_are_of_50_bits_at_most() -> None:
     assert bootstrapped.security_bits >= 128 and bootstrapped.log_qp == 1650
     top = len(bootstrapped.moduli.primes) - 1
     assert bootstrapped.residues(top) == top + 1 + 7, "EvalMod's levels have two primes"
+
+
+def test_too_little_memory_is_told_before_keys_are_loaded(
+    leveled: Tiny, project: Path, keys: Path, tmp_path: Path
+) -> None:
+    """A budget, and a process's own limit; the server says how much it needs."""
+    query = tmp_path / "query"
+    run("encrypt", leveled.bundle, "--keys", keys, "--input", leveled.data, "--index", 0,
+        "-o", query)  # fmt: skip
+    words = (
+        project / "build" / "server", "--keys", keys / "server" / "evaluation.key",
+        "--weights", project / "weights.safetensors", "--output", tmp_path / "answer",
+    )  # fmt: skip
+
+    def said(*more: object, limit: int = resource.RLIM_INFINITY) -> str:
+        done = subprocess.run(
+            [*map(str, (*words, *more))], capture_output=True, text=True, preexec_fn=lambda:
+            resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY)),
+        )  # fmt: skip
+        assert done.returncode == 2 and not (tmp_path / "answer").exists()
+        return done.stderr
+
+    message = said("--query", query, "--device-memory", "1M")
+    assert "too little memory for the keys" in message and "of which there are 1 MiB" in message
+    needed = int(message.partition("it needs ")[2].partition(" ")[0])
+    found = said("--query", query, limit=(needed // 2 + 16) << 20)
+    assert f"it needs {needed} MiB" in found
+    assert "not found" in said("--query", tmp_path / "other", "--device-memory", "1M")
