@@ -29,11 +29,13 @@ class EngineConformance:
         tolerance: largest error of one product of slots in [-1, 1].
         exact: largest error of what does not rescale.
         refreshed: largest error of a bootstrap of slots in [-1, 1] with a mean of 1/4 at most.
+        copies: how often slots repeat in ciphertexts of a narrow bootstrap.
     """
 
     tolerance = 1e-12
     exact = 1e-12
     refreshed = 1e-12
+    copies: tuple[int, ...] = (2, 8, 2**20)
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -308,9 +310,10 @@ class EngineConformance:
             with pytest.raises(AtlasError, match="bootstrap"):
                 engine.bootstrap_many([engine.encrypt(x, 0)], engine.slots // 8)
             return
-        for period in (engine.slots // 2, engine.slots // 8, 1):
-            copies = engine.slots // period
-            slots = [np.tile(one[:period], copies) for one in (x, 0.25 + 0.75 * y)][:count]
+        for copies in self.copies:
+            period = max(engine.slots // copies, 1)
+            both = (x, 0.25 + 0.75 * y)
+            slots = [np.tile(one[:period], engine.slots // period) for one in both][:count]
             encrypted = [engine.encrypt(part, level) for level, part in enumerate(slots)]
             refreshed = engine.bootstrap_many(encrypted, period)
             for part, fresh in zip(slots, refreshed, strict=True):

@@ -28,6 +28,7 @@ class TestBootstrapped(EngineConformance):
     tolerance = 2.5e-7
     exact = 2e-12
     refreshed = 2e-4
+    copies = (8,)
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -54,6 +55,10 @@ class TestBootstrapped(EngineConformance):
         assert len(fresh) == count
         for slots, ct in fresh:
             self.check(engine, ct, slots, 14, self.refreshed)
+
+    @pytest.mark.parametrize("count", [2])
+    def test_slots_that_repeat(self, engine: Engine[Any], x: Vector, y: Vector, count: int) -> None:
+        super().test_slots_that_repeat(engine, x, y, count)
 
     def test_bootstrap_then_all_levels(
         self, engine: Engine[Any], fresh: list[tuple[Vector, Any]], y: Vector
