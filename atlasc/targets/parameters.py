@@ -218,9 +218,9 @@ class ParameterSet(_Fields):
         return ()
 
     @property
-    def narrow(self) -> bool:
-        """Whether slots that repeat are bootstrapped narrowly."""
-        return False
+    def narrow(self) -> int:
+        """How often slots must repeat to be bootstrapped narrowly; 0: that is not possible."""
+        return 0
 
     @property
     def log_scales(self) -> tuple[float, ...]:

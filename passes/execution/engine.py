@@ -47,6 +47,11 @@ Ct = TypeVar("Ct")
 """A ciphertext of an engine: opaque to everything but that engine."""
 
 
+LEAST_COPIES = 16
+"""How often slots must repeat for a narrow bootstrap to pay on our engines: with fewer copies its
+plaintexts would take as much memory as a second bootstrap's, and it would save little."""
+
+
 def is_narrow(period: int, slots: int) -> bool:
     """Whether slots that repeat after ``period`` of them can be bootstrapped narrowly."""
     return 2 * period <= slots

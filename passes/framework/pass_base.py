@@ -94,7 +94,7 @@ class Parameters(Protocol):
         """Ciphertexts that one bootstrap refreshes."""
 
     @property
-    def narrow(self) -> bool:
+    def narrow(self) -> int:
         """``narrow`` of `PlaceBootstraps`."""
 
     @property

@@ -24,7 +24,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op
 from atlasc.passes.calibration.measure import nonlinear_ops
 from atlasc.passes.costs import PrimitiveCosts, Profile, op_profiles, seconds_by_level
-from atlasc.passes.execution.engine import is_narrow
+from atlasc.passes.execution.engine import LEAST_COPIES
 from atlasc.passes.latency.outline import Polynomial
 from atlasc.passes.lowering.placement.elimination import Factors
 from atlasc.passes.lowering.placement.graph import LevelChain, LevelGraph, LevelNode
@@ -44,7 +44,7 @@ class Piece:
         operands: positions in the segment; 0 is the value that enters it.
         depth, profile: levels and primitives; of an open Chebyshev sum 0 and none.
         ciphertexts: of the result.
-        narrow: whether its slots repeat.
+        narrow: whether its slots repeat often.
         open: which of the segment's open Chebyshev sums it is; None for any other op.
     """
 
@@ -126,7 +126,7 @@ def cut(packed: Module, places: Mapping[Place, Sequence[str]]) -> SegmentedProgr
                 piece = replace(piece, depth=depth, profile=profile)
             if op.result is not None:
                 layout = op.value.ciphertext.layout
-                narrow = is_narrow(layout.period, layout.slots)
+                narrow = LEAST_COPIES * layout.period <= layout.slots
                 piece = replace(piece, ciphertexts=_width(op), narrow=narrow)
             pieces.append(piece)
         names = tuple(name for key in keys for name in places.get(key, ()))

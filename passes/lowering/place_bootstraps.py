@@ -13,7 +13,6 @@ from atlasc.ir.module import Module, Op, Value
 from atlasc.passes.analyses.bounds import RANGE, SEEN
 from atlasc.passes.analyses.observed import bootstrap_change, program_change
 from atlasc.passes.costs import PrimitiveCosts, op_costs
-from atlasc.passes.execution.engine import is_narrow
 from atlasc.passes.framework.pass_base import MAGNITUDES, NOISE_GAINS, Goal, Pass, Report
 from atlasc.passes.framework.rewriting import Rewriter
 from atlasc.passes.lowering.packing.packer import is_alone
@@ -50,7 +49,8 @@ class PlaceBootstraps(Pass):
             carry a ``noise_gain``, no value is bootstrapped whose error the outputs would show
             too much of.
         cubic: a bootstrap takes this times its cube off the mean of a value.
-        narrow: whether slots that repeat are bootstrapped narrowly, which costs and errs less.
+        narrow: slots that repeat so many times, two or more, are bootstrapped narrowly, which costs
+            and errs less; 0: none are.
     """
 
     name = "place-bootstraps"
@@ -64,7 +64,7 @@ class PlaceBootstraps(Pass):
     fewest: bool = field(default=False, metadata={"option": False})
     error: float = 0.0
     cubic: float = 0.0
-    narrow: bool = False
+    narrow: int = 0
 
     @classmethod
     def for_goal(cls, goal: Goal) -> PlaceBootstraps:
@@ -163,7 +163,7 @@ class PlaceBootstraps(Pass):
         if not self.narrow or op.result is None:
             return None
         layout = op.value.ciphertext.layout
-        return layout.period if is_narrow(layout.period, layout.slots) else None
+        return layout.period if self.narrow * layout.period <= layout.slots else None
 
     def _precise(self, graph: LevelGraph, nodes: dict[Op, int], cheapest: Placement) -> Placement:
         """The cheapest placement whose error is tolerated, or that of least error within reach.

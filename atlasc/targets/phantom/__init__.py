@@ -16,6 +16,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.bootstrap.circuit import circuit
 from atlasc.passes.execution.bootstrap.sets import SETS
 from atlasc.passes.execution.counting_engine import Counted, LiveEngine
+from atlasc.passes.execution.engine import LEAST_COPIES
 from atlasc.passes.execution.plaintexts import Slots
 from atlasc.passes.execution.record import Function, replay
 from atlasc.targets.base import Calibration, Target
@@ -156,8 +157,8 @@ class PhantomParameters(ParameterSet):
         return circuit(self.bootstrap, self.slots, period) if self.bootstrap else ()
 
     @property
-    def narrow(self) -> bool:
-        return bool(self.bootstrap)
+    def narrow(self) -> int:
+        return LEAST_COPIES if self.bootstrap else 0
 
     @property
     def needs(self) -> BootstrapNeeds:

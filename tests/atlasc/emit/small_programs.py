@@ -35,7 +35,7 @@ class SmallParameters:
     bootstrap_batch: int = 2
     bootstrap_errors: tuple[float, float] = (0.0, 0.0)
     in_runtime = False
-    narrow = True
+    narrow = 2
 
     def circuit(self, period: int) -> tuple[()]:
         return ()

@@ -35,7 +35,7 @@ class EngineConformance:
     tolerance = 1e-12
     exact = 1e-12
     refreshed = 1e-12
-    copies: tuple[int, ...] = (2, 8, 2**20)
+    copies: tuple[int, ...] = (16, 2**20)
 
     @pytest.fixture(scope="class")
     @classmethod

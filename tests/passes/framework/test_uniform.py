@@ -21,7 +21,7 @@ class Set:
 
     slots, max_level, bootstrap_level, bootstrap_batch = 1024, 14, 14, 2
     bootstrap_errors = (0.0, 0.0)
-    narrow = False
+    narrow = 0
 
 
 def encoder(layers: int, uniform: bool) -> Module:

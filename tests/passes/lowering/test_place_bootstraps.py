@@ -195,17 +195,17 @@ def test_a_narrow_bootstrap_is_placed_where_slots_repeat() -> None:
     costs: dict[Any, float] = defaultdict(float, {("bootstrap", 1): 5.0, ("bootstrap_one", 1): 5.0})
     costs["bootstrap_narrow", 1] = 2.0
     found = {}
-    for narrow in (False, True):
+    for narrow in (0, 2):
         report = Report()
         step = PlaceBootstraps(levels=1, costs=costs, error=0.25, narrow=narrow)
         after = step.run(packed(body), report)
         [found[narrow]] = [op for op in after.ops if op.name == "ckks.bootstrap"]
         assert report.lines[0].startswith(f"{2.0 if narrow else 5.0} s predicted, 1 bootstraps")
         total = program_costs(after).total
-        assert (total.count("bootstrap_narrow"), total.bootstraps) == (narrow, 1)
-    assert "period" not in found[False].attributes
-    layout = found[True].operands[0].ciphertext.layout
-    assert found[True].attributes["period"] == layout.period < layout.slots
+        assert (total.count("bootstrap_narrow"), total.bootstraps) == (narrow // 2, 1)
+    assert "period" not in found[0].attributes
+    layout = found[2].operands[0].ciphertext.layout
+    assert found[2].attributes["period"] == layout.period < layout.slots
 
 
 def test_a_period_must_fit_the_layout() -> None:
@@ -213,7 +213,7 @@ def test_a_period_must_fit_the_layout() -> None:
         %s = poly.row_sum %a
         %b = poly.mul %x, %s
         poly.output %b {name = "y"}"""
-    step = PlaceBootstraps(levels=1, narrow=True)
+    step = PlaceBootstraps(levels=1, narrow=2)
     for name, periods in (("ckks.square", (1, 2, 4)), ("ckks.rotate_sum", (3, 0, -4, 16, 1))):
         module = run_passes(packed(body), [step])
         [op] = [op for op in module.ops if op.name == name]
