@@ -70,9 +70,9 @@ def program_change(program: Module, noise: NoiseModel) -> float:
         if op.name == "ckks.input":
             total += (noise.fresh * gain) ** 2
         elif op.name == "ckks.bootstrap":
-            errors = noise.bootstrap, noise.bootstrap_cubic
-            source, period = op.operands[0].op, op.attributes.get("period")
-            total += bootstrap_change(source, period, *errors) ** 2
+            source, slots = op.operands[0].op, op.value.ciphertext.layout.slots
+            error = noise.of_bootstrap(op.attributes.get("period", slots) / slots)
+            total += bootstrap_change(source, None, error, noise.bootstrap_cubic) ** 2
         elif op.name == "ckks.chebyshev":
             total += (_of_chebyshev(program, op, noise) * gain) ** 2
         elif levels := op.levels(program.symbols):

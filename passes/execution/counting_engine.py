@@ -246,10 +246,7 @@ class CountingEngine(Engine[Counted]):
         """See the base class. The division by the level's primes is the last step, so that the keys
         of giant steps reach the operand's level, too.
         """
-        babies = sorted({baby for baby, _, _ in terms} - {0})
-        rotated = {0: ciphertext} | dict(
-            zip(babies, self.rotate_many(ciphertext, babies), strict=True)
-        )
+        rotated = self._babies(ciphertext, terms)
         for giant in sorted({giant for _, giant, _ in terms} - {0}):
             self.rotate(ciphertext, giant)
         return self.dot_plain([rotated[baby] for baby, _, _ in terms], [_SLOTS] * len(terms))
@@ -265,10 +262,11 @@ class CountingEngine(Engine[Counted]):
         whole, rest = divmod(len(ciphertexts), self.bootstrap_batch)
         if is_narrow(period, self.slots):
             self._primitives["bootstrap_narrow", level] += whole + (rest > 0)
-        elif whole:
-            self._primitives["bootstrap", level] += whole
-        if rest and not is_narrow(period, self.slots):
-            self._primitives["bootstrap_one", level] += 1
+        else:
+            if whole:
+                self._primitives["bootstrap", level] += whole
+            if rest:
+                self._primitives["bootstrap_one", level] += 1
         return [self._new(level) for _ in ciphertexts]
 
     def _refuse(self, primitive: str, why: str, remedy: str = "") -> NoReturn:

@@ -162,10 +162,7 @@ class Engine(ABC, Generic[Ct]):
         rotate(rotate(x, baby) · value, giant). Terms of a giant step are rotated together; an
         engine may put off divisions to the end.
         """
-        babies = sorted({baby for baby, _, _ in terms} - {0})
-        rotated = {0: ciphertext} | dict(
-            zip(babies, self.rotate_many(ciphertext, babies), strict=True)
-        )
+        rotated = self._babies(ciphertext, terms)
         giants: dict[int, list[tuple[Ct, Plaintext]]] = {}
         for baby, giant, value in terms:
             giants.setdefault(giant, []).append((rotated[baby], value))
@@ -213,6 +210,12 @@ class Engine(ABC, Generic[Ct]):
         library have none.
         """
         self._refuse("raise_modulus", "this engine has no bootstrap in primitives")
+
+    def _babies(self, ciphertext: Ct, terms: Sequence[tuple[int, int, Plaintext]]) -> dict[int, Ct]:
+        """The operand of a ``transform``, rotated by the baby steps of its terms."""
+        amounts = sorted({baby for baby, _, _ in terms} - {0})
+        rotated = self.rotate_many(ciphertext, amounts)
+        return {0: ciphertext, **dict(zip(amounts, rotated, strict=True))}
 
     # --- the arithmetic
 

@@ -157,9 +157,9 @@ class Slots:
         return [array for array in arrays if isinstance(array, Argument)]
 
     @property
-    def tables(self) -> list[Table]:
-        """Those of all places."""
-        return [place[0] for term in self.terms for one in term.lookups for place in one.places]
+    def places(self) -> list[Place]:
+        """Those of all lookups."""
+        return [place for term in self.terms for one in term.lookups for place in one.places]
 
     def __str__(self) -> str:
         return " + ".join(map(str, self.terms))
@@ -176,12 +176,12 @@ def built(slots: Slots, size: int, array: Callable[[Argument], NDArray[Any]]) ->
         size: slots of a ciphertext.
         array: the array of an argument, flat.
     """
-    places = [place for term in slots.terms for one in term.lookups for place in one.places]
 
     def length(table: Table) -> int:
         """Slots in a run."""
         return size // len(table.numbers) // table.repeats
 
+    places = slots.places
     run = math.gcd(size, *(length(t) for t, _ in places), *(r for _, r in places))
 
     def indices(table: Table, rotation: int) -> NDArray[np.int32]:

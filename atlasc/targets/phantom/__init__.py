@@ -203,8 +203,8 @@ class PhantomParameters(ParameterSet):
         levels += [chosen.levels_left + stc - at for at in range(stc)]
         transforms = [one.plaintexts for one in function.code if one.primitive == "transform"]
         for level, plaintexts in zip(levels, transforms, strict=True):
-            tables = [table for one in plaintexts if isinstance(one, Slots) for table in one.tables]
-            yield level, len(plaintexts), self.slots // min(table.repeats for table in tables)
+            places = [place for one in plaintexts if isinstance(one, Slots) for place in one.places]
+            yield level, len(plaintexts), self.slots // min(table.repeats for table, _ in places)
 
 
 class PhantomTarget(Target):
