@@ -39,7 +39,7 @@ def test_cmake_takes_them_back(engine: str, tmp_path: Path) -> None:
     environment = os.environ | {"CXXFLAGS": "-ffast-math"}
     subprocess.run(command, env=environment, check=True, capture_output=True)
     commands = json.loads((tmp_path / "compile_commands.json").read_text())
-    assert len(commands) > 3
+    assert commands
     for one in commands:
         flags = one["command"].split()
         assert flags.index("-ffast-math") < flags.index("-fno-fast-math"), one["file"]
@@ -57,7 +57,8 @@ def test_the_check_of_a_build_sees_wrong_kernels(cpp: Builder, fast: bool, tmp_p
     target = tmp_path / "check"
     kernels = cpp.object(target, host / "avx2.cpp", [*flags, *(wrong if fast else [])])
     sources = [host / f"{name}.cpp" for name in ("check_kernels", "cpu", "ifma", "ntt")]
-    sources += [HERE / "wrong_kernels.cpp", RUNTIME / "src" / "error.cpp"]
+    sources += [RUNTIME / "src" / f"{name}.cpp" for name in ("error", "files")]
+    sources.append(HERE / "wrong_kernels.cpp")
     objects = [cpp.object(target, source, flags) for source in sources]
     linked = [require_compiler(), *map(str, (kernels, *objects)), "-o", str(target)]
     subprocess.run(linked, check=True)
