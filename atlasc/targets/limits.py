@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 from atlasc.ir.errors import AtlasError
 
-LEAST_LOG_DEGREE, MOST_LOG_DEGREE = 11, 17
-"""log2 of the ring degree."""
+LEAST_LOG_DEGREE, MOST_LOG_DEGREE = 1, 17
+"""log2 of the ring degree. Rings below 2^11 are simulated alone: the engine refuses them, and no
+bundle has them, because they have no 128 bits."""
 MOST_PRIMES = 64
 """Of Q, and so digits of a key."""
 MOST_SPECIAL = 8

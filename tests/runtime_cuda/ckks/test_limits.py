@@ -36,7 +36,7 @@ def run(build: Callable[..., Path]) -> Run:
 
 def test_python_has_the_same_limits(run: Run) -> None:
     named = dict(line.split() for line in run("limits").splitlines())
-    assert named.pop("LEAST_LOG_DEGREE") == "11"  # Python simulates smaller rings too
+    assert named.pop("LEAST_LOG_DEGREE") == "11"  # Python simulates smaller rings, too
     assert named == {name: str(getattr(limits, name)) for name in named}
 
 
