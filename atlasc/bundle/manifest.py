@@ -19,7 +19,7 @@ from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import MIB, Schema, Sha256, parse_json, read_bytes
 from atlasc.targets import find_target
 from atlasc.targets.parameters import ParameterSet
-from atlasc.targets.security import REQUIRED_BITS
+from atlasc.targets.security import check_security
 
 Role = Literal["client", "server"]
 ROLES: tuple[Role, ...] = ("client", "server")
@@ -85,7 +85,7 @@ class Manifest(Schema):
         program: identity of the server's program, which queries and answers carry.
         target: its name.
         parameters: as the target writes them.
-        security_bits, insecure: of the parameters; insecure is fewer than 128 bits.
+        security_bits, insecure: of the parameters: 128 bits or more, never insecure.
         security: archived estimates for the secrets in use.
         batch: inputs that one run answers.
         sequence_length: tokens of a text; None for images.
@@ -111,16 +111,17 @@ class Manifest(Schema):
     files: dict[FileName, Sha256]
 
     def parameter_set(self) -> ParameterSet:
-        """The parameters; what the manifest says of their security must be true.
+        """The parameters. Their security is computed here, whatever the manifest says of it.
 
         Raises:
-            AtlasError: they are damaged, or weaker than the manifest says.
+            AtlasError: they are damaged, have fewer than 128 bits, or are weaker than the manifest
+                says.
         """
         found = find_target(self.target).parameters.from_dict(self.parameters)
         if found.to_dict() != self.parameters:
             raise AtlasError(f"{MANIFEST} has parameters that are none of {self.target}")
-        said = self.security_bits, self.insecure
-        if said != (found.security_bits, found.security_bits < REQUIRED_BITS):
+        check_security(found.secrets)
+        if (self.security_bits, self.insecure) != (found.security_bits, False):
             raise AtlasError(
                 f"{MANIFEST} says {self.security_bits} bits of security, its parameters have "
                 f"{found.security_bits}",

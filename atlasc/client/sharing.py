@@ -127,5 +127,6 @@ def secure_normal(count: int) -> np.ndarray:
     """Standard normal numbers from the system's randomness, up to 8.2 in magnitude."""
     from scipy.special import ndtri
 
-    words = np.frombuffer(os.urandom(8 * count), dtype=np.uint64) >> np.uint64(11)
-    return ndtri((words.astype(np.float64) + 0.5) / 2.0**53)
+    # 52 bits and a half are a double: with 53 the largest would be rounded to 1, and be infinite.
+    words = np.frombuffer(os.urandom(8 * count), dtype=np.uint64) >> np.uint64(12)
+    return ndtri((words.astype(np.float64) + 0.5) / 2.0**52)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.execution.engine import Ct, Engine, Vector
@@ -46,6 +48,22 @@ class RoleEngine(Engine[Ct]):
     def encrypt(self, vector: Vector | None, level: int | None = None) -> Ct:
         self._require_secret("encrypt")
         return super().encrypt(vector, level)
+
+    def _require_readable(
+        self, primitive: str, slots: Vector, level: int, log_limit: float
+    ) -> None:
+        """Refuse slots that a decryption at ``level`` reads as other numbers: a coefficient beyond
+        half of the modulus wraps around. ``log_limit``: log2 of what is too large."""
+        largest = float(np.abs(slots).max(initial=0.0))
+        if not largest < 2.0 ** min(log_limit, 1000):
+            self._refuse(
+                primitive,
+                f"a slot holds {largest:.3g}, but at level {level} only values below "
+                f"2^{log_limit:.0f} fit",
+                "scale the input down: it is far larger than any that a program is made for"
+                if primitive == "encrypt"
+                else "a polynomial was evaluated outside its range: calibrate on more inputs",
+            )
 
     @abstractmethod
     def serialize(self, ciphertext: Ct) -> bytes:

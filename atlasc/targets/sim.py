@@ -90,6 +90,7 @@ class SimEngine(RoleEngine[SimCiphertext]):
     # --- in and out
 
     def _encrypt(self, vector: Slots, level: int) -> SimCiphertext:
+        self._require_fit("encrypt", vector, level)
         return SimCiphertext(self._noisy(vector.copy(), self.noise.fresh), level)
 
     def decrypt(self, ciphertext: SimCiphertext) -> Vector:
@@ -100,16 +101,11 @@ class SimEngine(RoleEngine[SimCiphertext]):
                 have wrapped around, and would decrypt to garbage.
         """
         self._require_secret("decrypt")
-        largest = _largest(ciphertext)
-        bits = LOG_CAPACITY + LOG_SCALE * ciphertext.level
-        if not largest < 2.0 ** min(bits, 1000):
-            self._refuse(
-                "decrypt",
-                f"a slot holds {largest:.3g}, but at level {ciphertext.level} only values below "
-                f"2^{bits:.0f} fit",
-                "a polynomial was evaluated outside its range: calibrate on more inputs",
-            )
+        self._require_fit("decrypt", ciphertext.values.real, ciphertext.level)
         return ciphertext.values.real.copy()
+
+    def _require_fit(self, primitive: str, slots: Slots, level: int) -> None:
+        self._require_readable(primitive, slots, level, LOG_CAPACITY + LOG_SCALE * level)
 
     def serialize(self, ciphertext: SimCiphertext) -> bytes:
         """A safetensors file with slots, level and identity, whose header says that they are not

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "atlasc/exact_math.hpp"
 #include "qualifiers.hpp"
 
 namespace atlasc::ckks {

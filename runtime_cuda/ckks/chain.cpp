@@ -19,11 +19,9 @@ const std::map<std::size_t, int> max_log_qp = {
     {std::size_t{1} << 16, 1747}, {std::size_t{1} << 17, 3523},
 };
 
-constexpr int largest_bits = 60;
-
-/// Transforms are made for these.
-constexpr std::size_t least_degree = std::size_t{1} << 11;
-constexpr std::size_t largest_degree = std::size_t{1} << 17;
+/// Ring degree -> largest log2 of a modulus that has an estimate of 128 bits for the sparse secret:
+/// atlasc/targets/estimates/lattice.json.
+const std::map<std::size_t, int> max_log_q_of_sparse = {{std::size_t{1} << 16, 117}};
 
 double log2_of(const Prime& q) { return std::log2(static_cast<double>(q.value)); }
 
@@ -108,15 +106,61 @@ std::vector<std::size_t> groups_of(const std::vector<int>& bits, int most) {
     return starts;
 }
 
+void require(bool possible, const std::string& why) {
+    if (!possible) {
+        throw Error("the engine cannot have the parameters of the program", why,
+                    "compile the model again, and do not use this program if it came from "
+                    "somebody else");
+    }
+}
+
+/// Refuses what limits.hpp does not allow, before anything is computed of the numbers.
+void require_limits(const Parameters& parameters, const Moduli& moduli) {
+    const auto within = [](const auto& number, const auto& least, const auto& most) {
+        return number >= least && number <= most;  // false for what is no number
+    };
+    const std::size_t degree = 2 * parameters.slots;
+    require((degree & (degree - 1)) == 0 &&
+                within(parameters.slots, std::size_t{1} << (least_log_degree - 1),
+                       std::size_t{1} << (most_log_degree - 1)),
+            "there is no ring of degree " + std::to_string(degree) + "; a power of two from 2^" +
+                std::to_string(least_log_degree) + " to 2^" + std::to_string(most_log_degree) +
+                " is possible");
+    const std::size_t levels = moduli.primes.size();
+    require(within(levels, std::size_t{1}, most_primes),
+            "it has " + std::to_string(levels) + " levels; 1 to " + std::to_string(most_primes) +
+                " are possible");
+    require(within(parameters.max_level, 0, static_cast<int>(levels) - 1) &&
+                within(parameters.bootstrap_level.value_or(0), 0, parameters.max_level),
+            "a level has no prime");
+    require(within(moduli.special.size(), std::size_t{1}, most_special),
+            "it has " + std::to_string(moduli.special.size()) +
+                " special primes; 1 to " + std::to_string(most_special) + " are possible");
+    // A level may have several primes; the lowest one has one.
+    constexpr int most_bits = most_prime_bits * static_cast<int>(most_in_block);
+    const auto sizes_within = [&](const std::vector<int>& sizes, int most) {
+        return std::all_of(sizes.begin(), sizes.end(),
+                           [&](int bits) { return within(bits, least_prime_bits, most); });
+    };
+    require(sizes_within(moduli.primes, most_bits) &&
+                sizes_within({moduli.primes.front()}, most_prime_bits) &&
+                sizes_within(moduli.special, most_prime_bits),
+            "a prime has fewer than " + std::to_string(least_prime_bits) + " bits or more than " +
+                std::to_string(most_prime_bits));
+    require(moduli.log_scales.empty() || moduli.log_scales.size() == levels,
+            "a level has no scale");
+    require(within(moduli.scale, 1, most_prime_bits) &&
+                std::all_of(moduli.log_scales.begin(), moduli.log_scales.end(),
+                            [&](double log) { return within(log, 1.0, 1.0 * most_prime_bits); }),
+            "a scale is not from 2 to 2^" + std::to_string(most_prime_bits));
+}
+
 /// Scales by the primes that there are. A level at whose nominal size a square keeps its scale has
 /// the one at which it does; q0 keeps its ratio to the scales at both ends.
 void set_scales(Chain& chain, const Moduli& moduli) {
     std::vector<double> logs = moduli.log_scales;
     const bool bootstraps = !logs.empty();
     logs.resize(bootstraps ? logs.size() : chain.limbs.size(), moduli.scale);
-    if (logs.size() != chain.limbs.size()) {
-        throw Error("the moduli of the program do not fit its levels", "a level has no scale");
-    }
     for (std::size_t level = 0; level < logs.size(); ++level) {
         const double below = level == 0 ? 0.0 : logs[level - 1];
         const bool squares = level > 0 && 2 * logs[level] == below + moduli.primes[level];
@@ -131,6 +175,14 @@ void set_scales(Chain& chain, const Moduli& moduli) {
 }
 
 }  // namespace
+
+std::size_t Chain::limbs_at(int level) const {
+    if (level < 0 || level > top()) {
+        throw Error("the parameters have no level " + std::to_string(level),
+                    "their levels are 0 to " + std::to_string(top()));
+    }
+    return limbs[static_cast<std::size_t>(level)];
+}
 
 double Chain::modulus(int level) const {
     double product = 1.0;
@@ -162,32 +214,31 @@ Chain chain_of(const Parameters& parameters) {
                     "compile with --target phantom");
     }
     const Moduli& moduli = *parameters.moduli;
+    require_limits(parameters, moduli);
     Chain chain;
     chain.degree = 2 * parameters.slots;
-    const bool power = (chain.degree & (chain.degree - 1)) == 0;
-    if (!power || chain.degree < least_degree || chain.degree > largest_degree) {
-        throw Error("there is no ring of degree " + std::to_string(chain.degree),
-                    "a power of two from 2^11 to 2^17 is possible");
-    }
-    if (moduli.special.empty() || moduli.special.size() > most_special ||
-        moduli.primes.size() <= static_cast<std::size_t>(parameters.max_level)) {
-        throw Error("the moduli of the program do not fit its levels",
-                    "a level needs a prime, and key switching 1 to 8 special ones");
-    }
+    chain.raises = parameters.bootstraps();
     // The base is one prime, since its residues are read as integers when a modulus is raised. A
     // larger one than the device is fast for is mostly followed by others, which stay whole too.
-    const int most = moduli.primes.front() <= fast_prime_bits() ? fast_prime_bits() : largest_bits;
+    const int most =
+        moduli.primes.front() <= fast_prime_bits() ? fast_prime_bits() : most_prime_bits;
     std::vector<int> bits;
     for (const int size : moduli.primes) {
         const std::vector<int> parts = parts_of(size, most);
+        require(parts.size() + moduli.special.size() <= most_in_block,
+                "a level of " + std::to_string(size) + " bits has " +
+                    std::to_string(parts.size()) + " primes, beside " +
+                    std::to_string(moduli.special.size()) + " special ones; " +
+                    std::to_string(most_in_block) + " are possible");
         bits.insert(bits.end(), parts.begin(), parts.end());
         chain.limbs.push_back(bits.size());
     }
+    require(bits.size() <= most_primes,
+            "it has " + std::to_string(bits.size()) + " primes; " + std::to_string(most_primes) +
+                " are possible");
     const int special = std::accumulate(moduli.special.begin(), moduli.special.end(), 0);
-    if (special < *std::max_element(bits.begin(), bits.end())) {
-        throw Error("the moduli of the program do not fit its levels",
-                    "the special primes are smaller than a prime of a level");
-    }
+    require(special >= *std::max_element(bits.begin(), bits.end()),
+            "the special primes are smaller than a prime of a level");
     chain.digits = groups_of(bits, special);
     bits.insert(bits.end(), moduli.special.begin(), moduli.special.end());
     chain.q = primes_of(chain.degree, bits);
@@ -205,12 +256,24 @@ std::size_t digits_of(const Chain& chain, std::size_t limbs) {
 }
 
 void require_security(const Chain& chain) {
+    const auto refuse = [&](const std::string& secret, double log_q, int limit) {
+        throw Error("the parameters have fewer than 128 bits of security",
+                    "log2(QP) of " + secret + " is " + std::to_string(log_q) +
+                        " at ring degree " + std::to_string(chain.degree) + ", which allows " +
+                        std::to_string(limit),
+                    "compile the program for a larger ring or for fewer levels");
+    };
     const int limit = max_log_qp.at(chain.degree);
     if (chain.log_qp() > limit) {
-        throw Error("the parameters have fewer than 128 bits of security",
-                    "log2(QP) is " + std::to_string(chain.log_qp()) + " at ring degree " +
-                        std::to_string(chain.degree) + ", which allows " + std::to_string(limit),
-                    "compile the program for a larger ring or for fewer levels");
+        refuse("the secret key", chain.log_qp(), limit);
+    }
+    if (chain.raises) {
+        const auto found = max_log_q_of_sparse.find(chain.degree);
+        const int most = found == max_log_q_of_sparse.end() ? 0 : found->second;
+        const double log_q = log2_of(chain.q[0]) + log2_of(chain.special[0]);
+        if (log_q > most) {
+            refuse("the sparse secret of a bootstrap", log_q, most);
+        }
     }
 }
 

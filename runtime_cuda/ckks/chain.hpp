@@ -4,15 +4,15 @@
 #include <cstddef>
 #include <vector>
 
-#include "ckks/arithmetic.hpp"
 #include "atlasc/interface.hpp"
+#include "ckks/arithmetic.hpp"
+#include "ckks/limits.hpp"
 
 namespace atlasc::ckks {
 
-constexpr std::size_t most_special = 8;
-
-/// Most primes of a digit, and of a divisor.
-constexpr std::size_t most_in_block = 16;
+/// Coefficients of the sparse secret that are not zero, as the sets of passes/execution/bootstrap have
+/// it.
+constexpr int sparse_weight = 32;
 
 /// A ciphertext at level l has the first limbs[l] primes of Q and one scale, whatever way it came
 /// about. Those beyond limbs[l - 1] are the level's own, q_l in product: one, or two where a device
@@ -32,11 +32,12 @@ struct Chain {
     /// have no more bits than P.
     std::vector<std::size_t> digits;
     std::vector<double> scales;  ///< by level
+    bool raises = false;         ///< whether keys lead to a sparse secret and back
 
     int top() const { return static_cast<int>(limbs.size()) - 1; }
 
-    /// Primes of Q at a level.
-    std::size_t limbs_at(int level) const { return limbs[static_cast<std::size_t>(level)]; }
+    /// Primes of Q at a level. Throws Error: the parameters have no such level.
+    std::size_t limbs_at(int level) const;
 
     /// q_l.
     double modulus(int level) const;
@@ -49,14 +50,14 @@ struct Chain {
 };
 
 /// The chain that a program was compiled for, by the sizes of its primes. Throws Error: it names
-/// none, or one that this engine cannot have.
+/// none, or one beyond limits.hpp. Here parameters enter the engine.
 Chain chain_of(const Parameters& parameters);
 
 /// Digits of a key switch of a polynomial of the first `limbs` primes.
 std::size_t digits_of(const Chain& chain, std::size_t limbs);
 
-/// Refuses fewer than 128 bits of security (Error), by the table of atlasc/targets/security.py:
-/// dense ternary secret, classical attacks.
+/// Refuses fewer than 128 bits of security (Error), by what atlasc/targets/security.py has: a table
+/// for the dense ternary secret, classical attacks; estimates for the sparse one.
 void require_security(const Chain& chain);
 
 /// a^-1 modulo a prime that does not divide a.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <map>
 #include <type_traits>
 #include <utility>
@@ -17,9 +18,6 @@ namespace {
 /// Scales this close are taken for equal: the difference is far below the errors of CKKS.
 constexpr double same_scale = 0x1p-40;
 
-/// A coefficient of a plaintext stays far below the greatest double.
-constexpr double max_log_coefficient = 900.0;
-
 /// Part of the budget that encoded plaintexts may take; the diagonals of the bootstrap stay beyond it.
 constexpr std::uint64_t cache_share = 18;
 
@@ -29,6 +27,12 @@ constexpr std::size_t group = 16;
 [[noreturn]] void refuse(const char* primitive, const std::string& why,
                          const std::string& remedy = "") {
     throw Error(std::string(primitive) + " is impossible", why, remedy);
+}
+
+std::string short_text(double number) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.3g", number);
+    return text;
 }
 
 bool close(double scale, double other) { return std::fabs(scale / other - 1.0) < same_scale; }
@@ -113,9 +117,15 @@ Ciphertext CkksEngine::encrypt(const Vector& vector, int level) {
     for (const double value : vector) {
         most = std::isfinite(value) ? std::max(most, std::fabs(value)) : INFINITY;
     }
-    const double bits = std::min(ring_.chain().log_q(limbs) - 1, max_log_coefficient);
-    if (!(std::log2(most) + std::log2(scale_of(level)) < bits)) {
-        refuse("encrypt", "a slot holds more than fits at level " + std::to_string(level));
+    // No coefficient is larger than the largest slot times the scale. A decryption takes it for
+    // centred modulo the primes that it reads; a thousandth of a bit is room for the error.
+    const double bits = ring_.chain().log_q(std::min(limbs, Encoder::read_limbs)) - 1.001;
+    const double possible = std::exp2(bits) / scale_of(level);
+    if (!(most < possible)) {
+        refuse("encrypt",
+               "a slot holds " + short_text(most) + "; at level " + std::to_string(level) +
+                   " a decryption can read numbers below " + short_text(possible),
+               "scale the input down: it is far larger than any that a program is made for");
     }
     const Words plaintext = as_secret(encoder_.encode(vector, scale_of(level), limbs));
     auto polys = std::make_shared<Polys>(role_.secret->encrypt(plaintext, limbs));
@@ -127,7 +137,7 @@ ComplexVector CkksEngine::decrypt_complex(const Ciphertext& handle) {
         refuse("decrypt", "a server has no secret key");
     }
     const Value& x = canonical(handle);
-    const std::size_t limbs = std::min<std::size_t>(x.limbs, 2);
+    const std::size_t limbs = std::min(x.limbs, Encoder::read_limbs);
     return encoder_.decode(role_.secret->decrypt(*x.polys, limbs), x.scale);
 }
 

@@ -244,7 +244,7 @@ std::vector<Words> Encoder::rounded(const std::vector<int>& log_runs, std::size_
 }
 
 ComplexVector Encoder::decode(const Words& polynomial, double scale) {
-    const std::size_t limbs = std::min<std::size_t>(polynomial.size() / ring_.degree(), 2);
+    const std::size_t limbs = std::min(polynomial.size() / ring_.degree(), read_limbs);
     const std::vector<Prime>& q = ring_.chain().q;
     const Words coefficients = as_secret(ring_.polynomial(limbs));
     ring_.backward(coefficients.get(), polynomial.get(), limbs);

@@ -51,6 +51,8 @@ public:
     PlainValues imaginary() const { return imaginary_.values(); }
 
     static constexpr std::size_t batch = 8;  ///< vectors that are encoded together
+    static_assert(batch <= most_together, "a device transforms them together");
+    static constexpr std::size_t read_limbs = 2;  ///< primes whose residues are decoded, at most
 
     /// Numbers of a vector among those that are sent together.
     struct Sent {

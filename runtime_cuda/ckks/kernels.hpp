@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cmath>
+#include <string>
 #include <type_traits>
 
+#include "atlasc/error.hpp"
 #include "ckks/keys/key_switch.hpp"
 
 namespace atlasc::ckks {
@@ -192,6 +194,8 @@ void with_size(std::size_t wanted, const Function& function) {
         function(std::integral_constant<std::size_t, size>());
     } else if constexpr (size < most_in_block) {
         with_size<size + 1>(wanted, function);
+    } else {
+        throw Error("internal error: a block has " + std::to_string(wanted) + " primes");
     }
 }
 

@@ -32,8 +32,7 @@ struct Polys {
 
 /// Residues of one number modulo each prime of Q.
 struct Residues {
-    static constexpr std::size_t most = 64;  ///< primes of Q
-    Word of[most] = {};
+    Word of[most_primes] = {};
 };
 
 /// A number that is rounded to an integer, modulo the first primes of Q.

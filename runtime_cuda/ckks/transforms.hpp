@@ -8,6 +8,7 @@
 
 #include "ckks/arithmetic.hpp"
 #include "ckks/device.hpp"
+#include "ckks/limits.hpp"
 
 namespace atlasc::ckks {
 
@@ -23,7 +24,7 @@ std::size_t together();
 
 /// Limbs of a few polynomials that are transformed together, modulo the same primes.
 struct Limbs {
-    static constexpr std::size_t most = 16;  ///< polynomials
+    static constexpr std::size_t most = most_together;  ///< polynomials
 
     std::size_t count;                   ///< limbs of a polynomial
     std::size_t first = 0;               ///< prime of the first limb

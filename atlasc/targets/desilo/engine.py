@@ -40,6 +40,7 @@ from atlasc.passes.execution.engine import Plaintext, Vector
 from atlasc.targets.base import RoleEngine
 from atlasc.targets.desilo.keys import KeySet
 from atlasc.targets.desilo.library import library_engine
+from atlasc.targets.desilo.parameters import LARGE_PRIME_BITS, PRIME_BITS
 
 LibraryCiphertext: TypeAlias = Any
 """``desilofhe.Ciphertext``; the library is imported lazily, so the type is not available here."""
@@ -88,6 +89,9 @@ class DesiloEngine(RoleEngine[DesiloCiphertext]):
     # --- in and out
 
     def _encrypt(self, vector: NDArray[Any], level: int) -> DesiloCiphertext:
+        # The library takes any number, and decrypts another one.
+        capacity = LARGE_PRIME_BITS - 1 + PRIME_BITS * (level - 1)
+        self._require_readable("encrypt", vector, level, capacity)
         return DesiloCiphertext(self._library.encrypt(vector, self._key_set.secret, level=level))
 
     def decrypt(self, ciphertext: DesiloCiphertext) -> Vector:

@@ -20,6 +20,7 @@ from atlasc.passes.execution.engine import LEAST_COPIES
 from atlasc.passes.execution.plaintexts import Slots
 from atlasc.passes.execution.record import Function, replay
 from atlasc.targets.base import Calibration, Target
+from atlasc.targets.limits import MOST_PRIMES, MOST_SPECIAL, require_possible
 from atlasc.targets.noise import NoiseModel
 from atlasc.targets.parameters import NARROWER, BootstrapNeeds, Moduli, ParameterSet
 
@@ -30,7 +31,6 @@ SCALE_BITS = 40
 """Bits of the prime of one level of a leveled set, and of its scale."""
 BOOTSTRAPPED_RING = 16
 LOG_RING_DEGREES = (13, 14, 15, 16)
-MAX_SPECIAL_PRIMES = 8
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class PhantomParameters(ParameterSet):
         named: the set of those that bootstrap.
         log_ring_degree: see the base class.
         levels: products that a fresh ciphertext allows; after a bootstrap, where there is one.
-        special_primes: at most ``MAX_SPECIAL_PRIMES``.
+        special_primes: at most ``MOST_SPECIAL``.
         bootstrap: name of a set that bootstraps, which fixes the levels and the special primes;
             empty for a leveled one.
 
@@ -70,18 +70,21 @@ class PhantomParameters(ParameterSet):
                 f"there are no bootstrap parameters {self.bootstrap!r}",
                 remedy=f"choose one of: {', '.join(SETS)}",
             )
-        if self.levels < 0 or not 1 <= self.special_primes <= MAX_SPECIAL_PRIMES:
+        numbers = self.log_ring_degree, self.levels, self.special_primes
+        require_possible(*numbers, lambda: len(self._limbs(len(self.moduli.primes) - 1)))
+        chosen = SETS.get(self.bootstrap)
+        fixed = chosen and (chosen.levels_left, chosen.special_primes)
+        if fixed and fixed != numbers[1:]:
             raise AtlasError(
-                f"there are no parameters with {self.levels} levels and {self.special_primes} "
-                "special primes",
-                remedy=f"choose 0 levels or more, and 1 to {MAX_SPECIAL_PRIMES} special primes",
+                f"the bootstrap parameters {self.bootstrap!r} have {fixed[0]} levels and "
+                f"{fixed[1]} special primes, not {self.levels} and {self.special_primes}"
             )
 
     @classmethod
     def leveled(cls, levels: int) -> Iterator[Self]:
-        """See the base class; as many levels as the program has."""
-        for log_degree in LOG_RING_DEGREES:
-            for special in range(1, MAX_SPECIAL_PRIMES + 1):
+        """See the base class; as many levels as the program has, none where they are too many."""
+        for log_degree in LOG_RING_DEGREES if levels < MOST_PRIMES else ():
+            for special in range(1, MOST_SPECIAL + 1):
                 yield cls(log_degree, levels, special)
 
     @classmethod

@@ -14,7 +14,9 @@ namespace {
 constexpr const char* secret_kind = "secret key";
 constexpr const char* evaluation_kind = "evaluation keys";
 constexpr const char* secret_array = "secret";
-constexpr const char* key_format = "3";  ///< 1: rotations had keys from the turned secret; 2: not packed
+/// 1: rotations had keys from the turned secret; 2: not packed; 3: key and digit shared a word of the
+/// nonce.
+constexpr const char* key_format = "4";
 constexpr std::size_t identity_size = 32;
 constexpr char digits[] = "0123456789abcdef";
 

@@ -8,8 +8,6 @@
 namespace atlasc::ckks {
 namespace {
 
-constexpr int sparse_weight = 32;  // as the sets of passes/execution/bootstrap have it
-
 /// b = e - a s, and P t on the primes of a digit; `out` holds e.
 struct Mask {
     int log_degree;
@@ -68,10 +66,8 @@ Words turned(const Ring& ring, const Words& secret, std::uint32_t galois) {
     return result;
 }
 
-/// Random streams are numbered: one for each digit of each key.
 Stream stream_of(const Seed& seed, const KeyEntry& entry, std::size_t digit) {
-    return {seed, entry.number * static_cast<std::uint32_t>(Residues::most) +
-                      static_cast<std::uint32_t>(digit)};
+    return {seed, entry.number, static_cast<std::uint32_t>(digit)};
 }
 
 }  // namespace

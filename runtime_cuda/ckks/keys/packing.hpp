@@ -8,14 +8,12 @@ namespace atlasc::ckks {
 
 /// Where the limbs of a packed polynomial lie: the first primes of Q, then special ones.
 struct Packing {
-    static constexpr std::size_t most = Residues::most + most_special;
-
     Packing(const Ring& ring, std::size_t limbs, std::size_t special);
 
     std::size_t limbs;    ///< of Q
     std::size_t special;
     int log_degree;
-    std::uint32_t starts[most + 1];  ///< bits of all limbs before each one
+    std::uint32_t starts[most_primes + most_special + 1];  ///< bits of all limbs before each one
 
     std::size_t extended() const { return limbs + special; }
     std::size_t words() const { return start(extended()); }

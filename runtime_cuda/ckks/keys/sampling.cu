@@ -5,9 +5,6 @@
 namespace atlasc::ckks {
 namespace {
 
-// Of the generator on the host; see `error_domain`.
-constexpr std::uint32_t secret_domain = 1U << 30;
-
 struct SecretResidues {
     int log_degree;
     const Prime* primes;

@@ -59,14 +59,18 @@ ATLASC_DEVICE inline void chacha20(const Seed& seed, std::uint32_t counter,
     }
 }
 
-/// Residues of which prime and of which polynomial: never used twice with one seed.
+/// Which polynomial: never used twice with one seed. Each fact has a word of the nonce to itself, so
+/// that no two polynomials share a block however many keys and digits there are. The third word is a
+/// prime of a uniform polynomial, or one of the domains below.
 struct Stream {
     Seed seed;
-    std::uint32_t number;
+    std::uint32_t key = 0;    ///< number of a key among those of a program
+    std::uint32_t digit = 0;  ///< of the key
 };
 
-/// The last word of a nonce, so that no two uses of a seed share a block.
 constexpr std::uint32_t error_domain = 1U << 31;
+constexpr std::uint32_t secret_domain = 1U << 30;  ///< of the generator on the host
+static_assert(most_primes + most_special < secret_domain, "a prime is no domain");
 
 /// 128 random bits modulo a prime of 60 bits are uniform up to 2^-68; 4 residues a block.
 struct Uniform {
@@ -79,7 +83,7 @@ struct Uniform {
     ATLASC_DEVICE void operator()(std::size_t at) const {
         const std::size_t start = 4 * at;
         const auto prime = static_cast<std::uint32_t>(first + (start >> log_degree));
-        const std::uint32_t nonce[3] = {stream.number, prime, 0};
+        const std::uint32_t nonce[3] = {stream.key, stream.digit, prime};
         std::uint32_t block[16];
         const std::size_t mask = (std::size_t{1} << log_degree) - 1;
         chacha20(stream.seed, static_cast<std::uint32_t>(start & mask), nonce, block);
@@ -120,7 +124,7 @@ struct ErrorResidues {
 
     ATLASC_DEVICE void operator()(std::size_t at) const {
         constexpr std::uint32_t bits = (1U << 21) - 1;
-        const std::uint32_t nonce[3] = {stream.number, 0, error_domain};
+        const std::uint32_t nonce[3] = {stream.key, stream.digit, error_domain};
         std::uint32_t block[16];
         chacha20(stream.seed, static_cast<std::uint32_t>(at), nonce, block);
         for (int number = 0; number < 8; ++number) {

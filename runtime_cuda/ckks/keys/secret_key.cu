@@ -42,8 +42,8 @@ SecretKey::SecretKey(const Ring& ring, const Coefficients& secret)
 
 Polys SecretKey::encrypt(const Words& plaintext, std::size_t limbs) const {
     Polys out(ring_, 2, limbs);
-    const Secret<Stream> errors{{fresh_seed(), 0}};
-    sample_uniform(ring_, {fresh_seed(), 0}, out.part(1), 0, limbs);
+    const Secret<Stream> errors{{fresh_seed()}};
+    sample_uniform(ring_, {fresh_seed()}, out.part(1), 0, limbs);
     sample_error(ring_, errors.value, out.part(0), 0, limbs);
     ring_.forward(out.part(0), limbs);
     launch(limbs * ring_.degree(),

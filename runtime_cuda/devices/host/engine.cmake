@@ -2,6 +2,7 @@
 find_package(Threads REQUIRED)
 target_sources(atlasc_runtime PRIVATE
   devices/host/avx2.cpp
+  devices/host/check_kernels.cpp
   devices/host/cpu.cpp
   devices/host/device.cpp
   devices/host/fast_kernels.cpp

@@ -290,7 +290,7 @@ void launch(std::size_t count, const Uniform& kernel, const char*) {
         const std::size_t start = 4 * at;
         const auto prime =
             static_cast<std::uint32_t>(kernel.first + (start >> kernel.log_degree));
-        const std::uint32_t nonce[3] = {kernel.stream.number, prime, 0};
+        const std::uint32_t nonce[3] = {kernel.stream.key, kernel.stream.digit, prime};
         const std::size_t mask = (std::size_t{1} << kernel.log_degree) - 1;
         std::uint32_t words[16][16];
         lanes::chacha20(words, kernel.stream.seed, static_cast<std::uint32_t>(start & mask), 4,
@@ -310,7 +310,7 @@ void launch(std::size_t count, const Uniform& kernel, const char*) {
 void launch(std::size_t count, const ErrorResidues& kernel, const char*) {
     each_sixteen(count, kernel, [&](std::size_t at) {
         constexpr std::uint32_t bits = (1U << 21) - 1;
-        const std::uint32_t nonce[3] = {kernel.stream.number, 0, error_domain};
+        const std::uint32_t nonce[3] = {kernel.stream.key, kernel.stream.digit, error_domain};
         std::uint32_t words[16][16];
         lanes::chacha20(words, kernel.stream.seed, static_cast<std::uint32_t>(at), 1, nonce);
         int errors[8 * blocks];

@@ -7,6 +7,7 @@
 
 #include "atlasc/numbers.hpp"
 #include "ckks/chain.hpp"
+#include "devices/host/check_kernels.hpp"
 #include "devices/host/ntt.hpp"
 #include "devices/host/threads.hpp"
 #include "devices/host/vector_kernels.hpp"
@@ -91,7 +92,7 @@ Transforms::Transforms(Memory&, int log_degree, const std::vector<Prime>& primes
     tables_->degree = std::size_t{1} << log_degree;
     tables_->special = special;
     tables_->primes.resize(primes.size());
-    cpu();  // what it refuses is refused here, not on another thread
+    check_kernels(primes);  // and what cpu() refuses is refused here, not on another thread
     root_ = root_of(primes[0], tables_->degree);
     parallel(primes.size(), 1, [&](std::size_t begin, std::size_t end) {
         for (std::size_t at = begin; at < end; ++at) {

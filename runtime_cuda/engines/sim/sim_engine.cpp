@@ -162,7 +162,8 @@ Ciphertext SimEngine::encrypt(const Vector& vector, int level) {
     const auto values =
         std::make_shared<Slots>(ComplexVector(vector.begin(), vector.end()), level);
     if (!fits(*values)) {
-        refuse("encrypt", "a slot holds more than fits at level " + std::to_string(level));
+        refuse("encrypt", "a slot holds more than fits at level " + std::to_string(level),
+               "scale the input down: it is far larger than any that a program is made for");
     }
     return noisy(values, noise_.fresh, slots());
 }

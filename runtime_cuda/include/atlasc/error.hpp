@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "atlasc/exact_math.hpp"
+
 namespace atlasc {
 
 /// A mistake that a user can mend: the executables print it and exit with its code.

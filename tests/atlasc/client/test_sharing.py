@@ -85,6 +85,15 @@ def test_normal_numbers_are_normal_and_never_the_same() -> None:
     assert len(np.unique(np.concatenate([numbers, secure_normal(50_000)]))) == 100_000
 
 
+@pytest.mark.parametrize("byte", [b"\0", b"\xff"])
+def test_normal_numbers_are_finite_for_the_extreme_bits(
+    byte: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("atlasc.client.sharing.os.urandom", lambda size: byte * size)
+    numbers = secure_normal(3)
+    assert np.isfinite(numbers).all() and np.abs(numbers).max() == pytest.approx(8.2, abs=0.02)
+
+
 # --- the command
 
 QUERY = Entry(event="query", query="1" * 32, program="a" * 64, count=1)

@@ -91,6 +91,22 @@ class EngineConformance:
         with pytest.raises(AtlasError, match="slots"):
             engine.encrypt(x[:-1])
 
+    def test_encrypt_takes_what_decrypt_can_read(self, engine: Engine[Any]) -> None:
+        """Larger numbers came back as others, without a word."""
+        for level in (0, 1, engine.max_level):
+            taken = 0.0
+            for bits in range(4, 240, 3):
+                x = np.full(engine.slots, 1.37 * 2.0**bits)
+                try:
+                    ciphertext = engine.encrypt(x, level)
+                except AtlasError:
+                    break
+                assert np.abs(engine.decrypt(ciphertext) / x - 1).max() < 1e-3
+                taken = x[0]
+            assert taken > 2.0**7
+        with pytest.raises(AtlasError, match=r"encrypt is impossible(.|\n)*scale the input down"):
+            engine.encrypt(np.full(engine.slots, 1e30), 0)
+
     # --- additions
 
     def test_add_and_sub_align_levels(self, engine: Engine[Any], x: Vector, y: Vector) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from conformance import EngineConformance, rotations
 
+from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.engine import Engine
 from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.targets.base import no_progress
@@ -63,6 +65,45 @@ class TestBootstrapped(EngineConformance):
     @classmethod
     def engine(cls) -> Engine[Any]:
         return fresh(CpuParameters.bootstrapped())
+
+
+def checksum(words: np.ndarray) -> int:
+    """FNV-1a over the words of a ciphertext."""
+    total = 0xCBF29CE484222325
+    for word in words.tolist():
+        total = (total ^ word) * 0x100000001B3 % 2**64
+    return total
+
+
+@pytest.mark.parametrize("place", [0, -1])
+@pytest.mark.parametrize("excess", [0, 1, None])
+def test_residues_that_are_not_below_their_prime_are_refused(
+    place: int, excess: int | None
+) -> None:
+    """Each kind of kernel gave another result for them."""
+    engine = fresh(CpuParameters.choose(3, 2**12))
+    data = engine.serialize(engine.encrypt(np.ones(engine.slots), 0))
+    header, words = data[:48], np.frombuffer(data[48:], np.uint64).copy()
+    # Primes of 50 bits that are 1 modulo 2N, from above: that of level 0 follows the special ones.
+    candidates = range(2**50 + 1, 0, -4 * engine.slots)
+    primes = (q for q in candidates if pow(3, q - 1, q) == 1)
+    prime = next(itertools.islice(primes, engine.parameters.special_primes, None))
+    assert words.max() < prime
+
+    def changed(value: int) -> bytes:
+        words[place] = value
+        return header[:40] + checksum(words).to_bytes(8, "little") + words.tobytes()
+
+    engine.deserialize(changed(prime - 1))
+    with pytest.raises(AtlasError, match="a residue that is not below its prime"):
+        engine.deserialize(changed(2**64 - 1 if excess is None else prime + excess))
+
+
+def test_a_set_below_128_bits_has_no_engine() -> None:
+    for weak in (CpuParameters(13, 6, 1), CpuParameters.bootstrapped(log_ring_degree=13)):
+        assert weak.security_bits < 128
+        with pytest.raises(AtlasError, match="fewer than 128 bits of security"):
+            CpuEngine.fresh(weak, KeyPlan({}), no_progress)
 
 
 def test_a_fork_has_threads_of_its_own() -> None:

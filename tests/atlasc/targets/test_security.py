@@ -27,7 +27,7 @@ from atlasc.targets.security import (
     security_bits,
 )
 
-ROOT = Path(__file__).parents[3]
+RUNTIME = Path(__file__).parents[3] / "runtime_cuda" / "ckks"
 ON_PHANTOM = PhantomParameters.bootstrapped("fourteen_levels")
 IN_USE = [*LEVELED, BOOTSTRAPPED, ON_PHANTOM, *map(PhantomParameters.choose, range(40))]
 RINGS = sorted(MAX_LOG_QP[128])
@@ -171,6 +171,18 @@ def test_a_modulus_above_all_that_was_estimated_has_no_estimate() -> None:
 
 
 def test_the_runtime_has_the_same_limits() -> None:
-    source = (ROOT / "runtime_cuda" / "ckks" / "chain.cpp").read_text()
-    limits = re.findall(r"\{std::size_t\{1\} << (\d+), (\d+)\}", source)
-    assert {2 ** int(power): int(limit) for power, limit in limits} == MAX_LOG_QP[128]
+    source = (RUNTIME / "chain.cpp").read_text()
+    dense, sparse = (
+        {
+            2 ** int(power): int(limit)
+            for power, limit in re.findall(r"\{std::size_t\{1\} << (\d+), (\d+)\}", part)
+        }
+        for part in source.split("> max_log_q_of_sparse =")
+    )
+    assert dense == MAX_LOG_QP[128]
+    weight = int(re.findall(r"sparse_weight = (\d+);", (RUNTIME / "chain.hpp").read_text())[0])
+    assert sparse == {
+        entry["ring_degree"]: entry["log_q"]
+        for entry in archive()["estimates"]
+        if entry["weight"] == weight and entry["bits"] >= 128
+    }

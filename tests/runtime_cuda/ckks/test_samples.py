@@ -131,7 +131,7 @@ def test_uniform_polynomials(samples: Samples) -> None:
 def test_uniform_polynomials_are_those_of_the_generator(samples: Samples) -> None:
     words = samples("u8", "uniform", 3, *UNIFORM_MODULI).reshape(3, -1, DEGREE)
     for number, modulus in enumerate(UNIFORM_MODULI):
-        blocks = chacha20(np.arange(0, DEGREE, 4), (2, number, 0))
+        blocks = chacha20(np.arange(0, DEGREE, 4), (2, 0, number))
         bits = [
             int.from_bytes(four.astype(">u4").tobytes(), "big") for four in blocks.reshape(-1, 4)
         ]

@@ -1,0 +1,9 @@
+// Floating-point arithmetic as written: kernels compute exact integers with doubles, and files are
+// checked for what is no number. A compiler that may rearrange sums, or assume that there is no
+// infinity, makes both wrong. The CMake files take such permission back (-fno-fast-math).
+#pragma once
+
+#if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || \
+    (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
+#error "atlasc computes wrong numbers under -ffast-math and flags like it: add -fno-fast-math"
+#endif
