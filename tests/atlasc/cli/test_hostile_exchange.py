@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cpp_build import OPTIMISED, Builder
 from safetensors.numpy import load_file, save_file
 from tiny_model import Tiny, make_tiny
 
@@ -63,10 +64,13 @@ class Exchange:
 
 
 @pytest.fixture(scope="module")
-def exchange(tmp_path_factory: pytest.TempPathFactory) -> Exchange:
+def exchange(tmp_path_factory: pytest.TempPathFactory, cpp: Builder) -> Exchange:
     tiny = make_tiny(tmp_path_factory.mktemp("hostile"), "cpu")
     folder = tmp_path_factory.mktemp("project")
-    run("emit", tiny.bundle, "--build", "-o", folder / "project")
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in cpp.environment(OPTIMISED).items():
+            environment.setenv(name, value)
+        run("emit", tiny.bundle, "--build", "-o", folder / "project")
     keygen(tiny.bundle, folder / "keys")
     return Exchange(tiny, load_bundle(tiny.bundle), folder / "project", folder / "keys")
 
