@@ -91,17 +91,29 @@ def write_with(path: Path, write: Callable[[Path], object], *beside: Path) -> No
         _sync_entry(path.parent)
 
 
+def write_private(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file as :func:`write_with` does, which only its owner may read, from the first byte
+    on: ``write`` must fill the file that it is given.
+    """
+
+    def private(draft: Path) -> None:
+        draft.touch(0o600)
+        write(draft)
+        draft.chmod(0o600)
+
+    write_with(path, private)
+
+
 def new_private_file(path: Path, content: bytes) -> None:
     """Write a new file that only its owner may read, from the first byte on; raises as
     :func:`new_folder`.
     """
 
     def write(draft: Path) -> None:
-        draft.touch(0o600)
         draft.write_bytes(content)
         require_new(path)
 
-    write_with(path, write)
+    write_private(path, write)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -120,9 +132,11 @@ def write_module(path: Path, module: Module, *, arrays: bool = True) -> None:
 
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write a new ``.npz``; raises as :func:`require_file_place` and :func:`write_with`."""
+    """Write answers to a new ``.npz`` that only its owner may read; raises as
+    :func:`require_file_place` and :func:`write_with`.
+    """
     require_file_place(path, ".npz", new=True)
-    write_with(path, lambda draft: np.savez(draft, **arrays))  # type: ignore[arg-type]
+    write_private(path, lambda draft: np.savez(draft, **arrays))  # type: ignore[arg-type]
 
 
 @contextmanager

@@ -24,13 +24,20 @@ UNSAFE_REMEDY = (
 
 
 class Admitted(NamedTuple):
-    """Inputs that may be encrypted, which rows of all that were given they are, and why the others
-    are left out, by row.
+    """Inputs that may be encrypted.
+
+    Attributes:
+        inputs: those.
+        rows: which of all that were given they are.
+        left_out: why the others are left out, by row.
+        doubt: why the bound on the errors may not hold for their answers: the first of the reasons;
+            empty where there is none.
     """
 
     inputs: Inputs
     rows: tuple[int, ...]
     left_out: Mapping[int, str]
+    doubt: str = ""
 
 
 def admit(
@@ -86,7 +93,10 @@ def admit(
             "  what to do: compile with data that has such inputs; atlasc check-input, with the "
             "whole bundle, tells whether an answer is wrong, which this cannot",
         )
-    return Admitted(inputs.take(rows) if out else inputs, rows, out)
+    doubts = [f"{inputs.names[row]}: {unsafe[row]}" for row in rows if row in unsafe]
+    doubts += [f"{inputs.names[row]}: {reached[row].why}" for row in rows if reached[row].large]
+    chosen = inputs.take(rows) if out else inputs
+    return Admitted(chosen, rows, out, next(iter(doubts), ""))
 
 
 def require_polynomials(bundle: Bundle) -> Bundle:

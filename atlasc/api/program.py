@@ -14,7 +14,7 @@ import numpy as np
 
 from atlasc.api.admission import admit, checked, require_polynomials
 from atlasc.api.errors import atlas_errors
-from atlasc.bundle.folder import Bundle, load_bundle
+from atlasc.bundle.folder import Bundle, Role, copy_part, held_role, load_bundle
 from atlasc.client.verdict import Verdict
 from atlasc.compilation.compile import PROJECT, compile_model
 from atlasc.compilation.declared import options_of
@@ -75,13 +75,15 @@ def compile(
 
 
 def load(folder: str | Path) -> Program:
-    """The program in a folder that :meth:`Program.save` or ``atlasc compile`` wrote.
+    """The program in a folder that :meth:`Program.save` or ``atlasc compile`` wrote; or a role's
+    part of it, which is enough for what the role does.
 
     Raises:
         AtlasError: it is no such folder, or a file in it was changed.
     """
     with atlas_errors():
-        return Program(load_bundle(Path(folder)))
+        place = Path(folder)
+        return Program(load_bundle(place, held_role(place)))
 
 
 @dataclass(frozen=True)
@@ -268,14 +270,22 @@ class Program:
             found = inspect_bundle(self.bundle, steps_of(progress))
         return {**found.summary, "nominal_ranges": found.nominal}
 
-    def save(self, folder: str | Path) -> None:
+    def save(self, folder: str | Path, part: Role | None = None) -> None:
         """Copy the program to a new folder, which appears whole or not at all.
 
+        Args:
+            folder: a new one.
+            part: "client" or "server": what this role needs alone, without the other's files.
+
         Raises:
-            AtlasError: the folder exists, or cannot be written.
+            AtlasError: the folder exists, or cannot be written; there is no such part.
         """
-        with atlas_errors(), new_folder(Path(folder)) as draft:
-            shutil.copytree(self.folder, draft, dirs_exist_ok=True)
+        with atlas_errors():
+            if part is not None:
+                copy_part(self.folder, part, Path(folder))
+                return
+            with new_folder(Path(folder)) as draft:
+                shutil.copytree(self.folder, draft, dirs_exist_ok=True)
 
     def summary(self) -> list[tuple[str, str]]:
         """The main figures, each with its name."""
@@ -328,7 +338,7 @@ def run_inputs(
         expected = session.simulate(bundle.client, bundle.poly, arrays, step.report)
     if built is not None:
         with steps(f"running on {built.module.engine}, in C++"):
-            answer = built.run(arrays, expected)
+            answer = built.run(arrays, expected, unchecked)
     else:
         answer = session.run(
             bundle, arrays, target, steps=steps, expected=expected, unchecked=unchecked

@@ -16,12 +16,13 @@ import numpy as np
 from atlasc.api.admission import admit
 from atlasc.api.errors import atlas_errors
 from atlasc.bundle.folder import Bundle, Role, load_bundle
-from atlasc.bundle.ledger import Ledger
+from atlasc.bundle.ledger import DOUBT, Ledger
 from atlasc.bundle.messages import Message
 from atlasc.client.checks import Answers
+from atlasc.client.sharing import BITS, SharedAnswers, require_digits, share
 from atlasc.compilation.steps import Note, ProgressCallback, quiet
 from atlasc.files import new_folder
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, printable
 from atlasc.loading import LONG
 from atlasc.passes.lowering.rotation_keys import key_plan
 from atlasc.run.session import decrypt_all, encrypt_all, execute
@@ -29,6 +30,7 @@ from atlasc.run.timing import Pace, Timing
 from atlasc.targets import find_target
 from atlasc.targets.base import Target, no_progress
 from atlasc.targets.key_folders import INDEX
+from atlasc.targets.machine import forbid_core_dumps
 
 if TYPE_CHECKING:
     from atlasc.api.program import Program
@@ -60,6 +62,7 @@ def keygen(
     """
     with atlas_errors():
         bundle, chosen = _opened(program, "client", target)
+        forbid_core_dumps()
         plan = key_plan(bundle.client.interface)
         with new_folder(Path(folder), private=True) as draft:
             for role in ("client", "server"):
@@ -68,7 +71,7 @@ def keygen(
 
 
 class Client:
-    """Encrypts inputs and decrypts answers.
+    """Encrypts inputs and decrypts answers. From now on this process leaves no core dump.
 
     Args:
         program: the client's part is enough.
@@ -82,6 +85,7 @@ class Client:
     def __init__(self, program: Source, keys: str | Path, target: str | None = None) -> None:
         with atlas_errors():
             self.bundle, chosen = _opened(program, "client", target)
+            forbid_core_dumps()
             folder = _key_folder(Path(keys), "client")
             self.engine = chosen.role_engine("client", folder, self.bundle.parameters)
             self.ledger = Ledger(folder)
@@ -109,36 +113,83 @@ class Client:
         """
         with atlas_errors():
             given = self.bundle.load_inputs(inputs, long).tell(note)
-            admit(self.bundle, given, note, strict=True, unchecked=unchecked)
+            admitted = admit(self.bundle, given, note, strict=True, unchecked=unchecked)
             self.bundle.client.check_count(len(given))
-            return self.query(given.arrays, unchecked=unchecked).to_bytes()
+            doubt = admitted.doubt
+            return self.query(given.arrays, unchecked=unchecked, doubt=doubt).to_bytes()
 
-    def query(self, arrays: Mapping[str, np.ndarray], *, unchecked: bool = False) -> Message:
-        """As :meth:`encrypt`, of raw inputs by name; the ledger knows the query then."""
+    def query(
+        self, arrays: Mapping[str, np.ndarray], *, unchecked: bool = False, doubt: str = ""
+    ) -> Message:
+        """As :meth:`encrypt`, of raw inputs by name; the ledger knows the query then.
+
+        Args:
+            doubt: why the bound on the errors may not hold for the answer, see
+                :class:`atlasc.api.admission.Admitted`; the ledger remembers it.
+        """
         packed = self.bundle.client.query(arrays, unchecked=unchecked)
         values, count = encrypt_all(self.engine, packed), packed.count
         query = Message.of("query", self.bundle, self.engine, values, count, public=packed.public)
-        self.ledger.add(query.entry)
+        known = printable(doubt or packed.doubt)[:DOUBT]
+        self.ledger.add(query.entry.model_copy(update={"doubt": known}))
         return query
 
     def decrypt(self, answer: bytes | Path | Message) -> Answers:
         """Outputs by name, and the rows that are no answers.
 
         The numbers are for the client's own use: exact ones tell something of the secret key
-        (``atlasc decrypt --share`` makes some that may be passed on).
+        (:meth:`share` makes some that may be passed on).
 
         Raises:
             AtlasError: the answer of another program, of other keys, or to another query; a second
-                answer to a query; damaged bytes.
+                answer to a query; damaged bytes; too many answers to queries of this key were
+                refused.
         """
         with atlas_errors():
-            if not isinstance(answer, Message):
-                answer = Message.read(answer, "answer", self.bundle)
-            self.ledger.check(answer.entry)
+            answer = self._read(answer)
+            entry = answer.entry
+            self.ledger.check(entry)
             values, _ = answer.ciphertexts(self.bundle, self.engine)
-            slots = decrypt_all(self.engine, values)
-            self.ledger.add(answer.entry)
-            return self.bundle.client.answers(slots, answer.count)
+            self.ledger.add(entry)  # first: what a server learns from the rest, it learns once
+            try:
+                slots = decrypt_all(self.engine, values)
+                answers = self.bundle.client.answers(slots, answer.count)
+            except AtlasError:  # it decrypts to nothing
+                self.ledger.refuse(entry)
+                raise
+            if answers.refused:
+                self.ledger.refuse(entry)
+            return answers
+
+    def share(
+        self, answer: bytes | Path | Message, *, bits: int = BITS, shares: int = 1
+    ) -> SharedAnswers:
+        """Outputs that may be passed on: with noise that hides the secret key, and rounded to the
+        digits that remain. Nothing of a batch is shared in which one answer is refused.
+
+        Args:
+            answer: as of :meth:`decrypt`.
+            bits: statistical security, at least 30.
+            shares: answers that these keys are to share.
+
+        Raises:
+            AtlasError: as :meth:`decrypt`; the bound on the errors leaves no digit, or may not hold
+                for this query; the budget is spent.
+        """
+        with atlas_errors():
+            answer = self._read(answer)
+            flooding = require_digits(self.bundle.client.interface, answer.count, bits, shares)
+            self.ledger.require_shareable(answer.entry, bits, shares)
+            answers = self.decrypt(answer)
+            if answers.refused:
+                return SharedAnswers({}, answers.refused, {}, 0)
+            number = self.ledger.share(answer.entry, bits, shares)
+            return SharedAnswers(share(answers.outputs, flooding), {}, flooding, number)
+
+    def _read(self, answer: bytes | Path | Message) -> Message:
+        if isinstance(answer, Message):
+            return answer
+        return Message.read(answer, "answer", self.bundle)
 
 
 class Server:

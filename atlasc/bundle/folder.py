@@ -9,7 +9,8 @@ client/                  embed.air, interface.air (+ arrays), model/ (config and
 server/                  program.air, poly.air, weights.safetensors
 ```
 
-A client needs ``manifest.json`` and ``client/`` alone, a server ``manifest.json`` and ``server/``.
+A client needs ``manifest.json`` and ``client/`` alone, a server ``manifest.json`` and ``server/``;
+``atlasc split`` makes these two parts.
 No key is ever part of a bundle: keys have folders of their own (``atlasc keygen``).
 """
 
@@ -24,8 +25,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from atlasc.bundle.manifest import FORMAT, MANIFEST, REQUIRED, ROLES, Manifest, Role, read_manifest
+from atlasc.bundle.manifest import (
+    FORMAT,
+    MANIFEST,
+    REQUIRED,
+    ROLES,
+    SIGNATURE,
+    Manifest,
+    Role,
+    read_manifest,
+)
 from atlasc.client.program import ClientProgram
+from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import sha256_of
 from atlasc.ir.module import Module
@@ -82,6 +93,7 @@ class Bundle:
         return self._module("server/poly", "server/weights")
 
     def _module(self, name: str, arrays: str = "") -> Module:
+        _require_part(self.folder, name.partition("/")[0])
         return load_module(
             self.folder / f"{name}.air", self.folder / f"{arrays or name}.safetensors"
         )
@@ -176,6 +188,9 @@ def load_bundle(folder: Path, role: Role | None = None) -> Bundle:
             why=f"it does not list {unlisted[0]}",
             remedy="compile the model again",
         )
+    parts = ROLES if role is None else (role,)
+    for part in parts:
+        _require_part(folder, part, alone=role is not None)
     for name, expected in manifest.files.items():
         if role is not None and not name.startswith(f"{role}/"):
             continue
@@ -187,7 +202,6 @@ def load_bundle(folder: Path, role: Role | None = None) -> Bundle:
                 why="its SHA-256 is not the one in the manifest",
                 remedy="compile the model again, or restore the file",
             )
-    parts = ROLES if role is None else (role,)
     for path in itertools.chain.from_iterable((folder / part).rglob("*") for part in parts):
         listed = path.relative_to(folder).as_posix() in manifest.files
         if not listed and (path.is_symlink() or not path.is_dir()):
@@ -197,6 +211,40 @@ def load_bundle(folder: Path, role: Role | None = None) -> Bundle:
                 remedy="remove it, or copy the bundle again",
             )
     return Bundle(folder, manifest, identity, role)
+
+
+def _require_part(folder: Path, part: str, *, alone: bool = True) -> None:
+    """Refuse a folder without a part; ``alone``: this part is enough for what is to be done."""
+    if not (folder / part).is_dir():
+        enough = f", or the {part}'s part of it (atlasc split)" if alone else ""
+        raise AtlasError(
+            f"{folder} lacks {part}/",
+            why=f"only the {part}'s part of a bundle has what is needed here",
+            remedy=f"give the whole bundle{enough}",
+        )
+
+
+def held_role(folder: Path) -> Role | None:
+    """The role whose part alone a folder is; None: it has both parts, or neither."""
+    for role in ROLES:  # the folder of the part itself, with the manifest beside it
+        if not (folder / MANIFEST).is_file() and folder.resolve().name == role:
+            return role
+    here = [role for role in ROLES if (folder / role).is_dir()]
+    return here[0] if len(here) == 1 else None
+
+
+def copy_part(folder: Path, role: Role, place: Path) -> None:
+    """Copy a role's part of a bundle into a new folder: its files, the manifest and the signature.
+
+    Raises:
+        AtlasError: as :func:`load_bundle`; the place exists or cannot be written.
+    """
+    whole = load_bundle(folder, role).folder
+    with new_folder(place) as draft:
+        shutil.copytree(whole / role, draft / role)
+        for name in (MANIFEST, SIGNATURE):
+            if (whole / name).is_file():
+                shutil.copyfile(whole / name, draft / name)
 
 
 def _located(folder: Path, role: Role | None) -> Path:
@@ -210,5 +258,5 @@ def _located(folder: Path, role: Role | None) -> Path:
     raise AtlasError(
         f"{folder} is not a compiled bundle" if folder.is_dir() else f"bundle {folder} not found",
         why=f"it has no {MANIFEST}" if folder.is_dir() else "there is no such folder",
-        remedy=f"give the folder that atlasc compile -o wrote{part}",
+        remedy=f"give the folder that atlasc compile -o or atlasc split wrote{part}",
     )

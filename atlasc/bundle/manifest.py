@@ -25,6 +25,7 @@ Role = Literal["client", "server"]
 ROLES: tuple[Role, ...] = ("client", "server")
 FORMAT = 3
 MANIFEST = "manifest.json"
+SIGNATURE = f"{MANIFEST}.minisig"
 REQUIRED = (
     "client/embed.air",
     "client/embed.safetensors",

@@ -60,11 +60,13 @@ class Message:
         facts: checked against the program.
         arrays: ciphertexts and masks by name.
         place: what the message is called in errors.
+        digest: SHA-256 of the bytes that it was read from; empty: it was made here.
     """
 
     facts: Facts
     arrays: Mapping[str, Array]
     place: str
+    digest: str = ""
 
     @property
     def count(self) -> int:
@@ -76,7 +78,7 @@ class Message:
         """The line of the ledger on this message; the SHA-256 of an answer tells it from others."""
         facts, digest = self.facts, ""
         if facts.kind == "answer":
-            digest = hashlib.sha256(self.to_bytes()).hexdigest()
+            digest = self.digest or hashlib.sha256(self.to_bytes()).hexdigest()
         return Entry(
             event=facts.kind,
             query=facts.query,
@@ -173,7 +175,7 @@ class Message:
             why = f"{none[0]} is no ciphertext"
         if why:
             raise AtlasError(f"{place} is not complete", why=why, remedy="copy it again")
-        return cls(facts, arrays, place)
+        return cls(facts, arrays, place, hashlib.sha256(source).hexdigest())
 
     def ciphertexts(
         self, bundle: Bundle, engine: RoleEngine[Any]

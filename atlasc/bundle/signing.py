@@ -11,12 +11,11 @@ from pathlib import Path
 from types import ModuleType
 
 from atlasc.bundle.folder import Bundle
-from atlasc.bundle.manifest import MANIFEST, MAX_MANIFEST
+from atlasc.bundle.manifest import MANIFEST, MAX_MANIFEST, SIGNATURE
 from atlasc.files import new_private_file, require_new, write_text
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import KIB, read_bytes, read_text, require_private
 
-SIGNATURE = f"{MANIFEST}.minisig"
 _LARGEST = 16 * KIB
 
 

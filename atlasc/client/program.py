@@ -43,12 +43,15 @@ class Packed:
         levels: level at which each input is encrypted.
         public: inputs that go to the server in the clear.
         count: inputs of the batch that are real; the rest of the batch copies the first.
+        doubt: why the bound on the errors may not hold: an input larger than those of calibration;
+            empty where there is none.
     """
 
     vectors: dict[str, np.ndarray]
     levels: dict[str, int]
     public: dict[str, np.ndarray]
     count: int
+    doubt: str = ""
 
 
 @dataclass(frozen=True)
@@ -110,10 +113,13 @@ class ClientProgram:
         """
         count = rows_of(arrays)
         prepared = self.prepare(arrays)
-        for row, reach in enumerate(map(Reach, ratios(self.interface, prepared)[:count])):
+        reached = list(map(Reach, ratios(self.interface, prepared)[:count]))
+        for row, reach in enumerate(reached):
             if not reach.finite or (reach.refused and not unchecked):
                 raise AtlasError(f"input {row} is not encrypted", why=reach.why, remedy=REMEDY)
-        packed = Packed({}, {}, {name: prepared[name] for name in self.public}, count)
+        doubts = [f"input {row}: {reach.why}" for row, reach in enumerate(reached) if reach.large]
+        public = {name: prepared[name] for name in self.public}
+        packed = Packed({}, {}, public, count, next(iter(doubts), ""))
         for op in self.interface.inputs:
             name, layout = op.attributes["name"], op.value.ciphertext.layout
             tensor = encrypted_input(op.site({}), np.asarray(prepared[name], dtype=np.float64))

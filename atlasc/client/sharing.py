@@ -30,6 +30,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from atlasc.client.checks import Answers
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 
@@ -50,6 +51,20 @@ class Flood:
     deviation: float
     decimals: int
     digits: int
+
+
+@dataclass(frozen=True)
+class SharedAnswers(Answers):
+    """Answers that may be passed on, with noise and rounded; no outputs where an answer of the
+    batch is refused.
+
+    Attributes:
+        flooding: the noise of each output.
+        number: how many answers these keys have shared, this one included.
+    """
+
+    flooding: dict[str, Flood]
+    number: int
 
 
 def floods(module: Module, count: int, bits: int = BITS, shares: int = 1) -> dict[str, Flood]:

@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import ConfigDict, Field
 
 from atlasc.client.program import Packed
-from atlasc.files import write_with
+from atlasc.files import write_private
 from atlasc.ir.bounds import MAX_LEVEL
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import GIB, STRICT, Amount, Count, Schema, parse_json, read_npz
@@ -152,5 +152,5 @@ class Checkpoint:
         state = _State(
             identity=self.identity, position=position, records=list(ops), levels=levels
         ).model_dump_json()
-        write_with(self.path, lambda draft: np.savez(draft, facts=state, **arrays))
+        write_private(self.path, lambda draft: np.savez(draft, facts=state, **arrays))
         self._written = time.monotonic()

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 
-from atlasc.bundle.folder import MANIFEST, Bundle, load_bundle
+from atlasc.bundle.folder import MANIFEST, Bundle, held_role, load_bundle
 from atlasc.compilation.checks import check_target
 from atlasc.compilation.lowering import MAGNITUDE_INPUTS, key_model, lower_module
 from atlasc.compilation.options import ALL_MEMORY, BatchOptions, InspectOptions, LowerOptions
@@ -91,7 +91,7 @@ def inspect(path: str, options: InspectOptions | None = None, steps: Steps = sil
     file = Path(path)
     if (file / MANIFEST).is_file():
         with steps("checking the bundle"):
-            bundle = load_bundle(file)
+            bundle = load_bundle(file, held_role(file))
             _ = bundle.program
         return inspect_bundle(bundle, steps, options.costs)
     if file.suffix != ".air":

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from atlasc.emit.program import OUTSIDE, PREPARING
+from atlasc.emit.program import OUTSIDE
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.types import CiphertextType
@@ -81,16 +81,14 @@ def _memory(program: Module, parameters: ParameterSet) -> int:
 
 
 def _carried(op: Op, value: Value) -> dict[str, Any]:
-    """An input or output with its ciphertexts, and the greatest magnitude of slots in the
-    calibration, where it was measured."""
-    kind, source = value.type, value.op
+    """An input or output with its ciphertexts, and its greatest magnitude in the calibration, where
+    that was measured: of what is encrypted, or of the answer."""
+    kind = value.type
     if not isinstance(kind, CiphertextType) or kind.level is None:
         raise AtlasError(f"the level of {op.attributes['name']!r} is not known", where=op.location)
-    while source.name in PREPARING and "magnitude" not in source.attributes:
-        source = source.operands[0].op
-    defaults = {"factor": 1.0, "centred": False}
+    defaults = {"factor": 1.0, "centred": False, "magnitude": None}
     packed = {"layout": str(kind.layout), "level": kind.level}
-    return defaults | op.attributes | packed | {"magnitude": source.attributes.get("magnitude")}
+    return defaults | op.attributes | packed
 
 
 def _maps(op: Op, program: Module) -> dict[str, Any]:

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
+from atlasc.bundle.ledger import DOUBT
 from atlasc.client.program import ClientProgram, rows_of
 from atlasc.emit import text
 from atlasc.emit.interface import NUMBERS, interface_facts
 from atlasc.emit.program import program_text
-from atlasc.files import new_folder, write_with
-from atlasc.ir.errors import AtlasError
+from atlasc.files import new_folder, write_private
+from atlasc.ir.errors import AtlasError, printable
 from atlasc.ir.module import Module, Op
 from atlasc.passes.execution.execute import Functions
 from atlasc.passes.execution.record import Function, Shape
@@ -153,9 +154,15 @@ def write_project(
             copy(RUNTIME / part, draft / "runtime" / part)
 
 
-def save_inputs(path: Path, client: ClientProgram, arrays: Mapping[str, np.ndarray]) -> None:
+def save_inputs(
+    path: Path, client: ClientProgram, arrays: Mapping[str, np.ndarray], doubt: str = ""
+) -> None:
     """Write what the C++ client encrypts of raw inputs: safetensors, float64 by name, as many
-    rows as inputs.
+    rows as inputs. Only the owner may read the file.
+
+    Args:
+        doubt: why the bound on the errors may not hold for these inputs; the C++ client notes it
+            with the query.
 
     Raises:
         AtlasError: of the inputs; more than a batch.
@@ -164,7 +171,8 @@ def save_inputs(path: Path, client: ClientProgram, arrays: Mapping[str, np.ndarr
 
     prepared, count = client.prepare(arrays), rows_of(arrays)
     rows = {n: np.ascontiguousarray(a[:count], dtype=np.float64) for n, a in prepared.items()}
-    write_with(path, lambda draft: save_file(rows, draft))
+    told = {"doubt": printable(doubt)[:DOUBT]}
+    write_private(path, lambda draft: save_file(rows, draft, told))
 
 
 # --- building

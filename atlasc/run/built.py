@@ -60,7 +60,10 @@ class BuiltProgram:
         self.client, self.weights = bundle.client, str(project / WEIGHTS)
 
     def run(
-        self, arrays: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]
+        self,
+        arrays: Mapping[str, np.ndarray],
+        expected: Mapping[str, np.ndarray],
+        unchecked: bool = False,
     ) -> RunResult:
         """Key generation, encryption, execution and decryption, for a try-out; see
         :func:`atlasc.run.session.run`.
@@ -79,11 +82,11 @@ class BuiltProgram:
                     name: np.ascontiguousarray(tensor[: rows_of(rows)], dtype=np.float64)
                     for name, tensor in self.client.prepare(rows).items()
                 }
-                query = client.encrypt(prepared)
+                query = client.encrypt(prepared, unchecked)
                 watch.lap("encrypt")
                 answer = server.execute(query)
                 watch.lap("execute")
-                parts.append(client.decrypt(answer))
+                parts.append(client.decrypt(answer, unchecked))
                 watch.lap("decrypt")
         except self.module.Error as error:
             what, where, why, remedy = error.args

@@ -154,15 +154,32 @@ def read_key(reader: Callable[[str], Any], path: Path, expected: str | None = No
     """
     if expected is None and path.exists():
         require_private(path)
+    elif expected is not None:
+        require_digest(path, expected)
     try:
         open_plain(path, LARGEST, links=False).close()
-        if expected is not None and sha256_of(path) != expected:
-            raise ValueError(f"its SHA-256 is not the one in {INDEX}")
         return reader(str(path))
     except (AtlasError, RuntimeError, OSError, ValueError) as error:
-        raise AtlasError(
-            f"the key {path.name} is missing or damaged",
-            where=str(path),
-            why=str(error),
-            remedy="generate the keys again",
-        ) from error
+        raise _damaged(path, str(error)) from error
+
+
+def require_digest(path: Path, expected: str) -> None:
+    """Raise AtlasError unless an evaluation key has the SHA-256 that the index says; empty: the
+    index says none.
+    """
+    try:
+        open_plain(path, LARGEST, links=False).close()
+        found = sha256_of(path)
+    except (AtlasError, OSError) as error:
+        raise _damaged(path, str(error)) from error
+    if found != expected:
+        raise _damaged(path, f"its SHA-256 is not the one in {INDEX}")
+
+
+def _damaged(path: Path, why: str) -> AtlasError:
+    return AtlasError(
+        f"the key {path.name} is missing or damaged",
+        where=str(path),
+        why=why,
+        remedy="generate the keys again",
+    )

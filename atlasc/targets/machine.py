@@ -1,14 +1,18 @@
-"""This machine: its class, its memory and disk, and its other work while something is measured.
+"""This machine: its class, its memory and disk, and its other work while something is measured;
+and what this process leaves on it.
 
 ``root`` is where ``proc`` and ``sys`` are found; another folder in tests.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import re
+import resource
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -40,6 +44,18 @@ class Machine:
 
     def __str__(self) -> str:
         return f"{self.threads} threads of {self.processor}"
+
+
+def forbid_core_dumps() -> None:
+    """Let this process leave no core dump, because its memory holds a secret key.
+
+    The limit of size alone is not enough: the kernel ignores it where it hands core dumps to a
+    program. Without privileges no debugger can attach to the process then, either.
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    set_dumpable = 4  # PR_SET_DUMPABLE
+    with suppress(OSError, AttributeError):  # not Linux
+        ctypes.CDLL(None).prctl(set_dumpable, 0, 0, 0, 0)
 
 
 def available_threads() -> int:

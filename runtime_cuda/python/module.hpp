@@ -34,7 +34,7 @@ inline Array array_of(const Tensor& tensor) {
 ///   model, program, engine          names; the digest of the program
 ///   keygen(folder)                  writes secret.key and evaluation.key
 ///   Client(key), Server(keys, weights)
-///   query = client.encrypt({name: [count, ...]})
+///   query = client.encrypt({name: [count, ...]}, unchecked=False)
 ///   answer = server.execute(query)
 ///   {name: [count, ...]} = client.decrypt(answer, unchecked=False)
 /// Ciphertexts pass between the two as they would in files.
@@ -61,15 +61,15 @@ inline void fill(py::module_& module, const Interface& interface, Program progra
              py::arg("key"))
         .def(
             "encrypt",
-            [](const Client& client, const std::map<std::string, Array>& arrays) {
+            [](const Client& client, const std::map<std::string, Array>& arrays, bool unchecked) {
                 std::map<std::string, Tensor> inputs;
                 for (const auto& [name, array] : arrays) {
                     inputs[name] = tensor_of(array);
                 }
                 const py::gil_scoped_release released;
-                return Handed{client.encrypt(inputs, "the query"), &client.engine()};
+                return Handed{client.encrypt(inputs, "the query", unchecked), &client.engine()};
             },
-            py::arg("inputs"), py::keep_alive<0, 1>())
+            py::arg("inputs"), py::arg("unchecked") = false, py::keep_alive<0, 1>())
         .def(
             "decrypt",
             [](const Client& client, const Handed& answer, bool unchecked) {

@@ -10,11 +10,16 @@
 namespace atlasc {
 namespace {
 
-/// A slot of an answer is outside at so many times the greatest that calibration saw.
+// As in atlasc/client/checks.py.
+
+/// Times the greatest magnitude of calibration: inputs and answers beyond it are refused.
 constexpr double outside_factor = 4.0;
 
-/// Of the calibrated magnitudes, which are rounded to nine digits.
-constexpr double rounding = 1e-6;
+/// Times that magnitude: larger inputs get a warning.
+constexpr double large_factor = 1.05;
+
+/// Share of that magnitude by which two copies of a number may differ.
+constexpr double copies_factor = 1.0 / 16;
 
 constexpr std::size_t shown_rows = 10;
 
@@ -50,6 +55,50 @@ std::set<std::size_t> rows_where(const Tensor& tensor, std::size_t count, Wanted
         }
     }
     return rows;
+}
+
+/// For each slot of an answer the element that it should hold, plus 1; 0 where it may hold anything.
+/// The rows of the batch behind the first `count` copy the first.
+std::vector<Vector> owners(const Output& output, std::size_t count) {
+    Tensor elements{output.shape, Vector(count_of(output.shape))};
+    const std::size_t row = elements.values.size() / output.shape[0];
+    for (std::size_t at = 0; at < elements.values.size(); ++at) {
+        elements.values[at] = static_cast<double>((at / row < count ? at : at % row) + 1);
+    }
+    if (output.layout.has('d')) {
+        elements = blocked(elements, output.layout);
+    }
+    elements.shape = output.layout.shape();
+    return output.layout.pack(elements, "b");
+}
+
+/// Adds the slots of an answer that cannot be right.
+void judge(const std::vector<Vector>& slots, const Output& output, const Tensor& answer,
+           Outside& outside) {
+    const std::size_t row = answer.values.size() / answer.shape[0];
+    const double magnitude = output.magnitude.value_or(INFINITY);
+    const std::vector<Vector> owner = owners(output, answer.shape[0]);
+    std::vector<std::optional<double>> first(answer.values.size());
+    for (std::size_t part = 0; part < slots.size(); ++part) {
+        for (std::size_t slot = 0; slot < slots[part].size(); ++slot) {
+            if (owner[part][slot] == 0.0) {
+                continue;
+            }
+            const auto element = static_cast<std::size_t>(owner[part][slot]) - 1;
+            const double value = slots[part][slot];
+            first[element] = first[element].value_or(value);
+            const double factor = output.factor[element % output.factor.size()];
+            const bool near = std::abs(answer.values[element]) <= outside_factor * magnitude &&
+                              std::isfinite(answer.values[element]);
+            // Not a number is near nothing.
+            if (!near || !(std::abs(value - *first[element]) * std::abs(factor) <=
+                           copies_factor * magnitude)) {
+                ++outside.elements;
+                outside.rows.insert(element / row);
+            }
+            ++outside.of;
+        }
+    }
 }
 
 }  // namespace
@@ -91,7 +140,7 @@ Tensor whole_batch(Tensor tensor, const std::string& name, const std::string& so
 }
 
 Tensor prepared(Tensor tensor, const EncryptedInput& input, const std::string& source,
-                std::size_t count) {
+                std::size_t count, bool unchecked, std::string& doubt) {
     const std::size_t features = tensor.shape.back();
     for (std::size_t row = 0; row < tensor.values.size(); row += features) {
         double mean = 0.0;
@@ -109,15 +158,23 @@ Tensor prepared(Tensor tensor, const EncryptedInput& input, const std::string& s
         throw Error(what + " has numbers that are not finite, or too large", rows_text(broken),
                     "leave these rows out");
     }
-    if (input.magnitude) {
-        const double most = *input.magnitude * (1 + rounding);
-        const auto large =
-            rows_where(tensor, count, [most](double value) { return std::abs(value) > most; });
-        if (!large.empty()) {
-            std::cerr << printable("warning: " + what + " is larger than anything in the "
-                                   "calibration, in " + rows_text(large) +
-                                   ": the answers to these may be wrong") << '\n';
-        }
+    const double known = std::max(input.magnitude.value_or(INFINITY), 1e-300);
+    const auto beyond = [&](double factor) {
+        return rows_where(tensor, count, [known, factor](double value) {
+            return std::abs(value) / known > factor;
+        });
+    };
+    if (const auto far = beyond(outside_factor); !far.empty() && !unchecked) {
+        throw Error(what + " is far larger than anything in the calibration", rows_text(far),
+                    "prepare it like the calibration data, for example pixels / 255, or leave "
+                    "these rows out; --unchecked encrypts them all the same");
+    }
+    if (const auto large = beyond(large_factor); !large.empty()) {
+        const std::string said =
+            what + " is larger than anything in the calibration, in " + rows_text(large);
+        std::cerr << printable("warning: " + said + ": the answers to these may be wrong") << '\n';
+        doubt = "input " + input.name + " is larger than anything in the calibration, in " +
+                rows_text(large);
     }
     return tensor;
 }
@@ -129,6 +186,19 @@ void require_mask(const Tensor& tensor, const std::string& name, const std::stri
         throw Error("input " + name + " in " + source + " is no mask",
                     "it has another number than 0 and 1 in " + rows_text(other),
                     "make it with atlasc embed");
+    }
+    const std::size_t row = tensor.values.size() / tensor.shape[0];
+    std::set<std::size_t> empty;
+    for (std::size_t at = 0; at < tensor.shape[0]; ++at) {
+        const auto first = tensor.values.begin() + static_cast<std::ptrdiff_t>(at * row);
+        if (std::all_of(first, first + static_cast<std::ptrdiff_t>(row),
+                        [](double value) { return value == 0.0; })) {
+            empty.insert(at);
+        }
+    }
+    if (!empty.empty()) {
+        throw Error("input " + name + " in " + source + " has no token but padding",
+                    rows_text(empty), "leave these rows out");
     }
 }
 
@@ -147,17 +217,12 @@ Tensor answer_of(const std::vector<Vector>& slots, const Output& output, std::si
     Tensor answer{output.shape, {}};
     answer.shape[0] = count;
     const std::size_t size = count_of(answer.shape);
-    const double most = outside_factor * output.magnitude.value_or(INFINITY);
     for (std::size_t at = 0; at < size; ++at) {
         const double value = whole.values.at(at / features * padded + at % features);
         answer.values.push_back(value * output.factor[at % output.factor.size()] +
                                 output.shift[at % output.shift.size()]);
-        if (!std::isfinite(answer.values.back()) || std::abs(value) > most) {
-            ++outside.elements;
-            outside.rows.insert(at / (size / count));
-        }
     }
-    outside.of += size;
+    judge(slots, output, answer, outside);
     return answer;
 }
 

@@ -21,18 +21,20 @@ void require_shape(const Shape& found, const std::string& name, const std::strin
 Tensor whole_batch(Tensor tensor, const std::string& name, const std::string& source,
                    const Shape& shape, std::size_t& count);
 
-/// What is encrypted of a whole batch: centred and scaled. Throws Error: a row is not finite. Warns
-/// on standard error of rows above what calibration saw.
+/// What is encrypted of a whole batch: centred and scaled. Throws Error: a row is not finite or,
+/// unless `unchecked`, far above what calibration saw. Warns on standard error of other rows above
+/// it; they are a `doubt`, which stays as it is where there are none.
 Tensor prepared(Tensor tensor, const EncryptedInput& input, const std::string& source,
-                std::size_t count);
+                std::size_t count, bool unchecked, std::string& doubt);
 
-/// Refuses (Error) a mask with other numbers than 0 and 1.
+/// Refuses (Error) a mask with other numbers than 0 and 1, or with a row of zeros.
 void require_mask(const Tensor& tensor, const std::string& name, const std::string& source);
 
 /// Slots of what was prepared.
 std::vector<Vector> packed_slots(Tensor tensor, const EncryptedInput& input);
 
-/// Numbers of an answer that calibration never came near.
+/// Slots of an answer that cannot be right: calibration never came near them, or they differ from
+/// another copy of their number.
 struct Outside {
     std::size_t elements = 0;
     std::size_t of = 0;

@@ -2,7 +2,9 @@
 
 #include <fcntl.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -57,7 +59,22 @@ PlainFile::PlainFile(const std::string& path)
     size_ = checked_size(descriptor_, path, Access::shared);
 }
 
+PlainFile::PlainFile(const std::string& path, std::uint64_t most) : PlainFile(path) {
+    if (size_ > most) {
+        throw Error("file " + path + " is damaged",
+                    "it has " + std::to_string(size_) + " bytes, more than " + std::to_string(most),
+                    "copy it again, or make it again");
+    }
+    Bytes bytes(size_);
+    read(0, bytes.data(), bytes.size());
+    held_ = std::move(bytes);
+}
+
 void PlainFile::read(std::uint64_t at, void* to, std::size_t size) const {
+    if (held_ && at <= size_ && size <= size_ - at) {
+        std::copy_n(held_->data() + at, size, static_cast<std::uint8_t*>(to));
+        return;
+    }
     auto* next = static_cast<char*>(to);
     while (size > 0) {
         const ssize_t done = ::pread(descriptor_.number(), next, std::min(size, most_at_once),
@@ -119,6 +136,16 @@ std::string folder_of(const std::string& path) {
                                   ? std::string::npos
                                   : path.rfind('/', path.find_last_not_of('/'));
     return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
+void forbid_core_dumps() {
+    // The limit alone is not enough: the kernel ignores it where it hands core dumps to a program.
+    struct rlimit limit {};
+    if (::getrlimit(RLIMIT_CORE, &limit) == 0) {
+        limit.rlim_cur = 0;
+        ::setrlimit(RLIMIT_CORE, &limit);
+    }
+    ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 }
 
 void random_bytes(void* to, std::size_t size) {

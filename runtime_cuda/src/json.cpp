@@ -1,6 +1,8 @@
 #include "atlasc/json.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 
 #include "atlasc/error.hpp"
 
@@ -13,6 +15,7 @@ constexpr int max_depth = 3;
 constexpr std::size_t max_values = std::size_t{1} << 18;
 constexpr std::size_t max_string = std::size_t{1} << 16;
 constexpr std::size_t max_name = 512;
+constexpr std::size_t max_number = 40;
 
 class Parser {
 public:
@@ -72,7 +75,7 @@ private:
             case '"':
                 return {string()};
             default:
-                return {integer()};
+                return number();
         }
     }
 
@@ -108,6 +111,23 @@ private:
         } while (take(','));
         expect(']');
         return result;
+    }
+
+    Json number() {
+        const std::size_t start = at_;
+        const std::uint64_t whole = integer();
+        const std::size_t end = text_.find_first_not_of("0123456789.eE+-", at_);
+        const std::string all = text_.substr(start, end == std::string::npos ? end : end - start);
+        if (at_ - start == all.size()) {
+            return {whole};
+        }
+        char* rest = nullptr;
+        const double result = std::strtod(all.c_str(), &rest);
+        if (all.size() > max_number || *rest != '\0' || !std::isfinite(result)) {
+            fail("a number is none, or too long");
+        }
+        at_ = start + all.size();
+        return {result};
     }
 
     std::uint64_t integer() {
@@ -218,6 +238,11 @@ const Json::Object& Json::object() const { return of_kind<Object>(value, "an obj
 const Json::Array& Json::array() const { return of_kind<Array>(value, "an array"); }
 const std::string& Json::string() const { return of_kind<std::string>(value, "a string"); }
 std::uint64_t Json::integer() const { return of_kind<std::uint64_t>(value, "an integer"); }
+
+double Json::real() const {
+    const auto* whole = std::get_if<std::uint64_t>(&value);
+    return whole != nullptr ? static_cast<double>(*whole) : of_kind<double>(value, "a number");
+}
 
 Json parse_json(const std::string& text) { return Parser(text).whole(); }
 

@@ -121,6 +121,21 @@ void write_message(const std::string& path, const std::string& kind, const Inter
     writer.write_sealed(path);
 }
 
+std::uint64_t message_bytes(const Interface& interface, const Engine& engine) {
+    std::uint64_t most = 0;
+    for (const bool is_query : {true, false}) {
+        std::uint64_t bytes = 2 * TensorFile::small_header;  // its header, and its seal
+        for (const Expected& one : contents(interface, is_query)) {
+            bytes += one.layout.ciphertexts() * engine.saved_size(one.level);
+        }
+        for (const PublicInput& input : interface.publics) {
+            bytes += is_query ? count_of(input.shape) * sizeof(double) : 0;
+        }
+        most = std::max(most, bytes);
+    }
+    return most;
+}
+
 Message read_message(const TensorFile& file, const std::string& kind, const Interface& interface,
                      const Engine& engine) {
     const std::string& path = file.path();

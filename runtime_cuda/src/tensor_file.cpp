@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "atlasc/error.hpp"
 #include "atlasc/json.hpp"
@@ -68,7 +69,7 @@ std::size_t count_of(const std::vector<std::size_t>& shape) {
     return count;
 }
 
-TensorFile::TensorFile(const std::string& path, std::uint64_t max_header) : file_(path) {
+TensorFile::TensorFile(PlainFile file, std::uint64_t max_header) : file_(std::move(file)) {
     std::uint64_t length = 0;
     if (file_.size() >= sizeof length) {
         file_.read(0, &length, sizeof length);

@@ -110,6 +110,40 @@ def test_a_saved_program_is_that_of_the_command_line(
         program.save(tmp_path / "digits")
 
 
+def test_parts_of_a_program(program: atlasc.Program, pixels: np.ndarray, tmp_path: Path) -> None:
+    """A part is loaded, and enough for its role; for more, the message says which part it lacks."""
+    for role in ("client", "server"):
+        program.save(tmp_path / role, part=role)
+    mine, theirs = atlasc.load(tmp_path / "client"), atlasc.load(tmp_path / "server")
+    atlasc.keygen(mine, tmp_path / "keys")
+    client, server = (
+        atlasc.Client(mine, tmp_path / "keys"),
+        atlasc.Server(theirs, tmp_path / "keys"),
+    )
+    found = client.decrypt(server.execute(client.encrypt(pixels[:2])))
+    np.testing.assert_allclose(found.outputs["output"], program.run(pixels[:2]).outputs["output"])
+    assert theirs.inspect()["levels"] == program.inspect()["levels"]
+    for call, lacking in (
+        (lambda: mine.run(pixels[:2]), "server/"),
+        (mine.inspect, "server/"),
+        (lambda: theirs.run(pixels[:2]), "client/"),
+        (lambda: atlasc.Client(theirs, tmp_path / "keys"), "client/"),
+        (lambda: atlasc.Server(mine, tmp_path / "keys"), "server/"),
+        (lambda: mine.save(tmp_path / "other", part="server"), "server/"),
+    ):
+        with pytest.raises(atlasc.AtlasError, match=f"lacks {lacking}") as caught:
+            call()
+        assert "atlasc split" in caught.value.remedy
+    with pytest.raises(atlasc.AtlasError, match="ranges cannot be checked here"):
+        mine.check(pixels[:2])
+    assert atlasc.load(tmp_path / "client" / "client").bundle.identity == mine.bundle.identity
+    (tmp_path / "client" / "manifest.json").unlink()
+    for folder in (tmp_path / "client", tmp_path / "client" / "client"):
+        with pytest.raises(atlasc.AtlasError, match="is not a compiled bundle") as caught:
+            atlasc.load(folder)
+        assert "its client folder with manifest.json beside it" in caught.value.remedy
+
+
 def test_a_notebook_shows_a_summary(program: atlasc.Program) -> None:
     page = program._repr_html_()
     for words in ("tiny", "sim", "levels", "bootstraps", "predicted seconds", "error"):

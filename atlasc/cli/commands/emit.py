@@ -80,7 +80,7 @@ def embed(
     The client's part of the bundle is enough. Inputs that are not finite, or far larger than any
     that calibration saw, are left out.
     """
-    from atlasc.api.admission import admit, require_polynomials
+    from atlasc.api.admission import admit, counted, require_polynomials
     from atlasc.bundle.folder import load_bundle
     from atlasc.emit.project import save_inputs
     from atlasc.files import require_file_place
@@ -90,10 +90,11 @@ def embed(
     if strict:
         require_polynomials(loaded)
     given = inputs.load(loaded)
-    admitted = admit(loaded, given, warn, strict=strict, unchecked=unchecked, steps=progress).inputs
+    admitted = admit(loaded, given, warn, strict=strict, unchecked=unchecked, steps=progress)
+    chosen = admitted.inputs
     with progress("embedding"):
-        save_inputs(output, loaded.client, admitted.arrays)
+        save_inputs(output, loaded.client, chosen.arrays, admitted.doubt)
     if as_json:
-        print_json({"file": str(output), "inputs": admitted.names})
+        print_json({"file": str(output), "inputs": chosen.names})
     else:
-        say(f"{output}: {len(admitted)} inputs, in the clear")
+        say(f"{output}: {counted(len(chosen), 'input', 'inputs')}, in the clear")

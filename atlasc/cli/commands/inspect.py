@@ -121,7 +121,7 @@ def inspect(
 
     A model or a bare config is lowered for it under a recipe with nominal ranges.
     """
-    from atlasc.bundle.folder import load_bundle
+    from atlasc.bundle.folder import held_role, load_bundle
     from atlasc.compilation.single_stages import inspect as look
     from atlasc.files import require_file_place, write_text
     from atlasc.passes.execution.execute import Functions
@@ -135,7 +135,8 @@ def inspect(
         require_file_place(primitives, ".txt")
     measured = None
     if timing is not None:
-        measured = Timing.load(timing, load_bundle(Path(path)), options.costs)
+        whole = load_bundle(Path(path), held_role(Path(path)))
+        measured = Timing.load(timing, whole, options.costs)
     found = look(path, options, progress)
     if found.summary["seconds"] is not None:
         warn_of_costs(options.target, options.costs)

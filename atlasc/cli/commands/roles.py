@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,9 +21,8 @@ from atlasc.cli.results import answers_record, end_with, show_timing
 from atlasc.compilation.declared import option
 
 if TYPE_CHECKING:
-    from atlasc.bundle.folder import Bundle
-    from atlasc.bundle.ledger import Entry, Ledger
     from atlasc.client.checks import Answers
+    from atlasc.client.sharing import SharedAnswers
     from atlasc.targets.base import Target
 
 CLIENT_KEYS = required("The client's keys: the folder client of keygen.", "--keys")
@@ -80,7 +78,7 @@ def encrypt(
     answers would be wrong are left out, too. A client without the server's part cannot check that.
     """
     from atlasc.api import roles
-    from atlasc.api.admission import admit, require_polynomials
+    from atlasc.api.admission import admit, counted, require_polynomials
     from atlasc.bundle.folder import load_bundle
     from atlasc.files import require_new
 
@@ -91,16 +89,18 @@ def encrypt(
     if strict:
         require_polynomials(loaded)
     given = inputs.load(loaded)
-    admitted = admit(loaded, given, warn, strict=strict, unchecked=unchecked, steps=progress).inputs
-    loaded.client.check_count(len(admitted))
+    admitted = admit(loaded, given, warn, strict=strict, unchecked=unchecked, steps=progress)
+    loaded.client.check_count(len(admitted.inputs))
     with progress("encrypting"):
         client = roles.Client(loaded, keys, target)
-        client.query(admitted.arrays, unchecked=unchecked).save(query)
+        doubt = admitted.doubt
+        client.query(admitted.inputs.arrays, unchecked=unchecked, doubt=doubt).save(query)
     if as_json:
-        print_json({"query": str(query), "inputs": admitted.names})
+        print_json({"query": str(query), "inputs": admitted.inputs.names})
     else:
         how = "encrypted" if chosen.encrypted else "NOT encrypted"
-        say(f"{query}: {len(admitted)} inputs, {how}: {', '.join(admitted.names)}")
+        names = admitted.inputs.names
+        say(f"{query}: {counted(len(names), 'input', 'inputs')}, {how}: {', '.join(names)}")
 
 
 def execute(
@@ -170,7 +170,7 @@ def decrypt(
     from atlasc.api import roles
     from atlasc.bundle.folder import load_bundle
     from atlasc.bundle.messages import Message
-    from atlasc.client.sharing import require_digits
+    from atlasc.client.sharing import SharedAnswers, require_digits
     from atlasc.files import require_file_place, save_arrays
     from atlasc.ir.errors import AtlasError
 
@@ -189,10 +189,14 @@ def decrypt(
         require_digits(loaded.client.interface, 1, bits, shares)  # or say so before any work
     with progress("decrypting"):
         client = roles.Client(loaded, keys, target)
-        answers = client.decrypt(message)
-    if share:
+        answers: Answers = (
+            client.share(message, bits=bits, shares=shares) if share else client.decrypt(message)
+        )
+    if answers.refused:
+        _say_of_refusals(client.ledger.refusals())
+    if isinstance(answers, SharedAnswers):
         end_with(answers.refused)
-        answers = _shared(answers, loaded, client.ledger, message.entry, bits, shares)
+        _say_of_sharing(answers, bits, shares)
     elif share is None:
         show("note", "these numbers are for your own use; --share makes some that may be passed on")
     if output is not None:
@@ -204,26 +208,26 @@ def decrypt(
     end_with(answers.refused, unchecked=unchecked)
 
 
-def _shared(
-    answers: Answers, bundle: Bundle, ledger: Ledger, entry: Entry, bits: int, shares: int
-) -> Answers:
-    """Exact answers, none of them refused, with noise that hides the secret key.
-
-    They are counted in the ledger first: the keys may share so many answers in all.
-    """
-    from atlasc.client.sharing import require_digits, share
-
-    count = len(next(iter(answers.outputs.values())))
-    flooding = require_digits(bundle.client.interface, count, bits, shares)
-    number = ledger.share(entry, bits, shares)
-    for name, flood in flooding.items():
+def _say_of_sharing(shared: SharedAnswers, bits: int, shares: int) -> None:
+    for name, flood in shared.flooding.items():
         show(
             "note",
             f"{name}: {flood.digits} digits are left and may be passed on, at {bits} bits",
-            f"  noise of {flood.deviation:.2g} hides the error of encryption; answer {number} of "
-            f"{shares} that these keys share",
+            f"  noise of {flood.deviation:.2g} hides the error of encryption; answer "
+            f"{shared.number} of {shares} that these keys share",
         )
-    return replace(answers, outputs=share(answers.outputs, flooding))
+
+
+def _say_of_refusals(refusals: int) -> None:
+    """Say how much of the budget of refused answers is spent."""
+    from atlasc.bundle.ledger import REFUSALS
+
+    warn(
+        f"{refusals} of {REFUSALS} answers that these keys may refuse",
+        "  why: each refusal may tell a server that sends false answers something of the key\n"
+        f"  what to do: nothing yet; after {REFUSALS} these keys are not used any more, and "
+        "atlasc keygen makes new ones",
+    )
 
 
 def _print_outputs(answers: Answers, unchecked: bool, hint: bool) -> None:

@@ -42,12 +42,11 @@ def verify(
     bundle comes from somebody else.
     """
     from atlasc.bundle import signing
-    from atlasc.bundle.folder import load_bundle
-    from atlasc.bundle.manifest import MANIFEST, ROLES
+    from atlasc.bundle.folder import held_role, load_bundle
+    from atlasc.bundle.manifest import MANIFEST
 
-    here = [role for role in ROLES if (bundle / role).is_dir()]
     with progress("checking the bundle"):
-        loaded = load_bundle(bundle, here[0] if len(here) == 1 else None)
+        loaded = load_bundle(bundle, held_role(bundle))
         if signed_by is not None:
             signing.verify(loaded, signed_by)
     signed = "" if signed_by is None else f", and signed by {signed_by}"

@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.files import sha256_of
 from atlasc.passes.execution.engine import Plaintext, Vector
 from atlasc.passes.execution.record_arrays import record_arrays
 from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.targets.base import Progress, RoleEngine
 from atlasc.targets.cpu.parameters import CpuParameters
-from atlasc.targets.key_folders import Role, read_index, write_index
+from atlasc.targets.key_folders import Role, read_index, require_digest, write_index
 from atlasc.targets.machine import require_disk, require_memory
 
 SECRET, EVALUATION = "secret.key", "evaluation.key"
@@ -100,6 +101,7 @@ class CpuEngine(RoleEngine[CpuCiphertext]):
                 native = library.Engine.client(facts, str(folder / SECRET))
             else:
                 _require_room(parameters, plan)
+                require_digest(folder / EVALUATION, index.files.get(EVALUATION, ""))
                 native = library.Engine.server(*_facts(parameters, plan), str(folder / EVALUATION))
         if native.identity != index.identity:
             raise AtlasError(
@@ -214,7 +216,8 @@ def generate_to(parameters: CpuParameters, plan: KeyPlan, folder: Path, progress
         library.write_keys(*_facts(parameters, plan), str(secret), str(evaluation), _told(progress))
         identity = library.Engine.client(_facts(parameters, plan)[0], str(secret)).identity
     told: dict[str, Any] = {"parameters": parameters, "identity": identity, "target": "cpu"}
-    write_index(folder, "server", **told, **asdict(plan))
+    digests = {EVALUATION: sha256_of(evaluation)}
+    write_index(folder, "server", **told, **asdict(plan), files=digests)
     write_index(folder, "client", **told)
 
 

@@ -182,7 +182,7 @@ void write_keys(const Interface& interface, Ground& ground, const std::string& s
             return stored(entry, maker.make(entry));
         });
     }
-    server.write_sealed(evaluation);
+    server.write_sealed(evaluation, Access::secret);
 
     TensorWriter client(facts(interface, ring.chain(), secret_kind, key));
     client.add(secret_array, coefficients.size(),

@@ -95,7 +95,7 @@ void generate_keys(const Interface& interface, const std::string& secret,
         rotations.values.push_back(level);
     }
     server.add("rotations", rotations);
-    server.write_sealed(evaluation);
+    server.write_sealed(evaluation, Access::secret);
     client.write_sealed(secret, Access::secret);
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -43,6 +44,10 @@ public:
     /// Throws Error: there is none, or it is a link, a pipe or a device.
     explicit PlainFile(const std::string& path);
 
+    /// The same, and reads all of it into memory at once: whoever changes the file then changes
+    /// nothing of what is read. Throws Error also for more than `most` bytes.
+    PlainFile(const std::string& path, std::uint64_t most);
+
     const std::string& path() const { return path_; }
     std::uint64_t size() const { return size_; }
 
@@ -56,6 +61,7 @@ private:
     std::string path_;
     Descriptor descriptor_;
     std::uint64_t size_ = 0;
+    std::optional<Bytes> held_;
 };
 
 /// Write all bytes to an open file. Throws Error that names the path and the cause.
@@ -66,6 +72,10 @@ void write_all(const Descriptor& file, const std::string& path, const void* data
 
 /// The folder that a path lies in.
 std::string folder_of(const std::string& path);
+
+/// Let this process leave no core dump, because its memory holds a secret key. Without privileges no
+/// debugger can attach to it then, either.
+void forbid_core_dumps();
 
 /// Bytes of the system's generator of random numbers.
 void random_bytes(void* to, std::size_t size);

@@ -68,7 +68,7 @@ struct Output {
     std::vector<double> factor;
     std::vector<double> shift;
     int level;
-    std::optional<double> magnitude{};  ///< of the slots, before factor and shift; as of an input
+    std::optional<double> magnitude{};  ///< of the answer, after factor and shift; as of an input
 };
 
 /// Everything but the program itself.

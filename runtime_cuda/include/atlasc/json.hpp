@@ -1,4 +1,4 @@
-// Reads the part of JSON that headers of safetensors files use.
+// Reads the part of JSON that headers of safetensors files and ledgers use.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,19 @@
 
 namespace atlasc {
 
-/// An object, an array, a string or an integer that is not negative; nothing else is read.
+/// An object, an array, a string or a number that is not negative; nothing else is read.
 struct Json {
     using Object = std::map<std::string, Json>;
     using Array = std::vector<Json>;
 
-    std::variant<std::uint64_t, std::string, Array, Object> value;
+    std::variant<std::uint64_t, double, std::string, Array, Object> value;
 
     /// The parts of a value of one kind; throw Error for another kind.
     const Object& object() const;
     const Array& array() const;
     const std::string& string() const;
     std::uint64_t integer() const;
+    double real() const;
 };
 
 /// The value of a whole text; throws Error with the position of the first mistake.

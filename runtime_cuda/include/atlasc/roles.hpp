@@ -26,27 +26,32 @@ struct Message {
     std::map<std::string, Tensor> publics;  ///< of a query
     std::size_t count;                      ///< inputs of the batch that are real
     std::string query;                      ///< 128 random bits, of a query and of its answer
+    std::string doubt{};                    ///< of a query, for the ledger: see `Ledger::add`
 };
 
-/// Make a folder with secret.key, evaluation.key and an empty list of queries; all files or no
-/// folder. Throws Error.
+/// Make a folder with secret.key, evaluation.key and an empty ledger; all files or no folder.
+/// Throws Error.
 void make_keys(const Interface& interface, const std::string& folder);
 
 /// What a client does with its secret key.
 class Client {
 public:
-    /// `key`: the file of the secret key. Throws Error.
+    /// `key`: the file of the secret key. From now on the process leaves no core dump. Throws Error.
     Client(const Interface& interface, const std::string& key);
 
     /// Encrypts inputs by name, [count, ...] of 1 to a batch; `source` names them in messages.
-    /// Throws Error, before anything is encrypted: an input is missing, of another shape, or not
-    /// finite, or a mask has another number than 0 and 1. Warns on standard error of numbers above
-    /// those of the calibration.
-    Message encrypt(const std::map<std::string, Tensor>& inputs, const std::string& source) const;
+    /// Throws Error, before anything is encrypted: an input is missing, of another shape, not finite
+    /// or, unless `unchecked`, far above what calibration saw; a mask has another number than 0 and
+    /// 1, or nothing but padding. Warns on standard error of other numbers above those of the
+    /// calibration.
+    Message encrypt(const std::map<std::string, Tensor>& inputs, const std::string& source,
+                    bool unchecked = false) const;
 
     /// The answers [count, ...] by name. Throws Error, with an exit code of its own, for numbers
-    /// that calibration never came near, unless `unchecked`.
-    std::map<std::string, Tensor> decrypt(const Message& answer, bool unchecked = false) const;
+    /// that calibration never came near and for copies that differ, unless `unchecked`. `refused` is
+    /// called before, and also where such numbers are returned all the same.
+    std::map<std::string, Tensor> decrypt(const Message& answer, bool unchecked = false,
+                                          const std::function<void()>& refused = {}) const;
 
     const Engine& engine() const { return *engine_; }
 
@@ -82,6 +87,9 @@ Message moved(const Message& message, const Engine& from, const Engine& to);
 /// Write a query or an answer (`kind`) as a new file.
 void write_message(const std::string& path, const std::string& kind, const Interface& interface,
                    const Engine& engine, const Message& message);
+
+/// Most bytes of a message of this program, a query or an answer.
+std::uint64_t message_bytes(const Interface& interface, const Engine& engine);
 
 /// Read one of this program and of the engine's keys; throws Error for any other file, before it
 /// reads more than the interface has.

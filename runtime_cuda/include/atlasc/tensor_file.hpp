@@ -47,7 +47,9 @@ public:
     static constexpr std::uint64_t large_header = std::uint64_t{1} << 24;
 
     /// Reads and checks the header. Throws Error: no such file, damaged, or truncated.
-    explicit TensorFile(const std::string& path, std::uint64_t max_header = small_header);
+    explicit TensorFile(const std::string& path, std::uint64_t max_header = small_header)
+        : TensorFile(PlainFile(path), max_header) {}
+    explicit TensorFile(PlainFile file, std::uint64_t max_header = small_header);
 
     const std::string& path() const { return file_.path(); }
     const Metadata& metadata() const { return metadata_; }
@@ -121,7 +123,9 @@ public:
 
     /// Write a new file, which appears whole or not at all. Throws Error: it exists already or
     /// cannot be written.
-    void write(const std::string& path) const { write(path, Access::shared, false); }
+    void write(const std::string& path, Access access = Access::shared) const {
+        write(path, access, false);
+    }
 
     /// The same with a seal. What is made for a secret file is wiped once it is written.
     void write_sealed(const std::string& path, Access access = Access::shared) const {

@@ -204,6 +204,7 @@ def test_a_place_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
 def test_arrays_are_written_whole_and_never_over_others(tmp_path: Path) -> None:
     path = tmp_path / "answers.npz"
     save_arrays(path, {"logits": np.arange(3.0)})
+    assert path.stat().st_mode & 0o777 == 0o600  # exact numbers tell something of the key
     with np.load(path) as file:
         assert file["logits"].tolist() == [0.0, 1.0, 2.0]
     with pytest.raises(AtlasError, match="exists already"):

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from atlasc.bundle.ledger import Entry, Ledger
+from atlasc.bundle.ledger import DOUBT, REFUSALS, Entry, Ledger
 from atlasc.ir.errors import AtlasError
 
 PROGRAM, OTHER = "a" * 64, "b" * 64
 QUERY = "1" * 32
-ASKED = Entry(event="query", query=QUERY, program=PROGRAM, count=3)
-ANSWER = ASKED.model_copy(update={"event": "answer", "answer": "c" * 64})
+ASKED = Entry(event="query", query=QUERY, program=PROGRAM, count=3, doubt="")
+ANSWER = Entry(event="answer", query=QUERY, program=PROGRAM, count=3, answer="c" * 64)
 SPENT = b'{"event": "share", "query": "%s", "program": "%s", "count": 3, "spent": -1}' % (
     QUERY.encode(),
     PROGRAM.encode(),
@@ -32,6 +32,7 @@ def test_an_answer_may_be_decrypted_again(ledger: Ledger) -> None:
     for _ in range(2):
         ledger.check(ANSWER)
         ledger.add(ANSWER)
+    assert len(ledger.path.read_text().splitlines()) == 2
 
 
 def test_a_second_answer_is_refused(ledger: Ledger) -> None:
@@ -68,6 +69,71 @@ def test_nothing_is_shared_of_a_second_answer(ledger: Ledger) -> None:
     ledger.add(ANSWER)
     with pytest.raises(AtlasError, match="was answered before, and differently"):
         ledger.share(SECOND, 30, 1)
+
+
+@pytest.mark.parametrize(
+    ("doubt", "why"),
+    [
+        ("input 0: it reaches 1.3 times what calibration saw", "it reaches 1.3 times"),
+        (None, "the ledger does not say whether its inputs"),
+    ],
+)
+def test_nothing_is_shared_that_the_client_doubted(
+    tmp_path: Path, doubt: str | None, why: str
+) -> None:
+    """Also of a ledger from before doubts were noted."""
+    ledger = Ledger(tmp_path)
+    ledger.add(ASKED.model_copy(update={"doubt": doubt}))
+    for call in (ledger.share, ledger.require_shareable):
+        with pytest.raises(AtlasError, match="the answer to the query 11111111 is not shared") as e:
+            call(ANSWER, 30, 1)
+        assert why in e.value.why and "the bound on its errors may not hold" in e.value.why
+    assert "share" not in ledger.path.read_text()
+
+
+def test_nothing_is_shared_of_a_refused_answer(ledger: Ledger) -> None:
+    ledger.add(ANSWER)
+    ledger.refuse(ANSWER)
+    with pytest.raises(AtlasError, match="is not shared"):
+        ledger.require_shareable(ANSWER, 30, 1)
+
+
+def test_refused_answers_use_a_key_up(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    for number in range(REFUSALS):
+        name = {"query": f"{number:032x}"}
+        ledger.add(ASKED.model_copy(update=name))
+        answer = ANSWER.model_copy(update=name)
+        ledger.add(answer)
+        assert ledger.refusals() == number
+        for _ in range(2):  # read again, it tells nothing new
+            ledger.refuse(answer)
+        if number == 0:
+            ledger.add(ASKED.model_copy(update={"query": "f" * 32}))
+    for call, entry in (
+        (ledger.add, ASKED),
+        (ledger.add, ANSWER.model_copy(update={"query": "f" * 32})),
+        (ledger.check, ANSWER.model_copy(update={"query": "f" * 32})),
+    ):
+        with pytest.raises(AtlasError, match="these keys are used up") as caught:
+            call(entry)
+        assert "make new keys with atlasc keygen" in caught.value.remedy
+    ledger.check(answer)  # what was read before may be read again
+
+
+def test_other_failures_use_nothing_up(ledger: Ledger) -> None:
+    """A damaged or a wrong answer is refused before the key touches it."""
+    ledger.add(ANSWER)
+    for _ in range(2 * REFUSALS):
+        with pytest.raises(AtlasError, match="was answered before, and differently"):
+            ledger.check(SECOND)
+    assert ledger.refusals() == 0
+
+
+def test_the_words_of_a_doubt_are_plain_json(ledger: Ledger) -> None:
+    """The C++ client reads no escaped pairs of surrogates."""
+    ledger.add(ASKED.model_copy(update={"query": "2" * 32, "doubt": "😀" * DOUBT}))
+    assert "😀" in ledger.path.read_text(encoding="utf-8")
 
 
 def test_the_file_is_for_its_owner_alone(ledger: Ledger) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import resource
 import shutil
@@ -13,7 +14,9 @@ import pytest
 from safetensors.numpy import load_file
 from tiny_model import Tiny, make_tiny
 
+from atlasc.api.roles import Server
 from atlasc.bundle.folder import load_bundle
+from atlasc.ir.errors import AtlasError
 from atlasc.run.built import BuiltProgram
 from atlasc.targets.cpu import CpuParameters
 from tests.atlasc.cli.command import run
@@ -99,6 +102,31 @@ def test_python_and_cpp_have_the_same_files(
     cpp(*client, "decrypt", "--key", secret, "--answer", tmp_path / "cpp answer",
         "--output", tmp_path / "out.safetensors")  # fmt: skip
     require_right(load_file(tmp_path / "out.safetensors")["output"], leveled)
+
+
+def test_evaluation_keys_are_private_and_those_of_the_index(
+    leveled: Tiny, keys: Path, tmp_path: Path
+) -> None:
+    """A file of another key generation, which is whole, is refused; as is one without a digest."""
+    folder = shutil.copytree(keys / "server", tmp_path / "server")
+    evaluation, index = folder / "evaluation.key", folder / "keys.json"
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    facts = json.loads(index.read_text())
+    digest = hashlib.sha256(evaluation.read_bytes()).hexdigest()
+    assert facts["files"] == {"evaluation.key": digest}
+    bundle = load_bundle(leveled.bundle)
+    Server(bundle, folder)
+    content = bytearray(evaluation.read_bytes())
+    content[-1] ^= 1
+    evaluation.write_bytes(content)
+    with pytest.raises(AtlasError, match=r"evaluation\.key is missing or damaged") as caught:
+        Server(bundle, folder)
+    assert "its SHA-256 is not the one in keys.json" in caught.value.why
+    content[-1] ^= 1
+    evaluation.write_bytes(content)
+    index.write_text(json.dumps({**facts, "files": {}}))
+    with pytest.raises(AtlasError, match=r"evaluation\.key is missing or damaged"):
+        Server(bundle, folder)
 
 
 def test_primes_are_of_50_bits_at_most() -> None:

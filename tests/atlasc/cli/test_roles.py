@@ -96,6 +96,37 @@ def test_each_role_says_which_part_it_lacks(tiny: Tiny, tmp_path: Path) -> None:
     assert "lacks client/" in refused("keygen", server, "--keys", tmp_path / "keys")
 
 
+def test_split_makes_the_parts_of_client_and_server(tiny: Tiny, tmp_path: Path) -> None:
+    """Each role works with its part alone, and finds no file of the other in it."""
+    accepted("split", tiny.bundle, "-o", tmp_path / "parts")
+    client, server = (tmp_path / "parts" / role for role in ("client", "server"))
+    assert sorted(path.name for path in client.iterdir()) == ["client", "manifest.json"]
+    assert sorted(path.name for path in server.iterdir()) == ["manifest.json", "server"]
+    keys, query, answer = (tmp_path / name for name in ("keys", "query", "answer"))
+    accepted("keygen", client, "--keys", keys)
+    given = ("--input", tiny.data, "--index", "3", "-o", query)
+    accepted("encrypt", client, "--keys", keys / "client", *given)
+    accepted("execute", server, "--keys", keys / "server", "--query", query, "-o", answer)
+    words = ("--keys", keys / "client", "--answer", answer, "--json")
+    found = json.loads(accepted("decrypt", client, *words).stdout)["outputs"]
+    expected = simulated(load_bundle(tiny.bundle), tiny.data, [3])
+    for name, values in expected.items():
+        assert np.abs(np.array(found[name]) - values).max() <= 1e-9
+    assert json.loads(accepted("inspect", server, "--json").stdout)["levels_total"] > 0
+    for part in (client, server):
+        accepted("verify", part)
+    assert "lacks server/" in refused("inspect", client)
+    for role, lacking in (("client", "server"), ("server", "client")):
+        for command in ("run", "compare", "check-input"):
+            words = (tmp_path / "parts" / role, "--input", tiny.data, "--index", "0")
+            result = CliRunner().invoke(app, list(map(str, (command, *words))))
+            assert result.exit_code == 2, result.output
+            assert f"lacks {lacking}/" in result.stderr or "ranges cannot" in result.stderr
+            assert f"{lacking}'s part of" in result.stderr
+    message = refused("split", client, "-o", tmp_path / "again")
+    assert "lacks server/" in message and not (tmp_path / "again").exists()
+
+
 def test_a_folder_without_a_manifest_is_explained(tmp_path: Path) -> None:
     (tmp_path / "client").mkdir()
     message = refused("keygen", tmp_path / "client", "--keys", tmp_path / "keys")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,13 +14,10 @@ from typer.testing import CliRunner
 
 from atlasc.api import roles
 from atlasc.bundle.folder import Bundle, load_bundle
-from atlasc.bundle.ledger import Entry, Ledger
-from atlasc.bundle.messages import Message
+from atlasc.bundle.ledger import REFUSALS
 from atlasc.cli import app
-from atlasc.client.checks import Answers
 from atlasc.client.sharing import floods, require_digits, safe_digits, secure_normal, share
 from atlasc.ir.errors import AtlasError
-from atlasc.targets import find_target
 
 
 @pytest.fixture
@@ -94,74 +92,128 @@ def test_normal_numbers_are_finite_for_the_extreme_bits(
     assert np.isfinite(numbers).all() and np.abs(numbers).max() == pytest.approx(8.2, abs=0.02)
 
 
-# --- the command
-
-QUERY = Entry(event="query", query="1" * 32, program="a" * 64, count=1)
-ANSWER = QUERY.model_copy(update={"event": "answer", "answer": "c" * 64})
+# --- the client and its command
 
 
 @pytest.fixture
-def decrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Answers]:
-    """``decrypt`` without a key: its answers are those that the test puts here."""
-    there = {"answers": Answers({"output": np.array([[0.1234567, 0.3, -0.2]])}, {})}
-    message = SimpleNamespace(entry=ANSWER)
-    client = SimpleNamespace(
-        ledger=Ledger(tmp_path / "client"), decrypt=lambda *_: there["answers"]
-    )
-    monkeypatch.setattr(roles, "check_target", lambda *_: find_target("cpu"))
-    monkeypatch.setattr(Message, "read", lambda *_: message)
-    monkeypatch.setattr(roles, "Client", lambda *_: client)
-    (tmp_path / "client").mkdir()
-    Ledger(tmp_path / "client").add(QUERY)
-    return there
+def keys(tiny: Tiny, tmp_path: Path) -> Path:
+    roles.keygen(tiny.bundle, tmp_path / "keys")
+    return tmp_path / "keys"
 
 
-def shared(keys: Path) -> int:
-    return (keys / "client" / "ledger.jsonl").read_text().count('"share"')
+def answered(tiny: Tiny, keys: Path, count: int = 1, **more: Any) -> Path:
+    """The answer to the first images, from the simulator."""
+    bundle = load_bundle(tiny.bundle)
+    arrays = bundle.load_inputs(tiny.data).take(range(count)).arrays
+    arrays["pixel_values"] *= np.float32(more.pop("factor", 1.0))
+    query = roles.Client(bundle, keys).query(arrays, **more)
+    place = keys.parent / f"{query.facts.query}.answer"
+    place.write_bytes(roles.Server(bundle, keys).execute(query.to_bytes()))
+    return place
 
 
-def decrypt(tiny: Tiny, tmp_path: Path, *options: str) -> tuple[int, str, str]:
-    arguments = ["decrypt", tiny.bundle, "--keys", tmp_path, "--answer", tmp_path, *options]
+def events(keys: Path) -> list[str]:
+    lines = (keys / "client" / "ledger.jsonl").read_text().splitlines()
+    return [json.loads(line)["event"] for line in lines]
+
+
+def decrypt(tiny: Tiny, keys: Path, answer: Path, *options: str) -> tuple[int, str, str]:
+    arguments = ["decrypt", tiny.bundle, "--keys", keys, "--answer", answer, *options]
     result = CliRunner().invoke(app, list(map(str, arguments)))
     return result.exit_code, result.stdout, result.stderr
 
 
-def test_exact_numbers_come_with_a_note(
-    tiny: Tiny, tmp_path: Path, decrypted: dict[str, Answers]
-) -> None:
-    code, out, err = decrypt(tiny, tmp_path, "--json")
-    assert (code, "0.1234567" in out) == (0, True)
+def test_exact_numbers_come_with_a_note(tiny: Tiny, keys: Path, tmp_path: Path) -> None:
+    answer, place = answered(tiny, keys), tmp_path / "exact.npz"
+    code, _, err = decrypt(tiny, keys, answer, "-o", str(place))
+    assert code == 0
+    assert place.stat().st_mode & 0o777 == 0o600
     assert "for your own use; --share makes some that may be passed on" in err
-    assert "own use" not in decrypt(tiny, tmp_path, "--exact")[2]
-    assert shared(tmp_path) == 0
+    assert "own use" not in decrypt(tiny, keys, answer, "--exact")[2]
+    assert events(keys) == ["query", "answer"]
 
 
-def test_shared_numbers_are_rounded_counted_and_then_refused(
-    tiny: Tiny, tmp_path: Path, decrypted: dict[str, Answers]
-) -> None:
-    code, out, err = decrypt(tiny, tmp_path, "--share", "--json")
+def test_shared_numbers_are_rounded_counted_and_then_refused(tiny: Tiny, keys: Path) -> None:
+    answer = answered(tiny, keys)
+    exact = json.loads(decrypt(tiny, keys, answer, "--json")[1])["outputs"]["output"][0]
+    code, out, err = decrypt(tiny, keys, answer, "--share", "--json")
     assert code == 0, err
-    assert "0.1234567" not in out
+    found = json.loads(out)["outputs"]["output"][0]
+    assert found == [round(value, 2) for value in found] != exact
     assert "output: 2 digits are left and may be passed on, at 30 bits" in err
     assert "answer 1 of 1 that these keys share" in err
-    code, out, err = decrypt(tiny, tmp_path, "--share", "--json")
+    code, out, err = decrypt(tiny, keys, answer, "--share", "--json")
     assert (code, out) == (2, "")
     assert "these keys have shared as many answers as they may" in err
+    assert events(keys) == ["query", "answer", "share"]
 
 
-def test_nothing_is_shared_that_no_bound_holds_for(
-    tiny: Tiny, tmp_path: Path, decrypted: dict[str, Answers]
-) -> None:
-    code, out, err = decrypt(tiny, tmp_path, "--share", "--bits", "60")
+def test_nothing_is_shared_that_no_bound_holds_for(tiny: Tiny, keys: Path) -> None:
+    answer = answered(tiny, keys)
+    code, out, err = decrypt(tiny, keys, answer, "--share", "--bits", "60")
     assert (code, out) == (2, "")
     assert "no digit of output may be passed on" in err
-    assert decrypt(tiny, tmp_path, "--share", "--unchecked")[0] == 2
-    two = np.array([[0.1, 0.3, -0.2], [1e8, 0, 0]])
-    decrypted["answers"] = Answers({"output": two}, {1: 1 / 3})
-    code, out, err = decrypt(tiny, tmp_path, "--share")
+    assert decrypt(tiny, keys, answer, "--share", "--unchecked")[0] == 2
+    assert events(keys) == ["query"]
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"factor": 1.3}, "input 0: it reaches 1.3"),
+        ({"factor": 5.0, "unchecked": True}, "input 0: it reaches"),
+        ({"doubt": "images.npz[0]: it leaves a range"}, "images.npz[0]: it leaves a range"),
+    ],
+)
+def test_a_query_that_the_client_doubted_is_not_shared(
+    tiny: Tiny, keys: Path, more: dict[str, Any], why: str
+) -> None:
+    """Neither by the command nor from Python; nothing is decrypted for it."""
+    answer = answered(tiny, keys, **more)
+    code, out, err = decrypt(tiny, keys, answer, "--share")
+    assert (code, out) == (2, "")
+    assert "is not shared" in err and why in err
+    with pytest.raises(AtlasError, match="is not shared"):
+        roles.Client(tiny.bundle, keys).share(answer.read_bytes())
+    assert events(keys) == ["query"]
+
+
+def test_what_admission_doubts_is_noted(tiny: Tiny, keys: Path, tmp_path: Path) -> None:
+    """An image of constants may be no larger than the others, and leave a range all the same."""
+    for images, options, doubted in (
+        (np.full((1, 1, 8, 8), -2.9, np.float32), ("--unchecked",), True),
+        (np.full((1, 1, 8, 8), 0.5, np.float32), (), False),
+    ):
+        np.savez(tmp_path / "odd.npz", pixel_values=images)
+        words = ("--input", tmp_path / "odd.npz", "-o", tmp_path / f"query {doubted}", *options)
+        arguments = ["encrypt", tiny.bundle, "--keys", keys, *words]
+        result = CliRunner().invoke(app, list(map(str, arguments)))
+        assert result.exit_code == 0, result.stderr
+        line = (keys / "client" / "ledger.jsonl").read_text().splitlines()[-1]
+        assert json.loads(line)["doubt"].startswith("odd.npz[0]: ") == doubted
+
+
+def test_refused_answers_are_counted_and_nothing_of_them_is_shared(
+    tiny: Tiny, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger knows before anything is said."""
+    whole, sent = answered(tiny, keys, 2), answered(tiny, keys, 2)
+
+    def exploded(*_: object) -> dict[str, np.ndarray]:
+        return {"output": np.full((1, 16384), 1e8)}
+
+    monkeypatch.setattr(roles, "decrypt_all", exploded)
+    code, out, err = decrypt(tiny, keys, whole, "--share")
     assert (code, out) == (3, "")
-    assert shared(tmp_path) == 0
-    code, out, err = decrypt(tiny, tmp_path, "--json")
-    assert code == 3
-    assert '"refused": [\n    1\n  ]' in out
-    assert "null" in out
+    assert f"1 of {REFUSALS} answers that these keys may refuse" in err
+    assert events(keys)[2:] == ["answer", "refused"]
+    code, out, _ = decrypt(tiny, keys, whole, "--json")
+    assert code == 3 and json.loads(out)["refused"] == [0, 1]
+    assert events(keys)[2:] == ["answer", "refused"]
+
+    def broken(*_: object) -> dict[str, np.ndarray]:
+        raise AtlasError("a ciphertext does not decrypt to anything")
+
+    monkeypatch.setattr(roles, "decrypt_all", broken)
+    assert decrypt(tiny, keys, sent)[0] == 2
+    assert events(keys)[4:] == ["answer", "refused"]

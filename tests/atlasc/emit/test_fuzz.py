@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from cpp_build import ROOT
 
-READERS = ("json", "header", "query", "answer", "secret", "evaluation", "weights", "queries")
+READERS = ("json", "header", "query", "answer", "secret", "evaluation", "weights", "ledger")
 INPUTS = int(os.environ.get("ATLASC_FUZZ_INPUTS", "400"))
 SEED = int(os.environ.get("ATLASC_FUZZ_SEED", "11"))
 CORPUS = ROOT / "tests" / "runtime_cuda" / "fuzz" / "corpus"

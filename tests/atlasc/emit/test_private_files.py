@@ -19,6 +19,7 @@ import pytest
 from tests.atlasc.emit.cpp import refused
 from tests.atlasc.emit.probe import Bench
 
+FILES = {"secret.key", "ledger.jsonl", "evaluation.key"}
 DRAFT = ".atlasc-" + "0123456789abcdef" * 2 + ".draft"
 
 
@@ -60,15 +61,42 @@ def test_keys_are_private_at_every_moment(bench: Bench) -> None:
         done.set()
         watcher.join()
     folders = {found for name, found in seen if name.startswith("new") or len(name) == len(DRAFT)}
-    assert folders <= {0o700, 0o600, 0o666}
+    assert folders <= {0o700, 0o600}
     keys = bench.folder / "new0"
-    assert [mode(keys), mode(keys / "secret.key"), mode(keys / "queries")] == [0o700, 0o600, 0o600]
-    assert {found for name, found in seen if name in ("secret.key", "queries")} <= {0o600}
-    assert names(keys) == {"secret.key", "queries", "evaluation.key"}
+    assert mode(keys) == 0o700
+    assert names(keys) == FILES
+    assert {mode(keys / name) for name in FILES} == {0o600}
+    assert {found for name, found in seen if name in FILES} <= {0o600}
+
+
+def test_answers_are_private(bench: Bench) -> None:
+    bench.run(bench.decrypt())
+    assert mode(bench.folder / "out") == 0o600
+
+
+def test_no_core_dump_is_left(bench: Bench) -> None:
+    """A client that has its key, and then waits for its ledger: nobody may look into it."""
+    ledger = bench.folder / "keys" / "ledger.jsonl"
+    with ledger.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        words = [str(word) for word in bench.decrypt()]
+        process = subprocess.Popen(words, cwd=bench.folder, stderr=subprocess.PIPE, text=True)
+        try:
+            limits = Path(f"/proc/{process.pid}/limits")
+            until = time.monotonic() + 60
+            while "Max core file size        0 " not in limits.read_text():
+                assert time.monotonic() < until and process.poll() is None
+                time.sleep(0.01)
+            # Files of a process that may not be dumped belong to root.
+            place = Path(f"/proc/{process.pid}/environ")
+            assert place.stat().st_uid == 0
+        finally:
+            process.kill()
+            process.communicate()
 
 
 def test_a_secret_key_that_others_may_read_is_refused(bench: Bench) -> None:
-    for name in ("secret.key", "queries"):
+    for name in ("secret.key", "ledger.jsonl"):
         for loose in (0o644, 0o640, 0o604, 0o666):
             (bench.folder / "keys" / name).chmod(loose)
             message = bench.refused(bench.encrypt(output="new"))
@@ -92,7 +120,7 @@ def test_links_pipes_and_devices_are_refused(bench: Bench) -> None:
         "weights": bench.execute(output="new"),
         "keys/evaluation.key": bench.execute(output="new"),
         "answer": bench.decrypt(),
-        "keys/queries": bench.decrypt(),
+        "keys/ledger.jsonl": bench.decrypt(),
     }.items():
         (folder / name).rename(folder / "kept")
         (folder / name).symlink_to(folder / "kept")
@@ -207,7 +235,7 @@ def test_kills_leave_keys_whole_or_absent(bench: Bench) -> None:
         process.kill()
         process.wait()
         if (bench.folder / "new").exists():
-            assert names(bench.folder / "new") == {"secret.key", "queries", "evaluation.key"}
+            assert names(bench.folder / "new") == FILES
             shutil.rmtree(bench.folder / "new")
     bench.run(keygen(bench))
     assert not [name for name in names(bench.folder) if name.endswith(".draft")]

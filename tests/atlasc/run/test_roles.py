@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -40,3 +42,19 @@ def test_texts_and_their_masks_travel_as_bytes(bundle: Bundle, tmp_path: Path) -
     client.engine = server.engine
     with pytest.raises(AtlasError, match="encrypt is impossible"):
         client.query(arrays)
+
+
+def test_a_client_leaves_no_core_dump(bundle: Bundle, tmp_path: Path) -> None:
+    """In a process of its own, as a user's program may be one."""
+    keygen(bundle, tmp_path / "keys")
+    code = (
+        "import ctypes, resource, sys, atlasc\n"
+        "limit = resource.getrlimit(resource.RLIMIT_CORE)[1]\n"
+        "resource.setrlimit(resource.RLIMIT_CORE, (limit, limit))\n"
+        "client = atlasc.Client(sys.argv[1], sys.argv[2])\n"
+        "dumpable = ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)\n"
+        "print(resource.getrlimit(resource.RLIMIT_CORE)[0], dumpable)\n"
+    )
+    words = [sys.executable, "-c", code, str(bundle.folder), str(tmp_path / "keys")]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0", "0"]

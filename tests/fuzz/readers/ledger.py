@@ -12,8 +12,8 @@ PROGRAM, ANSWER = "a" * 64, "b" * 64
 
 
 def _entry(event: Literal["query", "answer"], number: int) -> Entry:
-    answer = ANSWER if event == "answer" else ""
-    return Entry(event=event, query=f"{number:032x}", program=PROGRAM, count=2, answer=answer)
+    more = {"answer": ANSWER} if event == "answer" else {"doubt": ""}
+    return Entry(event=event, query=f"{number:032x}", program=PROGRAM, count=2, **more)
 
 
 def _seeds(folder: Path) -> list[Path]:
@@ -22,6 +22,7 @@ def _seeds(folder: Path) -> list[Path]:
         ledger.add(_entry("query", number))
     ledger.add(_entry("answer", 0))
     ledger.share(_entry("answer", 1), 30, 3)
+    ledger.refuse(_entry("answer", 2))
     return [ledger.path]
 
 

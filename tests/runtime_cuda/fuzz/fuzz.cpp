@@ -20,7 +20,7 @@
 
 #include "atlasc/backend.hpp"
 #include "atlasc/json.hpp"
-#include "atlasc/queries.hpp"
+#include "atlasc/ledger.hpp"
 #include "atlasc/roles.hpp"
 #include "memory.hpp"
 #include "mutate.hpp"
@@ -86,11 +86,11 @@ public:
         write_message(at("query"), "query", facts_, client_->engine(), query);
         write_message(at("answer"), "answer", facts_, server_->engine(), executed(at("query")));
         fs::create_directory(at("asked"));
-        Queries queries(at("asked/secret.key"));
-        queries.add(query.query, 2);
-        queries.add(std::string(32, '1'), 1);
-        queries.answer(query.query, 2, std::string(64, '2'));
-        query_ = query.query;
+        Ledger ledger(at("asked/secret.key"));
+        asked_ = {query.query, facts_.identity, 2, std::string(64, '2')};
+        ledger.add({query.query, facts_.identity, 2}, "");
+        ledger.add({std::string(32, '1'), facts_.identity, 1}, "it is \"large\"");
+        ledger.answer(asked_);
     }
 
     std::string at(const std::string& name) const { return (folder_ / name).string(); }
@@ -127,14 +127,13 @@ public:
                                                  at("keys/evaluation.key"), path);
                              return arrays(TensorFile(path));
                          }}},
-            {"queries", {"asked/queries", [this](const std::string& path) {
-                             fs::create_directories(at("changed"));
-                             fs::copy_file(path, at("changed/queries"),
-                                           fs::copy_options::overwrite_existing);
-                             Queries(at("changed/secret.key"))
-                                 .answer(query_, 2, std::string(64, '2'));
-                             return std::string();
-                         }}}};
+            {"ledger", {"asked/ledger.jsonl", [this](const std::string& path) {
+                            fs::create_directories(at("changed"));
+                            fs::copy_file(path, at("changed/ledger.jsonl"),
+                                          fs::copy_options::overwrite_existing);
+                            Ledger(at("changed/secret.key")).answer(asked_);
+                            return std::string();
+                        }}}};
     }
 
 private:
@@ -164,7 +163,7 @@ private:
     const Interface& facts_;
     std::unique_ptr<Client> client_;
     std::unique_ptr<Server> server_;
-    std::string query_;
+    Ledger::Entry asked_;
 };
 
 /// In a fixed order; none where there is no folder.
@@ -236,9 +235,9 @@ void run(const Options& options) {
     std::vector<std::string> seeds = {content_of(bench.at(valid))};
     current = name + ", the valid file";
     const std::string expected = reader(bench.at(valid));
-    const bool sealed = name != "json" && name != "weights" && name != "queries";
+    const bool sealed = name != "json" && name != "weights" && name != "ledger";
     // Who reads any array, or what it wrote itself, has nothing to compare with.
-    const bool compared = name != "json" && name != "header" && name != "queries";
+    const bool compared = name != "json" && name != "header" && name != "ledger";
     const fs::path file = bench.at("input");
     const fs::path corpus = fs::path(options["--corpus"]) / name;
     for (const fs::path& found : files_in(corpus)) {

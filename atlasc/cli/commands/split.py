@@ -1,0 +1,32 @@
+"""``atlasc split``: the parts of a bundle, for a client and for a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from atlasc.cli.output import print_json, say
+from atlasc.cli.parameters import JSON, BundleFolder, required
+
+
+def split(
+    bundle: BundleFolder,
+    output: Path = required("New folder for the two parts.", "--output", "-o"),
+    as_json: bool = JSON,
+) -> None:
+    """Copy a bundle as two folders: one for the client, one for the server.
+
+    The folder client has what encrypts inputs and reads answers, and no weights of the server. The
+    folder server has what executes. Each command takes the part of its role in place of the bundle.
+    """
+    from atlasc.bundle.folder import copy_part
+    from atlasc.bundle.manifest import ROLES
+    from atlasc.files import new_folder
+
+    with new_folder(output) as draft:
+        for role in ROLES:
+            copy_part(bundle, role, draft / role)
+    if as_json:
+        print_json({role: str(output / role) for role in ROLES})
+        return
+    say(f"{output / 'client'}: for keygen, encrypt and decrypt")
+    say(f"{output / 'server'}: for execute and emit")

@@ -1,0 +1,229 @@
+"""One table of hostile inputs and answers for the Python client and the C++ client: both refuse the
+same, and both note it in the one ledger of the key.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cpp_build import OPTIMISED, Builder
+from safetensors.numpy import load_file, save_file
+from tiny_model import Tiny, make_tiny
+
+from atlasc.api.roles import Client, Server, keygen
+from atlasc.bundle.folder import Bundle, load_bundle
+from atlasc.bundle.ledger import LEDGER
+from atlasc.bundle.messages import Message
+from atlasc.bundle.sealed import Array
+from atlasc.client.checks import COPIES, OUTSIDE, owners
+from atlasc.emit.project import save_inputs
+from atlasc.ir.errors import AtlasError
+from tests.atlasc.cli.command import run
+
+NAME = "output"
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A program with both clients, and keys that they share.
+
+    Attributes:
+        tiny: model, data and bundle.
+        project: the built C++ project.
+        keys: what ``keygen`` wrote.
+    """
+
+    tiny: Tiny
+    bundle: Bundle
+    project: Path
+    keys: Path
+
+    @property
+    def images(self) -> np.ndarray:
+        """Two of the images of calibration."""
+        with np.load(self.tiny.data) as file:
+            return np.asarray(file["pixel_values"][:2])
+
+    def cpp(self, *words: object) -> subprocess.CompletedProcess[str]:
+        """The C++ client with the secret key."""
+        command = [self.project / "build" / "client", *words]
+        key = ("--key", self.keys / "client" / "secret.key")
+        return subprocess.run([*map(str, (*command, *key))], capture_output=True, text=True)
+
+    def ledger(self) -> list[dict[str, Any]]:
+        """What the ledger of the key has."""
+        lines = (self.keys / "client" / LEDGER).read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+
+@pytest.fixture(scope="module")
+def exchange(tmp_path_factory: pytest.TempPathFactory, cpp: Builder) -> Exchange:
+    tiny = make_tiny(tmp_path_factory.mktemp("hostile"), "cpu")
+    folder = tmp_path_factory.mktemp("project")
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in cpp.environment(OPTIMISED).items():
+            environment.setenv(name, value)
+        run("emit", tiny.bundle, "--build", "-o", folder / "project")
+    keygen(tiny.bundle, folder / "keys")
+    return Exchange(tiny, load_bundle(tiny.bundle), folder / "project", folder / "keys")
+
+
+# --- answers
+
+
+def crafted(exchange: Exchange, client: Client, slots: np.ndarray) -> bytes:
+    """A ciphertext that decrypts to some slots."""
+    (output,) = exchange.bundle.client.interface.outputs
+    level = output.operands[0].ciphertext.level
+    return client.engine.serialize(client.engine.encrypt(slots, level))
+
+
+def forged(genuine: bytes, first: np.ndarray, second: np.ndarray) -> bytes:
+    """A ciphertext with the same residues of every prime: identity, level, checksum, residues."""
+    head, size = 32 + 16, (len(genuine) - 48) // 2
+    parts = [np.resize(part.astype("<u8"), size // 8).tobytes() for part in (first, second)]
+    total = 0xCBF29CE484222325
+    for word in np.frombuffer(b"".join(parts), "<u8").tolist():
+        total = (total ^ word) * 0x100000001B3 % 2**64
+    return genuine[: head - 8] + struct.pack("<Q", total) + b"".join(parts)
+
+
+def answers(exchange: Exchange, client: Client) -> dict[str, tuple[bytes, bool]]:
+    """Ciphertexts by what is wrong with them, and whether a client refuses them."""
+    (output,) = exchange.bundle.client.interface.outputs
+    magnitude = output.attributes["magnitude"] / output.attributes.get("factor", 1.0)
+    owner = owners(output.operands[0].ciphertext.layout, [2, 3], 2)[0]
+    good = np.where(owner >= 0, np.linspace(-0.5, 0.5, 6)[owner] * magnitude, 0.0)
+    last = np.flatnonzero(owner == 5)[-1]
+
+    def all_copies(part: float) -> np.ndarray:
+        return np.where(owner == 4, part * OUTSIDE * magnitude, good)
+
+    def one_copy(part: float) -> np.ndarray:
+        changed = good.copy()
+        changed[last] += part * COPIES * magnitude
+        return changed
+
+    free = np.where(owner < 0, 0.9 * magnitude, good)
+    noise = np.random.default_rng(0).uniform(-magnitude, magnitude, good.shape)
+    table = {
+        "good": (good, False),
+        "anything where nothing is expected": (free, False),
+        "large": (all_copies(0.95), False),
+        "too large": (all_copies(1.05), True),
+        "copies differ by noise": (one_copy(0.9), False),
+        "copies differ": (one_copy(1.1), True),
+        "other numbers": (noise, True),
+    }
+    made = {name: (crafted(exchange, client, s), refused) for name, (s, refused) in table.items()}
+    genuine, zeros = made["good"][0], np.zeros(1)
+    # c1 = 2^31 decrypts to 2^31 times the secret key, whose slots are small numbers like answers.
+    made["values of the secret key"] = (forged(genuine, zeros, zeros + 2**31), True)
+    words = np.random.default_rng(1).integers(2**35, size=2**12)
+    made["garbage"] = (forged(genuine, words, words[::-1]), True)
+    return made
+
+
+def test_both_clients_refuse_the_same_answers(exchange: Exchange, tmp_path: Path) -> None:
+    client = Client(exchange.bundle, exchange.keys)
+    table = answers(exchange, client)
+    budget = 0
+    for number, (name, (ciphertext, refused)) in enumerate(table.items()):
+        query = client.query({"pixel_values": exchange.images})
+        metadata = query.facts.model_copy(update={"kind": "answer"})
+        array = Array("U8", (len(ciphertext),), ciphertext)
+        place = tmp_path / f"{number}.answer"
+        Message(metadata, {f"{NAME}/0": array}, "answer").save(place)
+        if name == "garbage":
+            with pytest.raises(AtlasError, match="does not decrypt to anything"):
+                client.decrypt(place)
+        else:
+            assert (client.decrypt(place).refused != {}) == refused, name
+        budget += refused
+        noted = [
+            entry["event"] for entry in exchange.ledger() if entry["query"] == query.facts.query
+        ]
+        assert noted == ["query", "answer", *["refused"] * refused]
+
+        done = exchange.cpp("decrypt", "--answer", place, "--output", tmp_path / f"{number}.out")
+        assert done.returncode == (0 if not refused else 2 if name == "garbage" else 3), done.stderr
+        assert (tmp_path / f"{number}.out").exists() != refused
+        if refused:
+            assert f"these keys refused {budget} answers" in done.stderr
+        # The same digest, and no second refusal.
+        assert noted == [e["event"] for e in exchange.ledger() if e["query"] == query.facts.query]
+
+
+# --- inputs
+
+
+@pytest.mark.parametrize(
+    ("factor", "refused", "doubted"),
+    [
+        (1.0, False, False),
+        (1.2, False, True),
+        (3.8, False, True),
+        (4.2, True, True),
+        (60.0, True, True),
+        (np.nan, True, True),
+        (-np.inf, True, True),
+    ],
+)
+def test_both_clients_refuse_the_same_inputs(
+    exchange: Exchange, tmp_path: Path, factor: float, refused: bool, doubted: bool
+) -> None:
+    client, interface = Client(exchange.bundle, exchange.keys), exchange.bundle.client
+    place = tmp_path / "in.safetensors"
+    save_inputs(place, interface, {"pixel_values": exchange.images})
+    ((name, tensor),) = load_file(place).items()
+    (known,) = [op.attributes["magnitude"] for op in interface.interface.inputs]
+    (op,) = interface.interface.inputs
+    reach = np.abs(tensor * op.attributes.get("factor", 1.0)).max(axis=(1, 2))
+    # So large that the second row reaches that many times the calibration.
+    tensor[1] *= factor * known / reach[1]
+    save_file({name: tensor}, place)
+    for unchecked in (False, True):
+        before = len(exchange.ledger()) if (exchange.keys / "client" / LEDGER).exists() else 0
+        expected = not (np.isfinite(factor) and (unchecked or not refused))
+        words = ("--input", place, "--output", tmp_path / f"query {unchecked}")
+        done = exchange.cpp("encrypt", *words, *["--unchecked"] * unchecked)
+        assert (done.returncode == 2) == expected, done.stderr
+        scaled = exchange.images * np.array([1, factor], np.float32).reshape(-1, 1, 1, 1)
+        with pytest.MonkeyPatch.context() as patch:  # the same tensor, as what is embedded
+            if np.isfinite(factor):
+                patch.setattr(type(interface), "embedded", lambda *_: {name: tensor})
+                scaled = exchange.images
+            if expected:
+                with pytest.raises(AtlasError):
+                    client.query({"pixel_values": scaled}, unchecked=unchecked)
+                assert len(exchange.ledger()) == before
+                continue
+            client.query({"pixel_values": scaled}, unchecked=unchecked)
+        found = exchange.ledger()[before:]
+        assert len(found) == 2
+        assert [bool(entry["doubt"]) for entry in found] == [doubted, doubted]
+
+
+def test_an_answer_to_a_doubtful_query_of_the_cpp_client_is_not_shared(
+    exchange: Exchange, tmp_path: Path
+) -> None:
+    """What one client noted, the other obeys."""
+    place = tmp_path / "in.safetensors"
+    save_inputs(place, exchange.bundle.client, {"pixel_values": exchange.images}, "it is odd")
+    done = exchange.cpp("encrypt", "--input", place, "--output", tmp_path / "query")
+    assert done.returncode == 0, done.stderr
+    server = Server(exchange.bundle, exchange.keys / "server")
+    (tmp_path / "answer").write_bytes(server.execute((tmp_path / "query").read_bytes()))
+    client = Client(exchange.bundle, exchange.keys)
+    with pytest.raises(AtlasError, match="is not shared") as caught:
+        client.share(tmp_path / "answer")
+    assert caught.value.why.startswith("it is odd; the bound on its errors may not hold")
+    assert exchange.ledger()[-1]["event"] == "query"  # nothing was decrypted
+    assert client.decrypt(tmp_path / "answer").refused == {}
