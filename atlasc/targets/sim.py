@@ -109,7 +109,7 @@ class SimEngine(RoleEngine[SimCiphertext]):
                 f"2^{bits:.0f} fit",
                 "a polynomial was evaluated outside its range: calibrate on more inputs",
             )
-        return ciphertext.values.real.copy()
+        return self._noisy(ciphertext.values.real.copy(), self.noise.settle)
 
     def serialize(self, ciphertext: SimCiphertext) -> bytes:
         """A safetensors file with slots, level and identity, whose header says that they are not
@@ -170,7 +170,7 @@ class SimEngine(RoleEngine[SimCiphertext]):
 
     def square(self, ciphertext: SimCiphertext) -> SimCiphertext:
         level = self._require_level("square", ciphertext)
-        return self._switched(np.square(self._rescaled(ciphertext)), level - 1)
+        return self._product_of(np.square(self._rescaled(ciphertext)), level - 1)
 
     def add_plain(self, ciphertext: SimCiphertext, value: Vector | float) -> SimCiphertext:
         operand = self._plain(value, "add_plain")
@@ -179,6 +179,8 @@ class SimEngine(RoleEngine[SimCiphertext]):
     def mul_plain(self, ciphertext: SimCiphertext, value: Plaintext) -> SimCiphertext:
         level = self._require_level("mul_plain", ciphertext)
         operand = self._plain(value, "mul_plain")
+        if isinstance(operand, np.ndarray):
+            operand = self._noisy(operand, self.noise.encode)
         return SimCiphertext(self._rescaled(ciphertext) * operand, level - 1)
 
     def _rotate(self, ciphertext: SimCiphertext, amount: int) -> SimCiphertext:
@@ -192,7 +194,7 @@ class SimEngine(RoleEngine[SimCiphertext]):
     ) -> SimCiphertext:
         pairs = zip(lefts, rights, strict=True)
         products = (self._rescaled(left) * self._rescaled(right) for left, right in pairs)
-        return self._switched(reduce(add, products), level - 1)
+        return self._product_of(reduce(add, products), level - 1)
 
     def _drop_to(self, ciphertext: SimCiphertext, level: int) -> SimCiphertext:
         return SimCiphertext(ciphertext.values, level)
@@ -241,6 +243,9 @@ class SimEngine(RoleEngine[SimCiphertext]):
 
     def _switched(self, values: Slots, level: int) -> SimCiphertext:
         return SimCiphertext(self._noisy(values, self.noise.key_switch), level)
+
+    def _product_of(self, values: Slots, level: int) -> SimCiphertext:
+        return SimCiphertext(self._noisy(values, self.noise.relinearize), level)
 
     def _require_key(self, amount: int, level: int) -> None:
         if self.rotation_keys is not None:

@@ -11,6 +11,7 @@ from tiny_text import LENGTH, make_text_bundle, write_ids
 
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.compilation.noise_bound import MARGIN, program_change, with_noise
+from atlasc.passes.execution.record import Shape
 from atlasc.run import session
 from atlasc.targets import find_target
 from atlasc.targets.base import no_progress
@@ -54,12 +55,13 @@ def test_it_is_what_the_sources_add_up_to(tiny: Tiny) -> None:
     bundle = load_bundle(tiny.bundle)
     noise = bundle.parameters.noise_model()
     (output,) = bundle.program.outputs
-    change = program_change(bundle.program, noise)
+    shape = Shape.of(bundle.parameters)
+    change = program_change(bundle.program, noise, shape)
     expected = MARGIN * change * output.attributes["noise_gain"]
     assert bound(bundle) == pytest.approx(expected, rel=0.05)
     half = NoiseModel(*(getattr(noise, name) / 2 for name in noise.__dataclass_fields__))
-    assert program_change(bundle.program, half) == pytest.approx(change / 2)
-    assert program_change(bundle.program, NoiseModel(fresh=1e-3)) == pytest.approx(
+    assert program_change(bundle.program, half, shape) == pytest.approx(change / 2)
+    assert program_change(bundle.program, NoiseModel(fresh=1e-3), shape) == pytest.approx(
         1e-3 * bundle.program.inputs[0].attributes["noise_gain"]
     )
 
@@ -69,5 +71,5 @@ def test_without_calibration_there_is_none(tiny: Tiny) -> None:
     for op in program.ops:
         for name in ("noise_gain", "noise"):
             op.attributes.pop(name, None)
-    (output,) = with_noise(program, NoiseModel.ckks(2**15)).outputs
+    (output,) = with_noise(program, NoiseModel.ckks(2**15), Shape(2**14, 16)).outputs
     assert "noise" not in output.attributes

@@ -38,8 +38,8 @@ def compare(
     """Run two targets op by op and find the first op that goes wrong.
 
     The error of an op is what this op alone adds: its result on its own operands, against the
-    simulator's result on them. The bound is ten times what the noise model of CKKS predicts for the
-    op. The difference is that of the whole program up to the op. The target sim adds the errors of
+    simulator's result on them. The bound is four times the greatest error that the noise model of the
+    target's parameters makes in the op, and three times its root mean square. The difference is that of the whole program up to the op. The target sim adds the errors of
     the noise model, except where it is the target that is right. At most one batch is compared, by
     default the first. Exit code 1 says that an op is wrong.
     """
@@ -74,6 +74,7 @@ def compare(
             query,
             reference,
             examined,
+            parameters.noise_model(),
             tolerance=tolerance,
             keep_going=keep_going,
             before=Pace(loaded, find_target(chosen), 1, step.report, start),
