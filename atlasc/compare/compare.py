@@ -5,9 +5,9 @@ After each op the target's result is decrypted and compared twice:
 * with the simulator's result of **that op on the target's own operands**: the *error* of the op
   alone. It must stay within a *bound*, which is measured in the same way: the simulator runs the op
   with the errors of the target's own noise model, and :data:`TAIL` times the resulting difference
-  is allowed, and :data:`SAFETY` times its root mean square, which shows what errs in many slots. So the
-  bound follows the noise of the target and the op's effect on it, and no op is blamed for the error
-  of another one;
+  is allowed, and :data:`SAFETY` times its root mean square, which shows what errs in many slots.
+  So the bound follows the noise of the target and the op's effect on it, and no op is blamed for
+  the error of another one;
 * with the reference's result, which comes from the program's inputs: the *difference*, in which
   errors add up and grow.
 
