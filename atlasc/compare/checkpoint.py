@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -54,6 +55,8 @@ class OpError:
         difference: greatest absolute difference from the reference, of all ops so far.
         largest: greatest absolute slot of the reference.
         tolerance: bound on ``difference``, if there is one.
+        deviation: root mean square of the error over the slots.
+        deviation_bound: bound on ``deviation``.
     """
 
     __pydantic_config__ = _ANY_NUMBERS
@@ -68,12 +71,16 @@ class OpError:
     difference: AnyNumber
     largest: AnyNumber
     tolerance: Amount | None = None
+    deviation: AnyNumber = 0.0
+    deviation_bound: AnyNumber = math.inf
 
     @property
     def parts(self) -> bool:
         """Whether the op is wrong, or the programs are too far apart here."""
         apart = self.tolerance is not None and not self.difference <= self.tolerance
-        return apart or not self.error <= self.bound or self.level != self.target_level
+        even = self.deviation <= self.deviation_bound
+        within = self.error <= self.bound and even and self.level == self.target_level
+        return apart or not within
 
 
 class _State(Schema):

@@ -4,9 +4,10 @@ After each op the target's result is decrypted and compared twice:
 
 * with the simulator's result of **that op on the target's own operands**: the *error* of the op
   alone. It must stay within a *bound*, which is measured in the same way: the simulator runs the op
-  with the errors of CKKS, and :data:`SAFETY` times the resulting difference is allowed. So the
-  bound follows the noise of the target and the op's effect on it, and no op is blamed for the error
-  of another one;
+  with the errors of the target's own noise model, and :data:`TAIL` times the resulting difference
+  is allowed, and :data:`SAFETY` times its root mean square, which shows what errs in many slots.
+  So the bound follows the noise of the target and the op's effect on it, and no op is blamed for
+  the error of another one;
 * with the reference's result, which comes from the program's inputs: the *difference*, in which
   errors add up and grow.
 
@@ -16,7 +17,7 @@ Only live values are kept.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -33,14 +34,17 @@ from atlasc.passes.execution.record import Shape
 from atlasc.targets.noise import NoiseModel
 from atlasc.targets.sim import SimEngine
 
-SAFETY = 10.0
-"""The noise model is Gaussian; a real slot's error has an exponential tail, up to 12 standard
-deviations in 32,768 slots, where a Gaussian one has 4. Chance may double that."""
+SAFETY = 3.0
+"""Between the root mean square error of an op and the simulated one: chance, and errors that the
+target has and the model leaves out."""
+TAIL = 4.0
+"""The simulated errors are Gaussian; a real slot's error is a Gaussian number times the secret's
+value in that slot, so it has an exponential tail, up to 12 standard deviations in 32,768 slots,
+where a Gaussian one has 4."""
 NOISE_RUNS = 3
 """Noisy simulations of each op: one of them may add little noise where the op amplifies most."""
-FLOOR = 1e-8
-"""Of the largest value: rounding of an encoded vector (8e-10 was seen at N = 2^16) and of float64,
-which the noise model does not have."""
+FLOOR = 1e-10
+"""Of the largest value: rounding of float64, which the noise model does not have."""
 IMAGINARY = 1e-6
 """A reference value with smaller imaginary parts is real, and only real parts are compared."""
 
@@ -73,6 +77,7 @@ def compare(
     query: Packed,
     reference: Engine[Any],
     target: Engine[Any],
+    noise: NoiseModel,
     *,
     tolerance: float | None = None,
     keep_going: bool = False,
@@ -86,6 +91,7 @@ def compare(
         query: packed inputs.
         reference: the engine that is believed, usually the simulator.
         target: the engine that is examined; it must be able to decrypt.
+        noise: the errors that its parameters say it has.
         tolerance: largest difference, for slots up to 1; larger values get proportionally more.
         keep_going: do not stop at the first wrong op; later ones are judged by their own operands.
         before: called before every op.
@@ -101,7 +107,7 @@ def compare(
                 "two engines of different parameters cannot be compared",
                 why=f"{name} is {ours} in the reference and {theirs} in the target",
             )
-    run = _LockStep(program, query, reference, target)
+    run = _LockStep(program, query, reference, target, noise)
     result, start = Comparison(), 0
     if checkpoint is not None and checkpoint.position:
         start, result.ops = checkpoint.position, checkpoint.ops
@@ -139,7 +145,12 @@ class _LockStep:
     """Both programs at the same op, and the simulators that judge it."""
 
     def __init__(
-        self, program: Module, query: Packed, reference: Engine[Any], target: Engine[Any]
+        self,
+        program: Module,
+        query: Packed,
+        reference: Engine[Any],
+        target: Engine[Any],
+        noise: NoiseModel,
     ) -> None:
         self.program, self.query = program, query
         self.last_use = {v: n for n, op in enumerate(program.ops) for v in op.operands}
@@ -152,8 +163,9 @@ class _LockStep:
         functions = Functions(program, shape)
         # The reference alone refuses values outside the range of a bootstrap: noise may leave it.
         judge = partial(SimEngine, *shape, bootstrap_range=np.inf)
-        noise = NoiseModel.ckks(2 * target.slots)
-        noisy = (judge(noise=noise, seed=seed) for seed in range(NOISE_RUNS))
+        # Reading an operand settled what it owed, with an error that the target's op has not seen.
+        read = replace(noise, fresh=float(np.hypot(noise.fresh, noise.settle)))
+        noisy = (judge(noise=read, seed=seed) for seed in range(NOISE_RUNS))
         self.sides = [
             Executor(engine, functions) for engine in (reference, target, judge(), *noisy)
         ]
@@ -225,7 +237,7 @@ class _LockStep:
 
     def _judged(self, op: Op, results: list[list[Any]], tolerance: float | None) -> OpError:
         both = self.values[op.value] = _Both(results[0], results[1], [])
-        figures = [(0.0, 0.0, 0.0, 0.0)]
+        figures = [(0.0,) * 6]
         for made in zip(*results, strict=True):
             ours = _slots(self.reference, made[0])
             theirs, right, *noisy = (
@@ -233,15 +245,17 @@ class _LockStep:
                 for side, one in zip(self.sides[1:], made[1:], strict=True)
             )
             both.slots.append((theirs, self.target.engine.level(made[1])))
-            noise = max(_apart(slots, right) for slots in noisy)
-            bound = SAFETY * noise + FLOOR * max(1.0, float(np.abs(right).max()))
             largest = float(np.abs(ours).max())
-            figures.append((_apart(theirs, right), bound, _apart(theirs, ours), largest))
-        error, bound, difference, largest = map(max, zip(*figures))
+            floor = FLOOR * max(1.0, float(np.abs(right).max()))
+            bound = TAIL * max(_apart(slots, right) for slots in noisy) + floor
+            even = SAFETY * max(_deviation(slots, right) for slots in noisy) + floor
+            errors = _apart(theirs, right), _deviation(theirs, right)
+            figures.append((errors[0], bound, errors[1], even, _apart(theirs, ours), largest))
+        error, bound, deviation, even, difference, largest = map(max, zip(*figures))
         allowed = None if tolerance is None else tolerance * max(1.0, largest)
         level = self.sides[2].engine.level(results[2][0])
         facts = (level, both.slots[0][1], error, bound, difference, largest, allowed)
-        return OpError(op.name, op.value.name, op.location, *facts)
+        return OpError(op.name, op.value.name, op.location, *facts, deviation, even)
 
 
 def _slots(side: Executor[Any], ciphertext: Any, imaginary: bool | None = None) -> np.ndarray:
@@ -273,6 +287,12 @@ def _encrypted(side: Executor[Any], values: Slots) -> list[Any]:
 def _apart(one: np.ndarray, other: np.ndarray) -> float:
     """Greatest absolute difference; infinite where one is not a number."""
     apart = float(np.abs(one - other).max())
+    return apart if apart == apart else float("inf")
+
+
+def _deviation(one: np.ndarray, other: np.ndarray) -> float:
+    """Root mean square difference; infinite where one is not a number."""
+    apart = float(np.sqrt(np.square(np.abs(one - other)).mean()))
     return apart if apart == apart else float("inf")
 
 

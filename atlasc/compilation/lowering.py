@@ -18,6 +18,7 @@ from atlasc.compilation.steps import Steps, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.costs import program_costs
+from atlasc.passes.execution.record import Shape
 from atlasc.passes.execution.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
 from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.keys.choose_rotations import KeyModel, choose_rotations
@@ -69,7 +70,7 @@ def lower_module(
         )  # fmt: skip
         parameters = cast(ParameterSet, lowered.parameters)
         program = plan_keys(lowered.program, parameters, options.key_memory, options.device_memory)
-        program = with_noise(program, parameters.noise_model())
+        program = with_noise(program, parameters.noise_model(), Shape.of(parameters))
         return replace(lowered, program=with_parameters(program, target, parameters))
 
 

@@ -4,12 +4,13 @@ Each source of error enters where the noise model (:mod:`atlasc.targets.paramete
 reaches the outputs by the ``noise_gain`` of its value, which comes from derivatives on calibration
 inputs (:mod:`atlasc.passes.analyses.observed`). Sources are independent: their squares add up.
 
-- The model's figures are measured (a bootstrap's errors, on desilofhe) or derived for a dense
-  ternary secret (rescaling, encryption).
-- A product rescales its operands first, each with an error of its own. Where an op consumes several
-  levels the later ones count at its result.
-- What a Chebyshev sum adds is measured: its evaluation plan runs on slots that fill [-1, 1], with
-  the model's errors.
+- The model's figures are measured (a bootstrap's errors) or derived for a dense ternary secret.
+- A product rescales its operands first, each with an error of its own. What else an op adds by key
+  switches, encodings and later rescalings is counted on its function
+  (:mod:`atlasc.compilation.op_noise`).
+- What a Chebyshev sum adds is measured: its evaluation plan runs with the model's errors on slots
+  that fill the interval of the arguments that calibration saw, [-1, 1] at least. The worst part of
+  the interval counts: a sum of a high degree amplifies rounding most at its ends, and grows beyond.
 - Gains are those of calibration inputs, the worst of them. An input unlike any of them may do
   worse: the bound is one for inputs like those, and ``MARGIN`` is kept for the difference.
 """
@@ -21,30 +22,36 @@ from functools import lru_cache
 
 import numpy as np
 
+from atlasc.compilation.op_noise import OpNoises
 from atlasc.ir.module import Module, Op, Value
-from atlasc.ir.opdef import Symbol
 from atlasc.passes.analyses.observed import bootstrap_change
+from atlasc.passes.execution.execute import Functions
 from atlasc.passes.execution.paterson_stockmeyer import evaluate_plan, plan_chebyshev
+from atlasc.passes.execution.record import Shape
 from atlasc.passes.framework.rewriting import Rewriter
 from atlasc.targets.noise import NoiseModel
 from atlasc.targets.sim import SimEngine
 
 MARGIN = 3.0
 """By which the bound exceeds what the sources add up to."""
-_SWITCHES = 4096
-"""Key switches of one op, at most: their errors vanish beside those of rescaling."""
-_SLOTS = 2048
+_SLOTS, _PARTS = 4096, 8
+"""Arguments that are tried, and parts of their interval."""
+_WITHOUT = ("ckks.input", "ckks.bootstrap", "ckks.chebyshev")
+"""Ops whose errors are not counted on their functions."""
 _LEVELS = 40
 _FEATURES = 8
 """Of a Chebyshev sum with coefficients for each feature, how many are tried."""
 
 
-def with_noise(program: Module, noise: NoiseModel) -> Module:
+def with_noise(program: Module, noise: NoiseModel, shape: Shape) -> Module:
     """A copy of a lowered program whose outputs carry ``noise``: a bound of the root mean square
     error that encryption adds to the elements of an answer, in units of its own. Without
     calibration there is none.
+
+    Args:
+        shape: of the engines that run the program.
     """
-    change = program_change(program, noise)
+    change = program_change(program, noise, shape)
     rewriter = Rewriter(program)
     for op in program.ops:
         attributes = dict(op.attributes)
@@ -56,9 +63,12 @@ def with_noise(program: Module, noise: NoiseModel) -> Module:
     return rewriter.module
 
 
-def program_change(program: Module, noise: NoiseModel) -> float:
+def program_change(program: Module, noise: NoiseModel, shape: Shape) -> float:
     """Change of the outputs by all errors: root mean square, in units of their size."""
+    if not any("noise_gain" in op.attributes for op in program.ops):
+        return 0.0
     gains: dict[Value, float] = {}
+    functions, noises = dict(Functions(program, shape).calls()), OpNoises(program, noise)
     total = 0.0
     for op in program.ops:
         if op.result is None or not op.result.encrypted:
@@ -66,49 +76,45 @@ def program_change(program: Module, noise: NoiseModel) -> float:
         encrypted = [v for v in op.operands if v.encrypted]
         inherited = max((gains[value] for value in encrypted), default=0.0)
         gain = gains[op.result] = op.attributes.get("noise_gain", inherited)
-        total += _SWITCHES * (noise.key_switch * gain) ** 2
         if op.name == "ckks.input":
             total += (noise.fresh * gain) ** 2
         elif op.name == "ckks.bootstrap":
-            source, slots = op.operands[0].op, op.value.ciphertext.layout.slots
-            error = noise.of_bootstrap(op.attributes.get("period", slots) / slots)
-            total += bootstrap_change(source, None, error, noise.bootstrap_cubic) ** 2
+            source, period = op.operands[0].op, op.attributes.get("period")
+            error = noise.of_bootstrap((period or shape.slots) / shape.slots)
+            total += bootstrap_change(source, period, error, noise.bootstrap_cubic) ** 2
         elif op.name == "ckks.chebyshev":
             total += (_of_chebyshev(program, op, noise) * gain) ** 2
-        elif levels := op.levels(program.symbols):
-            total += noise.rescale**2 * sum(gains[value] ** 2 for value in encrypted)
-            total += (noise.rescale * gain) ** 2 * (levels - 1 + _row_norm(program, op) ** 2)
+        if op.name not in _WITHOUT:
+            added = noises.of(op, functions[op])
+            # A sum rescales none of its operands; a product rescales all.
+            owed = noise.rescale**2 if op.levels(program.symbols) else 0.0
+            total += (owed + added.before) * sum(gains[value] ** 2 for value in encrypted)
+            total += added.after * gain**2
     # What is decrypted has been rescaled once more.
     total += noise.rescale**2 * sum(gains[op.operands[0]] ** 2 for op in program.outputs)
     return math.sqrt(total)
 
 
-def _row_norm(program: Module, op: Op) -> float:
-    """Of a linear layer: what independent errors in its rotated operands add to one result."""
-    weight = op.attributes.get("weight")
-    if not isinstance(weight, Symbol):
-        return 0.0
-    array = np.asarray(program.symbols[weight.name], dtype=np.float64)
-    return float(np.sqrt(np.square(array).sum(axis=1).max()))
-
-
 def _of_chebyshev(program: Module, op: Op, noise: NoiseModel) -> float:
     coefficients = np.atleast_2d(op.site(program.symbols).constant("coefficients"))
     some = coefficients[:: max(1, len(coefficients) // _FEATURES)]
-    return max(_measured(tuple(row.tolist()), noise.rescale, noise.key_switch) for row in some)
+    reach = max(1.0, op.operands[0].op.attributes.get("magnitude", 1.0))
+    return max(evaluation_error(tuple(row.tolist()), noise.rescale, reach) for row in some)
 
 
 @lru_cache(maxsize=4096)
-def _measured(coefficients: tuple[float, ...], rescale: float, key_switch: float) -> float:
-    """Root mean square error of a sum's own products, for arguments that fill [-1, 1]."""
+def evaluation_error(coefficients: tuple[float, ...], rescale: float, reach: float) -> float:
+    """Root mean square error of a sum's own products, in the worst part of [-reach, reach]."""
     plan = plan_chebyshev(coefficients)
-    arguments = np.linspace(-1.0, 1.0, _SLOTS)
+    # Denser at both ends, where a sum of a high degree changes fastest.
+    arguments = reach * np.sin(np.linspace(-np.pi / 2, np.pi / 2, _SLOTS))
     results = []
     # An error of float64's own precision must not drown: a larger one, that is still small.
     scale = 2.0**-20 / rescale if rescale else 1.0
-    model = NoiseModel(rescale=rescale * scale, key_switch=key_switch * scale)
+    model = NoiseModel(rescale=rescale * scale)
     for noise in (model, None):
         engine = SimEngine(_SLOTS, _LEVELS, noise=noise)
         ciphertext = evaluate_plan(engine, engine.encrypt(arguments, _LEVELS), plan)
         results.append(ciphertext.values.real)
-    return float(np.sqrt(np.square(results[0] - results[1]).mean())) / scale
+    squares = np.square(results[0] - results[1]).reshape(_PARTS, -1).mean(axis=1)
+    return float(np.sqrt(squares.max())) / scale

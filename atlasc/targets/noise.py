@@ -1,24 +1,31 @@
-"""The errors that CKKS adds, as the simulator draws them."""
+"""The errors that CKKS adds, as the simulator draws them and as the bound on noise counts them."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+ERROR_VARIANCE = 10.5
+"""Of a coefficient of an error: centred binomial, 42 bits (``ckks/keys/sampling.hpp``)."""
+NARROW_ROUNDINGS = 3.0
+"""What errs after the modular reduction of a narrow bootstrap, in rescalings. Measured on slots
+(``tests/passes/execution/bootstrap``): 2.9 at N = 2^13."""
 
 
 @dataclass(frozen=True)
 class NoiseModel:
-    """Standard deviations of the Gaussian error that a primitive adds to each slot.
+    """Standard deviations of the error that a primitive adds to the real part of each slot.
 
-    Absolute errors of slot values, so they already contain the division by the scale. Rescaling
-    happens on the ciphertext operands *before* a product (the result is left at the squared
-    scale), as desilofhe and other libraries with lazy rescaling do: the error of a product grows
-    with the other factor.
+    Absolute errors of slot values, so they already contain the division by the scale.
 
     Attributes:
         fresh: encryption.
-        rescale: the rounding of one rescaling.
-        key_switch: a rotation or a relinearisation.
+        rescale: the rounding of one rescaling of a factor, before a product.
+        key_switch: a rotation or a conjugation, with the rescaling that its operand may owe.
+        relinearize: the key switch of a product of ciphertexts.
+        settle: what decryption adds: the rescaling that a product or a lower level may still owe.
+        encode: a vector's encoding, for the factor 1.
         bootstrap: a bootstrap.
         bootstrap_cubic: a bootstrap takes the sine for the identity, so a *coefficient* c of the
             encoded polynomial comes back as c - bootstrap_cubic c^3. Slots that look random have
@@ -30,27 +37,61 @@ class NoiseModel:
     key_switch: float = 0.0
     bootstrap: float = 0.0
     bootstrap_cubic: float = 0.0
+    relinearize: float = 0.0
+    settle: float = 0.0
+    encode: float = 0.0
 
     def of_bootstrap(self, share: float) -> float:
         """The deviation of a bootstrap whose slots repeat after a share of them: as many fewer
-        coefficients of the modular reduction err. What errs after it is as much as two rescalings.
+        coefficients of the modular reduction err. What errs after it is as much as some rescalings.
         """
         if share == 1:
             return self.bootstrap
-        return math.hypot(self.bootstrap * math.sqrt(share), 2 * self.rescale)
+        return math.hypot(self.bootstrap * math.sqrt(share), NARROW_ROUNDINGS * self.rescale)
 
     @classmethod
-    def ckks(cls, ring_degree: int, log_scale: int = 40) -> NoiseModel:
-        """The model for a dense ternary secret, after Cheon et al. 2017, section 3.
+    def ckks(
+        cls, ring_degree: int, log_scale: float = 40, ratios: Sequence[float] = ()
+    ) -> NoiseModel:
+        """The model of our engine, for a dense ternary secret (its coefficients have variance 2/3).
 
-        Rounding a coefficient of both components gives variance (1 + h)/12 with h = 2N/3; a slot is
-        a sum of N coefficients, so its variance is N times that. Fresh and key switching errors are
-        at the squared scale (see above) and vanish beside it. At N = 2^16 the result, 1.4e-8, is
-        what desilofhe 1.17.0 shows. The figures for the bootstrap were measured on that library:
-        1.2e-5 on any two vectors that share one (6e-6 where a vector has one for itself); the cubic
-        term on the vector of ones, which came back as 0.9984, and it predicts the error on uniform
-        slots in [-16, 16], 7.4e-5, to the digit.
+        A slot is a sum of N coefficients times roots of unity; the variance of its real part is
+        N/2 times that of a coefficient (Cheon et al. 2017, section 3):
+
+        * a fresh ciphertext has the error of its key, 10.5, and the rounding of the encoding, 1/12;
+        * a rescaling, and the division of a key switch by P, round both parts: 1/12 (1 + 2N/3);
+        * a key switch adds a sum over digits: each coefficient of a digit, uniform up to its
+          modulus D, times N coefficients of the key's error, over P: N 10.5/12 (D/P)^2 (Han and Ki
+          2020, section 3). A relinearisation does so at the squared scale, where it vanishes.
+
+        Measured on the engine at N = 2^13 to 2^15: all within 3% (``tests/atlasc/targets``).
+
+        Args:
+            ratios: D/P of each digit of a key at the highest level.
         """
-        rescale = math.sqrt(ring_degree * (1 + 2 * ring_degree / 3) / 12) / 2.0**log_scale
+        unit = math.sqrt(ring_degree / 2) / 2.0**log_scale
+        rounding = (1 + 2 * ring_degree / 3) / 12
+        digits = ring_degree * ERROR_VARIANCE / 12 * sum(ratio**2 for ratio in ratios)
+        rescale = unit * math.sqrt(rounding)
+        return cls(
+            fresh=unit * math.sqrt(ERROR_VARIANCE + 1 / 12),
+            rescale=rescale,
+            key_switch=unit * math.sqrt(2 * rounding + digits),
+            relinearize=unit * math.sqrt(digits) / 2.0**log_scale,
+            settle=rescale,
+            encode=unit * math.sqrt(1 / 12),
+        )
+
+    @classmethod
+    def desilo(cls, ring_degree: int, log_scale: float = 40) -> NoiseModel:
+        """The model of desilofhe. It encrypts and switches keys at the squared scale, where both
+        errors vanish; rescaling is that of ``ckks``, and happens before a product.
+
+        Measured on desilofhe 1.17.0: rescaling at N = 2^14 and 2^15; a bootstrap's 1.2e-5 on any
+        two vectors that share one (6e-6 where a vector has one for itself); the cubic term on the
+        vector of ones, which came back as 0.9984, and it predicts the error on uniform slots in
+        [-16, 16], 7.4e-5, to the digit.
+        """
+        rescale = cls.ckks(ring_degree, log_scale).rescale
         tiny = 3.2 * ring_degree / 2.0 ** (2 * log_scale)
-        return cls(tiny, rescale, tiny, bootstrap=1.2e-5, bootstrap_cubic=1.6e-3)
+        return cls(tiny, rescale, tiny, bootstrap=1.2e-5, bootstrap_cubic=1.6e-3, relinearize=tiny)

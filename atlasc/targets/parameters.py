@@ -283,7 +283,20 @@ class ParameterSet(_Fields):
 
     def noise_model(self) -> NoiseModel:
         """The errors that the simulator adds in this set's stead."""
-        return NoiseModel.ckks(self.ring_degree, self.moduli.scale)
+        return NoiseModel.ckks(self.ring_degree, self.moduli.scale, self.digit_ratios)
+
+    @property
+    def digit_ratios(self) -> list[float]:
+        """Of each digit of a key at the highest level: its modulus over that of the special primes.
+        Sizes in bits decide, as primes are the greatest of their sizes."""
+        primes, special = self.moduli.primes[: self.max_level + 1], sum(self.moduli.special)
+        digits: list[int] = []
+        left = 0
+        for bits in primes:
+            if bits > left:
+                digits, left = [*digits, 0], special
+            digits[-1], left = digits[-1] + bits, left - bits
+        return [2.0 ** min(bits - special, 0) for bits in digits]
 
     @property
     def bootstrap_errors(self) -> tuple[float, float]:

@@ -102,7 +102,7 @@ class SimEngine(RoleEngine[SimCiphertext]):
         """
         self._require_secret("decrypt")
         self._require_fit("decrypt", ciphertext.values.real, ciphertext.level)
-        return ciphertext.values.real.copy()
+        return self._noisy(ciphertext.values.real.copy(), self.noise.settle)
 
     def _require_fit(self, primitive: str, slots: Slots, level: int) -> None:
         self._require_readable(primitive, slots, level, LOG_CAPACITY + LOG_SCALE * level)
@@ -166,7 +166,7 @@ class SimEngine(RoleEngine[SimCiphertext]):
 
     def square(self, ciphertext: SimCiphertext) -> SimCiphertext:
         level = self._require_level("square", ciphertext)
-        return self._switched(np.square(self._rescaled(ciphertext)), level - 1)
+        return self._product_of(np.square(self._rescaled(ciphertext)), level - 1)
 
     def add_plain(self, ciphertext: SimCiphertext, value: Vector | float) -> SimCiphertext:
         operand = self._plain(value, "add_plain")
@@ -175,6 +175,8 @@ class SimEngine(RoleEngine[SimCiphertext]):
     def mul_plain(self, ciphertext: SimCiphertext, value: Plaintext) -> SimCiphertext:
         level = self._require_level("mul_plain", ciphertext)
         operand = self._plain(value, "mul_plain")
+        if isinstance(operand, np.ndarray):
+            operand = self._noisy(operand, self.noise.encode)
         return SimCiphertext(self._rescaled(ciphertext) * operand, level - 1)
 
     def _rotate(self, ciphertext: SimCiphertext, amount: int) -> SimCiphertext:
@@ -188,7 +190,7 @@ class SimEngine(RoleEngine[SimCiphertext]):
     ) -> SimCiphertext:
         pairs = zip(lefts, rights, strict=True)
         products = (self._rescaled(left) * self._rescaled(right) for left, right in pairs)
-        return self._switched(reduce(add, products), level - 1)
+        return self._product_of(reduce(add, products), level - 1)
 
     def _drop_to(self, ciphertext: SimCiphertext, level: int) -> SimCiphertext:
         return SimCiphertext(ciphertext.values, level)
@@ -237,6 +239,9 @@ class SimEngine(RoleEngine[SimCiphertext]):
 
     def _switched(self, values: Slots, level: int) -> SimCiphertext:
         return SimCiphertext(self._noisy(values, self.noise.key_switch), level)
+
+    def _product_of(self, values: Slots, level: int) -> SimCiphertext:
+        return SimCiphertext(self._noisy(values, self.noise.relinearize), level)
 
     def _require_key(self, amount: int, level: int) -> None:
         if self.rotation_keys is not None:

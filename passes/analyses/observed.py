@@ -113,14 +113,17 @@ def bootstrap_change(op: Op, period: int | None, error: float, cubic: float) -> 
     Args:
         op: with the attributes of ``with_noise_gains``; 0 without.
         period: slots after which they repeat in a narrow bootstrap; None for others.
-        error: standard deviation of what a bootstrap adds to each slot. A narrow one adds less, by
-            the root of its share of the slots.
-        cubic: it takes this times its cube off the mean of a value.
+        error: standard deviation of what this bootstrap adds to each slot.
+        cubic: it takes this times its cube off each coefficient of the encoded polynomial. One
+            coefficient is the mean of the value. The others share its square: where slots repeat
+            after p, they are 2 p numbers c. Of a pair of values of size A as Gaussian ones, of
+            variance A^2 / p, they err by the root of 15 A^6 / p^2 together: much where p is small.
     """
     gain, mean = (op.attributes.get(name, 0.0) for name in ("noise_gain", "mean"))
+    others = 0.0
     if period is not None:
-        error *= math.sqrt(period / op.value.ciphertext.layout.slots)
-    return gain * math.hypot(error, cubic * mean**3)
+        others = math.sqrt(15) * op.attributes.get("magnitude", 1.0) ** 3 / period
+    return gain * math.hypot(error, cubic * mean**3, cubic * others)
 
 
 def program_change(module: Module, error: float, cubic: float) -> float | None:
@@ -132,7 +135,20 @@ def program_change(module: Module, error: float, cubic: float) -> float | None:
         for op in module.ops
         if op.name == "ckks.bootstrap"
     ]
-    return math.hypot(*(bootstrap_change(*one, error, cubic) for one in refreshed))
+    return math.hypot(
+        *(
+            bootstrap_change(op, period, narrow_error(op, period, error), cubic)
+            for op, period in refreshed
+        )
+    )
+
+
+def narrow_error(op: Op, period: int | None, error: float) -> float:
+    """Of a bootstrap of an op's result: a narrow one errs less, by the root of its share of the
+    slots.
+    """
+    share = 1.0 if period is None else period / op.value.ciphertext.layout.slots
+    return error * math.sqrt(share)
 
 
 def _read(module: Module, inputs: Mapping[str, np.ndarray], output: np.ndarray) -> np.ndarray:

@@ -17,6 +17,7 @@ from atlasc.passes.approximation.algorithms.chebyshev import SUM_RANGES
 from atlasc.passes.approximation.arithmetic import Arithmetic
 from atlasc.passes.approximation.description import applied
 from atlasc.passes.approximation.fits.chebyshev_sum import ChebyshevSum
+from atlasc.passes.approximation.fitted import PAPER_EXP_RANGE
 from atlasc.passes.calibration.ranges import EXP_RANGE
 from atlasc.passes.framework.pass_base import Pass, Report
 from atlasc.passes.framework.rewriting import Rewriter
@@ -132,7 +133,11 @@ def _basis(op: Op, total: ChebyshevSum) -> str | None:
         low, high = interval
         if total.of_probabilities and low * op.operands[0].tensor.shape[-1] <= 1 <= high:
             return "certified"
-        if op.definition.family == "softmax" and interval in (EXP_RANGE, *SUM_RANGES):
+        if op.definition.family == "softmax" and interval in (
+            EXP_RANGE,
+            PAPER_EXP_RANGE,
+            *SUM_RANGES,
+        ):
             return "published"
     basis: str | None = op.attributes.get("basis")
     return basis

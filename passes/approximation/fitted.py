@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,7 @@ from atlasc.passes.approximation.fits.weighted import (
     weighted_fit,
 )
 from atlasc.passes.approximation.parametrisation import DIRECT, Parametrisation
-from atlasc.passes.calibration.ranges import ChannelRanges, Range
+from atlasc.passes.calibration.ranges import EXP_RANGE, ChannelRanges, Range
 
 EXP_DEGREES = (3, 7, 15, 31, 63, 127)
 """Of the exponential of an iterative softmax on measured ranges."""
@@ -52,8 +53,11 @@ SCORE_EXTENSION = 1.0
 of a row's first sum by 1/T of it. Inputs of another kind than those of calibration leave these
 ranges first."""
 BEYOND = 1.5
-"""How far an exponential of degree 15 may be used above (-8, 0): there it is off by 1.6e-5 of its
-value, and only for the greatest score of its calibrated range."""
+"""How far the exponential of the paper's ranges is used above (-8, 0), for the greatest score of a
+calibrated range."""
+PAPER_EXP_RANGE = (EXP_RANGE[0], BEYOND)
+"""Its domain reaches as far: outside [-1, 1] a Chebyshev sum of degree 15 amplifies the rounding of
+its own products, by 10^5 at 1.375."""
 FINEST_SPREAD, GREATEST_SPREAD = 1 / 64, 1 / 2
 """Errors of an iteration below the first do not move the sums of the next iteration; errors above
 the second are taken for it."""
@@ -116,12 +120,17 @@ def fitted_softmax(
     steps = max(0, algorithm - DIRECT) or None
     if known is not None and space.softmax_ranges == "measured":
         return measured_softmax(degrees, known, space, steps)
-    shift, log_keys = 0.0, None
-    if known is not None:
-        shift, log_keys = paper_shift(known, len(degrees)), known.log_keys(len(degrees) - 1)
-    return SoftmaxApproximation.of_degrees(
-        degrees, shift=shift, renormalisations=steps, log_keys=log_keys
-    )
+    facts = {} if known is None else paper_ranges(known, len(degrees))
+    return SoftmaxApproximation.of_degrees(degrees, renormalisations=steps, **facts)
+
+
+def paper_ranges(known: Range, iterations: int) -> dict[str, Any]:
+    """Shift, correction and exponential of an iterative softmax on the paper's ranges."""
+    return {
+        "shift": paper_shift(known, iterations),
+        "log_keys": known.log_keys(iterations - 1),
+        "exp_range": PAPER_EXP_RANGE,
+    }
 
 
 def paper_shift(known: Range, iterations: int) -> float:

@@ -45,7 +45,7 @@ from atlasc.passes.approximation.algorithms.thor import (
 )
 from atlasc.passes.approximation.description import Activation, Approximation, family_of
 from atlasc.passes.approximation.fits.chebyshev_sum import Interval
-from atlasc.passes.approximation.fitted import paper_shift
+from atlasc.passes.approximation.fitted import paper_ranges
 from atlasc.passes.calibration.ranges import Range
 
 
@@ -116,10 +116,7 @@ def iterative_softmax(known: Range | None) -> SoftmaxApproximation:
     iterations = (5, 5, 5, 5, 7)
     if known is None:
         return SoftmaxApproximation(iterations)
-    count = len(iterations)
-    return SoftmaxApproximation(
-        iterations, shift=paper_shift(known, count), log_keys=known.log_keys(count - 1)
-    )
+    return SoftmaxApproximation(iterations, **paper_ranges(known, len(iterations)))
 
 
 def _nexus_softmax(facts: Facts) -> Approximation:

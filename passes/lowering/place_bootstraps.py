@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Op, Value
 from atlasc.passes.analyses.bounds import RANGE, SEEN
-from atlasc.passes.analyses.observed import bootstrap_change, program_change
+from atlasc.passes.analyses.observed import bootstrap_change, narrow_error, program_change
 from atlasc.passes.costs import PrimitiveCosts, op_costs
 from atlasc.passes.framework.pass_base import MAGNITUDES, NOISE_GAINS, Goal, Pass, Report
 from atlasc.passes.framework.rewriting import Rewriter
@@ -172,7 +172,9 @@ class PlaceBootstraps(Pass):
         the less error in all and the more cost.
         """
         errors = {
-            node: bootstrap_change(op, self._period(op), self.error, self.cubic)
+            node: bootstrap_change(
+                op, self._period(op), narrow_error(op, self._period(op), self.error), self.cubic
+            )
             for op, node in nodes.items()
         }
 

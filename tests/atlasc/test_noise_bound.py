@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,10 +11,16 @@ from tiny_model import Tiny
 from tiny_text import LENGTH, make_text_bundle, write_ids
 
 from atlasc.bundle.folder import Bundle, load_bundle
-from atlasc.compilation.noise_bound import MARGIN, program_change, with_noise
+from atlasc.client.sharing import BITS, floods
+from atlasc.compare.compare import SAFETY, compare
+from atlasc.compilation.noise_bound import MARGIN, evaluation_error, program_change, with_noise
+from atlasc.passes.analyses.observed import bootstrap_change
+from atlasc.passes.approximation.fits.chebyshev import fit
+from atlasc.passes.execution.record import Shape
 from atlasc.run import session
 from atlasc.targets import find_target
 from atlasc.targets.base import no_progress
+from atlasc.targets.cpu.parameters import CpuParameters
 from atlasc.targets.noise import NoiseModel
 
 
@@ -54,12 +61,13 @@ def test_it_is_what_the_sources_add_up_to(tiny: Tiny) -> None:
     bundle = load_bundle(tiny.bundle)
     noise = bundle.parameters.noise_model()
     (output,) = bundle.program.outputs
-    change = program_change(bundle.program, noise)
+    shape = Shape.of(bundle.parameters)
+    change = program_change(bundle.program, noise, shape)
     expected = MARGIN * change * output.attributes["noise_gain"]
     assert bound(bundle) == pytest.approx(expected, rel=0.05)
     half = NoiseModel(*(getattr(noise, name) / 2 for name in noise.__dataclass_fields__))
-    assert program_change(bundle.program, half) == pytest.approx(change / 2)
-    assert program_change(bundle.program, NoiseModel(fresh=1e-3)) == pytest.approx(
+    assert program_change(bundle.program, half, shape) == pytest.approx(change / 2)
+    assert program_change(bundle.program, NoiseModel(fresh=1e-3), shape) == pytest.approx(
         1e-3 * bundle.program.inputs[0].attributes["noise_gain"]
     )
 
@@ -69,5 +77,58 @@ def test_without_calibration_there_is_none(tiny: Tiny) -> None:
     for op in program.ops:
         for name in ("noise_gain", "noise"):
             op.attributes.pop(name, None)
-    (output,) = with_noise(program, NoiseModel.ckks(2**15)).outputs
+    (output,) = with_noise(program, NoiseModel.ckks(2**15), Shape(2**14, 16)).outputs
     assert "noise" not in output.attributes
+
+
+@pytest.mark.parametrize("target", ["cpu", "sim"])
+def test_each_op_errs_as_its_model_says(tiny: Tiny, target: str) -> None:
+    """Real ciphertexts and the simulator: the deviation of every op, from below and from above."""
+    bundle = load_bundle(tiny.bundle)
+    noise, parameters = bundle.parameters.noise_model(), bundle.parameters
+    query = bundle.client.query(bundle.load_inputs(tiny.data).take([0, 1]).arrays)
+    right, examined = (
+        find_target(name).make_engine(bundle.program, parameters, no_progress, noise=noisy)
+        for name, noisy in (("sim", False), (target, True))
+    )
+    result = compare(bundle.program, query, right, examined, noise)
+    assert result.first is None
+    assert len(result.ops) == sum(op.result is not None for op in bundle.program.ops)
+    for op in result.ops:
+        predicted = op.deviation_bound / SAFETY
+        assert op.deviation < 1.5 * predicted, op
+        if op.deviation > noise.rescale:  # others owe no rescaling, which their readings share
+            assert predicted < 2 * op.deviation, op
+
+
+def test_a_sum_beyond_its_domain_counts_there() -> None:
+    """The exponential of degree 15 on (-8, 0): at 1.375 it amplifies its rounding by far."""
+    coefficients = tuple(fit("exp", 15, (-8.0, 0.0)).tolist())
+    inside, beyond = (evaluation_error(coefficients, 1e-8, reach) for reach in (1.0, 1.375))
+    assert inside < 1e-6
+    assert beyond > 1000 * inside
+
+
+def test_a_narrow_bootstrap_bends_the_few_coefficients_of_its_message() -> None:
+    """docs/bootstrapping.md: period 16 errs by 2^-21.1 for slots in [-1, 1], not by 2^-24.9."""
+    parameters = CpuParameters.bootstrapped()
+    noise = parameters.noise_model()
+    op = SimpleNamespace(attributes={"noise_gain": 1.0, "mean": 0.0, "magnitude": 1.0})
+    changes = [
+        bootstrap_change(op, period, noise.of_bootstrap(period / 2**15), noise.bootstrap_cubic)  # type: ignore[arg-type]
+        for period in (16, 1024)
+    ]
+    assert 2.0**-21.2 < changes[0] < 2.0**-18.5
+    assert changes[1] < 2.0**-22.5
+
+
+def test_shared_answers_hide_the_bits_that_they_promise(tiny: Tiny) -> None:
+    """The noise of an answer exceeds its errors by what kappa asks, measured on ciphertexts."""
+    bundle = load_bundle(tiny.bundle)
+    (flood,) = floods(bundle.client.interface, 1).values()
+    engine = find_target("cpu").make_engine(bundle.program, bundle.parameters, no_progress)
+    answer = session.run(bundle, bundle.load_inputs(tiny.data).take([0, 1]).arrays, engine=engine)
+    (name,) = answer.outputs
+    error = answer.outputs[name] - answer.expected[name]
+    norm = np.sqrt(np.square(error).reshape(len(error), -1).sum(axis=1)).max()
+    assert 2 * np.log2(flood.deviation / (np.sqrt(12) * norm)) > BITS

@@ -38,10 +38,11 @@ def compare(
     """Run two targets op by op and find the first op that goes wrong.
 
     The error of an op is what this op alone adds: its result on its own operands, against the
-    simulator's result on them. The bound is ten times what the noise model of CKKS predicts for the
-    op. The difference is that of the whole program up to the op. The target sim adds the errors of
-    the noise model, except where it is the target that is right. At most one batch is compared, by
-    default the first. Exit code 1 says that an op is wrong.
+    simulator's result on them. The noise model of the program's parameters says how large it may
+    be: at most four times the greatest error of three simulations, and three times their root mean
+    square. The difference is that of the whole program up to the op. The target sim adds the errors
+    of the noise model, except where it is the target that is right. At most one batch is compared,
+    by default the first. Exit code 1 says that an op is wrong.
     """
     from atlasc.bundle.folder import load_bundle
     from atlasc.compare.checkpoint import Checkpoint, comparison_identity
@@ -74,6 +75,7 @@ def compare(
             query,
             reference,
             examined,
+            parameters.noise_model(),
             tolerance=tolerance,
             keep_going=keep_going,
             before=Pace(loaded, find_target(chosen), 1, step.report, start),

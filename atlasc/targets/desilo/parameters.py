@@ -21,6 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from atlasc.ir.errors import AtlasError
+from atlasc.targets.noise import NoiseModel
 from atlasc.targets.parameters import BootstrapNeeds, Moduli, ParameterSet
 
 PRIME_BITS = 40
@@ -106,6 +107,10 @@ class DesiloParameters(ParameterSet):
         sparse = BOOTSTRAP_SECRET_WEIGHT, float(sum(primes[: self.base_primes]) + sum(special))
         count, bits = BOOTSTRAP_PRIMES
         return Moduli((*primes, *[bits] * count), special, PRIME_BITS, sparse)
+
+    def noise_model(self) -> NoiseModel:
+        """See the base class; this library keeps the squared scale."""
+        return NoiseModel.desilo(self.ring_degree, self.moduli.scale)
 
     def digits(self, level: int) -> int:
         """Digits have as many primes as there are special ones, but five in the set with

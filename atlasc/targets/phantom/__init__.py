@@ -145,12 +145,14 @@ class PhantomParameters(ParameterSet):
 
     def noise_model(self) -> NoiseModel:
         """The errors of CKKS at this scale, and of a bootstrap as docs/bootstrapping.md has them:
-        its standard deviation, of one ciphertext √2 times that of two, and a sine's cubic term
-        (2π/R)²/6 at R = q0/scale.
+        its standard deviation, of one ciphertext √2 times that of two, measured at N = 2^16
+        (rounding at each of N coefficients, over N/2 slots: it grows as N^1.5), and a sine's cubic
+        term (2π/R)²/6 at R = q0/scale.
         """
         ratio = 2.0 ** (self.moduli.primes[0] - self.moduli.scale)
         cubic = (2 * math.pi / ratio) ** 2 / 6
-        return replace(super().noise_model(), bootstrap=2.0**-20.5, bootstrap_cubic=cubic)
+        error = 2.0 ** (-20.5 + 1.5 * (self.log_ring_degree - BOOTSTRAPPED_RING))
+        return replace(super().noise_model(), bootstrap=error, bootstrap_cubic=cubic)
 
     @property
     def log_scales(self) -> tuple[float, ...]:

@@ -65,7 +65,7 @@ def noisy(seed: int) -> SimEngine:
 
 
 def test_equal_engines_do_not_part(bundle: Bundle, query: Packed) -> None:
-    result = compare(bundle.program, query, exact(), exact())
+    result = compare(bundle.program, query, exact(), exact(), NOISE)
     assert [op.op for op in result.ops] == [op.name for op in bundle.program.ops if op.result]
     assert {op.error for op in result.ops} == {op.difference for op in result.ops} == {0.0}
     assert result.first is None
@@ -76,7 +76,7 @@ def test_equal_engines_do_not_part(bundle: Bundle, query: Packed) -> None:
 def test_noise_stays_within_the_bounds_that_noise_sets(
     bundle: Bundle, query: Packed, seed: int
 ) -> None:
-    result = compare(bundle.program, query, exact(), noisy(seed))
+    result = compare(bundle.program, query, exact(), noisy(seed), NOISE)
     assert result.first is None
     assert 0 < result.worst.difference < 1e-4  # type: ignore[union-attr]
     # An op alone adds less than all so far; and the bounds are no hundredfold of the errors.
@@ -87,11 +87,20 @@ def test_noise_stays_within_the_bounds_that_noise_sets(
     assert all(op.bound < 100 * op.error for op in loud)
 
 
+def test_an_error_of_twenty_deviations_is_found(bundle: Bundle, query: Packed) -> None:
+    result = compare(
+        bundle.program, query, exact(), Broken(square=1, wrong=20 * NOISE.rescale), NOISE
+    )
+    assert result.first is not None
+    assert result.first is result.ops[-1]
+    assert result.first.deviation > result.first.deviation_bound
+
+
 @pytest.mark.parametrize("wrong", [1e-4, 0.01])
 def test_the_wrong_op_is_found_and_ends_the_comparison(
     bundle: Bundle, query: Packed, wrong: float
 ) -> None:
-    result = compare(bundle.program, query, exact(), Broken(square=1, wrong=wrong))
+    result = compare(bundle.program, query, exact(), Broken(square=1, wrong=wrong), NOISE)
     first = result.first
     assert first is not None
     assert first is result.ops[-1]
@@ -101,21 +110,25 @@ def test_the_wrong_op_is_found_and_ends_the_comparison(
 
 
 def test_going_on_blames_no_op_for_the_error_of_another(bundle: Bundle, query: Packed) -> None:
-    result = compare(bundle.program, query, exact(), Broken(square=1, wrong=0.01), keep_going=True)
+    result = compare(
+        bundle.program, query, exact(), Broken(square=1, wrong=0.01), NOISE, keep_going=True
+    )
     assert len(result.ops) == sum(op.result is not None for op in bundle.program.ops)
     assert [op for op in result.ops if op.parts] == [result.first]
     assert result.worst.difference > 1e-3  # type: ignore[union-attr]
 
 
 def test_a_tolerance_bounds_what_has_added_up(bundle: Bundle, query: Packed) -> None:
-    result = compare(bundle.program, query, exact(), noisy(1), tolerance=1e-8, keep_going=True)
+    result = compare(
+        bundle.program, query, exact(), noisy(1), NOISE, tolerance=1e-8, keep_going=True
+    )
     parting = [op for op in result.ops if op.parts]
     assert len(parting) > 3
     assert all(op.error <= op.bound for op in parting)
 
 
 def test_a_lost_level_is_blamed_on_the_op_that_lost_it(bundle: Bundle, query: Packed) -> None:
-    first = compare(bundle.program, query, exact(), Wasteful(SLOTS, TOP)).first
+    first = compare(bundle.program, query, exact(), Wasteful(SLOTS, TOP), NOISE).first
     assert first is not None
     assert first.op == "ckks.linear_transform"
     assert first.error < 1e-12
@@ -124,7 +137,7 @@ def test_a_lost_level_is_blamed_on_the_op_that_lost_it(bundle: Bundle, query: Pa
 
 def test_a_refused_op_ends_the_comparison_with_its_message(bundle: Bundle, query: Packed) -> None:
     shallow = SimEngine(SLOTS, TOP, rotation_keys={1: 0})
-    result = compare(bundle.program, query, exact(), shallow)
+    result = compare(bundle.program, query, exact(), shallow, NOISE)
     assert result.refused is not None
     assert "there is no key" in result.refused.why
     assert 0 < len(result.ops) < len(bundle.program.ops)
@@ -138,7 +151,7 @@ def test_not_a_number_parts(bundle: Bundle, query: Packed) -> None:
         def decrypt(self, ciphertext: SimCiphertext) -> np.ndarray:
             return ciphertext.values.real
 
-    result = compare(bundle.program, query, exact(), Spoilt(SLOTS, TOP))
+    result = compare(bundle.program, query, exact(), Spoilt(SLOTS, TOP), NOISE)
     assert result.first is not None
     assert result.first.error == float("inf")
 
@@ -157,14 +170,14 @@ def test_only_live_values_are_kept(bundle: Bundle, query: Packed) -> None:
             return result
 
     target = Remembering()
-    compare(bundle.program, query, exact(), target)
+    compare(bundle.program, query, exact(), target, NOISE)
     assert len(target.made) > 50
     assert target.most < len(target.made) / 4
 
 
 def test_engines_of_different_parameters_are_refused(bundle: Bundle, query: Packed) -> None:
     with pytest.raises(AtlasError, match="different parameters") as caught:
-        compare(bundle.program, query, exact(), SimEngine(SLOTS, TOP - 1))
+        compare(bundle.program, query, exact(), SimEngine(SLOTS, TOP - 1), NOISE)
     assert "max_level is 16 in the reference and 15 in the target" in caught.value.why
 
 
@@ -178,11 +191,15 @@ def interrupted_and_resumed(bundle: Bundle, query: Packed, path: Path, after: in
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        compare(bundle.program, query, exact(), Broken(square=-1), before=die, checkpoint=state)
+        compare(
+            bundle.program, query, exact(), Broken(square=-1), NOISE, before=die, checkpoint=state
+        )
     ran = []
     again = Checkpoint(path, comparison_identity("p", query, "sim"))
     target = Broken(square=1, wrong=0.0, seed=8)
-    result = compare(bundle.program, query, exact(), target, before=ran.append, checkpoint=again)
+    result = compare(
+        bundle.program, query, exact(), target, NOISE, before=ran.append, checkpoint=again
+    )
     assert len(ran) == len(bundle.program.ops) - after
     return result
 
@@ -242,7 +259,14 @@ def test_a_checkpoint_must_suit_the_program(bundle: Bundle, query: Packed, tmp_p
     ):
         state.save_now_and_then(5, [], lambda live=live: live)
         with pytest.raises(AtlasError, match="does not suit the program"):
-            compare(bundle.program, query, exact(), exact(), checkpoint=Checkpoint(path, identity))
+            compare(
+                bundle.program,
+                query,
+                exact(),
+                exact(),
+                NOISE,
+                checkpoint=Checkpoint(path, identity),
+            )
 
 
 def test_a_checkpoint_keeps_what_is_no_number(query: Packed, tmp_path: Path) -> None:

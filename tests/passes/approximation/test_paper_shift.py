@@ -14,7 +14,7 @@ from atlasc.passes.approximation.algorithms.chebyshev import (
     SUM_RANGES,
 )
 from atlasc.passes.approximation.fits.chebyshev import evaluate, fit
-from atlasc.passes.approximation.fitted import BEYOND, paper_shift
+from atlasc.passes.approximation.fitted import BEYOND, PAPER_EXP_RANGE, paper_shift
 from atlasc.passes.calibration.calibrate import calibrate
 from atlasc.passes.calibration.ranges import Range
 
@@ -54,3 +54,12 @@ def test_few_keys_leave_room_that_is_used(known: Range) -> None:
         assert (
             paper_shift(known, iterations) == known.shift(iterations - 1) - BEYOND * 2**iterations
         )
+
+
+def test_the_exponential_stays_within_its_domain() -> None:
+    """A Chebyshev sum amplifies its own rounding beyond [-1, 1]."""
+    assert (EXP_RANGE[0], EXP_RANGE[1] + BEYOND) == PAPER_EXP_RANGE
+    x = np.linspace(*PAPER_EXP_RANGE, 1001)
+    ratio = evaluate(x, fit("exp", EXP_DEGREE, PAPER_EXP_RANGE), PAPER_EXP_RANGE) / np.exp(x)
+    assert np.abs(ratio - 1).max() < 2e-4
+    assert np.abs(ratio[x > -4] - 1).max() < 1e-5

@@ -1,0 +1,54 @@
+"""The noise model against the engines: predicted and measured errors of each primitive."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from atlasc.passes.lowering.rotation_keys import KeyPlan
+from atlasc.targets.base import no_progress
+from atlasc.targets.cpu.engine import CpuEngine
+from atlasc.targets.cpu.parameters import CpuParameters
+from atlasc.targets.noise import NoiseModel
+from atlasc.targets.sim import SimEngine
+
+SETS = (CpuParameters(13, 2, 1), CpuParameters(14, 4, 3), CpuParameters(14, 4, 1))
+
+
+@pytest.mark.parametrize("parameters", SETS, ids=str)
+@pytest.mark.parametrize("simulated", [False, True])
+def test_each_primitive_errs_as_its_model_says(parameters: CpuParameters, simulated: bool) -> None:
+    level, noise = parameters.max_level, parameters.noise_model()
+    plan = KeyPlan({1: level}, level, level)
+    engine = (
+        SimEngine(*parameters.shape, noise=noise)
+        if simulated
+        else CpuEngine.fresh(parameters, plan, no_progress)
+    )
+    x, y = np.random.default_rng(0).uniform(-1, 1, (2, parameters.slots))
+    one, other = engine.encrypt(x), engine.encrypt(y)
+    size = np.sqrt(np.square(y).mean())
+    factors = noise.fresh * size * np.sqrt(2)  # the errors of encryption, times the other factor
+    pairs = {
+        "encrypt": (one, x, noise.fresh),
+        "drop": (engine.drop_to(one, 1), x, np.hypot(noise.fresh, noise.settle)),
+        "rotate": (engine.rotate(one, 1), np.roll(x, -1), np.hypot(noise.fresh, noise.key_switch)),
+        "conjugate": (engine.conjugate(one), x, np.hypot(noise.fresh, noise.key_switch)),
+        "mul_plain": (engine.mul_plain(one, y), x * y, np.hypot(factors, noise.rescale)),
+        "mul": (engine.mul(one, other), x * y, np.hypot(factors, noise.rescale)),
+    }
+    for name, (found, expected, predicted) in pairs.items():
+        measured = float(np.std(engine.decrypt(found) - expected))
+        # A rescaling that is owed is counted by all who may have to pay it.
+        predicted = float(np.hypot(predicted, noise.settle))
+        assert measured < 1.1 * predicted, name
+        if name != "encrypt" or simulated:
+            assert predicted < 2 * measured, name
+
+
+def test_a_pair_of_ratios_decides_a_key_switch() -> None:
+    """A digit as large as the special primes: four times the error of a rescaling, not nothing."""
+    loud, quiet = CpuParameters(13, 2, 1).noise_model(), CpuParameters(14, 4, 3).noise_model()
+    assert loud.key_switch > 4 * loud.rescale
+    assert quiet.key_switch < 1.5 * quiet.rescale
+    assert NoiseModel.desilo(2**14).key_switch < 1e-6 * NoiseModel.desilo(2**14).rescale
