@@ -151,7 +151,9 @@ class Importer:
         node = at or self.node
         location = self.locations[node]
         values = [self.value(operand) for operand in operands]
-        in_layers = _LAYER.search(fx.module_path(node)) if self.layered else op_name not in CLIENT_OPS
+        in_layers = (
+            _LAYER.search(fx.module_path(node)) if self.layered else op_name not in CLIENT_OPS
+        )
         if in_layers or any(value.tensor.side == "server" for value in values):
             values = [self.on_server(value) for value in values]
         given = {name: value for name, value in attributes.items() if value is not None}

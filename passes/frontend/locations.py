@@ -49,7 +49,9 @@ def _blocks(stacks: dict[Node, list[Call]]) -> dict[Node, Call | None]:
 
     def outermost(paths: Iterable[str]) -> dict[Node, Call | None]:
         chosen = set(paths)
-        return {n: next((c for c in stack if c.path in chosen), None) for n, stack in stacks.items()}
+        return {
+            n: next((c for c in stack if c.path in chosen), None) for n, stack in stacks.items()
+        }
 
     calls = {call for stack in stacks.values() for call in stack}
     indexed = {call.path for call in calls if _INDEX.search(call.path)}
