@@ -200,6 +200,36 @@ def _sampled(values: np.ndarray, first: int, share: int) -> np.ndarray:
     return values[np.arange(inputs)[:, None], places].reshape(inputs * share, *values.shape[2:])
 
 
+def require_finite(measured: Measurement, those: str = "inputs of calibration") -> None:
+    """Raise AtlasError where an input reaches something that is not finite.
+
+    Args:
+        those: what the inputs are called.
+    """
+    op, sums = measured.op, measured.sums
+    for part in (measured.argument, sums):
+        ends = [] if part is None else [part.low, part.high]
+        wrong = [~np.isfinite(end).reshape(len(end), -1).all(axis=1) for end in ends]
+        if not np.any(wrong):
+            continue
+        inputs = np.flatnonzero(np.any(wrong, axis=0)).tolist()
+        which = f"in number {inputs[0]} of the {those}"
+        which += f" and in {len(inputs) - 1} others" if inputs[1:] else ""
+        if part is sums:
+            raise AtlasError(
+                f"a query of {op.name} sees no key: all are masked",
+                where=op.location,
+                why=f"{which}; such a row has no softmax",
+                remedy="pad texts on the right, and keep at least one token of each",
+            )
+        raise AtlasError(
+            f"{op.name} gets values that are not finite in the cleartext model",
+            where=op.location,
+            why=which,
+            remedy="check the weights and the inputs",
+        )
+
+
 class Rows(NamedTuple):
     """Of each row of scores s: B inputs, H heads, Q queries, K keys of which n are visible.
 
