@@ -17,6 +17,7 @@ from atlasc.compilation.options import TargetOptions
 from atlasc.compilation.steps import Step, Steps, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
+from atlasc.passes.calibration.measure import blas_threads
 from atlasc.passes.costs import program_costs
 from atlasc.passes.execution.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
 from atlasc.passes.framework.pass_base import run_passes
@@ -62,7 +63,7 @@ def lower_module(
     options = options or TargetOptions()
     target = find_target(options.target)
     latency = target.latency(options.costs)
-    with steps("lowering", len(STEPS)) as step:
+    with steps("lowering", len(STEPS)) as step, blas_threads(1):
         lowered = lower_nn(
             module, latency.choose, inputs, each_pass(step), latency.costs, fewest=not fastest
         )

@@ -25,6 +25,7 @@ from atlasc.passes.calibration.calibrate import read_calibration
 from atlasc.passes.calibration.measure import (
     HALVINGS,
     TEMPERATURES,
+    blas_threads,
     chunk_size,
     input_count,
     nonlinear_ops,
@@ -157,8 +158,9 @@ def key_shifts(
     arrays = {name: array[some] for name, array in arrays.items()}
     shifts: dict[str, np.ndarray] = {}
     paths = key_paths(module, report)
-    for path, moments in zip(paths, _observe(module, paths, arrays, progress), strict=True):
-        w, temperature, before, after = moments.solve()
+    with blas_threads(1):
+        solved = [one.solve() for one in _observe(module, paths, arrays, progress)]
+    for path, (w, temperature, before, after) in zip(paths, solved, strict=True):
         done = before >= LEAST_RANGE and after <= (1 - LEAST_GAIN) * before
         if done:
             shift = np.zeros(path.linear.value.tensor.shape[-1])

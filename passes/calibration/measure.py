@@ -6,8 +6,9 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -71,6 +72,17 @@ class Measurement:
     channels: Reached | None = None
 
 
+def blas_threads(count: int) -> AbstractContextManager[Any]:
+    """BLAS with so many threads, in the whole process; with one, sums have one order everywhere.
+
+    Fits solve small systems, for which threads of BLAS mostly wait for each other: where processors
+    are shared, a fit on two threads took ten times as long as on one.
+    """
+    return cast(
+        AbstractContextManager[Any], ThreadpoolController().limit(limits=count, user_api="blas")
+    )
+
+
 def nonlinear_ops(module: Module) -> list[Op]:
     """The nonlinear ops that run on encrypted data, in order of execution."""
     return [op for op in module.ops if op.definition.nonlinear and op.value.tensor.side == "server"]
@@ -128,11 +140,10 @@ def measure(
 
     wanted, starts = set(ops), range(0, count, size)
     threads = max(1, min(MOST_THREADS, os.cpu_count() or 1, len(starts)))
-    limit = (os.cpu_count() or 1) // threads
     chunks = []
-    # A thread for each chunk: functions, unlike matrix products, have no threads of their own.
+    # A thread for each chunk. Matrix products have one: with more, last bits would depend on them.
     with (
-        ThreadpoolController().limit(limits=limit, user_api="blas"),
+        blas_threads(1),
         ThreadPoolExecutor(threads) as pool,
     ):
         for start, found in zip(starts, pool.map(chunk, starts), strict=True):
