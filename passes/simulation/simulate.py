@@ -38,8 +38,8 @@ AHEAD, FEWEST_FOR_AHEAD = 2, 8
 PARTS = 4
 """Parts of the inputs that may be evaluated at once. It follows no machine: how inputs are divided
 decides on the last bits of errors, and with them on what a search finds."""
-WATCHED = 8
-"""Watched inputs of a part that are evaluated at once: long work says often where it stands."""
+WATCHED = 16
+"""Watched inputs that are evaluated at once: long work says often where it stands."""
 SMALLEST_PART = 1 << 17
 """Elements of its largest tensor from which a part is worth a thread."""
 
@@ -179,7 +179,7 @@ class PolynomialSimulator(Simulator):
             ]
 
         if watched:
-            rounds = -(-count // min(chunk_size(self.module), WATCHED * PARTS))
+            rounds = -(-count // min(chunk_size(self.module), WATCHED))
             return list(itertools.starmap(parts, divided(0, count, rounds)))
         if count < FEWEST_FOR_AHEAD:
             return [parts(0, count)]

@@ -23,7 +23,7 @@ model = BertForSequenceClassification(BertConfig(
 data = {"input_ids": np.random.default_rng(0).integers(3, 40, (40, 32))}
 threads = int(sys.argv[1])
 program = atlasc.compile(
-    model, data=data, target="sim", cost="levels", evaluations=8, threads=threads
+    model, data=data, target="sim", cost="levels", evaluations=20, threads=threads
 )
 program.save(sys.argv[2])
 """
