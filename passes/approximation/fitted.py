@@ -160,7 +160,7 @@ def measured_softmax(
     count = len(degrees)
     log_sums = _log_sums(known, count - 1)
     weighted = space.fits == "weighted"
-    sums = [(covered(ends), covered_values(seen)) for ends, seen in known.sums(count)]
+    sums = [(covered((e[0], e[1])), covered_values(seen)) for e, seen in known.sums(count)]
     ranges: list[Interval] = []
     fits: list[tuple[float, ...]] = []
     below = above = 1.0
