@@ -17,7 +17,7 @@ from atlasc.ir.types import CiphertextType, TensorType, Type, is_bounded
 
 IRLevel = Literal["nn", "poly", "ckks"]
 LEVELS: tuple[IRLevel, ...] = get_args(IRLevel)
-_LAYER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
+_LAYER = re.compile(r"(?:@|(?:^|\.))(\d+)(?=\.|$)")
 
 
 @dataclass(eq=False)
@@ -53,7 +53,10 @@ class Value:
 
 @dataclass(eq=False)
 class Op:
-    """One operation; ``location`` is the path of the model's module that it came from."""
+    """One operation; ``location`` is the path of the model's module that it came from. Where a
+    model runs a block again, with the same weights, ``@`` and the number of the run follow the
+    block's path (``encoder.block.0@3.attention``).
+    """
 
     definition: OpDef
     operands: tuple[Value, ...]
@@ -68,9 +71,17 @@ class Op:
 
     @property
     def layer(self) -> int | None:
-        """Index of the Transformer block: the first integer in the location, else None."""
+        """Index of the Transformer block: the first integer in the location, else None. Of a block
+        that runs again it is the number of the run.
+        """
         match = _LAYER.search(self.location)
         return int(match[1]) if match else None
+
+    @property
+    def block(self) -> str | None:
+        """Path of the Transformer block: the location up to its index; None outside of blocks."""
+        match = _LAYER.search(self.location)
+        return self.location[: match.end()] if match else None
 
     @property
     def value(self) -> Value:

@@ -88,8 +88,8 @@ COMPUTE: dict[Analysis, Callable[[Module, Mapping[str, np.ndarray]], Module]] = 
 
 _RUNS = [kind for kind in PIPELINE if kind.when != "settings"]
 _CHOICE = next(position for position, kind in enumerate(_RUNS) if kind.when == "cheaper")
-STEPS = sum(kind.when == "always" for kind in PIPELINE)
-"""Passes that every program goes through, for progress."""
+STEPS = tuple(kind.name for kind in _RUNS)
+"""Names of the passes that a program goes through, in order; some may be left out."""
 FOLDING, LOWERING = _RUNS[:_CHOICE], _RUNS[_CHOICE:]
 """Passes whose result does not depend on the target, and those from the first choice by cost on."""
 

@@ -174,10 +174,12 @@ def write_program(
         "calibration": calibration.to_dict(),
         "costs": costs_summary(program_costs(lowered.program), parameters, depth_of(module)),
     }
-    files = {"report.html": report_html(facts, chosen.front, polynomials(module, lowered.poly))}
+    # The same inputs give the same bundle, however long the search took.
+    front = None if chosen.front is None else chosen.front.untimed()
+    files = {"report.html": report_html(facts, front, polynomials(module, lowered.poly))}
     files |= texts or {}
-    if chosen.front is not None:
-        files |= front_files(chosen.front)
+    if front is not None:
+        files |= front_files(front)
     with new_folder(output) as draft:
         for name, text in files.items():
             (draft / name).write_text(text, encoding="utf-8")

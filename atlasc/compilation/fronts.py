@@ -19,6 +19,7 @@ from atlasc.files import new_folder, require_file_place, write_text
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import Schema, Sha256, arrays_digest, read_json, read_text
 from atlasc.ir.module import Module
+from atlasc.ir.opdef import symbols_in
 from atlasc.passes.calibration.calibrate import MAX_CALIBRATION, Calibration, read_calibration
 from atlasc.passes.calibration.measure import nonlinear_ops
 from atlasc.passes.search.front import Front
@@ -98,12 +99,16 @@ def calibration_digest(calibration: Calibration) -> str:
 
 
 def model_digest(module: Module) -> str:
-    """SHA-256 (hex) of the weights, and of the nonlinear ops and their shapes but for the batch."""
+    """SHA-256 (hex) of the weights in order of use, and of the nonlinear ops and their shapes but
+    for the batch. A weight may have another name in a trace for another batch.
+    """
     ops = (
         f"{op.name} {op.value.name} {op.location} {op.operands[0].tensor.shape[1:]}\n"
         for op in nonlinear_ops(module)
     )
-    return arrays_digest(module.arrays_used(), "".join(ops))
+    used = dict.fromkeys(s.name for op in module.ops for s in symbols_in(op.attributes))
+    weights = {f"{number:06d}": module.symbols[name] for number, name in enumerate(used)}
+    return arrays_digest(weights, "".join(ops))
 
 
 def journal_place(output: Path | None, named: Path | None = None) -> Path | None:

@@ -14,9 +14,10 @@ import numpy as np
 
 from atlasc.compilation.noise_bound import with_noise
 from atlasc.compilation.options import TargetOptions
-from atlasc.compilation.steps import Steps, silent
+from atlasc.compilation.steps import Step, Steps, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
+from atlasc.passes.calibration.measure import blas_threads
 from atlasc.passes.costs import program_costs
 from atlasc.passes.execution.record import Shape
 from atlasc.passes.execution.rotation_plan import PLAN_ATTRIBUTES, RotationPlan
@@ -24,7 +25,7 @@ from atlasc.passes.framework.pass_base import run_passes
 from atlasc.passes.lowering.keys.choose_rotations import KeyModel, choose_rotations
 from atlasc.passes.lowering.keys.sizes import size_text
 from atlasc.passes.lowering.rotation_keys import RotationKeys
-from atlasc.passes.pipeline import STEPS, Lowered, lower_nn
+from atlasc.passes.pipeline import STEPS, AfterEach, Lowered, lower_nn
 from atlasc.report.summary import memory_parts
 from atlasc.targets import find_target
 from atlasc.targets.costs import costs_of
@@ -63,15 +64,21 @@ def lower_module(
     options = options or TargetOptions()
     target = find_target(options.target)
     latency = target.latency(options.costs)
-    with steps("lowering", STEPS) as step:
+    with steps("lowering", len(STEPS)) as step, blas_threads(1):
         lowered = lower_nn(
-            module, latency.choose, inputs, lambda kind, *_: step(note=kind.name), latency.costs,
-            fewest=not fastest,
-        )  # fmt: skip
+            module, latency.choose, inputs, each_pass(step), latency.costs, fewest=not fastest
+        )
         parameters = cast(ParameterSet, lowered.parameters)
         program = plan_keys(lowered.program, parameters, options.key_memory, options.device_memory)
         program = with_noise(program, parameters.noise_model(), Shape.of(parameters))
         return replace(lowered, program=with_parameters(program, target, parameters))
+
+
+def each_pass(step: Step) -> AfterEach:
+    """Progress through the passes. One that is left out counts as done: how many will be is not
+    known before.
+    """
+    return lambda kind, *_: step.report(kind.name, STEPS.index(kind.name) + 1, len(STEPS))
 
 
 def key_model(parameters: ParameterSet) -> KeyModel:

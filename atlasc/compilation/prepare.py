@@ -22,7 +22,7 @@ from atlasc.loading.data import inputs_of
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.lengths import with_prefixes
 from atlasc.loading.models import LoadedModel, model_of
-from atlasc.passes.calibration.calibrate import Calibration, calibrate
+from atlasc.passes.calibration.calibrate import Calibration, calibrate, require_coverable
 from atlasc.passes.calibration.centre_keys import FEWEST_INPUTS as FEWEST_FOR_KEYS
 from atlasc.passes.calibration.centre_keys import Shifts, key_shifts, with_centred_keys
 from atlasc.passes.calibration.ranges import FEWEST_FOR_TAIL, MARGIN_OF_FEW
@@ -284,12 +284,15 @@ def calibrate_source(
 ) -> Calibration:
     """Ranges of all nonlinear ops on all inputs, validated on the held-back ones; or those that
     hold for every input (see `calibrate`).
+
+    Raises:
+        AtlasError: of `calibrate`; a range is too wide for any polynomial.
     """
     held = source.validated
     if margin is None and not certified and len(source.inputs) < FEWEST_FOR_TAIL:
         margin = MARGIN_OF_FEW  # prefixes show no tail
     with steps("calibrating") as step:
-        return calibrate(
+        found = calibrate(
             module,
             source.measured.arrays,
             held_back=held.arrays if len(held) else None,
@@ -298,3 +301,5 @@ def calibrate_source(
             progress=partial(step.report, "inputs"),
             certified=certified,
         )
+    require_coverable(found.ranges)
+    return found

@@ -16,11 +16,11 @@ from atlasc.compilation.steps import Step, Steps, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.approximation.approximate import layer_count, settings_approximations
 from atlasc.passes.approximation.description import Approximation
-from atlasc.passes.calibration.measure import nonlinear_ops
+from atlasc.passes.calibration.measure import blas_threads, nonlinear_ops
 from atlasc.passes.search.front import Front
 from atlasc.passes.search.journal import Journal
 from atlasc.passes.search.points import Cost, Point, Settings, expert_layer
-from atlasc.passes.search.search_problem import SearchProblem, blas_threads
+from atlasc.passes.search.search_problem import SearchProblem
 from atlasc.passes.search.strategies import DEFAULT, find_strategy
 from atlasc.passes.search.strategy import EVALUATING, Progress
 from atlasc.passes.search.validation import Trials, Validator, validated, validated_pick

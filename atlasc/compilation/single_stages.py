@@ -11,7 +11,7 @@ import numpy as np
 
 from atlasc.bundle.folder import MANIFEST, Bundle, held_role, load_bundle
 from atlasc.compilation.checks import check_target
-from atlasc.compilation.lowering import MAGNITUDE_INPUTS, key_model, lower_module
+from atlasc.compilation.lowering import MAGNITUDE_INPUTS, each_pass, key_model, lower_module
 from atlasc.compilation.options import ALL_MEMORY, BatchOptions, InspectOptions, LowerOptions
 from atlasc.compilation.prepare import trace_model
 from atlasc.compilation.steps import Note, Steps, silent
@@ -127,10 +127,8 @@ def inspect_module(
         program, parameters = lowered.program, lowered.parameters
     else:
         choose = find_target(options.target).latency(options.costs).choose
-        with steps("lowering", STEPS) as step:
-            _, program, parameters = lower_poly(
-                module, choose, lambda kind, *_: step(note=kind.name)
-            )
+        with steps("lowering", len(STEPS)) as step:
+            _, program, parameters = lower_poly(module, choose, each_pass(step))
     with steps("counting"):
         costs = program_costs(program)
     return Inspection(program, costs, parameters, costs_summary(costs, parameters, depth), nominal)

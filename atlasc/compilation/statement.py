@@ -93,9 +93,19 @@ def require_enough(inputs: int, limit: float | None) -> None:
 
 
 def require(found: list[Statement], limit: float | None) -> None:
-    """Raise AtlasError unless the bound for all inputs is within a limit."""
+    """Raise AtlasError unless the bound for all inputs is within a limit. Without a limit, at least
+    half of the held-back inputs must be safe.
+    """
     if limit is not None and found[0].bound > limit:
         raise _not_shown(limit, str(found[0]))
+    if limit is None and found and 2 * found[0].unsafe > found[0].inputs:
+        raise AtlasError(
+            f"the program is of no use: of {found[0].inputs} held-back inputs "
+            f"{found[0].unsafe} would get a wrong answer",
+            why="its polynomials are wrong on these inputs, or values leave their ranges; nothing "
+            "was written",
+            remedy="search for settings (leave --recipe out), or choose a smaller --max-error",
+        )
 
 
 def _not_shown(limit: float, why: str) -> AtlasError:

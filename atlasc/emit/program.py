@@ -85,10 +85,8 @@ def _layers(module: Module, ops: Sequence[Op]) -> list[int]:
 def _place(ops: Sequence[Op], layer: int) -> str:
     """The module that ops come from: that of their layer, or what their paths have in common."""
     for op in ops:
-        if op.layer == layer and op.name not in PREPARING:
-            parts = op.location.split(".")
-            number = next(at for at, part in enumerate(parts) if part.isdecimal())
-            return ".".join(parts[: number + 1])
+        if op.layer == layer and op.block is not None and op.name not in PREPARING:
+            return op.block
     paths = [op.location.split(".") for op in ops if op.location and op.name not in PREPARING]
     common = takewhile(lambda names: len(set(names)) == 1, zip(*paths, strict=False))
     found = ".".join(names[0] for names in common)

@@ -81,8 +81,7 @@ def _module_name(op: Op, layer: int) -> str | None:
     """Boxes of one block: what a module does with one nonlinear function, or its linear ops."""
     if op.layer != layer:
         return None
-    parts = op.location.split(".")
-    short = ".".join(parts[parts.index(str(layer)) + 1 :]) or "block"
+    short = op.location.removeprefix(op.block or "").removeprefix(".") or "block"
     return f"{short} ({op.attributes.get('part') or op.name.removeprefix('ckks.')})"
 
 

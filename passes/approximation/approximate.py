@@ -5,7 +5,8 @@ recipe or of a setting of a few integers a layer; and count their depth.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,10 +118,34 @@ def approximation_for(
     there is no block, and None for an op that the integers leave exact.
 
     Raises:
-        AtlasError: an integer for which there is no degree, or a calibration of another module.
+        AtlasError: an integer for which there is no degree, a range on which there is no fit, or a
+            calibration of another module.
     """
+    known = None if calibration is None else calibration.of(place.op)
+    with _at(place.op, known):
+        return _fitted(place, layer, known, parametrisation)
+
+
+@contextmanager
+def _at(op: Op, known: Range | None) -> Iterator[None]:
+    """Errors of a fit with the op's place and range."""
+    try:
+        yield
+    except AtlasError as error:
+        if error.where or known is None:
+            raise
+        raise AtlasError(
+            f"{op.name} cannot be approximated: {error.what}",
+            where=op.location,
+            why=f"calibration saw {known.kind} in ({known.seen_low:.4g}, {known.seen_high:.4g})",
+            remedy="search for settings (leave --recipe out), or check for inputs that stand out",
+        ) from error
+
+
+def _fitted(
+    place: Place, layer: Sequence[int] | None, known: Range | None, parametrisation: Parametrisation
+) -> Approximation | None:
     op, family = place.op, place.op.definition.family
-    known = None if calibration is None else calibration.of(op)
     if layer is None:
         return outside(op, known)
     if family == "softmax":
@@ -167,8 +192,9 @@ def recipe_approximations(
     """The approximations of a recipe by result name; see `apply_recipe`."""
     chosen, found = recipe(name), {}
     for op in nonlinear_ops(module):
-        facts = Facts.of(op, None if calibration is None else calibration.of(op))
-        found[op.value.name] = chosen.approximation(facts)
+        known = None if calibration is None else calibration.of(op)
+        with _at(op, known):
+            found[op.value.name] = chosen.approximation(Facts.of(op, known))
     return found
 
 

@@ -31,7 +31,7 @@ from atlasc.passes.approximation.fits.weighted import (
     weighted_fit,
 )
 from atlasc.passes.approximation.parametrisation import DIRECT, Parametrisation
-from atlasc.passes.calibration.ranges import EXP_RANGE, ChannelRanges, Range
+from atlasc.passes.calibration.ranges import EXP_RANGE, WIDEST, ChannelRanges, Range
 
 EXP_DEGREES = (3, 7, 15, 31, 63, 127)
 """Of the exponential of an iterative softmax on measured ranges."""
@@ -169,15 +169,15 @@ def measured_softmax(
     count = len(degrees)
     log_sums = _log_sums(known, count - 1)
     weighted = space.fits == "weighted"
-    sums = known.sums(count)
+    sums = [(covered((e[0], e[1])), covered_values(seen)) for e, seen in known.sums(count)]
     ranges: list[Interval] = []
     fits: list[tuple[float, ...]] = []
     below = above = 1.0
     error = 0.0
     for degree, ((low, high), seen) in zip(degrees, sums, strict=True):
-        interval = low / below, high * above
+        interval = covered((low / below, high * above))
         if weighted and not ranges:
-            interval = _wider(interval, seen, math.exp(SCORE_EXTENSION / 2 ** (count - 1)))
+            interval = covered(_wider(interval, seen, math.exp(SCORE_EXTENSION / 2 ** (count - 1))))
         if weighted:
             seen = _spread(seen, error)
         bound = FOLLOWED if len(ranges) < count - 1 else RELATIVE
@@ -227,14 +227,16 @@ def fitted_direct(
     lowest, shift = known.scores_at(0)
     exp_range = (lowest - shift, 0.0)
     log_sums = _log_sums(known, 0)
-    low, high = (math.exp(end - shift) for end in known.log_sums[0])
+    low, high = covered(
+        (math.exp(known.log_sums[0][0] - shift), math.exp(known.log_sums[0][1] - shift))
+    )
     coefficients = exp_coefficients = None
     if space.fits == "weighted":
         allowed = SUM_SHARE * math.exp(log_sums[0]) / (known.width or 1)
         found = exponential(exp_degree, exp_range, 0, log_sums, allowed, weighted=True)
         exp_coefficients = tuple(found.coefficients)
-        seen = tuple(math.exp(s) for s in log_sums)
-        low, high = _wider((low, high), seen, math.exp(SCORE_EXTENSION))
+        seen = covered_values(tuple(math.exp(s) for s in log_sums))
+        low, high = covered(_wider((low, high), seen, math.exp(SCORE_EXTENSION)))
         coefficients = tuple(weighted_fit("inverse", degree, (low, high), seen).coefficients)
     return DirectSoftmax(
         degree, (low, high), shift, exp_degree, exp_range, coefficients, exp_coefficients,
@@ -252,7 +254,20 @@ def _log_sums(known: Range, halvings: int) -> tuple[float, ...]:
             where=known.location,
             remedy="calibrate on inputs",
         )
-    return tuple(s - known.shift(halvings) for s in known.total_quantiles[halvings])
+    found = [s - known.shift(halvings) for s in known.total_quantiles[halvings]]
+    return tuple(max(s, found[-1] - math.log(WIDEST)) for s in found)
+
+
+def covered(interval: Interval) -> Interval:
+    """A range of positive arguments as far as a polynomial can cover it, from its high end. What is
+    below it gets a wrong value and no explosion, and a search sees the error.
+    """
+    return max(interval[0], interval[1] / WIDEST), interval[1]
+
+
+def covered_values(seen: tuple[float, ...]) -> tuple[float, ...]:
+    """Rising positive values, those too small for a polynomial raised; see `covered`."""
+    return tuple(max(value, seen[-1] / WIDEST) for value in seen)
 
 
 def _wider(interval: Interval, seen: Sequence[float], factor: float) -> Interval:

@@ -45,7 +45,7 @@ from atlasc.passes.approximation.algorithms.thor import (
 )
 from atlasc.passes.approximation.description import Activation, Approximation, family_of
 from atlasc.passes.approximation.fits.chebyshev_sum import Interval
-from atlasc.passes.approximation.fitted import paper_ranges
+from atlasc.passes.approximation.fitted import covered, paper_ranges
 from atlasc.passes.calibration.ranges import Range
 
 
@@ -75,7 +75,8 @@ class Facts(NamedTuple):
         width = op.operands[0].tensor.shape[-1]
         if known is None:
             return Facts(op.name, op.location, width=width)
-        return Facts(op.name, op.location, known.scores_at(0), known.row_sums, width, known)
+        sums = None if known.row_sums is None else covered(known.row_sums)
+        return Facts(op.name, op.location, known.scores_at(0), sums, width, known)
 
     @property
     def greatest(self) -> float:

@@ -7,6 +7,7 @@ that were held back.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,18 +20,21 @@ from atlasc.ir.files import MIB, STRICT, Amount, Count, read_json
 from atlasc.ir.module import Module, Op
 from atlasc.passes.calibration.certified import require_certified
 from atlasc.passes.calibration.measure import (
+    HALVINGS,
     SHARES,
     Measurement,
     Reached,
     input_count,
     measure,
     nonlinear_ops,
+    require_finite,
 )
 from atlasc.passes.calibration.ranges import (
     EXP_RANGE,
     FEWEST_FOR_TAIL,
     LEAST_MARGIN,
     MARGIN_OF_FEW,
+    WIDEST,
     Kind,
     Range,
     measured_range,
@@ -202,9 +206,38 @@ def calibrate(
     violations: list[Violation] = []
     if held_back is not None and held:
         for one, known in zip(measured(held_back, count), ranges, strict=True):
+            require_finite(one, "held-back inputs")
             violations += _violations(one, known, names)
     extremes = standing_out([part for pair in zip(seen, ranges) for part in _quantities(*pair)])
     return Calibration(ranges, count, effective, held, tuple(violations), {}, extremes)
+
+
+def require_coverable(ranges: Sequence[Range]) -> None:
+    """Raise AtlasError where a range is too wide for any polynomial that a program could have."""
+    wide = [known for known in ranges if known.widest_factor > math.log(WIDEST)]
+    if not wide:
+        return
+    known = wide[0]
+    others = f" ({len(wide)} ops are like this)" if len(wide) > 1 else ""
+    what, remedy = {
+        "scores": (
+            "the sums of its rows differ by a factor of e^{:.0f} even with all "
+            f"{HALVINGS} halvings of the scores",
+            "use a model with smaller scores: smaller weights of queries and keys, or a larger "
+            "divisor of the scores",
+        ),
+    }.get(known.kind, (
+        "its greatest and least value differ by a factor of e^{:.0f}",
+        "give inputs whose rows vary alike, or a model with a larger epsilon",
+    ))  # fmt: skip
+    raise AtlasError(
+        f"no polynomial covers the {known.kind} of {known.op}",
+        where=known.location,
+        why=f"the inputs reach ({known.seen_low:.4g}, {known.seen_high:.4g}), so "
+        f"{what.format(known.widest_factor)}; at most e^{math.log(WIDEST):.0f} can be "
+        f"encrypted{others}",
+        remedy=f"{remedy}; also check for inputs that stand out",
+    )
 
 
 def nominal_calibration(module: Module) -> Calibration:

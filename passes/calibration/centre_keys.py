@@ -25,6 +25,7 @@ from atlasc.passes.calibration.calibrate import read_calibration
 from atlasc.passes.calibration.measure import (
     HALVINGS,
     TEMPERATURES,
+    blas_threads,
     chunk_size,
     input_count,
     nonlinear_ops,
@@ -157,8 +158,9 @@ def key_shifts(
     arrays = {name: array[some] for name, array in arrays.items()}
     shifts: dict[str, np.ndarray] = {}
     paths = key_paths(module, report)
-    for path, moments in zip(paths, _observe(module, paths, arrays, progress), strict=True):
-        w, temperature, before, after = moments.solve()
+    with blas_threads(1):
+        solved = [one.solve() for one in _observe(module, paths, arrays, progress)]
+    for path, (w, temperature, before, after) in zip(paths, solved, strict=True):
         done = before >= LEAST_RANGE and after <= (1 - LEAST_GAIN) * before
         if done:
             shift = np.zeros(path.linear.value.tensor.shape[-1])
@@ -219,12 +221,13 @@ class Moments:
         halvings = min(math.ceil(math.log2(max(widest, 2.0))) - 1, HALVINGS)
         width = self.first.shape[1]
         ridge = RIDGE * np.trace(self.second, axis1=1, axis2=2) / width
+        ridge[ridge == 0] = 1.0  # queries that are zero predict nothing
         normal = self.second + ridge[:, None, None] * np.eye(width)
         right = np.stack([self.products[halvings], self.first], axis=-1)
         ahead, back = np.moveaxis(np.linalg.solve(normal, right), -1, 0)
         # w = ahead - c back; the constant c, common to all heads, makes the residuals' mean 0.
         total, rows = self.sums[halvings].sum(), self.rows.sum()
-        free = max(rows - np.sum(self.first * back), 1e-12 * rows)
+        free = max(rows - np.sum(self.first * back), 1e-12 * max(rows, 1.0))
         w = ahead - (total - np.sum(self.first * ahead)) / free * back
         logs = np.concatenate([logs[..., halvings] for _, logs in self.sample])
         factors = w[self.path.groups] * self.path.gains

@@ -6,8 +6,9 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -71,6 +72,17 @@ class Measurement:
     channels: Reached | None = None
 
 
+def blas_threads(count: int) -> AbstractContextManager[Any]:
+    """BLAS with so many threads, in the whole process; with one, sums have one order everywhere.
+
+    Fits solve small systems, for which threads of BLAS mostly wait for each other: where processors
+    are shared, a fit on two threads took ten times as long as on one.
+    """
+    return cast(
+        AbstractContextManager[Any], ThreadpoolController().limit(limits=count, user_api="blas")
+    )
+
+
 def nonlinear_ops(module: Module) -> list[Op]:
     """The nonlinear ops that run on encrypted data, in order of execution."""
     return [op for op in module.ops if op.definition.nonlinear and op.value.tensor.side == "server"]
@@ -128,11 +140,10 @@ def measure(
 
     wanted, starts = set(ops), range(0, count, size)
     threads = max(1, min(MOST_THREADS, os.cpu_count() or 1, len(starts)))
-    limit = (os.cpu_count() or 1) // threads
     chunks = []
-    # A thread for each chunk: functions, unlike matrix products, have no threads of their own.
+    # A thread for each chunk. Matrix products have one: with more, last bits would depend on them.
     with (
-        ThreadpoolController().limit(limits=limit, user_api="blas"),
+        blas_threads(1),
         ThreadPoolExecutor(threads) as pool,
     ):
         for start, found in zip(starts, pool.map(chunk, starts), strict=True):
@@ -198,6 +209,36 @@ def _sampled(values: np.ndarray, first: int, share: int) -> np.ndarray:
     numbers = (first + np.arange(inputs))[:, None] * share + np.arange(share)
     places = (np.modf(numbers * GOLDEN_RATIO)[0] * size).astype(np.int64)
     return values[np.arange(inputs)[:, None], places].reshape(inputs * share, *values.shape[2:])
+
+
+def require_finite(measured: Measurement, those: str = "inputs of calibration") -> None:
+    """Raise AtlasError where an input reaches something that is not finite.
+
+    Args:
+        those: what the inputs are called.
+    """
+    op, sums = measured.op, measured.sums
+    for part in (measured.argument, sums):
+        ends = [] if part is None else [part.low, part.high]
+        wrong = [~np.isfinite(end).reshape(len(end), -1).all(axis=1) for end in ends]
+        if not np.any(wrong):
+            continue
+        inputs = np.flatnonzero(np.any(wrong, axis=0)).tolist()
+        which = f"in number {inputs[0]} of the {those}"
+        which += f" and in {len(inputs) - 1} others" if inputs[1:] else ""
+        if part is sums:
+            raise AtlasError(
+                f"a query of {op.name} sees no key: all are masked",
+                where=op.location,
+                why=f"{which}; such a row has no softmax",
+                remedy="pad texts on the right, and keep at least one token of each",
+            )
+        raise AtlasError(
+            f"{op.name} gets values that are not finite in the cleartext model",
+            where=op.location,
+            why=which,
+            remedy="check the weights and the inputs",
+        )
 
 
 class Rows(NamedTuple):

@@ -9,10 +9,16 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import STRICT
 from atlasc.passes.calibration.certified import Bounds
-from atlasc.passes.calibration.measure import SHARES, TEMPERATURES, Measurement, Reached
+from atlasc.passes.calibration.measure import (
+    HALVINGS,
+    SHARES,
+    TEMPERATURES,
+    Measurement,
+    Reached,
+    require_finite,
+)
 
 Kind = Literal["scores", "variance", "mean square", "argument"]
 
@@ -32,6 +38,9 @@ RISK = 3e-3
 """Probability with which an input may leave some range, when the margin is chosen from the tail."""
 TAIL_FRACTION = 0.1
 FEWEST_FOR_TAIL = 30
+WIDEST = 2.0**40
+"""High over low end of the widest range of 1/sqrt that a program can have. Values on it differ by
+a factor of 2^20 then, as much as ciphertexts have digits."""
 QUANTILES, QUANTILES_OF_CHANNEL = 129, 17
 """Of what was seen, evenly spaced from the least to the greatest value."""
 DIGITS = 6
@@ -148,6 +157,18 @@ class Range:
         }  # fmt: skip
         return kinds.get(self.op, "argument")
 
+    @property
+    def widest_factor(self) -> float:
+        """Logarithm of the high over the low end of the first range on which 1/sqrt is needed, of a
+        softmax with as many iterations as there may be; 0 for an activation.
+        """
+        if self.kind == "argument":
+            return 0.0
+        if self.kind != "scores":
+            return math.log(self.high) - math.log(self.low) if self.low > 0 else math.inf
+        low, high = (0.0, 0.0) if self.log_sums is None else self.log_sums[HALVINGS - 1]
+        return high - low
+
     def scores_at(self, halvings: int) -> Interval:
         """Softmax: the range of the scores for T = 2^halvings."""
         return (self.low, self.high) if self.scores is None else self.scores[halvings]
@@ -179,13 +200,8 @@ def measured_range(
         AtlasError: a value is not finite.
     """
     op, (lows, highs, samples) = measured.op, measured.argument
+    require_finite(measured)
     seen = float(lows.min()), float(highs.max())
-    if not np.isfinite(seen).all():
-        raise AtlasError(
-            f"{op.name} gets values that are not finite in the cleartext model",
-            where=op.location,
-            remedy="check the weights and the inputs",
-        )
     basis: Basis = "measured"
     if bounds is not None:
         basis = "certified"

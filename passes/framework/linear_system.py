@@ -23,7 +23,9 @@ class LinearSystem(Generic[K]):
     """
 
     rows: dict[K, tuple[dict[K, float], float]] = field(default_factory=dict)
-    _mentions: defaultdict[K, set[K]] = field(default_factory=lambda: defaultdict(set))
+    # Dictionaries keep their order: that of a set of values is that of their addresses, and with it
+    # the last bits of a solution would change from run to run.
+    _mentions: defaultdict[K, dict[K, None]] = field(default_factory=lambda: defaultdict(dict))
 
     def add(self, row: Mapping[K, float], constant: float) -> bool:
         """Add an equation; False, and no change, where it contradicts those before it."""
@@ -48,13 +50,13 @@ class LinearSystem(Generic[K]):
                 terms[name] = terms.get(name, 0.0) + share * value
                 if abs(terms[name]) <= TOLERANCE:
                     del terms[name]
-                    self._mentions[name].discard(other)
+                    self._mentions[name].pop(other, None)
                 else:
-                    self._mentions[name].add(other)
+                    self._mentions[name][other] = None
             self.rows[other] = (terms, offset + share * constant)
         self.rows[pivot] = (solved, constant)
         for name in solved:
-            self._mentions[name].add(pivot)
+            self._mentions[name][pivot] = None
         return True
 
     def solve(self, wishes: Mapping[K, float]) -> dict[K, float]:

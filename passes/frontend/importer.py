@@ -18,6 +18,7 @@ from atlasc.ir.opdef import Symbol
 from atlasc.passes.frontend import graph as fx
 from atlasc.passes.frontend.constants import evaluate, fixed_indices, to_numpy
 from atlasc.passes.frontend.graph import Node
+from atlasc.passes.frontend.locations import locations
 
 if TYPE_CHECKING:
     import torch
@@ -69,6 +70,7 @@ class Importer:
         if fixed := fixed_indices(graph, self.inputs, self.kinds, self.known):
             self.known |= fixed
             self.kinds = fx.classify(graph, self.inputs, fixed)
+        self.locations = locations(graph)
         self.layered = any(_LAYER.search(fx.module_path(node)) for node in graph.nodes)
         self.values: dict[Node, Value] = {}
         self.node: Any = None
@@ -147,9 +149,11 @@ class Importer:
         server are encrypted. Attributes that are None are left out.
         """
         node = at or self.node
-        location = fx.module_path(node)
+        location = self.locations[node]
         values = [self.value(operand) for operand in operands]
-        in_layers = _LAYER.search(location) if self.layered else op_name not in CLIENT_OPS
+        in_layers = (
+            _LAYER.search(fx.module_path(node)) if self.layered else op_name not in CLIENT_OPS
+        )
         if in_layers or any(value.tensor.side == "server" for value in values):
             values = [self.on_server(value) for value in values]
         given = {name: value for name, value in attributes.items() if value is not None}

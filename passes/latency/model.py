@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.module import Module
+from atlasc.ir.module import Module, Op
 from atlasc.passes.approximation.approximate import with_approximations
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.calibration.measure import nonlinear_ops
@@ -172,9 +172,13 @@ class LatencyModel:
         return self._outlines[key]
 
     def _learn(self, packing: PackingChoice, names: Sequence[str], given: Approximations) -> None:
-        """Lower a program in which all ops of a kind have the steps of these ones."""
-        like = {self._ops[name].name: given[name] for name in names}
-        chosen = {name: like.get(op.name, self._reference[name]) for name, op in self._ops.items()}
+        """Lower a program in which all ops like these ones have their steps. Ops are alike that do
+        the same to arguments of one shape: an approximation may have a constant for each channel.
+        """
+        like = {_alike(self._ops[name]): given[name] for name in names}
+        chosen = {
+            name: like.get(_alike(op), self._reference[name]) for name, op in self._ops.items()
+        }
         chosen |= {name: given[name] for name in names}
         self._register(packing, self._cut(self._poly(chosen), packing), chosen)
 
@@ -221,6 +225,10 @@ class TimedChain:
         for number in range(len(self.names) - 1):
             reached = (reached[:, None] + self.table(number, approximations)).min(axis=0)
         return float((reached + self.table(len(self.names) - 1, approximations)).min())
+
+
+def _alike(op: Op) -> tuple[str, tuple[int, ...]]:
+    return op.name, op.operands[0].tensor.shape
 
 
 def _shape(array: np.ndarray) -> np.ndarray:

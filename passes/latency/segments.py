@@ -32,6 +32,9 @@ from atlasc.passes.lowering.placement.min_plus import INFINITY, Pieces, Table, p
 
 UNIT = 2.0**-24
 """Seconds of one unit of a table."""
+MEMORY = 512 << 20
+"""Bytes of tables that are kept. Beyond it they are dropped, and those still needed computed again;
+the tables of one segment come on top."""
 Place = tuple[str, str]
 """Location and kind of nonlinear ops: what the ops of a packed program remember of their origin."""
 
@@ -197,7 +200,7 @@ class Tables:
     """
 
     def __init__(self, chain: LevelChain, costs: PrimitiveCosts) -> None:
-        self._pieces = Pieces(chain, 1 / UNIT)
+        self._chain, self._pieces = chain, Pieces(chain, 1 / UNIT)
         self._orders: dict[ProgramSegment, list[int]] = {}
         self._known: dict[tuple[ProgramSegment, tuple[Polynomial, ...]], NDArray[np.float64]] = {}
 
@@ -225,6 +228,9 @@ class Tables:
         """
         key = (segment, polynomials)
         if key not in self._known:
+            if self._pieces.bytes > MEMORY:
+                self._pieces = Pieces(self._chain, 1 / UNIT)
+                self._known.clear()
             self._known[key] = _seconds(self._solve(segment, polynomials))
         return self._known[key]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -97,7 +97,7 @@ class Front:
         reference: (cost, error) that the hypervolume is measured from.
         evaluations: settings that the search asked for.
         distinct: of these, how many differed.
-        seconds: that it took.
+        seconds: that it took; 0 in a bundle, which does not depend on it.
         strategy: its name.
         complete: False for a search that was interrupted.
         parametrisation: what the integers of settings stand for.
@@ -134,6 +134,11 @@ class Front:
         cost: the error saved times the share of the cost saved.
         """
         return hypervolume([(p.cost(self.cost), p.error) for p in self.points], self.reference)
+
+    def untimed(self) -> Front:
+        """Without the time that the search took: what is left follows from the inputs alone."""
+        history = tuple(moment._replace(seconds=0.0) for moment in self.history)
+        return replace(self, seconds=0.0, history=history)
 
     def pick(self, wanted: Wanted, tolerated: int = 0) -> Point:
         """The cheapest point within limits that name an error; otherwise the most accurate one.

@@ -19,10 +19,10 @@ from atlasc.ir.module import Op, Value
 from atlasc.ir.opdef import Site
 from atlasc.ir.ops.nn import keep_mask
 from atlasc.passes.approximation.description import Approximation
-from atlasc.passes.calibration.measure import row_sums
+from atlasc.passes.calibration.measure import blas_threads, row_sums
 from atlasc.passes.calibration.ranges import Range
 from atlasc.passes.search.error_model import Choice, Group
-from atlasc.passes.search.search_problem import SearchProblem, blas_threads
+from atlasc.passes.search.search_problem import SearchProblem
 from atlasc.passes.simulation.blockwise import Blockwise
 from atlasc.passes.simulation.poly_values import EXPLODED
 
@@ -101,7 +101,7 @@ def capture(
             captured = _rows(op, site, operands[0], inputs, generator)
         found[op.value.name] = captured
 
-    with np.errstate(all="ignore"), blas_threads(problem.processors):
+    with np.errstate(all="ignore"), blas_threads(1):
         Interpreter(problem.module, problem.dtype, override=look).run(problem.arrays)
     return found
 

@@ -6,14 +6,12 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
@@ -38,17 +36,6 @@ from atlasc.passes.simulation.torch_simulator import TorchSimulator
 AUTO = "auto"
 REFERENCE_ERROR = 0.2
 SNAPSHOT_MEMORY = 256 << 20
-
-
-def blas_threads(count: int) -> AbstractContextManager[Any]:
-    """BLAS with so many threads, in the whole process; the simulator chooses its own number.
-
-    Fits solve small systems, for which threads of BLAS mostly wait for each other: where processors
-    are shared, a fit on two threads took ten times as long as on one.
-    """
-    return cast(
-        AbstractContextManager[Any], ThreadpoolController().limit(limits=count, user_api="blas")
-    )
 
 
 def silent(text: str) -> None:

@@ -14,11 +14,12 @@ import numpy as np
 from typing_extensions import Self
 
 from atlasc.ir.errors import AtlasError
+from atlasc.passes.calibration.measure import blas_threads
 from atlasc.passes.search.front import Front, Moment
 from atlasc.passes.search.journal import Journal, Key
 from atlasc.passes.search.points import Point, Settings, is_partial, non_dominated
 from atlasc.passes.search.ray_workers import RayPool
-from atlasc.passes.search.search_problem import SearchProblem, blas_threads
+from atlasc.passes.search.search_problem import SearchProblem
 
 MODEST_EVALUATIONS = 936
 """At most, of the search inside ``compile``, where the user says nothing."""

@@ -35,8 +35,11 @@ from atlasc.passes.simulation.simulator import (
 
 AHEAD, FEWEST_FOR_AHEAD = 2, 8
 """The number of inputs that are evaluated first, and the fewest inputs with which that is done."""
-WATCHED = 8
-"""Watched inputs that a thread evaluates at once: long work says often where it stands."""
+PARTS = 4
+"""Parts of the inputs that may be evaluated at once. It follows no machine: how inputs are divided
+decides on the last bits of errors, and with them on what a search finds."""
+WATCHED = 16
+"""Watched inputs that are evaluated at once: long work says often where it stands."""
 SMALLEST_PART = 1 << 17
 """Elements of its largest tensor from which a part is worth a thread."""
 
@@ -124,9 +127,9 @@ class PolynomialSimulator(Simulator):
         module: an nn module; the approximations that its ops carry are the default.
         dtype: float32 or float64. A LayerNorm is computed as `expand` emits it, centring and then
             the norm of a mean square, which is stable in float32.
-        threads: None for the number of processors. Inputs are divided among them; where there
-            are fewer inputs than threads, or little work, matrix products and nonlinear ops are.
-            One simulator at a time: the threads of BLAS belong to the whole process.
+        threads: None for the number of processors. They take `PARTS` parts of the inputs; where
+            there are more threads, nonlinear ops are divided among them. Matrix products have one
+            thread each, so that results do not depend on their number.
         memory: bytes of values kept for settings that begin alike (0: nothing is kept).
         limit: magnitude from which a value counts as exploded.
 
@@ -162,10 +165,10 @@ class PolynomialSimulator(Simulator):
         """
         values = self.server_inputs(inputs)
         count = len(next(iter(values.values())))
-        threads = min(self.threads, count * largest_tensor(self.segments) // SMALLEST_PART)
+        most = min(PARTS, count * largest_tensor(self.segments) // SMALLEST_PART)
 
         def parts(start: int, end: int) -> list[Part]:
-            pieces = max(1, min(threads, end - start))
+            pieces = max(1, min(most, end - start))
             return [
                 Part(
                     {value: array[first:last] for value, array in values.items()},
@@ -176,7 +179,7 @@ class PolynomialSimulator(Simulator):
             ]
 
         if watched:
-            rounds = -(-count // min(chunk_size(self.module), WATCHED * self.threads))
+            rounds = -(-count // min(chunk_size(self.module), WATCHED))
             return list(itertools.starmap(parts, divided(0, count, rounds)))
         if count < FEWEST_FOR_AHEAD:
             return [parts(0, count)]
@@ -209,17 +212,17 @@ class PolynomialSimulator(Simulator):
         rounds = inputs if isinstance(inputs, list) else self.prepare(inputs)
         chosen = self.default_approximations() if approximations is None else approximations
         end = end_after(self.segments, layers)
-        keys, threads = self.prefix(chosen)[:end], max(map(len, rounds))
-        share = max(1, self.threads // threads)
+        keys, parts_at_once = self.prefix(chosen)[:end], max(map(len, rounds))
+        share = max(1, self.threads // parts_at_once)
         if share not in self._blockwise:
             self._blockwise[share] = Blockwise(self.dtype, share, self.limit)
         outputs: list[dict[str, np.ndarray]] = []
-        with self._blas.limit(limits=share, user_api="blas"):
+        with self._blas.limit(limits=1, user_api="blas"):
             for parts in rounds:
                 for part in parts:
                     part.stop = end
                 work = partial(self._part, chosen, keys, self._blockwise[share], parts)
-                pool = None if threads == 1 else self._pool
+                pool = None if parts_at_once == 1 else self._pool
                 outputs += (map if pool is None else pool.map)(work, parts)
                 if (stop := _first_stop(parts)) < end:
                     op = self.segments[stop].ops[0]

@@ -7,7 +7,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from small_transformers import Builder, Shape, approximate, inputs_for
 
+from atlasc.compilation.lowering import lower_module
+from atlasc.compilation.options import InspectOptions, TargetOptions
+from atlasc.compilation.single_stages import inspect_module
+from atlasc.compilation.steps import steps_of
 from atlasc.ir.module import Module
 from atlasc.passes.framework.pass_base import (
     ANALYSES,
@@ -27,6 +32,7 @@ from atlasc.passes.pipeline import (
     PIPELINE,
     describe,
     passes_table,
+    to_poly,
     with_passes_table,
 )
 from atlasc.passes.pipeline import TABLE_MARKS as MARKS
@@ -99,3 +105,18 @@ def test_what_a_pass_does_not_keep_is_removed(analysis) -> None:
     assert analysis.is_known(module)
     assert analysis.is_known(after) == (analysis is MAGNITUDES)
     assert after.ops[0].attributes["name"] == "x"
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_passes_are_never_more_than_their_total(layers: int) -> None:
+    """Passes that are kept by their cost count too."""
+    shape = Shape(layers=layers, pre_norm=False, classes=3)
+    module, inputs = Builder(shape, 0).build(), inputs_for(shape, 1)
+    approximate(module, inputs)
+    seen: list[tuple[int, int | None]] = []
+    steps = steps_of(lambda what, done, total: seen.append((done, total)))
+    lower_module(module, inputs, TargetOptions(target="sim"), steps)
+    inspect_module(to_poly(module)[1], InspectOptions(target="sim"), steps)
+    totals = [(done, total) for done, total in seen if total is not None]
+    assert len(totals) > 9 and all(0 <= done <= total for done, total in totals)
+    assert any(done == total for done, total in totals)

@@ -34,12 +34,14 @@ class Pieces:
     Attributes:
         drop: [from, to], 0 where to <= from.
         tables: all distinct tables; a table is spoken of by its number.
+        bytes: of these tables.
     """
 
     def __init__(self, chain: LevelChain, scale: float, modulus: int = 1) -> None:
         self.chain, self.levels = chain, chain.max_level + 1
         self.drop = np.where(np.tri(self.levels, dtype=bool), 0, INFINITY).astype(np.int64)
         self.tables: list[Table] = []
+        self.bytes = 0
         self._numbers: dict[Hashable, int] = {}
         self._scale, self._modulus = scale, modulus
 
@@ -69,6 +71,7 @@ class Pieces:
             table = build()
             self._numbers[key] = len(self.tables)
             self.tables.append(table)
+            self.bytes += table.nbytes
         return self._numbers[key]
 
     def edge(self, node: LevelNode) -> Table:

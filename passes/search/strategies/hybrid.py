@@ -127,6 +127,7 @@ class HybridSteps:
         self.groups = groups_of(problem.module, problem.parametrisation)
         self.exact: Settings = ((EXACT,) * problem.parametrisation.variables,) * space.layers
         self.template = space.decode(space.lower)
+        self.noted = False
         capturing = partial(run.report, CAPTURING)
         self.local = LocalErrors(problem, self._approximations, options.seed, capturing)
 
@@ -278,7 +279,7 @@ class HybridSteps:
                 for group, found, errors in choices
             ]
             fixed = self.run.objective.approximations(self.template)
-            paths = evenly(latency_front(latency, ways, fixed))
+            paths = evenly(latency_front(latency, ways, fixed, self._note_once))
         else:
             paths = solve_sums(
                 [[(c.cost, e) for c, e in zip(found, errors)] for _, found, errors in choices]
@@ -290,6 +291,11 @@ class HybridSteps:
                 settings = group.put(settings, found[index].choice)
             front.append((path.error ** (1 / model.exponent), settings))
         return front
+
+    def _note_once(self, text: str) -> None:
+        if not self.noted:
+            self.run.problem.note(text)
+        self.noted = True
 
     def _evaluate(self, batch: Sequence[Settings]) -> None:
         batch = batch[: max(0, self.run.left)]

@@ -82,6 +82,17 @@ def test_compile_picks_from_a_saved_front(
     assert both["levels"] == min(p.levels for p in front.points if p.error <= error)
 
 
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_front_serves_every_batch(
+    batch: int, searched: tuple[Path, Outcome], front: Front, tmp_path: Path
+) -> None:
+    """A weight may have another name in the trace of another batch: a ViT's token of the class."""
+    error = front.points[1].error
+    settings = compiled(searched[0], tmp_path / "batch", "--max-error", error, "--batch", batch)
+    assert settings["error"] <= error
+    assert json.loads((tmp_path / "batch" / "manifest.json").read_text())["batch"] == batch
+
+
 def test_compile_warns_where_every_setting_is_left(
     searched: tuple[Path, Outcome], tmp_path: Path
 ) -> None:

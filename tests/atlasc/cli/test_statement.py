@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from atlasc.client.verdict import Verdict
 from atlasc.compilation.options import parse_share
-from atlasc.compilation.statement import Statement, _by_length, clopper_pearson
+from atlasc.compilation.statement import Statement, _by_length, clopper_pearson, require
 from atlasc.ir.errors import AtlasError
 from tests.atlasc.cli.command import DATA, MODEL, refused, run
 
@@ -59,3 +61,29 @@ def test_compile_states_a_bound_and_refuses_what_it_cannot_say(tmp_path: Path) -
     assert "hold back 2995 inputs or more" in message
     assert f"{found.inputs} held-back inputs are too few" in message
     assert not (tmp_path / "other").exists()
+
+
+def test_a_program_that_is_wrong_on_most_inputs_is_refused() -> None:
+    for unsafe, refuses in ((24, True), (13, True), (12, False), (0, False)):
+        found = [Statement(None, 24, unsafe, clopper_pearson(unsafe, 24))]
+        if refuses:
+            with pytest.raises(AtlasError, match=f"of 24 held-back inputs {unsafe} would"):
+                require(found, None)
+        else:
+            require(found, None)
+    require([], None)  # nothing was held back
+
+
+def test_compile_refuses_a_recipe_that_is_wrong_on_most_inputs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def wrong(*arguments: Any, **others: Any) -> list[Verdict]:
+        return [Verdict(name, fault="its answer is wrong") for name in arguments[3]]
+
+    monkeypatch.setattr("atlasc.compilation.compile.verdicts", wrong)
+    message = refused(
+        "compile", MODEL, "--data", DATA, "--recipe", "is", "--target", "sim",
+        "-o", tmp_path / "bundle",
+    )  # fmt: skip
+    assert "the program is of no use" in message and "leave --recipe out" in message
+    assert not (tmp_path / "bundle").exists()

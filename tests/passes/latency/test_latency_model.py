@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -205,3 +206,28 @@ def test_coefficients_that_vanish_cost_nothing() -> None:
     ]
     assert calls[1] < calls[0]
     assert Polynomial.of(dense).depth == Polynomial.of(even).depth == 5
+
+
+def test_ops_of_one_kind_may_have_different_widths() -> None:
+    """The steps of one GELU are lowered on GELUs of its own width alone."""
+    rng = np.random.default_rng(0)
+    module = Module("two_widths", "nn")
+    client = {"name": "x", "shape": [1, 2, 4], "side": "client", "dtype": "f64"}
+    value = module.add("nn.encrypt", [module.add("nn.input", [], client)])
+    for name, shape in (("wide", (6, 4)), ("narrow", (5, 6))):
+        weight = module.constant(name, rng.standard_normal(shape))
+        value = module.add(
+            "nn.gelu", [module.add("nn.linear", [value], {"weight": weight})], {}, name
+        )
+    module.add("nn.output", [value], {"name": "y"})
+    reference = recipe_approximations(module, "is", nominal_calibration(module))
+    model = LatencyModel(module, TARGET, reference)
+    for some in itertools.product([False, True], repeat=2):
+        chosen = dict(reference)
+        for name, width, change in zip(reference, (6, 5), some, strict=True):
+            if change:
+                ranges, coefficients = np.tile([-1.0, 2.0], (width, 1)), rng.random((width, 8))
+                chosen[name] = ChannelActivation(7, ranges, coefficients)
+        seconds, levels, _ = lowered_seconds(module, chosen)
+        assert model.levels(chosen) == levels
+        assert model.seconds(chosen) == pytest.approx(seconds, rel=1e-2)

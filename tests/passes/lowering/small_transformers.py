@@ -24,6 +24,7 @@ class Shape:
         classes: 0 for the hidden states as output, else a classifier on one token.
         token: the token that it reads, modulo their number.
         mean: the mean over the tokens is an output too.
+        final_norm: where norms come before: whether one follows the last block.
     """
 
     batch: int = 1
@@ -39,6 +40,7 @@ class Shape:
     classes: int = 3
     token: int = 0
     mean: bool = False
+    final_norm: bool = True
 
     @property
     def features(self) -> int:
@@ -78,7 +80,7 @@ class Builder:
         x = module.add("nn.encrypt", [x], name="embedded")
         for layer in range(shape.layers):
             x = self._block(x, f"layer.{layer}")
-        if shape.pre_norm:
+        if shape.pre_norm and shape.final_norm:
             x = self._norm(x, "final")
         if shape.mean:
             mean = module.add("nn.mean", [x], {"axis": 1}, "pooler")

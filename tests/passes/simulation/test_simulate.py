@@ -191,14 +191,18 @@ def test_the_first_layers_alone() -> None:
     assert "y" in simulator.run(arrays, layers=2).outputs
 
 
-def test_inputs_divided_among_threads_give_the_same(monkeypatch) -> None:
+def test_inputs_are_divided_alike_whatever_the_threads(monkeypatch) -> None:
     module, arrays = model(replace(SHAPES["decoder"], batch=5))
     whole = PolynomialSimulator(module, np.float64, threads=1).run(arrays).outputs["y"]
     monkeypatch.setattr(simulate, "SMALLEST_PART", 1)
-    simulator = PolynomialSimulator(module, np.float64, threads=3, memory=1 << 20)
-    prepared = simulator.prepare(arrays)
-    assert [len(next(iter(part.values.values()))) for part in prepared[0]] == [1, 2, 2]
-    np.testing.assert_allclose(simulator.run(prepared).outputs["y"], whole, rtol=0, atol=1e-12)
+    found = []
+    for threads in (1, 3, 9):
+        simulator = PolynomialSimulator(module, np.float64, threads=threads, memory=1 << 20)
+        prepared = simulator.prepare(arrays)
+        assert [len(next(iter(part.values.values()))) for part in prepared[0]] == [1, 1, 1, 2]
+        found.append(simulator.run(prepared).outputs["y"])
+        np.testing.assert_allclose(found[-1], whole, rtol=0, atol=1e-12)
+    assert all(np.array_equal(one, found[0]) for one in found)
 
 
 @pytest.mark.parametrize(("inputs", "sizes"), [(3, [3]), (9, [2, 7])])

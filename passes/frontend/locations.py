@@ -1,0 +1,71 @@
+"""Locations of ops, where every run of a block is a block of its own.
+
+A model may run a block several times with the same weights, as ALBERT does. Each run sees other
+values and gets its own ranges and approximations, so its ops have a location of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from atlasc.ir.bounds import as_location
+from atlasc.passes.frontend.graph import Node, module_path
+
+if TYPE_CHECKING:
+    from torch.fx import Graph
+
+_INDEX = re.compile(r"(?:^|\.)\d+$")
+
+
+class Call(NamedTuple):
+    """One call of a module: torch.export's key of the call, and the module's path."""
+
+    key: str
+    path: str
+
+
+def locations(graph: Graph) -> dict[Node, str]:
+    """The location of the op of each node: its `module_path`. Where some block runs more than once,
+    ``@`` and the number of the run follow its path, counted over the runs of all blocks.
+    """
+    stacks = {node: _calls(node) for node in graph.nodes}
+    blocks = {node: block for node, block in _blocks(stacks).items() if block is not None}
+    runs = {call: number for number, call in enumerate(dict.fromkeys(blocks.values()))}
+    found = {node: module_path(node) for node in graph.nodes}
+    if len({call.path for call in runs}) < len(runs):
+        for node, block in blocks.items():
+            inside = found[node].removeprefix(as_location(block.path))
+            found[node] = as_location(f"{block.path}@{runs[block]}{inside}")
+    return found
+
+
+def _blocks(stacks: dict[Node, list[Call]]) -> dict[Node, Call | None]:
+    """The block that made each node: the outermost module whose path ends with an index. In a model
+    without any, it is the outermost one with modules inside that runs more than once.
+    """
+
+    def outermost(paths: Iterable[str]) -> dict[Node, Call | None]:
+        chosen = set(paths)
+        return {
+            n: next((c for c in stack if c.path in chosen), None) for n, stack in stacks.items()
+        }
+
+    calls = {call for stack in stacks.values() for call in stack}
+    indexed = {call.path for call in calls if _INDEX.search(call.path)}
+    if indexed:
+        return outermost(indexed)
+    keys = defaultdict(set)
+    for call in calls:
+        keys[call.path].add(call.key)
+    outer = {call.path for stack in stacks.values() for call in stack[:-1]}
+    return outermost(path for path, of in keys.items() if len(of) > 1 and path in outer)
+
+
+def _calls(node: Node) -> list[Call]:
+    """The calls of modules that a node was made in, from outside to inside."""
+    stack = node.meta.get("nn_module_stack") or {}
+    paths = ((key, re.sub(r"^L\['self'\]\.?", "", str(path))) for key, (path, _) in stack.items())
+    return [Call(key, path) for key, path in paths if path]
