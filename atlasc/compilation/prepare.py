@@ -22,6 +22,7 @@ from atlasc.loading.data import inputs_of
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.lengths import with_prefixes
 from atlasc.loading.models import LoadedModel, model_of
+from atlasc.loading.tokens import IDS, MASK
 from atlasc.passes.calibration.calibrate import Calibration, calibrate
 from atlasc.passes.calibration.centre_keys import FEWEST_INPUTS as FEWEST_FOR_KEYS
 from atlasc.passes.calibration.centre_keys import Shifts, key_shifts, with_centred_keys
@@ -160,7 +161,7 @@ def load_source(
     """
     options = options or CalibrationOptions()
     loaded = model_of(model, tokenizer, trust_pickle=options.trust_pickle)
-    if options.sequence_length is not None and "input_ids" not in loaded.input_names:
+    if options.sequence_length is not None and IDS not in loaded.input_names:
         raise AtlasError(
             "--sequence-length is for texts",
             why=f"the model reads {', '.join(loaded.input_names)}",
@@ -169,7 +170,7 @@ def load_source(
     everything = inputs_of(data, loaded, options.sequence_length, options.long)
     everything.tell(note).require_finite()
     used, kept = everything.split(options.held_back, options.seed)
-    ids = everything.arrays.get("input_ids")
+    ids = everything.arrays.get(IDS)
     if ids is None:
         return Source(loaded, used, kept, used, kept, None)
     measured, validated = used, kept
@@ -210,7 +211,8 @@ def trace_model(
     inputs: Inputs | None = None,
 ) -> Module:
     """The nn module of a model for a batch of inputs. Examples of inputs give the shapes and types
-    that neither the config nor an archive tells.
+    that neither the config nor an archive tells; what they have beside the model's own inputs, such
+    as positions, becomes an input too.
 
     Raises:
         AtlasError: the shapes of the inputs are not known, or the model cannot be traced.
@@ -248,13 +250,13 @@ def input_specs(
         AtlasError: neither the config nor the arguments tell the shapes.
     """
     specs: dict[str, ShapeSpec] = {}
-    for name in model.input_names:
+    for name in dict.fromkeys([*model.input_names, *(arrays or {})]):
         known, example = model.shapes.get(name), (arrays or {}).get(name)
         dtype: Literal["i64", "f32"] = "f32" if name == "pixel_values" else "i64"
         shape: Sequence[int | None]
         if known is not None and None not in known:
             shape = known[1:]
-        elif example is not None and name not in ("input_ids", "attention_mask"):
+        elif example is not None and name not in (IDS, MASK):
             dtype = "f32" if example.dtype.kind == "f" else "i64"
             shape = example.shape[1:]
         elif name == "pixel_values":
