@@ -18,11 +18,11 @@ from atlasc.compilation.options import CalibrationOptions
 from atlasc.compilation.steps import Note, Steps, quiet, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
+from atlasc.loading import IDS, MASK
 from atlasc.loading.data import inputs_of
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.lengths import with_prefixes
 from atlasc.loading.models import LoadedModel, model_of
-from atlasc.loading.tokens import IDS, MASK
 from atlasc.passes.calibration.calibrate import Calibration, calibrate
 from atlasc.passes.calibration.centre_keys import FEWEST_INPUTS as FEWEST_FOR_KEYS
 from atlasc.passes.calibration.centre_keys import Shifts, key_shifts, with_centred_keys

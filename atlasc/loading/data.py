@@ -15,11 +15,10 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import GIB, read_npz
-from atlasc.loading import LONG, images, memory, tables
+from atlasc.loading import IDS, LONG, MASK, SEGMENTS, images, memory, tables
 from atlasc.loading.inputs import Inputs, checked
 from atlasc.loading.lengths import Texts, padded
 from atlasc.loading.rows import LABEL_KEYS, TEXTS, texts_of, without_ignored
-from atlasc.loading.tokens import IDS, MASK, SEGMENTS
 
 if TYPE_CHECKING:
     from atlasc.loading.models import LoadedModel

@@ -11,7 +11,7 @@ import numpy as np
 from atlasc.client.checks import faults
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import arrays_digest
-from atlasc.loading.tokens import IDS, POSITIONS, SEGMENTS
+from atlasc.loading import IDS, POSITIONS, SEGMENTS
 
 if TYPE_CHECKING:
     from atlasc.loading.models import LoadedModel, Shape
@@ -73,15 +73,14 @@ class Inputs:
     def joined(self, others: Inputs) -> Inputs:
         """These rows, and after them those of others, which have the same arrays; no faults."""
         pairs = (self.labels, others.labels), (self.tokens, others.tokens)
-        return Inputs(
-            {
-                name: np.concatenate([array, others.arrays[name]])
-                for name, array in self.arrays.items()
-            },
-            self.names + others.names,
-            *(None if a is None or b is None else np.concatenate([a, b]) for a, b in pairs),
-            notes=self.notes,
+        labels, tokens = (
+            None if a is None or b is None else np.concatenate([a, b]) for a, b in pairs
         )
+        arrays = {
+            name: np.concatenate([array, others.arrays[name]])
+            for name, array in self.arrays.items()
+        }
+        return Inputs(arrays, self.names + others.names, labels, tokens, self.notes)
 
     def tell(self, note: Callable[[str, str], object]) -> Inputs:
         """These inputs; notes, of a headline and details, say what was left out of the data, and

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.loading import LONG
+from atlasc.loading import IDS, LONG, MASK, POSITIONS, SEGMENTS
 from atlasc.loading.inputs import Inputs
-from atlasc.loading.tokens import IDS, MASK, POSITIONS, SEGMENTS, Special, shortened, special_of
+from atlasc.loading.tokens import Special, shortened, special_of
 
 if TYPE_CHECKING:
     from atlasc.loading.models import LoadedModel

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.module import Module
+from atlasc.loading import IDS, MASK, SEGMENTS
 from atlasc.loading.huggingface import (
     SAVE_REMEDY,
     build,
@@ -30,7 +31,6 @@ from atlasc.loading.huggingface import (
     read_object,
     tokenizer_errors,
 )
-from atlasc.loading.tokens import IDS, MASK, SEGMENTS
 from atlasc.loading.torch_files import Shape, load_exported_program, load_pt
 
 if TYPE_CHECKING:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
+from atlasc.loading import IDS, MASK, SEGMENTS
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.lengths import Texts
-from atlasc.loading.tokens import IDS, MASK, SEGMENTS, special_of
+from atlasc.loading.tokens import special_of
 
 if TYPE_CHECKING:
     from atlasc.loading.models import LoadedModel
@@ -194,8 +195,8 @@ def _tokenized(
             why="its tokenizer puts nothing between two texts",
             remedy="join the two texts in one, as the model was trained, and give it as text",
         )
-    columns = [list(column) for column in zip(*words.values(), strict=True)]
-    encoded = model.encode(*columns)
+    firsts, *seconds = (list(column) for column in zip(*words.values(), strict=True))
+    encoded = model.encode(firsts, seconds[0] if seconds else None)
     if [] in encoded[IDS]:
         where = list(words)[encoded[IDS].index([])]
         raise AtlasError("the tokenizer finds no token in a text", where=where)
@@ -234,7 +235,7 @@ def _labels(
     rows: Mapping[str, Mapping[str, Any]],
 ) -> tuple[np.ndarray | None, list[tuple[str, str]]]:
     """The labels [N], and a note where there are some that are not read."""
-    values = {
+    values: dict[str, Any] = {
         name: next((row[key] for key in LABEL_KEYS if key in row), None)
         for name, row in rows.items()
     }

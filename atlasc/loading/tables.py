@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -140,15 +141,16 @@ def _column_names(fields: list[str], where: str) -> list[str]:
 def _number_labels(rows: dict[str, Row]) -> None:
     """Labels of a table are numbers where all of them read as numbers."""
     for key in LABEL_KEYS:
-        values = [row[key] for row in rows.values() if key in row]
+        labelled = [row for row in rows.values() if key in row]
         for kind in (int, float):
             try:
-                numbers = [kind(value) for value in values]
+                numbers = [kind(row[key]) for row in labelled]
             except ValueError:
                 continue
-            for row, number in zip(rows.values(), numbers, strict=True):
-                row[key] = number
-            break
+            if all(map(math.isfinite, numbers)):
+                for row, number in zip(labelled, numbers, strict=True):
+                    row[key] = number
+                break
 
 
 def _read_parquet(source: Path) -> Rows:

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
+from atlasc.loading import IDS
 
 if TYPE_CHECKING:
     from atlasc.loading.models import LoadedModel
-
-IDS, MASK, SEGMENTS, POSITIONS = "input_ids", "attention_mask", "token_type_ids", "position_ids"
-"""Inputs with a number for each token, as HuggingFace calls them."""
 
 
 @dataclass(frozen=True)
