@@ -109,6 +109,8 @@ def prepare(
     _require_different(source, data)
     with steps("tracing"):
         traced = trace_model(source.model, batch, source.length, inputs=source.inputs)
+    for part in (source.inputs, source.held_back):
+        _require_keys(traced, part)
     if saved is not None:
         with steps("checking the front"):
             saved.require(traced)
@@ -201,6 +203,22 @@ def _require_different(source: Source, data: Any) -> None:
             f"all {count} inputs of {name} are identical",
             why="ranges that one input reaches say nothing of another one",
             remedy=remedy,
+        )
+
+
+def _require_keys(module: Module, inputs: Inputs) -> None:
+    """Raise AtlasError for padding in front of a text of a decoder: its first queries see no key,
+    so that the sum of a softmax is zero.
+    """
+    masked = [op for op in module.ops if op.name == "nn.softmax" and len(op.operands) > 1]
+    if not any(op.attributes.get("causal", False) for op in masked):
+        return
+    for row in np.flatnonzero(inputs.arrays[MASK][:, 0] == 0):
+        raise AtlasError(
+            "a text of a decoder has padding in front",
+            where=inputs.names[row],
+            why="a query of a decoder sees no later key, and these see padding alone",
+            remedy="pad on the right: tokenizer.padding_side = 'right', or give texts",
         )
 
 

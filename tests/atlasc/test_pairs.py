@@ -63,3 +63,17 @@ def test_a_client_says_that_a_text_is_cut(program: atlasc.Program, tmp_path: Pat
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         client.encrypt([PAIRS[0]])
+
+
+def test_a_decoder_refuses_padding_in_front_of_a_text() -> None:
+    """Its first queries see no key; that ended in a manifest with NaN, after a whole compile."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1}
+    model = LlamaForCausalLM(LlamaConfig(**sizes, intermediate_size=24, vocab_size=30)).eval()
+    ids = np.random.default_rng(0).integers(3, 30, (12, 8))
+    mask = (np.arange(8) >= np.where(np.arange(12) == 3, 3, 0)[:, None]).astype(int)
+    data = {"input_ids": ids, "attention_mask": mask}
+    with pytest.raises(AtlasError, match="padding in front") as caught:
+        atlasc.compile(model, data, recipe="is", target="sim")
+    assert caught.value.where == "data[3]" and "padding_side" in caught.value.remedy
