@@ -47,7 +47,7 @@ $(STAMP): pyproject.toml setup.py constraints.txt $(NATIVE)
 	  exit 2; }
 	$(PIP) install -c constraints.txt setuptools wheel pybind11 cmake
 	$(PIP) install -c constraints.txt torch --retries 1 --extra-index-url $(TORCH_INDEX)
-	$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev,desilo,examples,ray,sign]'
+	$(PIP) install -c constraints.txt --no-build-isolation -e '.[data,dev,desilo,examples,ray,sign]'
 	@touch $@
 
 demo: $(STAMP)

@@ -20,7 +20,7 @@ from atlasc.compilation.compile import PROJECT, compile_model
 from atlasc.compilation.declared import options_of
 from atlasc.compilation.options import CompileOptions
 from atlasc.compilation.single_stages import inspect_bundle
-from atlasc.compilation.steps import Note, ProgressCallback, Steps, silent, steps_of
+from atlasc.compilation.steps import Note, ProgressCallback, Steps, silent, steps_of, warned
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
 from atlasc.loading import LONG
@@ -51,8 +51,9 @@ def compile(
 
     Args:
         model: a HuggingFace model or any torch module; or a path or a name, as on the command line.
-        data: some dozens of real inputs, for the ranges: a list of texts, an array or tensor, a
-            mapping of them by input name, or the path of a file.
+        data: some dozens of real inputs, for the ranges: a list of texts or of pairs of texts, what
+            a tokenizer returns, a DataFrame, a data set, a loader, an array or tensor, a mapping of
+            them by input name, or the path of a file.
         tokenizer: of a text model in memory.
         options: see :class:`CompileOptions`.
         progress: called as ``progress(what, done, total)``.
@@ -199,7 +200,8 @@ class Program:
         """Inputs in the shape that the program takes.
 
         Args:
-            data: texts, arrays, tensors or a path; see :func:`compile`.
+            data: texts, arrays, tensors or a path; see :func:`compile`. A Python warning says how
+                many texts were cut.
             long: longer texts are cut at their end ("truncate"), become several inputs
                 ("windows"), or are refused ("refuse").
 
@@ -207,7 +209,7 @@ class Program:
             AtlasError: they are not what the model reads.
         """
         with atlas_errors():
-            return self.bundle.load_inputs(data, long)
+            return self.bundle.load_inputs(data, long).tell(warned)
 
     def run(
         self,
@@ -240,7 +242,8 @@ class Program:
         note = collecting(warnings)
         with atlas_errors():
             result = run_inputs(
-                self.bundle, self.inputs(inputs, long).tell(note), target or "",
+                self.bundle, self.bundle.load_inputs(inputs, long, partial=True).tell(note),
+                target or "",
                 project=None if project is None else Path(project),
                 strict=strict, unchecked=unchecked, steps=steps_of(progress), note=note,
             )  # fmt: skip
@@ -260,9 +263,8 @@ class Program:
             AtlasError: of the inputs; or the program's folder lacks the server's part.
         """
         with atlas_errors():
-            return checked(
-                require_polynomials(self.bundle), self.inputs(inputs, long), steps_of(progress)
-            )
+            given = self.bundle.load_inputs(inputs, long, partial=True).tell(warned)
+            return checked(require_polynomials(self.bundle), given, steps_of(progress))
 
     def inspect(self, progress: ProgressCallback | None = None) -> dict[str, Any]:
         """What the program costs, as ``atlasc inspect --json`` prints it."""

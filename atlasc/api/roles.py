@@ -20,7 +20,7 @@ from atlasc.bundle.ledger import DOUBT, Ledger
 from atlasc.bundle.messages import Message
 from atlasc.client.checks import Answers
 from atlasc.client.sharing import BITS, SharedAnswers, require_digits, share
-from atlasc.compilation.steps import Note, ProgressCallback, quiet
+from atlasc.compilation.steps import Note, ProgressCallback, warned
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError, printable
 from atlasc.loading import LONG
@@ -96,7 +96,7 @@ class Client:
         *,
         long: str = LONG[0],
         unchecked: bool = False,
-        note: Note = quiet,
+        note: Note = warned,
     ) -> bytes:
         """A query, for the server.
 
@@ -105,7 +105,8 @@ class Client:
             long: longer texts are cut at their end ("truncate"), become several inputs
                 ("windows"), or are refused ("refuse").
             unchecked: encrypt inputs that are far larger than those of calibration.
-            note: called with what a user should know of the inputs: a headline and details.
+            note: called with what a user should know of the inputs, such as texts that were cut: a
+                headline and details; by default a Python warning.
 
         Raises:
             AtlasError: an input is not what the model reads, or unfit to be encrypted; too many

@@ -128,19 +128,20 @@ class Bundle:
         """How to read inputs."""
         return client_model(self.client.embed, self.folder / "client" / "model")
 
-    def load_inputs(self, data: object, long: str = LONG[0]) -> Inputs:
+    def load_inputs(self, data: object, long: str = LONG[0], *, partial: bool = False) -> Inputs:
         """Inputs in the shape that the program was compiled for.
 
         Args:
             data: a path, or objects in memory; see :func:`atlasc.loading.data.inputs_of`.
             long: what becomes of longer texts, one of ``LONG``.
+            partial: a row without an input is a fault of the inputs, not an error.
 
         Raises:
             AtlasError: as :func:`atlasc.loading.data.inputs_of`.
         """
         from atlasc.loading.data import inputs_of
 
-        return inputs_of(data, self.model, self.manifest.sequence_length, long)
+        return inputs_of(data, self.model, self.manifest.sequence_length, long, partial=partial)
 
 
 def write_bundle(

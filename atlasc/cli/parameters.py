@@ -35,7 +35,7 @@ Model = Annotated[
     ),
 ]
 BundleFolder = Annotated[Path, typer.Argument(metavar="BUNDLE", help="Folder that compile wrote.")]
-INPUT_FILES = ".txt, .jsonl, .npz, an image or a folder of"
+INPUT_FILES = ".txt, .jsonl, .csv, .tsv, .parquet, .npz, a datasets folder, an image or a folder of"
 
 
 def required(help: str, *flags: str) -> Any:
@@ -65,12 +65,12 @@ class IndexedInputs:
 
     def load(self, bundle: Bundle) -> Inputs:
         """The chosen inputs in the shape of the program; all without a choice. A warning says which
-        of them were cut.
+        of them were cut. A row without an input is a fault of the inputs.
 
         Raises:
             AtlasError: of the file; an index that is no number, or one that the file does not have.
         """
-        return self._chosen(bundle.load_inputs(self.data, self.long)).tell(warn)
+        return self._chosen(bundle.load_inputs(self.data, self.long, partial=True)).tell(warn)
 
     def _chosen(self, inputs: Inputs) -> Inputs:
         if not self.index:

@@ -18,6 +18,7 @@ from atlasc.compilation.options import CalibrationOptions
 from atlasc.compilation.steps import Note, Steps, quiet, silent
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
+from atlasc.loading import IDS, MASK
 from atlasc.loading.data import inputs_of
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.lengths import with_prefixes
@@ -108,6 +109,8 @@ def prepare(
     _require_different(source, data)
     with steps("tracing"):
         traced = trace_model(source.model, batch, source.length, inputs=source.inputs)
+    for part in (source.inputs, source.held_back):
+        _require_keys(traced, part)
     if saved is not None:
         with steps("checking the front"):
             saved.require(traced)
@@ -160,7 +163,7 @@ def load_source(
     """
     options = options or CalibrationOptions()
     loaded = model_of(model, tokenizer, trust_pickle=options.trust_pickle)
-    if options.sequence_length is not None and "input_ids" not in loaded.input_names:
+    if options.sequence_length is not None and IDS not in loaded.input_names:
         raise AtlasError(
             "--sequence-length is for texts",
             why=f"the model reads {', '.join(loaded.input_names)}",
@@ -169,7 +172,7 @@ def load_source(
     everything = inputs_of(data, loaded, options.sequence_length, options.long)
     everything.tell(note).require_finite()
     used, kept = everything.split(options.held_back, options.seed)
-    ids = everything.arrays.get("input_ids")
+    ids = everything.arrays.get(IDS)
     if ids is None:
         return Source(loaded, used, kept, used, kept, None)
     measured, validated = used, kept
@@ -203,6 +206,22 @@ def _require_different(source: Source, data: Any) -> None:
         )
 
 
+def _require_keys(module: Module, inputs: Inputs) -> None:
+    """Raise AtlasError for padding in front of a text of a decoder: its first queries see no key,
+    so that the sum of a softmax is zero.
+    """
+    masked = [op for op in module.ops if op.name == "nn.softmax" and len(op.operands) > 1]
+    if not any(op.attributes.get("causal", False) for op in masked):
+        return
+    for row in np.flatnonzero(inputs.arrays[MASK][:, 0] == 0):
+        raise AtlasError(
+            "a text of a decoder has padding in front",
+            where=inputs.names[row],
+            why="a query of a decoder sees no later key, and these see padding alone",
+            remedy="pad on the right: tokenizer.padding_side = 'right', or give texts",
+        )
+
+
 def trace_model(
     model: LoadedModel,
     batch: int = 1,
@@ -210,7 +229,8 @@ def trace_model(
     inputs: Inputs | None = None,
 ) -> Module:
     """The nn module of a model for a batch of inputs. Examples of inputs give the shapes and types
-    that neither the config nor an archive tells.
+    that neither the config nor an archive tells; what they have beside the model's own inputs, such
+    as positions, becomes an input too.
 
     Raises:
         AtlasError: the shapes of the inputs are not known, or the model cannot be traced.
@@ -248,13 +268,13 @@ def input_specs(
         AtlasError: neither the config nor the arguments tell the shapes.
     """
     specs: dict[str, ShapeSpec] = {}
-    for name in model.input_names:
+    for name in dict.fromkeys([*model.input_names, *(arrays or {})]):
         known, example = model.shapes.get(name), (arrays or {}).get(name)
         dtype: Literal["i64", "f32"] = "f32" if name == "pixel_values" else "i64"
         shape: Sequence[int | None]
         if known is not None and None not in known:
             shape = known[1:]
-        elif example is not None and name not in ("input_ids", "attention_mask"):
+        elif example is not None and name not in (IDS, MASK):
             dtype = "f32" if example.dtype.kind == "f" else "i64"
             shape = example.shape[1:]
         elif name == "pixel_values":

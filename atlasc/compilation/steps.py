@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -59,6 +60,11 @@ def steps_of(progress: ProgressCallback | None) -> Steps:
         yield step
 
     return steps
+
+
+def warned(headline: str, details: str = "") -> None:
+    """A note as a warning of Python, for functions that return no notes."""
+    warnings.warn(f"{headline}\n{details}" if details else headline, stacklevel=2)
 
 
 silent = steps_of(None)

@@ -11,9 +11,23 @@ import numpy as np
 from atlasc.client.checks import faults
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import arrays_digest
+from atlasc.loading import IDS, POSITIONS, SEGMENTS
 
 if TYPE_CHECKING:
     from atlasc.loading.models import LoadedModel, Shape
+
+
+TABLES = {
+    IDS: ("token id {} is not in the model's vocabulary", "vocab_size",
+          "use the tokenizer that belongs to the model"),
+    SEGMENTS: ("the model has no segment {}", "type_vocab_size",
+               "leave token_type_ids out: a model without segments reads a pair as one text, as "
+               "its tokenizer joins it"),
+    POSITIONS: ("the model has no position {}", "max_position_embeddings",
+                "leave position_ids out: the model then counts tokens itself"),
+}  # fmt: skip
+"""By input with a number for each token: what is said of one that is not in the model's table, the
+config's name of the table's size, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -21,17 +35,24 @@ class Inputs:
     """Inputs of one model, row by row.
 
     Attributes:
-        arrays: name of a model input -> [N, ...]; `input_ids` and `attention_mask` are int64
-            [N, n] (mask: 1 keep, 0 padding), `pixel_values` is float32 [N, C, H, W].
+        arrays: name of a model input -> [N, ...]; `input_ids`, `attention_mask` (1 keep, 0 padding)
+            and others with a number for each token, such as `token_type_ids`, are int64 [N, n],
+            `pixel_values` is float32 [N, C, H, W].
         names: of the rows, for messages: "texts.txt:3", a file name, "digits.npz[7]".
-        labels: [N] the true classes, if the data have them.
+        labels: [N] the true classes, as integers or names, or numbers to predict; None where the
+            data have none.
         tokens: [N] how many each text had before texts were cut; None where none was.
+        notes: what was left out of the data, a headline and details each; see ``tell``.
+        faults: [N] why a row has no input (its arrays then have padding alone), empty where it has
+            one; () where all have.
     """
 
     arrays: dict[str, np.ndarray]
     names: tuple[str, ...]
     labels: np.ndarray | None = None
     tokens: np.ndarray | None = None
+    notes: tuple[tuple[str, str], ...] = ()
+    faults: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -45,28 +66,35 @@ class Inputs:
             tuple(self.names[row] for row in rows),
             None if self.labels is None else self.labels[rows],
             None if self.tokens is None else self.tokens[rows],
+            self.notes,
+            tuple(self.faults[row] for row in rows) if self.faults else (),
         )
 
     def joined(self, others: Inputs) -> Inputs:
-        """These rows, and after them those of others, which have the same arrays."""
+        """These rows, and after them those of others, which have the same arrays; no faults."""
         pairs = (self.labels, others.labels), (self.tokens, others.tokens)
-        return Inputs(
-            {
-                name: np.concatenate([array, others.arrays[name]])
-                for name, array in self.arrays.items()
-            },
-            self.names + others.names,
-            *(None if a is None or b is None else np.concatenate([a, b]) for a, b in pairs),
+        labels, tokens = (
+            None if a is None or b is None else np.concatenate([a, b]) for a, b in pairs
         )
+        arrays = {
+            name: np.concatenate([array, others.arrays[name]])
+            for name, array in self.arrays.items()
+        }
+        return Inputs(arrays, self.names + others.names, labels, tokens, self.notes)
 
     def tell(self, note: Callable[[str, str], object]) -> Inputs:
-        """These inputs; a note, of a headline and details, says how many texts were cut."""
+        """These inputs; notes, of a headline and details, say what was left out of the data, and
+        how many texts were cut.
+        """
+        for headline, details in self.notes:
+            note(headline, details)
         length = self.arrays["input_ids"].shape[1] if self.tokens is not None else 0
         if self.tokens is not None and self.tokens.max(initial=0) > length:
             longest, cut = int(self.tokens.argmax()), int((self.tokens > length).sum())
             note(
                 f"{cut} of {len(self)} texts {'is' if cut == 1 else 'are'} cut to {length} tokens",
-                f"  why: the longest, {self.names[longest]}, has {self.tokens[longest]} tokens\n"
+                f"  why: the longest, {self.names[longest]}, has {self.tokens[longest]} tokens; "
+                "a pair loses tokens of its longer text first\n"
                 "  what to do: compile for a greater --sequence-length, or give --long windows, "
                 "which makes several inputs of a text",
             )
@@ -77,8 +105,9 @@ class Inputs:
 
         Calibration and search need this. Inputs that are only encrypted are checked one by one.
         """
-        for name, fault in zip(self.names, faults(self.arrays), strict=True):
-            if fault:
+        own = self.faults or [""] * len(self)
+        for name, known, found in zip(self.names, own, faults(self.arrays), strict=True):
+            if fault := known or found:
                 raise AtlasError(
                     "an input cannot be used",
                     where=name,
@@ -115,24 +144,30 @@ def checked(inputs: Inputs, model: LoadedModel) -> Inputs:
     AtlasError for an id outside the vocabulary, pixels of the wrong type or shape, and no numbers.
     """
     arrays = dict(inputs.arrays)
-    if "input_ids" in arrays:
-        vocabulary = model.size("vocab_size")
-        ids = arrays["input_ids"]
-        bad = (ids < 0) | (ids >= vocabulary) if vocabulary else ids < 0
-        if bad.any():
-            row, column = np.argwhere(bad)[0]
-            raise AtlasError(
-                f"token id {ids[row, column]} is not in the model's vocabulary",
-                where=f"{inputs.names[row]}, position {column}",
-                why=f"it has the ids 0 .. {vocabulary - 1}" if vocabulary else "it is negative",
-                remedy="use the tokenizer that belongs to the model",
-            )
+    for name, (what, size, remedy) in TABLES.items():
+        if IDS in arrays and name in arrays:
+            _require_indices(arrays[name], inputs.names, what, model.size(size), remedy)
     if "pixel_values" in arrays:
         arrays["pixel_values"] = _checked_pixels(arrays["pixel_values"], model.image_shape)
     for name, array in arrays.items():
         if array.dtype.kind not in "biuf":
             raise AtlasError(f"{name} must hold numbers, not {array.dtype}")
     return replace(inputs, arrays=arrays)
+
+
+def _require_indices(
+    ids: np.ndarray, names: Sequence[str], what: str, size: int | None, remedy: str
+) -> None:
+    """Raise AtlasError for an index [N, n] into a table that does not have it."""
+    bad = (ids < 0) | (ids >= size) if size else ids < 0
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        raise AtlasError(
+            what.format(ids[row, column]),
+            where=f"{names[row]}, position {column}",
+            why=f"it has the ids 0 .. {size - 1}" if size else "it is negative",
+            remedy=remedy,
+        )
 
 
 def _checked_pixels(pixels: np.ndarray, expected: Shape) -> np.ndarray:

@@ -1,20 +1,19 @@
 """One length for all texts: shorter ones are padded, longer ones are cut, divided or refused.
 Calibration adds prefixes.
-
-A text is an integer array [2, m]: its token ids, and their mask (1 keep, 0 padding).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
-from atlasc.loading import LONG
+from atlasc.loading import IDS, LONG, MASK, POSITIONS, SEGMENTS
 from atlasc.loading.inputs import Inputs
+from atlasc.loading.tokens import Special, shortened, special_of
 
 if TYPE_CHECKING:
     from atlasc.loading.models import LoadedModel
@@ -25,26 +24,36 @@ SHOWN_WORDS = 6
 """Of a text that is refused."""
 
 
-def padded(
-    texts: Sequence[np.ndarray],
-    names: Sequence[str],
-    labels: np.ndarray | None,
-    model: LoadedModel,
-    sequence_length: int | None,
-    long: str,
-    words: Sequence[str] | None = None,
-) -> Inputs:
-    """`input_ids` and `attention_mask` [N, n], padded on the right.
+@dataclass(frozen=True)
+class Texts:
+    """Texts of any length, as tokens.
 
-    A text that is too long loses its padding first. What is left over is cut or divided. Every part
-    keeps the special tokens that the tokenizer put at the beginning and at the end of the text.
+    Attributes:
+        channels: the model inputs that have a number for each token; first `input_ids` and
+            `attention_mask` (1 keep, 0 padding).
+        tokens: [channels, m] of each text, at least one text.
+        inputs: names, labels, notes and faults of the texts, without arrays.
+        words: the texts themselves, one of each or the two of a pair; None where ids were given.
+    """
+
+    channels: tuple[str, ...]
+    tokens: list[np.ndarray]
+    inputs: Inputs
+    words: Sequence[Sequence[str]] | None = field(default=None, repr=False)
+
+
+def padded(texts: Texts, model: LoadedModel, sequence_length: int | None, long: str) -> Inputs:
+    """The channels [N, n], padded on the right: the model then gives what it gives for the text
+    alone.
+
+    A text that is too long loses the padding at its end first. What is left over is cut or divided.
+    Every part keeps the special tokens that the tokenizer put at the beginning and at the end of
+    the text. A pair is cut by its tokenizer, which shortens the longer of the two texts.
 
     Args:
-        texts: [2, m] each, at least one.
-        names, labels: of the texts; a text that is divided gives them to all its parts.
+        texts: a text that is divided gives its name and label to all its parts.
         sequence_length: n; None for the longest text, or for as much as the model takes.
         long: see ``LONG``.
-        words: the texts themselves, for messages.
 
     Raises:
         AtlasError: a text is too long and refused; the model has another length, or too few
@@ -52,36 +61,33 @@ def padded(
     """
     if long not in LONG:
         raise AtlasError(f"--long cannot be {long!r}", remedy=f"use one of {', '.join(LONG)}")
-    longest = max(text.shape[1] for text in texts)
+    longest = max(text.shape[1] for text in texts.tokens)
     length = _length(model, sequence_length, longest, bounded=long != "refuse")
-    texts = [t if t.shape[1] <= length else t[:, t[1] > 0] for t in texts]
-    tokens = np.array([text.shape[1] for text in texts])
-    beyond = np.flatnonzero(tokens > length)
-    if len(beyond) and long == "refuse":
-        row = int(beyond[0])
-        start = "" if words is None else f": {' '.join(words[row].split()[:SHOWN_WORDS])} ..."
-        raise _too_long(names[row] + start, int(tokens[row]), length, model)
-    parts = [[text] for text in texts]
-    if len(beyond):
-        special = special_tokens(model)
-        left = getattr(model.tokenizer, "truncation_side", "right") == "left"
-        for row in map(int, beyond):
-            parts[row] = _parts(texts[row], length, special, long == "windows", left)
+    given = [t if t.shape[1] <= length else _without_end(t) for t in texts.tokens]
+    tokens = np.array([text.shape[1] for text in given])
+    parts, inputs = [[text] for text in given], texts.inputs
+    beyond = list(map(int, np.flatnonzero(tokens > length)))
+    special = special_of(model) if beyond else None
+    for row in beyond:
+        words = () if texts.words is None else texts.words[row]
+        where = inputs.names[row] + (f": {' '.join(words[0].split()[:SHOWN_WORDS])} ..."
+                                     if words else "")  # fmt: skip
+        if long == "refuse":
+            raise _too_long(where, int(tokens[row]), length, model)
+        if special is not None:
+            text = replace(texts, tokens=given)
+            parts[row] = _divided(text, row, where, model, special, length, long == "windows")
     counts = np.array(list(map(len, parts)))
     _require_memory(int(counts.sum()), length)
-    rows = np.repeat(np.arange(len(texts)), counts)
-    arrays = _joined([part for each in parts for part in each], length, _padding(model))
-    named = (
+    arrays = _joined([part for each in parts for part in each], length, texts.channels, model)
+    named = tuple(
         name if count == 1 else f"{name} [{number}/{count}]"
-        for name, count in zip(names, counts, strict=True)
+        for name, count in zip(inputs.names, counts, strict=True)
         for number in range(1, count + 1)
     )
-    return Inputs(
-        {"input_ids": arrays[0], "attention_mask": arrays[1]},
-        tuple(named),
-        None if labels is None else labels[rows],
-        tokens if long == "truncate" and len(beyond) else None,
-    )
+    inputs = inputs.take(np.repeat(np.arange(len(given)), counts))
+    cut = tokens if long == "truncate" and beyond else None
+    return replace(inputs, arrays=arrays, names=named, tokens=cut)
 
 
 def with_prefixes(inputs: Inputs, model: LoadedModel, generator: np.random.Generator) -> Inputs:
@@ -90,55 +96,82 @@ def with_prefixes(inputs: Inputs, model: LoadedModel, generator: np.random.Gener
     A prefix has one token or more beside the special ones, and lacks one or more of its text. The
     logarithm of the number is uniform: the fewer tokens there are, the more does one change. The
     special tokens at the end of the text are kept, and padding follows as after any short text. A
-    text of one token has no prefix.
+    text of one token has no prefix. Of a pair both texts become shorter; segments stay with their
+    tokens, and positions that were given with their place.
     """
-    special = special_tokens(model)
-    ids, keep = inputs.arrays["input_ids"], inputs.arrays["attention_mask"] > 0
+    special, channels = special_of(model), tuple(inputs.arrays)
+    keep = inputs.arrays[MASK] > 0
     rows, names, parts = [], [], []
     for row, draw in enumerate(generator.random(len(inputs))):
-        text = ids[row, keep[row]]
-        head, tail = special_ends(text, special)
-        least, most = head + tail + 1, len(text) - 1
-        if least > most:
+        text = np.stack([inputs.arrays[name][row, keep[row]] for name in channels])
+        chosen = shortened(text[channels.index(IDS)], special, draw)
+        if chosen is None:
             continue
-        count = min(int(least * (len(text) / least) ** draw), most)
-        part = np.concatenate([text[: count - tail], text[len(text) - tail :]])
-        parts.append(np.stack([part, np.ones_like(part)]))
+        part = text[:, chosen]
+        if POSITIONS in channels:
+            at = channels.index(POSITIONS)
+            part[at] = text[at, : len(chosen)]
+        parts.append(part)
         rows.append(row)
-        names.append(f"{inputs.names[row]}, first {count} of {len(text)} tokens")
-    short = _joined(parts, ids.shape[1], _padding(model))
-    arrays = {"input_ids": short[0], "attention_mask": short[1]}
+        names.append(f"{inputs.names[row]}, first {len(chosen)} of {text.shape[1]} tokens")
+    arrays = _joined(parts, keep.shape[1], channels, model)
     return inputs.joined(replace(inputs.take(rows), arrays=arrays, names=tuple(names)))
 
 
-def special_tokens(model: LoadedModel) -> np.ndarray:
-    """The tokens [k] that the tokenizer adds to every text; none without a tokenizer."""
-    return np.array([] if model.tokenizer is None else model.tokenize([""])[0], np.int64)
+def _without_end(text: np.ndarray) -> np.ndarray:
+    """A text without the padding behind its last token. Padding elsewhere has positions too."""
+    kept = np.flatnonzero(text[1])
+    return text[:, : kept[-1] + 1] if len(kept) else text[:, :1]
 
 
-def special_ends(ids: np.ndarray, special: np.ndarray) -> tuple[int, int]:
-    """How many of a text's tokens [m], at its beginning and at its end, the tokenizer added.
-
-    The mask of special tokens of a tokenizer does not tell: an unknown word is special there.
-    """
-    m, k = len(ids), len(special)
-    head = max(n for n in range(k + 1) if np.array_equal(ids[:n], special[:n]))
-    rest = range(min(k - head, m - head) + 1)
-    return head, max(n for n in rest if np.array_equal(ids[m - n :], special[k - n :]))
+def _divided(
+    texts: Texts,
+    row: int,
+    where: str,
+    model: LoadedModel,
+    special: Special,
+    length: int,
+    windows: bool,
+) -> list[np.ndarray]:
+    """A text that is too long, cut or as windows."""
+    text, pair = texts.tokens[row], texts.words is not None and len(texts.words[row]) == 2
+    fault = ""
+    if pair and windows:
+        fault = "windows of a pair are not defined"
+    elif texts.words is None and text[2:].any():
+        fault = f"it has {' and '.join(texts.channels[2:])}, which a shorter text would not have"
+    elif not text[1].all():
+        fault = "padding in front of its tokens or among them has positions"
+    if fault:
+        raise AtlasError(
+            f"a text of {text.shape[1]} tokens cannot be "
+            + (f"divided into windows of {length}" if windows else f"cut to {length}"),
+            where=where,
+            why=fault,
+            remedy=f"use --sequence-length {text.shape[1]} or more, or "
+            + ("--long truncate" if pair else "cut it with the tokenizer: truncation=True, "
+               f"max_length={length}"),
+        )  # fmt: skip
+    if not pair:
+        left = getattr(model.tokenizer, "truncation_side", "right") == "left"
+        return _parts(text, length, special, windows, left)
+    if length < len(special.pair) + 2:
+        raise _no_room(length, len(special.pair), 2)
+    first, second = texts.words[row] if texts.words is not None else ("", "")
+    cut = model.encode([first], [second], length)
+    ones = [1] * len(cut[IDS][0])
+    channels = {name: cut.get(name, [[0] * len(ones)])[0] for name in texts.channels} | {MASK: ones}
+    return [np.array([channels[name] for name in texts.channels], np.int64)]
 
 
 def _parts(
-    text: np.ndarray, length: int, special: np.ndarray, windows: bool, left: bool
+    text: np.ndarray, length: int, special: Special, windows: bool, left: bool
 ) -> list[np.ndarray]:
     """The beginning of a text (``left``: its end), or all its windows one after the other."""
-    head, tail = special_ends(text[0], special)
+    head, tail = special.ends(text[0])
     end, room = text.shape[1] - tail, length - head - tail
     if room < 1:
-        raise AtlasError(
-            f"a length of {length} leaves no room for a text",
-            why=f"the tokenizer adds {head + tail} special tokens to each",
-            remedy=f"use --sequence-length {head + tail + 1} or more",
-        )
+        raise _no_room(length, head + tail, 1)
     starts = range(head, end, room) if windows else [end - room if left else head]
     return [
         np.hstack([text[:, :head], text[:, start : min(start + room, end)], text[:, end:]])
@@ -146,12 +179,24 @@ def _parts(
     ]
 
 
-def _joined(parts: Sequence[np.ndarray], length: int, padding: int) -> np.ndarray:
-    """[2, N, n] ids and mask of all parts."""
-    joined = np.zeros((2, len(parts), length), np.int64)
-    joined[0] = padding
-    for row, part in enumerate(parts):
-        joined[:, row, : part.shape[1]] = part
+def _no_room(length: int, special: int, least: int) -> AtlasError:
+    return AtlasError(
+        f"a length of {length} leaves no room for a text",
+        why=f"the tokenizer adds {special} special tokens to each",
+        remedy=f"use --sequence-length {special + least} or more",
+    )
+
+
+def _joined(
+    parts: Sequence[np.ndarray], length: int, channels: Sequence[str], model: LoadedModel
+) -> dict[str, np.ndarray]:
+    """The channels [N, n] of all parts, padded on the right."""
+    fill: Mapping[str, int] = {IDS: _padding(model), SEGMENTS: _segment_of_padding(model)}
+    joined = {}
+    for at, name in enumerate(channels):
+        joined[name] = np.full((len(parts), length), fill.get(name, 0), np.int64)
+        for row, part in enumerate(parts):
+            joined[name][row, : part.shape[1]] = part[at]
     return joined
 
 
@@ -159,7 +204,7 @@ def _length(model: LoadedModel, wanted: int | None, longest: int, bounded: bool)
     """Tokens of a padded text: as wanted, as exported, or as the longest text, which is bounded by
     what the model takes if it may be cut.
     """
-    exported = model.shapes.get("input_ids")
+    exported = model.shapes.get(IDS)
     fixed = exported[1] if exported is not None and len(exported) == 2 else None
     positions = model.size("max_position_embeddings")
     length = wanted or fixed or longest
@@ -196,6 +241,11 @@ def _padding(model: LoadedModel) -> int:
     if known is None:
         known = getattr(model.config, "pad_token_id", None)
     return known if type(known) is int and -(1 << 63) <= known < 1 << 63 else 0
+
+
+def _segment_of_padding(model: LoadedModel) -> int:
+    known = getattr(model.tokenizer, "pad_token_type_id", 0)
+    return known if type(known) is int and 0 <= known < 1 << 31 else 0
 
 
 def _too_long(where: str, tokens: int, length: int, model: LoadedModel) -> AtlasError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.module import Module
+from atlasc.loading import IDS, MASK, SEGMENTS
 from atlasc.loading.huggingface import (
     SAVE_REMEDY,
     build,
@@ -91,16 +92,42 @@ class LoadedModel:
         """Names of the inputs that data supply, the private one first."""
         if self.shapes:
             return tuple(self.shapes)
-        main = getattr(self.module, "main_input_name", None)
+        main, parameters = getattr(self.module, "main_input_name", None), self._parameters
         if main is not None:
-            return (main, "attention_mask") if main == "input_ids" else (main,)
-        parameters = inspect.signature(self.module.forward).parameters
+            names = [main, MASK] if main == IDS else [main]
+            return tuple(names + [SEGMENTS] * (main == IDS and self.has_segments))
         return tuple(
             name
             for name, one in parameters.items()
             if (one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD))
-            or name == "attention_mask"
+            or name == MASK
         )
+
+    @property
+    def optional_names(self) -> tuple[str, ...]:
+        """Names of further inputs, which data may supply: of a model of HuggingFace those with a
+        number for each token, of another module all that are None by default.
+        """
+        if self.shapes:
+            return ()
+        own = getattr(self.module, "main_input_name", None) is None
+        return tuple(
+            name
+            for name, one in self._parameters.items()
+            if name not in self.input_names and one.default is None
+            if own or (name.endswith("_ids") and not name.startswith("decoder_"))
+        )
+
+    @property
+    def has_segments(self) -> bool:
+        """Whether the model tells the two texts of a pair apart, by `token_type_ids`."""
+        segments = getattr(self.config, "type_vocab_size", None)
+        return type(segments) is int and segments > 1 and SEGMENTS in self._parameters
+
+    @property
+    def _parameters(self) -> Mapping[str, inspect.Parameter]:
+        forward = getattr(self.module, "forward", None)
+        return {} if forward is None else inspect.signature(forward).parameters
 
     def size(self, name: str) -> int | None:
         """A size from the config, or None; raises AtlasError if it is no positive integer."""
@@ -126,6 +153,20 @@ class LoadedModel:
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of texts. Raises AtlasError where the model has none, or where it fails."""
+        return self.encode(texts)[IDS]
+
+    def encode(
+        self, texts: Sequence[str], seconds: Sequence[str] | None = None, length: int | None = None
+    ) -> dict[str, list[list[int]]]:
+        """Token ids of texts, and segments where the tokenizer makes them.
+
+        Args:
+            texts: or the first ones of pairs, whose second ones are ``seconds``.
+            length: pairs that are longer lose tokens of their longer text.
+
+        Raises:
+            AtlasError: the model has no tokenizer, or it fails.
+        """
         tokenizer = self.tokenizer
         if tokenizer is None:
             raise AtlasError(
@@ -134,9 +175,13 @@ class LoadedModel:
                 remedy="put tokenizer.json beside config.json, give a module with its tokenizer, "
                 'or give ids: {"input_ids": [...]}',
             )
+        cut: dict[str, Any] = {"truncation": False}
+        if length is not None:
+            cut = {"truncation": "longest_first", "max_length": length}
+        pairs = () if seconds is None else (list(seconds),)
         with tokenizer_errors(self.directory):
-            encoded = tokenizer(list(texts), truncation=False, verbose=False)
-            return list(encoded["input_ids"])
+            encoded = tokenizer(list(texts), *pairs, verbose=False, **cut)
+            return {name: list(encoded[name]) for name in (IDS, SEGMENTS) if name in encoded}
 
 
 def model_of(
@@ -265,8 +310,8 @@ def client_model(embed: Module, folder: Path) -> LoadedModel:
     shapes: dict[str, Shape | None] = {
         op.attributes["name"]: (None, *op.attributes["shape"][1:]) for op in embed.inputs
     }
-    if tuple(shapes) == ("input_ids",):  # lengths of texts are checked where they are padded
-        shapes = {"input_ids": None, "attention_mask": None}
+    if IDS in shapes:  # lengths of texts are checked where they are padded
+        shapes = dict.fromkeys([IDS, MASK, *(name for name in shapes if name != IDS)])
     return LoadedModel(None, "client", config, folder, shapes=shapes)
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from atlasc.ir import rules
-from atlasc.ir.bounds import is_shape
+from atlasc.ir.bounds import MAX_ELEMENTS, is_shape
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.opdef import AttributeDef as A
 from atlasc.ir.opdef import Site, declare, require
@@ -52,6 +52,15 @@ def _encrypt_type(site: Site) -> TensorType:
 def _embedding_type(site: Site) -> TensorType:
     require(site.types[0].dtype == "i64", "ids must be of dtype i64")
     return rules.tensor(site, (*site.shape(), rules.matrix_shape(site, "table")[1]))
+
+
+def _position_ids_type(site: Site) -> TensorType:
+    (ids,) = site.types
+    fits = ids.dtype == "i64" and ids.side == "client" and len(ids.shape) == 2
+    require(fits, "token ids of the client, [batch, tokens], of dtype i64, are needed")
+    padding = site.attributes["padding"]
+    require(0 <= padding < MAX_ELEMENTS, f"padding = {padding} is no id of a vocabulary")
+    return ids
 
 
 def _patchify_type(site: Site) -> TensorType:
@@ -178,6 +187,14 @@ def _embedding(site: Site, ids: np.ndarray) -> np.ndarray:
     return table[ids]
 
 
+def position_ids(ids: np.ndarray, padding: int) -> np.ndarray:
+    """RoBERTa's positions of tokens [batch, tokens]: padding + 1, padding + 2, ... of those that
+    are not padding, wherever they are; that of padding is its own id.
+    """
+    kept = (ids != padding).astype(np.int64)
+    return np.cumsum(kept, axis=1) * kept + padding
+
+
 def _linear(site: Site, x: np.ndarray) -> np.ndarray:
     weight = site.like("weight", x)
     y = x.reshape(-1, x.shape[-1]) @ weight.T
@@ -250,6 +267,9 @@ declare("nn.encrypt", "Boundary: the client encrypts, the server goes on.", "x",
 declare("nn.embedding", "Rows of a table by id.", "ids", _embedding_type,
         A("table", "symbol", "[vocabulary, features]"),
         evaluate=_embedding)  # fmt: skip
+declare("nn.position_ids", "Positions that count the tokens that are not padding (RoBERTa).", "ids",
+        _position_ids_type, A("padding", "int", "id of the padding, and its position"),
+        evaluate=lambda site, ids: position_ids(ids, site.attributes["padding"]))  # fmt: skip
 declare("nn.patchify", "Image to patch rows.", "image", _patchify_type,
         A("patch", "int", "side of a patch in pixels"),
         A("class_token", "bool", "a zero row comes first"),

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Value
-from atlasc.passes.frontend.graph import Node, is_node, shape
+from atlasc.passes.frontend.graph import Node, is_node, place, shape
 from atlasc.passes.frontend.importer import Importer, Refusal
 from atlasc.passes.frontend.masks import emit_softmax
 
@@ -109,6 +110,15 @@ def _power(importer: Importer, x: Node, exponent: float = 2) -> Value:
 
 
 def _embedding(importer: Importer, table: Node, ids: Node, *options: Any) -> Value:
+    counted = importer.positions.get(ids)
+    if counted is not None and shape(ids)[1] > (most := shape(table)[0] - counted.padding - 1):
+        raise AtlasError(
+            f"sequence length {shape(ids)[1]} is more than the model has positions for",
+            where=place(importer.node),
+            why=f"it counts the positions of tokens from {counted.padding + 1}, and has "
+            f"{shape(table)[0]}",
+            remedy=f"use --sequence-length {most} or less",
+        )
     return importer.add("nn.embedding", ids, table=importer.symbol(table))
 
 

@@ -6,12 +6,13 @@ Values of a model without weights (meta tensors) stay meta tensors: only their s
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, first_line
+from atlasc.ir.ops.nn import position_ids
 from atlasc.passes.frontend.graph import Kind, Node, is_float, packet, place, shape, target
 
 if TYPE_CHECKING:
@@ -98,17 +99,24 @@ def to_numpy(tensor: torch.Tensor) -> np.ndarray:
     return tensor.cpu().numpy()
 
 
-def fixed_indices(
+class Positions(NamedTuple):
+    """Positions that are counted from token ids, see ``nn.position_ids``."""
+
+    ids: Node
+    padding: int
+
+
+def indices_of(
     graph: Graph, inputs: Mapping[Node, str], kinds: Mapping[Node, Kind], known: dict[Node, Any]
-) -> dict[Node, torch.Tensor]:
-    """Indices of embeddings that are computed from ids, but do not depend on which ids they are. An
-    AtlasError tells that one does.
+) -> dict[Node, torch.Tensor | Positions]:
+    """What the indices of embeddings are that are computed from ids: constants, or positions. An
+    AtlasError tells that one is something else.
     """
     ids = [node for node in inputs if kinds[node] == "data" and not is_float(node)]
-    fixed: dict[Node, torch.Tensor] = {}
+    found: dict[Node, torch.Tensor | Positions] = {}
     for node in graph.nodes:
         index = node.args[1] if packet(node) == "embedding" else None
-        if index is None or kinds[index] != "index" or index in fixed:
+        if index is None or kinds[index] != "index" or index in found:
             continue
         seen, pending = set(), [index]
         while (source := pending.pop()) not in ids:
@@ -117,43 +125,64 @@ def fixed_indices(
                 pending += source.all_input_nodes
         takers = [one for one in source.users if packet(one) == "embedding"]
         table = next((one.args[0] for one in takers if one.args[1] is source), node.args[0])
-        fixed[index] = _fixed_index(index, source, shape(table)[0], known)
-    return fixed
+        found[index] = _index(index, source, shape(table)[0], known)
+    return found
 
 
-def _fixed_index(node: Node, ids: Node, vocabulary: int, known: Mapping[Node, Any]) -> torch.Tensor:
-    """Integers computed from token ids that do not depend on which tokens they are.
+def _index(
+    node: Node, ids: Node, vocabulary: int, known: Mapping[Node, Any]
+) -> torch.Tensor | Positions:
+    """Integers computed from token ids: the same for all ids, or RoBERTa's positions.
 
-    RoBERTa counts the tokens that are not padding to get positions. With padding on the right
-    (the tokenizer's default) the count is 0, 1, 2, ... wherever a token is, and padding is masked,
-    so the positions are constants. This is checked on probes.
+    RoBERTa counts the tokens that are not padding. What the model computes is not read off its
+    expression: it is evaluated on probes, which have padding at their beginning, at their end and
+    among their tokens.
     """
     import torch
 
     batch, length = shape(ids)
     compared = [one.args[1] for one in ids.users if target(one) in COMPARISONS]
-    special = {value for value in compared if isinstance(value, int)}
+    special = sorted({value for value in compared if isinstance(value, int)})
     ordinary = [i for i in range(vocabulary) if i not in special][-PROBE_IDS:]
-    random = np.random.default_rng(0)
-
-    def probe(tokens: np.ndarray) -> torch.Tensor:
-        return evaluate(node, {**known, ids: torch.from_numpy(tokens)})
-
-    first, second = (random.choice(ordinary, size=(batch, length)) for _ in range(2))
-    fixed = probe(first)
-    if fixed.is_meta:
-        return fixed
-    same = bool(torch.equal(fixed, probe(second)))
-    if same and fixed.shape == (batch, length):
-        for padding in special:
-            for kept in {1, length // 2, length - 1} - {0}:
-                padded = second.copy()
-                padded[:, kept:] = padding
-                same = same and bool(torch.equal(probe(padded)[:, :kept], fixed[:, :kept]))
-    if not same:
+    probes = list(_probes(batch, length, ordinary, special))
+    try:
+        values = [evaluate(node, {**known, ids: torch.from_numpy(probe)}) for probe in probes]
+    except (IndexError, RuntimeError) as error:
         raise AtlasError(
-            f"{target(node)}: an index depends on which tokens the client has",
+            f"sequence length {length} is more than the model has positions for",
             where=place(node),
-            remedy="pass the index (for example position_ids) as an input of the model",
-        )
-    return fixed
+            why=first_line(error),
+            remedy="use a smaller --sequence-length: RoBERTa and its kin begin to count at the "
+            "id of the padding + 1",
+        ) from None
+    if values[0].is_meta or all(torch.equal(value, values[0]) for value in values):
+        return values[0]
+    for padding in special:
+        if all(
+            np.array_equal(value.numpy(), position_ids(probe, padding))
+            for value, probe in zip(values, probes, strict=True)
+        ):
+            return Positions(ids, padding)
+    raise AtlasError(
+        f"{target(node)}: an index depends on which tokens the client has",
+        where=place(node),
+        why="it is neither constant nor a count of the tokens that are not padding",
+        remedy="pass the index (for example position_ids) as an input of the model",
+    )
+
+
+def _probes(
+    batch: int, length: int, ordinary: Sequence[int], special: Sequence[int]
+) -> Iterator[np.ndarray]:
+    """Token ids [batch, length] of ordinary tokens, and of these with special ones at their
+    beginning, at their end, anywhere and everywhere.
+    """
+    random, places = np.random.default_rng(0), np.arange(length)
+    for _ in range(2):
+        yield random.choice(ordinary, size=(batch, length))
+    for token in special:
+        middle = random.integers(0, 2, size=(batch, length)) > 0
+        halves = [places < length // 2, places >= (length + 1) // 2]
+        for padded in (*halves, places == 0, places == length - 1, middle, places >= 0):
+            tokens = random.choice(ordinary, size=(batch, length))
+            yield np.where(padded, token, tokens)

@@ -16,7 +16,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.passes.frontend import graph as fx
-from atlasc.passes.frontend.constants import evaluate, fixed_indices, to_numpy
+from atlasc.passes.frontend.constants import Positions, evaluate, indices_of, to_numpy
 from atlasc.passes.frontend.graph import Node
 from atlasc.passes.frontend.locations import locations
 
@@ -50,6 +50,7 @@ class Importer:
         node: the one that is looked at.
         known: values of the constant nodes that were evaluated.
         mask_meanings: what masks mean that were seen before; see ``masks``.
+        positions: indices that count tokens, which the client computes; see ``constants``.
     """
 
     def __init__(
@@ -67,9 +68,12 @@ class Importer:
         self.mask_meanings: dict[Any, Any] = {}
         fx.remove_identities(graph)
         self.kinds = fx.classify(graph, self.inputs)
-        if fixed := fixed_indices(graph, self.inputs, self.kinds, self.known):
+        found = indices_of(graph, self.inputs, self.kinds, self.known)
+        self.positions = {n: one for n, one in found.items() if isinstance(one, Positions)}
+        if fixed := {n: one for n, one in found.items() if n not in self.positions}:
             self.known |= fixed
             self.kinds = fx.classify(graph, self.inputs, fixed)
+        self.kinds.update(dict.fromkeys(self.positions, "data"))
         self.locations = locations(graph)
         self.layered = any(_LAYER.search(fx.module_path(node)) for node in graph.nodes)
         self.values: dict[Node, Value] = {}

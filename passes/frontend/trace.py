@@ -190,8 +190,9 @@ def _import_graph(importer: Importer, result: fx.Node, output: str) -> Module:
     needed, selected = {result}, dict[Any, Emit]()
     for node in reversed(importer.graph.nodes):
         if node in needed and importer.kinds[node] == "data":
-            found = None if node in importer.inputs else find(importer, node)
-            plain = partial(_emit, importer, node), node.all_input_nodes
+            whole = node in importer.inputs or node in importer.positions
+            found = None if whole else find(importer, node)
+            plain = partial(_emit, importer, node), _operands(importer, node)
             selected[node], taken = found or plain
             needed.update(taken)
     faults: list[tuple[fx.Node, str]] = []
@@ -212,9 +213,16 @@ def _import_graph(importer: Importer, result: fx.Node, output: str) -> Module:
     return module
 
 
+def _operands(importer: Importer, node: fx.Node) -> list[fx.Node]:
+    counted = importer.positions.get(node)
+    return node.all_input_nodes if counted is None else [counted.ids]
+
+
 def _emit(importer: Importer, node: fx.Node) -> Value:
     if node in importer.inputs:
         return importer.input(node)
+    if (counted := importer.positions.get(node)) is not None:
+        return importer.add("nn.position_ids", counted.ids, padding=counted.padding)
     rule = ATEN_RULES.get(fx.target(node))
     if rule is not None:
         return rule(importer, *fx.arguments(node).values())

@@ -150,9 +150,28 @@ def test_meaning(case: tuple[str, str, dict[str, Any], Reference], dtype: Any) -
 
 def test_every_op_with_a_meaning_is_tested() -> None:
     # Activations are compared with torch in test_scalar_functions.
-    elsewhere = {"nn.encrypt", "nn.embedding", "nn.patchify", *(f"nn.{f}" for f in ACTIVATIONS)}
+    elsewhere = {f"nn.{f}" for f in ACTIVATIONS}
+    elsewhere |= {f"nn.{f}" for f in ("encrypt", "embedding", "patchify", "position_ids")}
     with_meaning = {name for name, op in OPS.items() if op.evaluate is not None}
     assert with_meaning - elsewhere == {case[0] for case in CASES} - elsewhere
+
+
+def test_position_ids_count_what_is_not_padding() -> None:
+    """Against HuggingFace's own function; a padding that no vocabulary has is refused."""
+    from transformers.models.roberta.modeling_roberta import RobertaEmbeddings
+
+    ids = np.random.default_rng(0).integers(0, 4, (5, 9))
+    module = Module("m", "nn")
+    entry = {"name": "ids", "shape": [5, 9], "side": "client", "dtype": "i64"}
+    x = module.add("nn.input", [], entry)
+    y = module.add("nn.position_ids", [x], {"padding": 1})
+    assert (y.tensor.dtype, y.tensor.side) == ("i64", "client")
+    seen: dict[str, np.ndarray] = {}
+    interpret(module, {"ids": ids}, observe=lambda op, value: seen.update({op.name: value}))
+    wanted = RobertaEmbeddings.create_position_ids_from_input_ids(torch.from_numpy(ids), 1)
+    np.testing.assert_array_equal(seen["nn.position_ids"], wanted.numpy())
+    with pytest.raises(AtlasError, match="no id of a vocabulary"):
+        module.add("nn.position_ids", [x], {"padding": -1})
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -119,7 +119,7 @@ def test_bad_data(tmp_path: Path) -> None:
     assert "pixel_values" in compile_refused(tmp_path, "--data", wrong)
     np.savez(wrong, pixel_values=np.full((2, 1, 8, 8), np.nan, np.float32))
     assert "finite" in compile_refused(tmp_path, "--data", wrong)
-    other = tmp_path / "data.csv"
+    other = tmp_path / "data.xlsx"
     other.write_text("1,2\n")
     assert "unknown format" in compile_refused(tmp_path, "--data", other)
 

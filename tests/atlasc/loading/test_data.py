@@ -168,11 +168,11 @@ def test_length_beyond_the_positions(bert: LoadedModel) -> None:
     [
         ("t.txt", "", "is empty"),
         ("t.txt", " \n\n", "is empty"),
-        ("t.csv", "a,b", "unknown format"),
+        ("t.xlsx", "a,b", "unknown format"),
         ("t.jsonl", "", "is empty"),
         ("t.jsonl", '{"text": "a"}\n{"text": ', "not a JSON object(.|\n)*t.jsonl:2"),
         ("t.jsonl", "[1]", "not a JSON object"),
-        ("t.jsonl", '{"sentence": "a"}', "either .*(.|\n)*sentence"),
+        ("t.jsonl", '{"headline": "a"}', "either .*(.|\n)*headline"),
         ("t.jsonl", '{"text": "a", "input_ids": [1]}', 'either "text" or "input_ids"'),
         ("t.jsonl", '{"text": 3}', "must be a string"),
         ("t.jsonl", '{"text": "a"}\n{"input_ids": [1]}', "must be a string(.|\n)*t.jsonl:2"),

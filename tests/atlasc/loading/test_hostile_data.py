@@ -80,7 +80,7 @@ def test_link_to_a_device_is_not_read(tmp_path: Path, name: str) -> None:
 def test_json_line_that_is_no_input(
     texts: LoadedModel, tmp_path: Path, line: str, reason: str
 ) -> None:
-    (tmp_path / "t.jsonl").write_text('{"input_ids": [1], "label": 1, "other": 2}\n' + line)
+    (tmp_path / "t.jsonl").write_text('{"input_ids": [1], "label": 1, "idx": 2}\n' + line)
     with pytest.raises(AtlasError, match=reason) as caught:
         inputs_of(tmp_path / "t.jsonl", texts)
     assert "t.jsonl:2" in str(caught.value)
@@ -98,7 +98,6 @@ def test_padding_takes_no_memory_without_end(tmp_path: Path) -> None:
     ("arrays", "reason"),
     [
         ({"input_ids": np.full((1, 4), 2**64 - 1, np.uint64)}, "not in the model's vocabulary"),
-        ({"input_ids": np.ones((1, 4), int), "labels": np.ones(1)}, "labels must be integers"),
         ({"input_ids": np.ones((1, 4), int), "labels": np.ones(1, complex)}, "labels must be"),
     ],
 )

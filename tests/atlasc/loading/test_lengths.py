@@ -13,8 +13,9 @@ from transformers import BertTokenizerFast, PreTrainedTokenizerFast
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.data import inputs_of
 from atlasc.loading.inputs import Inputs
-from atlasc.loading.lengths import special_ends, with_prefixes
+from atlasc.loading.lengths import with_prefixes
 from atlasc.loading.models import LoadedModel, model_of
+from atlasc.loading.tokens import special_ends
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "cat", "sat", "on", "the", "mat"]
 LONG = "the cat sat on the mat on the mat"  # 11 tokens with [CLS] and [SEP]
@@ -98,9 +99,9 @@ def test_without_a_tokenizer_a_row_is_cut_where_it_is_full() -> None:
     assert told(inputs_of(ids.tolist(), model, 4))[0].startswith("1 of 1 texts is cut to 4 tokens")
 
 
-def test_padding_is_no_length(bert: LoadedModel) -> None:
+def test_padding_at_the_end_is_no_length(bert: LoadedModel) -> None:
     """A row that is padded beyond the length is not cut; of one that is cut, tokens are kept."""
-    short, long = [2, 5, 6, 3] + [0] * 8, [0] * 3 + [2, 5, 6, 7, 8, 9, 10, 6, 3]
+    short, long = [2, 5, 6, 3] + [0] * 8, [2, 5, 6, 7, 8, 9, 10, 6, 3] + [0] * 3
     mask = (np.array([short, long]) > 0).astype(int)
     arrays = {"input_ids": np.array([short, long]), "attention_mask": mask}
     found = inputs_of(arrays, bert, 6)

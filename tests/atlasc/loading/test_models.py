@@ -42,7 +42,8 @@ def test_directory_round_trip(bert: Path) -> None:
     loaded = load_model(bert)
     ids = torch.arange(8)[None]
     assert loaded.kind == "bert"
-    assert loaded.input_names == ("input_ids", "attention_mask")
+    assert loaded.input_names == ("input_ids", "attention_mask", "token_type_ids")
+    assert loaded.optional_names == ("position_ids",)
     assert isinstance(loaded.module, BertForSequenceClassification)
     assert not loaded.module.training
     assert loaded.config is not None and loaded.config._attn_implementation == "sdpa"

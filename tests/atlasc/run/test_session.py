@@ -139,7 +139,9 @@ def test_padding_does_not_change_a_text(text_bundle: Path) -> None:
     bundle = load_bundle(text_bundle)
     ids = np.array([[7, 8, 9, 0, 0, 0], [7, 8, 9, 11, 12, 13]])
     mask = np.array([[1, 1, 1, 0, 0, 0]] * 2)
-    answer = session.run(bundle, {"input_ids": ids, "attention_mask": mask})
+    segments = np.zeros_like(ids)
+    arrays = {"input_ids": ids, "attention_mask": mask, "token_type_ids": segments}
+    answer = session.run(bundle, arrays)
     states = answer.outputs["last_hidden_state"][:, :3]
     assert np.abs(states[0] - states[1]).max() <= 1e-9
 

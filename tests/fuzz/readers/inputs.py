@@ -91,6 +91,17 @@ def _scaled(folder: Path) -> object:
 
 
 LINES = {"ids.jsonl": IDS, "texts.jsonl": [{"text": "a cat"}, {"text": "the mat sat"}]}
+CSV = 'idx,text,label\n0,a cat,1\n\n1,"the ""mat"" sat",0\n'
+
+
+def _parquet(folder: Path) -> list[Path]:
+    import pyarrow
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.Table.from_pylist(IDS), folder / "ids.parquet")
+    return [folder / "ids.parquet"]
+
+
 READERS = [
     Reader("npz", _npz, _read, 700),
     Reader(
@@ -99,6 +110,8 @@ READERS = [
         _read,
         2000,
     ),
+    Reader("csv", files({"t.csv": CSV, "t.tsv": CSV.replace(",", "\t")}), _read, 1500),
+    Reader("parquet", _parquet, _read, 500),
     Reader("txt", files({"texts.txt": "a cat sat\n\nthe mat\n1 2 3\n"}), _read, 3000),
     Reader("image", _image_files, _read, 1500),
     Reader("preprocessor", _scaling, _scaled, 1000),

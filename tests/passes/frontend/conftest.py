@@ -26,6 +26,18 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "bert-classifier": ("BertConfig", "BertForSequenceClassification", {**TEXT, **COMMON}),
     "bert-mlm": ("BertConfig", "BertForMaskedLM", {**TEXT, **COMMON}),
     "roberta": ("RobertaConfig", "RobertaForSequenceClassification", {**TEXT, **COMMON}),
+    "xlm-roberta": ("XLMRobertaConfig", "XLMRobertaModel", {**TEXT, **COMMON}),
+    "camembert": ("CamembertConfig", "CamembertForSequenceClassification", {**TEXT, **COMMON}),
+    "albert": (
+        "AlbertConfig",
+        "AlbertForSequenceClassification",
+        {**TEXT, **COMMON, "embedding_size": 12},
+    ),
+    "electra": (
+        "ElectraConfig",
+        "ElectraForSequenceClassification",
+        {**TEXT, **COMMON, "embedding_size": 12},
+    ),
     "distilbert": ("DistilBertConfig", "DistilBertForSequenceClassification", DISTIL),
     "vit": ("ViTConfig", "ViTModel", {**IMAGE, **COMMON}),
     "vit-classifier": ("ViTConfig", "ViTForImageClassification", {**IMAGE, **COMMON}),

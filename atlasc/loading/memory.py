@@ -1,0 +1,130 @@
+"""What people hold in their hands: the objects of other libraries as lists and mappings.
+
+pandas, polars and datasets are no dependencies: their objects are known by what they can do.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from atlasc.ir.errors import AtlasError
+
+MAX_ROWS = 1 << 24
+"""Of data that are iterated over, which may have no end."""
+
+
+def plain(data: object) -> object:
+    """Data as a list, a dictionary, or an array: of a DataFrame, a Series, a data set or a loader;
+    other data as they are.
+
+    Raises:
+        AtlasError: several data sets at once, or data without end.
+    """
+    known: Any = data
+    if isinstance(data, str | np.ndarray) or hasattr(data, "detach"):
+        return data
+    if hasattr(data, "to_dict") and hasattr(data, "columns"):  # pandas
+        return known.to_dict(orient="records")
+    if hasattr(data, "to_dicts"):  # polars
+        return known.to_dicts()
+    if isinstance(data, Mapping):
+        split = next((key for key, one in data.items() if hasattr(one, "column_names")), None)
+        if split is not None:
+            raise AtlasError(
+                f"data has several data sets: {', '.join(map(str, data))}",
+                remedy=f"give one of them: data[{split!r}]",
+            )
+        return dict(data)
+    if hasattr(data, "to_list"):  # a Series
+        return known.to_list()
+    if isinstance(data, Iterable) and not isinstance(data, Sequence):
+        rows = list(itertools.islice(data, MAX_ROWS + 1))
+        if len(rows) > MAX_ROWS:
+            raise AtlasError(
+                f"data has more than {MAX_ROWS} rows, or no end", remedy="give a part of it"
+            )
+        return rows
+    return data
+
+
+def stacked(rows: Sequence[Mapping[str, Any]], main: str) -> dict[str, Any] | None:
+    """Rows or batches of arrays, such as a loader of images gives, as arrays by name; None where
+    they do not have the same members.
+    """
+    if any(row.keys() != rows[0].keys() or main not in row for row in rows):
+        return None
+    columns = {name: [_array(row[name]) for row in rows] for name in rows[0]}
+    batches = all(array.ndim > 0 for arrays in columns.values() for array in arrays)
+    whole = batches and all(len({len(c[at]) for c in columns.values()}) == 1
+                            for at in range(len(rows)))  # fmt: skip
+    join = np.concatenate if whole else np.stack
+    return {name: join(arrays) for name, arrays in columns.items()}
+
+
+def rows_of(data: Mapping[str, Any] | Sequence[Any]) -> list[dict[str, Any]] | None:
+    """Texts and ids as rows; None where data are something else.
+
+    A mapping is a row, or the columns of rows (what a tokenizer returns, or a batch of a loader). A
+    row in a sequence is a mapping, a text, a pair of texts, or a list of ids.
+    """
+    if isinstance(data, Mapping):
+        return _divided(data)
+    rows: list[dict[str, Any]] = []
+    texts = any(isinstance(row, str) for row in data)
+    for row in data:
+        value = simple(row)
+        if isinstance(value, Mapping):
+            rows += _divided(value)
+        elif isinstance(value, list) and len(value) == 2 and any(isinstance(v, str) for v in value):
+            rows.append(dict(zip(("text", "text_pair"), value, strict=True)))
+        elif isinstance(value, list):
+            rows.append({"input_ids": value})
+        elif isinstance(value, str) or texts:
+            rows.append({"text": value})
+        else:
+            return None
+    return rows
+
+
+def _divided(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The rows of columns; a mapping that is a row already, as it is."""
+    values = {str(name): simple(value) for name, value in columns.items()}
+    wide = {n: v for n, v in values.items() if isinstance(v, list)}
+    ids = values.get("input_ids")
+    flat = isinstance(ids, list) and not any(isinstance(one, list) for one in ids)
+    if not wide or flat or (ids is None and not any(map(_has_texts, wide.values()))):
+        return [values]
+    if len({len(column) for column in wide.values()}) > 1 or len(wide) < len(values):
+        sizes = ", ".join(f"{n}: {len(v) if n in wide else 'one value'}" for n, v in values.items())
+        raise AtlasError(
+            "the columns of the data do not have the same number of rows",
+            why=sizes,
+            remedy="give every column a value for each row",
+        )
+    number = len(next(iter(wide.values())))
+    return [{name: column[row] for name, column in wide.items()} for row in range(number)]
+
+
+def _has_texts(column: list[Any]) -> bool:
+    return any(isinstance(value, str) for value in column)
+
+
+def simple(value: Any) -> Any:
+    """A value as lists and numbers of Python: arrays, tensors, tuples and numbers of NumPy."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if hasattr(value, "detach"):
+        return value.detach().cpu().tolist()
+    if isinstance(value, Mapping):
+        return {str(name): simple(one) for name, one in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [simple(one) if not isinstance(one, int | str) else one for one in value]
+    return value
+
+
+def _array(value: Any) -> np.ndarray:
+    return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)

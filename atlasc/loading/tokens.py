@@ -1,0 +1,88 @@
+"""What a tokenizer adds to texts, and which parts a text of a pair has."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from atlasc.ir.errors import AtlasError
+from atlasc.loading import IDS
+
+if TYPE_CHECKING:
+    from atlasc.loading.models import LoadedModel
+
+
+@dataclass(frozen=True)
+class Special:
+    """The tokens that a tokenizer adds; none without a tokenizer.
+
+    Attributes:
+        single: [k] to every text.
+        pair: [k] to every pair of texts; empty where it puts nothing between them.
+    """
+
+    single: np.ndarray
+    pair: np.ndarray
+
+    def ends(self, ids: np.ndarray) -> tuple[int, int]:
+        """How many of a text's tokens [m], at its beginning and at its end, were added."""
+        return special_ends(ids, self.single)
+
+    def parts(self, ids: np.ndarray) -> list[range]:
+        """Where the words of a text [m] stand: of a pair in two places, else in one."""
+        head, tail = self.ends(ids)
+        end = len(ids) - tail
+        middle = self.pair[head : len(self.pair) - tail]
+        if len(middle):
+            for start in range(head, end - len(middle)):
+                after = start + len(middle)
+                if np.array_equal(ids[start:after], middle):
+                    return [range(head, start), range(after, end)]
+        return [range(head, end)]
+
+
+def special_of(model: LoadedModel) -> Special:
+    """What the model's tokenizer adds to texts."""
+    none = np.empty(0, np.int64)
+    if model.tokenizer is None:
+        return Special(none, none)
+    single = np.array(model.tokenize([""])[0], np.int64)
+    pair = none
+    with suppress(AtlasError):  # a tokenizer need not know pairs
+        pair = np.array(model.encode([""], [""])[IDS][0], np.int64)
+    return Special(single, pair if len(pair) > len(single) else none)
+
+
+def special_ends(ids: np.ndarray, special: np.ndarray) -> tuple[int, int]:
+    """How many of a text's tokens [m], at its beginning and at its end, the tokenizer added.
+
+    The mask of special tokens of a tokenizer does not tell: an unknown word is special there.
+    """
+    m, k = len(ids), len(special)
+    head = max(n for n in range(k + 1) if np.array_equal(ids[:n], special[:n]))
+    rest = range(min(k - head, m - head) + 1)
+    return head, max(n for n in rest if np.array_equal(ids[m - n :], special[k - n :]))
+
+
+def shortened(ids: np.ndarray, special: Special, draw: float) -> np.ndarray | None:
+    """Which tokens [m] of a text a shorter one keeps, in order; None where there is none.
+
+    The number is between one token a text, beside the special ones, and all but one; its logarithm
+    grows with ``draw`` in [0, 1). A pair loses tokens at the end of both texts, in proportion.
+    """
+    parts = [part for part in special.parts(ids) if len(part)]
+    words = sum(map(len, parts))
+    added, most = len(ids) - words, len(ids) - 1
+    least = added + max(len(parts), 1)
+    if least > most:
+        return None
+    left = min(int(least * (len(ids) / least) ** draw), most) - added
+    counts = [left]
+    if len(parts) == 2:
+        first = min(max(round(left * len(parts[0]) / words), 1), left - 1)
+        counts = [first, left - first]
+    dropped = [at for part, count in zip(parts, counts, strict=True) for at in part[count:]]
+    return np.delete(np.arange(len(ids)), dropped)
