@@ -13,11 +13,9 @@ from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.client.checks import REMEDY, Reach
 from atlasc.client.verdict import Verdict, verdicts
 from atlasc.compilation.steps import Note, Steps, silent
-from atlasc.ir.errors import AtlasError, printable
-from atlasc.loading.inputs import Inputs
+from atlasc.ir.errors import AtlasError
+from atlasc.loading.inputs import Inputs, named
 
-LISTED = 5
-"""Inputs that are named one by one."""
 UNSAFE_REMEDY = (
     "compile with data that has such inputs, or a larger --margin; --unchecked encrypts them anyway"
 )
@@ -53,7 +51,7 @@ def admit(
     Raises:
         AtlasError: no input is left, or ``strict``.
     """
-    reached = bundle.client.examine(inputs.arrays)
+    reached = _examined(bundle, inputs)
     if bundle.has_server:
         found = _judged(require_polynomials(bundle), inputs, reached, steps)
         unsafe = {row: verdict.why for row, verdict in enumerate(found) if not verdict.safe}
@@ -110,7 +108,16 @@ def checked(bundle: Bundle, inputs: Inputs, steps: Steps = silent) -> list[Verdi
 
     An input that is not finite is not evaluated.
     """
-    return _judged(bundle, inputs, bundle.client.examine(inputs.arrays), steps)
+    return _judged(bundle, inputs, _examined(bundle, inputs), steps)
+
+
+def _examined(bundle: Bundle, inputs: Inputs) -> list[Reach]:
+    """How far each input reaches; of one that could not be read, why."""
+    reached = bundle.client.examine(inputs.arrays)
+    return [
+        replace(reach, fault=fault or reach.fault)
+        for reach, fault in zip(reached, inputs.faults, strict=True)
+    ]
 
 
 def _judged(
@@ -140,7 +147,4 @@ def counted(number: int, one: str, many: str) -> str:
 
 def listed(lines: Sequence[str]) -> str:
     """The first of some lines, for a message; each stays one line, whatever is in it."""
-    shown = [printable(line) for line in lines[:LISTED]]
-    if len(lines) > LISTED:
-        shown.append(f"and {len(lines) - LISTED} more")
-    return "\n       ".join(shown)
+    return named(lines, "\n       ")

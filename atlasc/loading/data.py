@@ -43,6 +43,7 @@ def inputs_of(
               optional `labels`), an image, or a folder of images (in a folder for each label, or
               in one);
             - a sequence of texts, of lists of token ids, or of mappings like the lines of `.jsonl`;
+            - images: see :func:`atlasc.loading.images.images_in_memory`;
             - an array or a tensor of the model's main input, or a mapping of them as in `.npz`;
             - `Inputs`.
         model: has the tokenizer, the vocabulary, the image size and the preprocessing.
@@ -59,6 +60,10 @@ def inputs_of(
     if isinstance(data, str | Path):
         return _from_file(Path(data).expanduser(), model, sequence_length, long)
     main = model.input_names[0]
+    if main == "pixel_values":
+        found = images.images_in_memory(data, model)
+        if found is not None:
+            return checked(found, model)
     rows = list(data) if main == "input_ids" and isinstance(data, Sequence) else []
     if rows and all(isinstance(row, str | Sequence | Mapping) for row in rows):
         named = {
@@ -97,7 +102,8 @@ def _from_file(source: Path, model: LoadedModel, length: int | None, long: str) 
     else:
         raise AtlasError(
             f"data {source} has an unknown format",
-            remedy="give one of .txt, .jsonl, .npz, or a .png/.jpg image or a folder of them",
+            remedy="give one of .txt, .jsonl, .npz, or an image or a folder of them: "
+            + ", ".join(images.SUFFIXES),
         )
     if main != needed:
         raise AtlasError(

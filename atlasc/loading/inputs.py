@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from atlasc.client.checks import faults
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, printable
 from atlasc.ir.files import arrays_digest
 
 if TYPE_CHECKING:
     from atlasc.loading.models import LoadedModel, Shape
+
+
+LISTED = 5
+"""Names that a message lists one by one."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +30,17 @@ class Inputs:
         names: of the rows, for messages: "texts.txt:3", a file name, "digits.npz[7]".
         labels: [N] the true classes, if the data have them.
         tokens: [N] how many each text had before texts were cut; None where none was.
+        notes: what a user should know of the data, a headline and details each.
+        unreadable: [N] why an input could not be read, empty where it could: such a row has NaN in
+            the place of its numbers. Empty where all could.
     """
 
     arrays: dict[str, np.ndarray]
     names: tuple[str, ...]
     labels: np.ndarray | None = None
     tokens: np.ndarray | None = None
+    notes: tuple[tuple[str, str], ...] = ()
+    unreadable: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -45,22 +54,46 @@ class Inputs:
             tuple(self.names[row] for row in rows),
             None if self.labels is None else self.labels[rows],
             None if self.tokens is None else self.tokens[rows],
+            notes=self.notes,
+            unreadable=tuple(self.unreadable[row] for row in rows) if self.unreadable else (),
         )
 
     def joined(self, others: Inputs) -> Inputs:
         """These rows, and after them those of others, which have the same arrays."""
-        pairs = (self.labels, others.labels), (self.tokens, others.tokens)
+        faults = self.faults + others.faults
         return Inputs(
             {
                 name: np.concatenate([array, others.arrays[name]])
                 for name, array in self.arrays.items()
             },
             self.names + others.names,
-            *(None if a is None or b is None else np.concatenate([a, b]) for a, b in pairs),
+            _joined(self.labels, others.labels),
+            _joined(self.tokens, others.tokens),
+            notes=tuple(dict.fromkeys(self.notes + others.notes)),
+            unreadable=faults if any(faults) else (),
         )
 
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """[N] why an input could not be read, empty where it could."""
+        return self.unreadable or ("",) * len(self)
+
+    def readable(self, note: Callable[[str, str], object]) -> Inputs:
+        """The inputs that could be read; a note says which are left out."""
+        out = [f"{n}: {why}" for n, why in zip(self.names, self.faults, strict=True) if why]
+        if not out:
+            return self
+        what = "input is" if len(out) == 1 else "inputs are"
+        why = named(out, "\n       ")
+        note(f"{len(out)} of {len(self)} {what} left out", f"  why: {why}")
+        return self.take([row for row, why in enumerate(self.faults) if not why])
+
     def tell(self, note: Callable[[str, str], object]) -> Inputs:
-        """These inputs; a note, of a headline and details, says how many texts were cut."""
+        """These inputs; notes, of a headline and details, say what is not read of the data, and how
+        many texts were cut.
+        """
+        for headline, details in self.notes:
+            note(headline, details)
         length = self.arrays["input_ids"].shape[1] if self.tokens is not None else 0
         if self.tokens is not None and self.tokens.max(initial=0) > length:
             longest, cut = int(self.tokens.argmax()), int((self.tokens > length).sum())
@@ -77,8 +110,9 @@ class Inputs:
 
         Calibration and search need this. Inputs that are only encrypted are checked one by one.
         """
-        for name, fault in zip(self.names, faults(self.arrays), strict=True):
-            if fault:
+        rows = zip(self.names, self.faults, faults(self.arrays), strict=True)
+        for name, unreadable, unfit in rows:
+            if fault := unreadable or unfit:
                 raise AtlasError(
                     "an input cannot be used",
                     where=name,
@@ -108,6 +142,18 @@ class Inputs:
     def digest(self) -> str:
         """SHA-256 (hex) of the arrays: names, types, shapes and values."""
         return arrays_digest(self.arrays)
+
+
+def _joined(first: np.ndarray | None, second: np.ndarray | None) -> np.ndarray | None:
+    return None if first is None or second is None else np.concatenate([first, second])
+
+
+def named(names: Sequence[str], separator: str = ", ") -> str:
+    """The first of some names, for a message; each stays one line, whatever is in it."""
+    shown = [printable(name) for name in names[:LISTED]]
+    if len(names) > LISTED:
+        shown.append(f"and {len(names) - LISTED} more")
+    return separator.join(shown)
 
 
 def checked(inputs: Inputs, model: LoadedModel) -> Inputs:

@@ -143,30 +143,33 @@ def model_of(
     model: str | Path | torch.nn.Module | LoadedModel,
     tokenizer: Any = None,
     *,
+    processor: Any = None,
     trust_pickle: bool = False,
 ) -> LoadedModel:
     """A model from whatever the caller has: a file, a directory, or a module in memory.
 
     A module keeps its mode, its type and its device: one that is not in float32 on the CPU is
-    copied. Its config and tokenizer are written into a temporary folder, which stands for the
-    directory of the model: so they are read with the same limits, and a bundle gets the files that
-    its clients will read.
+    copied. Its config, tokenizer and processor are written into a temporary folder, which stands
+    for the directory of the model: so they are read with the same limits, and a bundle gets the
+    files that its clients will read.
 
     Args:
         model: see `load_model`, or a module.
-        tokenizer: of HuggingFace, with ``save_pretrained``; for a module only.
+        tokenizer, processor: of HuggingFace, with ``save_pretrained``; for a module only. The
+            processor of a model that reads images is its image processor, or a whole one.
         trust_pickle: see `load_model`.
 
     Raises:
-        AtlasError: as `load_model`; it is no model; a tokenizer cannot be saved, or is given beside
-            files.
+        AtlasError: as `load_model`; it is no model; a tokenizer or processor cannot be saved, or is
+            given beside files.
     """
     import torch
 
     if not isinstance(model, torch.nn.Module):
-        if tokenizer is not None:
+        if tokenizer is not None or processor is not None:
+            what = "tokenizer" if processor is None else "processor"
             raise AtlasError(
-                "a tokenizer is taken for a module in memory only",
+                f"a {what} is taken for a module in memory only",
                 why="that of a directory is a file in it",
                 remedy="leave it out, or load the module and give it instead of the directory",
             )
@@ -193,7 +196,8 @@ def model_of(
     kept = TemporaryDirectory(prefix="atlasc-model-")
     folder = Path(kept.name) / (re.sub(r"[^\w-]+", "_", name, flags=re.ASCII) or "model")
     folder.mkdir()
-    for what, part in (("config", config), ("tokenizer", tokenizer)):
+    parts = {"config": config, "tokenizer": tokenizer, "processor": processor}
+    for what, part in parts.items():
         if part is not None:
             remedy = f"give the {what} of a HuggingFace model, which has save_pretrained"
             whole = f"the {what} cannot be saved for the clients of the program"
