@@ -51,7 +51,7 @@ def admit(
     Raises:
         AtlasError: no input is left, or ``strict``.
     """
-    reached = _examined(bundle, inputs)
+    reached = _reached(bundle, inputs)
     if bundle.has_server:
         found = _judged(require_polynomials(bundle), inputs, reached, steps)
         unsafe = {row: verdict.why for row, verdict in enumerate(found) if not verdict.safe}
@@ -108,16 +108,16 @@ def checked(bundle: Bundle, inputs: Inputs, steps: Steps = silent) -> list[Verdi
 
     An input that is not finite is not evaluated.
     """
-    return _judged(bundle, inputs, _examined(bundle, inputs), steps)
+    return _judged(bundle, inputs, _reached(bundle, inputs), steps)
 
 
-def _examined(bundle: Bundle, inputs: Inputs) -> list[Reach]:
-    """How far each input reaches; of one that could not be read, why."""
+def _reached(bundle: Bundle, inputs: Inputs) -> list[Reach]:
+    """The magnitude of each input; infinite for a row of the data that has no input."""
     reached = bundle.client.examine(inputs.arrays)
-    return [
-        replace(reach, fault=fault or reach.fault)
-        for reach, fault in zip(reached, inputs.faults, strict=True)
-    ]
+    for row, fault in enumerate(inputs.faults):
+        if fault:
+            reached[row] = Reach(float("inf"), fault)
+    return reached
 
 
 def _judged(

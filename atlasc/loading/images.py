@@ -171,7 +171,7 @@ def _inputs(items: Iterable[_Item], count: int, model: LoadedModel, notes: Notes
         tuple(names),
         _labels(labels, model, notes),
         notes=tuple(notes),
-        unreadable=tuple(why.get(number, "") for number in range(count)) if why else (),
+        faults=tuple(why.get(number, "") for number in range(count)) if why else (),
     )
 
 
@@ -193,18 +193,21 @@ def _require_fit(
 
 
 def _labels(labels: Sequence[Any], model: LoadedModel, notes: Notes) -> np.ndarray | None:
-    """Labels of all images, int64 or names; names that the model knows are numbers."""
+    """Labels of all images: int64, or names, of which one that is missing is empty. Names that the
+    model knows are numbers.
+    """
     missing = sum(label is None for label in labels)
     if missing == len(labels):
         return None
     if missing:
-        notes.append(("the labels are not used", f"  why: {missing} of the images have none"))
-        return None
-    if all(isinstance(label, str) for label in labels):
+        why = "no folder or member names it"
+        notes.append((f"{missing} of {len(labels)} images have no label", f"  why: {why}"))
+    names = ["" if label is None else label for label in labels]
+    if all(isinstance(name, str) for name in names):
         known = getattr(model.config, "label2id", None)
-        numbers = [known.get(label) if isinstance(known, dict) else None for label in labels]
+        numbers = [known.get(name) if isinstance(known, dict) else None for name in names]
         complete = all(type(number) is int for number in numbers)
-        return np.array(numbers, dtype=np.int64) if complete else np.array(labels)
+        return np.array(numbers, dtype=np.int64) if complete else np.array(names)
     with explained("labels must be integers or names, all of one kind"):
         return np.array([label.__index__() for label in labels], dtype=np.int64)
 

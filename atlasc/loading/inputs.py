@@ -30,9 +30,9 @@ class Inputs:
         names: of the rows, for messages: "texts.txt:3", a file name, "digits.npz[7]".
         labels: [N] the true classes, if the data have them.
         tokens: [N] how many each text had before texts were cut; None where none was.
-        notes: what a user should know of the data, a headline and details each.
-        unreadable: [N] why an input could not be read, empty where it could: such a row has NaN in
-            the place of its numbers. Empty where all could.
+        notes: what was left out of the data, a headline and details each; see ``tell``.
+        faults: [N] why a row has no input (its arrays then have padding or NaN alone), empty where
+            it has one; () where all have.
     """
 
     arrays: dict[str, np.ndarray]
@@ -40,7 +40,7 @@ class Inputs:
     labels: np.ndarray | None = None
     tokens: np.ndarray | None = None
     notes: tuple[tuple[str, str], ...] = ()
-    unreadable: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -54,13 +54,12 @@ class Inputs:
             tuple(self.names[row] for row in rows),
             None if self.labels is None else self.labels[rows],
             None if self.tokens is None else self.tokens[rows],
-            notes=self.notes,
-            unreadable=tuple(self.unreadable[row] for row in rows) if self.unreadable else (),
+            self.notes,
+            tuple(self.faults[row] for row in rows) if self.faults else (),
         )
 
     def joined(self, others: Inputs) -> Inputs:
-        """These rows, and after them those of others, which have the same arrays."""
-        faults = self.faults + others.faults
+        """These rows, and after them those of others, which have the same arrays; no faults."""
         return Inputs(
             {
                 name: np.concatenate([array, others.arrays[name]])
@@ -69,18 +68,13 @@ class Inputs:
             self.names + others.names,
             _joined(self.labels, others.labels),
             _joined(self.tokens, others.tokens),
-            notes=tuple(dict.fromkeys(self.notes + others.notes)),
-            unreadable=faults if any(faults) else (),
+            notes=self.notes,
         )
-
-    @property
-    def faults(self) -> tuple[str, ...]:
-        """[N] why an input could not be read, empty where it could."""
-        return self.unreadable or ("",) * len(self)
 
     def readable(self, note: Callable[[str, str], object]) -> Inputs:
         """The inputs that could be read; a note says which are left out."""
-        out = [f"{n}: {why}" for n, why in zip(self.names, self.faults, strict=True) if why]
+        faults = zip(self.names, self.faults, strict=False)  # there may be none at all
+        out = [f"{name}: {why}" for name, why in faults if why]
         if not out:
             return self
         what = "input is" if len(out) == 1 else "inputs are"
@@ -89,8 +83,8 @@ class Inputs:
         return self.take([row for row, why in enumerate(self.faults) if not why])
 
     def tell(self, note: Callable[[str, str], object]) -> Inputs:
-        """These inputs; notes, of a headline and details, say what is not read of the data, and how
-        many texts were cut.
+        """These inputs; notes, of a headline and details, say what was left out of the data, and
+        how many texts were cut.
         """
         for headline, details in self.notes:
             note(headline, details)
@@ -110,9 +104,9 @@ class Inputs:
 
         Calibration and search need this. Inputs that are only encrypted are checked one by one.
         """
-        rows = zip(self.names, self.faults, faults(self.arrays), strict=True)
-        for name, unreadable, unfit in rows:
-            if fault := unreadable or unfit:
+        own = self.faults or [""] * len(self)
+        for name, known, found in zip(self.names, own, faults(self.arrays), strict=True):
+            if fault := known or found:
                 raise AtlasError(
                     "an input cannot be used",
                     where=name,

@@ -202,7 +202,8 @@ def test_folders_name_the_labels(tmp_path: Path) -> None:
     assert labels is not None and labels.tolist() == ["bird", "cat", "dog"]
     Image.fromarray(noise(8, 8, 3)).save(folder / "4.png")
     inputs = inputs_of(folder, model)
-    assert inputs.labels is None and inputs.notes[0][0] == "the labels are not used"
+    assert inputs.labels is not None and inputs.labels.tolist() == ["", "bird", "cat", "dog"]
+    assert inputs.notes[0][0] == "1 of 4 images have no label"
 
 
 class DataSet:
