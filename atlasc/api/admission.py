@@ -13,8 +13,8 @@ from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.client.checks import REMEDY, Reach
 from atlasc.client.verdict import Verdict, verdicts
 from atlasc.compilation.steps import Note, Steps, silent
-from atlasc.ir.errors import AtlasError
-from atlasc.loading.inputs import Inputs, named
+from atlasc.ir.errors import AtlasError, named
+from atlasc.loading.inputs import Inputs
 
 UNSAFE_REMEDY = (
     "compile with data that has such inputs, or a larger --margin; --unchecked encrypts them anyway"

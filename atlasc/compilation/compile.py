@@ -163,7 +163,11 @@ def write_program(
     module, target = chosen.module, find_target(options.target)
     facts = {
         "atlasc": __version__,
-        "model": {"name": source.model.name, "kind": source.model.kind},
+        "model": {
+            "name": source.model.name,
+            "kind": source.model.kind,
+            "notes": ["\n".join(note) for note in source.model.notes],
+        },
         "target": target.name,
         "parameters": parameters.to_dict(),
         "security_bits": parameters.security_bits,

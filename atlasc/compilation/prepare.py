@@ -155,13 +155,16 @@ def load_source(
     note: Note = quiet,
     processor: Any = None,
 ) -> Source:
-    """Load a model and its data; a part of the data is held back. A note says which texts were cut.
+    """Load a model and its data; a part of the data is held back. Notes say which texts were cut,
+    and what of the model's files is not read.
 
     Raises:
         AtlasError: of the model or of the data.
     """
     options = options or CalibrationOptions()
     loaded = model_of(model, tokenizer, processor=processor, trust_pickle=options.trust_pickle)
+    for headline, details in loaded.notes:
+        note(headline, details)
     if options.sequence_length is not None and "input_ids" not in loaded.input_names:
         raise AtlasError(
             "--sequence-length is for texts",

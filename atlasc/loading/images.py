@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from atlasc.ir.errors import AtlasError, explained
+from atlasc.ir.errors import AtlasError, explained, named
 from atlasc.loading.image_processor import PIXELS, load_image_processor
 from atlasc.loading.image_reading import SUFFIXES, is_image, read_image
-from atlasc.loading.inputs import Inputs, named
+from atlasc.loading.inputs import Inputs
 
 if TYPE_CHECKING:
     from atlasc.loading.models import LoadedModel

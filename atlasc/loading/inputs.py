@@ -9,15 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from atlasc.client.checks import faults
-from atlasc.ir.errors import AtlasError, printable
+from atlasc.ir.errors import AtlasError, named
 from atlasc.ir.files import arrays_digest
 
 if TYPE_CHECKING:
     from atlasc.loading.models import LoadedModel, Shape
-
-
-LISTED = 5
-"""Names that a message lists one by one."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +73,7 @@ class Inputs:
         out = [f"{name}: {why}" for name, why in faults if why]
         if not out:
             return self
-        what = "input is" if len(out) == 1 else "inputs are"
+        what = "inputs is" if len(out) == 1 else "inputs are"
         why = named(out, "\n       ")
         note(f"{len(out)} of {len(self)} {what} left out", f"  why: {why}")
         return self.take([row for row, why in enumerate(self.faults) if not why])
@@ -140,14 +136,6 @@ class Inputs:
 
 def _joined(first: np.ndarray | None, second: np.ndarray | None) -> np.ndarray | None:
     return None if first is None or second is None else np.concatenate([first, second])
-
-
-def named(names: Sequence[str], separator: str = ", ") -> str:
-    """The first of some names, for a message; each stays one line, whatever is in it."""
-    shown = [printable(name) for name in names[:LISTED]]
-    if len(names) > LISTED:
-        shown.append(f"and {len(names) - LISTED} more")
-    return separator.join(shown)
 
 
 def checked(inputs: Inputs, model: LoadedModel) -> Inputs:

@@ -24,13 +24,14 @@ from atlasc.loading.huggingface import (
     SAVE_REMEDY,
     build,
     load_tokenizer,
-    load_weights,
     quiet_transformers,
     read_config,
     read_object,
     tokenizer_errors,
 )
+from atlasc.loading.sentence import left_to_the_client
 from atlasc.loading.torch_files import Shape, load_exported_program, load_pt
+from atlasc.loading.weights import load_weights
 
 if TYPE_CHECKING:
     import torch
@@ -59,6 +60,7 @@ class LoadedModel:
         shapes: of an archive, or of the client of a bundle: its inputs, the private one first, and
             their shapes, None where any shape or extent fits. Empty for other models.
         kept: keeps the temporary directory of a model that was not read from files.
+        notes: what of the files is not read or not computed, a headline and details each.
     """
 
     module: torch.nn.Module
@@ -68,6 +70,7 @@ class LoadedModel:
     exported: ExportedProgram | None = None
     shapes: dict[str, Shape | None] = field(default_factory=dict)
     kept: TemporaryDirectory[str] | None = None
+    notes: tuple[tuple[str, str], ...] = ()
 
     @property
     def name(self) -> str:
@@ -250,10 +253,11 @@ def load_model(
     with quiet_transformers():
         config, model_class = read_config(directory)
         if weights:
-            module = load_weights(source, config, model_class, tensors)
+            module, notes = load_weights(source, config, model_class, tensors)
         else:
-            module = build(config, model_class, meta=True)
-    return LoadedModel(module.eval(), _kind(config), module.config, source)
+            module, notes = build(config, model_class, meta=True), []
+    notes += left_to_the_client(directory)
+    return LoadedModel(module.eval(), _kind(config), module.config, source, notes=tuple(notes))
 
 
 def client_model(embed: Module, folder: Path) -> LoadedModel:

@@ -182,7 +182,7 @@ def test_an_image_that_cannot_be_read_keeps_its_row_and_says_why(tmp_path: Path)
     heard: list[str] = []
     left = inputs.readable(lambda *note: heard.append(" ".join(note)))
     assert left.names == ("a.png", "c.png") and left.require_finite() is left
-    assert len(heard) == 1 and "1 of 3 input is left out" in heard[0] and "b.png" in heard[0]
+    assert len(heard) == 1 and "1 of 3 inputs is left out" in heard[0] and "b.png" in heard[0]
     with pytest.raises(AtlasError, match=r"cannot be used(.|\n)*b.png(.|\n)*cannot be read"):
         inputs.require_finite()
     with pytest.raises(AtlasError, match=r"image b.png cannot be read"):
