@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 INDENT = "\n    "
 """Between the lines of a reason."""
+LISTED = 5
+"""Names that a message lists one by one."""
 
 
 def printable(text: str) -> str:
@@ -42,6 +44,14 @@ class AtlasError(Exception):
         return "\n".join(
             [self.what, *(f"  {one}: {text}" for one, text in aspects.items() if text)]
         )
+
+
+def named(names: Sequence[str], separator: str = ", ") -> str:
+    """The first of some names, for a message; each stays one line, whatever is in it."""
+    shown = [printable(name) for name in names[:LISTED]]
+    if len(names) > LISTED:
+        shown.append(f"and {len(names) - LISTED} more")
+    return separator.join(shown)
 
 
 def first_line(error: BaseException) -> str:

@@ -13,11 +13,9 @@ from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.client.checks import REMEDY, Reach
 from atlasc.client.verdict import Verdict, verdicts
 from atlasc.compilation.steps import Note, Steps, silent
-from atlasc.ir.errors import AtlasError, printable
+from atlasc.ir.errors import AtlasError, named
 from atlasc.loading.inputs import Inputs
 
-LISTED = 5
-"""Inputs that are named one by one."""
 UNSAFE_REMEDY = (
     "compile with data that has such inputs, or a larger --margin; --unchecked encrypts them anyway"
 )
@@ -159,7 +157,4 @@ def counted(number: int, one: str, many: str) -> str:
 
 def listed(lines: Sequence[str]) -> str:
     """The first of some lines, for a message; each stays one line, whatever is in it."""
-    shown = [printable(line) for line in lines[:LISTED]]
-    if len(lines) > LISTED:
-        shown.append(f"and {len(lines) - LISTED} more")
-    return "\n       ".join(shown)
+    return named(lines, "\n       ")

@@ -40,6 +40,7 @@ def compile(
     data: object,
     *,
     tokenizer: Any = None,
+    processor: Any = None,
     options: CompileOptions | None = None,
     progress: ProgressCallback | None = None,
     **changes: Any,
@@ -51,10 +52,11 @@ def compile(
 
     Args:
         model: a HuggingFace model or any torch module; or a path or a name, as on the command line.
-        data: some dozens of real inputs, for the ranges: a list of texts or of pairs of texts, what
-            a tokenizer returns, a DataFrame, a data set, a loader, an array or tensor, a mapping of
-            them by input name, or the path of a file.
+        data: some dozens of real inputs, for the ranges: a list of texts, of pairs of texts or of
+            images, what a tokenizer returns, a DataFrame, a data set, a loader, an array or
+            tensor, a mapping of them by input name, or the path of a file.
         tokenizer: of a text model in memory.
+        processor: of an image model in memory: what prepares its images.
         options: see :class:`CompileOptions`.
         progress: called as ``progress(what, done, total)``.
         changes: single options by name: ``sequence_length=64``, ``target="sim"``,
@@ -70,7 +72,7 @@ def compile(
         place = Path(scratch.name) / "program"
         made = compile_model(
             model, data, place, chosen, steps_of(progress),
-            tokenizer=tokenizer, note=collecting(warnings),
+            tokenizer=tokenizer, processor=processor, note=collecting(warnings),
         )  # fmt: skip
     return Program(made.bundle, scratch, tuple(warnings))
 

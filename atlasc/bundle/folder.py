@@ -43,12 +43,13 @@ from atlasc.ir.module import Module
 from atlasc.ir.text.storage import load_module, save_module, save_modules
 from atlasc.loading import LONG
 from atlasc.loading.huggingface import FURTHER_FILES, TOKENIZER_FILES
+from atlasc.loading.image_processor import FILES as PROCESSOR_FILES
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.models import LoadedModel, client_model
 from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.program import identity_of
 
-MODEL_FILES = ("config.json", "preprocessor_config.json", *TOKENIZER_FILES, *FURTHER_FILES)
+MODEL_FILES = ("config.json", *PROCESSOR_FILES, *TOKENIZER_FILES, *FURTHER_FILES)
 """What the client needs of a HuggingFace directory to read its inputs: no weights, no code."""
 
 

@@ -70,10 +70,11 @@ class CostFacts(TypedDict):
 
 
 class ModelFacts(Schema):
-    """The model that was compiled."""
+    """The model that was compiled, and what of its files is not read or not computed."""
 
     name: str
     kind: str
+    notes: tuple[str, ...] = ()
 
 
 class Manifest(Schema):

@@ -74,6 +74,7 @@ def compile_model(
     steps: Steps = silent,
     *,
     tokenizer: Any = None,
+    processor: Any = None,
     note: Callable[..., None] = quiet,
 ) -> Compiled:
     """Compile a model into a bundle; it appears whole or not at all.
@@ -84,7 +85,7 @@ def compile_model(
         model: see ``model_of``.
         data: see ``inputs_of``.
         output: a folder that does not exist.
-        tokenizer: of a model in memory.
+        tokenizer, processor: of a model in memory.
         note: called with what a user should know of the data or the search: a headline, and details
             where there are some.
 
@@ -101,7 +102,8 @@ def compile_model(
     journal = journal_place(output) if searched else None
     prepared = prepare(
         model, data, options, steps, saved,
-        batch=options.batch, tokenizer=tokenizer, note=note, journal=journal,
+        batch=options.batch, tokenizer=tokenizer, processor=processor, note=note,
+        journal=journal,
     )  # fmt: skip
     tried = len(prepared.source.validated)
     require_enough(tried, options.unsafe_at_most)
@@ -161,7 +163,11 @@ def write_program(
     module, target = chosen.module, find_target(options.target)
     facts = {
         "atlasc": __version__,
-        "model": {"name": source.model.name, "kind": source.model.kind},
+        "model": {
+            "name": source.model.name,
+            "kind": source.model.kind,
+            "notes": ["\n".join(note) for note in source.model.notes],
+        },
         "target": target.name,
         "parameters": parameters.to_dict(),
         "security_bits": parameters.security_bits,

@@ -92,6 +92,7 @@ def prepare(
     *,
     batch: int = 1,
     tokenizer: Any = None,
+    processor: Any = None,
     note: Note = quiet,
     journal: Path | None = None,
 ) -> PreparedModel:
@@ -105,7 +106,7 @@ def prepare(
         AtlasError: of the model, the data or the trace; `saved` is of another model.
     """
     with steps("loading the model and the data"):
-        source = load_source(model, data, options, tokenizer, note)
+        source = load_source(model, data, options, tokenizer, note, processor)
     _require_different(source, data)
     with steps("tracing"):
         traced = trace_model(source.model, batch, source.length, inputs=source.inputs)
@@ -155,14 +156,18 @@ def load_source(
     options: CalibrationOptions | None = None,
     tokenizer: Any = None,
     note: Note = quiet,
+    processor: Any = None,
 ) -> Source:
-    """Load a model and its data; a part of the data is held back. A note says which texts were cut.
+    """Load a model and its data; a part of the data is held back. Notes say which texts were cut,
+    and what of the model's files is not read.
 
     Raises:
         AtlasError: of the model or of the data.
     """
     options = options or CalibrationOptions()
-    loaded = model_of(model, tokenizer, trust_pickle=options.trust_pickle)
+    loaded = model_of(model, tokenizer, processor=processor, trust_pickle=options.trust_pickle)
+    for headline, details in loaded.notes:
+        note(headline, details)
     if options.sequence_length is not None and IDS not in loaded.input_names:
         raise AtlasError(
             "--sequence-length is for texts",
@@ -170,7 +175,7 @@ def load_source(
             remedy="leave it out",
         )
     everything = inputs_of(data, loaded, options.sequence_length, options.long)
-    everything.tell(note).require_finite()
+    everything = everything.tell(note).readable(note).require_finite()
     used, kept = everything.split(options.held_back, options.seed)
     ids = everything.arrays.get(IDS)
     if ids is None:

@@ -48,6 +48,7 @@ def inputs_of(
               folder of images (in a folder for each label, or in one);
             - a sequence of texts, of pairs of texts, of lists of token ids, or of mappings like the
               lines of `.jsonl`;
+            - images: see :func:`atlasc.loading.images.images_in_memory`;
             - what a tokenizer returns, or other columns by name; a DataFrame or a Series, a data
               set of `datasets`, a loader or another iterable of rows or of batches;
             - an array or a tensor of the model's main input, or a mapping of them as in `.npz`;
@@ -67,7 +68,12 @@ def inputs_of(
     lengths = sequence_length, long
     if isinstance(data, str | Path):
         return _from_file(Path(data).expanduser(), model, lengths, partial)
-    known, main = memory.plain(data), model.input_names[0]
+    main = model.input_names[0]
+    if main == "pixel_values":
+        found = images.images_in_memory(data, model)
+        if found is not None:
+            return checked(found, model)
+    known = memory.plain(data)
     if main == IDS and (rows := _rows(known)):
         named = {f"data[{number}]": row for number, row in enumerate(rows)}
         return _from_rows(named, model, lengths, partial)
@@ -115,8 +121,8 @@ def _from_file(
     else:
         raise AtlasError(
             f"data {source} has an unknown format",
-            remedy=f"give one of {', '.join(FORMATS)}, a folder that datasets wrote, or a "
-            ".png/.jpg image or a folder of them",
+            remedy=f"give one of {', '.join(FORMATS)}, a folder that datasets wrote, or an image "
+            f"or a folder of them: {', '.join(images.SUFFIXES)}",
         )
     if main != needed:
         raise AtlasError(

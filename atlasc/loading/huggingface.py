@@ -5,7 +5,6 @@ Every call is told to use local files alone, so that nothing is fetched.
 
 from __future__ import annotations
 
-import io
 import re
 import warnings
 from collections.abc import Iterator
@@ -13,11 +12,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
-
-from atlasc.ir.errors import AtlasError, explained, first_line
-from atlasc.ir.files import MAX_HEADER, MAX_WEIGHTS, MIB, leaves, open_plain, read_json
-from atlasc.loading.torch_files import check_records
+from atlasc.ir.errors import AtlasError, explained
+from atlasc.ir.files import MIB, leaves, open_plain, read_json
 
 if TYPE_CHECKING:
     import torch
@@ -37,13 +33,6 @@ LIMITS = (
 IDS = re.compile(r"ids?$|label2id|seed|theta")
 """Members whose numbers are no sizes."""
 COUNTS = re.compile(r"^(num|n|max)_|_size$")
-WEIGHTS = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-)
-"""Files of weights, the first one that is there counts; an index names several others."""
 REFUSED = {
     "quantization_config": (
         "the model's weights are quantized",
@@ -57,9 +46,6 @@ REFUSED = {
 """Members of config.json that make transformers read other weights than those that were checked."""
 ATTENTION = "sdpa"
 """How the models of HuggingFace compute attention: `torch.export` makes one op of it."""
-MAX_INDEX = 64 * MIB
-SLACK = 1 << 26
-"""Numbers of a model that are not in the files of its weights: masks, positions."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.txt", "vocab.json")
 FURTHER_FILES = (
     "tokenizer_config.json",
@@ -101,6 +87,8 @@ def read_config(directory: Path) -> tuple[PretrainedConfig, type]:
         raise _unknown_architecture(f"model_type {raw['model_type']!r}", path)
     with explained("config.json has values that do not make a model", path):
         config = transformers.AutoConfig.from_pretrained(str(directory), **LOCAL)
+        if contradictory_labels(raw):  # as transformers before its version 5
+            config.id2label = {int(number): name for number, name in raw["id2label"].items()}
     base = transformers.AutoModel._model_mapping.get(type(config), None)
     model_class = getattr(transformers, str(names[0]), None) if names else base
     is_model = isinstance(model_class, type) and issubclass(
@@ -115,6 +103,23 @@ def read_object(path: Path, *, links: bool = True) -> dict[str, Any]:
     """The members of config.json; raises AtlasError if it is no JSON object."""
     what = "the config"
     return read_json(path, dict[str, Any], what, MAX_CONFIG, remedy=SAVE_REMEDY, links=links)
+
+
+def contradictory_labels(raw: dict[str, Any]) -> tuple[int, int] | None:
+    """How many classes `id2label` and `num_labels` of config.json tell, where they differ."""
+    names, number = raw.get("id2label"), raw.get("num_labels")
+    if not isinstance(names, dict) or type(number) is not int or len(names) == number:
+        return None
+    return len(names), number
+
+
+def labels_note(directory: Path, counts: tuple[int, int], found: int) -> tuple[str, str]:
+    """What is said of such a config: which number the weights have."""
+    return (
+        f"config.json says both {counts[0]} and {counts[1]} classes; the weights have {found}",
+        f"  why: id2label names {counts[0]}, and num_labels is {counts[1]}\n"
+        f"  where: {directory / 'config.json'}",
+    )
 
 
 def _check_sizes(raw: dict[str, Any], path: Path) -> None:
@@ -148,10 +153,6 @@ def _unknown_architecture(what: str, path: Path) -> AtlasError:
     )
 
 
-class _WeightsIndex(BaseModel):
-    weight_map: dict[str, str]
-
-
 def build(config: PretrainedConfig, model_class: Any, *, meta: bool) -> torch.nn.Module:
     """The architecture with random weights, or without any on the `meta` device."""
     import torch
@@ -159,115 +160,6 @@ def build(config: PretrainedConfig, model_class: Any, *, meta: bool) -> torch.nn
     what = f"{model_class.__name__} cannot be built from its config"
     with explained(what), torch.device("meta" if meta else "cpu"):
         return model_class._from_config(config, attn_implementation=ATTENTION, dtype=torch.float32)
-
-
-def load_weights(
-    source: Path,
-    config: PretrainedConfig,
-    model_class: Any,
-    tensors: dict[str, torch.Tensor] | None = None,
-) -> torch.nn.Module:
-    """The architecture with the weights of a directory, or with the tensors of a `.pt` file. Raises
-    AtlasError where weights are missing, damaged, or have another size than in the config.
-    """
-    import torch
-
-    files = _weights_files(source) if tensors is None else [source]
-    size = sum(_check_weights_file(file) for file in files)
-    bare = build(config, model_class, meta=True)
-    wanted = sum(tensor.numel() for tensor in (*bare.parameters(), *bare.buffers()))
-    if wanted > 2 * size + SLACK:
-        raise AtlasError(
-            "config.json describes a larger model than its weights",
-            where=str(source),
-            why=f"it asks for {wanted} numbers, and the files have {size} bytes",
-            remedy="use the config.json that was saved with these weights",
-        )
-    # Sentence encoders are often saved without the pooler that their base class has by default.
-    remedy = "copy the files again; a .bin file must hold tensors only"
-    for extra in ({}, {"add_pooling_layer": False}):
-        with explained("the model's weights cannot be read", source, remedy):
-            module, info = model_class.from_pretrained(
-                None if tensors else str(source),
-                config=config,
-                state_dict=tensors,
-                attn_implementation=ATTENTION,
-                dtype=torch.float32,
-                use_safetensors=all(file.suffix == ".safetensors" for file in files),
-                weights_only=True,
-                ignore_mismatched_sizes=True,
-                output_loading_info=True,
-                **LOCAL,
-                **extra,
-            )
-        missing = sorted(info["missing_keys"])
-        if not missing or extra or not all(name.startswith("pooler.") for name in missing):
-            break
-    if info["mismatched_keys"]:
-        name, found, expected = sorted(info["mismatched_keys"])[0]
-        raise AtlasError(
-            f"{len(info['mismatched_keys'])} weights do not have the size that config.json implies",
-            where=f"{source}: {name}",
-            why=f"the file has {tuple(found)}, the config asks for {tuple(expected)}",
-            remedy="use the config.json that was saved with these weights",
-        )
-    if missing:
-        raise AtlasError(
-            f"{len(missing)} weights of the architecture are missing",
-            where=str(source),
-            why=", ".join(missing[:5]) + (", ..." if len(missing) > 5 else ""),
-            remedy="use a checkpoint that was trained for this task, or load its base model",
-        )
-    return module
-
-
-def _weights_files(directory: Path) -> list[Path]:
-    """The files of weights; raises AtlasError if one lies in another folder, or there is none."""
-    found = next((directory / name for name in WEIGHTS if (directory / name).is_file()), None)
-    if found is None:
-        raise AtlasError(
-            f"model directory {directory} has no weights",
-            why="neither model.safetensors nor pytorch_model.bin is there",
-            remedy="only `depth` and `inspect` work on a bare config; add the weights for the rest",
-        )
-    if found.suffix != ".json":
-        return [found]
-    index = read_json(found, _WeightsIndex, "weights index", MAX_INDEX)
-    names = sorted(set(index.weight_map.values()))
-    for name in names:
-        if Path(name).name != name or not name.isprintable():
-            raise AtlasError(
-                f"weights index {found.name} names {name}, which is not in its folder",
-                where=str(found),
-                remedy="copy or download it again",
-            )
-    return [directory / name for name in names]
-
-
-def _check_weights_file(path: Path) -> int:
-    """Bytes of a file of weights; raises AtlasError if it is missing or damaged."""
-    from safetensors import safe_open
-
-    try:
-        with open_plain(path, MAX_WEIGHTS) as file:
-            header = int.from_bytes(file.read(8), "little")
-            size = file.seek(0, io.SEEK_END)
-            file.seek(0)
-            if path.suffix != ".safetensors":
-                check_records(file)
-            elif header > MAX_HEADER:
-                raise ValueError("its header is too large")
-            else:
-                with safe_open(path, framework="pt"):
-                    pass
-    except Exception as error:
-        raise AtlasError(
-            f"weights file {path.name} is missing or damaged",
-            where=str(path),
-            why=first_line(error),
-            remedy="copy or download it again",
-        ) from error
-    return size
 
 
 @contextmanager

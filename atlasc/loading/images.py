@@ -1,171 +1,216 @@
-"""Image files to `pixel_values`, scaled as in the model's own preprocessor_config.json."""
+"""Images to `pixel_values`: files, folders of them, and images in memory."""
 
 from __future__ import annotations
 
-import io
-import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
 
-from atlasc.ir.errors import AtlasError, explained
-from atlasc.ir.files import MIB, read_bytes, read_json
+from atlasc.ir.errors import AtlasError, explained, named
+from atlasc.loading.image_processor import PIXELS, load_image_processor
+from atlasc.loading.image_reading import SUFFIXES, is_image, read_image
 from atlasc.loading.inputs import Inputs
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
-
     from atlasc.loading.models import LoadedModel
 
-LARGEST_IMAGE = 2**25
-"""Pixels: a file of some kilobytes can expand to more than the machine's memory."""
-MAX_FILE = 256 * MIB
-MAX_PREPROCESSING = MIB
 MAX_PIXELS = 1 << 30
 """Numbers of all images together, scaled: 4 GiB."""
-SUFFIXES = (".png", ".jpg", ".jpeg")
-BILINEAR = 2  # pillow's number, and the default of HuggingFace's ViT preprocessing
+IMAGE_KEYS = ("image", "img")
+LABEL_KEYS = ("label", "labels")
+Notes = list[tuple[str, str]]
 
 
-_Extent = Annotated[int, Field(ge=1, le=4096)]
-_Deviation = Annotated[float, Field(gt=1e-6, lt=1e6)]
+class _Item(NamedTuple):
+    """An image that is not read yet: its name for messages, what holds it, and its label."""
 
-
-class _Size(BaseModel):
-    model_config = ConfigDict(strict=True, frozen=True)
-
-    height: _Extent
-    width: _Extent
-
-
-class Preprocessing(BaseModel):
-    """The members of preprocessor_config.json that are used; HuggingFace writes many others."""
-
-    model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
-
-    size: _Extent | _Size
-    do_resize: bool | None = None
-    do_rescale: bool | None = None
-    do_normalize: bool | None = None
-    do_center_crop: bool | None = None
-    resample: Annotated[int, Field(ge=0, le=5)] | None = None
-    rescale_factor: Annotated[float, Field(gt=0, lt=1e6)] | None = None
-    image_mean: Annotated[list[float], Field(max_length=16)] | None = None
-    image_std: Annotated[list[_Deviation], Field(max_length=16)] | None = None
-
-    @property
-    def extent(self) -> tuple[int, int]:
-        """(height, width): older files give one number for both."""
-        if isinstance(self.size, int):
-            return self.size, self.size
-        return self.size.height, self.size.width
+    name: str
+    source: Any
+    label: Any = None
 
 
 def load_images(source: Path, model: LoadedModel) -> Inputs:
     """Read an image, or all images of a folder and of its folders one level down.
 
-    Names are relative to the source. There are labels if each image lies in a folder that is named
-    like one of the model's labels. Raises AtlasError for no image, an unreadable one, or no
-    preprocessor_config.json.
+    Names are relative to the source. Labels are the names of the folders that the images lie in,
+    or their numbers where the model has labels of all these names. Notes say what is not read.
+
+    Raises:
+        AtlasError: no image, or none that can be read; of `load_image_processor`.
     """
-    steps = _read_preprocessing(model)
-    files, root = [source], source.parent
-    if source.is_dir():
-        found = (*source.glob("*"), *source.glob("*/*"))
-        files = sorted(p for p in found if p.is_file() and p.suffix.lower() in SUFFIXES)
-        root = source
-    if not files:
-        raise AtlasError(f"folder {source} has no images", remedy="put .png or .jpg files there")
-    channels = model.image_shape[0] or 3
-    read: list[np.ndarray] = []
-    for path in files:
-        read.append(_read(path, channels, steps))
-        if read[-1].shape != read[0].shape:
-            raise AtlasError(
-                f"image {path.name} has another size than {files[0].name}",
-                where=str(path),
-                why=f"{read[-1].shape} and {read[0].shape}; the model's preprocessing resizes "
-                "nothing",
-            )
-        if len(read) * read[0].size > MAX_PIXELS:
-            raise AtlasError(
-                f"{len(files)} images of shape {read[0].shape} are more than fit into memory",
-                where=str(source),
-                remedy="give fewer images",
-            )
-    known = getattr(model.config, "label2id", None)
-    numbers = known if isinstance(known, dict) else {}
-    labels = [numbers.get(path.parent.name) for path in files if path.parent != root]
-    complete = len(labels) == len(files) and all(type(label) is int for label in labels)
+    if not source.is_dir():
+        return _inputs([_Item(source.name, source)], 1, model, [])
+    found = sorted(p for p in (*source.glob("*"), *source.glob("*/*")) if not _hidden(p, source))
+    images = [p for p in found if p.is_file() and p.suffix.lower() in SUFFIXES]
+    if not images:
+        raise AtlasError(
+            f"folder {source} has no images",
+            why=f"it has {len(found)} other files and folders" if found else "it is empty",
+            remedy=f"put images there: {', '.join(SUFFIXES)}",
+        )
+    notes = []
+    others = [p for p in found if p.is_file() and p not in set(images)]
+    deep = [p for p in found if p.is_dir() and p.parent != source]
+    for paths, why in ((others, "no image that is read"), (deep, "a folder in a folder")):
+        if paths:
+            names = [p.relative_to(source).as_posix() for p in paths]
+            what = "file is" if len(names) == 1 else "files are"
+            what = what if paths is others else what.replace("file", "folder")
+            details = f"  why: {why}: {named(names)}\n  what is read: {', '.join(SUFFIXES)}"
+            notes.append((f"{len(names)} {what} left out", details))
+    items = (
+        _Item(p.relative_to(source).as_posix(), p, None if p.parent == source else p.parent.name)
+        for p in images
+    )
+    return _inputs(items, len(images), model, notes)
+
+
+def images_in_memory(data: object, model: LoadedModel) -> Inputs | None:
+    """Images that the caller holds; None where data are something else, scaled pixels for example.
+
+    Args:
+        data: an image (see `is_image`), or a sequence of images, of pairs (image, label) or of
+            mappings ``{"image": ..., "label": ...}``; a mapping of such columns; an array of bytes
+            [N, H, W, C] or [N, C, H, W].
+
+    Raises:
+        AtlasError: a mapping has other members; no image can be read; of `load_image_processor`.
+    """
+    rows = _rows(data)
+    if rows is None or _item(_row(rows, 0), "data[0]") is None:
+        return None
+    named_rows = ((f"data[{number}]", _row(rows, number)) for number in range(len(rows)))
+    items = (_item(row, name) or _Item(name, row) for name, row in named_rows)
+    return _inputs(items, len(rows), model, [])
+
+
+def _row(rows: Any, number: int) -> Any:
+    """A row, or the exception of a data set that cannot decode its image."""
+    try:
+        return rows[number]
+    except (ArithmeticError, LookupError, OSError, SyntaxError, ValueError) as error:
+        return error
+
+
+def _rows(data: Any) -> Any:
+    """A sequence of whatever may be images, at least one; None where data are none."""
+    if not isinstance(data, str | Path) and is_image(data):
+        return [data]
+    if isinstance(data, Mapping):
+        if not any(key in data for key in IMAGE_KEYS):
+            return None
+        with explained("the columns of the data have different lengths"):
+            rows = zip(*data.values(), strict=True)
+            return [dict(zip(data, row, strict=True)) for row in rows] or None
+    sequence = hasattr(data, "__len__") and hasattr(data, "__getitem__")
+    if isinstance(data, str | bytes | Path) or not sequence or getattr(data, "ndim", 4) != 4:
+        return None
+    return data if len(data) else None
+
+
+def _item(row: Any, name: str) -> _Item | None:
+    """An image with or without a label; None where it is none."""
+    if is_image(row):
+        return _Item(name, row)
+    if isinstance(row, tuple) and len(row) == 2 and is_image(row[0]):
+        return _Item(name, *row)
+    key = next((key for key in IMAGE_KEYS if isinstance(row, Mapping) and key in row), None)
+    if key is None:
+        return None
+    if unknown := row.keys() - {key, *LABEL_KEYS}:
+        raise AtlasError(
+            "an image has members that are not read",
+            where=name,
+            why=", ".join(sorted(map(str, unknown))),
+            remedy=f"give {key} and label alone, for example data.select_columns(...)",
+        )
+    return _Item(name, row[key], next((row[each] for each in LABEL_KEYS if each in row), None))
+
+
+def _inputs(items: Iterable[_Item], count: int, model: LoadedModel, notes: Notes) -> Inputs:
+    """So many images as inputs. One that cannot be read keeps its row, which has no numbers;
+    AtlasError where none can be read.
+    """
+    processor = load_image_processor(model)
+    mode = "L" if model.image_shape[0] == 1 else "RGB"
+    names: list[str] = []
+    labels: list[Any] = []
+    lost: dict[str, list[str]] = {}
+    rows: dict[int, np.ndarray] = {}
+    faults: dict[int, AtlasError] = {}
+    for number, item in enumerate(items):
+        names.append(item.name)
+        labels.append(item.label)
+        said: list[str] = []
+        try:
+            image = read_image(item.source, item.name, mode, said.append)
+        except AtlasError as error:
+            faults[number] = error
+            continue
+        rows[number] = processor(image)
+        first = next(iter(rows))
+        _require_fit(rows[number].shape, item.name, rows[first].shape, names[first], count)
+        for what in said:
+            lost.setdefault(what, []).append(item.name)
+    if not rows:
+        raise faults[0]
+    for what, which in lost.items():
+        has = "image has" if len(which) == 1 else "images have"
+        notes.append((f"{len(which)} {has} {what}", f"  which: {named(which)}"))
+    shape = next(iter(rows.values())).shape
+    pixels = np.full((count, *shape), np.nan, dtype=np.float32)
+    for number, row in rows.items():
+        pixels[number] = row
+    why = {
+        number: f"it cannot be read: {fault.why or fault.what}" for number, fault in faults.items()
+    }
     return Inputs(
-        {"pixel_values": np.stack(read)},
-        tuple(path.relative_to(root).as_posix() for path in files),
-        np.array(labels, dtype=np.int64) if complete else None,
+        {PIXELS: pixels},
+        tuple(names),
+        _labels(labels, model, notes),
+        notes=tuple(notes),
+        faults=tuple(why.get(number, "") for number in range(count)) if why else (),
     )
 
 
-def _read_preprocessing(model: LoadedModel) -> Preprocessing:
-    """The model's preprocessor_config.json. Raises AtlasError where it is missing or malformed, or
-    asks for a step that is not supported.
+def _require_fit(
+    shape: tuple[int, ...], name: str, known: tuple[int, ...], first: str, count: int
+) -> None:
+    """Raise AtlasError for an image of another shape than the first, or for too many images."""
+    if shape != known:
+        raise AtlasError(
+            f"image {name} has another size than {first}",
+            where=name,
+            why=f"{shape} and {known}; the model's preprocessing does not make them equal",
+        )
+    if count * int(np.prod(shape)) > MAX_PIXELS:
+        raise AtlasError(
+            f"{count} images of shape {shape} are more than fit into memory",
+            remedy="give fewer images",
+        )
+
+
+def _labels(labels: Sequence[Any], model: LoadedModel, notes: Notes) -> np.ndarray | None:
+    """Labels of all images: int64, or names, of which one that is missing is empty. Names that the
+    model knows are numbers.
     """
-    path = model.directory / "preprocessor_config.json"
-    if not path.exists():
-        raise AtlasError(
-            "the model does not say how images are scaled",
-            where=str(path.parent),
-            why="there is no preprocessor_config.json",
-            remedy="add the file, or give scaled images: an .npz with an array pixel_values",
-        )
-    steps = read_json(
-        path,
-        Preprocessing,
-        "image preprocessing",
-        MAX_PREPROCESSING,
-        remedy='it needs at least "size": {"height": ..., "width": ...}',
-    )
-    if steps.do_center_crop:
-        raise AtlasError(
-            "preprocessor_config.json asks for a centre crop, which is not supported",
-            where=str(path),
-            remedy="give scaled images: an .npz with an array pixel_values",
-        )
-    return steps
+    missing = sum(label is None for label in labels)
+    if missing == len(labels):
+        return None
+    if missing:
+        why = "no folder or member names it"
+        notes.append((f"{missing} of {len(labels)} images have no label", f"  why: {why}"))
+    names = ["" if label is None else label for label in labels]
+    if all(isinstance(name, str) for name in names):
+        known = getattr(model.config, "label2id", None)
+        numbers = [known.get(name) if isinstance(known, dict) else None for name in names]
+        complete = all(type(number) is int for number in numbers)
+        return np.array(numbers, dtype=np.int64) if complete else np.array(names)
+    with explained("labels must be integers or names, all of one kind"):
+        return np.array([label.__index__() for label in labels], dtype=np.int64)
 
 
-def _read(path: Path, channels: int, steps: Preprocessing) -> np.ndarray:
-    """One image as float32 [C, H, W]."""
-    from PIL import Image as pillow
-
-    # Not the file itself: a read of more bytes than it has would allocate memory for them.
-    content = io.BytesIO(read_bytes(path, MAX_FILE))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", pillow.DecompressionBombWarning)
-        with (
-            explained(f"image {path.name} cannot be read", path),
-            pillow.open(content, formats=("PNG", "JPEG")) as opened,
-        ):
-            if (pixels := opened.width * opened.height) > LARGEST_IMAGE:
-                raise ValueError(f"it has {pixels} pixels; at most {LARGEST_IMAGE} are read")
-            image: Image = opened.convert("L" if channels == 1 else "RGB")
-    height, width = steps.extent
-    if steps.do_resize is not False:
-        image = image.resize(
-            (width, height), BILINEAR if steps.resample is None else steps.resample
-        )
-    values = np.asarray(image, dtype=np.float32).reshape(image.height, image.width, -1)
-    if steps.do_rescale is not False:
-        values = values * np.float32(steps.rescale_factor or 1 / 255)
-    if steps.do_normalize is not False:
-        mean = np.asarray(steps.image_mean or [0.5], dtype=np.float32)
-        deviation = np.asarray(steps.image_std or [0.5], dtype=np.float32)
-        if {mean.size, deviation.size} - {1, values.shape[2]}:
-            raise AtlasError(
-                "preprocessor_config.json does not fit the image",
-                where=str(path),
-                why=f"means of {mean.size} and deviations of {deviation.size} channels, for "
-                f"{values.shape[2]}",
-            )
-        values = (values - mean) / deviation
-    return np.ascontiguousarray(values.transpose(2, 0, 1), dtype=np.float32)
+def _hidden(path: Path, root: Path) -> bool:
+    return any(part.startswith(".") for part in path.relative_to(root).parts)

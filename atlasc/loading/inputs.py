@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from atlasc.client.checks import faults
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, named
 from atlasc.ir.files import arrays_digest
 from atlasc.loading import IDS, POSITIONS, SEGMENTS
 
@@ -43,8 +43,8 @@ class Inputs:
             data have none.
         tokens: [N] how many each text had before texts were cut; None where none was.
         notes: what was left out of the data, a headline and details each; see ``tell``.
-        faults: [N] why a row has no input (its arrays then have padding alone), empty where it has
-            one; () where all have.
+        faults: [N] why a row has no input (its arrays then have padding or NaN alone), empty where
+            it has one; () where all have.
     """
 
     arrays: dict[str, np.ndarray]
@@ -72,15 +72,23 @@ class Inputs:
 
     def joined(self, others: Inputs) -> Inputs:
         """These rows, and after them those of others, which have the same arrays; no faults."""
-        pairs = (self.labels, others.labels), (self.tokens, others.tokens)
-        labels, tokens = (
-            None if a is None or b is None else np.concatenate([a, b]) for a, b in pairs
-        )
         arrays = {
             name: np.concatenate([array, others.arrays[name]])
             for name, array in self.arrays.items()
         }
+        labels, tokens = _joined(self.labels, others.labels), _joined(self.tokens, others.tokens)
         return Inputs(arrays, self.names + others.names, labels, tokens, self.notes)
+
+    def readable(self, note: Callable[[str, str], object]) -> Inputs:
+        """The inputs that could be read; a note says which are left out."""
+        faults = zip(self.names, self.faults, strict=False)  # there may be none at all
+        out = [f"{name}: {why}" for name, why in faults if why]
+        if not out:
+            return self
+        what = "inputs is" if len(out) == 1 else "inputs are"
+        why = named(out, "\n       ")
+        note(f"{len(out)} of {len(self)} {what} left out", f"  why: {why}")
+        return self.take([row for row, why in enumerate(self.faults) if not why])
 
     def tell(self, note: Callable[[str, str], object]) -> Inputs:
         """These inputs; notes, of a headline and details, say what was left out of the data, and
@@ -137,6 +145,10 @@ class Inputs:
     def digest(self) -> str:
         """SHA-256 (hex) of the arrays: names, types, shapes and values."""
         return arrays_digest(self.arrays)
+
+
+def _joined(first: np.ndarray | None, second: np.ndarray | None) -> np.ndarray | None:
+    return None if first is None or second is None else np.concatenate([first, second])
 
 
 def checked(inputs: Inputs, model: LoadedModel) -> Inputs:

@@ -25,13 +25,14 @@ from atlasc.loading.huggingface import (
     SAVE_REMEDY,
     build,
     load_tokenizer,
-    load_weights,
     quiet_transformers,
     read_config,
     read_object,
     tokenizer_errors,
 )
+from atlasc.loading.sentence import left_to_the_client
 from atlasc.loading.torch_files import Shape, load_exported_program, load_pt
+from atlasc.loading.weights import load_weights
 
 if TYPE_CHECKING:
     import torch
@@ -60,6 +61,7 @@ class LoadedModel:
         shapes: of an archive, or of the client of a bundle: its inputs, the private one first, and
             their shapes, None where any shape or extent fits. Empty for other models.
         kept: keeps the temporary directory of a model that was not read from files.
+        notes: what of the files is not read or not computed, a headline and details each.
     """
 
     module: torch.nn.Module
@@ -69,6 +71,7 @@ class LoadedModel:
     exported: ExportedProgram | None = None
     shapes: dict[str, Shape | None] = field(default_factory=dict)
     kept: TemporaryDirectory[str] | None = None
+    notes: tuple[tuple[str, str], ...] = ()
 
     @property
     def name(self) -> str:
@@ -188,30 +191,33 @@ def model_of(
     model: str | Path | torch.nn.Module | LoadedModel,
     tokenizer: Any = None,
     *,
+    processor: Any = None,
     trust_pickle: bool = False,
 ) -> LoadedModel:
     """A model from whatever the caller has: a file, a directory, or a module in memory.
 
     A module keeps its mode, its type and its device: one that is not in float32 on the CPU is
-    copied. Its config and tokenizer are written into a temporary folder, which stands for the
-    directory of the model: so they are read with the same limits, and a bundle gets the files that
-    its clients will read.
+    copied. Its config, tokenizer and processor are written into a temporary folder, which stands
+    for the directory of the model: so they are read with the same limits, and a bundle gets the
+    files that its clients will read.
 
     Args:
         model: see `load_model`, or a module.
-        tokenizer: of HuggingFace, with ``save_pretrained``; for a module only.
+        tokenizer, processor: of HuggingFace, with ``save_pretrained``; for a module only. The
+            processor of a model that reads images is its image processor, or a whole one.
         trust_pickle: see `load_model`.
 
     Raises:
-        AtlasError: as `load_model`; it is no model; a tokenizer cannot be saved, or is given beside
-            files.
+        AtlasError: as `load_model`; it is no model; a tokenizer or processor cannot be saved, or is
+            given beside files.
     """
     import torch
 
     if not isinstance(model, torch.nn.Module):
-        if tokenizer is not None:
+        if tokenizer is not None or processor is not None:
+            what = "tokenizer" if processor is None else "processor"
             raise AtlasError(
-                "a tokenizer is taken for a module in memory only",
+                f"a {what} is taken for a module in memory only",
                 why="that of a directory is a file in it",
                 remedy="leave it out, or load the module and give it instead of the directory",
             )
@@ -238,7 +244,8 @@ def model_of(
     kept = TemporaryDirectory(prefix="atlasc-model-")
     folder = Path(kept.name) / (re.sub(r"[^\w-]+", "_", name, flags=re.ASCII) or "model")
     folder.mkdir()
-    for what, part in (("config", config), ("tokenizer", tokenizer)):
+    parts = {"config": config, "tokenizer": tokenizer, "processor": processor}
+    for what, part in parts.items():
         if part is not None:
             remedy = f"give the {what} of a HuggingFace model, which has save_pretrained"
             whole = f"the {what} cannot be saved for the clients of the program"
@@ -291,10 +298,11 @@ def load_model(
     with quiet_transformers():
         config, model_class = read_config(directory)
         if weights:
-            module = load_weights(source, config, model_class, tensors)
+            module, notes = load_weights(source, config, model_class, tensors)
         else:
-            module = build(config, model_class, meta=True)
-    return LoadedModel(module.eval(), _kind(config), module.config, source)
+            module, notes = build(config, model_class, meta=True), []
+    notes += left_to_the_client(directory)
+    return LoadedModel(module.eval(), _kind(config), module.config, source, notes=tuple(notes))
 
 
 def client_model(embed: Module, folder: Path) -> LoadedModel:

@@ -46,6 +46,8 @@ def trace(
 
     with progress("loading the model"):
         loaded = load_model(model, trust_pickle=options.trust_pickle, weights=weights)
+    for headline, details in loaded.notes:
+        warn(headline, details)
     length = options.sequence_length
     if data is not None:
         ids = inputs_of(data, loaded, length).arrays.get("input_ids")

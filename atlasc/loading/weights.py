@@ -1,0 +1,175 @@
+"""Weights of a HuggingFace model, from its directory or from a `.pt` file."""
+
+from __future__ import annotations
+
+import io
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from atlasc.ir.errors import AtlasError, explained, first_line, named
+from atlasc.ir.files import MAX_HEADER, MAX_WEIGHTS, MIB, open_plain, read_json
+from atlasc.loading.huggingface import (
+    ATTENTION,
+    LOCAL,
+    build,
+    contradictory_labels,
+    labels_note,
+    read_object,
+)
+from atlasc.loading.torch_files import check_records
+from atlasc.loading.unread import require_read
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PretrainedConfig
+
+WEIGHTS = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+"""Files of weights, the first one that is there counts; an index names several others."""
+MAX_INDEX = 64 * MIB
+SLACK = 1 << 26
+"""Numbers of a model that are not in the files of its weights: masks, positions."""
+
+
+class _WeightsIndex(BaseModel):
+    weight_map: dict[str, str]
+
+
+def load_weights(
+    source: Path,
+    config: PretrainedConfig,
+    model_class: Any,
+    tensors: dict[str, torch.Tensor] | None = None,
+) -> tuple[torch.nn.Module, list[tuple[str, str]]]:
+    """The architecture with the weights of a directory, or with the tensors of a `.pt` file; and
+    notes on what of the files is not read. Raises AtlasError where weights are missing, damaged, of
+    another size than in the config, or not read although they change answers.
+    """
+    files = _weights_files(source) if tensors is None else [source]
+    size = sum(_check_weights_file(file) for file in files)
+    bare = build(config, model_class, meta=True)
+    wanted = sum(tensor.numel() for tensor in (*bare.parameters(), *bare.buffers()))
+    if wanted > 2 * size + SLACK:
+        raise AtlasError(
+            "config.json describes a larger model than its weights",
+            where=str(source),
+            why=f"it asks for {wanted} numbers, and the files have {size} bytes",
+            remedy="use the config.json that was saved with these weights",
+        )
+    safe = all(file.suffix == ".safetensors" for file in files)
+    read = partial(_read_weights, source, config, model_class, tensors, safe)
+    module, info = read()
+    notes = []
+    directory = source if source.is_dir() else source.parent
+    counts = contradictory_labels(read_object(directory / "config.json"))
+    if counts:
+        if info["mismatched_keys"]:
+            config.num_labels = counts[1]
+            module, info = read()
+        notes.append(labels_note(directory, counts, config.num_labels))
+    # Sentence encoders are often saved without the pooler that their base class has by default.
+    missing = sorted(info["missing_keys"])
+    if missing and all(name.startswith("pooler.") for name in missing):
+        module, info = read(add_pooling_layer=False)
+        missing = sorted(info["missing_keys"])
+    if info["mismatched_keys"]:
+        name, found, expected = sorted(info["mismatched_keys"])[0]
+        raise AtlasError(
+            f"{len(info['mismatched_keys'])} weights do not have the size that config.json implies",
+            where=f"{source}: {name}",
+            why=f"the file has {tuple(found)}, the config asks for {tuple(expected)}",
+            remedy="use the config.json that was saved with these weights",
+        )
+    if missing:
+        raise AtlasError(
+            f"{len(missing)} weights of the architecture are missing",
+            where=str(source),
+            why=named(missing),
+            remedy="use a checkpoint that was trained for this task, or load its base model",
+        )
+    return module, notes + require_read(info["unexpected_keys"], module, config, source)
+
+
+def _read_weights(
+    source: Path,
+    config: PretrainedConfig,
+    model_class: Any,
+    tensors: dict[str, torch.Tensor] | None,
+    safe: bool,
+    **extra: Any,
+) -> tuple[torch.nn.Module, dict[str, Any]]:
+    """The module, and which weights are missing, unexpected, or of another size."""
+    import torch
+
+    remedy = "copy the files again; a .bin file must hold tensors only"
+    with explained("the model's weights cannot be read", source, remedy):
+        module, info = model_class.from_pretrained(
+            None if tensors else str(source),
+            config=config,
+            state_dict=tensors,
+            attn_implementation=ATTENTION,
+            dtype=torch.float32,
+            use_safetensors=safe,
+            weights_only=True,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+            **LOCAL,
+            **extra,
+        )
+    return module, info
+
+
+def _weights_files(directory: Path) -> list[Path]:
+    """The files of weights; raises AtlasError if one lies in another folder, or there is none."""
+    found = next((directory / name for name in WEIGHTS if (directory / name).is_file()), None)
+    if found is None:
+        raise AtlasError(
+            f"model directory {directory} has no weights",
+            why="neither model.safetensors nor pytorch_model.bin is there",
+            remedy="only `depth` and `inspect` work on a bare config; add the weights for the rest",
+        )
+    if found.suffix != ".json":
+        return [found]
+    index = read_json(found, _WeightsIndex, "weights index", MAX_INDEX)
+    names = sorted(set(index.weight_map.values()))
+    for name in names:
+        if Path(name).name != name or not name.isprintable():
+            raise AtlasError(
+                f"weights index {found.name} names {name}, which is not in its folder",
+                where=str(found),
+                remedy="copy or download it again",
+            )
+    return [directory / name for name in names]
+
+
+def _check_weights_file(path: Path) -> int:
+    """Bytes of a file of weights; raises AtlasError if it is missing or damaged."""
+    from safetensors import safe_open
+
+    try:
+        with open_plain(path, MAX_WEIGHTS) as file:
+            header = int.from_bytes(file.read(8), "little")
+            size = file.seek(0, io.SEEK_END)
+            file.seek(0)
+            if path.suffix != ".safetensors":
+                check_records(file)
+            elif header > MAX_HEADER:
+                raise ValueError("its header is too large")
+            else:
+                with safe_open(path, framework="pt"):
+                    pass
+    except Exception as error:
+        raise AtlasError(
+            f"weights file {path.name} is missing or damaged",
+            where=str(path),
+            why=first_line(error),
+            remedy="copy or download it again",
+        ) from error
+    return size
