@@ -107,7 +107,9 @@ def prepare(
         source = load_source(model, data, options, tokenizer, note)
     _require_different(source, data)
     with steps("tracing"):
-        traced = trace_model(source.model, batch, source.length, inputs=source.inputs)
+        traced = trace_model(
+            source.model, batch, source.length, source.inputs, outputs=options.outputs, note=note
+        )
     if saved is not None:
         with steps("checking the front"):
             saved.require(traced)
@@ -208,9 +210,13 @@ def trace_model(
     batch: int = 1,
     sequence_length: int | None = None,
     inputs: Inputs | None = None,
+    *,
+    outputs: str | None = None,
+    note: Note = quiet,
 ) -> Module:
     """The nn module of a model for a batch of inputs. Examples of inputs give the shapes and types
-    that neither the config nor an archive tells.
+    that neither the config nor an archive tells. The outputs are those that are wanted (see
+    ``trace``); a note says which others there are.
 
     Raises:
         AtlasError: the shapes of the inputs are not known, or the model cannot be traced.
@@ -220,7 +226,7 @@ def trace_model(
     name = f"m{name}" if name[0].isdigit() else name
     specs = input_specs(model, batch, sequence_length, inputs.arrays if inputs else None)
     with _evaluation_mode(model.module):
-        return trace(program, specs, name=name)
+        return trace(program, specs, name=name, outputs=outputs, note=note)
 
 
 @contextmanager

@@ -1,0 +1,55 @@
+"""Exported programs in fewer kinds of ops: torch's own decompositions, where there is no rule."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
+
+from atlasc.ir.errors import AtlasError, explained
+from atlasc.passes.frontend.graph import is_active_dropout
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+ROUNDS = 4
+"""A decomposition may be of ops that have one themselves."""
+
+
+class Unsupported(AtlasError):
+    """Ops of a model have no rule.
+
+    Attributes:
+        targets: their qualified names.
+    """
+
+    targets: frozenset[str] = frozenset()
+
+
+def without_changes_in_place(program: ExportedProgram) -> ExportedProgram:
+    """The same program where no op writes into an operand: a later reader of the operand, or of a
+    view of it, must see the change.
+    """
+    if any(map(is_active_dropout, program.graph.nodes)):
+        return program  # it is refused, under its own name
+    schemas = (getattr(node.target, "_schema", None) for node in program.graph.nodes)
+    changing = any(schema is not None and schema.is_mutable for schema in schemas)
+    return _decomposed(program, ()) if changing else program
+
+
+def in_simpler_ops(program: ExportedProgram, fault: Unsupported) -> Iterator[ExportedProgram]:
+    """The program with the ops of a fault in terms of others, where torch knows how; again for as
+    long as ``fault.targets`` is set to what is left.
+    """
+    for _ in range(ROUNDS):
+        program = _decomposed(program, fault.targets)
+        yield program
+
+
+def _decomposed(program: ExportedProgram, targets: Collection[str]) -> ExportedProgram:
+    import torch
+
+    known = torch.export.default_decompositions() if targets else {}
+    table = {op: how for op, how in known.items() if str(op) in targets}
+    remedy = "replace ops that change a tensor in place (x += y) by others (x = x + y)"
+    with explained("torch.export cannot rewrite the model in simpler ops", remedy=remedy):
+        return program.run_decompositions(table)
