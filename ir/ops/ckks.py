@@ -303,7 +303,7 @@ declare_ckks("ckks.mul", "Product, relinearised and rescaled.", "a b", _elementw
 declare_ckks("ckks.square", "Square, relinearised and rescaled.", "x", first_layout, levels=1)
 declare_ckks("ckks.mul_plain", "Product with a plaintext, rescaled.", "x", _mul_plain,
              A("value", "scalar or symbol", "broadcast to the packed tensor"),
-             A("zero_padding", "bool", "zero in padding rows (else they copy row 0)",
+             A("zero_padding", "bool", "zero in padding tokens (else they copy token 0)",
                optional=True),
              FIRST_ROW,
              A("layout", "string", "of the result, where a replicated operand grows an axis",

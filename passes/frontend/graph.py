@@ -188,10 +188,13 @@ def classify(
     return kinds
 
 
-def part_sums(graph: Graph) -> None:
-    """Write ``baddbmm`` as a sum and a product: a mask is recognised in a sum."""
+def part_sums(graph: Graph) -> dict[Node, Node]:
+    """Write ``baddbmm`` as a sum and a product: a mask is recognised in a sum. Each of these nodes
+    with its sum.
+    """
     import torch
 
+    parted: dict[Node, Node] = {}
     for node in list(graph.nodes):
         if packet(node) != "baddbmm":
             continue
@@ -203,7 +206,8 @@ def part_sums(graph: Graph) -> None:
             total = graph.call_function(torch.ops.aten.add.Tensor, (product, added))
         product.meta, total.meta = dict(node.meta), dict(node.meta)
         node.replace_all_uses_with(total)
-        graph.erase_node(node)
+        parted[node] = total
+    return parted
 
 
 @contextmanager

@@ -67,8 +67,7 @@ class Importer:
         self.mask_input = next((n for n, i in inputs.items() if i == fx.PUBLIC_INPUT), None)
         self.mask_meanings: dict[Any, Any] = {}
         self.batch = min((fx.shape(node)[0] for node in self.inputs if fx.shape(node)), default=1)
-        fx.part_sums(graph)
-        self.same = fx.remove_identities(graph)
+        self.same = {**fx.part_sums(graph), **fx.remove_identities(graph)}
         self.kinds = fx.classify(graph, self.inputs)
         if fixed := {
             **read_shapes(graph, self.kinds),
@@ -76,7 +75,8 @@ class Importer:
         }:
             self.known |= fixed
             self.kinds = fx.classify(graph, self.inputs, fixed)
-        self.layered = any(_LAYER.search(fx.module_path(node)) for node in graph.nodes)
+        working = (n for n in graph.nodes if self.kinds[n] == "data" and n not in self.same)
+        self.layered = any(_LAYER.search(fx.module_path(node)) for node in working)
         self.values: dict[Node, Value] = {}
         self.node: Any = None
         self._encrypted: dict[Value, Value] = {}

@@ -24,6 +24,7 @@ from atlasc.passes.frontend import aten_rules, blocks
 from atlasc.passes.frontend import graph as fx
 from atlasc.passes.frontend.decompose import Unsupported, in_simpler_ops, without_changes_in_place
 from atlasc.passes.frontend.importer import Importer, Missing, Refusal
+from atlasc.passes.frontend.movement import in_usual_order
 from atlasc.passes.frontend.outputs import Note, choose, final_function, named_outputs
 from atlasc.passes.frontend.patterns import Emit, find
 
@@ -218,8 +219,9 @@ def _import_once(
                 remedy="take another output; this one is known without encryption",
             )
     imported = _import_graph(importer, chosen)
-    verify(imported)
-    return imported
+    ordered = in_usual_order(imported)
+    verify(ordered)
+    return ordered
 
 
 def _import_graph(importer: Importer, results: Mapping[str, fx.Node]) -> Module:
