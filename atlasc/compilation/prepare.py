@@ -161,7 +161,7 @@ def load_source(
         AtlasError: of the model or of the data.
     """
     options = options or CalibrationOptions()
-    loaded = model_of(model, tokenizer, trust_pickle=options.trust_pickle)
+    loaded = model_of(model, tokenizer, trust_pickle=options.trust_pickle, note=note)
     if options.sequence_length is not None and "input_ids" not in loaded.input_names:
         raise AtlasError(
             "--sequence-length is for texts",

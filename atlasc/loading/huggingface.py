@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from atlasc.ir.errors import AtlasError, explained, first_line
 from atlasc.ir.files import MAX_HEADER, MAX_WEIGHTS, MIB, leaves, open_plain, read_json
+from atlasc.loading.adapters import without_adapter
 from atlasc.loading.torch_files import check_records
 
 if TYPE_CHECKING:
@@ -88,12 +89,6 @@ def read_config(directory: Path) -> tuple[PretrainedConfig, type]:
     for member, (what, remedy) in REFUSED.items():
         if member in raw:
             raise AtlasError(what, where=f"{path}: {member}", remedy=remedy)
-    if (directory / "adapter_config.json").exists():
-        raise AtlasError(
-            "the model directory holds an adapter, whose model lies elsewhere",
-            where=str(directory),
-            remedy="merge the two: model.merge_and_unload().save_pretrained(directory)",
-        )
     _check_sizes(raw, path)
     named = raw.get("architectures") or []
     names = named if isinstance(named, list) else [named]
@@ -186,9 +181,10 @@ def load_weights(
     # Sentence encoders are often saved without the pooler that their base class has by default.
     remedy = "copy the files again; a .bin file must hold tensors only"
     for extra in ({}, {"add_pooling_layer": False}):
-        with explained("the model's weights cannot be read", source, remedy):
+        what = "the model's weights cannot be read"
+        with explained(what, source, remedy), without_adapter(source) as place:
             module, info = model_class.from_pretrained(
-                None if tensors else str(source),
+                None if tensors else str(place),
                 config=config,
                 state_dict=tensors,
                 attn_implementation=ATTENTION,

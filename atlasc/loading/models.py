@@ -6,9 +6,8 @@ with only a `config.json`, a `.pt2` archive of `torch.export`, or a `.pt` file.
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.module import Module
+from atlasc.loading.adapters import check_adapter
 from atlasc.loading.huggingface import (
     SAVE_REMEDY,
     build,
@@ -31,6 +31,7 @@ from atlasc.loading.huggingface import (
     tokenizer_errors,
 )
 from atlasc.loading.torch_files import Shape, load_exported_program, load_pt
+from atlasc.loading.wrappers import named_inputs, unwrapped
 
 if TYPE_CHECKING:
     import torch
@@ -42,6 +43,7 @@ FAMILIES = {
     "vit": ("vit", "deit"),
     "llama": ("llama", "mistral", "qwen2"),
 }
+Note = Callable[[str, str], object]
 _GENERAL_NAME = re.compile(r"\W*|models?|pytorch_model|snapshots?|[0-9a-f]{40}", re.IGNORECASE)
 
 
@@ -94,13 +96,19 @@ class LoadedModel:
         main = getattr(self.module, "main_input_name", None)
         if main is not None:
             return (main, "attention_mask") if main == "input_ids" else (main,)
-        parameters = inspect.signature(self.module.forward).parameters
-        return tuple(
+        names = tuple(
             name
-            for name, one in parameters.items()
-            if (one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD))
-            or name == "attention_mask"
+            for name, one in named_inputs(self.module).items()
+            if one.default is one.empty or name == "attention_mask"
         )
+        if not names:
+            raise AtlasError(
+                f"{type(self.module).__name__} does not name its inputs",
+                why="its forward takes any arguments, or none",
+                remedy="give the module that it wraps, or one whose forward names each input; not a "
+                "module of torch.jit",
+            )
+        return names
 
     def size(self, name: str) -> int | None:
         """A size from the config, or None; raises AtlasError if it is no positive integer."""
@@ -144,6 +152,7 @@ def model_of(
     tokenizer: Any = None,
     *,
     trust_pickle: bool = False,
+    note: Note = lambda headline, details: None,
 ) -> LoadedModel:
     """A model from whatever the caller has: a file, a directory, or a module in memory.
 
@@ -156,6 +165,7 @@ def model_of(
         model: see `load_model`, or a module.
         tokenizer: of HuggingFace, with ``save_pretrained``; for a module only.
         trust_pickle: see `load_model`.
+        note: told what was taken in place of a wrapper.
 
     Raises:
         AtlasError: as `load_model`; it is no model; a tokenizer cannot be saved, or is given beside
@@ -173,12 +183,13 @@ def model_of(
         if isinstance(model, LoadedModel):
             return model
         if isinstance(model, str | Path):
-            return load_model(model, trust_pickle=trust_pickle)
+            return load_model(model, trust_pickle=trust_pickle, note=note)
         raise AtlasError(
             f"a {type(model).__name__} is not a model",
             remedy="give a torch.nn.Module, or the path of a HuggingFace directory, a .pt2 or a "
             ".pt",
         )
+    model = unwrapped(model, note)
     tensors = (*model.parameters(), *model.buffers())
     meta = any(tensor.is_meta for tensor in tensors)
     plain = all(
@@ -203,7 +214,11 @@ def model_of(
 
 
 def load_model(
-    reference: str | Path, *, trust_pickle: bool = False, weights: bool = True
+    reference: str | Path,
+    *,
+    trust_pickle: bool = False,
+    weights: bool = True,
+    note: Note = lambda headline, details: None,
 ) -> LoadedModel:
     """Load a model in float32 on the CPU, without running code from its files.
 
@@ -214,6 +229,7 @@ def load_model(
         trust_pickle: unpickle a `.pt` file even though that can run any code.
         weights: false builds the architecture from `config.json` alone, on the `meta` device,
             without memory for the weights.
+        note: told of files of the model that are not read.
 
     Raises:
         AtlasError: whatever is wrong with the reference or its files.
@@ -243,6 +259,7 @@ def load_model(
             why="there is no config.json beside it",
             remedy=SAVE_REMEDY,
         )
+    check_adapter(directory, note)
     with quiet_transformers():
         config, model_class = read_config(directory)
         if weights:
@@ -273,6 +290,7 @@ def client_model(embed: Module, folder: Path) -> LoadedModel:
 def _model_directory(reference: str | Path, path: Path) -> Path:
     """The directory of a reference; a name is looked up in the local cache and never fetched."""
     if path.is_dir():
+        check_adapter(path, lambda headline, details: None)
         if not (path / "config.json").is_file():
             fault = "has no config.json" if any(path.iterdir()) else "is empty"
             raise AtlasError(

@@ -1,14 +1,17 @@
-"""Exported programs in fewer kinds of ops: torch's own decompositions, where there is no rule."""
+"""Exported programs in a simpler form: fixed shapes, nothing changed in place, and fewer kinds of
+ops, by torch's own decompositions, where there is no rule.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.passes.frontend.graph import is_active_dropout
 
 if TYPE_CHECKING:
+    import torch
     from torch.export import ExportedProgram
 
 ROUNDS = 4
@@ -23,6 +26,29 @@ class Unsupported(AtlasError):
     """
 
     targets: frozenset[str] = frozenset()
+
+
+def with_fixed_shapes(
+    program: ExportedProgram, tensors: Mapping[str, torch.Tensor]
+) -> ExportedProgram:
+    """The program of these inputs, where it was exported for any extents of some axes.
+
+    Raises:
+        AtlasError: it was not exported for these extents.
+    """
+    import torch
+
+    names = program.graph_signature.user_inputs
+    found = {node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")}
+    extents = [n for name in names for n in getattr(found.get(str(name)), "shape", ())]
+    if all(isinstance(n, int) for n in extents) or not set(map(str, names)) <= set(tensors):
+        return program
+    leaves = [tensors[str(name)] for name in names]
+    args, kwargs = torch.utils._pytree.tree_unflatten(leaves, program.call_spec.in_spec)
+    shapes = ", ".join(f"{name} {list(one.shape)}" for name, one in tensors.items())
+    remedy = "give inputs of a size that the export allows, or export the model with fixed sizes"
+    with explained(f"the program was not exported for {shapes}", remedy=remedy):
+        return torch.export.export(program.module(), args, kwargs, strict=False)
 
 
 def without_changes_in_place(program: ExportedProgram) -> ExportedProgram:

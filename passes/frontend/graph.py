@@ -147,6 +147,8 @@ def remove_identities(graph: Graph) -> dict[Node, Node]:
         name, operands = packet(node), node.all_input_nodes
         if not operands or not hasattr(node.meta.get("val"), "shape"):
             continue
+        if name == "cat":  # nothing may be beside a part
+            operands = [one for one in operands if 0 not in shape(one)] or operands
         operand = operands[0]
         if is_active_dropout(node):
             raise AtlasError(
@@ -154,7 +156,7 @@ def remove_identities(graph: Graph) -> dict[Node, Node]:
                 where=place(node),
                 remedy="call model.eval() before exporting it",
             )
-        view = name in VIEWS and shape(node) == shape(operand)
+        view = name in (*VIEWS, "cat") and shape(node) == shape(operand)
         copy = name in COPIES and is_float(node) and is_float(operand)
         if name in DROPOUTS or view or copy:
             node.replace_all_uses_with(operand)

@@ -22,7 +22,12 @@ from atlasc.ir.scalar_functions import ACTIVATIONS
 from atlasc.ir.verifier import verify
 from atlasc.passes.frontend import aten_rules, blocks
 from atlasc.passes.frontend import graph as fx
-from atlasc.passes.frontend.decompose import Unsupported, in_simpler_ops, without_changes_in_place
+from atlasc.passes.frontend.decompose import (
+    Unsupported,
+    in_simpler_ops,
+    with_fixed_shapes,
+    without_changes_in_place,
+)
 from atlasc.passes.frontend.importer import Importer, Missing, Refusal
 from atlasc.passes.frontend.movement import in_usual_order
 from atlasc.passes.frontend.outputs import Note, choose, final_function, named_outputs
@@ -107,7 +112,8 @@ def _traced(
     import torch
 
     if not isinstance(module, torch.nn.Module):
-        return _import(module, example_inputs, name, wanted)
+        fixed = with_fixed_shapes(module, _tensors(example_inputs, torch.zeros(0)))
+        return _import(fixed, example_inputs, name, wanted)
     repeated = blocks.repeated_blocks(module)
     if repeated is not None:
         # Where this fails, the whole model shows what is wrong, with its own block numbers.
@@ -118,6 +124,21 @@ def _traced(
                 verify(whole)
                 return whole
     return _import(export(module, example_inputs), example_inputs, name, wanted)
+
+
+def _tensors(example_inputs: Mapping[str, Example], like: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Inputs as tensors; floats are of the type of another tensor, and all are on its device."""
+    import torch
+
+    tensors = {}
+    for key, example in example_inputs.items():
+        if isinstance(example, ShapeSpec):
+            dtype = np.int64 if example.dtype == "i64" else np.float32
+            example = np.full(example.shape, key == fx.PUBLIC_INPUT, dtype)
+        tensor = torch.from_numpy(np.ascontiguousarray(example))
+        floating = tensor.is_floating_point()
+        tensors[key] = tensor.to(like.device, like.dtype if floating else torch.int64)
+    return tensors
 
 
 def export(module: torch.nn.Module, example_inputs: Mapping[str, Example]) -> ExportedProgram:
@@ -135,14 +156,7 @@ def export(module: torch.nn.Module, example_inputs: Mapping[str, Example]) -> Ex
             remedy=f"its inputs: {', '.join(parameters)}",
         )
     first = next(iter(module.parameters()), torch.zeros(0))
-    tensors = {}
-    for key, example in example_inputs.items():
-        if isinstance(example, ShapeSpec):
-            dtype = np.int64 if example.dtype == "i64" else np.float32
-            example = np.full(example.shape, key == fx.PUBLIC_INPUT, dtype)
-        tensor = torch.from_numpy(np.ascontiguousarray(example))
-        floating = tensor.is_floating_point()
-        tensors[key] = tensor.to(first.device, first.dtype if floating else torch.int64)
+    tensors = _tensors(example_inputs, first)
     # Caches of keys and values would be outputs of their own.
     plain = {"use_cache": False, "return_dict": True, "output_attentions": False}
     training = module.training
@@ -197,7 +211,8 @@ def _import_once(
             raise AtlasError(
                 f"input {key!r} has shape {tuple(example.shape)}",
                 why=f"the program was exported for {taken}",
-                remedy="give inputs of these shapes, or export the model for yours",
+                remedy="give inputs of these shapes (--batch chooses the first extent), or export the "
+                "model for yours",
             )
     paths = {
         **signature.inputs_to_parameters,
