@@ -105,7 +105,7 @@ class LoadedModel:
             raise AtlasError(
                 f"{type(self.module).__name__} does not name its inputs",
                 why="its forward takes any arguments, or none",
-                remedy="give the module that it wraps, or one whose forward names each input; not a "
+                remedy="give the module that it wraps, or one whose forward names each input; no "
                 "module of torch.jit",
             )
         return names

@@ -16,7 +16,7 @@ import re
 import warnings
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, TypeGuard
 
 from pydantic import BaseModel, Field
 
@@ -315,7 +315,7 @@ def has_small_powers(text: str) -> bool:
     )
 
 
-def _is_power(node: Any) -> bool:
+def _is_power(node: ast.AST) -> TypeGuard[ast.Call]:
     return isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Pow"
 
 

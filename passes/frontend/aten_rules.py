@@ -275,9 +275,7 @@ def _concatenate(importer: Importer, parts: Sequence[Node], axis: int = 0) -> Va
         else:
             weight = np.zeros((width, last - first), np.float32)
             weight[range(first, last), range(last - first)] = 1
-            placed = importer.add(
-                "nn.linear", one, weight=importer.constant("features", weight)
-            )
+            placed = importer.add("nn.linear", one, weight=importer.constant("features", weight))
             total = placed if total is None else importer.add("nn.add", total, placed)
         first = last
     assert total is not None, "a constant is folded"
@@ -288,7 +286,9 @@ def _concatenate(importer: Importer, parts: Sequence[Node], axis: int = 0) -> Va
 
 def _masked_fill(importer: Importer, x: Node, mask: Node, value: Any) -> Value:
     """A constant mask writes a number."""
-    if importer.kinds[mask] != "constant" or (is_node(value) and importer.kinds[value] != "constant"):
+    if importer.kinds[mask] != "constant" or (
+        is_node(value) and importer.kinds[value] != "constant"
+    ):
         _refuse_mask(importer, mask)
         raise Refusal("which elements are replaced may not depend on an input")
     number = importer.array(value) if is_node(value) else float(value)

@@ -61,7 +61,7 @@ def _call(node: Node, known: Mapping[Node, Any]) -> Any:
             f"{target(node)}: the model draws random numbers",
             where=place(node),
             why="a program gives the same answer to the same input",
-            remedy="leave them out in evaluation mode, or keep the numbers in a buffer of the model",
+            remedy="leave them out in evaluation mode, or keep the numbers in a buffer",
         )
     operands = [known[operand] for operand in node.all_input_nodes]
     meta = any(isinstance(t, torch.Tensor) and t.is_meta for t in operands)

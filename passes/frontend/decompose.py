@@ -5,7 +5,8 @@ ops, by torch's own decompositions, where there is no rule.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.passes.frontend.graph import is_active_dropout
@@ -67,15 +68,23 @@ def in_simpler_ops(program: ExportedProgram, fault: Unsupported) -> Iterator[Exp
     long as ``fault.targets`` is set to what is left.
     """
     for _ in range(ROUNDS):
-        program = _decomposed(program, fault.targets)
+        before = fault.targets
+        program = _decomposed(program, before)
         yield program
+        if fault.targets == before:
+            return
+
+
+@cache
+def _known() -> tuple[tuple[Any, Any], ...]:
+    """Ops of which torch has a decomposition, and these."""
+    import torch
+
+    return tuple(torch.export.default_decompositions().items())
 
 
 def _decomposed(program: ExportedProgram, targets: Collection[str]) -> ExportedProgram:
-    import torch
-
-    known = torch.export.default_decompositions() if targets else {}
-    table = {op: how for op, how in known.items() if str(op) in targets}
+    table = {op: how for op, how in _known() if str(op) in targets} if targets else {}
     remedy = "replace ops that change a tensor in place (x += y) by others (x = x + y)"
     with explained("torch.export cannot rewrite the model in simpler ops", remedy=remedy):
         return program.run_decompositions(table)

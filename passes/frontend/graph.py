@@ -134,7 +134,11 @@ def inline_regions(graph_module: Any) -> tuple[Graph, Any]:
 
 def is_active_dropout(node: Node) -> bool:
     """Whether a node drops random values, as in training."""
-    return packet(node).removesuffix("_") in DROPOUTS and bool(node.args[2]) and float(node.args[1]) > 0
+    return (
+        packet(node).removesuffix("_") in DROPOUTS
+        and bool(node.args[2])
+        and float(node.args[1]) > 0
+    )
 
 
 def remove_identities(graph: Graph) -> dict[Node, Node]:

@@ -47,8 +47,10 @@ def _is_unusual(op: Op) -> bool:
     if op.name == "nn.reshape":
         return len(op.value.tensor.shape) > 4 or _mixes(op)
     if op.name in ("nn.matmul", "nn.mean", "nn.select"):
-        return op.attributes.get("axis", 1) != 1 or len(op.operands[0].tensor.shape) < 3 or (
-            op.name == "nn.matmul" and len(op.value.tensor.shape) == 3
+        return (
+            op.attributes.get("axis", 1) != 1
+            or len(op.operands[0].tensor.shape) < 3
+            or (op.name == "nn.matmul" and len(op.value.tensor.shape) == 3)
         )
     return False
 
@@ -105,6 +107,12 @@ def _numbers(value: Value) -> np.ndarray:
 
 def _itself(value: Value) -> _Moved:
     return _Moved(value, _numbers(value), ())
+
+
+def _moved(base: Value, index: np.ndarray) -> _Moved:
+    """A value that was found in another way than by its moves; without any where it is the base."""
+    of = _Moved(base, index)
+    return _itself(base) if index.shape == base.tensor.shape and _is_plain(of) else of
 
 
 class _Mover:
@@ -181,7 +189,7 @@ class _Mover:
         value = self._add(op, [of.base])
         width, features = of.base.tensor.shape[-1], value.tensor.shape[-1]
         rows = of.index[..., :1] // width
-        return _Moved(value, rows * features + np.arange(features))
+        return _moved(value, rows * features + np.arange(features))
 
     def _on_both(self, op: Op) -> _Moved | None:
         one, other = (self.moved[operand] for operand in op.operands)
@@ -191,7 +199,7 @@ class _Mover:
                 if a is None or b is None or not (a.whole and b.whole):
                     continue
                 if a.base.tensor.shape == b.base.tensor.shape and np.array_equal(a.index, b.index):
-                    return _Moved(self._add(op, [a.base, b.base]), a.index)
+                    return _moved(self._add(op, [a.base, b.base]), a.index)
         return self._plain(op)
 
     def _matmul(self, op: Op) -> _Moved | None:
@@ -254,8 +262,11 @@ class _Mover:
             return rows.base
         *extents, width = rows.base.tensor.shape
         tokens = math.prod(extents[1:])
-        token = rows.index[..., 0].ravel() // width - np.arange(extents[0]) * tokens \
-            if rows.index[..., 0].size == extents[0] else np.array([-1])
+        token = (
+            rows.index[..., 0].ravel() // width - np.arange(extents[0]) * tokens
+            if rows.index[..., 0].size == extents[0]
+            else np.array([-1])
+        )
         if (token != token[0]).any() or not 0 <= token[0] < tokens:
             return None
         one = rows.base
@@ -292,7 +303,7 @@ class _Mover:
             return None
         if not np.array_equal(first, np.arange(features)):
             base = self._chosen(base, first)
-        return _Moved(base, rows * len(first) + np.arange(len(first)))
+        return _moved(base, rows * len(first) + np.arange(len(first)))
 
     def _compact(self, of: _Moved) -> _Moved | None:
         """The same value in terms of the features alone that it has."""
@@ -303,7 +314,7 @@ class _Mover:
         rows, chosen = of.index // features, of.index % features
         kept = np.unique(chosen)
         base = self._chosen(of.base, kept)
-        return _Moved(base, rows * len(kept) + np.searchsorted(kept, chosen))
+        return _moved(base, rows * len(kept) + np.searchsorted(kept, chosen))
 
     def _tokens(self, of: _Moved) -> _Moved:
         """In terms of [batch, tokens, features] where the base is [batch, heads, tokens, width]."""
@@ -322,7 +333,9 @@ class _Mover:
         if op.name != "nn.linear":
             weight = np.zeros((len(features), value.tensor.shape[-1]), np.float32)
             weight[np.arange(len(features)), features] = 1
-            return self._other(value, "nn.linear", value, weight=module.constant("features", weight))
+            return self._other(
+                value, "nn.linear", value, weight=module.constant("features", weight)
+            )
         attributes = dict(op.attributes)
         for name in ("weight", "bias"):
             if name in attributes:

@@ -45,7 +45,9 @@ def named_outputs(program: ExportedProgram, results: Any) -> dict[str, Node]:
 def _name(path: Any, alone: bool) -> str:
     if not path:
         return "output"
-    parts = [str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key)))) for key in path]
+    parts = [
+        str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key)))) for key in path
+    ]
     if hasattr(path[0], "idx"):
         parts[0] = "output" if alone else f"output{parts[0]}"
     return as_name(".".join(parts))

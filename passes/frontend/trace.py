@@ -85,8 +85,6 @@ def trace(
         AtlasError: an input or output that the model does not have, a model that torch.export
             cannot trace, ops without a rule (all at once), or a mask with another meaning.
     """
-    import torch
-
     told: dict[str, str] = {}
     wanted = _Wanted(outputs, told.setdefault)
     traced = _traced(module, example_inputs, name, wanted)
@@ -211,8 +209,8 @@ def _import_once(
             raise AtlasError(
                 f"input {key!r} has shape {tuple(example.shape)}",
                 why=f"the program was exported for {taken}",
-                remedy="give inputs of these shapes (--batch chooses the first extent), or export the "
-                "model for yours",
+                remedy="give inputs of these shapes (--batch chooses the first extent), or export "
+                "the model for yours",
             )
     paths = {
         **signature.inputs_to_parameters,
