@@ -199,7 +199,7 @@ def load_exported_program(
                 _check_archive(file)
             except _UnknownSize as refusal:
                 raise AtlasError(
-                    f"{path.name} has a dynamic size that is not understood",
+                    f"{path.name} has a dynamic size that is not understood, and is refused",
                     where=str(path),
                     why=str(refusal),
                     remedy="export the model again with fixed sizes: leave out dynamic_shapes, or "

@@ -7,7 +7,7 @@ import numpy as np
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.passes.framework.pass_base import Report
-from atlasc.passes.framework.rewriting import Rewriter, is_uniform, without_dead_ops
+from atlasc.passes.framework.rewriting import Rewriter, elementwise, is_uniform, without_dead_ops
 
 
 def merge_linear_layers(module: Module, report: Report) -> Module:
@@ -71,11 +71,13 @@ def _chained(rewriter: Rewriter, op: Op) -> Value | None:
 
 
 def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """a · b in double precision, in the type of a; one number for arrays of one number."""
-    if is_uniform(a) or is_uniform(b):
-        number = a.reshape(-1)[0] * b.reshape(-1)[0]
-        return np.broadcast_to(number, (a.shape[0], *b.shape[1:]))
-    return (a.astype(np.float64) @ b).astype(np.result_type(a.dtype, b.dtype))
+    """a · b in double precision, in the type of both; of views of one number it is one again."""
+    kind = np.result_type(a.dtype, b.dtype)
+    if b.ndim == 2 and is_uniform(b):
+        rows = (a.sum(axis=1, dtype=np.float64) * b.reshape(-1)[0]).astype(kind)
+        rows = rows[:1] if (rows == rows[:1]).all() else rows
+        return np.broadcast_to(rows[:, None] if len(rows) > 1 else rows[0], (len(a), b.shape[1]))
+    return (a.astype(np.float64) @ b).astype(kind)
 
 
 def _scaled(rewriter: Rewriter, op: Op) -> Value | None:
@@ -83,10 +85,11 @@ def _scaled(rewriter: Rewriter, op: Op) -> Value | None:
     if x.op.name != "nn.linear" or isinstance(factor, Symbol):
         return None
     weight, bias = _arrays(rewriter.module, x.op)
-    if is_uniform(weight):
-        return None
-    weight = (weight * np.float64(factor)).astype(weight.dtype)
-    bias = None if bias is None else (bias * np.float64(factor)).astype(bias.dtype)
+
+    def scaled(array: np.ndarray) -> np.ndarray:
+        return elementwise(lambda y: (y * np.float64(factor)).astype(array.dtype), array)
+
+    weight, bias = scaled(weight), None if bias is None else scaled(bias)
     return _layer(rewriter, x.op, x.op.operands[0], weight, bias)
 
 
@@ -99,9 +102,5 @@ def _added(rewriter: Rewriter, op: Op) -> Value | None:
         return None
     if bias is not None and shift is not None:
         bias = bias + shift
-    total = (
-        np.broadcast_to(weight.reshape(-1)[0], weight.shape)
-        if is_uniform(weight) or is_uniform(more)
-        else weight + more
-    )
+    total = elementwise(np.add, weight, more)
     return _layer(rewriter, one, one.operands[0], total, shift if bias is None else bias)
