@@ -109,7 +109,11 @@ def _divide(importer: Importer, a: Any, b: Any) -> Value:
 
 def _refuse_mask(importer: Importer, *operands: Node) -> None:
     if "mask" in (importer.kinds[operand] for operand in operands):
-        raise Refusal("an attention mask is only understood just before a softmax")
+        raise Refusal(
+            "an attention mask is only understood just before a softmax; for a mean over the "
+            "tokens that it keeps, let the model return its hidden states, and take the mean of "
+            "the answer"
+        )
 
 
 def _scale(importer: Importer, x: Node, constant: Node, array: np.ndarray) -> Value:

@@ -190,12 +190,12 @@ FORMS: dict[str, Form] = {
 }
 
 REFUSED = {
-    "x // 2", "2 / x", "table / x", "2 ** x", "x ** 0", "x ** 0.5", "x ** 5", "x ** y", "var", "max",
-    "amax", "abs", "clamp", "exp", "cumsum", "to int", "round", "sum all", "mean all",
+    "x // 2", "2 / x", "table / x", "2 ** x", "x ** 0", "x ** 0.5", "x ** 5", "x ** y", "var",
+    "max", "amax", "abs", "clamp", "exp", "cumsum", "to int", "round", "sum all", "mean all",
     "mean of batch", "reshape(-1)", "flatten all", "matrix @ x", "bilinear", "slice two", "gather",
     "index_select", "stack", "roll", "expand", "repeat", "where", "where private", "tril",
     "layer norm two axes", "normalize", "batch norm", "group norm", "leaky relu", "softmax axis",
-    "conv1d", "conv1d wide", "pool", "avg pool", "random", "constant", "lerp", "topk", "sort", "item",
-    "bool", "numpy",
+    "conv1d", "conv1d wide", "pool", "avg pool", "random", "constant", "lerp", "topk", "sort",
+    "item", "bool", "numpy",
 }  # fmt: skip
 """Names of those that are no sums, products and known functions, or mix the inputs of a batch."""

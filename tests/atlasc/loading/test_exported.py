@@ -292,8 +292,8 @@ def test_an_archive_of_any_length_is_compiled_for_one(tmp_path: Path) -> None:
     compiled = atlasc.compile(tmp_path / "pairs.pt2", data=data, recipe="is", target="sim")
     found = compiled.run({"x": data["x"][:2]}).outputs["output"]
     np.testing.assert_allclose(found, 2 * data["x"][:2], atol=1e-4)
+    long = {"x": np.random.default_rng(0).normal(size=(8, 20, 4)).astype(np.float32)}
     with pytest.raises(AtlasError, match="was not exported for x"):
-        long = {"x": np.random.default_rng(0).normal(size=(8, 20, 4)).astype(np.float32)}
         atlasc.compile(tmp_path / "pairs.pt2", data=long, recipe="is", target="sim")
 
 
