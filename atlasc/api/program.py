@@ -118,7 +118,8 @@ class ProgramAnswers:
     @property
     def expected(self) -> dict[str, np.ndarray]:
         """What the polynomials give in the clear, likewise; NaN for inputs that are left out."""
-        return {name: self._placed(values) for name, values in self.answer.expected.items()}
+        expected = self.answer.finished(self.answer.expected)
+        return {name: self._placed(values) for name, values in expected.items()}
 
     @property
     def unanswered(self) -> frozenset[int]:
@@ -128,11 +129,15 @@ class ProgramAnswers:
 
     @property
     def errors(self) -> dict[str, np.ndarray]:
-        """By output name, for each input the largest difference from the polynomials' answer."""
-        expected = self.expected
+        """By output name, for each input the largest difference from the polynomials' answer,
+        before the function that may end an output.
+        """
+        before = replace(self.answer, functions={}).shown(self.unchecked)
         return {
-            name: np.abs(values - expected[name]).reshape(len(values), -1).max(axis=1)
-            for name, values in self.outputs.items()
+            name: self._placed(
+                np.abs(values - self.answer.expected[name]).reshape(len(values), -1).max(axis=1)
+            )
+            for name, values in before.items()
         }
 
     @property

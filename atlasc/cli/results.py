@@ -128,7 +128,10 @@ def show_timing(timing: Timing) -> None:
 def answers_record(answers: Answers, unchecked: bool) -> dict[str, Any]:
     """Outputs for JSON, None in rows that are no answers unless these are shown; and these rows."""
     hidden = () if unchecked else answers.refused
-    return {"outputs": outputs_record(answers.outputs, hidden), "refused": list(answers.refused)}
+    return {
+        "outputs": outputs_record(answers.shown(True), hidden),
+        "refused": list(answers.refused),
+    }
 
 
 def outputs_record(

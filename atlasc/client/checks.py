@@ -14,11 +14,12 @@ Both need the client's part of a bundle alone, whose attributes have the magnitu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.final_functions import finished
 from atlasc.ir.interpreter import encrypted_input
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Module, Op
@@ -125,21 +126,31 @@ class Answers:
     """Decrypted answers, and which of them cannot be right.
 
     Attributes:
-        outputs: by name, ``[count, ...]``; all of them, as they were decrypted.
+        outputs: by name, ``[count, ...]``; all of them, as they were decrypted: before the function
+            that may end an output.
         refused: share of the slots that cannot be right, by row of the input.
+        functions: which function ends an output, by its name (``atlasc/ir/final_functions.py``).
     """
 
     outputs: dict[str, np.ndarray]
     refused: dict[int, float]
+    functions: dict[str, str] = field(default_factory=dict, kw_only=True)
 
     def shown(self, unchecked: bool = False) -> dict[str, np.ndarray]:
-        """The outputs, with NaN for refused ones unless ``unchecked``."""
+        """The model's answers: outputs after the functions that end them, with NaN for refused ones
+        unless ``unchecked``.
+        """
+        shown = self.finished(self.outputs)
         if unchecked or not self.refused:
-            return self.outputs
-        shown = {name: values.copy() for name, values in self.outputs.items()}
+            return shown
+        shown = {name: np.array(values) for name, values in shown.items()}
         for values in shown.values():
             values[list(self.refused)] = np.nan
         return shown
+
+    def finished(self, outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Outputs after the functions that end them."""
+        return {name: finished(self.functions.get(name), y) for name, y in outputs.items()}
 
 
 def judge(
@@ -165,7 +176,14 @@ def judge(
             shares = _slot_shares(op, interface, bad, slots[name])
         for row in np.flatnonzero(shares):
             refused[int(row)] = max(refused.get(int(row), 0.0), float(shares[row]))
-    return Answers(dict(outputs), dict(sorted(refused.items())))
+    refused = dict(sorted(refused.items()))
+    return Answers(dict(outputs), refused, functions=functions_of(interface))
+
+
+def functions_of(interface: Module) -> dict[str, str]:
+    """The function that ends an output, by the output's name."""
+    known = (op.attributes for op in interface.outputs)
+    return {of["name"]: of["function"] for of in known if "function" in of}
 
 
 def owners(layout: Layout, shape: list[int], count: int) -> np.ndarray:

@@ -77,6 +77,10 @@ class ModelOptions(Options):
     """How a model is loaded."""
 
     sequence_length: int | None = range_option("Tokens of a text.", minimum=1)
+    outputs: str | None = option(
+        "Outputs of the model that the program gives: names separated by commas, or all [default: "
+        "logits, else last_hidden_state, else the first].",
+    )
     trust_pickle: bool = switch("Unpickle a .pt file, which can run any code in it.")
 
 

@@ -109,7 +109,9 @@ def prepare(
         source = load_source(model, data, options, tokenizer, note, processor)
     _require_different(source, data)
     with steps("tracing"):
-        traced = trace_model(source.model, batch, source.length, inputs=source.inputs)
+        traced = trace_model(
+            source.model, batch, source.length, source.inputs, outputs=options.outputs, note=note
+        )
     for part in (source.inputs, source.held_back):
         _require_keys(traced, part)
     if saved is not None:
@@ -165,7 +167,9 @@ def load_source(
         AtlasError: of the model or of the data.
     """
     options = options or CalibrationOptions()
-    loaded = model_of(model, tokenizer, processor=processor, trust_pickle=options.trust_pickle)
+    loaded = model_of(
+        model, tokenizer, processor=processor, trust_pickle=options.trust_pickle, note=note
+    )
     for headline, details in loaded.notes:
         note(headline, details)
     if options.sequence_length is not None and IDS not in loaded.input_names:
@@ -232,10 +236,14 @@ def trace_model(
     batch: int = 1,
     sequence_length: int | None = None,
     inputs: Inputs | None = None,
+    *,
+    outputs: str | None = None,
+    note: Note = quiet,
 ) -> Module:
     """The nn module of a model for a batch of inputs. Examples of inputs give the shapes and types
     that neither the config nor an archive tells; what they have beside the model's own inputs, such
-    as positions, becomes an input too.
+    as positions, becomes an input too. The outputs are those that are wanted (see ``trace``); a
+    note says which others there are.
 
     Raises:
         AtlasError: the shapes of the inputs are not known, or the model cannot be traced.
@@ -245,7 +253,7 @@ def trace_model(
     name = f"m{name}" if name[0].isdigit() else name
     specs = input_specs(model, batch, sequence_length, inputs.arrays if inputs else None)
     with _evaluation_mode(model.module):
-        return trace(program, specs, name=name)
+        return trace(program, specs, name=name, outputs=outputs, note=note)
 
 
 @contextmanager

@@ -69,7 +69,7 @@ def traced(model: str, options: BatchOptions, steps: Steps, weights: bool = True
     with steps("loading the model"):
         loaded = load_model(model, weights=weights, trust_pickle=options.trust_pickle)
     with steps("tracing"):
-        return trace_model(loaded, options.batch, options.sequence_length)
+        return trace_model(loaded, options.batch, options.sequence_length, outputs=options.outputs)
 
 
 def bare_module(model: str, options: BatchOptions, steps: Steps = silent) -> Module:

@@ -74,12 +74,6 @@ def read_config(directory: Path) -> tuple[PretrainedConfig, type]:
     for member, (what, remedy) in REFUSED.items():
         if member in raw:
             raise AtlasError(what, where=f"{path}: {member}", remedy=remedy)
-    if (directory / "adapter_config.json").exists():
-        raise AtlasError(
-            "the model directory holds an adapter, whose model lies elsewhere",
-            where=str(directory),
-            remedy="merge the two: model.merge_and_unload().save_pretrained(directory)",
-        )
     _check_sizes(raw, path)
     named = raw.get("architectures") or []
     names = named if isinstance(named, list) else [named]

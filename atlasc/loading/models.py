@@ -6,9 +6,8 @@ with only a `config.json`, a `.pt2` archive of `torch.export`, or a `.pt` file.
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.module import Module
 from atlasc.loading import IDS, MASK, SEGMENTS
+from atlasc.loading.adapters import check_adapter
 from atlasc.loading.huggingface import (
     SAVE_REMEDY,
     build,
@@ -33,6 +33,7 @@ from atlasc.loading.huggingface import (
 from atlasc.loading.sentence import left_to_the_client
 from atlasc.loading.torch_files import Shape, load_exported_program, load_pt
 from atlasc.loading.weights import load_weights
+from atlasc.loading.wrappers import named_inputs, unwrapped
 
 if TYPE_CHECKING:
     import torch
@@ -44,6 +45,7 @@ FAMILIES = {
     "vit": ("vit", "deit"),
     "llama": ("llama", "mistral", "qwen2"),
 }
+Note = Callable[[str, str], object]
 _GENERAL_NAME = re.compile(r"\W*|models?|pytorch_model|snapshots?|[0-9a-f]{40}", re.IGNORECASE)
 
 
@@ -99,12 +101,17 @@ class LoadedModel:
         if main is not None:
             names = [main, MASK] if main == IDS else [main]
             return tuple(names + [SEGMENTS] * (main == IDS and self.has_segments))
-        return tuple(
-            name
-            for name, one in parameters.items()
-            if (one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD))
-            or name == MASK
+        names = tuple(
+            name for name, one in parameters.items() if one.default is one.empty or name == MASK
         )
+        if not names:
+            raise AtlasError(
+                f"{type(self.module).__name__} does not name its inputs",
+                why="its forward takes any arguments, or none",
+                remedy="give the module that it wraps, or one whose forward names each input; no "
+                "module of torch.jit",
+            )
+        return names
 
     @property
     def optional_names(self) -> tuple[str, ...]:
@@ -116,7 +123,7 @@ class LoadedModel:
         own = getattr(self.module, "main_input_name", None) is None
         return tuple(
             name
-            for name, one in self._parameters.items()
+            for name, one in named_inputs(self.module).items()
             if name not in self.input_names and one.default is None
             if own or (name.endswith("_ids") and not name.startswith("decoder_"))
         )
@@ -125,12 +132,7 @@ class LoadedModel:
     def has_segments(self) -> bool:
         """Whether the model tells the two texts of a pair apart, by `token_type_ids`."""
         segments = getattr(self.config, "type_vocab_size", None)
-        return type(segments) is int and segments > 1 and SEGMENTS in self._parameters
-
-    @property
-    def _parameters(self) -> Mapping[str, inspect.Parameter]:
-        forward = getattr(self.module, "forward", None)
-        return {} if forward is None else inspect.signature(forward).parameters
+        return type(segments) is int and segments > 1 and SEGMENTS in named_inputs(self.module)
 
     def size(self, name: str) -> int | None:
         """A size from the config, or None; raises AtlasError if it is no positive integer."""
@@ -193,6 +195,7 @@ def model_of(
     *,
     processor: Any = None,
     trust_pickle: bool = False,
+    note: Note = lambda headline, details: None,
 ) -> LoadedModel:
     """A model from whatever the caller has: a file, a directory, or a module in memory.
 
@@ -206,6 +209,7 @@ def model_of(
         tokenizer, processor: of HuggingFace, with ``save_pretrained``; for a module only. The
             processor of a model that reads images is its image processor, or a whole one.
         trust_pickle: see `load_model`.
+        note: told what was taken in place of a wrapper.
 
     Raises:
         AtlasError: as `load_model`; it is no model; a tokenizer or processor cannot be saved, or is
@@ -224,12 +228,13 @@ def model_of(
         if isinstance(model, LoadedModel):
             return model
         if isinstance(model, str | Path):
-            return load_model(model, trust_pickle=trust_pickle)
+            return load_model(model, trust_pickle=trust_pickle, note=note)
         raise AtlasError(
             f"a {type(model).__name__} is not a model",
             remedy="give a torch.nn.Module, or the path of a HuggingFace directory, a .pt2 or a "
             ".pt",
         )
+    model = unwrapped(model, note)
     tensors = (*model.parameters(), *model.buffers())
     meta = any(tensor.is_meta for tensor in tensors)
     plain = all(
@@ -255,7 +260,11 @@ def model_of(
 
 
 def load_model(
-    reference: str | Path, *, trust_pickle: bool = False, weights: bool = True
+    reference: str | Path,
+    *,
+    trust_pickle: bool = False,
+    weights: bool = True,
+    note: Note = lambda headline, details: None,
 ) -> LoadedModel:
     """Load a model in float32 on the CPU, without running code from its files.
 
@@ -266,6 +275,7 @@ def load_model(
         trust_pickle: unpickle a `.pt` file even though that can run any code.
         weights: false builds the architecture from `config.json` alone, on the `meta` device,
             without memory for the weights.
+        note: told of files of the model that are not read.
 
     Raises:
         AtlasError: whatever is wrong with the reference or its files.
@@ -295,6 +305,7 @@ def load_model(
             why="there is no config.json beside it",
             remedy=SAVE_REMEDY,
         )
+    check_adapter(directory, note)
     with quiet_transformers():
         config, model_class = read_config(directory)
         if weights:
@@ -326,6 +337,7 @@ def client_model(embed: Module, folder: Path) -> LoadedModel:
 def _model_directory(reference: str | Path, path: Path) -> Path:
     """The directory of a reference; a name is looked up in the local cache and never fetched."""
     if path.is_dir():
+        check_adapter(path, lambda headline, details: None)
         if not (path / "config.json").is_file():
             fault = "has no config.json" if any(path.iterdir()) else "is empty"
             raise AtlasError(

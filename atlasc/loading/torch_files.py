@@ -8,6 +8,7 @@ refused unless all that it holds is tensors and a graph whose every string is kn
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import pickletools
@@ -15,7 +16,7 @@ import re
 import warnings
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, TypeGuard
 
 from pydantic import BaseModel, Field
 
@@ -47,13 +48,14 @@ NAME = re.compile(r"[\w.-]{0,1000}", re.ASCII)
 """Names become source text; text of this form is nothing but a name."""
 PLAIN = re.compile(r"[\w.,>() +-]{0,1000}", re.ASCII)
 """String arguments: "none", "bij,bjk->bik"; and versions."""
-# Sympy's text form of sizes; no attribute access, no string but a symbol's name, no power that
-# grows without end.
+# Sympy's text form of sizes; no attribute access, no string but a symbol's name; of powers
+# `has_small_powers` says more.
 EXPRESSION = re.compile(
-    r"(?=.{1,2000}$)(?:\b(?:Symbol|Integer|Add|Mul|Mod|FloorDiv|Max|Min|True|False"
+    r"(?=.{1,2000}$)(?:\b(?:Symbol|Integer|Add|Mul|Mod|FloorDiv|Max|Min|Pow|True|False"
     r"|positive|nonnegative|integer|[su]\d{1,4}|\d{1,12})\b|'[su]\d{1,4}'"
     r"|(?<!\*)\*(?!\*)|[-+/()=, ])+"
 )
+SMALL_EXPONENTS = {f"Integer({number})" for number in (2, 3, 4)}
 SYMBOL = re.compile(r"[su]\d{1,4}")
 # Nothing that calls what it is given, sets attributes, or opens files.
 TARGET = re.compile(
@@ -177,6 +179,10 @@ class _Refusal(Exception):
     """Why an archive carries more than tensors and a graph."""
 
 
+class _UnknownSize(_Refusal):
+    """A size of a tensor that is computed in a way that is not read."""
+
+
 def load_exported_program(
     path: Path,
 ) -> tuple[ExportedProgram, torch.nn.Module, dict[str, Shape | None]]:
@@ -191,6 +197,14 @@ def load_exported_program(
         with explained(what, path, EXPORT_AGAIN):
             try:
                 _check_archive(file)
+            except _UnknownSize as refusal:
+                raise AtlasError(
+                    f"{path.name} has a dynamic size that is not understood, and is refused",
+                    where=str(path),
+                    why=str(refusal),
+                    remedy="export the model again with fixed sizes: leave out dynamic_shapes, or "
+                    "the dimension that this size is computed from",
+                ) from refusal.__cause__
             except _Refusal as refusal:
                 raise AtlasError(
                     f"{path.name} carries more than tensors and a graph, and is refused",
@@ -268,14 +282,41 @@ def _check_graph(graph: Any) -> None:
             continue
         if member in SPECS:
             _check_structure(json.loads(text))
+        elif member == "expr_str" and not (EXPRESSION.fullmatch(text) and has_small_powers(text)):
+            raise _UnknownSize(f"{text[:200]!r} is not plain arithmetic of small numbers")
         elif not STRINGS.get(member, NAME).fullmatch(text):
-            what = {"expr_str": "plain arithmetic", "target": "an op of a model"}
+            what = {"target": "an op of a model"}
             raise _Refusal(f"{text[:200]!r} is not {what.get(member, 'a plain name')}")
         elif text in OBJECTS:
             raise _Refusal("it uses an object that is no tensor")
     for symbol in graph["range_constraints"]:
         if not SYMBOL.fullmatch(symbol):
             raise _Refusal(f"{symbol!r} is no symbolic size")
+
+
+def has_small_powers(text: str) -> bool:
+    """Whether no power in a size grows without end: the exponents are small numbers, and no base
+    has a power in it.
+    """
+    if "Pow" not in text:
+        return True
+    try:
+        tree = ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
+    powers = [one for one in ast.walk(tree) if _is_power(one)]
+    named = sum(isinstance(one, ast.Name) and one.id == "Pow" for one in ast.walk(tree))
+    return named == len(powers) and all(
+        len(one.args) == 2
+        and not one.keywords
+        and ast.unparse(one.args[1]) in SMALL_EXPONENTS
+        and not any(map(_is_power, ast.walk(one.args[0])))
+        for one in powers
+    )
+
+
+def _is_power(node: ast.AST) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Pow"
 
 
 def _check_structure(spec: Any) -> None:

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from atlasc.ir.errors import AtlasError, explained, first_line, named
 from atlasc.ir.files import MAX_HEADER, MAX_WEIGHTS, MIB, open_plain, read_json
+from atlasc.loading.adapters import without_adapter
 from atlasc.loading.huggingface import (
     ATTENTION,
     LOCAL,
@@ -109,9 +110,10 @@ def _read_weights(
     import torch
 
     remedy = "copy the files again; a .bin file must hold tensors only"
-    with explained("the model's weights cannot be read", source, remedy):
+    what = "the model's weights cannot be read"
+    with explained(what, source, remedy), without_adapter(source) as place:
         module, info = model_class.from_pretrained(
-            None if tensors else str(source),
+            None if tensors else str(place),
             config=config,
             state_dict=tensors,
             attn_implementation=ATTENTION,

@@ -94,4 +94,4 @@ class BuiltProgram:
         facts = dict(expected), watch.seconds, f"{self.module.engine}, C++"
         # There are no slots: of the answers only the elements can be examined.
         judged = judge(self.client.interface, joined(parts), None)
-        return RunResult(judged.outputs, judged.refused, *facts)
+        return RunResult(judged.outputs, judged.refused, *facts, functions=judged.functions)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from atlasc.bundle.folder import Bundle
-from atlasc.client.checks import Answers
+from atlasc.client.checks import Answers, functions_of
 from atlasc.client.program import TOGETHER, ClientProgram, Packed, batches, rows_of
 from atlasc.compilation.steps import Steps, silent
 from atlasc.ir.errors import AtlasError
@@ -158,7 +158,8 @@ def run(
         raise failed[0]
     refused = dict(sorted((refused | dict.fromkeys(failed, 1.0)).items()))
     facts = dict(expected), watch.seconds, chosen.name, pace.timing()
-    return RunResult(joined(parts), refused, *facts)
+    functions = functions_of(client.interface)
+    return RunResult(joined(parts), refused, *facts, functions=functions)
 
 
 def encrypt_all(engine: Engine[Any], packed: Packed) -> dict[str, list[Any]]:

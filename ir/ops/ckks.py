@@ -15,7 +15,7 @@ from atlasc.ir.bounds import is_shape
 from atlasc.ir.layout import REPLICATED, UNUSED, Layout
 from atlasc.ir.opdef import AttributeDef as A
 from atlasc.ir.opdef import RuleError, Site, declare, require
-from atlasc.ir.ops.nn import CAUSAL, CENTRED, FACTOR, OUTPUT_MAP, QUERY
+from atlasc.ir.ops.nn import CAUSAL, CENTRED, FACTOR, OUTPUT_MAP, QUERY, require_function
 from atlasc.ir.ops.poly import FILL, LOG_KEYS, chebyshev_levels
 from atlasc.ir.types import CiphertextType, TensorType
 
@@ -227,6 +227,7 @@ def _output(site: Site) -> None:
     _check_unpacked(first_layout(site), shape)
     tensor = Site([TensorType(tuple(shape))], site.attributes, site.symbols)
     rules.constant_broadcast("factor", "shift")(tensor)
+    require_function(site)
 
 
 def _masked(site: Site, operand: int, scores: Layout) -> Layout:
@@ -302,7 +303,7 @@ declare_ckks("ckks.mul", "Product, relinearised and rescaled.", "a b", _elementw
 declare_ckks("ckks.square", "Square, relinearised and rescaled.", "x", first_layout, levels=1)
 declare_ckks("ckks.mul_plain", "Product with a plaintext, rescaled.", "x", _mul_plain,
              A("value", "scalar or symbol", "broadcast to the packed tensor"),
-             A("zero_padding", "bool", "zero in padding rows (else they copy row 0)",
+             A("zero_padding", "bool", "zero in padding tokens (else they copy token 0)",
                optional=True),
              FIRST_ROW,
              A("layout", "string", "of the result, where a replicated operand grows an axis",

@@ -11,6 +11,7 @@ import numpy as np
 from atlasc.ir import rules
 from atlasc.ir.bounds import MAX_ELEMENTS, is_shape
 from atlasc.ir.errors import AtlasError
+from atlasc.ir.final_functions import FINAL_FUNCTIONS
 from atlasc.ir.opdef import AttributeDef as A
 from atlasc.ir.opdef import Site, declare, require
 from atlasc.ir.scalar_functions import ACTIVATIONS
@@ -27,7 +28,9 @@ CENTRED = A("centred", "bool", "the client subtracts the mean of the last axis",
 OUTPUT_MAP = (
     A("factor", "scalar or symbol", "the client multiplies by it (default 1)", optional=True),
     A("shift", "scalar or symbol", "the client adds it (default 0)", optional=True),
-)
+    A("function", "string", "the client applies it afterwards, along the last axis: "
+      + ", ".join(FINAL_FUNCTIONS), optional=True),
+)  # fmt: skip
 EPSILON = A("epsilon", "float", "added to the variance or mean square")
 
 
@@ -42,6 +45,14 @@ def _input(site: Site) -> TensorType:
 
 def _output(site: Site) -> None:
     rules.constant_broadcast("factor", "shift")(site)
+    require_function(site)
+
+
+def require_function(site: Site) -> None:
+    """Refuse an output with a function that no client knows."""
+    name = site.attributes.get("function")
+    known = name is None or name in FINAL_FUNCTIONS
+    require(known, f"function must be one of {', '.join(FINAL_FUNCTIONS)}")
 
 
 def _encrypt_type(site: Site) -> TensorType:

@@ -17,11 +17,13 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Value
-from atlasc.passes.frontend.graph import Node, is_node, place, shape
-from atlasc.passes.frontend.importer import Importer, Refusal
-from atlasc.passes.frontend.masks import emit_softmax
+from atlasc.passes.frontend.graph import Node, arguments, is_node, packet, place, shape
+from atlasc.passes.frontend.importer import Importer, Missing, Refusal
+from atlasc.passes.frontend.masks import SOFTMAX_ELSEWHERE, emit_softmax
 
 Rule = Callable[..., Value]
+SPLITS = ("split", "chunk", "split_with_sizes", "tensor_split")
+"""Ops whose result is a list of parts."""
 
 
 def _linear(importer: Importer, x: Node, weight: Node, bias: Node | None) -> Value:
@@ -30,14 +32,16 @@ def _linear(importer: Importer, x: Node, weight: Node, bias: Node | None) -> Val
 
 
 def _addmm(
-    importer: Importer, bias: Node, x: Node, weight: Node, beta: float, alpha: float
+    importer: Importer, bias: Node, x: Node, weight: Node, beta: float = 1, alpha: float = 1
 ) -> Value:
-    if (beta, alpha) != (1, 1):
-        raise Refusal("addmm with beta or alpha has no op")
     if importer.kinds[weight] != "constant" or importer.kinds[bias] != "constant":
         raise Refusal("only a constant matrix and a constant bias are taken")
-    symbol = importer.constant(importer.name_of(weight), importer.array(weight).T)
-    return importer.add("nn.linear", x, weight=symbol, bias=importer.symbol(bias))
+    matrix, offset = importer.array(weight).T, importer.array(bias)
+    if (beta, alpha) != (1, 1):
+        matrix, offset = matrix * np.float32(alpha), offset * np.float32(beta)
+    symbol = importer.constant(importer.name_of(weight), matrix)
+    bias_symbol = importer.constant(importer.name_of(bias), offset)
+    return importer.add("nn.linear", x, weight=symbol, bias=bias_symbol)
 
 
 def _matmul(importer: Importer, a: Node, b: Node) -> Value:
@@ -46,15 +50,21 @@ def _matmul(importer: Importer, a: Node, b: Node) -> Value:
         raise Refusal("a constant matrix on the left has no op")
     if importer.kinds[b] == "data":
         return importer.add("nn.matmul", a, b, transpose_b=False)
-    if len(shape(b)) != 2:
+    matrix = importer.array(b)
+    while matrix.ndim > 2 and (matrix == matrix[:1]).all():
+        matrix = matrix[0]
+    if matrix.ndim > 2:
         raise Refusal("only a constant matrix is taken, not a batch of matrices")
-    symbol = importer.constant(importer.name_of(b), importer.array(b).T)
-    return importer.add("nn.linear", a, weight=symbol)
+    symbol = importer.constant(importer.name_of(b), np.atleast_2d(matrix.T))
+    return _reshape(importer, importer.add("nn.linear", a, weight=symbol))
 
 
-def _add(importer: Importer, a: Node, b: Any, alpha: float, sign: int = 1) -> Value:
+def _add(importer: Importer, a: Any, b: Any, alpha: float = 1, sign: int = 1) -> Value:
     """Sum with a private tensor, a constant tensor or a number."""
     alpha = sign * float(alpha)
+    if not is_node(a):
+        other = b if alpha == 1 else importer.add("nn.scale", b, factor=alpha)
+        return importer.add("nn.add_constant", other, value=float(a))
     if not is_node(b):
         return importer.add("nn.add_constant", a, value=alpha * float(b))
     _refuse_mask(importer, a, b)
@@ -69,8 +79,15 @@ def _add(importer: Importer, a: Node, b: Any, alpha: float, sign: int = 1) -> Va
     return importer.add("nn.add", a, other)
 
 
-def _multiply(importer: Importer, a: Node, b: Any) -> Value:
+def _subtract_from(importer: Importer, a: Any, b: Any, alpha: float = 1) -> Value:
+    """b − alpha · a"""
+    return _add(importer, b, a, alpha, sign=-1)
+
+
+def _multiply(importer: Importer, a: Any, b: Any) -> Value:
     """Product with a private tensor, a constant tensor or a number."""
+    if not is_node(a):
+        a, b = b, a
     if not is_node(b):
         return importer.add("nn.scale", a, factor=float(b))
     _refuse_mask(importer, a, b)
@@ -80,7 +97,9 @@ def _multiply(importer: Importer, a: Node, b: Any) -> Value:
     return importer.add("nn.mul", a, b)
 
 
-def _divide(importer: Importer, a: Node, b: Any) -> Value:
+def _divide(importer: Importer, a: Any, b: Any) -> Value:
+    if not is_node(a):
+        raise Refusal("division by a private value is not a polynomial")
     if not is_node(b):
         return importer.add("nn.scale", a, factor=1.0 / float(b))
     if importer.kinds[b] != "constant" or importer.kinds[a] != "data":
@@ -91,7 +110,11 @@ def _divide(importer: Importer, a: Node, b: Any) -> Value:
 
 def _refuse_mask(importer: Importer, *operands: Node) -> None:
     if "mask" in (importer.kinds[operand] for operand in operands):
-        raise Refusal("an attention mask is only understood just before a softmax")
+        raise Refusal(
+            "an attention mask is only understood just before a softmax; for a mean over the "
+            "tokens that it keeps, let the model return its hidden states, and take the mean of "
+            "the answer"
+        )
 
 
 def _scale(importer: Importer, x: Node, constant: Node, array: np.ndarray) -> Value:
@@ -107,6 +130,11 @@ def _power(importer: Importer, x: Node, exponent: float = 2) -> Value:
     for _ in range(int(exponent) - 1):
         result = importer.add("nn.mul", result, x)
     return result
+
+
+def _softmax(importer: Importer, *operands: Any) -> Value:
+    """No op: attention and the end of a model are patterns."""
+    raise Refusal(SOFTMAX_ELSEWHERE)
 
 
 def _embedding(importer: Importer, table: Node, ids: Node, *options: Any) -> Value:
@@ -199,10 +227,35 @@ def _select(importer: Importer, x: Node, axis: int, index: int) -> Value:
     return importer.add("nn.select", x, axis=axis, index=index % shape(x)[axis])
 
 
-def _slice_one(importer: Importer, x: Node, axis: int, start: int | None, *options: Any) -> Value:
-    if (count := shape(importer.node)[axis]) != 1:
-        raise Refusal(f"a slice of {count} of {shape(x)[axis]} elements has no op")
+def _slice(
+    importer: Importer, x: Node, axis: int, start: int | None, end: int | None, step: int = 1
+) -> Value:
+    extent, count = shape(x)[axis], shape(importer.node)[axis]
+    if axis % len(shape(x)) == len(shape(x)) - 1 > 0:
+        return features(importer, x, range(*slice(start, end, step).indices(extent)))
+    if count != 1:
+        raise Refusal(f"a slice of {count} of {extent} elements has no op")
     return _reshape(importer, _select(importer, x, axis, start or 0))
+
+
+def features(importer: Importer, x: Node, chosen: Sequence[int]) -> Value:
+    """Some features of the last axis, as a linear layer, which merges with the one before."""
+    weight = np.zeros((len(chosen), shape(x)[-1]), np.float32)
+    weight[range(len(chosen)), list(chosen)] = 1
+    return importer.add("nn.linear", x, weight=importer.constant("features", weight))
+
+
+def part(importer: Importer, parts: Node, index: int) -> Value:
+    """One of the parts into which features are split."""
+    if packet(parts) not in SPLITS:
+        raise Missing  # part of the result of an op that has been reported
+    given = arguments(parts)
+    x, axis = parts.args[0], given.get("dim", 0)
+    if axis % len(shape(x)) != len(shape(x)) - 1:
+        raise Refusal("only features (the last axis) are split")
+    widths = [one.shape[-1] for one in parts.meta["val"]]
+    first = sum(widths[:index])
+    return features(importer, x, range(first, first + widths[index]))
 
 
 def _index_row(importer: Importer, x: Node, indices: Sequence[Node | None]) -> Value:
@@ -216,43 +269,93 @@ def _index_row(importer: Importer, x: Node, indices: Sequence[Node | None]) -> V
     return _select(importer, x, 1, int(row[0]))
 
 
-def _concatenate(importer: Importer, *operands: Any) -> Value:
-    """No op: a class token before patches and rotated halves are patterns."""
-    raise Refusal("only one class token before the patches, or a rotary embedding, is understood")
+def _concatenate(importer: Importer, parts: Sequence[Node], axis: int = 0) -> Value:
+    """Features one after the other: a sum of linear layers. A class token before patches and
+    rotated halves are patterns.
+    """
+    width, rank = shape(importer.node)[-1], len(shape(importer.node))
+    if axis % rank != rank - 1:
+        raise Refusal(
+            "along tokens only one class token before the patches, or a rotary embedding, is "
+            "understood"
+        )
+    total: Value | None = None
+    constant = np.zeros(shape(importer.node), np.float32)
+    first = 0
+    for one in parts:
+        last = first + shape(one)[-1]
+        if importer.kinds[one] == "constant":
+            constant[..., first:last] = importer.array(one)
+        else:
+            weight = np.zeros((width, last - first), np.float32)
+            weight[range(first, last), range(last - first)] = 1
+            placed = importer.add("nn.linear", one, weight=importer.constant("features", weight))
+            total = placed if total is None else importer.add("nn.add", total, placed)
+        first = last
+    assert total is not None, "a constant is folded"
+    if constant.any():
+        total = importer.add("nn.add_constant", total, value=importer.reduced(parts[0], constant))
+    return total
+
+
+def _masked_fill(importer: Importer, x: Node, mask: Node, value: Any) -> Value:
+    """A constant mask writes a number."""
+    if importer.kinds[mask] != "constant" or (
+        is_node(value) and importer.kinds[value] != "constant"
+    ):
+        _refuse_mask(importer, mask)
+        raise Refusal("which elements are replaced may not depend on an input")
+    number = importer.array(value) if is_node(value) else float(value)
+    dropped = importer.array(mask).astype(np.float32)
+    kept = importer.add("nn.scale", x, factor=importer.reduced(mask, 1 - dropped))
+    return importer.add("nn.add_constant", kept, value=importer.reduced(mask, dropped * number))
 
 
 def _mean(
-    importer: Importer, x: Node, axes: Sequence[int] | None, keep: bool, *options: Any
+    importer: Importer,
+    x: Node,
+    axes: Sequence[int] | None = None,
+    keep: bool = False,
+    *options: Any,
+    total: bool = False,
 ) -> Value:
-    if axes is None or len(axes) != 1:
-        raise Refusal("a mean is taken along one axis")
-    result = importer.add("nn.mean", x, axis=axes[0] % len(shape(x)))
-    return _reshape(importer, result) if keep else result
+    """Mean, or sum, along some axes; along all of them without any."""
+    extents = shape(x)
+    value, count = importer.value(x), 1
+    for axis in sorted({axis % len(extents) for axis in axes or range(len(extents))}, reverse=True):
+        value, count = importer.add("nn.mean", value, axis=axis), count * extents[axis]
+    if total:
+        value = importer.add("nn.scale", value, factor=float(count))
+    return _reshape(importer, value) if keep else value
 
 
 _OPS: dict[Rule, str] = {
     _linear: "linear.default",
     _addmm: "addmm.default",
     _matmul: "matmul.default mm.default bmm.default",
-    _add: "add.Tensor add_.Tensor",
+    _add: "add.Tensor",
     partial(_add, sign=-1): "sub.Tensor",
+    _subtract_from: "rsub.Scalar rsub.Tensor",
     _multiply: "mul.Tensor mul.Scalar",
     _divide: "div.Tensor div.Scalar",
     lambda importer, x: _multiply(importer, x, -1.0): "neg.default",
     _power: "pow.Tensor_Scalar square.default",
+    _softmax: "softmax.int _softmax.default log_softmax.int _log_softmax.default argmax.default",
     _embedding: "embedding.default",
     _layer_norm: "layer_norm.default",
     rms_norm: "rms_norm.default",
     _attention: "scaled_dot_product_attention.default",
     _reshape: "view.default reshape.default _unsafe_view.default flatten.using_ints unflatten.int "
-    "unsqueeze.default squeeze.dim squeeze.default",
+    "unsqueeze.default squeeze.dim squeeze.dims squeeze.default",
     _transpose: "transpose.int t.default",
     _permute: "permute.default",
     _select: "select.int",
-    _slice_one: "slice.Tensor",
+    _slice: "slice.Tensor",
     _index_row: "index.Tensor",
     _concatenate: "cat.default",
-    _mean: "mean.dim",
+    _masked_fill: "masked_fill.Scalar masked_fill.Tensor",
+    _mean: "mean.dim mean.default",
+    partial(_mean, total=True): "sum.dim_IntList sum.default",
 }
 ATEN_RULES = {f"aten.{op}": rule for rule, ops in _OPS.items() for op in ops.split()}
 """By the qualified name of the op, with its overload."""

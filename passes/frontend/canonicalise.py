@@ -13,6 +13,7 @@ from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.passes.framework.pass_base import Pass, Report
 from atlasc.passes.framework.rewriting import Rewriter, elementwise, is_uniform, without_dead_ops
+from atlasc.passes.frontend.merge_linear import merge_linear_layers
 
 Users = dict[Value, list[Op]]
 Change = Callable[[np.ndarray], np.ndarray]
@@ -25,7 +26,8 @@ class Canonicalise(Pass):
     """Remove ops that do nothing, merge neighbours, and move work into weights.
 
     Heads that are copied for grouped-query attention become repeated rows of the key and value
-    weights; a factor such as 1/√d becomes part of the weight of the linear layer before it.
+    weights; a factor such as 1/√d becomes part of the weight of the linear layer before it. Linear
+    layers of one input that are added, and of each other, become one.
     """
 
     name = "canonicalise"
@@ -35,6 +37,7 @@ class Canonicalise(Pass):
         """See the class."""
         module = without_dead_ops(module)
         module = without_dead_ops(_merge_neighbours(module))
+        module = merge_linear_layers(module, report)
         module = without_dead_ops(_repeat_weights(module, report))
         return without_dead_ops(_scale_weights(module, report))
 

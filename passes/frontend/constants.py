@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import torch
     from torch.fx import Graph
 
+SHAPE_ALONE = {"full_like", "new_full", "new_ones", "new_zeros", "ones_like", "zeros_like"}
 COMPARISONS = ("aten.ne.Scalar", "aten.eq.Scalar")
 MAX_ELEMENTS = 2**28
 """Of a constant that is computed: a mask of 16,384 tokens."""
@@ -55,6 +56,13 @@ def _call(node: Node, known: Mapping[Node, Any]) -> Any:
             f"cannot evaluate {node.op} {node.target}",
             where=place(node),
             remedy="report this model: its constants hang on something that is not a tensor op",
+        )
+    if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+        raise AtlasError(
+            f"{target(node)}: the model draws random numbers",
+            where=place(node),
+            why="a program gives the same answer to the same input",
+            remedy="leave them out in evaluation mode, or keep the numbers in a buffer",
         )
     operands = [known[operand] for operand in node.all_input_nodes]
     meta = any(isinstance(t, torch.Tensor) and t.is_meta for t in operands)
@@ -97,6 +105,19 @@ def to_numpy(tensor: torch.Tensor) -> np.ndarray:
     if tensor.is_floating_point() and tensor.dtype not in (torch.float32, torch.float64):
         tensor = tensor.float()
     return tensor.cpu().numpy()
+
+
+def read_shapes(graph: Graph, kinds: Mapping[Node, Kind]) -> dict[Node, Any]:
+    """Values of the nodes that take from their operand its shape alone."""
+    import torch
+
+    found = {}
+    for node in graph.nodes:
+        if packet(node) in SHAPE_ALONE and kinds[node] != "constant":
+            operand = node.args[0].meta["val"]
+            known = {node.args[0]: torch.zeros(tuple(operand.shape), dtype=operand.dtype)}
+            found[node] = _call(node, known)
+    return found
 
 
 class Positions(NamedTuple):

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 Kind = Literal["constant", "mask", "index", "data"]
 PUBLIC_INPUT = "attention_mask"
-COPIES = {"alias", "clone", "contiguous", "detach", "detach_", "lift_fresh_copy", "to", "_to_copy",
-          "type_as"}  # fmt: skip
-DROPOUTS = {"dropout", "feature_dropout"}
+COPIES = {"alias", "clone", "contiguous", "detach", "detach_", "lift_fresh_copy", "positive", "to",
+          "_to_copy", "type_as"}  # fmt: skip
+DROPOUTS = {"dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"}
 RESHAPES = ("view", "reshape", "_unsafe_view")
 VIEWS = (*RESHAPES, "expand", "slice", "flatten")
 """They leave a tensor as it is where its shape stays."""
@@ -132,25 +132,40 @@ def inline_regions(graph_module: Any) -> tuple[Graph, Any]:
     return flat, copy(graph_module)
 
 
-def remove_identities(graph: Graph) -> None:
-    """Route the users of copies, casts between floats, dropout and the like to their operand. An
-    AtlasError tells that a dropout is active, because the model was exported in training mode.
+def is_active_dropout(node: Node) -> bool:
+    """Whether a node drops random values, as in training."""
+    return (
+        packet(node).removesuffix("_") in DROPOUTS
+        and bool(node.args[2])
+        and float(node.args[1]) > 0
+    )
+
+
+def remove_identities(graph: Graph) -> dict[Node, Node]:
+    """Route the users of copies, casts between floats, dropout and the like to their operand. Each
+    of these nodes with that operand. An AtlasError tells that a dropout is active, because the
+    model was exported in training mode.
     """
+    same: dict[Node, Node] = {}
     for node in list(graph.nodes):
         name, operands = packet(node), node.all_input_nodes
         if not operands or not hasattr(node.meta.get("val"), "shape"):
             continue
+        if name == "cat":  # nothing may be beside a part
+            operands = [one for one in operands if 0 not in shape(one)] or operands
         operand = operands[0]
-        if name in DROPOUTS and node.args[2] and float(node.args[1]) > 0:
+        if is_active_dropout(node):
             raise AtlasError(
                 "the model is in training mode: a dropout is active",
                 where=place(node),
                 remedy="call model.eval() before exporting it",
             )
-        same = name in VIEWS and shape(node) == shape(operand)
+        view = name in (*VIEWS, "cat") and shape(node) == shape(operand)
         copy = name in COPIES and is_float(node) and is_float(operand)
-        if name in DROPOUTS or same or copy:
+        if name in DROPOUTS or view or copy:
             node.replace_all_uses_with(operand)
+            same[node] = operand
+    return same
 
 
 def classify(
@@ -177,6 +192,28 @@ def classify(
         else:
             kinds[node] = "data"
     return kinds
+
+
+def part_sums(graph: Graph) -> dict[Node, Node]:
+    """Write ``baddbmm`` as a sum and a product: a mask is recognised in a sum. Each of these nodes
+    with its sum.
+    """
+    import torch
+
+    parted: dict[Node, Node] = {}
+    for node in list(graph.nodes):
+        if packet(node) != "baddbmm":
+            continue
+        added, a, b = node.args[:3]
+        if node.kwargs.get("beta", 1) != 1 or node.kwargs.get("alpha", 1) != 1:
+            continue
+        with graph.inserting_before(node):
+            product = graph.call_function(torch.ops.aten.bmm.default, (a, b))
+            total = graph.call_function(torch.ops.aten.add.Tensor, (product, added))
+        product.meta, total.meta = dict(node.meta), dict(node.meta)
+        node.replace_all_uses_with(total)
+        parted[node] = total
+    return parted
 
 
 @contextmanager

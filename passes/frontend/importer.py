@@ -16,7 +16,13 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module, Value
 from atlasc.ir.opdef import Symbol
 from atlasc.passes.frontend import graph as fx
-from atlasc.passes.frontend.constants import Positions, evaluate, indices_of, to_numpy
+from atlasc.passes.frontend.constants import (
+    Positions,
+    evaluate,
+    indices_of,
+    read_shapes,
+    to_numpy,
+)
 from atlasc.passes.frontend.graph import Node
 from atlasc.passes.frontend.locations import locations
 
@@ -49,6 +55,8 @@ class Importer:
     Attributes:
         node: the one that is looked at.
         known: values of the constant nodes that were evaluated.
+        same: copies, casts between floats and the like, with what they copy.
+        batch: extent of the first axis of the inputs.
         mask_meanings: what masks mean that were seen before; see ``masks``.
         positions: indices that count tokens, which the client computes; see ``constants``.
     """
@@ -66,20 +74,27 @@ class Importer:
         self.module = Module(as_symbol(name), "nn")
         self.mask_input = next((n for n, i in inputs.items() if i == fx.PUBLIC_INPUT), None)
         self.mask_meanings: dict[Any, Any] = {}
-        fx.remove_identities(graph)
+        self.batch = min((fx.shape(node)[0] for node in self.inputs if fx.shape(node)), default=1)
+        self.same = {**fx.part_sums(graph), **fx.remove_identities(graph)}
         self.kinds = fx.classify(graph, self.inputs)
         found = indices_of(graph, self.inputs, self.kinds, self.known)
         self.positions = {n: one for n, one in found.items() if isinstance(one, Positions)}
-        if fixed := {n: one for n, one in found.items() if n not in self.positions}:
+        constants = {n: one for n, one in found.items() if n not in self.positions}
+        if fixed := {**read_shapes(graph, self.kinds), **constants}:
             self.known |= fixed
             self.kinds = fx.classify(graph, self.inputs, fixed)
         self.kinds.update(dict.fromkeys(self.positions, "data"))
         self.locations = locations(graph)
-        self.layered = any(_LAYER.search(fx.module_path(node)) for node in graph.nodes)
+        working = (n for n in graph.nodes if self.kinds[n] == "data" and n not in self.same)
+        self.layered = any(_LAYER.search(fx.module_path(node)) for node in working)
         self.values: dict[Node, Value] = {}
         self.node: Any = None
         self._encrypted: dict[Value, Value] = {}
         self._constants: dict[tuple, Symbol] = {}
+
+    def same_as(self, nodes: Sequence[Any]) -> list[Any]:
+        """Nodes, and other results, without copies and the like."""
+        return [self.same.get(node, node) if fx.is_node(node) else node for node in nodes]
 
     def name_of(self, node: Node) -> str:
         """Name for the symbol of a constant: its parameter's, or its module's path."""
@@ -164,7 +179,7 @@ class Importer:
         try:
             return self.module.add(op_name, values, given, location)
         except AtlasError as error:
-            raise AtlasError(error.what, where=fx.place(node), why=error.why) from None
+            raise Refusal(f"{error.what}: {error.why}" if error.why else error.what) from None
 
     def on_server(self, value: Value) -> Value:
         """The value itself, or its encryption where it is the client's."""

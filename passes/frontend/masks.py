@@ -15,13 +15,17 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Value
 from atlasc.passes.frontend.constants import evaluate
 from atlasc.passes.frontend.graph import Node, is_node, place, shape
-from atlasc.passes.frontend.importer import Importer
+from atlasc.passes.frontend.importer import Importer, Refusal
 
 if TYPE_CHECKING:
     import torch
 
 DROPPED = -1e4  # an additive mask at or below this drops a key
 RANDOM_PROBES = 3
+SOFTMAX_ELSEWHERE = (
+    "only the softmax over the keys of attention is compiled, and one along the last axis at the "
+    "very end of the model, which the client applies: return the logits"
+)
 
 MASKED_SCORES = ("scores + mask", "masked_fill(scores, dropped, low)", "where(mask, scores, low)")
 """How models put a mask into scores; ``dropped`` where True in it means to drop a key."""
@@ -69,7 +73,23 @@ def emit_softmax(
     """nn.softmax with the mask operand and the causal attribute that a mask means, whose True means
     to drop a key where it is ``inverted``; errors as ``meaning``.
     """
-    value, public = importer.value(scores), importer.mask_input
+    value = importer.value(scores)
+    extents = value.tensor.shape
+    if len(extents) == 3:  # batch and heads are one axis
+        batch = importer.batch
+        apart = [batch, extents[0] // batch, *extents[1:]]
+        value = importer.add("nn.reshape", value, shape=apart)
+        weights = _emit(importer, value, mask, inverted, causal)
+        return importer.add("nn.reshape", weights, shape=list(extents))
+    if len(extents) != 4:
+        raise Refusal(SOFTMAX_ELSEWHERE)
+    return _emit(importer, value, mask, inverted, causal)
+
+
+def _emit(
+    importer: Importer, value: Value, mask: Node | None, inverted: bool, causal: bool
+) -> Value:
+    public = importer.mask_input
     if mask is None:
         return importer.add("nn.softmax", value, causal=causal or None)
     key = (mask, inverted, value.tensor.shape)
@@ -80,6 +100,9 @@ def emit_softmax(
 
             inputs = {} if public is None else {public: torch.from_numpy(probe)}
             tensor = evaluate(mask, {**importer.known, **inputs})
+            if tensor.ndim == 3:  # batch and heads are one axis, or the same for all heads
+                first = value.tensor.shape[:2] if len(tensor) > 1 else (1, 1)
+                tensor = tensor.reshape(*first, *tensor.shape[1:])
             return ~tensor if inverted else tensor
 
         depends = public is not None and importer.kinds[mask] == "mask"

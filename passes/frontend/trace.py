@@ -12,26 +12,30 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from atlasc.ir.bounds import as_name
 from atlasc.ir.errors import AtlasError, first_line
 from atlasc.ir.module import Module, Value
 from atlasc.ir.scalar_functions import ACTIVATIONS
 from atlasc.ir.verifier import verify
-from atlasc.passes.frontend import blocks
+from atlasc.passes.frontend import aten_rules, blocks
 from atlasc.passes.frontend import graph as fx
-from atlasc.passes.frontend.aten_rules import ATEN_RULES
+from atlasc.passes.frontend.decompose import (
+    Unsupported,
+    in_simpler_ops,
+    with_fixed_shapes,
+    without_changes_in_place,
+)
 from atlasc.passes.frontend.importer import Importer, Missing, Refusal
+from atlasc.passes.frontend.movement import in_usual_order
+from atlasc.passes.frontend.outputs import Note, choose, final_function, named_outputs
 from atlasc.passes.frontend.patterns import Emit, find
 
 if TYPE_CHECKING:
     import torch
     from torch.export import ExportedProgram
-
-PREFERRED_OUTPUTS = ("logits", "last_hidden_state")
 
 
 @dataclass(frozen=True)
@@ -45,12 +49,20 @@ class ShapeSpec:
 Example = np.ndarray | ShapeSpec
 
 
+class _Wanted(NamedTuple):
+    """Which outputs of a model are wanted, and who is told of the others; see ``trace``."""
+
+    outputs: str | None
+    note: Note
+
+
 def trace(
     module: torch.nn.Module | ExportedProgram,
     example_inputs: Mapping[str, Example],
     *,
     name: str,
-    output: str | None = None,
+    outputs: str | None = None,
+    note: Note = lambda headline, details: None,
 ) -> Module:
     """Trace a model to the nn level.
 
@@ -61,8 +73,9 @@ def trace(
         example_inputs: arrays or shapes by the name of the forward argument; they fix all shapes.
             ``attention_mask`` becomes a public input, every other one a client input.
         name: name of the result.
-        output: which output is wanted; default ``logits``, else ``last_hidden_state``, else the
-            first one. What only other outputs need is left out.
+        outputs: which outputs are wanted, separated by commas, or ``all``; default ``logits``,
+            else ``last_hidden_state``, else the first one. What only others need is left out.
+        note: told which outputs are left out, and what the client does last.
 
     Returns:
         A verified nn module. Everything up to the first Transformer block is on the client; each
@@ -72,20 +85,58 @@ def trace(
         AtlasError: an input or output that the model does not have, a model that torch.export
             cannot trace, ops without a rule (all at once), or a mask with another meaning.
     """
+    told: dict[str, str] = {}
+    wanted = _Wanted(outputs, told.setdefault)
+    traced = _traced(module, example_inputs, name, wanted)
+    for headline, details in told.items():
+        note(headline, details)
+    for op in traced.outputs:
+        if function := op.attributes.get("function"):
+            label = op.attributes["name"]
+            note(
+                f"{label} ends with {function}, which the client applies to the decrypted numbers",
+                f"  why: the program returns what {function} is applied to; errors and verdicts "
+                "are of these numbers",
+            )
+    return traced
+
+
+def _traced(
+    module: torch.nn.Module | ExportedProgram,
+    example_inputs: Mapping[str, Example],
+    name: str,
+    wanted: _Wanted,
+) -> Module:
     import torch
 
     if not isinstance(module, torch.nn.Module):
-        return _import(module, example_inputs, name, output)
+        fixed = with_fixed_shapes(module, _tensors(example_inputs, torch.zeros(0)))
+        return _import(fixed, example_inputs, name, wanted)
     repeated = blocks.repeated_blocks(module)
     if repeated is not None:
         # Where this fails, the whole model shows what is wrong, with its own block numbers.
         with suppress(AtlasError):
             with repeated.shortened(module):
-                short = _import(export(module, example_inputs), example_inputs, name, output)
+                short = _import(export(module, example_inputs), example_inputs, name, wanted)
             if (whole := blocks.extend(short, repeated)) is not None:
                 verify(whole)
                 return whole
-    return _import(export(module, example_inputs), example_inputs, name, output)
+    return _import(export(module, example_inputs), example_inputs, name, wanted)
+
+
+def _tensors(example_inputs: Mapping[str, Example], like: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Inputs as tensors; floats are of the type of another tensor, and all are on its device."""
+    import torch
+
+    tensors = {}
+    for key, example in example_inputs.items():
+        if isinstance(example, ShapeSpec):
+            dtype = np.int64 if example.dtype == "i64" else np.float32
+            example = np.full(example.shape, key == fx.PUBLIC_INPUT, dtype)
+        tensor = torch.from_numpy(np.ascontiguousarray(example))
+        floating = tensor.is_floating_point()
+        tensors[key] = tensor.to(like.device, like.dtype if floating else torch.int64)
+    return tensors
 
 
 def export(module: torch.nn.Module, example_inputs: Mapping[str, Example]) -> ExportedProgram:
@@ -103,14 +154,7 @@ def export(module: torch.nn.Module, example_inputs: Mapping[str, Example]) -> Ex
             remedy=f"its inputs: {', '.join(parameters)}",
         )
     first = next(iter(module.parameters()), torch.zeros(0))
-    tensors = {}
-    for key, example in example_inputs.items():
-        if isinstance(example, ShapeSpec):
-            dtype = np.int64 if example.dtype == "i64" else np.float32
-            example = np.full(example.shape, key == fx.PUBLIC_INPUT, dtype)
-        tensor = torch.from_numpy(np.ascontiguousarray(example))
-        floating = tensor.is_floating_point()
-        tensors[key] = tensor.to(first.device, first.dtype if floating else torch.int64)
+    tensors = _tensors(example_inputs, first)
     # Caches of keys and values would be outputs of their own.
     plain = {"use_cache": False, "return_dict": True, "output_attentions": False}
     training = module.training
@@ -132,20 +176,41 @@ def export(module: torch.nn.Module, example_inputs: Mapping[str, Example]) -> Ex
 
 
 def _import(
-    program: ExportedProgram, example_inputs: Mapping[str, Example], name: str, output: str | None
+    program: ExportedProgram, example_inputs: Mapping[str, Example], name: str, wanted: _Wanted
 ) -> Module:
-    """The verified nn module of an exported program."""
+    """The verified nn module of an exported program. What has no rule is taken in terms of simpler
+    ops, where torch knows them and these have one.
+    """
+    program = without_changes_in_place(program)
+    try:
+        return _import_once(program, example_inputs, name, wanted)
+    except Unsupported as fault:
+        for simpler in in_simpler_ops(program, fault):
+            try:
+                return _import_once(simpler, example_inputs, name, wanted)
+            except Unsupported as further:
+                fault.targets = further.targets
+            except AtlasError:
+                break
+        raise
+
+
+def _import_once(
+    program: ExportedProgram, example_inputs: Mapping[str, Example], name: str, wanted: _Wanted
+) -> Module:
+    """The verified nn module of an exported program, whose ops all have a rule."""
     signature = program.graph_signature
     tensors = {
         one.name: one for one in program.graph.nodes if hasattr(one.meta.get("val"), "shape")
     }
-    wanted = {key: fx.shape(tensors[key]) for key in signature.user_inputs if key in tensors}
+    taken = {key: fx.shape(tensors[key]) for key in signature.user_inputs if key in tensors}
     for key, example in example_inputs.items():
-        if wanted.get(key) != tuple(example.shape):
+        if taken.get(key) != tuple(example.shape):
             raise AtlasError(
                 f"input {key!r} has shape {tuple(example.shape)}",
-                why=f"the program was exported for {wanted}",
-                remedy="give inputs of these shapes, or export the model for yours",
+                why=f"the program was exported for {taken}",
+                remedy="give inputs of these shapes (--batch chooses the first extent), or export "
+                "the model for yours",
             )
     paths = {
         **signature.inputs_to_parameters,
@@ -155,39 +220,29 @@ def _import(
     values = {**program.constants, **program.state_dict}
     graph, results = fx.inline_regions(program.graph_module)
     holders = {str(node.target): node for node in graph.nodes if node.op == "placeholder"}
-    inputs = {holders[key]: key for key in wanted}
+    inputs = {holders[key]: key for key in taken}
     stored = {holders[key]: (path, values[path]) for key, path in paths.items() if key in holders}
-    label, result = _pick(program, results, output)
-    imported = _import_graph(Importer(graph, inputs, stored, name), result, label)
-    verify(imported)
-    return imported
+    importer = Importer(graph, inputs, stored, name)
+    table = named_outputs(program, importer.same_as(results))
+    chosen = {key: table[key] for key in choose(table, wanted.outputs, wanted.note)}
+    for key, node in chosen.items():
+        if importer.kinds[node] != "data":
+            raise AtlasError(
+                f"the output {key} does not depend on a private input",
+                remedy="take another output; this one is known without encryption",
+            )
+    imported = _import_graph(importer, chosen)
+    ordered = in_usual_order(imported)
+    verify(ordered)
+    return ordered
 
 
-def _pick(program: ExportedProgram, results: Any, output: str | None) -> tuple[str, fx.Node]:
-    """Name and node of the wanted output. A model that returns a dictionary names its outputs."""
-    nodes = list(results) if isinstance(results, list | tuple) else [results]
-    names = getattr(program.call_spec.out_spec, "context", None)
-    if isinstance(names, list | tuple) and all(isinstance(key, str) for key in names):
-        names = [as_name(key) for key in names]
-    else:
-        names = []
-    if len(names) != len(nodes):
-        names = ["output"] if len(nodes) == 1 else [f"output{i}" for i in range(len(nodes))]
-    table = {key: node for key, node in zip(names, nodes, strict=True) if fx.is_node(node)}
-    if output is None:
-        output = next((key for key in PREFERRED_OUTPUTS if key in table), next(iter(table), None))
-    if output is None or output not in table:
-        raise AtlasError(
-            f"the model has no output {output!r}", remedy=f"its outputs: {', '.join(table)}"
-        )
-    return output, table[output]
-
-
-def _import_graph(importer: Importer, result: fx.Node, output: str) -> Module:
-    """Import everything that a node needs, and make it the output. An AtlasError names all ops
-    without a rule.
+def _import_graph(importer: Importer, results: Mapping[str, fx.Node]) -> Module:
+    """Import everything that some nodes need, and make them the outputs of these names. An
+    AtlasError names all ops without a rule.
     """
-    needed, selected = {result}, dict[Any, Emit]()
+    ends = {name: final_function(node) for name, node in results.items()}
+    needed, selected = {node for _, node in ends.values()}, dict[Any, Emit]()
     for node in reversed(importer.graph.nodes):
         if node in needed and importer.kinds[node] == "data":
             whole = node in importer.inputs or node in importer.positions
@@ -209,7 +264,9 @@ def _import_graph(importer: Importer, result: fx.Node, output: str) -> Module:
         raise _unsupported(faults)
     module = importer.module
     module.ops.sort(key=lambda op: op.name != "nn.input")  # stable: inputs come first
-    module.add("nn.output", [importer.on_server(importer.values[result])], {"name": output})
+    for name, (function, node) in ends.items():
+        attributes = {"name": name} | ({} if function is None else {"function": function})
+        module.add("nn.output", [importer.on_server(importer.values[node])], attributes)
     return module
 
 
@@ -219,20 +276,22 @@ def _operands(importer: Importer, node: fx.Node) -> list[fx.Node]:
 
 
 def _emit(importer: Importer, node: fx.Node) -> Value:
+    if fx.packet(node) in aten_rules.SPLITS:
+        raise Missing  # its parts are taken one by one
     if node in importer.inputs:
         return importer.input(node)
     if (counted := importer.positions.get(node)) is not None:
         return importer.add("nn.position_ids", counted.ids, padding=counted.padding)
-    rule = ATEN_RULES.get(fx.target(node))
+    rule = aten_rules.ATEN_RULES.get(fx.target(node))
     if rule is not None:
         return rule(importer, *fx.arguments(node).values())
     if "getitem" in str(node.target):
-        raise Missing  # part of the result of an op that has been reported
+        return aten_rules.part(importer, *node.args)
     known = fx.packet(node) in ACTIVATIONS
     raise Refusal("only its default arguments are understood" if known else "")
 
 
-def _unsupported(faults: Sequence[tuple[fx.Node, str]]) -> AtlasError:
+def _unsupported(faults: Sequence[tuple[fx.Node, str]]) -> Unsupported:
     """One error for all faults; equal ops of one source line share a line of the message."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for node, reason in faults:
@@ -246,7 +305,7 @@ def _unsupported(faults: Sequence[tuple[fx.Node, str]]) -> AtlasError:
         lines.append(f"{text}  in {paths[0] or '(top level)'}{more}{place}")
     names = sorted({op for op, _, _ in groups})
     count = "1 op" if len(faults) == 1 else f"{len(faults)} ops"
-    return AtlasError(
+    error = Unsupported(
         f"{count} of the model cannot be compiled: {', '.join(names)}",
         where="\n    ".join(["", *lines]) if len(lines) > 1 else lines[0],
         why="encrypted data only knows sums, products and the functions that have a rule",
@@ -254,3 +313,5 @@ def _unsupported(faults: Sequence[tuple[fx.Node, str]]) -> AtlasError:
         "reshape, transpose, softmax, layer norm, RMS norm, "
         f"{', '.join(ACTIVATIONS)}), or add a rule to passes/frontend/aten_rules.py",
     )
+    error.targets = frozenset(names)
+    return error

@@ -14,7 +14,7 @@ from atlasc.passes.execution.kernels.scores import row_score_layout, score_layou
 from atlasc.passes.framework.pass_base import MAGNITUDES, NOISE_GAINS, Goal, Pass, Report, observed
 from atlasc.passes.framework.rewriting import without_dead_ops
 from atlasc.passes.lowering.packing.forms import Form
-from atlasc.passes.lowering.packing.packer import Packer, full, is_alone
+from atlasc.passes.lowering.packing.packer import FROM_LINEAR, Packer, full, is_alone
 
 
 @dataclass(frozen=True)
@@ -119,6 +119,7 @@ def _rotary(packer: Packer, op: Op) -> Value:
             "a rotary embedding must follow a linear layer directly",
             where=op.location,
             why=f"its operand comes from {producer.name}",
+            remedy=FROM_LINEAR,
         )
     return packer.again(producer, *producer.operands, **_some(op, "cos", "sin"))
 
@@ -155,9 +156,11 @@ def _with_copied_heads(packer: Packer, op: Op, value: Value) -> Value:
     producer = value.op
     if producer.name not in ("ckks.add_plain", "ckks.linear_transform"):
         raise AtlasError(
-            f"{op.name} has padding heads that would leave the range of a polynomial",
+            "queries and keys of attention must come from a linear layer",
             where=op.location,
-            why=f"its operand comes from {producer.name}, not from a linear layer",
+            why=f"an operand of {op.name} comes from {producer.name}; in the padding of the heads "
+            "the softmax's polynomial would leave its range",
+            remedy=FROM_LINEAR,
         )
     operand = producer.operands[0]
     if producer.name == "ckks.add_plain":

@@ -116,7 +116,7 @@ def last_uses(parts: Sequence[Segment]) -> dict[Value, Op]:
 def largest_tensor(parts: Sequence[Segment]) -> int:
     """Elements of the largest result, for one input."""
     results = (op.result for part in parts for op in part.ops if op.result is not None)
-    return max(int(np.prod(value.tensor.shape[1:])) for value in results)
+    return max((int(np.prod(value.tensor.shape[1:])) for value in results), default=1)
 
 
 Approximations = Mapping[str, Approximation]

@@ -232,7 +232,7 @@ def _say_of_refusals(refusals: int) -> None:
 
 def _print_outputs(answers: Answers, unchecked: bool, hint: bool) -> None:
     """Tables of the outputs that have a row of numbers for each input; else, if wanted, a hint."""
-    for name, values in answers.outputs.items():
+    for name, values in answers.shown(True).items():
         if values.ndim == 2:
             columns = ["row", "answer", *map(str, range(values.shape[1]))]
             rows: list[list[object]] = [

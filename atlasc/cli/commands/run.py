@@ -152,6 +152,8 @@ def _show(result: ProgramAnswers) -> None:
             clear = result.expected[name]
             for title, scores in {"answer": values, "in the clear": clear}.items():
                 columns[title] = [None if np.isnan(v).any() else int(v.argmax()) for v in scores]
+        elif values.ndim == 1:
+            columns["answer"] = [None if np.isnan(value) else float(value) for value in values]
         columns["error"] = [None if np.isnan(error) else float(error) for error in errors[name]]
         rows = list(zip(*columns.values(), strict=True))
         print_table([*columns], rows, title=f"{name} {list(values.shape[1:])}")

@@ -53,7 +53,7 @@ def trace(
         ids = inputs_of(data, loaded, length).arrays.get("input_ids")
         length = length if ids is None else ids.shape[1]
     with progress("tracing"):
-        module = trace_model(loaded, options.batch, length)
+        module = trace_model(loaded, options.batch, length, outputs=options.outputs, note=warn)
     with progress("writing"):
         write_module(output, module, arrays=weights)
     say(f"{output}: {len(module.ops)} ops, {len(module.symbols)} arrays")

@@ -65,7 +65,7 @@ class Context:
         layout, flags = layout_of(op.value), op.attributes
         if self.costs_only:
             return [NOTHING] * layout.ciphertexts
-        repeat: tuple[str, ...] = () if flags.get("zero_padding") else ROWS
+        repeat: tuple[str, ...] = ("b",) if flags.get("zero_padding") else ROWS
         repeat = (*ROWS, "g") if flags.get("copy_padding") else repeat
         features = shape[-1] > 1
         shape = shape if features else (*shape, 1)

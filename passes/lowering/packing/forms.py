@@ -49,14 +49,7 @@ def forms_of(module: Module) -> Forms:
         rule = RULES.get(op.name)
         form = rule(op, operands) if rule is not None else None
         if form is None:
-            shapes = ", ".join(f"%{v.name} {f.value}" for v, f in zip(op.operands, operands))
-            raise AtlasError(
-                f"{op.name} has no packed form" + (f" on {shapes}" if shapes else ""),
-                where=op.location,
-                why=_WHY.get(op.name, ""),
-                remedy="run expand, normalise-affine, fold-features and assign-scales before pack, "
-                "or rewrite the model",
-            )
+            raise _refused(op, operands)
         if op.result is not None:
             forms[op.result] = form
     return forms
@@ -107,6 +100,8 @@ def _over_tokens(op: Op, forms: list[Form]) -> Form | None:
 def _reshape(op: Op, forms: list[Form]) -> Form | None:
     shape, source = _shape(op.value), _shape(op.operands[0])
     rows = (source[0], 1) if forms[0] is Form.VECTOR else source[:2]
+    if forms[0] is Form.VECTOR and shape in ((source[0], 1, source[-1]), (source[0], source[-1])):
+        return Form.VECTOR
     if forms[0] in FEATURES and len(shape) == 4 and shape[:2] == rows:
         return Form.SPLIT
     if forms[0] is Form.SPLIT and shape[-1] == np.prod(source[2:]):
@@ -131,6 +126,29 @@ def _matmul(op: Op, forms: list[Form]) -> Form | None:
     return Form.HEADS if forms == [Form.SCORES, Form.HEADS] and same else None
 
 
+_SINGLE_HEADS = "of single attention heads"
+_MEANING = {
+    **dict.fromkeys(("poly.row_sum", "poly.center", "poly.square"), "a norm"),
+    "poly.linear": "a linear layer",
+    "poly.chebyshev": "an activation",
+    "poly.scale": "a product with a constant",
+    "poly.add_constant": "a sum with a constant",
+    "poly.add": "a sum",
+    "poly.sub": "a difference",
+    "poly.mul": "a product",
+    "poly.matmul": "a matrix product outside of attention",
+    "poly.mean": "a mean along another axis than the tokens",
+    "poly.select": "a choice from another axis than the tokens",
+    "poly.repeat": "a copy of heads that no linear layer makes (grouped queries behind a norm)",
+    "poly.reshape": "a reshape that is not the splitting or merging of attention heads",
+    "poly.transpose": "a transposition that is not the splitting or merging of attention heads",
+    "poly.rotary": "a rotary embedding outside of the queries and keys of attention",
+    "poly.mask_fill": "a mask outside of attention",
+    "poly.mask_zero": "a mask outside of attention",
+    "poly.output": "an output that has other axes than batch, tokens and features",
+    "poly.affine": "an affine map",
+}
+"""What an op is in a model."""
 _WHY = {
     **dict.fromkeys(
         ("poly.scale", "poly.add_constant"),
@@ -145,6 +163,28 @@ _WHY = {
     "poly.rotary": "a rotary embedding applies to the queries or keys of attention",
     "poly.matmul": "it multiplies queries with keys, or weights with values, of the same heads",
 }
+_PASSES = ("poly.affine", "poly.input")
+"""Ops that a pass removes."""
+
+
+def _refused(op: Op, forms: list[Form]) -> AtlasError:
+    """Why an op cannot be packed, in the words of the model."""
+    what = _MEANING.get(op.name, op.name)
+    if forms[:1] and forms[0] in (Form.SPLIT, Form.HEADS) and what.count(" ") < 4:
+        what = f"{what} {_SINGLE_HEADS}"
+    elif forms[:1] == [Form.SCORES] and op.name == "poly.add_constant":
+        what = "a bias of attention scores (relative positions)"
+    shapes = ", ".join(f"%{v.name} {f.value}" for v, f in zip(op.operands, forms))
+    inside = f"{op.name} has no packed form" + (f" on {shapes}" if shapes else "")
+    return AtlasError(
+        f"{what} cannot be compiled yet",
+        where=op.location,
+        why="; ".join(part for part in (_WHY.get(op.name), inside) if part),
+        remedy="run expand, normalise-affine, fold-features and assign-scales before pack"
+        if op.name in _PASSES
+        else "take a model without it, or write this part of the model in another way",
+    )
+
 
 RULES: dict[str, Callable[[Op, list[Form]], Form | None]] = {
     "poly.input": _input,

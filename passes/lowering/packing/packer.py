@@ -34,6 +34,12 @@ _ON_NUMBERS: dict[str, Callable[..., float]] = {
 """Of what stands in the padding; other ops leave that as it is."""
 
 
+FROM_LINEAR = (
+    "let a linear layer, or a sum of linear layers of one input, make the queries and keys directly"
+)
+"""What to do where attention finds something else."""
+
+
 class Packer:
     """Emits packed ops, and knows what their slots hold.
 
@@ -67,8 +73,11 @@ class Packer:
         if value is None or not value.encrypted:
             producer = op.operands[index].op
             raise AtlasError(
-                f"{op.name} reads {producer.name}, which has no packed form there",
-                where=op.location,
+                "a matrix product outside of attention cannot be compiled yet",
+                where=op.location or producer.location,
+                why=f"{op.name} reads {producer.name}, which has no packed form there: the product "
+                "of queries and keys is read by a softmax alone",
+                remedy="take a model without it, or write this part of the model in another way",
             )
         return value
 
@@ -184,6 +193,7 @@ class Packer:
                 "the query of one token must come from a linear layer",
                 where=where,
                 why=f"it comes from {op.name}",
+                remedy=FROM_LINEAR,
             )
         if is_alone(op.operands[0]):
             return self._copied(op, self.again(op, *op.operands, first_row=True, **flags), layout)

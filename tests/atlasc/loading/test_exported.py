@@ -12,12 +12,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from small_files import pickled, tiny_bert
 
+import atlasc
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.models import load_model
+from atlasc.loading.torch_files import has_small_powers
 
 Json = dict[str, Any]
 
@@ -268,3 +271,72 @@ def test_archive_of_a_huggingface_model_in_a_new_process(tmp_path: Path) -> None
     code = f"from atlasc.loading.models import load_model; print(load_model({str(archive)!r}).kind)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout == "exported\n", done.stderr
+
+
+class Pairs(torch.nn.Module):
+    """Its graph has the square of the length as a size."""
+
+    def forward(self, x):
+        pairs = (x @ x.transpose(1, 2)).reshape(x.shape[0], -1)
+        return x * 2 if pairs.shape[1] > 1 else x
+
+
+def test_an_archive_of_any_length_is_compiled_for_one(tmp_path: Path) -> None:
+    length = torch.export.Dim("length", min=2, max=16)
+    batch = torch.export.Dim("batch", min=1, max=16)
+    x = torch.zeros(2, 6, 4)
+    shapes = {"x": {0: batch, 1: length}}
+    program = torch.export.export(Pairs(), (x,), dynamic_shapes=shapes, strict=False)
+    torch.export.save(program, tmp_path / "pairs.pt2")
+    data = {"x": np.random.default_rng(0).normal(size=(8, 5, 4)).astype(np.float32)}
+    compiled = atlasc.compile(tmp_path / "pairs.pt2", data=data, recipe="is", target="sim")
+    found = compiled.run({"x": data["x"][:2]}).outputs["output"]
+    np.testing.assert_allclose(found, 2 * data["x"][:2], atol=1e-4)
+    long = {"x": np.random.default_rng(0).normal(size=(8, 20, 4)).astype(np.float32)}
+    with pytest.raises(AtlasError, match="was not exported for x"):
+        atlasc.compile(tmp_path / "pairs.pt2", data=long, recipe="is", target="sim")
+
+
+S = "Symbol('s53', positive=True, integer=True)"
+
+
+@pytest.mark.parametrize(
+    ("text", "small"),
+    [
+        (f"Mul(Integer(3), {S})", True),
+        (f"Pow({S}, Integer(2))", True),
+        (f"Add(Integer(1), Pow(Add({S}, Integer(1)), Integer(3)))", True),
+        ("Pow(Integer(9), Integer(99999))", False),
+        (f"Pow(Pow(Pow({S}, Integer(4)), Integer(4)), Integer(4))", False),
+        (f"Pow({S}, {S})", False),
+        ("(Pow)(Integer(9), Integer(9))(Pow, Pow)", False),
+        ("Pow(" * 3000, False),
+    ],
+)
+def test_powers_of_sizes_are_small(text: str, small: bool) -> None:
+    assert has_small_powers(text) is small
+
+
+def test_a_dropout_and_casts_in_an_archive(tmp_path: Path) -> None:
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.drop = torch.nn.Linear(4, 4), torch.nn.Dropout(0.5)
+
+        def forward(self, x):
+            return self.a(self.drop(self.a(x)).to(torch.float64).to(torch.float32))
+
+    data = {"x": np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)}
+    for training in (False, True):
+        model = Model().train(training)
+        program = torch.export.export(model, (torch.zeros(1, 4),), strict=False)
+        torch.export.save(program, tmp_path / "model.pt2")
+        if training:
+            with pytest.raises(AtlasError, match=r"training mode(.|\n)*model\.eval\(\)"):
+                atlasc.compile(tmp_path / "model.pt2", data=data, recipe="is", target="sim")
+            continue
+        compiled = atlasc.compile(tmp_path / "model.pt2", data=data, recipe="is", target="sim")
+        with torch.no_grad():
+            wanted = model(torch.from_numpy(data["x"][:1])).numpy()
+        found = compiled.run({"x": data["x"][:1]}).outputs["output"]
+        np.testing.assert_allclose(found, wanted, atol=1e-4)

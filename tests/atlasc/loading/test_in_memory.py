@@ -123,3 +123,30 @@ def test_data_that_are_no_inputs(data: object, message: str) -> None:
 def test_what_is_no_model(model: Any, tokens: object, message: str) -> None:
     with pytest.raises(AtlasError, match=message):
         model_of(model, tokens)
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        torch.compile,
+        torch.nn.DataParallel,
+        lambda module: torch.compile(torch.nn.DataParallel(module)),
+        torch.optim.swa_utils.AveragedModel,
+    ],
+)
+def test_a_wrapper_is_taken_off_and_named(wrap: Any) -> None:
+    said: list[str] = []
+    given = model_of(wrap(tiny_bert()), note=lambda headline, details: said.append(headline))
+    assert type(given.module).__name__ == "BertForSequenceClassification"
+    assert given.input_names == ("input_ids", "attention_mask")
+    assert len(said) == 1 and "inside of the" in said[0]
+
+
+def test_a_module_that_names_no_inputs_is_refused() -> None:
+    class Anything(torch.nn.Module):
+        def forward(self, *args):
+            return args[0]
+
+    for module in (Anything(), torch.jit.trace(torch.nn.Linear(4, 4), torch.zeros(1, 4))):
+        with pytest.raises(AtlasError, match="does not name its inputs"):
+            _ = model_of(module).input_names

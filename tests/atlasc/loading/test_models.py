@@ -155,6 +155,14 @@ def lose_a_shard(directory: Path) -> None:
     index_weights(directory, "model-00001-of-00001.safetensors")
 
 
+def adapter(directory: Path) -> Path:
+    """Put the files of an adapter beside a model."""
+    base = {"base_model_name_or_path": "team/base"}
+    (directory / "adapter_config.json").write_text(json.dumps(base))
+    (directory / "adapter_model.safetensors").write_bytes(b"")
+    return directory
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -175,7 +183,9 @@ def lose_a_shard(directory: Path) -> None:
         (lambda d: edit_config(d, num_attention_heads=3), "(cannot be built|cannot be read)"),
         (lambda d: edit_config(d, quantization_config={"bits": 4}), "quantized"),
         (lambda d: edit_config(d, transformers_weights="other.bin"), "another file of weights"),
-        (lambda d: (d / "adapter_config.json").write_text("{}"), "holds an adapter"),
+        (lambda d: adapter(d).joinpath("model.safetensors").unlink(), "holds an adapter alone"),
+        (lambda d: adapter(d).joinpath("config.json").unlink(), "lies elsewhere .team/base"),
+        (adapter, "(?s)a model and an adapter beside it.*if it is merged, delete adapter_config"),
         (lambda d: (d / "model.safetensors").unlink(), "has no weights"),
         (lambda d: edit_config(d, num_hidden_layers=10**7), "num_hidden_layers is 10000000"),
         (lambda d: edit_config(d, hidden_size=10**12), "hidden_size is 1000000000000"),
@@ -321,3 +331,14 @@ def test_damaged_tokenizer_is_reported_when_it_is_needed(bert: Path) -> None:
     loaded = load_model(bert)
     with pytest.raises(AtlasError, match="tokenizer cannot be read"):
         _ = loaded.tokenizer
+
+
+def test_a_merged_model_is_read_beside_the_config_of_its_adapter(tmp_path: Path) -> None:
+    tiny_bert().save_pretrained(tmp_path)
+    adapter(tmp_path).joinpath("adapter_model.safetensors").unlink()
+    said: list[str] = []
+    loaded = load_model(tmp_path, note=lambda headline, details: said.append(headline))
+    torch.testing.assert_close(loaded.module.state_dict(), tiny_bert().state_dict())
+    assert said == [
+        "adapter_config.json is not read: the weights beside it are taken for the merged model"
+    ]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from atlasc.ir.interpreter import interpret
+from atlasc.ir.module import Module
 from atlasc.ir.text.parser import parse
 from atlasc.ir.text.storage import print_op
 from atlasc.ir.verifier import verify
@@ -103,3 +104,25 @@ def test_absent_weights_cost_nothing():
     assert weight.shape == (4096, 4096)
     large = [array for array in canonical.symbols.values() if array.size > 1 << 16]
     assert all(not any(array.strides) for array in large)
+
+
+def test_adapters_and_chains_become_one_layer():
+    """W·x + 0.5·B·A·x, of which another layer reads some features."""
+    random = np.random.default_rng(0)
+    shapes = {"w": (4, 6), "a": (2, 6), "b": (4, 2), "c": (3, 4), "bias": (4,)}
+    arrays = {name: random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    module = Module("m", "nn")
+    symbols = {name: module.constant(name, array) for name, array in arrays.items()}
+    given = {"name": "x", "shape": [1, 5, 6], "side": "server", "dtype": "f64"}
+    x = module.add("nn.input", [], given, name="x")
+    w = module.add("nn.linear", [x], {"weight": symbols["w"], "bias": symbols["bias"]})
+    a = module.add("nn.linear", [x], {"weight": symbols["a"]})
+    b = module.add("nn.linear", [a], {"weight": symbols["b"]})
+    y = module.add("nn.add", [w, module.add("nn.scale", [b], {"factor": 0.5})])
+    z = module.add("nn.linear", [y], {"weight": symbols["c"]})
+    module.add("nn.output", [z], {"name": "z"})
+    merged = run_passes(module, [Canonicalise()])
+    assert [op.name for op in merged.ops] == ["nn.input", "nn.linear", "nn.output"]
+    inputs = {"x": random.normal(size=(2, 5, 6))}
+    found, wanted = interpret(merged, inputs)["z"], interpret(module, inputs)["z"]
+    np.testing.assert_allclose(found, wanted, atol=1e-5)

@@ -67,7 +67,7 @@ def test_unknown_input_and_output(tiny_model, tiny_inputs):
     with pytest.raises(AtlasError, match="the model takes pixel_values"):
         trace(tiny_model("vit"), {"pixels": ShapeSpec((1, 2, 8, 8), "f32")}, name="x")
     with pytest.raises(AtlasError, match=r"no output 'logits'.*\n.*last_hidden_state"):
-        trace(tiny_model("vit"), tiny_inputs("vit", 0), name="x", output="logits")
+        trace(tiny_model("vit"), tiny_inputs("vit", 0), name="x", outputs="logits")
 
 
 def test_wrong_image_size(tiny_model):

@@ -105,10 +105,10 @@ def test_activations_of_huggingface(written, op_name):
     import torch
     from transformers.activations import ACT2FN
 
-    net = torch.nn.Sequential(torch.nn.Linear(4, 4), ACT2FN[written])
+    net = torch.nn.Sequential(torch.nn.Linear(4, 4), ACT2FN[written], torch.nn.Linear(4, 4))
     x = np.random.default_rng(0).normal(size=(2, 4)).astype(np.float32)
     module = trace(net, {"input": x}, name="activation")
-    assert [op.name for op in module.ops][2:] == ["nn.linear", op_name, "nn.output"]
+    assert [op.name for op in module.ops][2:] == ["nn.linear", op_name, "nn.linear", "nn.output"]
     with torch.no_grad():
         assert_equal(module, {"input": x}, {"output": net(torch.from_numpy(x)).numpy()})
 
@@ -169,7 +169,7 @@ def test_weights_are_views_named_by_their_parameter(tiny_model, tiny_trace):
 def test_chosen_output_leaves_the_pooler_out(tiny_model, tiny_inputs, tiny_trace, torch_outputs):
     assert not any("pooler" in op.location for op in tiny_trace("bert").ops)
     inputs = tiny_inputs("bert", 4)
-    pooled = trace(tiny_model("bert"), inputs, name="pooled", output="pooler_output")
+    pooled = trace(tiny_model("bert"), inputs, name="pooled", outputs="pooler_output")
     assert any(op.name == "nn.tanh" for op in pooled.ops)
     assert_equal(pooled, inputs, torch_outputs(tiny_model("bert"), inputs))
 

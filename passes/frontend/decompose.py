@@ -1,0 +1,90 @@
+"""Exported programs in a simpler form: fixed shapes, nothing changed in place, and fewer kinds of
+ops, by torch's own decompositions, where there is no rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from atlasc.ir.errors import AtlasError, explained
+from atlasc.passes.frontend.graph import is_active_dropout
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+
+ROUNDS = 4
+"""A decomposition may be of ops that have one themselves."""
+
+
+class Unsupported(AtlasError):
+    """Ops of a model have no rule.
+
+    Attributes:
+        targets: their qualified names.
+    """
+
+    targets: frozenset[str] = frozenset()
+
+
+def with_fixed_shapes(
+    program: ExportedProgram, tensors: Mapping[str, torch.Tensor]
+) -> ExportedProgram:
+    """The program of these inputs, where it was exported for any extents of some axes.
+
+    Raises:
+        AtlasError: it was not exported for these extents.
+    """
+    import torch
+
+    names = program.graph_signature.user_inputs
+    found = {node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")}
+    extents = [n for name in names for n in getattr(found.get(str(name)), "shape", ())]
+    if all(isinstance(n, int) for n in extents) or not set(map(str, names)) <= set(tensors):
+        return program
+    leaves = [tensors[str(name)] for name in names]
+    args, kwargs = torch.utils._pytree.tree_unflatten(leaves, program.call_spec.in_spec)
+    shapes = ", ".join(f"{name} {list(one.shape)}" for name, one in tensors.items())
+    remedy = "give inputs of a size that the export allows, or export the model with fixed sizes"
+    with explained(f"the program was not exported for {shapes}", remedy=remedy):
+        return torch.export.export(program.module(), args, kwargs, strict=False)
+
+
+def without_changes_in_place(program: ExportedProgram) -> ExportedProgram:
+    """The same program where no op writes into an operand: a later reader of the operand, or of a
+    view of it, must see the change.
+    """
+    if any(map(is_active_dropout, program.graph.nodes)):
+        return program  # it is refused, under its own name
+    schemas = (getattr(node.target, "_schema", None) for node in program.graph.nodes)
+    changing = any(schema is not None and schema.is_mutable for schema in schemas)
+    return _decomposed(program, ()) if changing else program
+
+
+def in_simpler_ops(program: ExportedProgram, fault: Unsupported) -> Iterator[ExportedProgram]:
+    """The program with the ops of a fault in terms of others, where torch knows how; again for as
+    long as ``fault.targets`` is set to what is left.
+    """
+    for _ in range(ROUNDS):
+        before = fault.targets
+        program = _decomposed(program, before)
+        yield program
+        if fault.targets == before:
+            return
+
+
+@cache
+def _known() -> tuple[tuple[Any, Any], ...]:
+    """Ops of which torch has a decomposition, and these."""
+    import torch
+
+    return tuple(torch.export.default_decompositions().items())
+
+
+def _decomposed(program: ExportedProgram, targets: Collection[str]) -> ExportedProgram:
+    table = {op: how for op, how in _known() if str(op) in targets} if targets else {}
+    remedy = "replace ops that change a tensor in place (x += y) by others (x = x + y)"
+    with explained("torch.export cannot rewrite the model in simpler ops", remedy=remedy):
+        return program.run_decompositions(table)

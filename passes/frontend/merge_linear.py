@@ -1,0 +1,106 @@
+"""Linear layers of one input that are added, or of each other, become one linear layer."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from atlasc.ir.module import Module, Op, Value
+from atlasc.ir.opdef import Symbol
+from atlasc.passes.framework.pass_base import Report
+from atlasc.passes.framework.rewriting import Rewriter, elementwise, is_uniform, without_dead_ops
+
+
+def merge_linear_layers(module: Module, report: Report) -> Module:
+    """A module in which the sum of two linear layers of one input, and a linear layer of another
+    one, are one layer; between them, and beside them, there may be scales by a number.
+
+    Low-rank adapters (LoRA: W·x + s·B·A·x) and features that are cut out of a wide layer become
+    plain layers in this way.
+    """
+    rewriter, users = Rewriter(module), module.users()
+
+    def alone(value: Value) -> bool:
+        """Whether a layer is read as if it were part of its readers."""
+        return all(op.name in ("nn.linear", "nn.add", "nn.scale") for op in users[value])
+
+    for op in module.ops:
+        merged = None
+        if op.name == "nn.linear" and all(r.name == "nn.linear" for r in users[op.operands[0]]):
+            merged = _chained(rewriter, op)
+        elif op.name == "nn.scale" and len(users[op.operands[0]]) == 1 and alone(op.value):
+            merged = _scaled(rewriter, op)
+        elif op.name == "nn.add" and all(len(users[value]) == 1 for value in op.operands):
+            merged = _added(rewriter, op)
+        if merged is None:
+            rewriter.copy(op)
+        else:
+            report.say(f"{op.location}: merged with the linear layer of {merged.op.location}")
+            rewriter.values[op.value] = merged
+    return without_dead_ops(rewriter.module)
+
+
+def _arrays(module: Module, op: Op) -> tuple[np.ndarray, np.ndarray | None]:
+    """Weight and bias of a linear layer."""
+    bias = op.attributes.get("bias")
+    weight = module.symbols[op.attributes["weight"].name]
+    return weight, None if bias is None else module.symbols[bias.name]
+
+
+def _layer(
+    rewriter: Rewriter, like: Op, x: Value, weight: np.ndarray, bias: np.ndarray | None
+) -> Value:
+    """A linear layer in the place of another one."""
+    name = like.attributes["weight"].name.removesuffix(".merged")
+    attributes = {"weight": rewriter.module.constant(f"{name}.merged", weight)}
+    if bias is not None:
+        attributes["bias"] = rewriter.module.constant(f"{name}.merged.bias", bias)
+    return rewriter.module.add("nn.linear", [x], attributes, like.location)
+
+
+def _chained(rewriter: Rewriter, op: Op) -> Value | None:
+    (x,) = rewriter.operands(op)
+    if x.op.name != "nn.linear":
+        return None
+    (outer, shift), (inner, offset) = _arrays(rewriter.source, op), _arrays(rewriter.module, x.op)
+    weight = _product(outer, inner)
+    bias = None if offset is None else _product(outer, offset)
+    if shift is not None:
+        bias = shift if bias is None else shift + bias
+    main = op if outer.size >= inner.size else x.op
+    return _layer(rewriter, main, x.op.operands[0], weight, bias)
+
+
+def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a · b in double precision, in the type of both; of views of one number it is one again."""
+    kind = np.result_type(a.dtype, b.dtype)
+    if b.ndim == 2 and is_uniform(b):
+        rows = (a.sum(axis=1, dtype=np.float64) * b.reshape(-1)[0]).astype(kind)
+        rows = rows[:1] if (rows == rows[:1]).all() else rows
+        return np.broadcast_to(rows[:, None] if len(rows) > 1 else rows[0], (len(a), b.shape[1]))
+    return (a.astype(np.float64) @ b).astype(kind)
+
+
+def _scaled(rewriter: Rewriter, op: Op) -> Value | None:
+    (x,), factor = rewriter.operands(op), op.attributes["factor"]
+    if x.op.name != "nn.linear" or isinstance(factor, Symbol):
+        return None
+    weight, bias = _arrays(rewriter.module, x.op)
+
+    def scaled(array: np.ndarray) -> np.ndarray:
+        return elementwise(lambda y: (y * np.float64(factor)).astype(array.dtype), array)
+
+    weight, bias = scaled(weight), None if bias is None else scaled(bias)
+    return _layer(rewriter, x.op, x.op.operands[0], weight, bias)
+
+
+def _added(rewriter: Rewriter, op: Op) -> Value | None:
+    one, other = (value.op for value in rewriter.operands(op))
+    if one is other or {one.name, other.name} != {"nn.linear"} or one.operands != other.operands:
+        return None
+    (weight, bias), (more, shift) = _arrays(rewriter.module, one), _arrays(rewriter.module, other)
+    if weight.shape != more.shape:
+        return None
+    if bias is not None and shift is not None:
+        bias = bias + shift
+    total = elementwise(np.add, weight, more)
+    return _layer(rewriter, one, one.operands[0], total, shift if bias is None else bias)

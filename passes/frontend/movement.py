@@ -1,0 +1,354 @@
+"""Batch, tokens, features: where a model moves axes around, its modules are written in this order.
+
+A model may put tokens first, merge batch and heads into one axis, or cut queries, keys and values
+out of one linear layer. What such ops do is not read off their names: an array of element numbers
+goes through them and shows which element of the value before them, the *base*, each one is. Ops on
+single elements or on features then work on the base, and a choice of features becomes a choice of
+rows of the weight before it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.module import Module, Op, Value
+from atlasc.ir.opdef import Symbol
+from atlasc.ir.scalar_functions import ACTIVATIONS
+from atlasc.passes.framework.rewriting import Rewriter, is_uniform, without_dead_ops
+
+MOVES = ("nn.reshape", "nn.transpose", "nn.select")
+HEADS_FIRST = [0, 2, 1, 3]
+ELEMENTS = {"nn.encrypt", *(f"nn.{name}" for name in ACTIVATIONS)}
+FEATURES = ("nn.linear", "nn.layer_norm", "nn.rms_norm")
+
+
+def in_usual_order(module: Module) -> Module:
+    """An nn module whose values are [batch, tokens, features] or [batch, heads, tokens, width].
+
+    A module that is so already stays as it is.
+
+    Raises:
+        AtlasError: the inputs of a batch are mixed, or their axis does not stay the first.
+    """
+    if any(map(_is_unusual, module.ops)):
+        module = _Mover(module).run()
+    for op in module.ops:
+        _require_batch_first(op)
+    return module
+
+
+def _is_unusual(op: Op) -> bool:
+    if op.name == "nn.transpose":
+        return op.attributes["permutation"] not in (HEADS_FIRST, [0, 1, 3, 2])
+    if op.name == "nn.reshape":
+        return len(op.value.tensor.shape) > 4 or _mixes(op)
+    if op.name in ("nn.matmul", "nn.mean", "nn.select"):
+        return (
+            op.attributes.get("axis", 1) != 1
+            or len(op.operands[0].tensor.shape) < 3
+            or (op.name == "nn.matmul" and len(op.value.tensor.shape) == 3)
+        )
+    return False
+
+
+def _mixes(op: Op) -> bool:
+    """Whether an op leaves the batch, the first axis, in another place."""
+    first = op.operands[0].tensor.shape[0] if op.operands else 0
+    if op.name == "nn.reshape":
+        return op.value.tensor.shape[0] != first
+    if op.name == "nn.transpose":
+        return bool(op.attributes["permutation"][0] != 0)
+    if op.name in ("nn.repeat", "nn.select", "nn.mean"):
+        return bool(op.attributes["axis"] == 0)
+    return False
+
+
+def _require_batch_first(op: Op) -> None:
+    if _mixes(op):
+        raise AtlasError(
+            f"{op.name} mixes the inputs of a batch, or moves their axis",
+            where=op.location,
+            why=f"from {list(op.operands[0].tensor.shape)} to {list(op.value.tensor.shape)}, where "
+            "the first axis counts inputs",
+            remedy="keep the batch as the first axis: x.flatten(1), x.mean(1), "
+            "nn.MultiheadAttention(..., batch_first=True)",
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Moved:
+    """A value as elements of another one.
+
+    Attributes:
+        base: in the new module.
+        index: of the value's shape: the number of each element in the base.
+        moves: the ops between them, should nothing better be found; None where the base is another
+            one than theirs.
+    """
+
+    base: Value
+    index: np.ndarray
+    moves: tuple[Op, ...] | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether every element of the base is there."""
+        return self.index.size == math.prod(self.base.tensor.shape)
+
+
+def _numbers(value: Value) -> np.ndarray:
+    shape = value.tensor.shape
+    return np.arange(math.prod(shape)).reshape(shape)
+
+
+def _itself(value: Value) -> _Moved:
+    return _Moved(value, _numbers(value), ())
+
+
+def _moved(base: Value, index: np.ndarray) -> _Moved:
+    """A value that was found in another way than by its moves; without any where it is the base."""
+    of = _Moved(base, index)
+    return _itself(base) if index.shape == base.tensor.shape and _is_plain(of) else of
+
+
+class _Mover:
+    """Rewrites one module."""
+
+    def __init__(self, module: Module) -> None:
+        self.module, self.rewriter = module, Rewriter(module)
+        self.batch = min((op.attributes["shape"][0] for op in module.inputs), default=1)
+        self.moved: dict[Value, _Moved] = {}
+        self._encrypted: dict[Value, Value] = {}
+
+    def run(self) -> Module:
+        for op in self.module.ops:
+            found = self._rule(op)
+            if op.result is not None and found is not None:
+                self.moved[op.value] = found
+        return without_dead_ops(self.rewriter.module)
+
+    def _rule(self, op: Op) -> _Moved | None:
+        if op.name in MOVES:
+            return self._move(op, self.moved[op.operands[0]])
+        number = next((op.attributes[n] for n in ("factor", "value") if n in op.attributes), None)
+        scalar = op.name in ("nn.scale", "nn.add_constant") and not isinstance(number, Symbol)
+        if op.name in ELEMENTS or scalar:
+            return self._on_elements(op)
+        if op.name in FEATURES:
+            return self._on_features(op)
+        if op.name in ("nn.add", "nn.mul", "nn.sub"):
+            return self._on_both(op)
+        if op.name == "nn.matmul":
+            return self._matmul(op)
+        if op.name == "nn.mean":
+            return self._mean(op)
+        return self._plain(op)
+
+    def _add(self, op: Op, operands: list[Value], attributes: dict | None = None) -> Value:
+        given = op.attributes if attributes is None else attributes
+        return self.rewriter.module.add(op.name, operands, given, op.location)
+
+    def _other(self, like: Value, name: str, operand: Value, **attributes: object) -> Value:
+        return self.rewriter.module.add(name, [operand], attributes, like.op.location)
+
+    def _plain(self, op: Op) -> _Moved | None:
+        value = self.rewriter.copy(op, [self.written(operand) for operand in op.operands])
+        return None if op.result is None else _itself(value)
+
+    def _move(self, op: Op, of: _Moved) -> _Moved:
+        given, index = op.attributes, of.index
+        if op.name == "nn.reshape":
+            index = index.reshape(given["shape"])
+        elif op.name == "nn.transpose":
+            index = index.transpose(given["permutation"])
+        else:
+            index = np.take(index, given["index"], axis=given["axis"])
+        return _Moved(of.base, index, None if of.moves is None else (*of.moves, op))
+
+    def _on_elements(self, op: Op) -> _Moved:
+        of = self.moved[op.operands[0]]
+        if not of.whole:
+            of = self._compact(of) or of
+        if not of.whole:
+            value = self.written(op.operands[0])
+            of = _itself(value)
+        if op.name == "nn.encrypt":
+            if of.base not in self._encrypted:
+                self._encrypted[of.base] = self._add(op, [of.base])
+            return _Moved(self._encrypted[of.base], of.index, of.moves)
+        return _Moved(self._add(op, [of.base]), of.index, of.moves)
+
+    def _on_features(self, op: Op) -> _Moved | None:
+        of = self._rows(self.moved[op.operands[0]])
+        if of is None or not of.whole:
+            return self._plain(op)
+        value = self._add(op, [of.base])
+        width, features = of.base.tensor.shape[-1], value.tensor.shape[-1]
+        rows = of.index[..., :1] // width
+        return _moved(value, rows * features + np.arange(features))
+
+    def _on_both(self, op: Op) -> _Moved | None:
+        one, other = (self.moved[operand] for operand in op.operands)
+        if one.index.shape == other.index.shape:
+            pairs = [(one, other), (self._rows(one), self._rows(other))]
+            for a, b in pairs:
+                if a is None or b is None or not (a.whole and b.whole):
+                    continue
+                if a.base.tensor.shape == b.base.tensor.shape and np.array_equal(a.index, b.index):
+                    return _moved(self._add(op, [a.base, b.base]), a.index)
+        return self._plain(op)
+
+    def _matmul(self, op: Op) -> _Moved | None:
+        """With batch and heads as two axes."""
+        if len(op.value.tensor.shape) != 3 or any(len(v.tensor.shape) != 3 for v in op.operands):
+            return self._plain(op)
+        apart = []
+        for operand in op.operands:
+            of = self.moved[operand]
+            first, *rest = of.index.shape
+            index = of.index.reshape(self.batch, first // self.batch, *rest)
+            apart.append(self._heads(_Moved(of.base, index)) or self._apart(operand, index.shape))
+        value = self._add(op, apart)
+        return _Moved(value, _numbers(value).reshape(op.value.tensor.shape))
+
+    def _apart(self, value: Value, shape: tuple[int, ...]) -> Value:
+        return self._other(value, "nn.reshape", self.written(value), shape=list(shape))
+
+    def _mean(self, op: Op) -> _Moved | None:
+        """Along the tokens, wherever they are."""
+        of, axis = self.moved[op.operands[0]], op.attributes["axis"]
+        if of.index.ndim == 3 and axis < 2:
+            rows = self._rows(_Moved(of.base, np.moveaxis(of.index, axis, 1)))
+            if rows is not None and rows.base.tensor.shape == rows.index.shape and _is_plain(rows):
+                value = self._add(op, [rows.base], {**op.attributes, "axis": 1})
+                return _itself(value)
+        return self._plain(op)
+
+    def written(self, value: Value) -> Value:
+        """The value itself in the new module."""
+        of = self.moved[value]
+        if _is_plain(of) and of.base.tensor.shape == value.tensor.shape:
+            return of.base
+        result = self._heads(of) if of.index.ndim == 4 else self._hidden(of)
+        if result is None and _is_plain(of):
+            result = self._other(value, "nn.reshape", of.base, shape=list(value.tensor.shape))
+        if result is None and of.moves is None:
+            raise AtlasError(
+                f"{value.op.name} moves data in a way that has no packed form",
+                where=value.op.location,
+                why=f"a value {list(value.tensor.shape)} mixes tokens and features of "
+                f"{list(of.base.tensor.shape)}",
+                remedy="keep batch, tokens and features apart; only attention heads are split and "
+                "merged. nn.MultiheadAttention and nn.TransformerEncoder take the first axis for "
+                "tokens, unless they are made with batch_first=True",
+            )
+        if result is None:
+            result = of.base
+            for op in of.moves or ():
+                result = self._add(op, [result])
+        self.moved[value] = _itself(result)
+        return result
+
+    def _hidden(self, of: _Moved) -> Value | None:
+        """[batch, tokens, features] or [batch, features], of one token."""
+        rows = self._rows(of)
+        if rows is None or of.index.ndim not in (2, 3):
+            return None
+        if _is_plain(rows) and rows.base.tensor.shape == of.index.shape:
+            return rows.base
+        *extents, width = rows.base.tensor.shape
+        tokens = math.prod(extents[1:])
+        token = (
+            rows.index[..., 0].ravel() // width - np.arange(extents[0]) * tokens
+            if rows.index[..., 0].size == extents[0]
+            else np.array([-1])
+        )
+        if (token != token[0]).any() or not 0 <= token[0] < tokens:
+            return None
+        one = rows.base
+        if len(rows.base.tensor.shape) == 3:
+            one = self._other(one, "nn.select", one, axis=1, index=int(token[0]))
+        if of.index.ndim == 3:
+            one = self._other(one, "nn.reshape", one, shape=list(of.index.shape))
+        return one
+
+    def _heads(self, of: _Moved) -> Value | None:
+        """[batch, heads, tokens, width]: features that are split into heads."""
+        if _is_plain(of) and of.base.tensor.shape == of.index.shape:
+            return of.base
+        batch, heads, tokens, width = of.index.shape
+        together = of.index.transpose(HEADS_FIRST).reshape(batch, tokens, heads * width)
+        rows = self._rows(_Moved(of.base, together))
+        if rows is None or not _is_plain(rows) or rows.base.tensor.shape != together.shape:
+            return None
+        split = self._other(rows.base, "nn.reshape", rows.base, shape=[batch, tokens, heads, width])
+        return self._other(rows.base, "nn.transpose", split, permutation=HEADS_FIRST)
+
+    def _rows(self, of: _Moved) -> _Moved | None:
+        """The same value in terms of [batch, tokens, features] with whole rows of features; None
+        where a row has elements of several tokens.
+        """
+        of = self._tokens(of)
+        base, index = of.base, of.index
+        if len(base.tensor.shape) not in (2, 3) or index.ndim < 2:
+            return None
+        features = base.tensor.shape[-1]
+        rows, chosen = index // features, index % features
+        first = chosen.reshape(-1, chosen.shape[-1])[0]
+        if (rows != rows[..., :1]).any() or (chosen != first).any():
+            return None
+        if not np.array_equal(first, np.arange(features)):
+            base = self._chosen(base, first)
+        return _moved(base, rows * len(first) + np.arange(len(first)))
+
+    def _compact(self, of: _Moved) -> _Moved | None:
+        """The same value in terms of the features alone that it has."""
+        of = self._tokens(of)
+        if len(of.base.tensor.shape) not in (2, 3):
+            return None
+        features = of.base.tensor.shape[-1]
+        rows, chosen = of.index // features, of.index % features
+        kept = np.unique(chosen)
+        base = self._chosen(of.base, kept)
+        return _moved(base, rows * len(kept) + np.searchsorted(kept, chosen))
+
+    def _tokens(self, of: _Moved) -> _Moved:
+        """In terms of [batch, tokens, features] where the base is [batch, heads, tokens, width]."""
+        base, index = of.base, of.index
+        if len(base.tensor.shape) != 4:
+            return of
+        batch, heads, tokens, width = base.tensor.shape
+        b, h, t, w = np.unravel_index(index, base.tensor.shape)
+        turned = self._other(base, "nn.transpose", base, permutation=HEADS_FIRST)
+        merged = self._other(base, "nn.reshape", turned, shape=[batch, tokens, heads * width])
+        return _Moved(merged, ((b * tokens + t) * heads + h) * width + w)
+
+    def _chosen(self, value: Value, features: np.ndarray) -> Value:
+        """Some features: rows of the weight of a linear layer, or a linear layer that has ones."""
+        op, module = value.op, self.rewriter.module
+        if op.name != "nn.linear":
+            weight = np.zeros((len(features), value.tensor.shape[-1]), np.float32)
+            weight[np.arange(len(features)), features] = 1
+            return self._other(
+                value, "nn.linear", value, weight=module.constant("features", weight)
+            )
+        attributes = dict(op.attributes)
+        for name in ("weight", "bias"):
+            if name in attributes:
+                array = module.symbols[attributes[name].name]
+                part = (
+                    np.broadcast_to(array.reshape(-1)[0], (len(features), *array.shape[1:]))
+                    if is_uniform(array)
+                    else array[features]
+                )
+                attributes[name] = module.constant(f"{attributes[name].name}.part", part)
+        return self._add(op, list(op.operands), attributes)
+
+
+def _is_plain(of: _Moved) -> bool:
+    """Whether no element has moved."""
+    return of.whole and bool((of.index.ravel() == np.arange(of.index.size)).all())

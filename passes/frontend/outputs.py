@@ -1,0 +1,117 @@
+"""Outputs of a model: their names, which of them a program gives, and what the client does last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from atlasc.ir.bounds import as_name
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.final_functions import FINAL_FUNCTIONS
+from atlasc.passes.frontend.graph import RESHAPES, Node, is_node, packet, shape
+from atlasc.passes.frontend.patterns import matches
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+Note = Callable[[str, str], object]
+"""``note(headline, details)``: something that the user should know."""
+PREFERRED = ("logits", "last_hidden_state")
+ALL = "all"
+_MOVES = {*RESHAPES, "flatten", "squeeze", "unsqueeze", "select", "slice", "transpose", "permute"}
+"""Ops that leave single elements as they are."""
+
+
+def named_outputs(program: ExportedProgram, results: Any) -> dict[str, Node]:
+    """The tensors that a model returns, by name: the key in a dictionary, ``output`` for the only
+    one of a model without names, else ``output0``, ``output1``, ...; ``hidden_states.1`` in a
+    nested one.
+    """
+    import torch.utils._pytree as pytree
+
+    nodes = list(results) if isinstance(results, list | tuple) else [results]
+    spec = program.call_spec.out_spec
+    paths: list[Any] = [(pytree.SequenceKey(place),) for place in range(len(nodes))]
+    if spec is not None and spec.num_leaves == len(nodes):
+        nested = pytree.tree_unflatten(list(range(len(nodes))), spec)
+        paths = [path for path, _ in pytree.tree_flatten_with_path(nested)[0]]
+    named: dict[str, Node] = {}
+    for path, node in zip(paths, nodes, strict=True):
+        if is_node(node) and hasattr(node.meta.get("val"), "shape"):
+            named[_name(path, alone=len(nodes) == 1)] = node
+    return named
+
+
+def _name(path: Any, alone: bool) -> str:
+    if not path:
+        return "output"
+    parts = [
+        str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key)))) for key in path
+    ]
+    if hasattr(path[0], "idx"):
+        parts[0] = "output" if alone else f"output{parts[0]}"
+    return as_name(".".join(parts))
+
+
+def choose(outputs: Mapping[str, Node], wanted: str | None, note: Note) -> list[str]:
+    """Names of the outputs that the program gives: those that are wanted, separated by commas, or
+    ``all``; by default one, and a note says which others there are.
+
+    Raises:
+        AtlasError: the model has no such output, or none at all.
+    """
+    names = list(outputs)
+    remedy = f"its outputs: {', '.join(names)}"
+    if not names:
+        raise AtlasError("the model returns no tensor", remedy="return the tensor that is wanted")
+    if wanted == ALL:
+        return names
+    if wanted is not None:
+        chosen = [name.strip() for name in wanted.split(",")]
+        for name in chosen:
+            if name not in outputs:
+                raise AtlasError(f"the model has no output {name!r}", remedy=remedy)
+        return list(dict.fromkeys(chosen))
+    first = next((name for name in PREFERRED if name in outputs), names[0])
+    others = [name for name in names if name != first and outputs[name] is not outputs[first]]
+    if others:
+        note(
+            f"the model has {len(others) + 1} outputs, the program gives {first} alone",
+            f"  left out: {', '.join(others)}\n"
+            f"  what to do: --outputs {first},{others[0]} or --outputs all gives more of them",
+        )
+    return [first]
+
+
+def final_function(node: Node) -> tuple[str | None, Node]:
+    """The function that ends an output, for the client to apply, and the node before it.
+
+    Where elements are only moved behind a function of single elements, they are moved before it.
+    """
+    moves, end = list[Node](), node
+    while packet(end) in _MOVES and len(end.users) == len(moves[-1:]):
+        moves.append(end)
+        end = end.args[0]
+    if moves:
+        name, before = _function(end)
+        if name is None or not FINAL_FUNCTIONS[name].of_elements or len(end.users) != 1:
+            return None, node
+        moves[-1].replace_input_with(end, before)
+        return name, node
+    name, before = _function(node)
+    while name == "argmax" and FINAL_FUNCTIONS[_function(before)[0] or name].keeps_order:
+        before = _function(before)[1]
+    return name, before
+
+
+def _function(node: Node) -> tuple[str | None, Node]:
+    """The final function that a node is, and the node that it is applied to."""
+    for name, function in FINAL_FUNCTIONS.items():
+        for form in function.forms:
+            for found in matches(form, node):
+                before, axis = found["x"], found.get("axis", -1)
+                axis = axis[0] if isinstance(axis, list | tuple) and len(axis) == 1 else axis
+                last = len(shape(before)) - 1
+                if axis in (-1, last) and not found.get("half"):
+                    return name, before
+    return None, node

@@ -1,0 +1,178 @@
+"""Modules as users write them, from compile to decrypted answers on the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import atlasc
+
+FEATURES, HEADS, TOKENS = 16, 2, 8
+DATA = np.random.default_rng(0).normal(size=(24, TOKENS, FEATURES)).astype(np.float32)
+Form = Callable[["Net", Any], Any]
+
+
+class Lora(nn.Module):
+    """A linear layer with low-rank matrices beside it, as peft makes them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base, self.drop = nn.Linear(FEATURES, FEATURES), nn.Dropout(0.1)
+        self.a, self.b = nn.Linear(FEATURES, 2, bias=False), nn.Linear(2, FEATURES, bias=False)
+
+    def forward(self, x):
+        return self.base(x) + self.b(self.a(self.drop(x))) * 0.5
+
+
+class Attention(nn.Module):
+    """Attention whose queries, keys and values are adapted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v = Lora(), Lora(), Lora()
+
+    def forward(self, x):
+        q, k, v = (y.unflatten(-1, (HEADS, -1)).transpose(1, 2) for y in map_(self, x))
+        return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+
+
+def map_(module: Attention, x: Any) -> list[Any]:
+    return [module.q(x), module.k(x), module.v(x)]
+
+
+class Net(nn.Module):
+    """A form of some modules and a head."""
+
+    def __init__(self, form: Form, *parts: nn.Module) -> None:
+        super().__init__()
+        self.form, self.parts = form, nn.ModuleList(parts)
+        self.head = nn.Linear(FEATURES, 3)
+
+    def forward(self, x):
+        return self.form(self, x)
+
+
+def layer(**options: Any) -> nn.TransformerEncoder:
+    made = nn.TransformerEncoderLayer(FEATURES, HEADS, 32, **options)
+    return nn.TransformerEncoder(made, 1)
+
+
+def attention(**options: Any) -> nn.MultiheadAttention:
+    return nn.MultiheadAttention(FEATURES, HEADS, **options)
+
+
+LATER = torch.triu(torch.full((TOKENS, TOKENS), -torch.inf), 1)
+NETS: dict[str, Callable[[], Net]] = {
+    "mean at the end": lambda: Net(lambda m, x: m.head(x).mean(1)),
+    "sum at the end": lambda: Net(lambda m, x: m.head(x).sum(1, keepdim=True)),
+    "mean before": lambda: Net(lambda m, x: m.head(x.mean(dim=(1,)))),
+    "no layer": lambda: Net(lambda m, x: x * 2),
+    "only dropout in a list": lambda: Net(lambda m, x: m.parts[0](m.head(x)), nn.Dropout(0.5)),
+    "softmax": lambda: Net(lambda m, x: m.head(x[:, 0]).softmax(-1)),
+    "argmax": lambda: Net(lambda m, x: m.head(x[:, 0]).argmax(-1)),
+    "cut and put together": lambda: Net(
+        lambda m, x: m.parts[0](torch.cat([m.head(x)[..., 1:], m.head(x)[..., :1]], -1)),
+        nn.Linear(3, 4),
+    ),
+    "lora": lambda: Net(lambda m, x: m.head(m.parts[0](x)[:, 0]), Attention()),
+    "encoder": lambda: Net(lambda m, x: m.head(m.parts[0](x)[:, 0]), layer(batch_first=True)),
+    "encoder with tokens first": lambda: Net(
+        lambda m, x: m.head(m.parts[0](x.transpose(0, 1)).mean(0)), layer()
+    ),
+    "attention with weights": lambda: Net(
+        lambda m, x: m.head(m.parts[0](x, x, x)[0][:, 0]), attention(batch_first=True)
+    ),
+    "causal attention": lambda: Net(
+        lambda m, x: m.head(m.parts[0](x, x, x, attn_mask=LATER)[0][:, -1]),
+        attention(batch_first=True),
+    ),
+}
+
+
+def wanted(model: nn.Module, count: int) -> Any:
+    with torch.no_grad():
+        return model.eval()(torch.from_numpy(DATA[:count]))
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_answers_equal_torch(name: str) -> None:
+    torch.manual_seed(1)
+    model = NETS[name]().eval()
+    program = atlasc.compile(model, data={"x": DATA}, recipe="is", target="sim")
+    answer = program.run({"x": DATA[:3]})
+    assert not answer.refused
+    (found,), expected = answer.outputs.values(), wanted(model, 3).numpy()
+    assert found.shape == expected.shape
+    assert np.abs(found - expected).max() < 1e-3
+    assert answer.max_error < 1e-6
+
+
+def test_a_mean_on_ciphertexts_is_answered_at_batch_1(tmp_path: Path) -> None:
+    model = NETS["mean at the end"]().eval()
+    program = atlasc.compile(model, data={"x": DATA}, recipe="is", target="cpu")
+    answer = program.run({"x": DATA[:1]})
+    assert not answer.refused
+    assert np.abs(answer.outputs["output"] - wanted(model, 1).numpy()).max() < 1e-3
+
+
+def test_the_client_applies_the_last_function(tmp_path: Path) -> None:
+    model = NETS["softmax"]().eval()
+    program = atlasc.compile(model, data={"x": DATA}, recipe="is", target="sim")
+    assert "softmax, which the client applies" in " ".join(program.warnings)
+    program.save(tmp_path / "program")
+    atlasc.keygen(tmp_path / "program", tmp_path / "keys")
+    client = atlasc.Client(tmp_path / "program", tmp_path / "keys")
+    server = atlasc.Server(tmp_path / "program", tmp_path / "keys")
+    answer = client.decrypt(server.execute(client.encrypt({"x": DATA[:1]})))
+    shares = answer.shown()["output"]
+    np.testing.assert_allclose(shares, wanted(model, 1).numpy(), atol=1e-4)
+    logits = model.head(torch.from_numpy(DATA[:1, 0])).detach().numpy()
+    np.testing.assert_allclose(answer.outputs["output"], logits, atol=1e-4)
+
+
+def test_outputs_are_chosen_and_the_others_named() -> None:
+    def model() -> Net:
+        return Net(lambda m, x: {"a": m.head(x), "b": (m.head(x[:, 0]), x[:, 1] * 2)}).eval()
+
+    one = atlasc.compile(model(), data={"x": DATA}, recipe="is", target="sim")
+    assert "left out: b.0, b.1" in " ".join(one.warnings)
+    assert list(one.run({"x": DATA[:2]}).outputs) == ["a"]
+    several = atlasc.compile(model(), data={"x": DATA}, recipe="is", target="sim", outputs="b.1,a")
+    assert not several.warnings
+    answer = several.run({"x": DATA[:2]})
+    assert sorted(answer.outputs) == ["a", "b.1"]
+    np.testing.assert_allclose(answer.outputs["b.1"], 2 * DATA[:2, 1], atol=1e-4)
+    with pytest.raises(atlasc.AtlasError, match=r"no output 'c'.*\n.*a, b\.0, b\.1"):
+        atlasc.compile(model(), data={"x": DATA}, recipe="is", target="sim", outputs="c")
+
+
+def test_attention_over_the_batch_is_refused() -> None:
+    model = Net(lambda m, x: m.head(m.parts[0](x, x, x)[0]), attention())
+    with pytest.raises(atlasc.AtlasError, match="batch_first=True"):
+        atlasc.compile(model, data={"x": DATA}, recipe="is", target="sim")
+
+
+@pytest.mark.parametrize("name", ["Qwen3", "Olmo2"])
+def test_a_norm_of_heads_is_refused_in_the_words_of_the_model(name: str) -> None:
+    import transformers
+
+    config = getattr(transformers, f"{name}Config")(
+        vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, head_dim=8,
+        num_key_value_heads=1, intermediate_size=24, max_position_embeddings=16,
+    )  # fmt: skip
+    model = getattr(transformers, f"{name}Model")(config)
+    ids = np.random.default_rng(0).integers(3, 50, size=(8, 8))
+    with pytest.raises(atlasc.AtlasError) as caught:
+        atlasc.compile(
+            model, recipe="is", target="sim",
+            data={"input_ids": ids, "attention_mask": np.ones_like(ids)},
+        )  # fmt: skip
+    first = str(caught.value).splitlines()[0]
+    assert "cannot be compiled yet" in first and "heads" in first and "poly" not in first
