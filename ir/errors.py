@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 INDENT = "\n    "
 """Between the lines of a reason."""
+LISTED = 5
+"""Inputs that are named one by one."""
 
 
 def printable(text: str) -> str:
@@ -58,3 +60,16 @@ def explained(what: str, where: object = "", remedy: str = "") -> Iterator[None]
         raise
     except BaseException as error:  # a panic of a library in Rust is no Exception
         raise AtlasError(what, where=str(where), why=first_line(error), remedy=remedy) from error
+
+
+def counted(number: int, one: str, many: str) -> str:
+    """A number with its noun."""
+    return f"{number} {one if number == 1 else many}"
+
+
+def listed(lines: Sequence[str]) -> str:
+    """The first of some lines, for a message; each stays one line, whatever is in it."""
+    shown = [printable(line) for line in lines[:LISTED]]
+    if len(lines) > LISTED:
+        shown.append(f"and {len(lines) - LISTED} more")
+    return "\n       ".join(shown)

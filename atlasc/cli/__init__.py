@@ -20,6 +20,7 @@ SECTIONS = {
     "Answer encrypted inputs": (
         "run:check_input",
         "run:run",
+        "evaluate:evaluate",
         "roles:keygen",
         "roles:encrypt",
         "roles:execute",

@@ -92,6 +92,16 @@ def _refuse_contradictions(options: CompileOptions) -> None:
         ignored.remove("cost")  # it places the bootstraps of a recipe, too
     if front and options.margin is not None:
         ignored.append("margin")
+    if options.labelled is not None:
+        remedy = "measure the accuracy of a program with atlasc evaluate"
+        why = "settings are not compared" if recipe else "the front was validated already"
+        raise _excluding("--recipe" if recipe else "--front", "--labelled", why, remedy)
+    if front and options.measure is not None:
+        raise _excluding("--front", "--measure", "the front was validated already")
+    for name in ("min_accuracy", "agreement"):
+        if recipe and getattr(options, name) is not None:
+            why = "nothing is picked: a recipe is one setting"
+            raise _excluding("--recipe", flag(name), why, "use atlasc evaluate on its program")
     if options.ranges == "certified":
         why = "a recipe has published ranges" if recipe else "a front has the ranges of its search"
         raise _excluding("--recipe" if recipe else "--front", "--ranges certified", why)

@@ -1,4 +1,4 @@
-"""``report.html``, of a compiled program, and ``front.html``, of a search.
+"""``report.html``, of a compiled program, ``front.html``, of a search, and that of an evaluation.
 
 Each is one file that needs no script, font or picture from elsewhere. The templates are in the
 folder beside this file; every value that goes into them is escaped.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
@@ -17,6 +17,9 @@ from atlasc.passes.search.front import Front
 from atlasc.passes.search.points import Settings
 from atlasc.report import svg
 from atlasc.templates import templates
+
+if TYPE_CHECKING:
+    from atlasc.evaluation.evaluate import Evaluation
 
 
 def report_html(
@@ -89,6 +92,35 @@ def front_html(front: Front, accurate: float = 0.0) -> str:
         found=found.items(),
         chosen=next(chosen, len(points) - 1),
     )
+
+
+def evaluation_html(found: Evaluation, meanings: Mapping[str, str]) -> str:
+    """The page of an evaluation.
+
+    Args:
+        meanings: what each stage is, by its name.
+    """
+    return _page(
+        "evaluation.html",
+        title=f"{found.program} on {found.inputs} inputs",
+        found=found,
+        meanings=meanings,
+        share=share,
+        groups=[
+            ("unsafe", found.unsafe),
+            ("undecided", found.undecided),
+            ("left out", found.left_out),
+            ("without a label that can be used", found.unlabelled),
+        ],
+    )
+
+
+def share(value: float | None, interval: Sequence[float] | None = None) -> str | None:
+    """A share in per cent, with the interval in brackets; None where it is not known."""
+    if value is None:
+        return None
+    around = "" if interval is None else f" ({100 * interval[0]:.1f} to {100 * interval[1]:.1f})"
+    return f"{value:.2%}{around}"
 
 
 def _degrees(settings: Settings, front: Front) -> list[list[tuple[str, float]]]:

@@ -31,7 +31,7 @@ def test_the_bound_holds_in_95_of_100_samples(share: float) -> None:
 
 def test_texts_are_told_apart_by_length() -> None:
     mask = (np.arange(8) < np.array([1, 2, 3, 8, 8])[:, None]).astype(int)
-    found = list(_by_length(mask, np.array([True, False, False, True, False])))
+    found = list(_by_length(mask, np.array([True, False, False, True, False]), np.zeros(5, bool)))
     assert [(one.tokens, one.inputs, one.unsafe) for one in found] == [
         ((1, 2), 2, 1),
         ((3, 4), 1, 0),

@@ -5,17 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from atlasc.ir.module import Module
 from atlasc.ir.scalar_functions import function
 from atlasc.ir.text.parser import parse
 from atlasc.passes.approximation.fits.chebyshev_sum import SLACK
+from atlasc.passes.simulation.agreement import PROMISED, UNKNOWN, compared
 from atlasc.passes.simulation.poly_values import interpret_poly
-from atlasc.passes.simulation.watch import (
-    PROMISED,
-    Excess,
-    Watch,
-    errors_of_answers,
-    function_values,
-)
+from atlasc.passes.simulation.watch import Excess, Watch, both_answers, function_values
 
 TEXT = """module @m : poly {
   symbol @c : float64[2]
@@ -27,6 +23,11 @@ TEXT = """module @m : poly {
   poly.output %z {name = "z"}
 }
 """
+
+
+def errors_of_answers(module: Module, inputs: dict[str, np.ndarray], watch: Watch) -> np.ndarray:
+    """Mean absolute errors [inputs] of the polynomials' answers."""
+    return compared(UNKNOWN, module, inputs, *both_answers(module, inputs, watch=watch)).errors
 
 
 def watched(rows: list[list[float]], inputs: int | None = None, text: str = TEXT) -> Watch:
