@@ -40,6 +40,7 @@ from atlasc.passes.simulation.agreement import (
     FINEST,
     LEAST_AGREEMENT,
     Measure,
+    Promise,
     promised,
     variation,
 )
@@ -143,7 +144,7 @@ def _promise(lowered: Lowered, settings: dict[str, Any], measure: Measure) -> No
     noise = max(op.attributes.get("noise", 0.0) for op in lowered.program.outputs)
     made = promised(measure, settings["error"], settings["variation"], noise)
     lowered.poly.attributes |= made.attributes()
-    settings["promise"] = {**made.attributes(), "words": str(made)}
+    settings["promise"] = {**made.attributes(), "words": str(Promise.of(lowered.poly))}
 
 
 def _tried(

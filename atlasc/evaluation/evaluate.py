@@ -11,7 +11,6 @@ import numpy as np
 from atlasc.bundle.folder import Bundle
 from atlasc.client.verdict import Verdict
 from atlasc.compilation.steps import Note, Steps, quiet, silent
-from atlasc.evaluation.intervals import fisher, wilson
 from atlasc.evaluation.stages import (
     ENCRYPTED,
     PACKED,
@@ -25,6 +24,7 @@ from atlasc.ir.errors import AtlasError, counted, listed
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.labels import Labels, labels_of, names_of_classes
 from atlasc.passes.simulation.agreement import UNKNOWN, Comparison, Promise, compared
+from atlasc.passes.simulation.intervals import fisher, wilson
 from atlasc.passes.simulation.scores import correlation, right
 
 WORST = 10
@@ -144,7 +144,8 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        return {**asdict(self), "worst": [asdict(one) for one in self.worst]}
+        whole = {"accuracy": self.accuracy, "agreement": self.agreement}
+        return {**asdict(self), **whole, "worst": [asdict(one) for one in self.worst]}
 
 
 def evaluate(
@@ -175,7 +176,7 @@ def evaluate(
         AtlasError: no input can be encrypted; no label can be used although there are labels; the
             target cannot run.
     """
-    promise = Promise.of(bundle.poly) or UNKNOWN
+    promise = Promise.of(bundle.poly) or _without_promise(bundle)
     rows = tuple(row for row, one in enumerate(verdicts) if not one.fault)
     if not rows:
         raise AtlasError(
@@ -205,7 +206,7 @@ def evaluate(
     return Evaluation(
         bundle.manifest.model.name,
         promise.measure,
-        str(promise) if promise is not UNKNOWN else "this program promises nothing",
+        str(promise) if np.isfinite(promise.error) else "nothing, for it was compiled without",
         len(inputs),
         figures,
         judged,
@@ -215,6 +216,12 @@ def evaluate(
         {inputs.names[row]: why for row, why in labels.faults.items()},
         tuple(said),
     )
+
+
+def _without_promise(bundle: Bundle) -> Promise:
+    """By what the answers of a program are compared that does not say it."""
+    shape = bundle.client.interface.outputs[0].attributes["shape"]
+    return replace(UNKNOWN, measure="class") if len(shape) == 2 and shape[-1] > 1 else UNKNOWN
 
 
 def _labels(bundle: Bundle, inputs: Inputs, promise: Promise, model: Stage, tell: Note) -> Labels:

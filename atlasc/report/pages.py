@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from markupsafe import Markup
 
 from atlasc.ir.errors import printable
 from atlasc.passes.search.front import Front
 from atlasc.passes.search.points import Settings
+from atlasc.passes.simulation.agreement import DESCRIPTIONS, LEAST_AGREEMENT
+from atlasc.passes.simulation.intervals import fisher, wilson
 from atlasc.report import svg
 from atlasc.templates import templates
-
-if TYPE_CHECKING:
-    from atlasc.evaluation.evaluate import Evaluation
 
 
 def report_html(
@@ -89,28 +88,46 @@ def front_html(front: Front, accurate: float = 0.0) -> str:
         facts=facts,
         chart=Markup(svg.front_chart(front)),
         degrees=[_degrees(point.settings, front) for point in points],
+        share=share,
+        score=lambda point: share(point.accuracy, _interval(point.accuracy, front)),
+        asked=LEAST_AGREEMENT,
+        meaning=DESCRIPTIONS[front.measure],
+        accuracy_chart=Markup(svg.accuracy_chart(front)) if _has_accuracy(front) else "",
         found=found.items(),
         chosen=next(chosen, len(points) - 1),
     )
 
 
-def evaluation_html(found: Evaluation, meanings: Mapping[str, str]) -> str:
+def _has_accuracy(front: Front) -> bool:
+    return front.model_accuracy is not None and any(p.accuracy is not None for p in front.points)
+
+
+def _interval(accuracy: float | None, front: Front) -> tuple[float, float] | None:
+    if accuracy is None:
+        return None
+    if front.measure == "values":
+        return fisher(accuracy, front.labelled)
+    return wilson(accuracy * front.labelled, front.labelled)
+
+
+def evaluation_html(found: Mapping[str, Any], meanings: Mapping[str, str]) -> str:
     """The page of an evaluation.
 
     Args:
+        found: the evaluation as JSON values.
         meanings: what each stage is, by its name.
     """
     return _page(
         "evaluation.html",
-        title=f"{found.program} on {found.inputs} inputs",
+        title=f"{found['program']} on {found['inputs']} inputs",
         found=found,
         meanings=meanings,
         share=share,
         groups=[
-            ("unsafe", found.unsafe),
-            ("undecided", found.undecided),
-            ("left out", found.left_out),
-            ("without a label that can be used", found.unlabelled),
+            ("unsafe", found["unsafe"]),
+            ("undecided", found["undecided"]),
+            ("left out", found["left_out"]),
+            ("without a label that can be used", found["unlabelled"]),
         ],
     )
 

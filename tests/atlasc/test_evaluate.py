@@ -13,10 +13,10 @@ import torch
 import transformers
 
 import atlasc
-from atlasc.evaluation.intervals import fisher, wilson
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.labels import labels_of
+from atlasc.passes.simulation.intervals import fisher, wilson
 
 LENGTH, BIAS = 6, 100.0
 SIZES = {

@@ -216,7 +216,7 @@ def _count(inputs: str) -> int | None:
 
 def accuracy_words(front: Front) -> str:
     """On what the accuracy of a front's points was measured, and how sure that is."""
-    from atlasc.evaluation.intervals import wilson
+    from atlasc.passes.simulation.intervals import wilson
 
     model = front.model_accuracy
     what = "accuracy" if front.measure == "class" else "correlation"

@@ -55,7 +55,7 @@ def evaluate(
         from atlasc.evaluation.stages import MEANINGS
         from atlasc.report.pages import evaluation_html
 
-        write_text(output, evaluation_html(found, MEANINGS))
+        write_text(output, evaluation_html(found.to_dict(), MEANINGS))
     if as_json:
         print_json(found.to_dict())
     else:
