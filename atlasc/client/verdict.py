@@ -36,7 +36,8 @@ class Verdict:
         undecided: why nobody can say which class the answer will have; empty where it is clear.
         cosine: of the polynomials' answer with the model's.
         agreement: how far the polynomials' answer agrees with the model's: 1 for the same class, or
-            for values that are near enough, 0 for others; a share where tokens have classes.
+            for values that are near enough, 0 for others; a share where tokens have classes. None
+            where the model's answer is not known.
     """
 
     input: str

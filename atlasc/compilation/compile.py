@@ -37,7 +37,6 @@ from atlasc.passes.search.points import Point
 from atlasc.passes.search.search_problem import error_weights, output_error
 from atlasc.passes.search.strategies import DEFAULT, find_strategy
 from atlasc.passes.simulation.agreement import (
-    FINEST,
     LEAST_AGREEMENT,
     Measure,
     Promise,
@@ -56,6 +55,8 @@ from atlasc.version import __version__
 
 FEW = 4
 """Inputs on which the functions of the polynomials are compared with the model."""
+ROUNDING = 1e-4
+"""Of the variation: by how much these may differ from the model for the rounding of float32."""
 PROJECT = "project"
 """Folder of a bundle for the C++ project of a target that has no library for Python."""
 
@@ -158,7 +159,7 @@ def _tried(
     few = prepared.source.few(FEW).arrays
     _, functions = both_answers(poly, client.embedded(few))
     apart = output_error(functions, exact_answers(prepared.module, few), dict.fromkeys(functions))
-    poly.attributes[KNOWS_MODEL] = bool(apart <= FINEST * settings["variation"])
+    poly.attributes[KNOWS_MODEL] = bool(apart <= ROUNDING * settings["variation"])
     settings["agreement_asked"] = LEAST_AGREEMENT
     if not len(inputs):
         return []

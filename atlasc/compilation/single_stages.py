@@ -225,6 +225,12 @@ def _with_approximations(
     if front is None:
         return apply_recipe(module, options.recipe or "", ranges)
     point = options.pick(front)
+    if not point.agrees:
+        note(
+            f"only {point.agreement:.2%} of the held-back inputs get the model's answer under the "
+            "setting that was picked",
+            f"  why: no setting on the front within {options.wanted(front)} has more",
+        )
     if point.unsafe:
         note(
             f"{point.unsafe} of {front.held_back} held-back inputs are unsafe under the setting "

@@ -155,7 +155,8 @@ def knows_model(poly: Module) -> bool:
     do where every sum names one, unless ``compile`` saw that they do not.
     """
     sums = (op for op in poly.ops if op.name == "poly.chebyshev")
-    return bool(poly.attributes.get(KNOWS_MODEL, all("function" in op.attributes for op in sums)))
+    named = all("function" in op.attributes for op in sums)
+    return named and bool(poly.attributes.get(KNOWS_MODEL, True))
 
 
 def both_answers(

@@ -69,6 +69,11 @@ def _show_verdicts(verdicts: list[Verdict], promise: Promise | None) -> None:
     )  # fmt: skip
     if promise is not None:
         print(promise)
+    if promise is not None and all(verdict.agreement is None for verdict in verdicts):
+        print(
+            "the distance to the model is not known, because polynomials of this recipe name no "
+            "functions: safe means that an input stays in all ranges"
+        )
     for verdict in verdicts:
         if verdict.disagrees or verdict.undecided:
             say(f"{verdict.input}: {verdict.why}")

@@ -11,7 +11,14 @@ from atlasc.ir.text.parser import parse
 from atlasc.passes.approximation.fits.chebyshev_sum import SLACK
 from atlasc.passes.simulation.agreement import PROMISED, UNKNOWN, compared
 from atlasc.passes.simulation.poly_values import interpret_poly
-from atlasc.passes.simulation.watch import Excess, Watch, both_answers, function_values
+from atlasc.passes.simulation.watch import (
+    KNOWS_MODEL,
+    Excess,
+    Watch,
+    both_answers,
+    function_values,
+    knows_model,
+)
 
 TEXT = """module @m : poly {
   symbol @c : float64[2]
@@ -145,6 +152,14 @@ def test_padding_tokens_do_not_count() -> None:
     inputs = {"x": np.array([[[0.5], [-1.0]]] * 2), "mask": np.array([[1.0, 0.0], [1.0, 1.0]])}
     errors = errors_of_answers(module, inputs, Watch(module, 2))
     assert errors == pytest.approx([0.0, 0.5])
+
+
+def test_the_model_is_known_where_every_sum_names_its_function() -> None:
+    assert not knows_model(parse(TEXT))
+    module = parse(KNOWN)
+    assert knows_model(module)
+    module.attributes[KNOWS_MODEL] = False  # what compile saw
+    assert not knows_model(module)
 
 
 def test_an_excess_decides_only_where_the_answer_cannot() -> None:
