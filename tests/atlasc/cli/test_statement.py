@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from atlasc.compilation.options import parse_share
 from atlasc.compilation.statement import Statement, _by_length, clopper_pearson
+from atlasc.compilation.values import parse_share
 from atlasc.ir.errors import AtlasError
 from tests.atlasc.cli.command import DATA, MODEL, refused, run
 
