@@ -23,6 +23,11 @@ def check_search(options: SearchOptions) -> None:
     """Raise AtlasError for an unknown name, or a number that is out of bounds."""
     find_strategy(options.strategy or DEFAULT).of(options.budget)
     choose("cost", options.minimised, COSTS)
+    if isinstance(options.labelled, Path) and not options.labelled.exists():
+        raise AtlasError(
+            f"labelled inputs {options.labelled} not found",
+            remedy="check the path for a misspelling",
+        )
     space, _ = options.parametrisation, options.evaluators()
     if options.ranges == "certified" and space.softmax_ranges == "paper":
         raise _excluding(

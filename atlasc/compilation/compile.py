@@ -56,7 +56,7 @@ from atlasc.version import __version__
 FEW = 4
 """Inputs on which the functions of the polynomials are compared with the model."""
 ROUNDING = 1e-4
-"""Of the variation: by how much these may differ from the model for the rounding of float32."""
+"""Of the variation: by how much these may differ from the model, for rounding."""
 PROJECT = "project"
 """Folder of a bundle for the C++ project of a target that has no library for Python."""
 
@@ -173,7 +173,7 @@ def _tried(
 
 def exact_answers(module: Module, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Answers [N, ...] of the model in the clear, by output name."""
-    simulator = PolynomialSimulator(module)
+    simulator = PolynomialSimulator(module, np.float64)
     return simulator.cleartext(simulator.prepare(arrays))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -233,10 +234,12 @@ def _tried_inputs(
     if options.labelled is not None:
         more = inputs_of(options.labelled, source.model, source.length, options.long)
         more.tell(note).require_finite()
-        found = labels(more, str(options.labelled))
+        named = isinstance(options.labelled, str | Path)
+        name = str(options.labelled) if named else "the labelled inputs"
+        found = labels(more, name)
         if not np.isfinite(found).any():
             raise AtlasError(
-                f"{options.labelled} has no label that can be used",
+                f"there is no label that can be used in {name}",
                 why="accuracy is measured on inputs with labels",
                 remedy='give each input a label, such as {"text": ..., "label": 1} a line',
             )

@@ -16,6 +16,7 @@ import atlasc
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.labels import labels_of
+from atlasc.passes.simulation.agreement import LARGEST, PROMISED, VARIATION
 from atlasc.passes.simulation.intervals import fisher, wilson
 
 LENGTH, BIAS = 6, 100.0
@@ -121,6 +122,24 @@ def test_run_tells_the_distance_to_the_model(biased: tuple[Any, atlasc.Program])
     assert found.agreement == 1
 
 
+def test_an_undecided_input_is_answered_and_told(biased: tuple[Any, atlasc.Program]) -> None:
+    """All inputs are, of a program that says that it errs as much as answers vary."""
+    program = atlasc.load(biased[1].folder)
+    attributes = program.bundle.poly.attributes
+    attributes[PROMISED] = LARGEST * attributes[VARIATION]
+    texts = rows(20, seed=9)
+    judged = program.check(texts)
+    undecided = [one for one in judged if one.kind == "undecided"]
+    assert undecided and not any(one.safe or one.unsafe for one in undecided)
+    assert all("the model itself hardly decides" in one.why for one in undecided)
+    found = program.run(texts)
+    assert len(found.rows) == 20
+    headline = f"{len(undecided)} input"
+    assert any(
+        one.startswith(headline) and "may not be the model's" in one for one in found.warnings
+    )
+
+
 def test_labels_that_do_not_match(biased: tuple[Any, atlasc.Program]) -> None:
     _, program = biased
     texts = rows(4, seed=3)
@@ -152,6 +171,10 @@ def test_labelled_inputs_decide_which_setting_is_taken(tmp_path: Path) -> None:
     assert agreeing["agreement"] >= 0.9 and agreeing["levels"] <= reference["levels"]
     with pytest.raises(AtlasError, match="--min-accuracy needs labels"):
         compiled(model, min_accuracy=0.5)
+    with pytest.raises(AtlasError, match="no label that can be used in the labelled inputs"):
+        compiled(model, labelled=texts)
+    with pytest.raises(AtlasError, match=r"labelled inputs no\.jsonl not found"):
+        compiled(model, labelled="no.jsonl")
 
 
 def test_a_cheap_setting_is_marked_and_its_answers_are_not_safe() -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from atlasc.bundle.folder import Bundle
     from atlasc.passes.calibration.calibrate import Calibration
     from atlasc.passes.search.front import Front
+    from atlasc.passes.search.points import Point
 
 SHOWN_POINTS = 8
 """Points of a front that are listed; ``--json`` and files have all of them."""
@@ -229,6 +230,12 @@ def accuracy_words(front: Front) -> str:
     return text
 
 
+def _remark(point: Point) -> str:
+    if not point.agrees:
+        return "disagrees with the model"
+    return "wrong on some inputs" if point.unsafe else ""
+
+
 def _percent(share: float | None) -> str | None:
     return None if share is None else f"{share:.2%}"
 
@@ -255,7 +262,7 @@ def _show_front(front: Front) -> None:
         "unsafe": [point.unsafe for point in points],
         "agreement": [_percent(point.agreement) for point in points],
         "accuracy": [_percent(point.accuracy) for point in points],
-        "": ["" if point.trusted else "disagrees with the model" for point in points],
+        "": [_remark(point) for point in points],
     }
     known = {title: cells for title, cells in columns.items() if set(cells) not in ({None}, {""})}
     print_table(list(known), zip(*known.values()))
