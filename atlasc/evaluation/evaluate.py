@@ -46,7 +46,8 @@ class Figures:
         agreement: share of answers that agree with the model's.
         agreement_interval: with 95% confidence (Wilson).
         divergence: mean Kullback-Leibler divergence of the program's probabilities from the
-            model's, in nats; None without classes.
+            model's, in nats; None without classes. This and what follows are of inputs that are
+            not unsafe: the others get no answer.
         max_error, mean_error: differences from the model's answers.
         least_cosine: with the model's answers.
         seconds: of a run on an engine.
@@ -201,7 +202,10 @@ def evaluate(
                 continue
             where = target or bundle.target
             stages.append(executed(bundle, inputs, chosen, where, steps, name))
-    figures = tuple(_figures(bundle, inputs, promise, stages[0], one, labels) for one in stages)
+    unsafe = np.array([one.unsafe for one in verdicts])
+    figures = tuple(
+        _figures(bundle, inputs, promise, stages[0], one, labels, unsafe) for one in stages
+    )
     judged = _judged(bundle, inputs, promise, stages, labels, verdicts)
     return Evaluation(
         bundle.manifest.model.name,
@@ -259,7 +263,13 @@ def _figures(
     model: Stage,
     stage: Stage,
     labels: Labels,
+    unsafe: np.ndarray,
 ) -> Figures:
+    """The figures of a stage.
+
+    Args:
+        unsafe: [inputs] which inputs are.
+    """
     beside = _beside(bundle, inputs, promise, model, stage)
     agreement = beside.agreement(replace(promise, noise=0.0))
     truth = labels.values[list(stage.rows)]
@@ -271,8 +281,8 @@ def _figures(
     if promise.measure == "values" and len(truth) > 1:
         values = answers.reshape(len(answers), -1)[:, 0]
         pearson, spearman = correlation(values, truth), correlation(_ranks(values), _ranks(truth))
-    difference = np.abs(stage.answers - model.of(stage.rows))
-    count = len(stage.rows)
+    count, given = len(stage.rows), np.flatnonzero(~unsafe[list(stage.rows)])
+    difference = np.abs(stage.answers - model.of(stage.rows))[given]
     return Figures(
         stage.name,
         count,
@@ -284,10 +294,10 @@ def _figures(
         spearman,
         float(agreement.mean()),
         wilson(float(agreement.sum()), count),
-        _divergence(bundle, inputs, promise, model, stage),
-        float(difference.max()) if np.isfinite(difference).all() else float("inf"),
-        float(beside.errors.mean()),
-        float(beside.cosines.min()),
+        _divergence(bundle, inputs, promise, model, stage, given),
+        float(difference.max(initial=0.0)) if np.isfinite(difference).all() else float("inf"),
+        float(beside.errors[given].mean()) if len(given) else float("inf"),
+        float(beside.cosines[given].min(initial=1.0)),
         stage.seconds,
     )
 
@@ -301,12 +311,17 @@ def _beside(
 
 
 def _divergence(
-    bundle: Bundle, inputs: Inputs, promise: Promise, model: Stage, stage: Stage
+    bundle: Bundle,
+    inputs: Inputs,
+    promise: Promise,
+    model: Stage,
+    stage: Stage,
+    given: np.ndarray,
 ) -> float | None:
-    """Mean Kullback-Leibler divergence over inputs, and over tokens that a mask keeps; infinite
-    where an answer is not finite.
+    """Mean Kullback-Leibler divergence over the given places, and over tokens that a mask keeps;
+    infinite where an answer is not finite.
     """
-    if promise.measure == "values":
+    if promise.measure == "values" or not len(given):
         return None
     from atlasc.passes.calibration.measure import kept_tokens
 
@@ -315,7 +330,8 @@ def _divergence(
         found = (np.exp(theirs) * (theirs - ours)).sum(axis=-1)
     found = np.where(np.isfinite(found), found, np.inf)
     kept = kept_tokens(bundle.poly, inputs.take(stage.rows).arrays, theirs)
-    return float(found.mean() if kept is None else found[kept[..., 0] > 0].mean())
+    some = found[given] if kept is None else found[given][kept[given][..., 0] > 0]
+    return float(some.mean())
 
 
 def _log_probabilities(scores: np.ndarray) -> np.ndarray:

@@ -71,7 +71,9 @@ class Excess:
         of = "a value to bootstrap" if self.op == BOOTSTRAP else f"an argument of {self.op}"
         return (
             f"{of} in {self.location or 'the model'} reaches {self.reached:.4g}, outside "
-            f"[{self.low:g}, {self.high:g}] by {self.share:.1%} of its width"
+            f"[{self.low:g}, {self.high:g}] by "
+            + (f"{self.share:.1%} of" if self.share < 10 else f"{self.share:.3g} times")
+            + " its width"
         )
 
 

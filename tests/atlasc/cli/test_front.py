@@ -90,6 +90,26 @@ def test_compile_picks_from_a_saved_front(
     assert both["levels"] == min(point.levels for point in good)
 
 
+def test_a_program_that_is_not_its_model_is_marked_and_calls_no_wrong_answer_safe(
+    searched: tuple[Path, Outcome], front: Front, tmp_path: Path
+) -> None:
+    """The cheapest point, whose error is as large as the outputs vary."""
+    bundle = tmp_path / "bundle"
+    outcome = run(
+        "compile", MODEL, "--data", DATA, "--front", searched[0],
+        "--max-levels", front.points[0].levels, "--target", "sim", "-o", bundle,
+    )  # fmt: skip
+    assert "of the held-back inputs get the model's answer" in outcome.err
+    settings = json.loads((bundle / "manifest.json").read_text())["settings"]
+    assert settings["agrees"] is False and settings["agreement"] < LEAST_AGREEMENT
+    assert "disagrees with its model" in (bundle / "report.html").read_text()
+    test = Path(DATA).parent / "test.npz"
+    found = json.loads(run("evaluate", bundle, "--input", test, "--count", 200, "--json").out)
+    assert found["agreement"] < 0.9
+    safe = [one for one in found["judged"] if one["verdict"] == "safe"]
+    assert all(one["program"] == one["model"] for one in safe) and len(safe) < 10
+
+
 def test_compile_warns_where_every_setting_is_left(
     searched: tuple[Path, Outcome], tmp_path: Path
 ) -> None:
