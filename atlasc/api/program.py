@@ -244,11 +244,13 @@ class Program:
         """The main figures, each with its name."""
         facts, costs = self.bundle.manifest, dict(self.bundle.manifest.costs)
         error, seconds = facts.settings.get("error"), costs.get("seconds")
+        agreement = facts.settings.get("agreement")
         length = f", {facts.sequence_length} tokens" if facts.sequence_length else ""
         return [
             ("model", f"{facts.model.name} ({facts.model.kind}), {facts.batch} a run{length}"),
             ("target", f"{facts.target}, {facts.security_bits} bits of security"),
             ("error of the polynomials", "–" if error is None else f"{error:.3g}"),
+            ("agreement with the model", "–" if agreement is None else f"{agreement:.2%}"),
             ("levels", str(costs.get("levels_total"))),
             ("bootstraps", str(costs.get("bootstraps"))),
             ("predicted seconds of a run", "–" if seconds is None else f"{seconds:.3g}"),

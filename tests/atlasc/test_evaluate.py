@@ -39,10 +39,10 @@ def answers(model: Any, texts: list[list[int]]) -> np.ndarray:
     return np.concatenate(found)
 
 
-def compiled(model: Any, **options: Any) -> atlasc.Program:
+def compiled(model: Any, data: Any = None, **options: Any) -> atlasc.Program:
     return atlasc.compile(
-        model.eval(), rows(60), sequence_length=LENGTH, target="sim", cost="levels",
-        evaluations=30, prefixes=False, **options,
+        model.eval(), rows(60) if data is None else data, sequence_length=LENGTH, target="sim",
+        cost="levels", evaluations=30, prefixes=False, **options,
     )  # fmt: skip
 
 
@@ -169,6 +169,9 @@ def test_labelled_inputs_decide_which_setting_is_taken(tmp_path: Path) -> None:
     assert settings["levels"] <= reference["levels"]
     agreeing: Any = compiled(model, agreement=0.9).bundle.manifest.settings
     assert agreeing["agreement"] >= 0.9 and agreeing["levels"] <= reference["levels"]
+    # The data may have labels themselves: those of held-back inputs count.
+    own: Any = compiled(model, data=labelled, min_accuracy=0.9).bundle.manifest.settings
+    assert own["accuracy"] >= 0.9
     with pytest.raises(AtlasError, match="--min-accuracy needs labels"):
         compiled(model, min_accuracy=0.5)
     with pytest.raises(AtlasError, match="no label that can be used in the labelled inputs"):
