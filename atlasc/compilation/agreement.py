@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+from typing import cast
+
+from atlasc.compilation.declared import choose
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.loading.models import LoadedModel
 from atlasc.passes.simulation.agreement import MEASURES, Measure
 
-ONE_CLASS = ("ForSequenceClassification", "ForImageClassification")
-EACH_TOKEN = (
-    "ForTokenClassification",
-    "ForCausalLM",
-    "LMHeadModel",
-    "ForMaskedLM",
-    "ForPreTraining",
-)
 VECTORS = ("embed", "hidden", "pool", "vector", "feature")
 """In the names of outputs that are no scores."""
 
@@ -22,9 +17,9 @@ VECTORS = ("embed", "hidden", "pool", "vector", "feature")
 def measure_of(model: LoadedModel, module: Module, chosen: str | None = None) -> Measure:
     """What counts in the answers of a model: the class, that of each token, or the numbers.
 
-    The architecture of a HuggingFace model tells. Of other modules the output tells: answers
-    ``[batch, K]`` are taken for scores of classes, the stricter way, unless their name says that
-    they are none.
+    HuggingFace calls scores of classes ``logits``, and its config tells regressions. Of modules
+    without a config, answers ``[batch, K]`` are taken for scores, the stricter way, unless their
+    name says that they are none.
 
     Args:
         module: the traced model.
@@ -40,7 +35,7 @@ def measure_of(model: LoadedModel, module: Module, chosen: str | None = None) ->
         "tokens": len(shape) == 3 and shape[-1] > 1,
     }
     if chosen is not None:
-        measure = next(one for one in MEASURES if one == chosen)
+        measure = cast(Measure, choose("--measure", chosen, MEASURES))
         if not possible.get(measure, True):
             raise AtlasError(
                 f"--measure {chosen} does not suit the model",
@@ -48,13 +43,9 @@ def measure_of(model: LoadedModel, module: Module, chosen: str | None = None) ->
                 remedy="use --measure values, or leave it out",
             )
         return measure
-    config, architecture = model.config, type(model.module).__name__
-    if getattr(config, "problem_type", None) in ("regression", "multi_label_classification"):
+    if getattr(model.config, "problem_type", None) in ("regression", "multi_label_classification"):
         return "values"
-    told = config is not None or any(map(architecture.endswith, (*ONE_CLASS, *EACH_TOKEN)))
-    if told and not any(map(architecture.endswith, (*ONE_CLASS, *EACH_TOKEN))):
-        return "class" if possible["class"] and name == "logits" else "values"
-    if possible["class"] and not any(word in name for word in VECTORS):
-        return "class"
-    tokens = any(map(architecture.endswith, EACH_TOKEN)) or (not told and name == "logits")
-    return "tokens" if possible["tokens"] and tokens else "values"
+    if name.endswith("logits"):
+        return next((one for one in MEASURES if possible.get(one)), "values")
+    bare = model.config is None and not any(word in name for word in VECTORS)
+    return "class" if bare and possible["class"] else "values"

@@ -13,9 +13,12 @@ import torch
 import transformers
 
 import atlasc
+from atlasc.compilation.agreement import measure_of
+from atlasc.compilation.prepare import trace_model
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.labels import labels_of
+from atlasc.loading.models import model_of
 from atlasc.passes.simulation.agreement import LARGEST, PROMISED, VARIATION
 from atlasc.passes.simulation.intervals import fisher, wilson
 
@@ -246,6 +249,8 @@ def test_the_measure_may_be_chosen() -> None:
     assert settings["promise"]["agreement"] == "values"
     with pytest.raises(AtlasError, match="--measure tokens does not suit the model"):
         compiled(model, measure="tokens")
+    with pytest.raises(AtlasError, match="--measure cannot be 'score'"):
+        compiled(model, options=atlasc.CompileOptions(measure="score"))
 
 
 def test_labels_are_numbers_names_or_values() -> None:
@@ -271,3 +276,20 @@ def test_intervals() -> None:
     assert wilson(8, 10) == pytest.approx((0.4902, 0.9433), abs=1e-4)
     assert wilson(0, 10)[0] == 0 and wilson(10, 10)[1] == pytest.approx(1)
     assert fisher(0.5, 28) == pytest.approx((0.1560, 0.7358), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "measure"),
+    [
+        ("BertModel", {}, "values"),
+        ("BertForSequenceClassification", {}, "class"),
+        ("BertForSequenceClassification", {"num_labels": 1}, "values"),
+        ("BertForSequenceClassification", {"problem_type": "multi_label_classification"}, "values"),
+        ("BertForTokenClassification", {}, "tokens"),
+        ("BertForMaskedLM", {}, "tokens"),
+    ],
+)
+def test_the_model_tells_what_counts(name: str, changes: dict[str, Any], measure: str) -> None:
+    model = getattr(transformers, name)(transformers.BertConfig(**SIZES, **changes))
+    loaded = model_of(model.eval())
+    assert measure_of(loaded, trace_model(loaded, 1, LENGTH)) == measure

@@ -123,6 +123,9 @@ def _show_program(bundle: Bundle, calibration: Calibration, data: Path) -> None:
         f"{settings['error'] / settings['variation']:.2%} of how answers vary"
     )
     say(f"promised: {settings['promise']['words']}")
+    say(
+        f"what counts in an answer: {settings['promise']['agreement']}; --measure chooses otherwise"
+    )
     if settings.get("agreement") is not None:
         say(f"agreement with the model on held-back inputs: {settings['agreement']:.2%}")
     if settings.get("accuracy") is not None:
