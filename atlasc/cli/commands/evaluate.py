@@ -33,7 +33,7 @@ def evaluate(
     output: Path | None = option("Write a page with the figures, an .html file.", "-o"),
     as_json: bool = JSON,
 ) -> None:
-    """Measure how often a program is right: on labelled inputs, and beside its model.
+    """Measure how often a program is right, on labelled inputs, beside its model.
 
     Labels are the classes of the model, by number or by name, or values for a model that gives one
     number. Each row of the table adds one source of error: the model in the clear, its polynomials,
