@@ -251,6 +251,12 @@ def _tried_inputs(
             why="no held-back input of the data has one that can be used",
             remedy="give labels in --data, or labelled inputs with --labelled",
         )
+    if getattr(options, "agreement", None) is not None and not len(inputs):
+        raise AtlasError(
+            "--agreement needs inputs that are held back",
+            why="agreement with the model is measured on them",
+            remedy="give a --held-back share that is more than 0",
+        )
     return TriedInputs(inputs, shares, known, measure)
 
 

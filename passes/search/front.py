@@ -187,7 +187,13 @@ class Front:
             raise AtlasError(
                 f"no setting can be picked by {wanted}",
                 why="accuracy was measured on no labelled input",
-                remedy="give labels in --data, or labelled inputs with --labelled",
+                remedy="give labels in --data, or labelled inputs with --labelled, to the search",
+            )
+        if wanted.agreement is not None and not self.held_back:
+            raise AtlasError(
+                f"no setting can be picked by {wanted}",
+                why="no input was held back, on which agreement could be measured",
+                remedy="search with a --held-back share that is more than 0",
             )
         if wanted.seconds is not None and all(point.seconds is None for point in self.points):
             raise AtlasError(
