@@ -112,14 +112,11 @@ def _class(label: Any, names: Mapping[str, int], count: int) -> tuple[float | No
 
 
 def _number(label: Any) -> float | None:
-    if isinstance(label, bool | int | float):
+    if not isinstance(label, bool | int | float | str):
+        return None
+    try:
         value = float(label)
-    elif isinstance(label, str):
-        try:
-            value = float(label)
-        except ValueError:
-            return None
-    else:
+    except (ValueError, OverflowError):
         return None
     return value if math.isfinite(value) else None
 

@@ -267,6 +267,7 @@ def test_labels_are_numbers_names_or_values() -> None:
     assert bad.known == 0 and list(bad.faults) == [0, 1, 2, 3]
     assert bad.faults[0] == "the model has no class 'medium'; it has 'Low', 'high'"
     assert found([0.5, "1.5", 2], "values", 1).values.tolist() == [0.5, 1.5, 2]
+    assert found([10**400, "1e999", [1]]).known == 0
     assert "is no number" in found(["much"], "values", 1).faults[0]
     assert "says nothing of an answer of 8 numbers" in found([1], "values", 8).faults[0]
 
