@@ -6,7 +6,8 @@
 
     program = atlasc.compile(model, data=texts, tokenizer=tokenizer, sequence_length=64)
     program.inspect()                # what it costs
-    program.check(texts)             # whether inputs stay in all calibrated ranges
+    program.check(texts)             # whether answers will agree with the model's
+    program.evaluate("labelled.jsonl")  # accuracy, beside that of the model in the clear
     program.run(texts[:2])           # encrypt, execute and decrypt in this process
     program.save("build/sentiment")  # for atlasc.load, and for the command line
 
@@ -27,21 +28,25 @@ from typing import TYPE_CHECKING, Any
 from atlasc.version import __version__
 
 if TYPE_CHECKING:
-    from atlasc.api.program import Program, ProgramAnswers, compile, load
+    from atlasc.api.answers import ProgramAnswers
+    from atlasc.api.program import Program, compile, load
     from atlasc.api.roles import Client, Server, keygen
     from atlasc.client.verdict import Verdict
     from atlasc.compilation.options import CompileOptions
+    from atlasc.evaluation.evaluate import Evaluation
     from atlasc.ir.errors import AtlasError
 
 __all__ = [
-    "AtlasError", "Client", "CompileOptions", "Program", "ProgramAnswers", "Server", "Verdict",
-    "__version__", "compile", "keygen", "load",
+    "AtlasError", "Client", "CompileOptions", "Evaluation", "Program", "ProgramAnswers", "Server",
+    "Verdict", "__version__", "compile", "keygen", "load",
 ]  # fmt: skip
 
 _PLACES = {
-    **dict.fromkeys(("Program", "ProgramAnswers", "compile", "load"), "atlasc.api.program"),
+    **dict.fromkeys(("Program", "compile", "load"), "atlasc.api.program"),
+    "ProgramAnswers": "atlasc.api.answers",
     **dict.fromkeys(("Client", "Server", "keygen"), "atlasc.api.roles"),
     "CompileOptions": "atlasc.compilation.options",
+    "Evaluation": "atlasc.evaluation.evaluate",
     "AtlasError": "atlasc.ir.errors",
     "Verdict": "atlasc.client.verdict",
 }

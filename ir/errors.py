@@ -54,6 +54,16 @@ def named(names: Sequence[str], separator: str = ", ") -> str:
     return separator.join(shown)
 
 
+def listed(lines: Sequence[str]) -> str:
+    """The first of some lines, likewise, one below another."""
+    return named(lines, "\n       ")
+
+
+def counted(number: int, one: str, many: str) -> str:
+    """A number with its noun."""
+    return f"{number} {one if number == 1 else many}"
+
+
 def first_line(error: BaseException) -> str:
     """The first line of an error's message, for a ``why``."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -13,7 +13,7 @@ from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.client.checks import REMEDY, Reach
 from atlasc.client.verdict import Verdict, verdicts
 from atlasc.compilation.steps import Note, Steps, silent
-from atlasc.ir.errors import AtlasError, named
+from atlasc.ir.errors import AtlasError, counted, listed
 from atlasc.loading.inputs import Inputs
 
 UNSAFE_REMEDY = (
@@ -61,7 +61,8 @@ def admit(
     reached = _reached(bundle, inputs)
     if bundle.has_server:
         found = _judged(require_polynomials(bundle), inputs, reached, steps)
-        unsafe = {row: verdict.why for row, verdict in enumerate(found) if not verdict.safe}
+        unsafe = {row: verdict.why for row, verdict in enumerate(found) if verdict.unsafe}
+        tell_undecided(found, note)
     else:
         unsafe = {row: reach.why for row, reach in enumerate(reached) if reach.refused}
     out = {row: why for row, why in unsafe.items() if not (unchecked and reached[row].finite)}
@@ -95,6 +96,17 @@ def admit(
     doubts += [f"{inputs.names[row]}: {reached[row].why}" for row in rows if reached[row].large]
     chosen = inputs.take(rows) if out else inputs
     return Admitted(chosen, rows, out, next(iter(doubts), ""))
+
+
+def tell_undecided(found: Sequence[Verdict], note: Note) -> None:
+    """Note the inputs whose answers are within the promised error, and may have another class."""
+    lines = [f"{one.input}: {one.why}" for one in found if one.kind == "undecided"]
+    if lines:
+        count = counted(len(lines), "input is", "inputs are")
+        note(
+            f"{count} answered, but the class may not be the model's",
+            f"  why: {listed(lines)}\n  what to do: look at the scores, not at the class alone",
+        )
 
 
 def require_polynomials(bundle: Bundle) -> Bundle:
@@ -148,13 +160,3 @@ def _judged(
         )
         for name, reach in zip(inputs.names, reached, strict=True)
     ]
-
-
-def counted(number: int, one: str, many: str) -> str:
-    """A number with its noun."""
-    return f"{number} {one if number == 1 else many}"
-
-
-def listed(lines: Sequence[str]) -> str:
-    """The first of some lines, for a message; each stays one line, whatever is in it."""
-    return named(lines, "\n       ")

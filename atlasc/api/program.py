@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from atlasc.api.admission import admit, checked, require_polynomials
+from atlasc.api.answers import ProgramAnswers
 from atlasc.api.errors import atlas_errors
 from atlasc.bundle.folder import Bundle, Role, copy_part, held_role, load_bundle
 from atlasc.client.verdict import Verdict
@@ -25,14 +26,16 @@ from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
 from atlasc.loading import LONG
 from atlasc.loading.inputs import Inputs
+from atlasc.passes.simulation.agreement import Promise, compared
 from atlasc.run import session
 from atlasc.run.built import BuiltProgram, module_place
 from atlasc.run.session import RunResult
-from atlasc.run.timing import Timing
 from atlasc.targets import find_target
 
 if TYPE_CHECKING:
     import torch
+
+    from atlasc.evaluation.evaluate import Evaluation
 
 
 def compile(
@@ -87,88 +90,6 @@ def load(folder: str | Path) -> Program:
     with atlas_errors():
         place = Path(folder)
         return Program(load_bundle(place, held_role(place)))
-
-
-@dataclass(frozen=True)
-class ProgramAnswers:
-    """Answers to some inputs. A row belongs to each input that was given.
-
-    Attributes:
-        inputs: what was given.
-        rows: which of the inputs were encrypted.
-        answer: to these: outputs, what the polynomials give in the clear, and seconds.
-        refused: row of an input without an answer: why.
-        warnings: what a user should know, a text each.
-        unchecked: whether answers are shown that are far outside of what calibration saw.
-    """
-
-    inputs: Inputs
-    rows: tuple[int, ...]
-    answer: RunResult
-    refused: Mapping[int, str]
-    warnings: tuple[str, ...]
-    unchecked: bool = False
-
-    @property
-    def outputs(self) -> dict[str, np.ndarray]:
-        """Answers by output name, ``[inputs, ...]``; NaN in the rows that are refused."""
-        shown = self.answer.shown(self.unchecked)
-        return {name: self._placed(values) for name, values in shown.items()}
-
-    @property
-    def expected(self) -> dict[str, np.ndarray]:
-        """What the polynomials give in the clear, likewise; NaN for inputs that are left out."""
-        expected = self.answer.finished(self.answer.expected)
-        return {name: self._placed(values) for name, values in expected.items()}
-
-    @property
-    def unanswered(self) -> frozenset[int]:
-        """Rows without an answer."""
-        shown = self.rows if self.unchecked else ()
-        return frozenset(self.refused).difference(shown)
-
-    @property
-    def errors(self) -> dict[str, np.ndarray]:
-        """By output name, for each input the largest difference from the polynomials' answer,
-        before the function that may end an output.
-        """
-        before = replace(self.answer, functions={}).shown(self.unchecked)
-        return {
-            name: self._placed(
-                np.abs(values - self.answer.expected[name]).reshape(len(values), -1).max(axis=1)
-            )
-            for name, values in before.items()
-        }
-
-    @property
-    def max_error(self) -> float:
-        """Greatest difference of an answer from the polynomials' answer; NaN without answers."""
-        return self.answer.max_error
-
-    @property
-    def mean_error(self) -> float:
-        """Mean absolute difference from the polynomials' answers."""
-        return self.answer.mean_error
-
-    @property
-    def seconds(self) -> dict[str, float]:
-        """Time by phase: keys, encrypt, execute, decrypt."""
-        return self.answer.seconds
-
-    @property
-    def target(self) -> str:
-        """What it ran on."""
-        return self.answer.target
-
-    @property
-    def timing(self) -> Timing | None:
-        """Seconds of each op; None where nothing was encrypted."""
-        return self.answer.timing
-
-    def _placed(self, values: np.ndarray) -> np.ndarray:
-        placed = np.full((len(self.inputs), *values.shape[1:]), np.nan)
-        placed[list(self.rows)] = values
-        return placed
 
 
 class Program:
@@ -273,6 +194,43 @@ class Program:
             given = self.bundle.load_inputs(inputs, long, partial=True).tell(warned)
             return checked(require_polynomials(self.bundle), given, steps_of(progress))
 
+    def evaluate(
+        self,
+        inputs: object,
+        *,
+        encrypted: int = 0,
+        simulated: int = 0,
+        target: str | None = None,
+        long: str = LONG[0],
+        seed: int = 0,
+        progress: ProgressCallback | None = None,
+    ) -> Evaluation:
+        """How often the program is right on labelled inputs, and how often it agrees with its
+        model: of the model, the polynomials and the errors of encryption, and of ciphertexts.
+
+        Args:
+            inputs: with labels: a path, rows such as ``{"text": ..., "label": ...}``, or arrays
+                with ``labels``.
+            encrypted: so many inputs, chosen at random, are answered on ciphertexts.
+            simulated: likewise by the packed program on the simulator, with the errors of CKKS.
+            target: that encrypts, another one than the program was compiled for.
+            long: what becomes of longer texts; see :meth:`inputs`.
+            seed: of the choice and the errors.
+            progress: called as ``progress(what, done, total)``.
+
+        Raises:
+            AtlasError: of the inputs or the labels; or the folder lacks the server's part.
+        """
+        warnings: list[str] = []
+        note = collecting(warnings)
+        with atlas_errors():
+            found = evaluate_inputs(
+                self.bundle, self.bundle.load_inputs(inputs, long, partial=True).tell(note),
+                encrypted=encrypted, simulated=simulated, target=target or "", seed=seed,
+                steps=steps_of(progress), note=note,
+            )  # fmt: skip
+        return replace(found, notes=tuple(warnings))
+
     def inspect(self, progress: ProgressCallback | None = None) -> dict[str, Any]:
         """What the program costs, as ``atlasc inspect --json`` prints it."""
         with atlas_errors():
@@ -300,11 +258,13 @@ class Program:
         """The main figures, each with its name."""
         facts, costs = self.bundle.manifest, dict(self.bundle.manifest.costs)
         error, seconds = facts.settings.get("error"), costs.get("seconds")
+        agreement = facts.settings.get("agreement")
         length = f", {facts.sequence_length} tokens" if facts.sequence_length else ""
         return [
             ("model", f"{facts.model.name} ({facts.model.kind}), {facts.batch} a run{length}"),
             ("target", f"{facts.target}, {facts.security_bits} bits of security"),
             ("error of the polynomials", "–" if error is None else f"{error:.3g}"),
+            ("agreement with the model", "–" if agreement is None else f"{agreement:.2%}"),
             ("levels", str(costs.get("levels_total"))),
             ("bootstraps", str(costs.get("bootstraps"))),
             ("predicted seconds of a run", "–" if seconds is None else f"{seconds:.3g}"),
@@ -344,7 +304,7 @@ def run_inputs(
     admitted = admit(bundle, inputs, note, strict=strict, unchecked=unchecked, steps=steps)
     arrays = admitted.inputs.arrays
     with steps("polynomials in the clear", total=len(admitted.inputs)) as step:
-        expected = session.simulate(bundle.client, bundle.poly, arrays, step.report)
+        expected, model = session.simulate_both(bundle.client, bundle.poly, arrays, step.report)
     if built is not None:
         with steps(f"running on {built.module.engine}, in C++"):
             answer = built.run(arrays, expected, unchecked)
@@ -352,13 +312,43 @@ def run_inputs(
         answer = session.run(
             bundle, arrays, target, steps=steps, expected=expected, unchecked=unchecked
         )
+    answer = replace(answer, model=model)
     refused = dict(admitted.left_out) | {
         admitted.rows[row]: f"{share:.1%} of its slots are far outside what calibration saw"
         for row, share in answer.refused.items()
     }
     return ProgramAnswers(
-        inputs, admitted.rows, answer, dict(sorted(refused.items())), (), unchecked
-    )
+        inputs, admitted.rows, answer, dict(sorted(refused.items())), (), unchecked,
+        _agreement(bundle, arrays, answer),
+    )  # fmt: skip
+
+
+def _agreement(
+    bundle: Bundle, arrays: Mapping[str, np.ndarray], answer: RunResult
+) -> tuple[float, ...] | None:
+    """How far each answer agrees with the model's; None where the model's is not known."""
+    promise = Promise.of(bundle.poly)
+    if promise is None or answer.model is None:
+        return None
+    beside = compared(promise, bundle.poly, arrays, answer.outputs, answer.model)
+    # Errors of encryption are in these answers already.
+    found = beside.agreement(replace(promise, noise=0.0))
+    found[list(answer.refused)] = 0.0
+    return tuple(found.tolist())
+
+
+def evaluate_inputs(
+    bundle: Bundle, inputs: Inputs, *, steps: Steps = silent, note: Note, **options: Any
+) -> Evaluation:
+    """What :meth:`Program.evaluate` does, with progress in steps and warnings as they occur.
+
+    Raises:
+        AtlasError: as :meth:`Program.evaluate`.
+    """
+    from atlasc.evaluation.evaluate import evaluate
+
+    whole = require_polynomials(bundle)
+    return evaluate(whole, inputs, checked(whole, inputs, steps), steps=steps, note=note, **options)
 
 
 def collecting(warnings: list[str]) -> Callable[..., None]:

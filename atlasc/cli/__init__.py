@@ -21,6 +21,7 @@ SECTIONS = {
         "run:check_input",
         "run:run",
         "split:split",
+        "evaluate:evaluate",
         "roles:keygen",
         "roles:encrypt",
         "roles:execute",

@@ -23,6 +23,11 @@ def check_search(options: SearchOptions) -> None:
     """Raise AtlasError for an unknown name, or a number that is out of bounds."""
     find_strategy(options.strategy or DEFAULT).of(options.budget)
     choose("cost", options.minimised, COSTS)
+    if isinstance(options.labelled, Path) and not options.labelled.exists():
+        raise AtlasError(
+            f"labelled inputs {options.labelled} not found",
+            remedy="check the path for a misspelling",
+        )
     space, _ = options.parametrisation, options.evaluators()
     if options.ranges == "certified" and space.softmax_ranges == "paper":
         raise _excluding(
@@ -92,6 +97,16 @@ def _refuse_contradictions(options: CompileOptions) -> None:
         ignored.remove("cost")  # it places the bootstraps of a recipe, too
     if front and options.margin is not None:
         ignored.append("margin")
+    if options.labelled is not None:
+        remedy = "measure the accuracy of a program with atlasc evaluate"
+        why = "settings are not compared" if recipe else "the front was validated already"
+        raise _excluding("--recipe" if recipe else "--front", "--labelled", why, remedy)
+    if front and options.measure is not None:
+        raise _excluding("--front", "--measure", "the front was validated already")
+    for name in ("min_accuracy", "agreement"):
+        if recipe and getattr(options, name) is not None:
+            why = "nothing is picked: a recipe is one setting"
+            raise _excluding("--recipe", flag(name), why, "use atlasc evaluate on its program")
     if options.ranges == "certified":
         why = "a recipe has published ranges" if recipe else "a front has the ranges of its search"
         raise _excluding("--recipe" if recipe else "--front", "--ranges certified", why)

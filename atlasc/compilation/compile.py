@@ -14,6 +14,7 @@ from atlasc.bundle.folder import Bundle, load_bundle, write_bundle
 from atlasc.client.checks import MASK
 from atlasc.client.program import client_program
 from atlasc.client.verdict import verdicts
+from atlasc.compilation.agreement import measure_of
 from atlasc.compilation.checks import check_compile
 from atlasc.compilation.fronts import front_files, journal_place, keeping, load_front
 from atlasc.compilation.lowering import MAGNITUDE_INPUTS, lower_module
@@ -26,7 +27,6 @@ from atlasc.emit.project import write_project
 from atlasc.files import new_folder
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.loading.inputs import Inputs
 from atlasc.passes.approximation.approximate import apply_recipe, apply_settings, depth_of
 from atlasc.passes.calibration.calibrate import Calibration
 from atlasc.passes.calibration.measure import nonlinear_ops
@@ -34,10 +34,17 @@ from atlasc.passes.costs import program_costs
 from atlasc.passes.pipeline import Lowered
 from atlasc.passes.search.front import Front
 from atlasc.passes.search.points import Point
-from atlasc.passes.search.search_problem import error_weights, mean_magnitude, output_error
+from atlasc.passes.search.search_problem import error_weights, output_error
 from atlasc.passes.search.strategies import DEFAULT, find_strategy
+from atlasc.passes.simulation.agreement import (
+    LEAST_AGREEMENT,
+    Measure,
+    Promise,
+    promised,
+    variation,
+)
 from atlasc.passes.simulation.simulate import PolynomialSimulator
-from atlasc.passes.simulation.watch import PROMISED, promised_error
+from atlasc.passes.simulation.watch import KNOWS_MODEL, both_answers, knows_model
 from atlasc.report.pages import report_html
 from atlasc.report.summary import costs_summary
 from atlasc.targets import find_target
@@ -46,6 +53,10 @@ from atlasc.targets.program import with_embedding
 from atlasc.targets.security import estimates_of
 from atlasc.version import __version__
 
+FEW = 4
+"""Inputs on which the functions of the polynomials are compared with the model."""
+ROUNDING = 1e-4
+"""Of the variation: by how much these may differ from the model, for rounding."""
 PROJECT = "project"
 """Folder of a bundle for the C++ project of a target that has no library for Python."""
 
@@ -117,8 +128,11 @@ def compile_model(
         options, steps,
         fastest="latency" in (options.cost, chosen.settings.get("cost")),
     )  # fmt: skip
-    promise(lowered, promised_error(chosen.settings["error"], chosen.settings["magnitude"]))
-    found = _tried(prepared.source.validated, lowered, steps)
+    measure = measure_of(prepared.source.model, prepared.traced, options.measure)
+    if chosen.front is not None:
+        measure = chosen.front.measure
+    _promise(lowered, chosen.settings, measure)
+    found = _tried(prepared, chosen.settings, lowered, steps)
     require(found, options.unsafe_at_most)
     chosen.settings["statements"] = [one.to_dict() for one in found]
     with keeping(journal, output) as kept, steps("writing the bundle"):
@@ -128,22 +142,41 @@ def compile_model(
     return Compiled(bundle, prepared, lowered)
 
 
-def promise(lowered: Lowered, error: float) -> None:
-    """Write into the poly module up to which error an answer is right: of the polynomials, and what
-    encryption adds at most.
+def _promise(lowered: Lowered, settings: dict[str, Any], measure: Measure) -> None:
+    """Write into the poly module and into the settings what the program promises of an answer."""
+    noise = max(op.attributes.get("noise", 0.0) for op in lowered.program.outputs)
+    made = promised(measure, settings["error"], settings["variation"], noise)
+    lowered.poly.attributes |= made.attributes()
+    settings["promise"] = {**made.attributes(), "words": str(Promise.of(lowered.poly))}
+
+
+def _tried(
+    prepared: PreparedModel, settings: dict[str, Any], lowered: Lowered, steps: Steps
+) -> list[Statement]:
+    """What the verdicts on held-back inputs say of others; how far these agree with the model goes
+    into the settings.
     """
-    noise = [op.attributes.get("noise", 0.0) for op in lowered.program.outputs]
-    lowered.poly.attributes[PROMISED] = float(f"{error + max(noise):.3g}")
-
-
-def _tried(inputs: Inputs, lowered: Lowered, steps: Steps) -> list[Statement]:
-    """What the verdicts on held-back inputs say of others."""
+    inputs, own = prepared.source.validated, len(prepared.source.held_back)
+    client, poly = client_program(lowered.client, lowered.program), lowered.poly
+    few = prepared.source.few(FEW).arrays
+    _, functions = both_answers(poly, client.embedded(few))
+    apart = output_error(functions, exact_answers(prepared.module, few), dict.fromkeys(functions))
+    poly.attributes[KNOWS_MODEL] = bool(apart <= ROUNDING * settings["variation"])
+    settings["agreement_asked"] = LEAST_AGREEMENT
     if not len(inputs):
         return []
-    client = client_program(lowered.client, lowered.program)
+    exact = None if knows_model(poly) else exact_answers(prepared.module, inputs.arrays)
     with steps("trying the program on held-back inputs", len(inputs)) as step:
-        found = verdicts(client, lowered.poly, inputs.arrays, inputs.names, step.report)
+        found = verdicts(client, poly, inputs.arrays, inputs.names, step.report, exact)
+    agreement = float(np.mean([one.agreement or 0.0 for one in found[:own]]))
+    settings |= {"agreement": agreement, "agrees": agreement >= LEAST_AGREEMENT}
     return statements(found, inputs.arrays.get(MASK))
+
+
+def exact_answers(module: Module, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Answers [N, ...] of the model in the clear, by output name."""
+    simulator = PolynomialSimulator(module, np.float64)
+    return simulator.cleartext(simulator.prepare(arrays))
 
 
 def write_program(
@@ -237,7 +270,7 @@ def choose(
         "parametrisation": space.to_dict(),
         "layers": found.pop("settings"),
         **found,
-        "magnitude": front.magnitude,
+        "variation": front.variation,
         "held_back": front.held_back,
     }
     return Chosen(module, settings, front)
@@ -249,7 +282,7 @@ def _by_recipe(
     arrays, shares = search_inputs(prepared, options.seed, SEARCH_INPUTS)
     module = apply_recipe(prepared.module, recipe, prepared.calibration)
     with steps("simulating the polynomials"):
-        error, magnitude = simulated_error(module, arrays, shares)
+        error, varying = simulated_error(module, arrays, shares)
     if not np.isfinite(error):
         short = shares is not None and 0 in shares
         raise AtlasError(
@@ -268,14 +301,14 @@ def _by_recipe(
             why=f"the limits: {options.limits}",
             remedy="leave --recipe out, to search for settings within the limits",
         )
-    return Chosen(module, {"recipe": recipe, "error": error, "magnitude": magnitude})
+    return Chosen(module, {"recipe": recipe, "error": error, "variation": varying})
 
 
 def simulated_error(
     module: Module, arrays: Mapping[str, np.ndarray], shares: Sequence[float] | None = None
 ) -> tuple[float, float]:
     """Mean absolute error of a module's polynomials against its cleartext, see ``output_error``,
-    and the mean magnitude of the cleartext outputs.
+    and how the cleartext outputs vary.
     """
     simulator = PolynomialSimulator(module)
     inputs = simulator.prepare(arrays)
@@ -283,7 +316,7 @@ def simulated_error(
     weights = {n: error_weights(module, arrays, array, shares) for n, array in reference.items()}
     finite = simulated.finite
     error = output_error(simulated.outputs, reference, weights) if finite else np.inf
-    return error, mean_magnitude(reference, weights)
+    return error, variation(reference, weights)
 
 
 def polynomials(module: Module, poly: Module) -> list[dict[str, Any]]:

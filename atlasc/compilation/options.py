@@ -15,6 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from atlasc.compilation.declared import Options, choose, documented, flag, option, switch
+from atlasc.compilation.values import (
+    MEASURES,
+    RANGES_FROM,
+    parse_long,
+    parse_measure,
+    parse_memory,
+    parse_ranges,
+    parse_share,
+)
 from atlasc.ir.errors import AtlasError
 from atlasc.loading import LONG
 from atlasc.passes.lowering.keys.sizes import parse_size
@@ -27,31 +36,13 @@ if TYPE_CHECKING:
     from atlasc.passes.search.search_problem import RayWorkers
 
 MAX_ERROR = 2e-3
-"""Greatest mean absolute error, as a share of the outputs' mean magnitude, without a limit."""
-ALL_MEMORY = float("inf")
-"""A key memory without a limit."""
-RANGES_FROM = ("measured", "certified")
+"""Greatest mean absolute error, as a share of how the outputs vary, without a limit."""
 RANGES, LIMITS = "Data and ranges", "What is picked"
 SEARCH, BUDGET, WORKERS = "Search", "Budget of the strategy atlas", "Workers"
 """Sections of a command's help."""
 range_option, limit = partial(option, section=RANGES), partial(option, section=LIMITS)
 search_option, budget_option = partial(option, section=SEARCH), partial(option, section=BUDGET)
 worker_option = partial(option, section=WORKERS)
-
-
-def parse_memory(text: str) -> float:
-    """Bytes of ``4G``, or infinity for ``all``; raises AtlasError for anything else."""
-    return ALL_MEMORY if text == "all" else parse_size(text)
-
-
-def parse_long(text: str) -> str:
-    """One of ``LONG``; raises AtlasError for anything else."""
-    return choose("--long", text, LONG)
-
-
-def parse_ranges(text: str) -> str:
-    """One of ``RANGES_FROM``; raises AtlasError for anything else."""
-    return choose("--ranges", text, RANGES_FROM)
 
 
 long_option = partial(
@@ -61,14 +52,6 @@ long_option = partial(
     metavar="|".join(LONG),
     parse=parse_long,
 )
-
-
-def parse_share(text: str) -> float:
-    """The share of ``0.1%`` or ``0.001``; raises AtlasError for anything else."""
-    try:
-        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        raise AtlasError(f"{text!r} is no share", remedy="give one such as 0.1% or 0.001") from None
 
 
 @documented
@@ -140,7 +123,25 @@ class CostOptions(Options):
 
 @documented
 @dataclass(frozen=True, kw_only=True)
-class SearchOptions(CalibrationOptions, CostOptions):
+class AgreementOptions(Options):
+    """By what answers are compared with the model's."""
+
+    measure: str | None = range_option(
+        "What counts in an answer: its class, the class of each of its tokens, or its values "
+        "[default: by the model].",
+        metavar="|".join(MEASURES),
+        parse=parse_measure,
+    )
+    labelled: Path | None = option(
+        "Further inputs, with labels, on which the accuracy of settings is measured.",
+        metavar="FILE",
+        section=RANGES,
+    )
+
+
+@documented
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions(CalibrationOptions, CostOptions, AgreementOptions):
     """How settings of the polynomials are searched."""
 
     strategy: str | None = search_option("hybrid, or atlas, the paper's [default: hybrid].")
@@ -249,13 +250,27 @@ class LimitOptions(Options):
     """Which point of a front is picked."""
 
     max_error: float | None = limit(
-        f"Greatest mean absolute error of the outputs [default: {MAX_ERROR:.1%} of their mean "
-        "magnitude, without another limit].",
+        f"Greatest mean absolute error of the outputs [default: {MAX_ERROR:.1%} of how they vary "
+        "from input to input, without another limit].",
         minimum=0,
     )
     max_depth: int | None = limit("Greatest depth of the blocks, as papers count it.", minimum=1)
     max_levels: int | None = limit("Greatest number of levels of the blocks.", minimum=1)
     max_seconds: float | None = limit("Most predicted seconds of one encrypted run.", minimum=0)
+    min_accuracy: float | None = limit(
+        "Least accuracy on labelled inputs (for values: the correlation), such as 75% or 0.75; the "
+        "cheapest setting that has it is taken.",
+        metavar="SHARE",
+        parse=parse_share,
+        minimum=0,
+    )
+    agreement: float | None = limit(
+        "Least share of inputs whose answers agree with the model's, such as 99% or 0.99; the "
+        "cheapest setting that has it is taken.",
+        metavar="SHARE",
+        parse=parse_share,
+        minimum=0,
+    )
     unsafe_at_most: float | None = limit(
         "Greatest share of inputs like the data's that may be unsafe, such as 1% or 0.01. That is "
         "an upper bound from the held-back inputs, with 95% confidence; compile refuses what it "
@@ -274,13 +289,16 @@ class LimitOptions(Options):
         """The limits that were given."""
         from atlasc.passes.search.front import Wanted
 
-        return Wanted(self.max_error, self.max_depth, self.max_levels, self.max_seconds)
+        return Wanted(
+            self.max_error, self.max_depth, self.max_levels, self.max_seconds,
+            self.min_accuracy, self.agreement,
+        )  # fmt: skip
 
     def wanted(self, front: Front) -> Wanted:
-        """The same; an error of at most ``MAX_ERROR`` of the outputs where none was given."""
+        """The same; an error of at most ``MAX_ERROR`` of how outputs vary where none was given."""
         from atlasc.passes.search.front import Wanted
 
-        return Wanted(MAX_ERROR * front.magnitude) if self.limits == Wanted() else self.limits
+        return Wanted(MAX_ERROR * front.variation) if self.limits == Wanted() else self.limits
 
     def pick(self, front: Front) -> Point:
         """The point of a front that is within the limits. Where none was given, and no point is

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
+from atlasc.compilation.agreement import measure_of
 from atlasc.compilation.fronts import calibration_digest, model_digest
 from atlasc.compilation.options import CompileOptions, SearchOptions
 from atlasc.compilation.prepare import PreparedModel
-from atlasc.compilation.steps import Step, Steps, silent
+from atlasc.compilation.steps import Step, Steps, quiet, silent
 from atlasc.ir.errors import AtlasError
+from atlasc.loading.data import inputs_of
+from atlasc.loading.inputs import Inputs
+from atlasc.loading.labels import labels_of
 from atlasc.passes.approximation.approximate import layer_count, settings_approximations
 from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.calibration.measure import blas_threads, nonlinear_ops
@@ -24,6 +29,7 @@ from atlasc.passes.search.search_problem import SearchProblem
 from atlasc.passes.search.strategies import DEFAULT, find_strategy
 from atlasc.passes.search.strategy import EVALUATING, Progress
 from atlasc.passes.search.validation import Trials, Validator, validated, validated_pick
+from atlasc.passes.simulation.agreement import Measure
 from atlasc.targets import find_target
 from atlasc.version import __version__
 
@@ -59,6 +65,7 @@ def search(
     """
     require_searchable(prepared)
     given = options.budget if budget is None else budget
+    tried = _tried_inputs(prepared, options, others.get("note", quiet))
     chosen = find_strategy(options.strategy or DEFAULT).of({**given, "seed": options.seed})
     problem = search_problem(prepared, options, inputs, **others)
     strategy = chosen.filled(problem)
@@ -83,7 +90,8 @@ def search(
         objective = problem.objective()
         layer = expert_layer(problem.parametrisation)
         front = replace(front, expert=objective.evaluate((layer,) * objective.space.layers))
-    if not len(prepared.source.held_back):
+    front = replace(front, measure=tried.measure)
+    if not len(tried.inputs):
         return front
     label = "validating the front on held-back inputs"
     with (
@@ -91,7 +99,7 @@ def search(
         steps(label, None if pick else len(front.points) + 1, resume=resume) as step,
         blas_threads(1),
     ):
-        trials = _trials(front, prepared, kept, problem.threads, step)
+        trials = _trials(front, prepared, tried, kept, problem.threads, step)
         return validated_pick(front, trials, pick) if pick else validated(front, trials)
 
 
@@ -178,19 +186,100 @@ def _facts(prepared: PreparedModel, compared: int, options: Mapping[str, Any]) -
     }
 
 
-def _trials(
-    front: Front, prepared: PreparedModel, journal: Journal | None, threads: int | None, step: Step
-) -> Trials:
-    """Trials of a front on the held-back inputs. Prefixes of them do not count in the error."""
-    own, inputs = len(prepared.source.held_back), prepared.source.validated
+@dataclass(frozen=True)
+class TriedInputs:
+    """On what the points of a front are tried.
+
+    Attributes:
+        inputs: held-back ones with their prefixes, and the labelled ones that the user named.
+        shares: weight of each in the error; None for equal ones. Prefixes and labelled inputs have
+            none.
+        labels: [N] of all of them; NaN where there is none.
+        measure: by what answers agree with the model's.
+    """
+
+    inputs: Inputs
+    shares: list[float] | None
+    labels: np.ndarray
+    measure: Measure
+
+
+def _tried_inputs(
+    prepared: PreparedModel, options: SearchOptions, note: Callable[..., None]
+) -> TriedInputs:
+    """Held-back and labelled inputs.
+
+    Raises:
+        AtlasError: of the labelled inputs; or an accuracy is wanted and there are no labels.
+    """
+    source, module = prepared.source, prepared.traced
+    measure = measure_of(source.model, module, options.measure)
+    size = module.outputs[0].operands[0].tensor.shape[-1]
+
+    def labels(inputs: Inputs, name: str) -> np.ndarray:
+        found = labels_of(inputs, source.model.config, measure, size)
+        if found.faults:
+            row, why = next(iter(found.faults.items()))
+            note(
+                f"{len(found.faults)} of {len(inputs)} labels of {name} cannot be used",
+                f"  why: {inputs.names[row]}: {why}\n  what to do: use the names or the numbers of "
+                "the model's classes",
+            )
+        return found.values
+
+    inputs, own = source.validated, len(source.held_back)
+    known = labels(source.held_back, "the data")
+    known = np.concatenate([known, np.full(len(inputs) - own, np.nan)])
     shares = None if len(inputs) == own else [float(i < own) for i in range(len(inputs))]
+    if options.labelled is not None:
+        more = inputs_of(options.labelled, source.model, source.length, options.long, partial=True)
+        more = more.tell(note).readable(note).require_finite()
+        named = isinstance(options.labelled, str | Path)
+        name = str(options.labelled) if named else "the labelled inputs"
+        found = labels(more, name)
+        if not np.isfinite(found).any():
+            raise AtlasError(
+                f"there is no label that can be used in {name}",
+                why="accuracy is measured on inputs with labels",
+                remedy='give each input a label, such as {"text": ..., "label": 1} a line',
+            )
+        shares = [*(shares or [1.0] * len(inputs)), *[0.0] * len(more)] if own else None
+        inputs, known = inputs.joined(more), np.concatenate([known, found])
+    if getattr(options, "min_accuracy", None) is not None and not np.isfinite(known).any():
+        raise AtlasError(
+            "--min-accuracy needs labels",
+            why="no held-back input of the data has one that can be used",
+            remedy="give labels in --data, or labelled inputs with --labelled",
+        )
+    if getattr(options, "agreement", None) is not None and not len(inputs):
+        raise AtlasError(
+            "--agreement needs inputs that are held back",
+            why="agreement with the model is measured on them",
+            remedy="give a --held-back share that is more than 0",
+        )
+    return TriedInputs(inputs, shares, known, measure)
+
+
+def _trials(
+    front: Front,
+    prepared: PreparedModel,
+    tried: TriedInputs,
+    journal: Journal | None,
+    threads: int | None,
+    step: Step,
+) -> Trials:
+    """Trials of a front on held-back and labelled inputs."""
+    count = len(tried.inputs)
 
     def exact(done: int) -> None:
-        step.report(f"exact outputs of {done} of {len(inputs)} inputs", 0, step.total)
+        step.report(f"exact outputs of {done} of {count} inputs", 0, step.total)
 
     def approximations(settings: Settings) -> dict[str, Approximation]:
         space = front.parametrisation
         return settings_approximations(prepared.module, settings, prepared.calibration, space)
 
-    validator = Validator(prepared.module, inputs.arrays, threads, shares, exact)
+    validator = Validator(
+        prepared.module, tried.inputs.arrays, threads, tried.shares, exact,
+        measure=tried.measure, varying=front.variation, labels=tried.labels,
+    )  # fmt: skip
     return Trials(validator, approximations, journal, step.report)

@@ -12,9 +12,10 @@ import numpy as np
 from atlasc.bundle.folder import MANIFEST, Bundle, held_role, load_bundle
 from atlasc.compilation.checks import check_target
 from atlasc.compilation.lowering import MAGNITUDE_INPUTS, each_pass, key_model, lower_module
-from atlasc.compilation.options import ALL_MEMORY, BatchOptions, InspectOptions, LowerOptions
+from atlasc.compilation.options import BatchOptions, InspectOptions, LowerOptions
 from atlasc.compilation.prepare import trace_model
 from atlasc.compilation.steps import Note, Steps, silent
+from atlasc.compilation.values import ALL_MEMORY
 from atlasc.files import new_folder, require_new
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import GIB, read_npz
@@ -222,6 +223,12 @@ def _with_approximations(
     if front is None:
         return apply_recipe(module, options.recipe or "", ranges)
     point = options.pick(front)
+    if not point.agrees:
+        note(
+            f"only {point.agreement:.2%} of the held-back inputs get the model's answer under the "
+            "setting that was picked",
+            f"  why: no setting on the front within {options.wanted(front)} has more",
+        )
     if point.unsafe:
         note(
             f"{point.unsafe} of {front.held_back} held-back inputs are unsafe under the setting "

@@ -25,20 +25,24 @@ class Statement:
     Attributes:
         tokens: least and greatest length of these texts; None for inputs of all lengths.
         inputs: how many were held back.
-        unsafe: how many of these would get a wrong answer.
+        unsafe: how many of these would get an answer that is not the model's.
         bound: see `clopper_pearson`.
+        undecided: on how many of these the model itself hardly decides; they are not unsafe.
     """
 
     tokens: tuple[int, int] | None
     inputs: int
     unsafe: int
     bound: float
+    undecided: int = 0
 
     def __str__(self) -> str:
         which = "inputs" if self.tokens is None else "texts of {} to {} tokens".format(*self.tokens)
         return (
             f"at most {self.bound:.2%} of {which} like these are unsafe, with {CONFIDENCE:.0%} "
-            f"confidence ({self.unsafe} of {self.inputs} held-back ones are)"
+            f"confidence ({self.unsafe} of {self.inputs} held-back ones are"
+            + (f", and the model hardly decides on {self.undecided}" if self.undecided else "")
+            + ")"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -64,24 +68,29 @@ def statements(found: Sequence[Verdict], mask: np.ndarray | None = None) -> list
     """
     if not found:
         return []
-    unsafe = np.array([not verdict.safe for verdict in found])
-    return [_statement(None, unsafe), *_by_length(mask, unsafe)]
+    unsafe = np.array([verdict.unsafe for verdict in found])
+    undecided = np.array([verdict.kind == "undecided" for verdict in found])
+    return [_statement(None, unsafe, undecided), *_by_length(mask, unsafe, undecided)]
 
 
-def _by_length(mask: np.ndarray | None, unsafe: np.ndarray) -> Iterator[Statement]:
+def _by_length(
+    mask: np.ndarray | None, unsafe: np.ndarray, undecided: np.ndarray
+) -> Iterator[Statement]:
     if mask is None:
         return
     lengths, whole = mask.sum(axis=1), mask.shape[1]
     ends = [whole * part // PARTS for part in range(PARTS + 1)]
     for least, most in itertools.pairwise(ends):
-        some = unsafe[(least < lengths) & (lengths <= most)]
-        if len(some):
-            yield _statement((least + 1, most), some)
+        some = (least < lengths) & (lengths <= most)
+        if some.any():
+            yield _statement((least + 1, most), unsafe[some], undecided[some])
 
 
-def _statement(tokens: tuple[int, int] | None, unsafe: np.ndarray) -> Statement:
+def _statement(
+    tokens: tuple[int, int] | None, unsafe: np.ndarray, undecided: np.ndarray
+) -> Statement:
     count, inputs = int(unsafe.sum()), len(unsafe)
-    return Statement(tokens, inputs, count, clopper_pearson(count, inputs))
+    return Statement(tokens, inputs, count, clopper_pearson(count, inputs), int(undecided.sum()))
 
 
 def require_enough(inputs: int, limit: float | None) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from atlasc.client.checks import faults
-from atlasc.ir.errors import AtlasError, named
+from atlasc.ir.errors import AtlasError, listed
 from atlasc.ir.files import arrays_digest
 from atlasc.loading import IDS, POSITIONS, SEGMENTS
 
@@ -86,8 +86,7 @@ class Inputs:
         if not out:
             return self
         what = "inputs is" if len(out) == 1 else "inputs are"
-        why = named(out, "\n       ")
-        note(f"{len(out)} of {len(self)} {what} left out", f"  why: {why}")
+        note(f"{len(out)} of {len(self)} {what} left out", f"  why: {listed(out)}")
         return self.take([row for row, why in enumerate(self.faults) if not why])
 
     def tell(self, note: Callable[[str, str], object]) -> Inputs:

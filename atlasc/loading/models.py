@@ -97,12 +97,14 @@ class LoadedModel:
         """Names of the inputs that data supply, the private one first."""
         if self.shapes:
             return tuple(self.shapes)
-        main, parameters = getattr(self.module, "main_input_name", None), self._parameters
+        main = getattr(self.module, "main_input_name", None)
         if main is not None:
-            names = [main, MASK] if main == IDS else [main]
-            return tuple(names + [SEGMENTS] * (main == IDS and self.has_segments))
+            more = (MASK, SEGMENTS) if self.has_segments else (MASK,)
+            return (main, *more) if main == IDS else (main,)
         names = tuple(
-            name for name, one in parameters.items() if one.default is one.empty or name == MASK
+            name
+            for name, one in named_inputs(self.module).items()
+            if one.default is one.empty or name == MASK
         )
         if not names:
             raise AtlasError(

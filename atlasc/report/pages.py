@@ -1,4 +1,4 @@
-"""``report.html``, of a compiled program, and ``front.html``, of a search.
+"""``report.html``, of a compiled program, ``front.html``, of a search, and that of an evaluation.
 
 Each is one file that needs no script, font or picture from elsewhere. The templates are in the
 folder beside this file; every value that goes into them is escaped.
@@ -15,6 +15,8 @@ from markupsafe import Markup
 from atlasc.ir.errors import printable
 from atlasc.passes.search.front import Front
 from atlasc.passes.search.points import Settings
+from atlasc.passes.simulation.agreement import DESCRIPTIONS, LEAST_AGREEMENT
+from atlasc.passes.simulation.intervals import fisher, wilson
 from atlasc.report import svg
 from atlasc.templates import templates
 
@@ -86,9 +88,56 @@ def front_html(front: Front, accurate: float = 0.0) -> str:
         facts=facts,
         chart=Markup(svg.front_chart(front)),
         degrees=[_degrees(point.settings, front) for point in points],
+        share=share,
+        score=lambda point: share(point.accuracy, _interval(point.accuracy, front)),
+        asked=LEAST_AGREEMENT,
+        meaning=DESCRIPTIONS[front.measure],
+        accuracy_chart=Markup(svg.accuracy_chart(front)) if _has_accuracy(front) else "",
         found=found.items(),
         chosen=next(chosen, len(points) - 1),
     )
+
+
+def _has_accuracy(front: Front) -> bool:
+    return front.model_accuracy is not None and any(p.accuracy is not None for p in front.points)
+
+
+def _interval(accuracy: float | None, front: Front) -> tuple[float, float] | None:
+    if accuracy is None:
+        return None
+    if front.measure == "values":
+        return fisher(accuracy, front.labelled)
+    return wilson(accuracy * front.labelled, front.labelled)
+
+
+def evaluation_html(found: Mapping[str, Any], meanings: Mapping[str, str]) -> str:
+    """The page of an evaluation.
+
+    Args:
+        found: the evaluation as JSON values.
+        meanings: what each stage is, by its name.
+    """
+    return _page(
+        "evaluation.html",
+        title=f"{found['program']} on {found['inputs']} inputs",
+        found=found,
+        meanings=meanings,
+        share=share,
+        groups=[
+            ("unsafe", found["unsafe"]),
+            ("undecided", found["undecided"]),
+            ("left out", found["left_out"]),
+            ("without a label that can be used", found["unlabelled"]),
+        ],
+    )
+
+
+def share(value: float | None, interval: Sequence[float] | None = None) -> str | None:
+    """A share in per cent, with the interval in brackets; None where it is not known."""
+    if value is None:
+        return None
+    around = "" if interval is None else f" ({100 * interval[0]:.1f} to {100 * interval[1]:.1f})"
+    return f"{value:.2%}{around}"
 
 
 def _degrees(settings: Settings, front: Front) -> list[list[tuple[str, float]]]:

@@ -172,8 +172,8 @@ def ranges(rows: Sequence[tuple[str, float, float, float, float, bool]]) -> str:
 def front_chart(front: Front) -> str:
     """Error over cost, the error on a logarithmic axis, on which errors of 0 are 1e-16.
 
-    The points are numbered by an attribute ``data-point``; red are those under which inputs leave a
-    range. The setting ``is`` lies beside them, in orange.
+    The points are numbered by an attribute ``data-point``; blue are those whose answers are the
+    model's (`Point.trusted`), red the others. The setting ``is`` lies beside them, in orange.
     """
     height, left, bottom, top = 300.0, 70.0, 40.0, 14.0
     drawing = Drawing(height=height)
@@ -199,7 +199,7 @@ def front_chart(front: Front) -> str:
     path = "".join(f"H{x:.1f}V{y:.1f}" for x, y in steps).replace("H", "M", 1).replace("V", " ", 1)
     drawing.add("path", d=path, fill="none", stroke=BLUE, stroke_width=1.5)
     for index, ((x, y), point) in enumerate(zip(steps, front.points, strict=True)):
-        fill = RED if point.unsafe else BLUE
+        fill = BLUE if point.trusted else RED
         drawing.add("circle", title=str(point), cx=x, cy=y, r=5, fill=fill, data_point=str(index))
     if expert in drawn and expert is not None:
         x, y = place(*expert)
@@ -210,6 +210,37 @@ def front_chart(front: Front) -> str:
     axes = f"{front.cost} (mean absolute error on the other axis)"
     drawing.text(WIDTH / 2, height - 6, axes, "middle")
     return drawing.render(f"front of {front.cost} against error")
+
+
+def accuracy_chart(front: Front) -> str:
+    """Accuracy on labelled inputs over cost, and that of the model in the clear as a line."""
+    height, left, bottom, top = 200.0, 70.0, 40.0, 14.0
+    drawing, model = Drawing(height=height), front.model_accuracy or 0.0
+    points = [
+        (p.cost(front.cost), p.accuracy, p)
+        for p in front.points
+        if p.accuracy is not None and math.isfinite(p.cost(front.cost))
+    ]
+    costs = [cost for cost, _, _ in points]
+    shares = [accuracy for _, accuracy, _ in points] + [model]
+    low, high = min(shares) - 0.01, max(shares) + 0.01
+    first, last = min(costs, default=0), max(*costs, min(costs, default=0) + 1)
+
+    def place(cost: float, accuracy: float) -> tuple[float, float]:
+        x = left + 10 + (cost - first) / (last - first) * (WIDTH - left - 40)
+        return x, top + (high - accuracy) / (high - low) * (height - top - bottom)
+
+    _, line = place(first, model)
+    drawing.add("line", x1=left, y1=line, x2=WIDTH, y2=line, stroke=ORANGE)
+    drawing.text(left - 6, line + 4, f"{model:.1%}", "end", ORANGE)
+    for cost, accuracy, point in points:
+        x, y = place(cost, accuracy)
+        fill = BLUE if point.trusted else RED
+        drawing.add("circle", title=str(point), cx=x, cy=y, r=5, fill=fill)
+    for at in sorted({first, last}):
+        drawing.text(place(at, low)[0], height - 22, f"{at:g}", "middle")
+    drawing.text(WIDTH / 2, height - 6, f"{front.cost} (accuracy on the other axis)", "middle")
+    return drawing.render(f"accuracy against {front.cost}")
 
 
 def _place(point: Point, front: Front) -> tuple[float, float]:

@@ -20,6 +20,7 @@ from atlasc.ir.module import Module
 from atlasc.passes.execution.engine import Engine
 from atlasc.passes.execution.execute import execute
 from atlasc.passes.simulation.poly_values import interpret_poly
+from atlasc.passes.simulation.watch import both_answers, knows_model
 from atlasc.run.timing import Pace, Timing
 from atlasc.targets import find_target
 from atlasc.targets.base import Progress, no_progress
@@ -40,6 +41,25 @@ def simulate(
         with np.errstate(all="ignore"):  # of an input that leaves a range, values may be anything
             outputs.append(interpret_poly(poly, client.embedded(part)))
     return joined(outputs)
+
+
+def simulate_both(
+    client: ClientProgram,
+    poly: Module,
+    arrays: Mapping[str, np.ndarray],
+    progress: Progress = no_progress,
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray] | None]:
+    """What the polynomials of a program give for any number of raw inputs, in the clear, and what
+    the model gives: arrays ``[count, ...]`` by output name. None where the program does not know.
+    """
+    if not knows_model(poly):
+        return simulate(client, poly, arrays, progress), None
+    pairs = []
+    for start, part in batches(arrays, TOGETHER):
+        progress("", start, rows_of(arrays))
+        pairs.append(both_answers(poly, client.embedded(part)))
+    answers, model = zip(*pairs, strict=True)
+    return joined(answers), joined(model)
 
 
 def joined(parts: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -70,6 +90,7 @@ class RunResult(Answers):
 
     Attributes:
         expected: the outputs from the polynomial simulation.
+        model: those of the model in the clear; None where the program does not know them.
         seconds: time by phase: keys, encrypt, execute, decrypt.
         target: name of the target.
         timing: seconds of each op; None where nothing was encrypted.
@@ -79,22 +100,37 @@ class RunResult(Answers):
     seconds: dict[str, float]
     target: str
     timing: Timing | None = None
+    model: dict[str, np.ndarray] | None = None
 
     @property
     def max_error(self) -> float:
         """Greatest difference of an answer from the polynomial simulation; NaN without answers."""
-        return max(float(errors.max()) for errors in self._errors())
+        return max(float(errors.max()) for errors in self._errors(self.expected))
 
     @property
     def mean_error(self) -> float:
         """Mean absolute difference from the polynomial simulation."""
-        return float(np.mean([errors.mean() for errors in self._errors()]))
+        return float(np.mean([errors.mean() for errors in self._errors(self.expected)]))
 
-    def _errors(self) -> list[np.ndarray]:
+    @property
+    def model_max_error(self) -> float | None:
+        """Greatest difference of an answer from the model's; None where that is not known."""
+        if self.model is None:
+            return None
+        return max(float(errors.max()) for errors in self._errors(self.model))
+
+    @property
+    def model_mean_error(self) -> float | None:
+        """Mean absolute difference from the model's answers; likewise."""
+        if self.model is None:
+            return None
+        return float(np.mean([errors.mean() for errors in self._errors(self.model)]))
+
+    def _errors(self, others: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         answered = [row for row in range(rows_of(self.outputs)) if row not in self.refused]
         if not answered:
             return [np.array([np.nan])]
-        pairs = ((values, self.expected[name]) for name, values in self.outputs.items())
+        pairs = ((values, others[name]) for name, values in self.outputs.items())
         return [np.abs(values[answered] - expected[answered]) for values, expected in pairs]
 
 

@@ -14,7 +14,7 @@ from atlasc.bundle.folder import Bundle
 from atlasc.client.verdict import Verdict
 from atlasc.loading.inputs import Inputs
 from atlasc.passes.analyses.bounds import RANGE
-from atlasc.passes.simulation.watch import PROMISED
+from atlasc.passes.simulation.agreement import PROMISED
 from benchmarks.fidelity.noisy import NoisyProgram
 
 CHUNK = 16

@@ -17,6 +17,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB, STRICT, Amount, Count, read_json
 from atlasc.passes.approximation.parametrisation import ALGORITHM, PAPER, Parametrisation
 from atlasc.passes.search.points import Cost, Point, hypervolume
+from atlasc.passes.simulation.agreement import Measure
 
 MAX_FRONT = 64 * MIB
 """Bytes of a front; one of 200 points has 100 KiB."""
@@ -45,19 +46,31 @@ class Wanted:
         depth: of the blocks, in the paper's convention.
         levels: of the blocks.
         seconds: predicted, of one encrypted run.
+        accuracy: at least, on labelled inputs.
+        agreement: share of inputs whose answers agree with the model's, at least.
     """
 
     error: float | None = None
     depth: int | None = None
     levels: int | None = None
     seconds: float | None = None
+    accuracy: float | None = None
+    agreement: float | None = None
+
+    @property
+    def limits_quality(self) -> bool:
+        """Whether the cheapest point is wanted that is good enough, not the best affordable one."""
+        return any(limit is not None for limit in (self.error, self.accuracy, self.agreement))
 
     def allows(self, point: Point) -> bool:
-        """Whether the point is within all of them."""
+        """Whether the point is within all of them, as far as it was measured."""
         return self._accurate(point) and self.cost_ratio(point) <= 1
 
     def _accurate(self, point: Point) -> bool:
-        return self.error is None or point.error <= self.error
+        shares = (point.accuracy, self.accuracy), (point.agreement, self.agreement)
+        return (self.error is None or point.error <= self.error) and all(
+            found is None or least is None or found >= least for found, least in shares
+        )
 
     def cost_ratio(self, point: Point) -> float:
         """The largest share of an allowed cost that the point takes; 0 where none is named."""
@@ -83,8 +96,11 @@ class Wanted:
             (self.levels, "levels {}"),
             (self.seconds, "{:g} predicted seconds"),
         )
-        parts = [text.format(limit) for limit, text in named if limit is not None]
-        return " and ".join(parts) + " or less"
+        most = [text.format(limit) for limit, text in named if limit is not None]
+        shares = (self.accuracy, "an accuracy of {:g}"), (self.agreement, "an agreement of {:g}")
+        least = [text.format(limit) for limit, text in shares if limit is not None]
+        parts = [" and ".join(most) + " or less"] if most else []
+        return " and ".join(parts + ([" and ".join(least) + " or more"] if least else []))
 
 
 @dataclass(frozen=True)
@@ -107,7 +123,10 @@ class Front:
         facts: what was searched, on what and with which options, as JSON values.
         rank_correlation: Spearman's, of the errors that `hybrid` predicted for its last front and
             those that it found; None for other strategies.
-        magnitude: mean one of the outputs on the search inputs, to compare errors with.
+        variation: of the outputs from input to input, to compare errors with.
+        measure: of the agreement with the model (`atlasc.passes.simulation.agreement`).
+        labelled: on how many labelled inputs `accuracy` was measured.
+        model_accuracy: of the model in the clear, on these; None where there are none.
     """
 
     __pydantic_config__ = STRICT
@@ -126,7 +145,10 @@ class Front:
     expert: Point | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     rank_correlation: float | None = None
-    magnitude: Annotated[float, Field(gt=0)] = 1.0
+    variation: Annotated[float, Field(gt=0)] = 1.0
+    measure: Measure = "values"
+    labelled: Count = 0
+    model_accuracy: Annotated[float, Field(ge=-1, le=1)] | None = None
 
     @property
     def hypervolume(self) -> float:
@@ -141,10 +163,12 @@ class Front:
         return replace(self, seconds=0.0, history=history)
 
     def pick(self, wanted: Wanted, tolerated: int = 0) -> Point:
-        """The cheapest point within limits that name an error; otherwise the most accurate one.
+        """The cheapest point within limits that name an error, an accuracy or an agreement;
+        otherwise the most accurate one.
 
-        Points under which more held-back inputs than `tolerated` leave a range are taken only where
-        there is no other, and then those that the fewest inputs leave.
+        Points whose answers do not agree with the model's, and points under which more held-back
+        inputs than `tolerated` are unsafe, are taken only where there is no other, and then those
+        with the fewest such inputs. An agreement that the limits name is enough.
 
         Args:
             wanted: names at least one limit.
@@ -164,6 +188,18 @@ class Front:
             raise AtlasError(
                 "no limit is given", remedy="give a greatest error, depth, levels or seconds"
             )
+        if wanted.accuracy is not None and not self.labelled:
+            raise AtlasError(
+                f"no setting can be picked by {wanted}",
+                why="accuracy was measured on no labelled input",
+                remedy="give labels in --data, or labelled inputs with --labelled, to the search",
+            )
+        if wanted.agreement is not None and not self.held_back:
+            raise AtlasError(
+                f"no setting can be picked by {wanted}",
+                why="no input was held back, on which agreement could be measured",
+                remedy="search with a --held-back share that is more than 0",
+            )
         if wanted.seconds is not None and all(point.seconds is None for point in self.points):
             raise AtlasError(
                 f"no setting can be picked by {wanted}",
@@ -177,9 +213,11 @@ class Front:
                 why=f"the nearest has {wanted.nearest(self.points)}",
                 remedy="relax the limit, or give the search a larger budget",
             )
+        if wanted.agreement is None:
+            allowed = [point for point in allowed if point.agrees] or allowed
         fewest = max(tolerated, min(point.unsafe or 0 for point in allowed))
         safe = [point for point in allowed if (point.unsafe or 0) <= fewest]
-        if wanted.error is not None:
+        if wanted.limits_quality:
             return min(safe, key=lambda point: (point.cost(self.cost), point.error))
         return min(safe, key=lambda point: (point.error, point.cost(self.cost)))
 
@@ -201,7 +239,10 @@ class Front:
             "expert": None if self.expert is None else self.expert.to_dict(),
             "facts": dict(self.facts),
             "rank_correlation": self.rank_correlation,
-            "magnitude": self.magnitude,
+            "variation": self.variation,
+            "measure": self.measure,
+            "labelled": self.labelled,
+            "model_accuracy": self.model_accuracy,
         }
 
     def save(self, path: Path) -> None:
@@ -215,7 +256,7 @@ class Front:
         return Front(*(getattr(read, member.name) for member in fields(Front)))
 
     def plot(self, path: Path) -> None:
-        """Write a PNG of error over cost; red are points under which inputs leave a range.
+        """Write a PNG of error over cost; red are points that are not `Point.trusted`.
 
         Raises:
             AtlasError: matplotlib is not installed.
@@ -223,7 +264,7 @@ class Front:
         with chart(path) as (axes,):
             costs = [p.cost(self.cost) for p in self.points]
             errors = [p.error for p in self.points]
-            colours = ["tab:red" if p.unsafe else "tab:blue" for p in self.points]
+            colours = ["tab:blue" if p.trusted else "tab:red" for p in self.points]
             axes.step(costs, errors, where="post", zorder=1)
             axes.scatter(costs, errors, s=18, c=colours, zorder=2)
             at = (np.inf, np.inf)

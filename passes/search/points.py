@@ -16,6 +16,7 @@ from pydantic import BeforeValidator, Field
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import STRICT, Amount, Count
 from atlasc.passes.approximation.parametrisation import EXACT, PAPER, Parametrisation
+from atlasc.passes.simulation.agreement import LEAST_AGREEMENT
 
 T = TypeVar("T")
 Cost = Literal["depth", "levels", "latency"]
@@ -28,6 +29,7 @@ Error = Annotated[
     BeforeValidator(lambda value: math.inf if value == "inf" else value),
 ]
 """Infinite where values explode."""
+Share = Annotated[float, Field(ge=0, le=1)]
 Settings = tuple[tuple[int, ...], ...]
 """The integers of each layer, in canonical form; `EXACT` for ops that are computed exactly."""
 
@@ -145,6 +147,10 @@ class Point:
         held_back_error: as `error`, on the inputs that calibration held back; None where it was not
             measured.
         unsafe: how many of these would get a wrong answer; None likewise.
+        agreement: share of these, or of labelled inputs, whose answer agrees with the model's
+            (`atlasc.passes.simulation.agreement`); None likewise.
+        accuracy: on labelled inputs: the share of right classes, or the correlation of values; None
+            likewise.
         exploded_at: where values explode, as "module path: op"; None where they stay finite.
     """
 
@@ -157,6 +163,8 @@ class Point:
     seconds: Amount | None = None
     held_back_error: Error | None = None
     unsafe: Count | None = None
+    agreement: Share | None = None
+    accuracy: Annotated[float, Field(ge=-1, le=1)] | None = None
     exploded_at: str | None = None
 
     def cost(self, kind: Cost) -> float:
@@ -164,6 +172,16 @@ class Point:
         if kind == "latency":
             return math.inf if self.seconds is None else self.seconds
         return self.depth if kind == "depth" else self.levels
+
+    @property
+    def agrees(self) -> bool:
+        """Whether its answers agree with the model's, as far as anybody measured."""
+        return self.agreement is None or self.agreement >= LEAST_AGREEMENT
+
+    @property
+    def trusted(self) -> bool:
+        """Whether its answers agree with the model's and no held-back input is unsafe."""
+        return self.agrees and not self.unsafe
 
     @property
     def valid(self) -> bool:
@@ -182,7 +200,15 @@ class Point:
 
     def __str__(self) -> str:
         seconds = "" if self.seconds is None else f", {self.seconds:.4g} predicted seconds"
-        return f"depth {self.depth}, levels {self.levels}, error {self.error:.3g}{seconds}"
+        measured = [
+            f", {name} {share:.2%}"
+            for name, share in (("agreement", self.agreement), ("accuracy", self.accuracy))
+            if share is not None
+        ]
+        return (
+            f"depth {self.depth}, levels {self.levels}, error {self.error:.3g}{seconds}"
+            f"{''.join(measured)}"
+        )
 
 
 POINT_FIELDS = tuple(field.name for field in fields(Point))

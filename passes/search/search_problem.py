@@ -29,6 +29,7 @@ from atlasc.passes.calibration.calibrate import Calibration
 from atlasc.passes.calibration.measure import kept_tokens
 from atlasc.passes.latency.model import LatencyModel, LatencyTarget
 from atlasc.passes.search.points import Cost, Point, SearchSpace, Settings, expert, is_partial
+from atlasc.passes.simulation.agreement import variation
 from atlasc.passes.simulation.simulate import PolynomialSimulator
 from atlasc.passes.simulation.simulator import Simulation, Simulator
 from atlasc.passes.simulation.torch_simulator import TorchSimulator
@@ -202,9 +203,9 @@ class Objective:
         self._chosen: dict[tuple[str, Any], Approximation | None] = {}
 
     @property
-    def magnitude(self) -> float:
-        """Mean one of the exact outputs."""
-        return mean_magnitude(self._reference, self._weights)
+    def variation(self) -> float:
+        """How the exact outputs vary from input to input; see ``variation``."""
+        return variation(self._reference, self._weights)
 
     def evaluate(self, settings: Settings) -> Point:
         """Depth, levels and error of a setting in canonical form."""
@@ -282,14 +283,6 @@ def output_error(
         weight += expected.size if kept is None else float(kept.sum()) * expected.size / kept.size
     error = total / weight
     return error if np.isfinite(error) else float("inf")
-
-
-def mean_magnitude(
-    outputs: Mapping[str, np.ndarray], weights: Mapping[str, np.ndarray | None]
-) -> float:
-    """Of outputs, by name, with the weights of errors: the error of whoever answers 0."""
-    zeros = {name: np.zeros_like(array) for name, array in outputs.items()}
-    return output_error(zeros, outputs, weights) or 1.0
 
 
 def error_weights(

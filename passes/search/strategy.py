@@ -83,7 +83,7 @@ class SearchRun:
         reference = problem.reference(self.objective)
         self.front = Front(
             (), problem.cost, reference, parametrisation=problem.parametrisation,
-            magnitude=float(f"{self.objective.magnitude:.6g}"),
+            variation=float(f"{self.objective.variation:.6g}"),
         )  # fmt: skip
         self._known: dict[Key, Point] = {} if journal is None else dict(journal.points)
         self.asked: dict[Key, Point] = {}

@@ -16,9 +16,10 @@ from atlasc.passes.calibration.measure import input_count
 from atlasc.passes.search.front import Front
 from atlasc.passes.search.journal import Journal
 from atlasc.passes.search.points import Point, Settings
-from atlasc.passes.search.search_problem import error_weights, mean_magnitude, output_error
+from atlasc.passes.search.search_problem import error_weights, output_error
+from atlasc.passes.simulation.agreement import Measure, compared, promised, variation
+from atlasc.passes.simulation.scores import score
 from atlasc.passes.simulation.simulate import PolynomialSimulator
-from atlasc.passes.simulation.watch import mean_errors, promised_error
 
 MEMORY = 512 << 20
 """Bytes for values that settings with equal first layers share: enough for all values of MiniLM on
@@ -26,6 +27,8 @@ MEMORY = 512 << 20
 
 ProgressCallback = Callable[[str, int, int | None], None]
 """``progress(what, done, total)``; the total is None where it is not known."""
+TRIED = ("held_back_error", "unsafe", "agreement", "accuracy")
+"""Members of a point that are measured on held-back inputs."""
 OfSettings = Callable[[Settings], Mapping[str, Approximation]]
 """From settings to approximations by result name."""
 
@@ -36,13 +39,17 @@ class Validation:
 
     Attributes:
         error: mean absolute error of the outputs; infinite where an input explodes.
-        unsafe: inputs that explode, or of which the answer errs by more than is promised.
+        unsafe: inputs that explode, or whose answer is not the model's although the model decides.
         exploded: inputs of which a value grows beyond bounds or is not finite.
+        agreement: share of the inputs whose answer agrees with the model's, but for prefixes.
+        accuracy: on the labelled ones; None where there are none.
     """
 
     error: float
     unsafe: int
     exploded: int
+    agreement: float
+    accuracy: float | None = None
 
 
 class Validator:
@@ -57,10 +64,14 @@ class Validator:
         threads: None for the number of processors.
         shares: weight of each input in the error; None for equal ones.
         progress: called with the number of inputs of which the exact outputs are known.
+        measure: by what an answer agrees with the model's.
+        varying: how the model's outputs vary from input to input; None measures it on these.
+        labels: [N] true classes or values; NaN for inputs without one.
 
     Attributes:
         inputs: how many there are.
-        digest: of the inputs and their shares, SHA-256 (hex).
+        labelled: how many have a label.
+        digest: of the inputs and all that is measured on them, SHA-256 (hex).
     """
 
     def __init__(
@@ -70,10 +81,20 @@ class Validator:
         threads: int | None = None,
         shares: Sequence[float] | None = None,
         progress: Callable[[int], None] | None = None,
+        *,
+        measure: Measure = "values",
+        varying: float | None = None,
+        labels: np.ndarray | None = None,
     ) -> None:
         self.inputs = input_count(module, arrays)
-        self.digest = arrays_digest(arrays, json.dumps(shares))
-        self._arrays = arrays
+        self._labels = np.full(self.inputs, np.nan) if labels is None else labels
+        self.labelled = int(np.isfinite(self._labels).sum())
+        facts = shares, measure, varying, self._labels.tolist()
+        self.digest = arrays_digest(arrays, json.dumps(facts))
+        self._arrays, self.measured_by = arrays, measure
+        # Prefixes are no inputs of the user's.
+        counted = np.ones(self.inputs, bool) if shares is None else np.asarray(shares) > 0
+        self._counted = counted | np.isfinite(self._labels)
         self._simulator = PolynomialSimulator(module, threads=threads, memory=MEMORY)
         self._prepared = self._simulator.prepare(arrays, watched=True)
         exact = self._simulator.run(self._prepared, {}, progress=progress)
@@ -82,7 +103,12 @@ class Validator:
             name: error_weights(module, arrays, array, shares)
             for name, array in self._reference.items()
         }
-        self._magnitude = mean_magnitude(self._reference, self._weights)
+        self.variation = varying or variation(self._reference, self._weights)
+
+    @property
+    def model_accuracy(self) -> float | None:
+        """Of the model in the clear, on the labelled inputs."""
+        return score(self.measured_by, next(iter(self._reference.values())), self._labels)
 
     def prefix(self, approximations: Mapping[str, Approximation]) -> list[int]:
         """A sort key that puts settings with equal first layers next to each other."""
@@ -106,11 +132,19 @@ class Validator:
         found = np.inf
         if not lost.any():
             found = output_error(outputs, self._reference, self._weights)
-        differences = [outputs[name] - exact for name, exact in self._reference.items()]
+        promise = promised(self.measured_by, error, self.variation)
         module = self._simulator.module
-        errors = np.max([mean_errors(module, self._arrays, one) for one in differences], axis=0)
-        wrong = lost | ~(errors <= promised_error(error, self._magnitude))
-        return Validation(found, int(wrong.sum()), int(lost.sum()))
+        beside = compared(promise, module, self._arrays, outputs, self._reference)
+        wrong = lost | beside.wrong(promise)
+        agreement = np.where(lost, 0.0, beside.agreement(promise))[self._counted]
+        answers = next(iter(outputs.values()))
+        return Validation(
+            found,
+            int(wrong.sum()),
+            int(lost.sum()),
+            float(agreement.mean()) if len(agreement) else 1.0,
+            score(self.measured_by, answers, self._labels),
+        )
 
 
 @dataclass(frozen=True)
@@ -132,13 +166,17 @@ class Trials:
     progress: ProgressCallback | None = None
 
     def known(self, point: Point) -> Point | None:
-        """The point with `held_back_error` and `unsafe`, if the journal has them."""
+        """The point with what was measured on these inputs, if the journal has it."""
         key = self.validator.digest, point.settings
         found = None if self.journal is None else self.journal.trials.get(key)
-        return None if found is None else _with(point, found.held_back_error, found.unsafe)
+        return (
+            None
+            if found is None
+            else replace(point, **{name: getattr(found, name) for name in TRIED})
+        )
 
     def tried(self, point: Point, done: int = 0, total: int | None = None) -> Point:
-        """The point with `held_back_error` and `unsafe`.
+        """The point with what is measured on these inputs.
 
         Args:
             done, total: for the progress, points before this one and in all.
@@ -150,7 +188,13 @@ class Trials:
         if (known := self.known(point)) is not None:
             return known
         found = self.validator.measure(self.approximations(point.settings), point.error, report)
-        point = _with(point, found.error, found.unsafe)
+        point = replace(
+            point,
+            held_back_error=found.error,
+            unsafe=found.unsafe,
+            agreement=found.agreement,
+            accuracy=found.accuracy,
+        )
         if self.journal is not None:
             self.journal.add_trial(point, self.validator.digest)
         return point
@@ -165,12 +209,8 @@ class Trials:
             self.progress(what, done, total)
 
 
-def _with(point: Point, error: float | None, unsafe: int | None) -> Point:
-    return replace(point, held_back_error=error, unsafe=unsafe)
-
-
 def validated(front: Front, trials: Trials) -> Front:
-    """The front with `held_back_error` and `unsafe` at each of its points, and the expert's.
+    """The front with what is measured on held-back inputs at each of its points, and the expert's.
 
     Points with equal first layers are tried one after the other. An interrupt from the keyboard
     leaves the rest of the points as they are.
@@ -188,11 +228,22 @@ def validated(front: Front, trials: Trials) -> Front:
         complete = False
     own = len(front.points)
     return replace(
-        front,
+        _of_trials(front, trials),
         points=tuple(points[:own]),
         expert=points[own] if experts else None,
         complete=complete,
-        held_back=trials.validator.inputs,
+    )
+
+
+def _of_trials(front: Front, trials: Trials) -> Front:
+    """The front with what its trials are measured on."""
+    of = trials.validator
+    return replace(
+        front,
+        held_back=of.inputs,
+        measure=of.measured_by,
+        labelled=of.labelled,
+        model_accuracy=of.model_accuracy,
     )
 
 
@@ -204,7 +255,7 @@ def validated_pick(front: Front, trials: Trials, pick: Callable[[Front], Point])
 
     `pick` must pass points that were not validated.
     """
-    front = replace(front, held_back=trials.validator.inputs)
+    front = _of_trials(front, trials)
     try:
         for done in itertools.count():
             point = pick(front)

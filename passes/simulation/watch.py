@@ -24,28 +24,12 @@ from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Site
 from atlasc.ir.scalar_functions import function
 from atlasc.passes.approximation.fits.chebyshev_sum import valid_range, widened
-from atlasc.passes.calibration.measure import kept_tokens
+from atlasc.passes.simulation.agreement import PROMISED
 from atlasc.passes.simulation.poly_values import EXPLODED, fused
 
 BOOTSTRAP = "bootstrap"
-PROMISED = "promised_error"
-"""Attribute of a poly module: the mean absolute error up to which an answer is right."""
-PROMISE = 10.0
-"""Times the mean error of the search inputs is what a program promises of each input: on real texts
-the worst of hundreds errs by three to ten times the mean."""
-FINEST = 3e-3
-"""Of the mean magnitude of the outputs: errors below count as this one, so that a more accurate
-program is not judged more strictly."""
-
-
-def promised_error(error: float, magnitude: float) -> float:
-    """The mean absolute error up to which an answer is right.
-
-    Args:
-        error: mean one of the polynomials on the search inputs.
-        magnitude: mean one of the outputs.
-    """
-    return PROMISE * max(error, FINEST * magnitude)
+KNOWS_MODEL = "knows_model"
+"""Attribute of a poly module: false where its functions do not give the model's answer."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +71,9 @@ class Excess:
         of = "a value to bootstrap" if self.op == BOOTSTRAP else f"an argument of {self.op}"
         return (
             f"{of} in {self.location or 'the model'} reaches {self.reached:.4g}, outside "
-            f"[{self.low:g}, {self.high:g}] by {self.share:.1%} of its width"
+            f"[{self.low:g}, {self.high:g}] by "
+            + (f"{self.share:.1%} of" if self.share < 10 else f"{self.share:.3g} times")
+            + " its width"
         )
 
 
@@ -166,12 +152,23 @@ def function_values(op: Op, site: Site, x: np.ndarray) -> np.ndarray | None:
     return np.asarray(values, dtype=x.dtype)
 
 
-def errors_of_answers(
-    poly: Module, inputs: Mapping[str, np.ndarray], watch: Watch, dtype: Any = np.float64
-) -> np.ndarray:
-    """The mean absolute difference [inputs] of the polynomials' answer to each input from that of
-    the functions they stand for: padding tokens do not count, and what is not finite is infinitely
-    wrong.
+def knows_model(poly: Module) -> bool:
+    """Whether the functions that a module's Chebyshev sums stand for give the model's answer. They
+    do where every sum names one, unless ``compile`` saw that they do not.
+    """
+    sums = (op for op in poly.ops if op.name == "poly.chebyshev")
+    named = all("function" in op.attributes for op in sums)
+    return named and bool(poly.attributes.get(KNOWS_MODEL, True))
+
+
+def both_answers(
+    poly: Module,
+    inputs: Mapping[str, np.ndarray],
+    dtype: Any = np.float64,
+    watch: Watch | None = None,
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """The polynomials' answers [inputs, ...] by output name, and those of the functions that they
+    stand for, which are the model's.
 
     Both are evaluated together, as one batch of twice the size: linear ops need not tell them
     apart. The watch sees the polynomials alone.
@@ -193,18 +190,5 @@ def errors_of_answers(
     # Values outside a range may grow beyond float64: such inputs are being looked for.
     with np.errstate(all="ignore"):
         outputs = interpret(poly, doubled, dtype, override=override, observe=watch)
-        differences = [y[:count] - y[count:] for y in outputs.values()]
-    return np.max([mean_errors(poly, inputs, one) for one in differences], axis=0)
-
-
-def mean_errors(
-    module: Module, inputs: Mapping[str, np.ndarray], difference: np.ndarray
-) -> np.ndarray:
-    """Means [B] of the magnitudes of a difference [B, ...] of outputs, but for padding tokens;
-    infinite where one is not finite.
-    """
-    kept = kept_tokens(module, inputs, difference)
-    counted = np.broadcast_to(1.0 if kept is None else kept, difference.shape)
-    axes = tuple(range(1, difference.ndim))
-    lost = np.where(counted > 0, np.abs(difference), 0.0).sum(axis=axes) / counted.sum(axis=axes)
-    return np.where(np.isfinite(lost), lost, np.inf)
+    first, second = slice(None, count), slice(count, None)
+    return {n: y[first] for n, y in outputs.items()}, {n: y[second] for n, y in outputs.items()}

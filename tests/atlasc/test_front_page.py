@@ -65,6 +65,22 @@ def test_what_inputs_leave_is_red() -> None:
     assert text.count('fill="#c0392b" data-point="0"') == 1
 
 
+def test_accuracy_lies_beside_error_and_what_disagrees_is_red() -> None:
+    points = [
+        replace(point, unsafe=0, agreement=agreement, accuracy=accuracy)
+        for point, agreement, accuracy in zip(FRONT.points, (0.2, 1.0, 1.0), (0.19, 0.96, 0.97))
+    ]
+    front = replace(FRONT, points=tuple(points), measure="class", labelled=100, model_accuracy=0.97)
+    text = front_html(front)
+    words = "".join(HtmlPage(text).words)
+    assert 'fill="#c0392b" data-point="0"' in text and 'fill="#2f6db3" data-point="1"' in text
+    for shown in ("19.00% (12.5 to 27.8)", "96.00%", "on 100 labelled inputs", "the same class"):
+        assert shown in words
+    assert "accuracy against levels" in text
+    assert "accuracy against" not in front_html(FRONT)
+    assert HtmlPage(text).open == HtmlPage(text).fetched == []
+
+
 def test_names_are_escaped() -> None:
     text = front_html(FRONT)
     assert "&lt;b&gt;bert &amp; co&lt;/b&gt;" in text

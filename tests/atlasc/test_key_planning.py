@@ -11,7 +11,8 @@ from atlasc.bundle.folder import load_bundle
 from atlasc.compilation import lowering
 from atlasc.compilation.declared import options_of
 from atlasc.compilation.lowering import SHARE, key_model, plan_keys
-from atlasc.compilation.options import ALL_MEMORY, CompileOptions, parse_memory
+from atlasc.compilation.options import CompileOptions
+from atlasc.compilation.values import ALL_MEMORY, parse_memory
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.costs import program_costs

@@ -13,10 +13,10 @@ from tiny_text import LENGTH, make_text_bundle, write_ids
 
 import atlasc
 from atlasc.compilation.compile import simulated_error
-from atlasc.compilation.options import CalibrationOptions
+from atlasc.compilation.options import CalibrationOptions, SearchOptions
 from atlasc.compilation.prepare import PreparedModel, load_source, prepare
-from atlasc.compilation.search import _trials, search_inputs
-from atlasc.compilation.steps import Step
+from atlasc.compilation.search import _trials, _tried_inputs, search_inputs
+from atlasc.compilation.steps import Step, quiet
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.inputs import Inputs
 from atlasc.passes.approximation import recipes
@@ -116,7 +116,8 @@ def test_errors_are_those_of_the_users_inputs_and_ranges_those_of_all(found: Pre
         simulated_error(module, own, weights), rel=1e-6
     )
     front = Front((), "depth", (100.0, 0.2), parametrisation=MEASURED)
-    trials = _trials(front, found, None, 1, Step("", None))
+    tried = _tried_inputs(found, SearchOptions(), quiet)
+    trials = _trials(front, found, tried, None, 1, Step("", None))
     validator, chosen = trials.validator, trials.approximations(expert(2))
     assert validator.inputs == len(source.validated)
     alone = Validator(found.module, source.held_back.arrays, 1).measure(chosen)

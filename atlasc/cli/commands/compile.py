@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from atlasc.bundle.folder import Bundle
     from atlasc.passes.calibration.calibrate import Calibration
     from atlasc.passes.search.front import Front
+    from atlasc.passes.search.points import Point
 
 SHOWN_POINTS = 8
 """Points of a front that are listed; ``--json`` and files have all of them."""
@@ -39,11 +40,11 @@ def compile(
     """Compile a model and its data to a program on encrypted inputs.
 
     Without --recipe and --front the settings of the polynomials are searched, with a modest budget.
-    The cheapest setting within --max-error is taken; where only --max-depth, --max-levels or
-    --max-seconds are given, the most accurate one within these. Without any limit it is the
-    cheapest with an error of 0.2% of the outputs' mean magnitude, or the most accurate one if none
-    has. --max-depth implies --cost depth, and --max-levels --cost levels. Settings under which a
-    held-back input leaves a range are avoided.
+    The cheapest setting within --max-error, --min-accuracy and --agreement is taken; where only
+    --max-depth, --max-levels or --max-seconds are given, the most accurate one within these.
+    Without any limit it is the cheapest with an error of 0.2% of how the outputs vary, or the most
+    accurate one if none has. --max-depth implies --cost depth, and --max-levels --cost levels.
+    Settings under which held-back inputs get another answer than the model's are avoided.
     """
     from atlasc.compilation.checks import check_compile
     from atlasc.compilation.compile import compile_model
@@ -79,6 +80,14 @@ def _warn(bundle: Bundle, calibration: Calibration) -> None:
         )
     settings: Any = bundle.manifest.settings
     costs: Any = bundle.manifest.costs
+    if settings.get("agrees") is False:
+        warn(
+            f"only {settings['agreement']:.2%} of the held-back inputs get the model's answer",
+            f"  why: {settings['promise']['words']}; "
+            f"{settings['agreement_asked']:.0%} of the answers should agree\n"
+            "  what to do: give a smaller --max-error, more --max-levels or --max-seconds, or "
+            "--agreement 99%; the manifest of the bundle says that it disagrees",
+        )
     if settings.get("unsafe"):
         warn(
             f"under these polynomials, {settings['unsafe']} of {settings['held_back']} held-back "
@@ -109,7 +118,18 @@ def _show_program(bundle: Bundle, calibration: Calibration, data: Path) -> None:
     list_held_back(calibration)
     settings: dict[str, Any] = bundle.manifest.settings
     how = settings.get("recipe") or f"search ({settings.get('strategy')})"
-    say(f"settings: {how}, mean error of the polynomials {settings['error']:.3g}")
+    say(
+        f"settings: {how}, mean error of the polynomials {settings['error']:.3g}, "
+        f"{settings['error'] / settings['variation']:.2%} of how answers vary"
+    )
+    say(f"promised: {settings['promise']['words']}")
+    say(
+        f"what counts in an answer: {settings['promise']['agreement']}; --measure chooses otherwise"
+    )
+    if settings.get("agreement") is not None:
+        say(f"agreement with the model on held-back inputs: {settings['agreement']:.2%}")
+    if settings.get("accuracy") is not None:
+        say(f"accuracy on labelled inputs: {settings['accuracy']:.2%}")
     if settings.get("unsafe") is not None:
         say(
             f"on {settings['held_back']} held-back inputs: error "
@@ -198,7 +218,34 @@ def _count(inputs: str) -> int | None:
     return int(inputs)
 
 
+def accuracy_words(front: Front) -> str:
+    """On what the accuracy of a front's points was measured, and how sure that is."""
+    from atlasc.passes.simulation.intervals import wilson
+
+    model = front.model_accuracy
+    what = "accuracy" if front.measure == "class" else "correlation"
+    if model is None:
+        return f"{what}: not defined on the {front.labelled} labelled inputs"
+    text = f"{what}: on {front.labelled} labelled inputs; the model in the clear has {model:.2%}"
+    if front.measure == "class":
+        low, high = wilson(model * front.labelled, front.labelled)
+        text += f", with 95% confidence {low:.1%} to {high:.1%}"
+    return text
+
+
+def _remark(point: Point) -> str:
+    if not point.agrees:
+        return "disagrees with the model"
+    return "wrong on some inputs" if point.unsafe else ""
+
+
+def _percent(share: float | None) -> str | None:
+    return None if share is None else f"{share:.2%}"
+
+
 def _show_front(front: Front) -> None:
+    from atlasc.passes.simulation.agreement import DESCRIPTIONS, LEAST_AGREEMENT
+
     if not front.points:
         warn("no setting stays finite", "  what to do: more --data, or a larger budget")
         return
@@ -216,8 +263,11 @@ def _show_front(front: Front) -> None:
         "mean error": [point.error for point in points],
         "held-back error": [point.held_back_error for point in points],
         "unsafe": [point.unsafe for point in points],
+        "agreement": [_percent(point.agreement) for point in points],
+        "accuracy": [_percent(point.accuracy) for point in points],
+        "": [_remark(point) for point in points],
     }
-    known = {title: cells for title, cells in columns.items() if set(cells) != {None}}
+    known = {title: cells for title, cells in columns.items() if set(cells) not in ({None}, {""})}
     print_table(list(known), zip(*known.values()))
     print(
         f"{len(places)} of the {len(front.points)} points of the front, from cheap to accurate"
@@ -225,6 +275,12 @@ def _show_front(front: Front) -> None:
     )
     if front.held_back:
         print(f"unsafe: of {front.held_back} held-back inputs")
+        print(
+            f"agreement: share of inputs whose answers agree with the model's, by "
+            f"{DESCRIPTIONS[front.measure]}; a setting should have {LEAST_AGREEMENT:.0%} or more"
+        )
+    if front.labelled:
+        print(accuracy_words(front))
     print(
         f"{front.evaluations} evaluations, {front.distinct} of them different, in "
         f"{front.seconds:.1f} s; hypervolume {front.hypervolume:.4f}"

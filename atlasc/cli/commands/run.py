@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from atlasc.cli.output import print_json, print_table, warn
+from atlasc.cli.output import print_json, print_table, say, warn
 from atlasc.cli.parameters import JSON, STRICT, TARGET, UNCHECKED, BundleFolder, InputOptions
 from atlasc.cli.progress import progress
 from atlasc.cli.results import NO_ANSWER, end_with, outputs_record, show_timing
 from atlasc.compilation.declared import option
 
 if TYPE_CHECKING:
-    from atlasc.api.program import ProgramAnswers
+    from atlasc.api.answers import ProgramAnswers
     from atlasc.client.verdict import Verdict
+    from atlasc.passes.simulation.agreement import Promise
 
 UNSAFE = 1
 """Exit code where an input is unsafe."""
@@ -25,12 +26,14 @@ def check_input(bundle: BundleFolder, inputs: InputOptions, as_json: bool = JSON
     """Say in the clear whether encrypted answers to inputs will be right.
 
     Evaluates the program's polynomials without encryption, so it needs the whole bundle, and no
-    keys. An answer is wrong where a bootstrap gets a value outside its range, or where it differs
-    from the model's by more than the program promises; nothing in a ciphertext says so. Exit code:
-    0 if all inputs are safe, 1 if one is not, 2 if they could not be checked.
+    keys. An answer is wrong where a bootstrap gets a value outside its range, or where it is not
+    the model's: another class, or values that differ by more than the program promises; nothing in
+    a ciphertext says so. Where the model's two best classes are nearer than that, the input is
+    undecided. Exit code: 0 if all inputs are safe, 1 if one is not, 2 if they could not be checked.
     """
     from atlasc.api.admission import checked, require_polynomials
     from atlasc.bundle.folder import load_bundle
+    from atlasc.passes.simulation.agreement import Promise
 
     loaded = require_polynomials(load_bundle(bundle, "client"))
     found = checked(loaded, inputs.load(loaded), progress)
@@ -38,17 +41,17 @@ def check_input(bundle: BundleFolder, inputs: InputOptions, as_json: bool = JSON
     if as_json:
         print_json({"safe": safe, "inputs": [verdict.to_dict() for verdict in found]})
     else:
-        _show_verdicts(found)
+        _show_verdicts(found, Promise.of(loaded.poly))
     if not safe:
         raise typer.Exit(UNSAFE)
 
 
-def _show_verdicts(verdicts: list[Verdict]) -> None:
+def _show_verdicts(verdicts: list[Verdict], promise: Promise | None) -> None:
     from atlasc.api.admission import UNSAFE_REMEDY
 
     rows: list[tuple[object, ...]] = []
     for verdict in verdicts:
-        first, said = verdict.first, "safe" if verdict.safe else verdict.fault or "unsafe"
+        first, said = verdict.first, verdict.fault or verdict.kind
         error = None if verdict.promised is None or verdict.fault else verdict.error
         left: tuple[object, ...] = (None,) * 5
         if first is not None:
@@ -64,12 +67,23 @@ def _show_verdicts(verdicts: list[Verdict]) -> None:
         ),
         rows,
     )  # fmt: skip
-    for promised in {verdict.promised for verdict in verdicts} - {None}:
-        print(f"an answer may err by {promised:.3g}")
-    unsafe = sum(not verdict.safe for verdict in verdicts)
+    if promise is not None:
+        print(promise)
+    if promise is not None and all(verdict.agreement is None for verdict in verdicts):
+        print(
+            "the distance to the model is not known, because polynomials of this recipe name no "
+            "functions: safe means that an input stays in all ranges"
+        )
+    for verdict in verdicts:
+        if verdict.disagrees or verdict.undecided:
+            say(f"{verdict.input}: {verdict.why}")
+    unsafe = sum(verdict.unsafe for verdict in verdicts)
+    undecided = sum(verdict.kind == "undecided" for verdict in verdicts)
     if unsafe:
         print(f"{unsafe} of {len(verdicts)} inputs are unsafe; {UNSAFE_REMEDY}")
-    else:
+    if undecided:
+        print(f"{undecided} of {len(verdicts)} inputs are undecided: the class may be another one")
+    if not unsafe and not undecided:
         print(f"{len(verdicts)} inputs, all safe")
 
 
@@ -129,6 +143,9 @@ def _record(result: ProgramAnswers) -> dict[str, Any]:
     return {
         "max_error": answer.max_error,
         "mean_error": answer.mean_error,
+        "model_max_error": answer.model_max_error,
+        "model_mean_error": answer.model_mean_error,
+        "agreement": result.agreement,
         "seconds": sum(answer.seconds.values()),
         "target": answer.target,
         "phases": answer.seconds,
@@ -140,24 +157,43 @@ def _record(result: ProgramAnswers) -> dict[str, Any]:
     }
 
 
+def _known(errors: Any) -> list[float | None]:
+    return [None if error != error else float(error) for error in errors]
+
+
 def _show(result: ProgramAnswers) -> None:
     import numpy as np
 
     inputs, answer, errors = result.inputs, result.answer, result.errors
+    beside, model = result.model_errors, result.model
     for name, values in result.outputs.items():
         columns: dict[str, Any] = {"input": inputs.names}
         if inputs.labels is not None:
             columns["label"] = inputs.labels.tolist()
         if values.ndim == 2 and values.shape[1] > 1:  # scores of classes
-            clear = result.expected[name]
-            for title, scores in {"answer": values, "in the clear": clear}.items():
+            known = {"answer": values, "polynomials": result.expected[name]}
+            for title, scores in (known | ({"model": model[name]} if model else {})).items():
                 columns[title] = [None if np.isnan(v).any() else int(v.argmax()) for v in scores]
         elif values.ndim == 1:
-            columns["answer"] = [None if np.isnan(value) else float(value) for value in values]
-        columns["error"] = [None if np.isnan(error) else float(error) for error in errors[name]]
+            columns["answer"] = _known(values)
+        columns["error"] = _known(errors[name])
+        if beside is not None:
+            columns["from the model"] = _known(beside[name])
         rows = list(zip(*columns.values(), strict=True))
         print_table([*columns], rows, title=f"{name} {list(values.shape[1:])}")
-    print(f"largest error {answer.max_error:.3g}, mean {answer.mean_error:.3g} ({answer.target})")
+    print(
+        f"largest error against the polynomials {answer.max_error:.3g}, mean "
+        f"{answer.mean_error:.3g} ({answer.target})"
+    )
+    if answer.model_max_error is None:
+        print("the distance to the model is not known: these polynomials name no functions")
+    else:
+        print(
+            f"largest distance to the model {answer.model_max_error:.3g}, mean "
+            f"{answer.model_mean_error:.3g}"
+        )
+    if result.agreement is not None:
+        print(f"{result.agreement:.2%} of the answers agree with the model's")
     print(", ".join(f"{phase} {seconds:.1f} s" for phase, seconds in answer.seconds.items()))
     if answer.timing is not None:
         show_timing(answer.timing)

@@ -11,9 +11,8 @@ import pytest
 import typer
 from safetensors import SafetensorError
 
-from atlasc.api.admission import listed
 from atlasc.cli.output import TRACEBACK_VARIABLE, print_table, reported, warn
-from atlasc.ir.errors import AtlasError
+from atlasc.ir.errors import AtlasError, listed
 
 
 def code_of(error: BaseException) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from atlasc.passes.search.front import Front
+from atlasc.passes.simulation.agreement import LEAST_AGREEMENT
 from tests.atlasc.cli.command import DATA, MODEL, Outcome, refused, run
 
 SEARCH = (
@@ -32,10 +33,16 @@ def front(searched: tuple[Path, Outcome]) -> Front:
 def test_points_are_tried_on_held_back_inputs(searched: tuple[Path, Outcome], front: Front) -> None:
     assert front.held_back > 100
     assert front.expert is not None
-    useful = [point for point in front.points if point.error < 1]
-    assert len(useful) >= len(front.points) - 1  # the cheapest has a line for GELU
+    assert front.measure == "class"
+    useful = [point for point in front.points if point.error < 0.01 * front.variation]
+    assert len(useful) >= 3
+    for point in front.points:
+        assert point.agreement is not None
+        assert point.trusted == (point.agreement >= LEAST_AGREEMENT and not point.unsafe)
+    assert not front.points[0].trusted  # its error is as large as the outputs vary
+    assert "disagrees with the model" in searched[1].out
     for point in (*useful, front.expert):
-        assert point.unsafe == 0
+        assert point.unsafe == 0 and point.agreement == 1.0
         assert point.held_back_error == pytest.approx(point.error, rel=0.5)
     for words in ("held-back error", "unsafe", f"of {front.held_back} held-back inputs"):
         assert words in searched[1].out
@@ -79,7 +86,28 @@ def test_compile_picks_from_a_saved_front(
     both = compiled(
         folder / "front.json", tmp_path / "both", "--max-error", error, "--max-depth", 500
     )
-    assert both["levels"] == min(p.levels for p in front.points if p.error <= error)
+    good = [p for p in front.points if p.error <= error and p.trusted]
+    assert both["levels"] == min(point.levels for point in good)
+
+
+def test_a_program_that_is_not_its_model_is_marked_and_calls_no_wrong_answer_safe(
+    searched: tuple[Path, Outcome], front: Front, tmp_path: Path
+) -> None:
+    """The cheapest point, whose error is as large as the outputs vary."""
+    bundle = tmp_path / "bundle"
+    outcome = run(
+        "compile", MODEL, "--data", DATA, "--front", searched[0],
+        "--max-levels", front.points[0].levels, "--target", "sim", "-o", bundle,
+    )  # fmt: skip
+    assert "of the held-back inputs get the model's answer" in outcome.err
+    settings = json.loads((bundle / "manifest.json").read_text())["settings"]
+    assert settings["agrees"] is False and settings["agreement"] < LEAST_AGREEMENT
+    assert "disagrees with its model" in (bundle / "report.html").read_text()
+    test = Path(DATA).parent / "test.npz"
+    found = json.loads(run("evaluate", bundle, "--input", test, "--count", 200, "--json").out)
+    assert found["agreement"] < 0.9
+    safe = [one for one in found["judged"] if one["verdict"] == "safe"]
+    assert all(one["program"] == one["model"] for one in safe) and len(safe) < 10
 
 
 @pytest.mark.parametrize("batch", [1, 3])

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from atlasc.client.verdict import Verdict
-from atlasc.compilation.options import parse_share
 from atlasc.compilation.statement import Statement, _by_length, clopper_pearson, require
+from atlasc.compilation.values import parse_share
 from atlasc.ir.errors import AtlasError
 from tests.atlasc.cli.command import DATA, MODEL, refused, run
 
@@ -33,7 +33,7 @@ def test_the_bound_holds_in_95_of_100_samples(share: float) -> None:
 
 def test_texts_are_told_apart_by_length() -> None:
     mask = (np.arange(8) < np.array([1, 2, 3, 8, 8])[:, None]).astype(int)
-    found = list(_by_length(mask, np.array([True, False, False, True, False])))
+    found = list(_by_length(mask, np.array([True, False, False, True, False]), np.zeros(5, bool)))
     assert [(one.tokens, one.inputs, one.unsafe) for one in found] == [
         ((1, 2), 2, 1),
         ((3, 4), 1, 0),

@@ -8,8 +8,9 @@ from small_transformers import SHAPES, Builder, Shape, approximate, inputs_for
 
 from atlasc.ir.interpreter import interpret
 from atlasc.passes.pipeline import lower_nn
+from atlasc.passes.simulation.agreement import UNKNOWN, compared
 from atlasc.passes.simulation.poly_values import interpret_poly
-from atlasc.passes.simulation.watch import Watch, errors_of_answers, function_values, mean_errors
+from atlasc.passes.simulation.watch import both_answers, function_values, knows_model
 from atlasc.targets.desilo.parameters import BOOTSTRAPPED
 
 
@@ -23,10 +24,9 @@ def test_the_functions_answer_as_the_model_does(shape: Shape) -> None:
     sums = [op for op in poly.ops if op.name == "poly.chebyshev"]
     assert sums and all("function" in op.attributes for op in sums)
     inputs["embedded"] = inputs["x"]
-    (y,) = interpret_poly(poly, inputs).values()
-    (expected,) = exact.values()
-    errors = mean_errors(poly, inputs, y - expected)
-    found = errors_of_answers(poly, inputs, Watch(poly, shape.batch))
+    errors = compared(UNKNOWN, poly, inputs, interpret_poly(poly, inputs), exact).errors
+    found = compared(UNKNOWN, poly, inputs, *both_answers(poly, inputs)).errors
+    assert knows_model(poly)
     assert (found > 1e-6).all()
     assert found == pytest.approx(errors, rel=0.02)
 

@@ -101,3 +101,32 @@ def test_seconds_that_no_search_predicted_are_refused() -> None:
 def test_a_front_of_depth_is_picked_by_depth() -> None:
     swapped = replace(EXAMPLE, cost="depth", points=EXAMPLE.points[::-1])
     assert swapped.pick(Wanted(error=1)).levels == 40
+
+
+SHARES = ((0.2, 0.5), (0.99, 0.75), (1.0, 0.74), (None, None))
+
+
+def test_by_accuracy_or_agreement() -> None:
+    """The cheapest that is good enough; unmeasured points pass, those that disagree are avoided."""
+    bare = front((40, 0.1), (50, 0.01), (70, 0.001), (90, 0.0001))
+    points = tuple(
+        replace(point, agreement=agreement, accuracy=accuracy, unsafe=0)
+        for point, (agreement, accuracy) in zip(bare.points, SHARES, strict=True)
+    )
+    found = replace(bare, points=points, labelled=100)
+    assert found.pick(Wanted(error=1)).levels == 50
+    assert found.pick(Wanted(levels=45)).levels == 40  # there is no other
+    assert found.pick(Wanted(agreement=0.1)).levels == 40
+    assert found.pick(Wanted(agreement=0.995)).levels == 70
+    assert found.pick(Wanted(accuracy=0.75)).levels == 50
+    assert found.pick(Wanted(accuracy=0.76)).levels == 90
+    assert not points[0].trusted and points[1].trusted and points[3].trusted
+    few = replace(found, points=points[:3])
+    with pytest.raises(AtlasError, match="the front has an accuracy of 0.76 or more"):
+        few.pick(Wanted(accuracy=0.76))
+    with pytest.raises(AtlasError, match="error of 0.01 or less and an agreement of 1 or more"):
+        replace(few, points=points[:2]).pick(Wanted(error=0.01, agreement=1))
+    with pytest.raises(AtlasError, match="can be picked by an accuracy"):
+        bare.pick(Wanted(accuracy=0.5))
+    with pytest.raises(AtlasError, match="can be picked by an agreement"):
+        replace(bare, held_back=0).pick(Wanted(agreement=0.5))

@@ -19,11 +19,12 @@ from atlasc.passes.search.front import Front, Wanted
 from atlasc.passes.search.journal import Journal
 from atlasc.passes.search.points import Point
 from atlasc.passes.search.search_problem import output_error
-from atlasc.passes.search.validation import Trials, Validator, validated, validated_pick
+from atlasc.passes.search.validation import TRIED, Trials, Validator, validated, validated_pick
 from atlasc.passes.simulation import row_programs
+from atlasc.passes.simulation.agreement import PROMISE, compared, promised
 from atlasc.passes.simulation.poly_values import interpret_poly
 from atlasc.passes.simulation.simulate import PolynomialSimulator
-from atlasc.passes.simulation.watch import PROMISE, Watch, mean_errors, promised_error
+from atlasc.passes.simulation.watch import Watch
 
 GOOD = ((3, 3, 0, 0, 0, 4, 4, 4), (3, 3, 3, 0, 0, 3, 4, 4))
 
@@ -82,11 +83,13 @@ def test_the_simulator_counts_as_op_by_op(problem, monkeypatch, native: bool) ->
         approximations = objective.approximations(settings)
         outputs, exploded = op_by_op(problem, approximations, arrays)
         ((name, exact),) = validator._reference.items()
-        errors = mean_errors(problem.module, arrays, outputs[name] - exact)
+        anything = promised("values", np.inf, np.inf)
+        beside = compared(anything, problem.module, arrays, outputs, {name: exact})
+        errors = beside.errors
         error = 1.001 * float(np.median(errors[~exploded])) / PROMISE
-        promised = promised_error(error, validator._magnitude)
+        promise = promised("values", error, validator.variation)
         fast = validator.measure(approximations, error)
-        assert fast.unsafe == (exploded | (errors > promised)).sum()
+        assert fast.unsafe == (exploded | beside.wrong(promise)).sum()
         assert fast.exploded == exploded.sum()
         if not exploded.any():
             error = output_error(outputs, validator._reference, validator._weights)
@@ -169,7 +172,8 @@ def test_a_front_gets_its_columns(problem, validator) -> None:
     assert found.held_back == validator.inputs
     assert found.points[0].unsafe == found.expert.unsafe == 0
     assert found.points[0].held_back_error == pytest.approx(point.error, rel=1e-2)
-    assert replace(found.points[0], unsafe=None, held_back_error=None) == point
+    assert found.points[0].agreement == 1.0
+    assert replace(found.points[0], **dict.fromkeys(TRIED)) == point
 
 
 def test_a_trial_says_how_many_inputs_are_done(problem, monkeypatch) -> None:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from atlasc.ir.module import Module
 from atlasc.ir.scalar_functions import function
 from atlasc.ir.text.parser import parse
 from atlasc.passes.approximation.fits.chebyshev_sum import SLACK
+from atlasc.passes.simulation.agreement import PROMISED, UNKNOWN, compared
 from atlasc.passes.simulation.poly_values import interpret_poly
 from atlasc.passes.simulation.watch import (
-    PROMISED,
+    KNOWS_MODEL,
     Excess,
     Watch,
-    errors_of_answers,
+    both_answers,
     function_values,
+    knows_model,
 )
 
 TEXT = """module @m : poly {
@@ -27,6 +30,11 @@ TEXT = """module @m : poly {
   poly.output %z {name = "z"}
 }
 """
+
+
+def errors_of_answers(module: Module, inputs: dict[str, np.ndarray], watch: Watch) -> np.ndarray:
+    """Mean absolute errors [inputs] of the polynomials' answers."""
+    return compared(UNKNOWN, module, inputs, *both_answers(module, inputs, watch=watch)).errors
 
 
 def watched(rows: list[list[float]], inputs: int | None = None, text: str = TEXT) -> Watch:
@@ -144,6 +152,14 @@ def test_padding_tokens_do_not_count() -> None:
     inputs = {"x": np.array([[[0.5], [-1.0]]] * 2), "mask": np.array([[1.0, 0.0], [1.0, 1.0]])}
     errors = errors_of_answers(module, inputs, Watch(module, 2))
     assert errors == pytest.approx([0.0, 0.5])
+
+
+def test_the_model_is_known_where_every_sum_names_its_function() -> None:
+    assert not knows_model(parse(TEXT))
+    module = parse(KNOWN)
+    assert knows_model(module)
+    module.attributes[KNOWS_MODEL] = False  # what compile saw
+    assert not knows_model(module)
 
 
 def test_an_excess_decides_only_where_the_answer_cannot() -> None:

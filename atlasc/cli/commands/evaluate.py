@@ -1,0 +1,108 @@
+"""``atlasc evaluate``: accuracy and agreement of a program on labelled inputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from atlasc.cli.output import print_json, print_table, say, warn
+from atlasc.cli.parameters import JSON, TARGET, BundleFolder, InputOptions
+from atlasc.cli.progress import progress
+from atlasc.compilation.declared import option
+
+if TYPE_CHECKING:
+    from atlasc.evaluation.evaluate import Evaluation
+
+NAMED = 10
+"""Unsafe inputs that are named; ``--json`` has all."""
+
+
+def evaluate(
+    bundle: BundleFolder,
+    inputs: InputOptions,
+    encrypted: int = option(
+        "Answer so many inputs, chosen at random, on ciphertexts too.", default=0, minimum=0
+    ),
+    simulated: int = option(
+        "Answer so many by the packed program on the simulator with the errors of CKKS too.",
+        default=0,
+        minimum=0,
+    ),
+    target: str = TARGET,
+    seed: int = option("Fixes which inputs are chosen, and the errors.", default=0),
+    output: Path | None = option("Write a page with the figures, an .html file.", "-o"),
+    as_json: bool = JSON,
+) -> None:
+    """Measure how often a program is right, on labelled inputs, beside its model.
+
+    Labels are the classes of the model, by number or by name, or values for a model that gives one
+    number. Each row of the table adds one source of error: the model in the clear, its polynomials,
+    the errors of encryption; with --encrypted N the ciphertexts themselves. Without labels it
+    measures the agreement with the model alone.
+    """
+    from atlasc.api.program import evaluate_inputs
+    from atlasc.bundle.folder import load_bundle
+    from atlasc.files import require_file_place, write_text
+
+    if output is not None:
+        require_file_place(output, ".html", new=True)
+    loaded = load_bundle(bundle)
+    found = evaluate_inputs(
+        loaded, inputs.load(loaded), encrypted=encrypted, simulated=simulated, target=target,
+        seed=seed, steps=progress, note=warn,
+    )  # fmt: skip
+    if output is not None:
+        from atlasc.evaluation.stages import MEANINGS
+        from atlasc.report.pages import evaluation_html
+
+        write_text(output, evaluation_html(found.to_dict(), MEANINGS))
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        _show(found)
+
+
+def _show(found: Evaluation) -> None:
+    from atlasc.evaluation.stages import MEANINGS
+    from atlasc.report.pages import share
+
+    columns: dict[str, list[object]] = {
+        "stage": [one.stage for one in found.figures],
+        "inputs": [one.inputs for one in found.figures],
+        "accuracy": [share(one.accuracy, one.accuracy_interval) for one in found.figures],
+        "Pearson": [share(one.pearson, one.pearson_interval) for one in found.figures],
+        "Spearman": [share(one.spearman) for one in found.figures],
+        "agreement": [share(one.agreement, one.agreement_interval) for one in found.figures],
+        "KL (nats)": [one.divergence for one in found.figures],
+        "largest distance to the model": [one.max_error for one in found.figures],
+        "mean": [one.mean_error for one in found.figures],
+    }
+    known = {title: cells for title, cells in columns.items() if set(cells) != {None}}
+    print_table([*known], zip(*known.values(), strict=True), title=found.program)
+    for one in found.figures:
+        say(f"{one.stage}: {MEANINGS[one.stage]}")
+    print("in brackets: 95% confidence intervals")
+    say(f"promised: {found.promise}")
+    for words, names in (
+        ("unsafe", found.unsafe),
+        ("undecided", found.undecided),
+        ("left out", found.left_out),
+    ):
+        if names:
+            say(f"{len(names)} of {found.inputs} inputs are {words}:")
+            for name, why in list(names.items())[:NAMED]:
+                say(f"  {name}: {why}")
+            if len(names) > NAMED:
+                say(f"  and {len(names) - NAMED} more")
+    if not found.unsafe and not found.left_out:
+        print(f"none of {found.inputs} inputs is unsafe")
+    worst: dict[str, list[object]] = {
+        "furthest from the model": [one.input for one in found.worst],
+        "verdict": [one.verdict for one in found.worst],
+        "label": [one.label for one in found.worst],
+        "model": [one.model for one in found.worst],
+        "program": [one.program for one in found.worst],
+        "error": [one.error for one in found.worst],
+    }
+    shown = {title: cells for title, cells in worst.items() if set(cells) != {None}}
+    print_table([*shown], zip(*shown.values(), strict=True))

@@ -1,0 +1,387 @@
+"""``evaluate``: accuracy and agreement of a compiled program on a labelled set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from atlasc.bundle.folder import Bundle
+from atlasc.client.verdict import Verdict
+from atlasc.compilation.steps import Note, Steps, quiet, silent
+from atlasc.evaluation.stages import (
+    ENCRYPTED,
+    PACKED,
+    POLYNOMIALS,
+    Stage,
+    clear_stages,
+    executed,
+    sample,
+)
+from atlasc.ir.errors import AtlasError, counted, listed
+from atlasc.loading.inputs import Inputs
+from atlasc.loading.labels import Labels, labels_of, names_of_classes
+from atlasc.passes.simulation.agreement import UNKNOWN, Comparison, Promise, compared
+from atlasc.passes.simulation.intervals import fisher, wilson
+from atlasc.passes.simulation.scores import correlation, right
+
+WORST = 10
+"""Inputs that are named as the worst ones."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What one stage gives on some inputs.
+
+    Attributes:
+        stage: see `MEANINGS`.
+        inputs: that it answered.
+        labelled: of these, inputs with a label.
+        accuracy: share of right classes; None without labels or classes.
+        accuracy_interval: with 95% confidence (Wilson).
+        pearson, spearman: correlation of values with labels; None likewise.
+        pearson_interval: with 95% confidence (Fisher).
+        agreement: share of answers that agree with the model's.
+        agreement_interval: with 95% confidence (Wilson).
+        divergence: mean Kullback-Leibler divergence of the program's probabilities from the
+            model's, in nats; None without classes. This and what follows are of inputs that are
+            not unsafe: the others get no answer.
+        max_error, mean_error: differences from the model's answers.
+        least_cosine: with the model's answers.
+        seconds: of a run on an engine.
+    """
+
+    stage: str
+    inputs: int
+    labelled: int
+    accuracy: float | None
+    accuracy_interval: tuple[float, float] | None
+    pearson: float | None
+    pearson_interval: tuple[float, float] | None
+    spearman: float | None
+    agreement: float
+    agreement_interval: tuple[float, float]
+    divergence: float | None
+    max_error: float
+    mean_error: float
+    least_cosine: float
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One input: its label and what the model and the program answer.
+
+    Attributes:
+        input: what it is called.
+        verdict: safe, undecided or unsafe.
+        why: it is not safe; empty where it is.
+        label, model, program: classes by their names, or values; None where there is none.
+        error: mean absolute difference of the polynomials' answer from the model's.
+        agreement: from 0 to 1.
+    """
+
+    input: str
+    verdict: str
+    why: str
+    label: str | float | None
+    model: str | float | None
+    program: str | float | None
+    error: float
+    agreement: float
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A program on a labelled set.
+
+    Attributes:
+        program: name of the model.
+        measure: by what an answer agrees with the model's: class, tokens or values.
+        promise: what the program promises, in words.
+        inputs: that were given.
+        figures: a row for each stage, the model first.
+        judged: a row for each input that can be encrypted, in the order of the inputs.
+        unsafe: why each unsafe input is, by name.
+        undecided: the inputs at which the model itself hardly decides, likewise.
+        left_out: inputs that cannot be encrypted, likewise; no stage answers them.
+        unlabelled: inputs without a label that can be used, likewise.
+        notes: what a reader should know.
+    """
+
+    program: str
+    measure: str
+    promise: str
+    inputs: int
+    figures: tuple[Figures, ...]
+    judged: tuple[Judged, ...]
+    unsafe: dict[str, str]
+    undecided: dict[str, str]
+    left_out: dict[str, str]
+    unlabelled: dict[str, str]
+    notes: tuple[str, ...] = ()
+
+    def stage(self, name: str) -> Figures:
+        """The figures of a stage; raises KeyError where it was not run."""
+        return {one.stage: one for one in self.figures}[name]
+
+    @property
+    def accuracy(self) -> float | None:
+        """Of the polynomials; None without labels."""
+        return self.stage(POLYNOMIALS).accuracy
+
+    @property
+    def agreement(self) -> float:
+        """Share of the polynomials' answers that agree with the model's."""
+        return self.stage(POLYNOMIALS).agreement
+
+    @property
+    def worst(self) -> tuple[Judged, ...]:
+        """The inputs whose answers are furthest from the model's: other classes first."""
+        ordered = sorted(self.judged, key=lambda one: (one.agreement, -one.error))
+        return tuple(ordered[:WORST])
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        whole = {"accuracy": self.accuracy, "agreement": self.agreement}
+        return {**asdict(self), **whole, "worst": [asdict(one) for one in self.worst]}
+
+
+def evaluate(
+    bundle: Bundle,
+    inputs: Inputs,
+    verdicts: Sequence[Verdict],
+    *,
+    encrypted: int = 0,
+    simulated: int = 0,
+    target: str = "",
+    seed: int = 0,
+    steps: Steps = silent,
+    note: Note = quiet,
+) -> Evaluation:
+    """Measure a program on inputs, with their labels where they have some.
+
+    Args:
+        bundle: the whole bundle: client's and server's part.
+        inputs: of the program, see ``Bundle.load_inputs``.
+        verdicts: on these inputs.
+        encrypted: so many of the inputs, chosen at random, are answered on ciphertexts.
+        simulated: so many are answered by the packed program on the simulator, with the errors of
+            CKKS; it takes about as long as encryption.
+        target: that encrypts; empty for the program's own.
+        seed: of the choice and of the errors.
+
+    Raises:
+        AtlasError: no input can be encrypted; no label can be used although there are labels; the
+            target cannot run.
+    """
+    promise = Promise.of(bundle.poly) or _without_promise(bundle)
+    rows = tuple(row for row, one in enumerate(verdicts) if not one.fault)
+    if not rows:
+        raise AtlasError(
+            "no input can be encrypted",
+            why=listed([f"{one.input}: {one.fault}" for one in verdicts]),
+            remedy="give inputs like those that the program was compiled with",
+        )
+    said: list[str] = []
+
+    def tell(headline: str, details: str = "") -> None:
+        said.append(headline)
+        note(headline, details)
+
+    stages = clear_stages(bundle, inputs, rows, steps, seed)
+    labels = _labels(bundle, inputs, promise, stages[0], tell)
+    likely = tuple(row for row in rows if not verdicts[row].unsafe)
+    for count, name in ((simulated, PACKED), (encrypted, ENCRYPTED)):
+        if count:
+            chosen = sample(likely, count, seed)
+            if not chosen:
+                tell(f"no input is safe: nothing was run on {name}")
+                continue
+            where = target or bundle.target
+            stages.append(executed(bundle, inputs, chosen, where, steps, name))
+    unsafe = np.array([one.unsafe for one in verdicts])
+    figures = tuple(
+        _figures(bundle, inputs, promise, stages[0], one, labels, unsafe) for one in stages
+    )
+    judged = _judged(bundle, inputs, promise, stages, labels, verdicts)
+    return Evaluation(
+        bundle.manifest.model.name,
+        promise.measure,
+        str(promise) if np.isfinite(promise.error) else "nothing, for it was compiled without",
+        len(inputs),
+        figures,
+        judged,
+        {one.input: one.why for one in verdicts if one.unsafe and not one.fault},
+        {one.input: one.why for one in verdicts if one.kind == "undecided"},
+        {one.input: one.fault for one in verdicts if one.fault},
+        {inputs.names[row]: why for row, why in labels.faults.items()},
+        tuple(said),
+    )
+
+
+def _without_promise(bundle: Bundle) -> Promise:
+    """By what the answers of a program are compared that does not say it."""
+    shape = bundle.client.interface.outputs[0].attributes["shape"]
+    return replace(UNKNOWN, measure="class") if len(shape) == 2 and shape[-1] > 1 else UNKNOWN
+
+
+def _labels(bundle: Bundle, inputs: Inputs, promise: Promise, model: Stage, tell: Note) -> Labels:
+    """The labels of the inputs; notes say which cannot be used.
+
+    Raises:
+        AtlasError: there are labels, and none of them can be used.
+    """
+    found = labels_of(inputs, bundle.model.config, promise.measure, model.answers.shape[-1])
+    remedy = "use the names or the numbers of the model's classes, or numbers for its value"
+    if inputs.labels is None or (not found.known and not found.faults):
+        tell(
+            "the inputs have no labels: accuracy is not measured, agreement with the model is",
+            '  what to do: give labels, such as {"text": ..., "label": 1} a line, or a folder of '
+            "images for each class",
+        )
+    elif not found.known:
+        lines = [f"{inputs.names[row]}: {why}" for row, why in found.faults.items()]
+        raise AtlasError("the labels do not match the model", why=listed(lines), remedy=remedy)
+    elif found.faults or found.known < len(inputs):
+        lines = [f"{inputs.names[row]}: {why}" for row, why in found.faults.items()]
+        count = counted(len(inputs) - found.known, "input has", "inputs have")
+        details = f"  why: {listed(lines)}\n" if lines else ""
+        tell(
+            f"{count} no label that can be used: accuracy leaves them out",
+            f"{details}  what to do: {remedy}",
+        )
+    return found
+
+
+def _figures(
+    bundle: Bundle,
+    inputs: Inputs,
+    promise: Promise,
+    model: Stage,
+    stage: Stage,
+    labels: Labels,
+    unsafe: np.ndarray,
+) -> Figures:
+    """The figures of a stage.
+
+    Args:
+        unsafe: [inputs] which inputs are.
+    """
+    beside = _beside(bundle, inputs, promise, model, stage)
+    agreement = beside.agreement(replace(promise, noise=0.0))
+    truth = labels.values[list(stage.rows)]
+    known = np.isfinite(truth)
+    answers, truth = stage.answers[known], truth[known]
+    accuracy = pearson = spearman = None
+    if promise.measure == "class" and len(truth):
+        accuracy = float(right(answers, truth).mean())
+    if promise.measure == "values" and len(truth) > 1:
+        values = answers.reshape(len(answers), -1)[:, 0]
+        pearson, spearman = correlation(values, truth), correlation(_ranks(values), _ranks(truth))
+    count, given = len(stage.rows), np.flatnonzero(~unsafe[list(stage.rows)])
+    difference = np.abs(stage.answers - model.of(stage.rows))[given]
+    return Figures(
+        stage.name,
+        count,
+        len(truth),
+        accuracy,
+        None if accuracy is None else wilson(accuracy * len(truth), len(truth)),
+        pearson,
+        None if pearson is None else fisher(pearson, len(truth)),
+        spearman,
+        float(agreement.mean()),
+        wilson(float(agreement.sum()), count),
+        _divergence(bundle, inputs, promise, model, stage, given),
+        float(difference.max(initial=0.0)) if np.isfinite(difference).all() else float("inf"),
+        float(beside.errors[given].mean()) if len(given) else float("inf"),
+        float(beside.cosines[given].min(initial=1.0)),
+        stage.seconds,
+    )
+
+
+def _beside(
+    bundle: Bundle, inputs: Inputs, promise: Promise, model: Stage, stage: Stage
+) -> Comparison:
+    """The answers of a stage beside the model's."""
+    arrays = inputs.take(stage.rows).arrays
+    return compared(promise, bundle.poly, arrays, {"": stage.answers}, {"": model.of(stage.rows)})
+
+
+def _divergence(
+    bundle: Bundle,
+    inputs: Inputs,
+    promise: Promise,
+    model: Stage,
+    stage: Stage,
+    given: np.ndarray,
+) -> float | None:
+    """Mean Kullback-Leibler divergence over the given places, and over tokens that a mask keeps;
+    infinite where an answer is not finite.
+    """
+    if promise.measure == "values" or not len(given):
+        return None
+    from atlasc.passes.calibration.measure import kept_tokens
+
+    theirs, ours = (_log_probabilities(y) for y in (model.of(stage.rows), stage.answers))
+    with np.errstate(all="ignore"):
+        found = (np.exp(theirs) * (theirs - ours)).sum(axis=-1)
+    found = np.where(np.isfinite(found), found, np.inf)
+    kept = kept_tokens(bundle.poly, inputs.take(stage.rows).arrays, theirs)
+    some = found[given] if kept is None else found[given][kept[given][..., 0] > 0]
+    return float(some.mean())
+
+
+def _log_probabilities(scores: np.ndarray) -> np.ndarray:
+    """Logarithms of the softmax over the last axis."""
+    with np.errstate(all="ignore"):
+        shifted = scores - scores.max(axis=-1, keepdims=True)
+        return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    from scipy.stats import rankdata
+
+    return np.asarray(rankdata(values), dtype=np.float64)
+
+
+def _judged(
+    bundle: Bundle,
+    inputs: Inputs,
+    promise: Promise,
+    stages: Sequence[Stage],
+    labels: Labels,
+    verdicts: Sequence[Verdict],
+) -> tuple[Judged, ...]:
+    """A row for each input that was answered."""
+    model, program = stages[0], stages[1]
+    beside = _beside(bundle, inputs, promise, model, program)
+    agreement = beside.agreement(replace(promise, noise=0.0))
+    names = names_of_classes(bundle.model.config, model.answers.shape[-1])
+
+    def shown(values: np.ndarray) -> str | float | None:
+        if promise.measure == "class":
+            return names[int(values.argmax())] if np.isfinite(values).all() else None
+        return float(values.reshape(-1)[0]) if values.size == 1 else None
+
+    def label(row: int) -> str | float | None:
+        value = float(labels.values[row])
+        if np.isnan(value):
+            return None
+        return names[int(value)] if promise.measure == "class" else value
+
+    return tuple(
+        Judged(
+            inputs.names[row],
+            verdicts[row].kind,
+            verdicts[row].why,
+            label(row),
+            shown(model.answers[place]),
+            shown(program.answers[place]),
+            float(beside.errors[place]),
+            float(agreement[place]),
+        )
+        for place, row in enumerate(program.rows)
+    )

@@ -1,0 +1,125 @@
+"""True labels of inputs as numbers: of classes by the model's own names, or values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from atlasc.loading.inputs import Inputs
+from atlasc.passes.simulation.agreement import Measure
+
+LISTED = 5
+"""Names of classes that a message lists."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Of N inputs.
+
+    Attributes:
+        values: [N] numbers of classes, or values; NaN for inputs without a usable one.
+        faults: why a label cannot be used, by row; inputs that have none are not among them.
+    """
+
+    values: np.ndarray
+    faults: Mapping[int, str]
+
+    @property
+    def known(self) -> int:
+        """Inputs with a usable label."""
+        return int(np.isfinite(self.values).sum())
+
+
+def labels_of(inputs: Inputs, config: Any, measure: Measure, outputs: int) -> Labels:
+    """The labels of inputs, for a model.
+
+    Args:
+        config: of the model, for the names of its classes; None where it has none.
+        measure: "class" takes integers, and names in the config's ``label2id`` or ``id2label``;
+            "values" takes numbers for an answer of a single one.
+        outputs: numbers in an answer: of classes as many as there are.
+    """
+    given = [None] * len(inputs) if inputs.labels is None else inputs.labels.tolist()
+    names = class_names(config)
+    values, faults = np.full(len(given), np.nan), {}
+    for row, label in enumerate(given):
+        if _missing(label):
+            continue
+        if measure == "class":
+            found, fault = _class(label, names, outputs)
+        elif measure == "values" and outputs == 1:
+            number = _number(label)
+            found, fault = number, f"the label {label!r} is no number" if number is None else ""
+        else:
+            fault = f"the label {str(label)!r} says nothing of an answer of {outputs} numbers" + (
+                " for each token" if measure == "tokens" else ""
+            )
+            found = None
+        if found is None:
+            faults[row] = fault
+        else:
+            values[row] = found
+    return Labels(values, faults)
+
+
+def class_names(config: Any) -> dict[str, int]:
+    """The number of each class by its name, as the config of a model has them."""
+    found: dict[str, int] = {}
+    for number, name in _entries(getattr(config, "id2label", None)):
+        found[str(name)] = int(number)
+    for name, number in _entries(getattr(config, "label2id", None)):
+        found[str(name)] = int(number)
+    return found
+
+
+def names_of_classes(config: Any, count: int) -> list[str]:
+    """What each of so many classes is called; its number where the config does not tell."""
+    known = {number: name for name, number in class_names(config).items()}
+    return [known.get(number, str(number)) for number in range(count)]
+
+
+def _entries(table: Any) -> list[tuple[Any, Any]]:
+    """The members of a table from names to numbers, or the other way round; others are left out."""
+    members = table.items() if isinstance(table, Mapping) else []
+    return [
+        (one, other)
+        for one, other in members
+        if any(str(value).isdecimal() and len(str(value)) < 9 for value in (one, other))
+        and (str(one).isdecimal() or type(other) is int)
+    ]
+
+
+def _class(label: Any, names: Mapping[str, int], count: int) -> tuple[float | None, str]:
+    number = names.get(label) if isinstance(label, str) else None
+    if number is None and isinstance(label, str):
+        alike = {n for name, n in names.items() if name.casefold() == label.strip().casefold()}
+        number = alike.pop() if len(alike) == 1 else None
+    if number is None:
+        value = _number(label)
+        number = int(value) if value is not None and value.is_integer() else None
+    if number is None:
+        listed = ", ".join(map(repr, list(names)[:LISTED])) + (
+            ", ..." if len(names) > LISTED else ""
+        )
+        return None, f"the model has no class {label!r}" + (f"; it has {listed}" if names else "")
+    if not 0 <= number < count:
+        return None, f"the model has no class {number}; it has 0 to {count - 1}"
+    return float(number), ""
+
+
+def _number(label: Any) -> float | None:
+    if not isinstance(label, bool | int | float | str):
+        return None
+    try:
+        value = float(label)
+    except (ValueError, OverflowError):
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _missing(label: Any) -> bool:
+    return label is None or label == "" or (isinstance(label, float) and math.isnan(label))

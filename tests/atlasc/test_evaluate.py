@@ -1,0 +1,296 @@
+"""``Program.evaluate`` on small models of several kinds, and the labels that it takes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+import atlasc
+from atlasc.compilation.agreement import measure_of
+from atlasc.compilation.prepare import trace_model
+from atlasc.ir.errors import AtlasError
+from atlasc.loading.inputs import Inputs
+from atlasc.loading.labels import labels_of
+from atlasc.loading.models import model_of
+from atlasc.passes.simulation.agreement import LARGEST, PROMISED, VARIATION
+from atlasc.passes.simulation.intervals import fisher, wilson
+
+LENGTH, BIAS = 6, 100.0
+SIZES = {
+    "vocab_size": 40, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "intermediate_size": 16, "max_position_embeddings": 16,
+}  # fmt: skip
+
+
+def rows(count: int, seed: int = 0) -> list[list[int]]:
+    """Token ids of texts of several lengths."""
+    rng = np.random.default_rng(seed)
+    return [rng.integers(1, 40, size=rng.integers(3, LENGTH + 1)).tolist() for _ in range(count)]
+
+
+def answers(model: Any, texts: list[list[int]]) -> np.ndarray:
+    """What HuggingFace answers, [texts, ...], each text alone."""
+    with torch.no_grad():
+        found = [model(torch.tensor([text]))[0].numpy() for text in texts]
+    return np.concatenate(found)
+
+
+def compiled(model: Any, data: Any = None, **options: Any) -> atlasc.Program:
+    return atlasc.compile(
+        model.eval(), rows(60) if data is None else data, sequence_length=LENGTH, target="sim",
+        cost="levels", evaluations=30, prefixes=False, **options,
+    )  # fmt: skip
+
+
+def classifier(**changes: Any) -> Any:
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        **SIZES, num_labels=3, id2label={0: "low", 1: "mid", 2: "high"},
+        label2id={"low": 0, "mid": 1, "high": 2},
+    )  # fmt: skip
+    model = transformers.BertForSequenceClassification(config)
+    with torch.no_grad():  # so that the classes differ from input to input
+        model.bert.embeddings.word_embeddings.weight *= 20
+        model.classifier.weight *= 5
+        model.classifier.bias += changes.get("bias", 0.0)
+    return model
+
+
+@pytest.fixture(scope="module")
+def biased() -> tuple[Any, atlasc.Program]:
+    model = classifier(bias=BIAS)
+    return model, compiled(model)
+
+
+def test_a_bias_allows_no_larger_errors(biased: tuple[Any, atlasc.Program]) -> None:
+    """A classifier whose scores are 100 each, and vary by little."""
+    model, program = biased
+    settings: Any = program.bundle.manifest.settings
+    scores = answers(model, rows(60))
+    spread = float(np.sqrt(np.mean(np.square(scores - scores.mean(axis=0)))))
+    assert settings["variation"] == pytest.approx(spread, rel=0.3)
+    assert settings["error"] <= 2e-3 * settings["variation"]
+    assert settings["promise"]["agreement"] == "class"
+    assert settings["agreement"] >= 0.99 and settings["agrees"]
+
+
+def test_accuracy_is_that_of_the_labels(biased: tuple[Any, atlasc.Program]) -> None:
+    model, program = biased
+    texts = rows(80, seed=1)
+    best = answers(model, texts).argmax(axis=1)
+    truth = np.where(np.arange(80) % 4 == 0, (best + 1) % 3, best)
+    names = ["low", "mid", "high"]
+    labelled = [
+        {"input_ids": text, "label": int(label)} for text, label in zip(texts, truth, strict=True)
+    ]
+    found = program.evaluate(labelled)
+    clear = found.stage("model")
+    assert clear.accuracy == pytest.approx(0.75)
+    assert clear.accuracy_interval == wilson(60, 80)
+    assert clear.agreement == 1 and clear.divergence == pytest.approx(0, abs=1e-12)
+    assert found.agreement >= 0.99
+    assert found.stage("simulation").inputs == found.inputs == 80
+    assert all(one.model == names[best[n]] for n, one in enumerate(found.judged))
+    assert all(one.label == names[truth[n]] for n, one in enumerate(found.judged))
+    assert len(found.unsafe) + len(found.undecided) < 10 and not found.left_out
+    # What is called safe has HuggingFace's class.
+    for row, one in enumerate(found.judged):
+        assert one.verdict != "safe" or one.program == names[best[row]]
+    assert [one.error for one in found.worst] == sorted(
+        (o.error for o in found.worst), reverse=True
+    )
+    packed = program.evaluate(labelled[:6], simulated=3)
+    assert packed.stage("packed simulation").inputs == 3
+    assert packed.stage("packed simulation").agreement == 1
+
+
+def test_run_tells_the_distance_to_the_model(biased: tuple[Any, atlasc.Program]) -> None:
+    model, program = biased
+    texts = rows(2, seed=2)
+    found = program.run(texts)
+    expected = answers(model, texts)
+    (given,) = found.outputs.values()
+    assert found.model is not None and found.model_errors is not None
+    (known,), (errors,) = found.model.values(), found.model_errors.values()
+    assert known == pytest.approx(expected, abs=1e-4)
+    assert errors == pytest.approx(np.abs(given - expected).max(axis=1), abs=1e-4)
+    assert found.model_max_error == pytest.approx(errors.max())
+    assert found.agreement == 1
+
+
+def test_an_undecided_input_is_answered_and_told(biased: tuple[Any, atlasc.Program]) -> None:
+    """All inputs are, of a program that says that it errs as much as answers vary."""
+    program = atlasc.load(biased[1].folder)
+    attributes = program.bundle.poly.attributes
+    attributes[PROMISED] = LARGEST * attributes[VARIATION]
+    texts = rows(20, seed=9)
+    judged = program.check(texts)
+    undecided = [one for one in judged if one.kind == "undecided"]
+    assert undecided and not any(one.safe or one.unsafe for one in undecided)
+    assert all("the model itself hardly decides" in one.why for one in undecided)
+    found = program.run(texts)
+    assert len(found.rows) == 20
+    headline = f"{len(undecided)} input"
+    assert any(
+        one.startswith(headline) and "may not be the model's" in one for one in found.warnings
+    )
+
+
+def test_labels_that_do_not_match(biased: tuple[Any, atlasc.Program]) -> None:
+    _, program = biased
+    texts = rows(4, seed=3)
+    labelled = [{"input_ids": text, "label": n} for n, text in enumerate(texts)]
+    found = program.evaluate(labelled)  # 3 is no class: the others are answered
+    assert found.stage("model").labelled == 3 and found.stage("model").inputs == 4
+    assert found.unlabelled == {"data[3]": "the model has no class 3; it has 0 to 2"}
+    assert "1 input has no label that can be used" in found.notes[0]
+    with pytest.raises(AtlasError, match="the labels do not match the model"):
+        program.evaluate([{"input_ids": text, "label": 7} for text in texts])
+    bare = program.evaluate(texts)
+    assert bare.accuracy is None and bare.agreement == 1
+    assert "the inputs have no labels: accuracy is not measured" in bare.notes[0]
+
+
+def test_labelled_inputs_decide_which_setting_is_taken(tmp_path: Path) -> None:
+    model = classifier()
+    texts = rows(40, seed=4)
+    best = answers(model.eval(), texts).argmax(axis=1)
+    labelled = [{"input_ids": t, "label": int(n)} for t, n in zip(texts, best, strict=True)]
+    plain = compiled(model)
+    exact = compiled(model, labelled=labelled, min_accuracy=0.97)
+    settings: Any = exact.bundle.manifest.settings
+    assert settings["accuracy"] >= 0.97
+    # By accuracy it is cheaper than by an error.
+    reference: Any = plain.bundle.manifest.settings
+    assert settings["levels"] <= reference["levels"]
+    agreeing: Any = compiled(model, agreement=0.9).bundle.manifest.settings
+    assert agreeing["agreement"] >= 0.9 and agreeing["levels"] <= reference["levels"]
+    # The data may have labels themselves: those of held-back inputs count.
+    own: Any = compiled(model, data=labelled, min_accuracy=0.9).bundle.manifest.settings
+    assert own["accuracy"] >= 0.9
+    with pytest.raises(AtlasError, match="--min-accuracy needs labels"):
+        compiled(model, min_accuracy=0.5)
+    with pytest.raises(AtlasError, match="no label that can be used in the labelled inputs"):
+        compiled(model, labelled=texts)
+    with pytest.raises(AtlasError, match=r"labelled inputs no\.jsonl not found"):
+        compiled(model, labelled="no.jsonl")
+
+
+def test_a_cheap_setting_is_marked_and_its_answers_are_not_safe() -> None:
+    """With the fewest levels of all, whatever they are worth."""
+    model = classifier()
+    program = compiled(model, max_error=1e9)
+    settings: Any = program.bundle.manifest.settings
+    texts = rows(60, seed=5)
+    best = answers(model, texts).argmax(axis=1)
+    found = program.evaluate(texts)
+    names = ["low", "mid", "high"]
+    same = np.array([one.program == names[n] for one, n in zip(found.judged, best, strict=True)])
+    safe = np.array([one.verdict == "safe" for one in found.judged])
+    assert same[safe].mean() >= 0.995 if safe.any() else True
+    if not settings["agrees"]:
+        assert settings["agreement"] < 0.99
+        assert found.agreement < 1
+
+
+def test_a_regression_has_a_correlation() -> None:
+    torch.manual_seed(0)
+    model = transformers.BertForSequenceClassification(
+        transformers.BertConfig(**SIZES, num_labels=1)
+    )
+    with torch.no_grad():
+        model.bert.embeddings.word_embeddings.weight *= 20
+    program = compiled(model)
+    texts = rows(30, seed=6)
+    truth = answers(model, texts)[:, 0] * 3 - 1
+    found = program.evaluate(replace(program.inputs(texts), labels=truth))
+    assert found.measure == "values" and found.accuracy is None
+    clear, ours = found.stage("model"), found.stage("polynomials")
+    assert clear.pearson == pytest.approx(1) and clear.spearman == pytest.approx(1)
+    assert ours.pearson is not None and 0.999 < ours.pearson <= 1
+    assert ours.pearson_interval == fisher(ours.pearson, 30)
+    assert found.agreement == 1
+
+
+def test_an_embedding_is_compared_by_its_values() -> None:
+    torch.manual_seed(0)
+    program = compiled(
+        transformers.BertModel(transformers.BertConfig(**SIZES), add_pooling_layer=False)
+    )
+    found = program.evaluate(rows(20, seed=7))
+    assert found.measure == "values" and found.agreement == 1
+    assert found.stage("simulation").least_cosine >= 0.995
+    assert not found.unsafe and not found.undecided
+    assert "how answers vary" in found.promise
+
+
+def test_a_decoder_is_compared_by_its_tokens() -> None:
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(**SIZES, num_key_value_heads=2)
+    model = transformers.LlamaForCausalLM(config)
+    program = compiled(model)
+    texts = rows(20, seed=8)
+    found = program.evaluate(texts)
+    assert found.measure == "tokens"
+    assert found.agreement >= 0.98 and found.stage("polynomials").divergence < 1e-3
+    assert not found.unsafe
+
+
+def test_the_measure_may_be_chosen() -> None:
+    model = classifier()
+    settings: Any = compiled(model, measure="values").bundle.manifest.settings
+    assert settings["promise"]["agreement"] == "values"
+    with pytest.raises(AtlasError, match="--measure tokens does not suit the model"):
+        compiled(model, measure="tokens")
+    with pytest.raises(AtlasError, match="--measure cannot be 'score'"):
+        compiled(model, options=atlasc.CompileOptions(measure="score"))
+
+
+def test_labels_are_numbers_names_or_values() -> None:
+    config = SimpleNamespace(id2label={"0": "Low", "1": "high"}, label2id={"Low": 0})
+
+    def found(labels: Any, measure: Any = "class", outputs: int = 2) -> Any:
+        inputs = Inputs({}, tuple(map(str, range(len(labels)))), np.array(labels, dtype=object))
+        return labels_of(inputs, config, measure, outputs)
+
+    read = found([0, "1", "Low", "HIGH", 1.0, None, "", float("nan"), True])
+    assert read.values[:5].tolist() == [0, 1, 0, 1, 1] and read.values[8] == 1
+    assert np.isnan(read.values[5:8]).all() and not read.faults and read.known == 6
+    bad = found(["medium", 2, -1, 0.5])
+    assert bad.known == 0 and list(bad.faults) == [0, 1, 2, 3]
+    assert bad.faults[0] == "the model has no class 'medium'; it has 'Low', 'high'"
+    assert found([0.5, "1.5", 2], "values", 1).values.tolist() == [0.5, 1.5, 2]
+    assert found([10**400, "1e999", [1]]).known == 0
+    assert "is no number" in found(["much"], "values", 1).faults[0]
+    assert "says nothing of an answer of 8 numbers" in found([1], "values", 8).faults[0]
+
+
+def test_intervals() -> None:
+    """Wilson's for 8 of 10, and Fisher's for a correlation of 0.5 on 28 pairs."""
+    assert wilson(8, 10) == pytest.approx((0.4902, 0.9433), abs=1e-4)
+    assert wilson(0, 10)[0] == 0 and wilson(10, 10)[1] == pytest.approx(1)
+    assert fisher(0.5, 28) == pytest.approx((0.1560, 0.7358), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "measure"),
+    [
+        ("BertModel", {}, "values"),
+        ("BertForSequenceClassification", {}, "class"),
+        ("BertForSequenceClassification", {"num_labels": 1}, "values"),
+        ("BertForSequenceClassification", {"problem_type": "multi_label_classification"}, "values"),
+        ("BertForTokenClassification", {}, "tokens"),
+        ("BertForMaskedLM", {}, "tokens"),
+    ],
+)
+def test_the_model_tells_what_counts(name: str, changes: dict[str, Any], measure: str) -> None:
+    model = getattr(transformers, name)(transformers.BertConfig(**SIZES, **changes))
+    loaded = model_of(model.eval())
+    assert measure_of(loaded, trace_model(loaded, 1, LENGTH)) == measure
