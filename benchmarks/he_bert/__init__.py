@@ -1,0 +1,1 @@
+"""HomomorphicEncryption.org's BERT workload: our stages, as its harness calls them."""
