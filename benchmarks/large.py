@@ -84,7 +84,7 @@ def build(name: str, arguments: argparse.Namespace, *, meta: bool = False) -> to
     """
     import torch
 
-    from atlasc.loading import huggingface
+    from atlasc.loading.model_files import huggingface
 
     with huggingface.quiet_transformers() as transformers:
         config, _ = huggingface.read_config(CONFIGS / name)

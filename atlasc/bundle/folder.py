@@ -42,9 +42,9 @@ from atlasc.ir.files import sha256_of
 from atlasc.ir.module import Module
 from atlasc.ir.text.storage import load_module, save_module, save_modules
 from atlasc.loading import LONG
-from atlasc.loading.huggingface import FURTHER_FILES, TOKENIZER_FILES
-from atlasc.loading.image_processor import FILES as PROCESSOR_FILES
+from atlasc.loading.images.processor import FILES as PROCESSOR_FILES
 from atlasc.loading.inputs import Inputs
+from atlasc.loading.model_files.huggingface import FURTHER_FILES, TOKENIZER_FILES
 from atlasc.loading.models import LoadedModel, client_model
 from atlasc.targets.parameters import ParameterSet
 from atlasc.targets.program import identity_of

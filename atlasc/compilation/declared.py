@@ -1,4 +1,7 @@
-"""How options are declared: fields of dataclasses with a help text, and what is made of them."""
+"""How options are declared, fields of dataclasses with a help text, and how their texts are read.
+
+The module imports no library at its top level.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from atlasc.ir.errors import AtlasError
+from atlasc.loading import LONG
+from atlasc.passes.lowering.keys.sizes import parse_size
 
 Group = TypeVar("Group")
+ALL_MEMORY = float("inf")
+"""A key memory without a limit."""
+RANGES_FROM = ("measured", "certified")
+MEASURES = ("class", "tokens", "values")
+"""See `atlasc.passes.simulation.agreement`."""
 
 
 @dataclass(frozen=True)
@@ -124,3 +134,31 @@ def options_of(kind: type[Group], values: Mapping[str, Any], base: Group | None 
             value = (parse or Path)(value)
         parsed[name] = known[name].default if value is None else value
     return kind(**parsed) if base is None else replace(base, **parsed)  # type: ignore[type-var]
+
+
+def parse_memory(text: str) -> float:
+    """Bytes of ``4G``, or infinity for ``all``; raises AtlasError for anything else."""
+    return ALL_MEMORY if text == "all" else parse_size(text)
+
+
+def parse_long(text: str) -> str:
+    """One of ``LONG``; raises AtlasError for anything else."""
+    return choose("--long", text, LONG)
+
+
+def parse_ranges(text: str) -> str:
+    """One of ``RANGES_FROM``; raises AtlasError for anything else."""
+    return choose("--ranges", text, RANGES_FROM)
+
+
+def parse_share(text: str) -> float:
+    """The share of ``0.1%`` or ``0.001``; raises AtlasError for anything else."""
+    try:
+        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise AtlasError(f"{text!r} is no share", remedy="give one such as 0.1% or 0.001") from None
+
+
+def parse_measure(text: str) -> str:
+    """One of ``MEASURES``; raises AtlasError for anything else."""
+    return choose("--measure", text, MEASURES)

@@ -14,15 +14,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from atlasc.compilation.declared import Options, choose, documented, flag, option, switch
-from atlasc.compilation.values import (
+from atlasc.compilation.declared import (
     MEASURES,
     RANGES_FROM,
+    Options,
+    choose,
+    documented,
+    flag,
+    option,
     parse_long,
     parse_measure,
     parse_memory,
     parse_ranges,
     parse_share,
+    switch,
 )
 from atlasc.ir.errors import AtlasError
 from atlasc.loading import LONG

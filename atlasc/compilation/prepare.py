@@ -21,8 +21,8 @@ from atlasc.ir.module import Module
 from atlasc.loading import IDS, MASK
 from atlasc.loading.data import inputs_of
 from atlasc.loading.inputs import Inputs
-from atlasc.loading.lengths import with_prefixes
 from atlasc.loading.models import LoadedModel, model_of
+from atlasc.loading.texts.lengths import with_prefixes
 from atlasc.passes.calibration.calibrate import Calibration, calibrate, require_coverable
 from atlasc.passes.calibration.centre_keys import FEWEST_INPUTS as FEWEST_FOR_KEYS
 from atlasc.passes.calibration.centre_keys import Shifts, key_shifts, with_centred_keys

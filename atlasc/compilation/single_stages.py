@@ -11,11 +11,11 @@ import numpy as np
 
 from atlasc.bundle.folder import MANIFEST, Bundle, held_role, load_bundle
 from atlasc.compilation.checks import check_target
+from atlasc.compilation.declared import ALL_MEMORY
 from atlasc.compilation.lowering import MAGNITUDE_INPUTS, each_pass, key_model, lower_module
 from atlasc.compilation.options import BatchOptions, InspectOptions, LowerOptions
 from atlasc.compilation.prepare import trace_model
 from atlasc.compilation.steps import Note, Steps, silent
-from atlasc.compilation.values import ALL_MEMORY
 from atlasc.files import new_folder, require_new
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import GIB, read_npz

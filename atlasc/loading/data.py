@@ -15,10 +15,13 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import GIB, read_npz
-from atlasc.loading import IDS, LONG, MASK, SEGMENTS, images, memory, tables
+from atlasc.loading import IDS, LONG, MASK, SEGMENTS
+from atlasc.loading.images.inputs import images_in_memory, load_images
+from atlasc.loading.images.reading import SUFFIXES
 from atlasc.loading.inputs import Inputs, checked
-from atlasc.loading.lengths import Texts, padded
-from atlasc.loading.rows import LABEL_KEYS, TEXTS, texts_of, without_ignored
+from atlasc.loading.texts import memory, tables
+from atlasc.loading.texts.lengths import Texts, padded
+from atlasc.loading.texts.rows import LABEL_KEYS, TEXTS, texts_of, without_ignored
 
 if TYPE_CHECKING:
     from atlasc.loading.models import LoadedModel
@@ -48,7 +51,7 @@ def inputs_of(
               folder of images (in a folder for each label, or in one);
             - a sequence of texts, of pairs of texts, of lists of token ids, or of mappings like the
               lines of `.jsonl`;
-            - images: see :func:`atlasc.loading.images.images_in_memory`;
+            - images: see :func:`atlasc.loading.images.inputs.images_in_memory`;
             - what a tokenizer returns, or other columns by name; a DataFrame or a Series, a data
               set of `datasets`, a loader or another iterable of rows or of batches;
             - an array or a tensor of the model's main input, or a mapping of them as in `.npz`;
@@ -70,7 +73,7 @@ def inputs_of(
         return _from_file(Path(data).expanduser(), model, lengths, partial)
     main = model.input_names[0]
     if main == "pixel_values":
-        found = images.images_in_memory(data, model)
+        found = images_in_memory(data, model)
         if found is not None:
             return checked(found, model)
     known = memory.plain(data)
@@ -116,13 +119,13 @@ def _from_file(
     dataset = source.is_dir() and tables.is_dataset(source)
     if dataset or (suffix in tables.READERS and not source.is_dir()):
         have, needed = "texts" if suffix == ".txt" else "texts or ids", IDS
-    elif source.is_dir() or suffix in images.SUFFIXES:
+    elif source.is_dir() or suffix in SUFFIXES:
         have, needed = "images", "pixel_values"
     else:
         raise AtlasError(
             f"data {source} has an unknown format",
             remedy=f"give one of {', '.join(FORMATS)}, a folder that datasets wrote, or an image "
-            f"or a folder of them: {', '.join(images.SUFFIXES)}",
+            f"or a folder of them: {', '.join(SUFFIXES)}",
         )
     if main != needed:
         raise AtlasError(
@@ -130,7 +133,7 @@ def _from_file(
             remedy=f"give data of the right kind, or an .npz with an array named {main}",
         )
     if have == "images":
-        return checked(images.load_images(source, model), model)
+        return checked(load_images(source, model), model)
     rows, notes = tables.read_rows(source)
     return _from_rows(rows, model, lengths, partial, notes)
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.module import Module
 from atlasc.loading import IDS, MASK, SEGMENTS
-from atlasc.loading.adapters import check_adapter
-from atlasc.loading.huggingface import (
+from atlasc.loading.model_files.adapters import check_adapter
+from atlasc.loading.model_files.huggingface import (
     SAVE_REMEDY,
     build,
     load_tokenizer,
@@ -30,10 +30,10 @@ from atlasc.loading.huggingface import (
     read_object,
     tokenizer_errors,
 )
-from atlasc.loading.sentence import left_to_the_client
-from atlasc.loading.torch_files import Shape, load_exported_program, load_pt
-from atlasc.loading.weights import load_weights
-from atlasc.loading.wrappers import named_inputs, unwrapped
+from atlasc.loading.model_files.sentence import left_to_the_client
+from atlasc.loading.model_files.torch_files import Shape, load_exported_program, load_pt
+from atlasc.loading.model_files.weights import load_weights
+from atlasc.loading.model_files.wrappers import named_inputs, unwrapped
 
 if TYPE_CHECKING:
     import torch

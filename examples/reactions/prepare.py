@@ -7,7 +7,7 @@ Writes `model/` (weights, config, tokenizer), `calibration.tsv` and `test.tsv` i
 prints it. Both files have a column `label` (a class name) and a column `text` (a reaction SMILES).
 Calibration and search read the first file. The second one is for `atlasc evaluate`.
 
-The model is `bert_ft_10k_25s` of the PyPI package `rxnfp` (MIT licence), found without importing it.
+The model is `bert_ft_10k_25s` of the PyPI package `rxnfp` (MIT licence), which is not imported.
 """
 
 from __future__ import annotations

@@ -16,9 +16,8 @@ from tiny_model import Tiny, simulated
 
 import atlasc
 from atlasc.api.errors import as_atlas_error
-from atlasc.compilation.declared import options_of
+from atlasc.compilation.declared import ALL_MEMORY, options_of
 from atlasc.compilation.options import CompileOptions
-from atlasc.compilation.values import ALL_MEMORY
 from tests.atlasc.cli.command import DATA, MODEL, ROOT, run
 
 

@@ -9,10 +9,9 @@ from tiny_model import Tiny
 
 from atlasc.bundle.folder import load_bundle
 from atlasc.compilation import lowering
-from atlasc.compilation.declared import options_of
+from atlasc.compilation.declared import ALL_MEMORY, options_of, parse_memory
 from atlasc.compilation.lowering import SHARE, key_model, plan_keys
 from atlasc.compilation.options import CompileOptions
-from atlasc.compilation.values import ALL_MEMORY, parse_memory
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
 from atlasc.passes.costs import program_costs

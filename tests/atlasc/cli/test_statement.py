@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from atlasc.client.verdict import Verdict
+from atlasc.compilation.declared import parse_share
 from atlasc.compilation.statement import Statement, _by_length, clopper_pearson, require
-from atlasc.compilation.values import parse_share
 from atlasc.ir.errors import AtlasError
 from tests.atlasc.cli.command import DATA, MODEL, refused, run
 

@@ -19,8 +19,8 @@ from small_files import pickled, tiny_bert
 
 import atlasc
 from atlasc.ir.errors import AtlasError
+from atlasc.loading.model_files.torch_files import has_small_powers
 from atlasc.loading.models import load_model
-from atlasc.loading.torch_files import has_small_powers
 
 Json = dict[str, Any]
 

@@ -13,9 +13,9 @@ from transformers import BertTokenizerFast, PreTrainedTokenizerFast
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.data import inputs_of
 from atlasc.loading.inputs import Inputs
-from atlasc.loading.lengths import with_prefixes
 from atlasc.loading.models import LoadedModel, model_of
-from atlasc.loading.tokens import special_ends
+from atlasc.loading.texts.lengths import with_prefixes
+from atlasc.loading.texts.tokens import special_ends
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "cat", "sat", "on", "the", "mat"]
 LONG = "the cat sat on the mat on the mat"  # 11 tokens with [CLS] and [SEP]

@@ -62,7 +62,7 @@ def _torch_files(folder: Path) -> list[Path]:
 
 
 def _torch_file(path: Path) -> object:
-    from atlasc.loading.torch_files import load_pt
+    from atlasc.loading.model_files.torch_files import load_pt
 
     return sorted(map(str, load_pt(path)))
 

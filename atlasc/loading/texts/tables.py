@@ -12,7 +12,7 @@ from typing import Any
 
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import GIB, MIB, open_plain, parse_json, read_text
-from atlasc.loading.rows import LABEL_KEYS
+from atlasc.loading.texts.rows import LABEL_KEYS
 
 MAX_TEXTS = 256 * MIB
 """Bytes of a file of texts; a tokenizer needs about fifty times as many."""

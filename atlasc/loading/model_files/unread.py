@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atlasc.ir.errors import AtlasError, named
-from atlasc.loading.huggingface import build
+from atlasc.loading.model_files.huggingface import build
 
 if TYPE_CHECKING:
     import torch

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from atlasc.ir.errors import AtlasError, explained, named
-from atlasc.loading.image_processor import PIXELS, load_image_processor
-from atlasc.loading.image_reading import SUFFIXES, is_image, read_image
+from atlasc.loading.images.processor import PIXELS, load_image_processor
+from atlasc.loading.images.reading import SUFFIXES, is_image, read_image
 from atlasc.loading.inputs import Inputs
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import numpy as np
 from atlasc.ir.errors import AtlasError
 from atlasc.loading import IDS, LONG, MASK, POSITIONS, SEGMENTS
 from atlasc.loading.inputs import Inputs
-from atlasc.loading.tokens import Special, shortened, special_of
+from atlasc.loading.texts.tokens import Special, shortened, special_of
 
 if TYPE_CHECKING:
     from atlasc.loading.models import LoadedModel

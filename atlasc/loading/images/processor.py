@@ -19,7 +19,7 @@ from pydantic import Field
 
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.ir.files import MIB, Schema, parse_json, read_json
-from atlasc.loading.huggingface import LOCAL, quiet_transformers
+from atlasc.loading.model_files.huggingface import LOCAL, quiet_transformers
 
 if TYPE_CHECKING:
     from PIL.Image import Image

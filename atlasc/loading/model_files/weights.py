@@ -11,8 +11,8 @@ from pydantic import BaseModel
 
 from atlasc.ir.errors import AtlasError, explained, first_line, named
 from atlasc.ir.files import MAX_HEADER, MAX_WEIGHTS, MIB, open_plain, read_json
-from atlasc.loading.adapters import without_adapter
-from atlasc.loading.huggingface import (
+from atlasc.loading.model_files.adapters import without_adapter
+from atlasc.loading.model_files.huggingface import (
     ATTENTION,
     LOCAL,
     build,
@@ -20,8 +20,8 @@ from atlasc.loading.huggingface import (
     labels_note,
     read_object,
 )
-from atlasc.loading.torch_files import check_records
-from atlasc.loading.unread import require_read
+from atlasc.loading.model_files.torch_files import check_records
+from atlasc.loading.model_files.unread import require_read
 
 if TYPE_CHECKING:
     import torch

@@ -14,8 +14,8 @@ import numpy as np
 from atlasc.ir.errors import AtlasError
 from atlasc.loading import IDS, MASK, SEGMENTS
 from atlasc.loading.inputs import Inputs
-from atlasc.loading.lengths import Texts
-from atlasc.loading.tokens import special_of
+from atlasc.loading.texts.lengths import Texts
+from atlasc.loading.texts.tokens import special_of
 
 if TYPE_CHECKING:
     from atlasc.loading.models import LoadedModel

@@ -1,0 +1,1 @@
+"""Texts, token ids and other rows as inputs of a model."""
