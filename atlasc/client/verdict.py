@@ -17,6 +17,7 @@ import numpy as np
 from atlasc.client.program import TOGETHER, ClientProgram, batches, rows_of
 from atlasc.ir.module import Module
 from atlasc.passes.simulation.agreement import UNKNOWN, Promise, compared
+from atlasc.passes.simulation.poly_values import interpret_poly
 from atlasc.passes.simulation.watch import Excess, Watch, both_answers, knows_model
 from atlasc.targets.base import Progress, no_progress
 
@@ -129,7 +130,8 @@ def verdicts(
             without a promise, an input that leaves a range is unsafe.
         names: what verdicts call the inputs.
         progress: called with the number of inputs that are done.
-        exact: the model's answers by output name, where the poly module does not know them.
+        exact: the model's answers by output name; None for those of the functions that the poly
+            module's sums stand for.
     """
     count = rows_of(arrays)
     names = names if names is not None else [f"input {row}" for row in range(count)]
@@ -138,8 +140,11 @@ def verdicts(
     for start, part in batches(arrays, TOGETHER):
         progress("", start, count)
         watch, embedded = Watch(poly, rows_of(part)), client.embedded(part)
-        answers, model = both_answers(poly, embedded, np.float32, watch)
-        if exact is not None:
+        if exact is None:
+            answers, model = both_answers(poly, embedded, np.float32, watch)
+        else:
+            with np.errstate(all="ignore"):  # of an input that leaves a range
+                answers = interpret_poly(poly, embedded, np.float32, observe=watch)
             model = {n: y[start : start + watch.inputs] for n, y in exact.items()}
         beside = compared(promise or UNKNOWN, poly, embedded, answers, model)
         agreement = beside.agreement(promise or UNKNOWN)

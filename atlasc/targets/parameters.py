@@ -6,6 +6,7 @@ import json
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -158,6 +159,7 @@ class ParameterSet(_Fields):
         return min(fits, key=lambda found: found._work(levels), default=None)
 
     @classmethod
+    @cache
     def _secure(cls, levels: int) -> list[Self]:
         return [p for p in cls.leveled(levels) if p.security_bits >= REQUIRED_BITS]
 

@@ -141,7 +141,7 @@ def test_magnitudes_come_near_one() -> None:
     after, _ = assigned(with_magnitudes(module, X))
     stored = {op.name: op.attributes["magnitude"] for op in after.ops if op.result is not None}
     assert stored["poly.input"] == pytest.approx(WISHED)
-    assert stored["poly.linear"] ** 2 == pytest.approx(stored["poly.square"])
+    assert stored["poly.linear"] ** 2 == pytest.approx(stored["poly.square"], rel=1e-4)
     assert max(stored.values()) < 1
 
 
