@@ -160,8 +160,11 @@ def _tried(
     client, poly = client_program(lowered.client, lowered.program), lowered.poly
     few = prepared.source.few(FEW).arrays
     _, functions = both_answers(poly, client.embedded(few))
-    apart = output_error(functions, exact_answers(prepared.module, few), dict.fromkeys(functions))
-    poly.attributes[KNOWS_MODEL] = bool(apart <= ROUNDING * settings["variation"])
+    exact = exact_answers(prepared.module, few)
+    apart = output_error(functions, exact, dict.fromkeys(functions))
+    magnitude = max(float(np.abs(y).max()) for y in exact.values())
+    rounding = ROUNDING * settings["variation"] + np.finfo(np.float32).eps * magnitude
+    poly.attributes[KNOWS_MODEL] = bool(apart <= rounding)
     settings["agreement_asked"] = LEAST_AGREEMENT
     if not len(inputs):
         return []

@@ -89,7 +89,7 @@ def front_files(front: Front) -> dict[str, str]:
     """Texts of the files that show a front, by name."""
     return {
         FRONT: json.dumps(front.to_dict(), indent=1) + "\n",
-        "front.html": front_html(front, MAX_ERROR * front.variation),
+        "front.html": front_html(front, MAX_ERROR[front.measure] * front.variation),
     }
 
 

@@ -40,8 +40,9 @@ if TYPE_CHECKING:
     from atlasc.passes.search.points import Point
     from atlasc.passes.search.search_problem import RayWorkers
 
-MAX_ERROR = 2e-3
-"""Greatest mean absolute error, as a share of how the outputs vary, without a limit."""
+MAX_ERROR = {"class": 4e-3, "tokens": 2e-3, "values": 2e-3}
+"""Greatest mean absolute error, as a share of how the outputs vary, without a limit; by the measure
+of agreement. Of one class a text or an image, scores are nearer than that for one input of 250."""
 RANGES, LIMITS = "Data and ranges", "What is picked"
 SEARCH, BUDGET, WORKERS = "Search", "Budget of the strategy atlas", "Workers"
 """Sections of a command's help."""
@@ -255,8 +256,9 @@ class LimitOptions(Options):
     """Which point of a front is picked."""
 
     max_error: float | None = limit(
-        f"Greatest mean absolute error of the outputs [default: {MAX_ERROR:.1%} of how they vary "
-        "from input to input, without another limit].",
+        f"Greatest mean absolute error of the outputs [default: {MAX_ERROR['values']:.1%} of how "
+        f"they vary from input to input, {MAX_ERROR['class']:.1%} of scores of classes, without "
+        "another limit].",
         minimum=0,
     )
     max_depth: int | None = limit("Greatest depth of the blocks, as papers count it.", minimum=1)
@@ -303,7 +305,8 @@ class LimitOptions(Options):
         """The same; an error of at most ``MAX_ERROR`` of how outputs vary where none was given."""
         from atlasc.passes.search.front import Wanted
 
-        return Wanted(MAX_ERROR * front.variation) if self.limits == Wanted() else self.limits
+        most = MAX_ERROR[front.measure] * front.variation
+        return Wanted(most) if self.limits == Wanted() else self.limits
 
     def pick(self, front: Front) -> Point:
         """The point of a front that is within the limits. Where none was given, and no point is

@@ -281,7 +281,8 @@ def input_specs(
         AtlasError: neither the config nor the arguments tell the shapes.
     """
     specs: dict[str, ShapeSpec] = {}
-    for name in dict.fromkeys([*model.input_names, *(arrays or {})]):
+    more = [name for name in arrays or {} if name in model.optional_names]
+    for name in [*model.input_names, *more]:
         known, example = model.shapes.get(name), (arrays or {}).get(name)
         dtype: Literal["i64", "f32"] = "f32" if name == "pixel_values" else "i64"
         shape: Sequence[int | None]

@@ -38,6 +38,8 @@ SEARCH_INPUTS = 10
 EXTREME_INPUTS = 10
 """Extreme inputs, which reach the ends of calibrated ranges, are compared on as well: settings fail
 there first. Each counts in the error as one of all inputs that calibration saw."""
+MOST_POINTS = 40
+"""Of a front whose points are all tried on held-back inputs; 40 show its shape."""
 
 
 def search(
@@ -91,6 +93,8 @@ def search(
         layer = expert_layer(problem.parametrisation)
         front = replace(front, expert=objective.evaluate((layer,) * objective.space.layers))
     front = replace(front, measure=tried.measure)
+    if pick is None:  # each point will be tried, on all held-back inputs
+        front = front.thinned(MOST_POINTS)
     if not len(tried.inputs):
         return front
     label = "validating the front on held-back inputs"

@@ -162,6 +162,20 @@ class Front:
         history = tuple(moment._replace(seconds=0.0) for moment in self.history)
         return replace(self, seconds=0.0, history=history)
 
+    def thinned(self, most: int) -> Front:
+        """The front with so many points at most. Where errors are near to each other, the cheapest
+        point stays; the most accurate point always does.
+        """
+        kept, ratio = list(self.points), 1.0
+        while len(kept) > most:
+            ratio *= 1.01
+            kept = []
+            for point in self.points[:-1]:
+                if not kept or point.error * ratio <= kept[-1].error:
+                    kept.append(point)
+            kept.append(self.points[-1])
+        return replace(self, points=tuple(kept))
+
     def pick(self, wanted: Wanted, tolerated: int = 0) -> Point:
         """The cheapest point within limits that name an error, an accuracy or an agreement;
         otherwise the most accurate one.

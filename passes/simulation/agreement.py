@@ -25,11 +25,11 @@ from atlasc.passes.calibration.measure import kept_tokens
 
 Measure = Literal["class", "tokens", "values"]
 MEASURES: tuple[Measure, ...] = ("class", "tokens", "values")
-PROMISED, NOISE = "promised_error", "encryption_error"
+PROMISED, NOISE, USUAL = "promised_error", "encryption_error", "usual_error"
 MEASURE, VARIATION = "agreement", "variation"
 """Attributes of a poly module; see `Promise`."""
 PROMISE = 10.0
-"""Times the mean error of the search inputs is what a program promises of each input: on real texts
+"""Times the mean error of the search inputs is what an input usually errs by at most: on real texts
 the worst of hundreds errs by three to ten times the mean."""
 FINEST = 3e-3
 """Of the variation of the outputs: errors below count as this one, so that a more accurate program
@@ -58,21 +58,26 @@ class Promise:
         error: greatest mean absolute error of an answer against the model's, encryption included.
         noise: what encryption adds to it at most.
         variation: of the model's answers from input to input.
+        usual: what answers to inputs like those of calibration err by at most; None for `error`.
     """
 
     measure: Measure
     error: float
     noise: float = 0.0
     variation: float = float("inf")
+    usual: float | None = None
 
     @property
     def near(self) -> float:
         """If the scores of a model's two best classes differ by no more, it hardly decides."""
-        return min(self.error, LARGEST * self.variation)
+        usual = self.error if self.usual is None else self.usual
+        return min(usual, LARGEST * self.variation)
 
     def attributes(self) -> dict[str, Any]:
         """Of the poly module; three digits, because the last ones depend on the order of sums."""
         figures = {PROMISED: self.error, NOISE: self.noise, VARIATION: self.variation}
+        if self.usual is not None:
+            figures[USUAL] = self.usual
         rounded = {name: float(f"{figure:.3g}") for name, figure in figures.items()}
         return {**rounded, MEASURE: self.measure}
 
@@ -83,9 +88,9 @@ class Promise:
         if PROMISED not in found:
             return None
         measure = found.get(MEASURE, "values")
-        return Promise(
-            measure, found[PROMISED], *(found[n] for n in (NOISE, VARIATION) if n in found)
-        )
+        known = {"noise": NOISE, "variation": VARIATION, "usual": USUAL}
+        others = {member: found[name] for member, name in known.items() if name in found}
+        return Promise(measure, found[PROMISED], **others)
 
     def __str__(self) -> str:
         share = f", {self.error / self.variation:.2%} of how answers vary" if self.variation else ""
@@ -107,10 +112,13 @@ def promised(measure: Measure, error: float, variation: float, noise: float = 0.
         error: mean absolute error of the polynomials on the search inputs.
         noise: what encryption adds to an answer at most.
     """
-    own = PROMISE * max(error, FINEST * variation) + noise
-    # A class may be right for all that its scores err; numbers are what they are.
-    most = own if measure == "class" else min(own, LARGEST * variation)
-    return Promise(measure, most, noise, variation)
+    usual, largest = PROMISE * max(error, FINEST * variation) + noise, LARGEST * variation
+    if measure == "values":
+        return Promise(measure, min(usual, largest), noise, variation)
+    # A class is right or not, whatever its scores err by: of one input they may err by more than
+    # of others. A program that usually errs by more says so.
+    most = max(usual, largest) if measure == "class" else largest
+    return Promise(measure, most, noise, variation, usual)
 
 
 def variation(outputs: Mapping[str, np.ndarray], weights: Mapping[str, np.ndarray | None]) -> float:
@@ -188,7 +196,8 @@ class Comparison:
                 "its class is not the model's, whose scores of the two differ by at least "
                 f"{self.flips[row]:.3g}"
             )
-        if promise.measure == "class" and near < self.margins[row] <= promise.error:
+        coarse = promise.error > LARGEST * promise.variation
+        if promise.measure == "class" and coarse and near < self.margins[row] <= promise.error:
             return (
                 f"its class is chance: the two best scores differ by {self.margins[row]:.3g}, and "
                 f"an answer may err by {promise.error:.3g}"

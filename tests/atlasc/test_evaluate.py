@@ -19,7 +19,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.loading.inputs import Inputs
 from atlasc.loading.labels import labels_of
 from atlasc.loading.models import model_of
-from atlasc.passes.simulation.agreement import LARGEST, PROMISED, VARIATION
+from atlasc.passes.simulation.agreement import LARGEST, PROMISED, USUAL, VARIATION
 from atlasc.passes.simulation.intervals import fisher, wilson
 
 LENGTH, BIAS = 6, 100.0
@@ -129,7 +129,7 @@ def test_an_undecided_input_is_answered_and_told(biased: tuple[Any, atlasc.Progr
     """All inputs are, of a program that says that it errs as much as answers vary."""
     program = atlasc.load(biased[1].folder)
     attributes = program.bundle.poly.attributes
-    attributes[PROMISED] = LARGEST * attributes[VARIATION]
+    attributes[PROMISED] = attributes[USUAL] = LARGEST * attributes[VARIATION]
     texts = rows(20, seed=9)
     judged = program.check(texts)
     undecided = [one for one in judged if one.kind == "undecided"]

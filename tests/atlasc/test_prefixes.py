@@ -19,7 +19,7 @@ from atlasc.compilation.search import _trials, _tried_inputs, search_inputs
 from atlasc.compilation.steps import Step, quiet
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.inputs import Inputs
-from atlasc.passes.approximation import recipes
+from atlasc.passes.approximation import fitted
 from atlasc.passes.approximation.approximate import apply_settings
 from atlasc.passes.approximation.parametrisation import Parametrisation
 from atlasc.passes.search.front import Front
@@ -131,7 +131,7 @@ def test_a_recipe_that_explodes_on_prefixes_is_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the top of the scores as its constant, a row of one key leaves the paper's ranges."""
-    monkeypatch.setattr(recipes, "paper_shift", lambda known, count: known.shift(count - 1))
+    monkeypatch.setattr(fitted, "paper_shift", lambda known, count: known.shift(count - 1))
     call = ("compile", folder / "model", "--data", folder / "long.jsonl", "--recipe", "is")
     call += ("--sequence-length", LENGTH, "--target", "sim", "-o")
     message = refused(*call, folder / "refused")

@@ -78,9 +78,10 @@ def encrypt(
     answers would be wrong are left out, too. A client without the server's part cannot check that.
     """
     from atlasc.api import roles
-    from atlasc.api.admission import admit, counted, require_polynomials
+    from atlasc.api.admission import admit, require_polynomials
     from atlasc.bundle.folder import load_bundle
     from atlasc.files import require_new
+    from atlasc.ir.errors import counted
 
     require_new(query)
     loaded = load_bundle(bundle, "client")
@@ -209,10 +210,13 @@ def decrypt(
 
 
 def _say_of_sharing(shared: SharedAnswers, bits: int, shares: int) -> None:
+    from atlasc.ir.errors import counted
+
     for name, flood in shared.flooding.items():
+        left = counted(flood.digits, "digit is", "digits are")
         show(
             "note",
-            f"{name}: {flood.digits} digits are left and may be passed on, at {bits} bits",
+            f"{name}: {left} left and may be passed on, at {bits} bits",
             f"  noise of {flood.deviation:.2g} hides the error of encryption; answer "
             f"{shared.number} of {shares} that these keys share",
         )

@@ -159,8 +159,8 @@ def test_too_little_memory_is_told_before_keys_are_loaded(
         assert done.returncode == 2 and not (tmp_path / "answer").exists()
         return done.stderr
 
-    message = said("--query", query, "--device-memory", "1M")
-    assert "too little memory for the keys" in message and "of which there are 1 MiB" in message
+    message = said("--query", query, "--device-memory", "8M")
+    assert "too little memory for the keys" in message and "of which there are 8 MiB" in message
     needed = int(message.partition("it needs ")[2].partition(" ")[0])
     found = said("--query", query, limit=(needed // 2 + 16) << 20)
     assert f"it needs {needed} MiB" in found

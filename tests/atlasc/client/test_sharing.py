@@ -139,8 +139,8 @@ def test_shared_numbers_are_rounded_counted_and_then_refused(tiny: Tiny, keys: P
     code, out, err = decrypt(tiny, keys, answer, "--share", "--json")
     assert code == 0, err
     found = json.loads(out)["outputs"]["output"][0]
-    assert found == [round(value, 2) for value in found] != exact
-    assert "output: 2 digits are left and may be passed on, at 30 bits" in err
+    assert found == [round(value, 1) for value in found] != exact
+    assert "output: 1 digit is left and may be passed on, at 30 bits" in err
     assert "answer 1 of 1 that these keys share" in err
     code, out, err = decrypt(tiny, keys, answer, "--share", "--json")
     assert (code, out) == (2, "")

@@ -138,7 +138,7 @@ def test_a_wrapper_is_taken_off_and_named(wrap: Any) -> None:
     said: list[str] = []
     given = model_of(wrap(tiny_bert()), note=lambda headline, details: said.append(headline))
     assert type(given.module).__name__ == "BertForSequenceClassification"
-    assert given.input_names == ("input_ids", "attention_mask")
+    assert given.input_names == ("input_ids", "attention_mask", "token_type_ids")
     assert len(said) == 1 and "inside of the" in said[0]
 
 

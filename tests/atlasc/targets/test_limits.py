@@ -68,7 +68,7 @@ SETS: dict[str, tuple[dict[str, Any], int, str]] = {
     "no special primes": ({"special_primes": 0}, 128, "it has 0 special primes"),
     "a ring of 2^18": ({"log_ring_degree": 18}, 0, "its ring degree is 2^18"),
     "a ring of a trillion bits": ({"log_ring_degree": 10**12}, 0, "its ring degree is 2^"),
-    "too many levels for the ring": ({"levels": 40}, 61, "61 bits of security; 128 are required"),
+    "too many levels for the ring": ({"levels": 40}, 60, "60 bits of security; 128 are required"),
     "no estimate for its sparse secret": (
         {
             "log_ring_degree": 17,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -61,6 +62,19 @@ def test_the_hypervolume_is_that_of_moocore(pairs: list[tuple[int, int]]) -> Non
 def test_a_known_hypervolume() -> None:
     # (100 - 40) (0.2 - 0.1) + (100 - 50) (0.1 - 0.01) + (100 - 70) (0.01 - 0.001), over 100
     assert EXAMPLE.hypervolume == pytest.approx((6 + 4.5 + 0.27) / 100)
+
+
+def test_a_thinned_front_keeps_its_ends_and_the_cheapest_of_similar_points() -> None:
+    whole = front((1, 1.0), (2, 0.99), (3, 0.5), (4, 0.1), (5, 0.099), (6, 0.0985))
+    assert whole.thinned(6) is not None and whole.thinned(6).points == whole.points
+    assert [p.depth for p in whole.thinned(4).points] == [1, 3, 4, 6]
+    errors = np.sort(np.random.default_rng(0).lognormal(sigma=3, size=300))[::-1]
+    dense = front(*[(depth, error) for depth, error in enumerate(errors.tolist(), 1)])
+    few = dense.thinned(40).points
+    assert 35 <= len(few) <= 40
+    assert (few[0], few[-1]) == (dense.points[0], dense.points[-1])
+    ratios = [first.error / second.error for first, second in pairwise(few[:-1])]
+    assert min(ratios) > 1.01
 
 
 def test_an_empty_front_has_no_hypervolume() -> None:

@@ -51,13 +51,18 @@ def test_variation_leaves_out_what_has_no_weight() -> None:
 
 
 def test_the_promise_is_against_the_variation_and_counts_encryption() -> None:
-    assert promised("class", 0.0, 2.0).error == pytest.approx(PROMISE * FINEST * 2.0)
+    for measure in ("class", "tokens"):  # classes may be right for all that a score errs
+        assert promised(measure, 0.0, 2.0).near == pytest.approx(PROMISE * FINEST * 2.0)
+        assert promised(measure, 0.0, 2.0).error == pytest.approx(LARGEST * 2.0)
     assert promised("class", 0.1, 2.0, 0.3).error == pytest.approx(1.3)
     for measure in ("tokens", "values"):  # numbers that err by more are other numbers
         assert promised(measure, 0.1, 2.0, 0.3).error == pytest.approx(LARGEST * 2.0)
     made = promised("values", 0.001, 2.0, 0.012345)
     module = Module("m", "poly", attributes=made.attributes())
     assert Promise.of(module) == Promise("values", 0.0723, 0.0123, 2.0)
+    scores = promised("class", 0.001, 2.0, 0.012345)
+    module = Module("m", "poly", attributes=scores.attributes())
+    assert Promise.of(module) == Promise("class", 0.2, 0.0123, 2.0, 0.0723)
     assert Promise.of(BARE) is None
     assert "it may err by 0.0723, 3.62% of how answers vary (0.012 of it by" in str(made)
 
