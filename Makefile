@@ -18,10 +18,11 @@ FUZZ_INPUTS ?= 1000000
 FUZZ_ARGS   ?=
 FAULTS_ARGS ?=
 
-.PHONY: help install demo test fuzz faults lint docs bench-engine bench-search bench-fidelity bench-large bench-peers wheel clean
+.PHONY: help install demo reactions test fuzz faults lint docs bench-engine bench-search bench-fidelity bench-large bench-peers wheel clean
 
 help:
 	@echo "make demo     compile a Vision Transformer, run it on encrypted digits"
+	@echo "make reactions  search a BERT for chemical reactions, and measure accuracy on labelled ones (40 minutes)"
 	@echo "make test     run all tests, and print the slowest 20 (PYTEST_ARGS='-n 0 tests/ir')"
 	@echo "make fuzz     a million mutated inputs over all readers, and the C++ ones (FUZZ_INPUTS=, FUZZ_ARGS='--seed 2')"
 	@echo "make faults   kill commands, fill disks, take memory (FAULTS_ARGS='--kills 20 --seed 2')"
@@ -52,6 +53,10 @@ $(STAMP): pyproject.toml setup.py constraints.txt $(NATIVE)
 
 demo: $(STAMP)
 	$(BIN)/python examples/digits_vit/demo.py
+
+reactions: $(STAMP)
+	$(PIP) install -c constraints.txt --no-deps rxnfp
+	$(BIN)/python examples/reactions/fronts.py build/reactions
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --durations=20 $(PYTEST_ARGS)
