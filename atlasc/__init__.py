@@ -4,7 +4,8 @@
 
     import atlasc
 
-    program = atlasc.compile(model, data=texts, tokenizer=tokenizer, sequence_length=64)
+    program = atlasc.compile(model, data=texts, tokenizer=tokenizer, sequence_length=64,
+                             batch=2)
     program.inspect()                # what it costs
     program.check(texts)             # whether answers will agree with the model's
     program.evaluate("labelled.jsonl")  # accuracy, beside that of the model in the clear

@@ -16,6 +16,7 @@ beside each other (bootstrap keys alone have 16 GB)."""
 FIRST = (
     ENCRYPTED,
     "tests/atlasc/emit",
+    "tests/test_docs_run.py",
     "tests/fuzz/test_fuzz.py",
     "tests/runtime_cuda/ckks/test_engine.py",
     "tests/runtime_cuda/conformance/test_on_sim.py",
