@@ -70,8 +70,6 @@ def search(
     tried = _tried_inputs(prepared, options, others.get("note", quiet))
     chosen = find_strategy(options.strategy or DEFAULT).of({**given, "seed": options.seed})
     problem = search_problem(prepared, options, inputs, **others)
-    if pick is not None and isinstance(options, CompileOptions):
-        problem = replace(problem, aim=options.aim(tried.measure, problem.objective().variation))
     strategy = chosen.filled(problem)
     journal = problem.journal
     resume = f"the same command goes on with what is in {journal}" if journal else ""

@@ -97,7 +97,9 @@ def test_each_op_errs_as_its_model_says(tiny: Tiny, target: str) -> None:
     for op in result.ops:
         predicted = op.deviation_bound / SAFETY
         assert op.deviation < 1.5 * predicted, op
-        if op.deviation > noise.rescale:  # others owe no rescaling, which their readings share
+        # The model takes the digits of keys at the highest level, of which a low level has fewer.
+        high = op.level > parameters.max_level // 2
+        if high and op.deviation > noise.rescale:  # others owe no rescaling, which readings share
             assert predicted < 2 * op.deviation, op
 
 

@@ -52,16 +52,10 @@ PROBED_ERRORS = (1e-2, 1e-1, 1e-3)
 """Output errors near which candidates are probed, in this order."""
 AFTER_PROBES = 328
 """Evaluations after the probes: of predicted fronts, and of NSGA-II."""
-AFTER_PROBES_AIMED = 160
-"""The same where it is known which error is wanted."""
 LAST_ROUNDS = 4
 """How often the program is solved after NSGA-II."""
 WANTED_ERRORS = (0.3, 1e-6)
 """Predicted errors between which settings are worth an evaluation."""
-NEAR = 1 / 8, 1.5
-"""Where an error is wanted, most evaluations are of predicted errors between these multiples."""
-FAR = 1 / 4
-"""Share of the evaluations that are of other errors all the same."""
 
 
 @dataclass(frozen=True)
@@ -96,8 +90,7 @@ class Hybrid(Strategy):
         """
         groups = len(groups_of(problem.module, problem.parametrisation))
         if self.evaluations is None:
-            aimed = problem.aim is not None
-            return replace(self, evaluations=default_evaluations(groups, aimed=aimed))
+            return replace(self, evaluations=default_evaluations(groups))
         if self.evaluations <= groups:
             raise AtlasError(
                 f"{self.evaluations} evaluations are too few for the strategy hybrid",
@@ -111,9 +104,9 @@ class Hybrid(Strategy):
         HybridSteps(run, self).take()
 
 
-def default_evaluations(groups: int, *, aimed: bool = False) -> int:
+def default_evaluations(groups: int) -> int:
     """Evaluations for so many groups of ops, of which each is probed: 400 for six layers."""
-    return len(PROBED_ERRORS) * groups + (AFTER_PROBES_AIMED if aimed else AFTER_PROBES)
+    return len(PROBED_ERRORS) * groups + AFTER_PROBES
 
 
 def spearman(estimates: Sequence[float], errors: Sequence[float]) -> float | None:
@@ -254,10 +247,9 @@ class HybridSteps:
         model.fit(self._whole())
         front = self.predicted(model)
         front = [(e, settings) for e, settings in front if low <= e <= high] or front
-        unknown = [(e, settings) for e, settings in front if (None, settings) not in asked]
-        near = [(e, settings) for e, settings in unknown if self._is_near(e)]
-        far = count if not near else round(FAR * count)
-        fresh = _spread(unknown, far) | _spread(near, count - far)
+        unknown = [settings for _, settings in front if (None, settings) not in asked]
+        places = np.linspace(0, len(unknown) - 1, min(count, len(unknown)))
+        fresh = {unknown[i] for i in places.round().astype(int)}
         self._evaluate(sorted(fresh))
         # Settings that were known to explode say nothing of the prediction.
         known = [
@@ -267,10 +259,6 @@ class HybridSteps:
         ]
         rank_correlation = spearman([e for e, _ in known], [true for _, true in known])
         self.run.front = replace(self.run.front, rank_correlation=rank_correlation)
-
-    def _is_near(self, error: float) -> bool:
-        aim = self.run.problem.aim
-        return aim is not None and NEAR[0] * aim <= error <= NEAR[1] * aim
 
     def predicted(self, model: ErrorModel) -> list[tuple[float, Settings]]:
         """Errors and settings of the front that the model predicts, from cheap to accurate."""
@@ -291,9 +279,7 @@ class HybridSteps:
                 for group, found, errors in choices
             ]
             fixed = self.run.objective.approximations(self.template)
-            dense = latency_front(latency, ways, fixed, self._note_once)
-            near = [p for p in dense if self._is_near(p.error ** (1 / model.exponent))]
-            paths = sorted({*evenly(dense), *evenly(near)}, key=lambda path: path.cost)
+            paths = evenly(latency_front(latency, ways, fixed, self._note_once))
         else:
             paths = solve_sums(
                 [[(c.cost, e) for c, e in zip(found, errors)] for _, found, errors in choices]
@@ -323,7 +309,6 @@ class HybridSteps:
         front, space = self.run.front.points, self.run.objective.space
         if generations < 0 or not front:
             return
-        front = tuple(point for point in front if self._is_near(point.error)) or front
         seeds = [front[i] for i in np.linspace(0, len(front) - 1, size).round().astype(int)]
         vectors = np.unique([space.encode(p.settings) for p in seeds], axis=0)
         generator = np.random.default_rng([self.options.seed, 3])
@@ -335,12 +320,6 @@ class HybridSteps:
             generations=generations,
             seed=self.options.seed,
         )
-
-
-def _spread(front: Sequence[tuple[float, Settings]], count: int) -> set[Settings]:
-    """Settings of so many points of a front at most, evenly along it."""
-    places = np.linspace(0, len(front) - 1, min(count, len(front)))
-    return {front[i][1] for i in places.round().astype(int)}
 
 
 def _nearest(found: Sequence[Candidate], known: Mapping[float, float], error: float) -> Candidate:

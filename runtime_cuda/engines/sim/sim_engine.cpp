@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <numeric>
 
 #include "atlasc/error.hpp"
 #include "slots.hpp"
@@ -14,6 +15,8 @@ constexpr double bootstrap_range = 1.0;
 constexpr double range_tolerance = 1e-6;  // a value of exactly the range passes with its rounding
 constexpr double log_capacity = 19.0;     // log2 of the largest value that fits at level 0
 constexpr double log_scale = 40.0;        // bits that each level adds
+constexpr double error_variance = 10.5;   // of a coefficient of an error: ckks/keys/sampling.hpp
+constexpr double narrow_roundings = 3.0;  // what errs after a narrow modular reduction, in rescalings
 
 [[noreturn]] void refuse(const char* primitive, const std::string& why,
                          const std::string& remedy = "") {
@@ -96,6 +99,26 @@ bool fits(const Slots& slots) {
     return largest(slots.values) < std::exp2(bits);
 }
 
+/// Sum of (D/P)^2 over the digits of a key at the highest level, whose moduli are D. Sizes in bits
+/// decide, as primes are the greatest of their sizes.
+double squared_ratios(const Parameters& parameters) {
+    const Moduli& moduli = *parameters.moduli;
+    const int special = std::accumulate(moduli.special.begin(), moduli.special.end(), 0);
+    double sum = 0.0;
+    int digit = 0;
+    const auto close = [&] { sum += digit == 0 ? 0.0 : std::exp2(2.0 * std::min(digit - special, 0)); };
+    for (int level = 0; level <= parameters.max_level; ++level) {
+        const int bits = moduli.primes[static_cast<std::size_t>(level)];
+        if (digit + bits > special) {
+            close();
+            digit = 0;
+        }
+        digit += bits;
+    }
+    close();
+    return sum;
+}
+
 /// The mean of all blocks of `period` slots, in each of them.
 ComplexVector repeated(const ComplexVector& values, std::size_t period) {
     if (period == values.size()) {
@@ -133,9 +156,21 @@ Noise Noise::ckks(const Parameters& parameters, std::uint64_t seed) {
         bootstrap = std::exp2(-21.0);  // docs/bootstrapping.md has it
     }
     const double scale = std::exp2(log_scales[0]);
-    const double rescale = std::sqrt(degree * (1 + 2 * degree / 3) / 12) / scale;
-    const double tiny = 3.2 * degree / (scale * scale);
-    return {tiny, rescale, tiny, bootstrap, seed, std::move(log_scales)};
+    const double unit = std::sqrt(degree / 2) / scale;  // a slot, of coefficients of variance 1
+    const double rounding = (1 + 2 * degree / 3) / 12;
+    const double digits = moduli ? degree * error_variance / 12 * squared_ratios(parameters) : 0.0;
+    const double rescale = unit * std::sqrt(rounding);
+    Noise noise;
+    noise.fresh = unit * std::sqrt(error_variance + 1.0 / 12);
+    noise.rescale = rescale;
+    noise.key_switch = unit * std::sqrt(2 * rounding + digits);
+    noise.relinearize = unit * std::sqrt(digits) / scale;
+    noise.settle = rescale;
+    noise.encode = unit * std::sqrt(1.0 / 12);
+    noise.bootstrap = bootstrap;
+    noise.seed = seed;
+    noise.log_scales = std::move(log_scales);
+    return noise;
 }
 
 double Noise::rescale_at(int level) const {
@@ -177,9 +212,10 @@ Vector SimEngine::decrypt(const Ciphertext& x) {
         refuse("decrypt", "a slot holds more than fits at level " + std::to_string(slots.level),
                "a polynomial was evaluated outside its range: calibrate on more inputs");
     }
+    const Ciphertext settled = noisy(x, noise_.settle, slots.values.size());
     Vector result;
     result.reserve(slots.values.size());
-    for (const Complex& value : slots.values) {
+    for (const Complex& value : of(settled).values) {
         result.push_back(value.real());
     }
     return result;
@@ -210,7 +246,7 @@ Ciphertext SimEngine::mul(const Ciphertext& left, const Ciphertext& right) {
 
 Ciphertext SimEngine::square(const Ciphertext& x) {
     const int level = below(of(x).level, "square");
-    return noisy(each(factor(x), level, [](Complex a) { return times(a, a); }), noise_.key_switch,
+    return noisy(each(factor(x), level, [](Complex a) { return times(a, a); }), noise_.relinearize,
                  slots());
 }
 
@@ -225,12 +261,16 @@ Ciphertext SimEngine::dot(const Ciphertexts& lefts, const Ciphertexts& rights) {
         Ciphertext term = each(left, factor(rights[at]), level, times);
         total = total == nullptr ? std::move(term) : add(total, term);
     }
-    return noisy(total, noise_.key_switch, slots());
+    return noisy(total, noise_.relinearize, slots());
 }
 
 Ciphertext SimEngine::mul_plain(const Ciphertext& x, const Plaintext& value) {
     const int level = below(of(x).level, "mul_plain");
-    return with_plain(factor(x), value, level, "mul_plain", times);
+    const bool encoded = std::get_if<double>(&value) == nullptr && noise_.encode != 0.0;
+    std::normal_distribution<double> error(0.0, encoded ? noise_.encode : 1.0);
+    return with_plain(factor(x), value, level, "mul_plain", [&](Complex slot, Complex by) {
+        return times(slot, encoded ? by + error(random_) : by);
+    });
 }
 
 Ciphertext SimEngine::times_i(const Ciphertext& x) {
@@ -302,7 +342,8 @@ Ciphertexts SimEngine::bootstrap_many(const Ciphertexts& xs, std::size_t period)
         const double share = static_cast<double>(period) / static_cast<double>(slots());
         const double error = share == 1.0 || noise_.bootstrap == 0.0
                                  ? noise_.bootstrap
-                                 : std::hypot(noise_.bootstrap * std::sqrt(share), 2 * noise_.rescale);
+                                 : std::hypot(noise_.bootstrap * std::sqrt(share),
+                                              narrow_roundings * noise_.rescale);
         result.push_back(
             noisy(std::make_shared<Slots>(repeated(values, period), level), error, period));
     }

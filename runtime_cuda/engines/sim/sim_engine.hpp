@@ -19,14 +19,17 @@ namespace atlasc::sim {
 struct Noise {
     double fresh = 0.0;
     double rescale = 0.0;  ///< of a factor, before a product with a ciphertext or a plaintext
-    double key_switch = 0.0;
+    double key_switch = 0.0;   ///< of a rotation or a conjugation
+    double relinearize = 0.0;  ///< of the key switch of a product
+    double settle = 0.0;       ///< of decryption: the rescaling that is still owed
+    double encode = 0.0;       ///< of a vector, for the factor 1
     double bootstrap = 0.0;
     std::uint64_t seed = 0;
     /// log2 of the scale at each level, of which `rescale` is the one at 0; empty: all the same.
     std::vector<double> log_scales{};
 
     /// The errors of CKKS with a dense ternary secret (Cheon et al. 2017, section 3), as in Python's
-    /// atlasc/targets/sim/noise.py, which has the sources; without the cubic error of a bootstrap.
+    /// atlasc/targets/noise.py, which has the sources; without the cubic error of a bootstrap.
     static Noise ckks(const Parameters& parameters, std::uint64_t seed);
 
     /// The rounding of a ciphertext at a level.

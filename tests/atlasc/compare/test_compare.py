@@ -41,6 +41,9 @@ class Broken(SimEngine):
 class Wasteful(SimEngine):
     """Loses a level with every rotation."""
 
+    def _rotate(self, ciphertext: SimCiphertext, amount: int) -> SimCiphertext:
+        return self.drop_to(super()._rotate(ciphertext, amount), ciphertext.level - 1)
+
     def rotate_many(self, ciphertext: SimCiphertext, amounts: Sequence[int]) -> list[SimCiphertext]:
         rotated = super().rotate_many(ciphertext, amounts)
         return [self.drop_to(one, one.level - 1) for one in rotated]

@@ -134,7 +134,8 @@ def test_primitives_are_those_that_inspect_counts(
 def test_noise_is_that_of_ckks(
     harness: Path, projects: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One product by a plaintext: the errors of encryption and of one rescaling of the factor."""
+    """One product by a number: the errors of encryption, of one rescaling of the factor, and of the
+    one that decryption makes up for."""
     from safetensors.numpy import save_file
 
     case, outputs = small_program("scaled"), []
@@ -147,9 +148,10 @@ def test_noise_is_that_of_ckks(
         outputs.append(found["y"] - case.expected()["y"])
     one, same, other = outputs
     np.testing.assert_array_equal(one, same)
-    deviation = NoiseModel.ckks(2 * case.parameters.slots).rescale * SCALED_BY
-    for errors in (one, other, one - other):
-        assert 0.8 * deviation < errors.std() < 1.2 * np.sqrt(2) * deviation
+    noise = NoiseModel.ckks(2 * case.parameters.slots)
+    deviation = np.hypot(SCALED_BY * np.hypot(noise.fresh, noise.rescale), noise.settle)
+    for errors in (one, other, (one - other) / np.sqrt(2)):
+        assert 0.8 * deviation < errors.std() < 1.2 * deviation
     monkeypatch.setenv("ATLASC_SIM_NOISE", "much")
     query = ("--query", "query", "--weights", project.weights, "--output", "new")
     command = [*project.server, "--keys", "keys/evaluation.key", *query]
