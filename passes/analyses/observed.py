@@ -42,8 +42,8 @@ def with_magnitudes(module: Module, inputs: Mapping[str, np.ndarray]) -> Module:
     greatest: dict[Op, float] = {}
 
     def observe(op: Op, result: np.ndarray) -> None:
-        # Rounded: the last digits depend on the order of sums, and a bundle should not.
-        greatest[op] = float(f"{np.abs(result).max():.5g}")
+        # Rounded up: the last digits depend on the order of sums, and a bundle should not.
+        greatest[op] = float(f"{np.abs(result).max() * (1 + 5e-5):.5g}")
 
     answers = interpret_poly(module, inputs, np.float32, observe=observe)
     for op in module.outputs:
