@@ -61,7 +61,7 @@ def parsed() -> argparse.Namespace:
 def run_small(arguments: argparse.Namespace) -> None:
     """Train and compile what is not there yet, run the sequence, print it."""
     folder = arguments.folder
-    source = folder / "source"
+    source = folder / "small-pairs"
     if not (source / "test.jsonl").is_file():
         small_model.write(source)
     settings = arguments.recipe or "searched"

@@ -7,8 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import atlasc
@@ -17,6 +17,7 @@ from benchmarks.he_bert.clear_side import LABELS, clear_classes
 from benchmarks.he_bert.stages import STAGES, Places
 
 ROOT = Path(__file__).resolve().parents[2]
+MEASURE = Path(__file__).with_name("measure.py")
 SIZE = 1
 """The harness's number of the instance "small"; a "single" one has no member "Quality"."""
 CLEAR = "benchmarks.he_bert.clear_side"
@@ -73,6 +74,7 @@ def run_sequence(folder: Path, source: Path, count: int) -> tuple[dict[str, Any]
     Raises:
         SystemExit: a step failed; what it wrote stands above.
     """
+    folder = folder.resolve()  # the steps run in it
     places = Places.of(SIZE, folder)
     shutil.rmtree(places.io, ignore_errors=True)
     places.io.mkdir(parents=True)
@@ -96,17 +98,21 @@ def command(folder: Path, what: str, source: Path, count: int) -> list[str]:
 
 
 def timed(words: list[str], folder: Path, name: str) -> Measured:
-    """Run a command in a folder."""
+    """Run a command in a folder, and measure it.
+
+    Raises:
+        SystemExit: it failed.
+    """
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    started = time.perf_counter()
-    process = subprocess.Popen(words, cwd=folder, env=environment)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit(f"{name} failed with exit code {process.returncode}")
-    unit = 1 if sys.platform == "darwin" else 1024
-    return Measured(time.perf_counter() - started, usage.ru_maxrss * unit)
+    with TemporaryDirectory() as scratch:
+        result = Path(scratch) / "measured.json"
+        measuring = [sys.executable, str(MEASURE), str(result), *words]
+        subprocess.run(measuring, cwd=folder, env=environment, check=False)
+        found = json.loads(result.read_text(encoding="utf-8"))
+    if found["code"]:
+        raise SystemExit(f"{name} failed with exit code {found['code']}")
+    return Measured(found["seconds"], found["memory"])
 
 
 def record_of(places: Places, measured: dict[str, Measured]) -> dict[str, Any]:

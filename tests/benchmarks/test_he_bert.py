@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +48,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]
         source / "model", rows, recipe="is", target="sim", sequence_length=TOKENS, batch=2
     )
     sequence.install(program, folder)
-    record, path = sequence.run_sequence(folder, source, COUNT)
+    record, path = sequence.run_sequence(Path(os.path.relpath(folder)), source, COUNT)
     assert json.loads(path.read_text(encoding="utf-8")) == record
     return folder, record
 
@@ -98,6 +100,13 @@ def test_an_answer_that_is_none_is_a_wrong_class(tmp_path: Path) -> None:
 def test_a_step_that_fails_stops_the_sequence(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="Test dataset generation failed"):
         sequence.run_sequence(tmp_path, tmp_path / "nothing", COUNT)
+
+
+def test_memory_is_that_of_the_step_alone(tmp_path: Path) -> None:
+    held = b"1" * 300_000_000  # by this process, which starts the step
+    small = sequence.timed([sys.executable, "-c", "pass"], tmp_path, "small")
+    large = sequence.timed([sys.executable, "-c", "b'1' * 100_000_000"], tmp_path, "large")
+    assert small.memory < 100_000_000 < large.memory < len(held)
 
 
 def test_pairs_that_were_read_are_those_that_were_written(tmp_path: Path) -> None:
