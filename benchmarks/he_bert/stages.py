@@ -4,7 +4,8 @@ Its harness starts `submissions/STAGE.py SIZE` for each stage, in the folder of 
 measures the seconds. This file stands there seven times, once under the name of each stage: it runs
 the stage that it is named after. It needs nothing but an installed atlasc.
 
-    io/server_data/program/     the compiled program (written before the first stage)
+    io/server_data/program/     the server's part of the program, written before the first stage
+    io/client_data/             the client's part, likewise
     io/SIZE/secret_key/         the client's keys
     io/SIZE/public_keys/        the server's keys
     io/SIZE/intermediate/       inputs of the model, decrypted logits
@@ -30,13 +31,15 @@ class Places(NamedTuple):
     """Files of an instance.
 
     Attributes:
-        program: folder of the compiled program.
+        server: the server's part of the program.
+        client: the client's part.
         pairs: the harness writes the inputs there, a JSON object a line.
         io: folder of everything that the stages write.
         predictions: a class number a line, which the harness compares with the labels.
     """
 
-    program: Path
+    server: Path
+    client: Path
     pairs: Path
     io: Path
     predictions: Path
@@ -47,6 +50,7 @@ class Places(NamedTuple):
         root, name = root or Path.cwd(), INSTANCES[size]
         return cls(
             root / "io" / "server_data" / "program",
+            root / "io" / "client_data",
             root / "datasets" / name / "intermediate" / "test_input.txt",
             root / "io" / name,
             root / "io" / name / "encrypted_model_predictions.txt",
@@ -64,9 +68,9 @@ class Places(NamedTuple):
 
 
 def client_key_generation(places: Places) -> None:
-    """Make all keys for the program."""
+    """Make all keys for the program; the client's part of it is enough."""
     keys = places.io / "keys"
-    atlasc.keygen(places.program / "client", keys)
+    atlasc.keygen(places.client, keys)
     (keys / "client").rename(places.io / "secret_key")
     (keys / "server").rename(places.io / "public_keys")
     keys.rmdir()
@@ -76,8 +80,8 @@ def server_preprocess_model(places: Places) -> None:
     """Check the program. Nothing is encoded beforehand: the server encodes weights when it
     multiplies with them.
     """
-    atlasc.load(places.program)
-    say(f"the program in {places.program} is the one that was compiled")
+    atlasc.load(places.server)
+    say(f"the server's part in {places.server} is the one that was compiled")
 
 
 def client_preprocess_input(places: Places) -> None:
@@ -90,7 +94,7 @@ def client_preprocess_input(places: Places) -> None:
 
 def client_encode_encrypt_input(places: Places) -> None:
     """Tokenize, embed, encode and encrypt: a query for each batch of the program."""
-    client = atlasc.Client(places.program / "client", places.io / "secret_key")
+    client = atlasc.Client(places.client, places.io / "secret_key")
     upload = places.io / "ciphertexts_upload"
     upload.mkdir(parents=True)
     pairs, batch = read_lines(places.model_inputs), client.bundle.batch
@@ -103,7 +107,7 @@ def client_encode_encrypt_input(places: Places) -> None:
 def server_encrypted_compute(places: Places) -> None:
     """Answer every query."""
     started = time.perf_counter()
-    server = atlasc.Server(places.program / "server", places.io / "public_keys")
+    server = atlasc.Server(places.server, places.io / "public_keys")
     download = places.io / "ciphertexts_download"
     download.mkdir(parents=True)
     spent = 0.0
@@ -120,22 +124,27 @@ def server_encrypted_compute(places: Places) -> None:
 
 
 def client_decrypt_decode(places: Places) -> None:
-    """Decrypt the answers into logits."""
-    client = atlasc.Client(places.program / "client", places.io / "secret_key")
+    """Decrypt the answers into logits. Numbers that are no answers are told, and not written."""
+    client = atlasc.Client(places.client, places.io / "secret_key")
     found: list[dict[str, Any]] = []
     answers = sorted((places.io / "ciphertexts_download").iterdir(), key=lambda p: int(p.name))
     for answer in answers:
         answered = client.decrypt(answer)
         (logits,) = answered.outputs.values()
-        found += [{"he_logits": row.tolist()} for row in logits]
+        for row, values in enumerate(logits):
+            refused = row in answered.refused
+            if refused:
+                share = answered.refused[row]
+                say(f"pair {len(found)}: no answer, {share:.1%} of its numbers cannot be right")
+            found.append({"he_logits": [] if refused else values.tolist()})
     write_lines(places.logits, found)
     say(f"{len(found)} answers")
 
 
 def client_postprocess(places: Places) -> None:
-    """The class of each pair, in the order of the inputs."""
+    """The class of each pair, in the order of the inputs; −1, which is wrong, for no answer."""
     rows = [record["he_logits"] for record in read_lines(places.logits)]
-    classes = [max(range(len(row)), key=row.__getitem__) for row in rows]
+    classes = [max(range(len(row)), key=row.__getitem__, default=-1) for row in rows]
     places.predictions.write_text("".join(f"{one}\n" for one in classes), encoding="utf-8")
 
 

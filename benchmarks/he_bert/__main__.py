@@ -1,0 +1,120 @@
+"""HomomorphicEncryption.org's BERT workload: its nine stages on a small trained model.
+
+python -m benchmarks.he_bert                       train, compile, run our copy of the sequence
+python -m benchmarks.he_bert --shape bert-base     the true shape: predicted figures, nothing run
+python -m benchmarks.he_bert --harness DIR         the public harness itself; needs a network
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import atlasc
+from atlasc.cli.output import print_table
+from atlasc.cli.progress import progress
+from benchmarks.he_bert import sequence, small_model, true_shape
+
+MODEL = "google-bert/bert-base-cased-finetuned-mrpc"
+TOKENS = 128
+
+
+def main() -> None:
+    """Command line."""
+    arguments = parsed()
+    try:
+        if arguments.shape:
+            show_shape(arguments)
+        elif arguments.harness is not None:
+            run_harness(arguments)
+        else:
+            run_small(arguments)
+    except atlasc.AtlasError as error:
+        raise SystemExit(str(error)) from error
+
+
+def parsed() -> argparse.Namespace:
+    """Arguments."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.he_bert", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("--shape", choices=("bert-base",), help="predict the true shape's figures")
+    parser.add_argument("--harness", type=Path, metavar="DIR", help="a clone of the public harness")
+    parser.add_argument("--size", type=int, default=0, choices=range(4), help="of --harness")
+    parser.add_argument("--calibration", type=Path, metavar="FILE", help="pairs, for --harness")
+    parser.add_argument("--pairs", type=int, default=4, help="pairs that are answered")
+    parser.add_argument("--target", default="cpu")
+    parser.add_argument("--recipe", help="settings instead of a search [for --shape: is]")
+    parser.add_argument("--folder", type=Path, default=Path("build/he-bert"), help="for all files")
+    found = parser.parse_args()
+    if found.pairs < 1:
+        parser.error("--pairs must be at least 1")
+    if found.harness is not None and found.calibration is None:
+        parser.error("--harness needs --calibration: a .jsonl of MRPC's training pairs")
+    return found
+
+
+def run_small(arguments: argparse.Namespace) -> None:
+    """Train and compile what is not there yet, run the sequence, print it."""
+    folder = arguments.folder
+    source = folder / "small-pairs"
+    if not (source / "test.jsonl").is_file():
+        small_model.write(source)
+    settings = arguments.recipe or "searched"
+    place = folder / f"program-{arguments.target}-{settings}"
+    if place.is_dir():
+        program = atlasc.load(place)
+    else:
+        program = atlasc.compile(
+            source / "model", source / "calibration.jsonl", recipe=arguments.recipe,
+            target=arguments.target, sequence_length=small_model.TOKENS,
+        )  # fmt: skip
+        program.save(place)
+    print(program)
+    sequence.install(program, folder)
+    record, path = sequence.run_sequence(folder, source, arguments.pairs)
+    show(record)
+    print(f"written to {path}")
+
+
+def show(record: dict[str, Any]) -> None:
+    """Print a record as tables."""
+    memory = record["Peak Memory"]
+    rows = [(name, time, memory.get(name, "")) for name, time in record["Timing"].items()]
+    print_table(("step", "seconds", "peak memory"), rows)
+    print_table(("what is stored or sent", "size"), list(record["Bandwidth"].items()))
+    for name, one in record["Quality"].items():
+        print(f"{name}: {one['correct_predictions']} of {one['total_samples']} right")
+
+
+def show_shape(arguments: argparse.Namespace) -> None:
+    """Print the predictions."""
+    recipe = arguments.recipe or "is"
+    rows = true_shape.predicted(arguments.target, recipe, progress)
+    print(f"BERT-base, {true_shape.TOKENS} tokens, two classes, recipe {recipe}: all PREDICTED")
+    print_table(("figure", "predicted"), rows)
+
+
+def run_harness(arguments: argparse.Namespace) -> None:
+    """Compile the public model, put it and the stages into the harness, and start the harness."""
+    folder = arguments.harness
+    if not (folder / "harness" / "run_submission.py").is_file():
+        raise SystemExit(f"{folder} is not a clone of the harness: it has no harness/")
+    program = atlasc.compile(
+        MODEL, arguments.calibration, recipe=arguments.recipe, target=arguments.target,
+        sequence_length=TOKENS,
+    )  # fmt: skip
+    sequence.install(program, folder)
+    words = [sys.executable, "harness/run_submission.py", str(arguments.size)]
+    # The harness starts the stages as python3: that must be the Python that has atlasc.
+    paths = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
+    environment = {**os.environ, "PATH": os.pathsep.join(paths)}
+    raise SystemExit(subprocess.run(words, cwd=folder, env=environment, check=False).returncode)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""The nine stages of the BERT workload, a process each, on a tiny model that reads pairs."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from text_models import WORDS, text_model, tokenizer_of
+
+import atlasc
+from benchmarks.he_bert import sequence, stages
+from benchmarks.he_bert.stages import Places, read_lines, write_lines
+
+COUNT, TOKENS = 3, 12
+STEPS = (
+    "Test dataset generation", "Key Generation", "Encrypted model preprocessing",
+    "Input generation", "Input preprocessing", "Input encryption", "Encrypted computation",
+    "Result decryption", "Result postprocessing",
+)  # fmt: skip
+"""As the harness names them."""
+
+
+def pairs(count: int) -> list[dict[str, Any]]:
+    """Random pairs of two to four words."""
+    chosen = random.Random(0)
+
+    def text() -> str:
+        return " ".join(chosen.choices(WORDS, k=chosen.randint(2, 4)))
+
+    return [{"sentence1": text(), "sentence2": text(), "label": i % 2} for i in range(count)]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A folder in which all steps ran on the simulator, with a batch of 2, and their record."""
+    folder = tmp_path_factory.mktemp("harness")
+    source = folder / "source"
+    text_model("bert").module.save_pretrained(source / "model")
+    tokenizer_of("bert").save_pretrained(source / "model")
+    rows = pairs(40)
+    write_lines(source / "test.jsonl", rows)
+    program = atlasc.compile(
+        source / "model", rows, recipe="is", target="sim", sequence_length=TOKENS, batch=2
+    )
+    sequence.install(program, folder)
+    record, path = sequence.run_sequence(Path(os.path.relpath(folder)), source, COUNT)
+    assert json.loads(path.read_text(encoding="utf-8")) == record
+    return folder, record
+
+
+def test_the_record_has_what_the_harness_writes(run: tuple[Path, dict[str, Any]]) -> None:
+    _, record = run
+    assert {
+        "model_name", "dataset_name", "Timing", "Bandwidth", "Quality", "Server Reported"
+    } <= record.keys()  # fmt: skip
+    assert {*STEPS, "Total"} <= record["Timing"].keys()
+    assert all(float(text.removesuffix("s")) > 0 for text in record["Timing"].values())
+    assert record["Bandwidth"].keys() == {
+        "Public and evaluation keys", "Packed model weights", "Encrypted input",
+        "Encrypted results",
+    }  # fmt: skip
+    assert "0.0B" not in record["Bandwidth"].values()
+    assert record["Quality"]["Encrypted model quality"]["total_samples"] == COUNT
+    assert record["Server Reported"].keys() == {"Encrypted computation", "I/O", "Total"}
+    assert record["Peak Memory"].keys() == record["Timing"].keys() - {"Total"}
+
+
+def test_the_classes_are_the_models(run: tuple[Path, dict[str, Any]]) -> None:
+    folder, record = run
+    places = Places.of(sequence.SIZE, folder)
+    clear = sequence.clear_classes(places).read_text(encoding="utf-8")
+    assert places.predictions.read_text(encoding="utf-8") == clear
+    assert len(clear.split()) == COUNT
+    quality = record["Quality"]
+    assert quality["Encrypted model quality"] == quality["Harness model quality"]
+    assert len(list((places.io / "ciphertexts_upload").iterdir())) == 2  # batches
+
+
+def test_the_server_has_its_part_alone(run: tuple[Path, dict[str, Any]]) -> None:
+    places = Places.of(sequence.SIZE, run[0])
+    assert not (places.server / "client").exists()
+    assert not (places.client / "server").exists()
+
+
+def test_an_answer_that_is_none_is_a_wrong_class(tmp_path: Path) -> None:
+    places = Places.of(sequence.SIZE, tmp_path)
+    write_lines(places.logits, [{"he_logits": [0.1, 0.7]}, {"he_logits": []}])
+    stages.client_postprocess(places)
+    assert places.predictions.read_text(encoding="utf-8").split() == ["1", "-1"]
+    labels = tmp_path / "labels.txt"
+    labels.write_text("1\n0\n", encoding="utf-8")
+    assert sequence.quality(labels, places.predictions)["accuracy"] == 0.5
+
+
+def test_a_step_that_fails_stops_the_sequence(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="Test dataset generation failed"):
+        sequence.run_sequence(tmp_path, tmp_path / "nothing", COUNT)
+
+
+def test_memory_is_that_of_the_step_alone(tmp_path: Path) -> None:
+    held = b"1" * 300_000_000  # by this process, which starts the step
+    small = sequence.timed([sys.executable, "-c", "pass"], tmp_path, "small")
+    large = sequence.timed([sys.executable, "-c", "b'1' * 100_000_000"], tmp_path, "large")
+    assert small.memory < 100_000_000 < large.memory < len(held)
+
+
+def test_pairs_that_were_read_are_those_that_were_written(tmp_path: Path) -> None:
+    write_lines(tmp_path / "new" / "rows.jsonl", pairs(3))
+    assert read_lines(tmp_path / "new" / "rows.jsonl") == pairs(3)
