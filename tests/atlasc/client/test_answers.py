@@ -40,7 +40,8 @@ def test_the_client_knows_the_magnitude_of_answers_in_their_own_units(
     arrays = bundle.load_inputs(tiny.data).arrays
     values = simulate(bundle.client, bundle.poly, arrays)["output"]
     seen = output.attributes["magnitude"]
-    assert 0.8 * np.abs(values).max() <= seen <= np.abs(values).max() * (1 + 1e-6)
+    # A magnitude is rounded up at its fifth digit.
+    assert 0.8 * np.abs(values).max() <= seen <= np.abs(values).max() * (1 + 1e-4)
 
 
 @pytest.mark.parametrize("count", [1, 2])
