@@ -288,7 +288,7 @@ def _by_recipe(
     with steps("simulating the polynomials"):
         error, varying = simulated_error(module, arrays, shares)
     if not np.isfinite(error):
-        short = shares is not None and 0 in shares
+        short = len(prepared.source.measured) > len(prepared.source.inputs)
         raise AtlasError(
             f"under the recipe {recipe} the values explode on this model's own data"
             + (", or on prefixes of them" if short else ""),

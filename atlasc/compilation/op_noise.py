@@ -129,7 +129,8 @@ class VarianceEngine(Engine[_Variance]):
         return self._rotate(ciphertext, 0)
 
     def _rotate(self, ciphertext: _Variance, amount: int) -> _Variance:
-        return _Variance(ciphertext.level, ciphertext.of + self._noise.key_switch**2)
+        level = ciphertext.level
+        return _Variance(level, ciphertext.of + self._noise.of_key_switch(level) ** 2)
 
     def rotate_many(self, ciphertext: _Variance, amounts: Sequence[int]) -> list[_Variance]:
         """A key switch each."""

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from atlasc.passes.search.front import Front, Wanted
     from atlasc.passes.search.points import Point
     from atlasc.passes.search.search_problem import RayWorkers
+    from atlasc.passes.simulation.agreement import Measure
 
 MAX_ERROR = {"class": 4e-3, "tokens": 2e-3, "values": 2e-3}
 """Greatest mean absolute error, as a share of how the outputs vary, without a limit; by the measure
@@ -305,8 +306,19 @@ class LimitOptions(Options):
         """The same; an error of at most ``MAX_ERROR`` of how outputs vary where none was given."""
         from atlasc.passes.search.front import Wanted
 
-        most = MAX_ERROR[front.measure] * front.variation
-        return Wanted(most) if self.limits == Wanted() else self.limits
+        aim = self.aim(front.measure, front.variation)
+        return Wanted(aim) if self.limits == Wanted() else self.limits
+
+    def aim(self, measure: Measure, variation: float) -> float | None:
+        """Greatest error of the setting that will be picked; None where other limits decide.
+
+        Args:
+            measure: of the model's answers.
+            variation: of them, from input to input.
+        """
+        from atlasc.passes.search.front import Wanted
+
+        return MAX_ERROR[measure] * variation if self.limits == Wanted() else self.max_error
 
     def pick(self, front: Front) -> Point:
         """The point of a front that is within the limits. Where none was given, and no point is

@@ -70,6 +70,8 @@ def search(
     tried = _tried_inputs(prepared, options, others.get("note", quiet))
     chosen = find_strategy(options.strategy or DEFAULT).of({**given, "seed": options.seed})
     problem = search_problem(prepared, options, inputs, **others)
+    if pick is not None and isinstance(options, CompileOptions):
+        problem = replace(problem, aim=options.aim(tried.measure, problem.objective().variation))
     strategy = chosen.filled(problem)
     journal = problem.journal
     resume = f"the same command goes on with what is in {journal}" if journal else ""
@@ -154,24 +156,30 @@ def search_inputs(
     prepared: PreparedModel, seed: int, count: int | None, extremes: int = EXTREME_INPUTS
 ) -> tuple[dict[str, np.ndarray], tuple[float, ...] | None]:
     """Inputs by name, and their weights in the error: a stratified sample of those that calibration
-    saw. An extreme input has the weight of one input; a few random inputs represent all others. A
-    prefix is no input of the user's: an extreme one has no weight, and only has to stay finite.
+    saw. An extreme input has the weight of one input; a few random ones represent all others of
+    their kind: the user's own inputs, and prefixes of these. Polynomials err more on short texts,
+    and a search that does not see these errors takes settings under which short texts are unsafe.
 
     Args:
         seed: fixes the random ones.
-        count: number of random inputs; None for all inputs, with equal weights.
-        extremes: number of extreme inputs; 0 for random ones alone, with equal weights.
+        count: number of random inputs, and half as many prefixes; None for all inputs, with equal
+            weights.
+        extremes: number of extreme inputs; 0 for random ones alone.
     """
-    every = len(prepared.source.inputs)
-    few = count is None or every <= count + extremes  # all are alike then
-    order = np.random.default_rng([seed, 1]).permutation(every)
-    extreme = [i for i in prepared.calibration.extremes[:extremes] if i >= every or not few]
-    others = np.sort([i for i in order if i not in extreme][:count])
+    own, every = len(prepared.source.inputs), len(prepared.source.measured)
+    few = count is None or own <= count + extremes  # all are alike then
+    extreme = [i for i in prepared.calibration.extremes[:extremes] if i >= own or not few]
     # The extreme ones come first, as a setting that explodes does so at once there.
-    arrays = prepared.source.measured.take([*extreme, *others]).arrays
-    weights = [float(i < every) for i in extreme]
-    share = (every - sum(weights)) / len(others)
-    return arrays, (*weights, *[share] * len(others)) if extreme else None
+    chosen, weights = list(extreme), [1.0] * len(extreme)
+    generator = np.random.default_rng([seed, 1])
+    prefixes = None if count is None else max(1, count // 2)
+    for kind, most in ((range(own), count), (range(own, every), prefixes)):
+        others = [i for i in generator.permutation(kind) if i not in extreme]
+        taken = sorted(others[:most])
+        chosen += taken
+        weights += [len(others) / len(taken)] * len(taken) if taken else []
+    arrays = prepared.source.measured.take(chosen).arrays
+    return arrays, tuple(weights) if len(set(weights)) > 1 else None
 
 
 def _facts(prepared: PreparedModel, compared: int, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -196,8 +204,7 @@ class TriedInputs:
 
     Attributes:
         inputs: held-back ones with their prefixes, and the labelled ones that the user named.
-        shares: weight of each in the error; None for equal ones. Prefixes and labelled inputs have
-            none.
+        shares: weight of each in the error; None for equal ones. Labelled inputs have none.
         labels: [N] of all of them; NaN where there is none.
         measure: by what answers agree with the model's.
     """
@@ -231,10 +238,9 @@ def _tried_inputs(
             )
         return found.values
 
-    inputs, own = source.validated, len(source.held_back)
+    inputs, shares = source.validated, None
     known = labels(source.held_back, "the data")
-    known = np.concatenate([known, np.full(len(inputs) - own, np.nan)])
-    shares = None if len(inputs) == own else [float(i < own) for i in range(len(inputs))]
+    known = np.concatenate([known, np.full(len(inputs) - len(known), np.nan)])
     if options.labelled is not None:
         more = inputs_of(options.labelled, source.model, source.length, options.long, partial=True)
         more = more.tell(note).readable(note).require_finite()
@@ -247,7 +253,7 @@ def _tried_inputs(
                 why="accuracy is measured on inputs with labels",
                 remedy='give each input a label, such as {"text": ..., "label": 1} a line',
             )
-        shares = [*(shares or [1.0] * len(inputs)), *[0.0] * len(more)] if own else None
+        shares = [*[1.0] * len(inputs), *[0.0] * len(more)] if len(inputs) else None
         inputs, known = inputs.joined(more), np.concatenate([known, found])
     if getattr(options, "min_accuracy", None) is not None and not np.isfinite(known).any():
         raise AtlasError(

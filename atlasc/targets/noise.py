@@ -22,8 +22,11 @@ class NoiseModel:
     Attributes:
         fresh: encryption.
         rescale: the rounding of one rescaling of a factor, before a product.
-        key_switch: a rotation or a conjugation, with the rescaling that its operand may owe.
-        relinearize: the key switch of a product of ciphertexts.
+        key_switch: the roundings of a rotation or a conjugation, with the rescaling that its
+            operand may owe.
+        digits: what the digits of the key add to these, by level: a lower level has fewer. Empty
+            where they add nothing.
+        relinearize: the key switch of a product of ciphertexts at the highest level.
         settle: what decryption adds: the rescaling that a product or a lower level may still owe.
         encode: a vector's encoding, for the factor 1.
         bootstrap: a bootstrap.
@@ -40,6 +43,11 @@ class NoiseModel:
     relinearize: float = 0.0
     settle: float = 0.0
     encode: float = 0.0
+    digits: tuple[float, ...] = ()
+
+    def of_key_switch(self, level: int) -> float:
+        """The deviation of a rotation or a conjugation at a level."""
+        return math.hypot(self.key_switch, self.digits[level]) if self.digits else self.key_switch
 
     def of_bootstrap(self, share: float) -> float:
         """The deviation of a bootstrap whose slots repeat after a share of them: as many fewer
@@ -51,7 +59,7 @@ class NoiseModel:
 
     @classmethod
     def ckks(
-        cls, ring_degree: int, log_scale: float = 40, ratios: Sequence[float] = ()
+        cls, ring_degree: int, log_scale: float = 40, ratios: Sequence[Sequence[float]] = ()
     ) -> NoiseModel:
         """The model of our engine, for a dense ternary secret (its coefficients have variance 2/3).
 
@@ -67,17 +75,19 @@ class NoiseModel:
         Measured on the engine at N = 2^13 to 2^15: all within 3% (``tests/atlasc/targets``).
 
         Args:
-            ratios: D/P of each digit of a key at the highest level.
+            ratios: D/P of each digit that a key switch at level 0, 1, ... takes.
         """
         unit = math.sqrt(ring_degree / 2) / 2.0**log_scale
         rounding = (1 + 2 * ring_degree / 3) / 12
-        digits = ring_degree * ERROR_VARIANCE / 12 * sum(ratio**2 for ratio in ratios)
+        digit = unit * math.sqrt(ring_degree * ERROR_VARIANCE / 12)
+        digits = tuple(digit * math.hypot(*at_level) for at_level in ratios)
         rescale = unit * math.sqrt(rounding)
         return cls(
             fresh=unit * math.sqrt(ERROR_VARIANCE + 1 / 12),
             rescale=rescale,
-            key_switch=unit * math.sqrt(2 * rounding + digits),
-            relinearize=unit * math.sqrt(digits) / 2.0**log_scale,
+            key_switch=math.sqrt(2) * rescale,
+            digits=digits,
+            relinearize=digits[-1] / 2.0**log_scale if digits else 0.0,
             settle=rescale,
             encode=unit * math.sqrt(1 / 12),
         )

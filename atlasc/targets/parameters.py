@@ -288,17 +288,19 @@ class ParameterSet(_Fields):
         return NoiseModel.ckks(self.ring_degree, self.moduli.scale, self.digit_ratios)
 
     @property
-    def digit_ratios(self) -> list[float]:
-        """Of each digit of a key at the highest level: its modulus over that of the special primes.
-        Sizes in bits decide, as primes are the greatest of their sizes."""
+    def digit_ratios(self) -> list[list[float]]:
+        """Of each digit that a key switch at level 0, 1, ... takes: its modulus over that of the
+        special primes. Sizes in bits decide, as primes are the greatest of their sizes."""
         primes, special = self.moduli.primes[: self.max_level + 1], sum(self.moduli.special)
         digits: list[int] = []
+        found: list[list[float]] = []
         left = 0
         for bits in primes:
             if bits > left:
                 digits, left = [*digits, 0], special
             digits[-1], left = digits[-1] + bits, left - bits
-        return [2.0 ** min(bits - special, 0) for bits in digits]
+            found.append([2.0 ** min(bits - special, 0) for bits in digits])
+        return found
 
     @property
     def bootstrap_errors(self) -> tuple[float, float]:

@@ -238,7 +238,7 @@ class SimEngine(RoleEngine[SimCiphertext]):
         return self._noisy(ciphertext.values, self.noise.rescale)
 
     def _switched(self, values: Slots, level: int) -> SimCiphertext:
-        return SimCiphertext(self._noisy(values, self.noise.key_switch), level)
+        return SimCiphertext(self._noisy(values, self.noise.of_key_switch(level)), level)
 
     def _product_of(self, values: Slots, level: int) -> SimCiphertext:
         return SimCiphertext(self._noisy(values, self.noise.relinearize), level)

@@ -85,6 +85,8 @@ class SearchProblem:
         target: its parameters and costs predict latencies; needed where latency is the cost.
         note: called with a sentence for the user about the journal or the workers.
         shares: weight of each input in the error; None for equal ones.
+        aim: greatest error of the setting that will be taken, if that is known: the strategy hybrid
+            ends its search near it. None for the whole front.
     """
 
     module: Module
@@ -101,6 +103,7 @@ class SearchProblem:
     target: LatencyTarget | None = None
     note: Callable[[str], None] = silent
     shares: tuple[float, ...] | None = None
+    aim: float | None = None
 
     @property
     def processors(self) -> int:

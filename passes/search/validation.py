@@ -41,7 +41,7 @@ class Validation:
         error: mean absolute error of the outputs; infinite where an input explodes.
         unsafe: inputs that explode, or whose answer is not the model's although the model decides.
         exploded: inputs of which a value grows beyond bounds or is not finite.
-        agreement: share of the inputs whose answer agrees with the model's, but for prefixes.
+        agreement: share of the inputs whose answer agrees with the model's.
         accuracy: on the labelled ones; None where there are none.
     """
 
@@ -62,7 +62,8 @@ class Validator:
         module: an nn module; approximations that it carries are not looked at.
         arrays: inputs by name, [N, ...] each.
         threads: None for the number of processors.
-        shares: weight of each input in the error; None for equal ones.
+        shares: weight of each input in the error; None for equal ones. An input without weight and
+            label counts in no share.
         progress: called with the number of inputs of which the exact outputs are known.
         measure: by what an answer agrees with the model's.
         varying: how the model's outputs vary from input to input; None measures it on these.
@@ -92,7 +93,6 @@ class Validator:
         facts = shares, measure, varying, self._labels.tolist()
         self.digest = arrays_digest(arrays, json.dumps(facts))
         self._arrays, self.measured_by = arrays, measure
-        # Prefixes are no inputs of the user's.
         counted = np.ones(self.inputs, bool) if shares is None else np.asarray(shares) > 0
         self._counted = counted | np.isfinite(self._labels)
         self._simulator = PolynomialSimulator(module, threads=threads, memory=MEMORY)

@@ -12,7 +12,6 @@ from tiny_model import Tiny
 from tiny_text import LENGTH, make_text_bundle, write_ids
 
 import atlasc
-from atlasc.compilation.compile import simulated_error
 from atlasc.compilation.options import CalibrationOptions, SearchOptions
 from atlasc.compilation.prepare import PreparedModel, load_source, prepare
 from atlasc.compilation.search import _trials, _tried_inputs, search_inputs
@@ -20,7 +19,6 @@ from atlasc.compilation.steps import Step, quiet
 from atlasc.ir.errors import AtlasError
 from atlasc.loading.inputs import Inputs
 from atlasc.passes.approximation import fitted
-from atlasc.passes.approximation.approximate import apply_settings
 from atlasc.passes.approximation.parametrisation import Parametrisation
 from atlasc.passes.search.front import Front
 from atlasc.passes.search.points import expert
@@ -86,35 +84,33 @@ def test_calibration_covers_short_texts(folder: Path, found: PreparedModel) -> N
     assert any(own.seen_high > other.seen_high for own, other in pairs)
 
 
-def test_settings_are_compared_on_the_users_inputs(found: PreparedModel) -> None:
-    own = len(found.source.inputs)
+def test_settings_are_compared_on_texts_and_on_prefixes(found: PreparedModel) -> None:
+    own, prefixes = len(found.source.inputs), len(found.source.measured) - len(found.source.inputs)
     ends = (own + 3, 4, own)  # two prefixes and an own input reach the ends of ranges
     ready = replace(found, calibration=replace(found.calibration, extremes=ends))
     arrays, shares = search_inputs(ready, 0, 5, extremes=3)
     measured = found.source.measured.arrays
     for name, array in arrays.items():
         np.testing.assert_array_equal(array[:3], measured[name][list(ends)])
-    assert (arrays["attention_mask"][3:] == 1).all()
-    assert shares == (0.0, 1.0, 0.0, *[(own - 1) / 5] * 5)
-    # Few texts: all are compared, and the extreme prefixes have to stay finite.
-    arrays, shares = search_inputs(ready, 0, None)
-    assert shares == (0.0, 0.0, *[1.0] * own)
-    np.testing.assert_array_equal(arrays["input_ids"][2:], measured["input_ids"][:own])
-    arrays, shares = search_inputs(ready, 0, 5, extremes=0)
-    assert shares is None and (arrays["attention_mask"] == 1).all()
-
-
-def test_errors_are_those_of_the_users_inputs_and_ranges_those_of_all(found: PreparedModel) -> None:
-    source = found.source
-    module = apply_settings(found.module, expert(2), found.calibration, MEASURED)
-    arrays, shares = search_inputs(found, 0, 5, extremes=5)
-    assert shares is not None and 0.0 in shares
-    kept = [row for row, share in enumerate(shares) if share]
-    own = {name: array[kept] for name, array in arrays.items()}
-    weights = [share for share in shares if share]
-    assert simulated_error(module, arrays, shares) == pytest.approx(
-        simulated_error(module, own, weights), rel=1e-6
+    full = (arrays["attention_mask"] == 1).all(axis=1)
+    assert full.tolist() == [False, True, False, *[True] * 5, *[False] * 2]
+    # All weigh as much as they occur: an extreme input once.
+    assert shares is not None
+    np.testing.assert_allclose(
+        shares, [1, 1, 1, *[(own - 1) / 5] * 5, *[(prefixes - 2) / 2] * 2], rtol=1e-12
     )
+    assert sum(shares) == pytest.approx(own + prefixes)
+    # Few texts: all are compared, each once.
+    arrays, shares = search_inputs(ready, 0, None)
+    assert shares is None
+    ids = {tuple(row) for row in arrays["input_ids"]}
+    assert ids == {tuple(row) for row in measured["input_ids"]}
+    arrays, shares = search_inputs(ready, 0, 5, extremes=0)
+    assert shares is not None and sum(shares) == pytest.approx(own + prefixes)
+
+
+def test_held_back_errors_are_those_of_texts_and_of_prefixes(found: PreparedModel) -> None:
+    source = found.source
     front = Front((), "depth", (100.0, 0.2), parametrisation=MEASURED)
     tried = _tried_inputs(found, SearchOptions(), quiet)
     trials = _trials(front, found, tried, None, 1, Step("", None))
@@ -122,7 +118,7 @@ def test_errors_are_those_of_the_users_inputs_and_ranges_those_of_all(found: Pre
     assert validator.inputs == len(source.validated)
     alone = Validator(found.module, source.held_back.arrays, 1).measure(chosen)
     every = Validator(found.module, source.validated.arrays, 1).measure(chosen)
-    assert validator.measure(chosen).error == pytest.approx(alone.error, rel=1e-6)
+    assert validator.measure(chosen).error == pytest.approx(every.error, rel=1e-6)
     assert every.error != pytest.approx(alone.error, rel=1e-2)
     assert validator.measure(chosen).unsafe == every.unsafe
 

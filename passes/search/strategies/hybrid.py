@@ -56,6 +56,8 @@ LAST_ROUNDS = 4
 """How often the program is solved after NSGA-II."""
 WANTED_ERRORS = (0.3, 1e-6)
 """Predicted errors between which settings are worth an evaluation."""
+NEAR = 1 / 4, 1.5
+"""The same after NSGA-II where it is known which error is wanted: multiples of it."""
 
 
 @dataclass(frozen=True)
@@ -149,10 +151,12 @@ class HybridSteps:
                 break
         self.run.stage = "refining"
         self._refine()
+        aim = self.run.problem.aim
         self.run.stage = "filling the front"
+        wanted = WANTED_ERRORS if aim is None else (NEAR[1] * aim, NEAR[0] * aim)
         for rounds in range(LAST_ROUNDS, 0, -1):
             self.candidates = self._proven()
-            self._solve(model, self.run.left // rounds)
+            self._solve(model, self.run.left // rounds, wanted)
 
     def _whole(self) -> list[Point]:
         """All points so far that are no probes."""
@@ -237,16 +241,18 @@ class HybridSteps:
                     probed[index][chosen[index].local] = point.error
         return probed
 
-    def _solve(self, model: ErrorModel, count: int) -> None:
+    def _solve(
+        self, model: ErrorModel, count: int, wanted: tuple[float, float] = WANTED_ERRORS
+    ) -> None:
         """Evaluate settings of the front that the model predicts from all points so far.
 
         Args:
             count: how many at most, evenly along what is not known of it.
+            wanted: predicted errors between which they are looked for, if there are any.
         """
-        asked, (high, low) = self.run.asked, WANTED_ERRORS
+        asked = self.run.asked
         model.fit(self._whole())
-        front = self.predicted(model)
-        front = [(e, settings) for e, settings in front if low <= e <= high] or front
+        front = self.predicted(model, wanted)
         unknown = [settings for _, settings in front if (None, settings) not in asked]
         places = np.linspace(0, len(unknown) - 1, min(count, len(unknown)))
         fresh = {unknown[i] for i in places.round().astype(int)}
@@ -260,8 +266,14 @@ class HybridSteps:
         rank_correlation = spearman([e for e, _ in known], [true for _, true in known])
         self.run.front = replace(self.run.front, rank_correlation=rank_correlation)
 
-    def predicted(self, model: ErrorModel) -> list[tuple[float, Settings]]:
-        """Errors and settings of the front that the model predicts, from cheap to accurate."""
+    def predicted(
+        self, model: ErrorModel, wanted: tuple[float, float] = (math.inf, 0.0)
+    ) -> list[tuple[float, Settings]]:
+        """Errors and settings of the front that the model predicts, from cheap to accurate.
+
+        Args:
+            wanted: the greatest and the least error; all where none lies between them.
+        """
         # The powers e^q of the errors add up.
         powers = [
             [math.exp(model.exponent * model.log_error(index, c.choice)) for c in found]
@@ -279,11 +291,16 @@ class HybridSteps:
                 for group, found, errors in choices
             ]
             fixed = self.run.objective.approximations(self.template)
-            paths = evenly(latency_front(latency, ways, fixed, self._note_once))
+            paths = latency_front(latency, ways, fixed, self._note_once)
         else:
             paths = solve_sums(
                 [[(c.cost, e) for c, e in zip(found, errors)] for _, found, errors in choices]
             )
+        high, low = wanted
+        errors = [path.error ** (1 / model.exponent) for path in paths]
+        paths = [p for p, error in zip(paths, errors) if low <= error <= high] or paths
+        if self.run.problem.cost == "latency":
+            paths = evenly(paths)
         front = []
         for path in paths:
             settings = self.template

@@ -99,24 +99,25 @@ bool fits(const Slots& slots) {
     return largest(slots.values) < std::exp2(bits);
 }
 
-/// Sum of (D/P)^2 over the digits of a key at the highest level, whose moduli are D. Sizes in bits
-/// decide, as primes are the greatest of their sizes.
-double squared_ratios(const Parameters& parameters) {
+/// For each level the sum of (D/P)^2 over the digits that a key switch takes there, whose moduli are
+/// D. Sizes in bits decide, as primes are the greatest of their sizes.
+std::vector<double> squared_ratios(const Parameters& parameters) {
     const Moduli& moduli = *parameters.moduli;
     const int special = std::accumulate(moduli.special.begin(), moduli.special.end(), 0);
-    double sum = 0.0;
+    std::vector<double> sums;
+    double full = 0.0;  // of the digits below the last one
     int digit = 0;
-    const auto close = [&] { sum += digit == 0 ? 0.0 : std::exp2(2.0 * std::min(digit - special, 0)); };
+    const auto square = [&] { return std::exp2(2.0 * std::min(digit - special, 0)); };
     for (int level = 0; level <= parameters.max_level; ++level) {
         const int bits = moduli.primes[static_cast<std::size_t>(level)];
-        if (digit + bits > special) {
-            close();
+        if (digit > 0 && digit + bits > special) {
+            full += square();
             digit = 0;
         }
         digit += bits;
+        sums.push_back(full + square());
     }
-    close();
-    return sum;
+    return sums;
 }
 
 /// The mean of all blocks of `period` slots, in each of them.
@@ -158,19 +159,29 @@ Noise Noise::ckks(const Parameters& parameters, std::uint64_t seed) {
     const double scale = std::exp2(log_scales[0]);
     const double unit = std::sqrt(degree / 2) / scale;  // a slot, of coefficients of variance 1
     const double rounding = (1 + 2 * degree / 3) / 12;
-    const double digits = moduli ? degree * error_variance / 12 * squared_ratios(parameters) : 0.0;
+    const double digit = unit * std::sqrt(degree * error_variance / 12);
     const double rescale = unit * std::sqrt(rounding);
     Noise noise;
     noise.fresh = unit * std::sqrt(error_variance + 1.0 / 12);
     noise.rescale = rescale;
-    noise.key_switch = unit * std::sqrt(2 * rounding + digits);
-    noise.relinearize = unit * std::sqrt(digits) / scale;
+    noise.key_switch = std::sqrt(2.0) * rescale;
+    if (moduli) {
+        for (const double squares : squared_ratios(parameters)) {
+            noise.digits.push_back(digit * std::sqrt(squares));
+        }
+        noise.relinearize = noise.digits.back() / scale;
+    }
     noise.settle = rescale;
     noise.encode = unit * std::sqrt(1.0 / 12);
     noise.bootstrap = bootstrap;
     noise.seed = seed;
     noise.log_scales = std::move(log_scales);
     return noise;
+}
+
+double Noise::key_switch_at(int level) const {
+    return digits.empty() ? key_switch
+                          : std::hypot(key_switch, digits[static_cast<std::size_t>(level)]);
 }
 
 double Noise::rescale_at(int level) const {
@@ -278,8 +289,8 @@ Ciphertext SimEngine::times_i(const Ciphertext& x) {
 }
 
 Ciphertext SimEngine::conjugate(const Ciphertext& x) {
-    return noisy(each(x, of(x).level, [](Complex a) { return std::conj(a); }), noise_.key_switch,
-                 slots());
+    return noisy(each(x, of(x).level, [](Complex a) { return std::conj(a); }),
+                 noise_.key_switch_at(of(x).level), slots());
 }
 
 Ciphertext SimEngine::rotate(const Ciphertext& x, std::size_t amount) {
@@ -295,8 +306,8 @@ Ciphertext SimEngine::rotate(const Ciphertext& x, std::size_t amount) {
                          source.values.end());
     values.insert(values.end(), source.values.begin(),
                   source.values.begin() + static_cast<std::ptrdiff_t>(amount));
-    return noisy(std::make_shared<Slots>(std::move(values), source.level), noise_.key_switch,
-                 slots());
+    return noisy(std::make_shared<Slots>(std::move(values), source.level),
+                 noise_.key_switch_at(source.level), slots());
 }
 
 Ciphertexts SimEngine::rotate_many(const Ciphertext& x, const std::vector<std::size_t>& amounts) {

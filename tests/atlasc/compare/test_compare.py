@@ -6,11 +6,13 @@ import json
 import math
 import weakref
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tiny_model import Tiny
+from tiny_text import LENGTH, make_text_bundle, write_ids
 
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.client.program import Packed
@@ -97,6 +99,43 @@ def test_an_error_of_twenty_deviations_is_found(bundle: Bundle, query: Packed) -
     assert result.first is not None
     assert result.first is result.ops[-1]
     assert result.first.deviation > result.first.deviation_bound
+
+
+@pytest.fixture(scope="module")
+def bootstrapped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, Packed]:
+    """A program with bootstraps, and a query for it."""
+    folder = tmp_path_factory.mktemp("bootstrapped")
+    bundle = load_bundle(make_text_bundle(folder))
+    write_ids(folder / "ids.jsonl", [LENGTH])
+    inputs = bundle.load_inputs(folder / "ids.jsonl")
+    return bundle, bundle.client.query(inputs.arrays)
+
+
+@pytest.mark.parametrize(
+    ("member", "times", "blamed"),
+    [
+        ("bootstrap", 1, set()),
+        ("bootstrap", 10, {"ckks.bootstrap"}),
+        ("bootstrap", 700, {"ckks.bootstrap"}),
+        ("bootstrap_cubic", 10, {"ckks.bootstrap"}),
+        ("key_switch", 30, {"ckks.linear_transform", "ckks.rotate_sum"}),
+        ("rescale", 30, {"ckks.linear_transform", "ckks.mul_plain", "ckks.mul"}),
+        ("fresh", 300, {"ckks.input"}),  # it is far below a rescaling
+    ],
+)
+def test_a_primitive_that_errs_more_than_its_model_says_is_found(
+    bootstrapped: tuple[Bundle, Packed], member: str, times: float, blamed: set[str]
+) -> None:
+    bundle, query = bootstrapped
+    shape, noise = bundle.parameters.shape, bundle.parameters.noise_model()
+    assert getattr(noise, member) > 0
+    faulty = replace(noise, **{member: times * getattr(noise, member)})
+    target = SimEngine(*shape, bootstrap_range=np.inf, noise=faulty, seed=1)
+    right = SimEngine(*shape, bootstrap_range=np.inf)
+    result = compare(bundle.program, query, right, target, noise)
+    assert result.refused is None
+    assert ({result.first.op} if result.first else set()) <= blamed
+    assert (result.first is not None) == bool(blamed)
 
 
 @pytest.mark.parametrize("wrong", [1e-4, 0.01])

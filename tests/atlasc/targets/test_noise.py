@@ -28,12 +28,13 @@ def test_each_primitive_errs_as_its_model_says(parameters: CpuParameters, simula
     x, y = np.random.default_rng(0).uniform(-1, 1, (2, parameters.slots))
     one, other = engine.encrypt(x), engine.encrypt(y)
     size = np.sqrt(np.square(y).mean())
+    switch = noise.of_key_switch(level)
     factors = noise.fresh * size * np.sqrt(2)  # the errors of encryption, times the other factor
     pairs = {
         "encrypt": (one, x, noise.fresh),
         "drop": (engine.drop_to(one, 1), x, np.hypot(noise.fresh, noise.settle)),
-        "rotate": (engine.rotate(one, 1), np.roll(x, -1), np.hypot(noise.fresh, noise.key_switch)),
-        "conjugate": (engine.conjugate(one), x, np.hypot(noise.fresh, noise.key_switch)),
+        "rotate": (engine.rotate(one, 1), np.roll(x, -1), np.hypot(noise.fresh, switch)),
+        "conjugate": (engine.conjugate(one), x, np.hypot(noise.fresh, switch)),
         "mul_plain": (engine.mul_plain(one, y), x * y, np.hypot(factors, noise.rescale)),
         "mul": (engine.mul(one, other), x * y, np.hypot(factors, noise.rescale)),
     }
@@ -49,6 +50,22 @@ def test_each_primitive_errs_as_its_model_says(parameters: CpuParameters, simula
 def test_a_pair_of_ratios_decides_a_key_switch() -> None:
     """A digit as large as the special primes: four times the error of a rescaling, not nothing."""
     loud, quiet = CpuParameters(13, 2, 1).noise_model(), CpuParameters(14, 4, 3).noise_model()
-    assert loud.key_switch > 4 * loud.rescale
-    assert quiet.key_switch < 1.5 * quiet.rescale
-    assert NoiseModel.desilo(2**14).key_switch < 1e-6 * NoiseModel.desilo(2**14).rescale
+    assert loud.of_key_switch(2) > 4 * loud.rescale
+    assert quiet.of_key_switch(4) < 1.5 * quiet.rescale
+    assert NoiseModel.desilo(2**14).of_key_switch(4) < 1e-6 * NoiseModel.desilo(2**14).rescale
+
+
+@pytest.mark.parametrize("parameters", [CpuParameters(14, 6, 1), CpuParameters(15, 12, 4)], ids=str)
+def test_a_key_switch_errs_by_the_digits_of_its_level(parameters: CpuParameters) -> None:
+    """Measured from below and from above at every level: a low level has fewer digits."""
+    top, noise = parameters.max_level, parameters.noise_model()
+    engine = CpuEngine.fresh(parameters, KeyPlan({1: top}, top, top), no_progress)
+    x = np.random.default_rng(0).uniform(-1, 1, parameters.slots)
+    for level in range(top + 1):
+        rotated = engine.rotate(engine.encrypt(x, level), 1)
+        measured = float(np.std(engine.decrypt(rotated) - np.roll(x, -1)))
+        predicted = float(np.hypot(noise.fresh, noise.of_key_switch(level)))
+        # The prediction counts a rescaling that the operand does not owe here.
+        assert 0.65 * predicted < measured < 1.1 * predicted, level
+    if parameters.special_primes == 4:  # from level 8 on, a digit is as large as the special primes
+        assert noise.of_key_switch(7) < 0.5 * noise.of_key_switch(8)

@@ -202,6 +202,18 @@ def test_the_default_budget_grows_with_the_groups_that_are_probed(problem) -> No
     assert Hybrid(evaluations=9).filled(problem).evaluations == 9
 
 
+@pytest.mark.parametrize("aim", [1e-2, 1e-3, 1e-4])
+def test_a_search_that_aims_at_an_error_needs_fewer_evaluations(problem, found, aim) -> None:
+    front, _ = found
+    fewer = replace(SMALL, evaluations=100)
+    aimed = fewer.search(replace(problem, aim=aim))
+    assert aimed.evaluations <= 100
+    least, wanted = (
+        min(point.depth for point in one.points if point.error <= aim) for one in (aimed, front)
+    )
+    assert least <= wanted
+
+
 def test_a_budget_without_a_prediction_is_refused(problem) -> None:
     with pytest.raises(AtlasError, match="8 evaluations are too few") as caught:
         replace(SMALL, evaluations=8).search(problem)
