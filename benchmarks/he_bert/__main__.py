@@ -2,6 +2,7 @@
 
 python -m benchmarks.he_bert                       train, compile, run our copy of the sequence
 python -m benchmarks.he_bert --shape bert-base     the true shape: predicted figures, nothing run
+python -m benchmarks.he_bert --shape bert-base --run --pairs 1    the same with random weights, run
 python -m benchmarks.he_bert --harness DIR         the public harness itself; needs a network
 """
 
@@ -27,12 +28,12 @@ def main() -> None:
     """Command line."""
     arguments = parsed()
     try:
-        if arguments.shape:
-            show_shape(arguments)
-        elif arguments.harness is not None:
+        if arguments.harness is not None:
             run_harness(arguments)
+        elif arguments.shape and not arguments.run:
+            show_shape(arguments)
         else:
-            run_small(arguments)
+            run_stages(arguments)
     except atlasc.AtlasError as error:
         raise SystemExit(str(error)) from error
 
@@ -43,12 +44,13 @@ def parsed() -> argparse.Namespace:
         prog="python -m benchmarks.he_bert", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("--shape", choices=("bert-base",), help="predict the true shape's figures")
+    parser.add_argument("--run", action="store_true", help="run it, with random weights")
     parser.add_argument("--harness", type=Path, metavar="DIR", help="a clone of the public harness")
     parser.add_argument("--size", type=int, default=0, choices=range(4), help="of --harness")
     parser.add_argument("--calibration", type=Path, metavar="FILE", help="pairs, for --harness")
     parser.add_argument("--pairs", type=int, default=4, help="pairs that are answered")
     parser.add_argument("--target", default="cpu")
-    parser.add_argument("--recipe", help="settings instead of a search [for --shape: is]")
+    parser.add_argument("--recipe", help="settings instead of a search [with --shape: is]")
     parser.add_argument("--folder", type=Path, default=Path("build/he-bert"), help="for all files")
     found = parser.parse_args()
     if found.pairs < 1:
@@ -58,20 +60,22 @@ def parsed() -> argparse.Namespace:
     return found
 
 
-def run_small(arguments: argparse.Namespace) -> None:
-    """Train and compile what is not there yet, run the sequence, print it."""
-    folder = arguments.folder
-    source = folder / "small-pairs"
+def run_stages(arguments: argparse.Namespace) -> None:
+    """Make and compile the model that is not there yet, run the sequence, print it."""
+    folder, recipe = arguments.folder, arguments.recipe
+    name, model = "small-pairs", small_model
+    if arguments.shape:
+        name, model, recipe = "random-bert-base", true_shape, recipe or "is"
+    source = folder / name
     if not (source / "test.jsonl").is_file():
-        small_model.write(source)
-    settings = arguments.recipe or "searched"
-    place = folder / f"program-{arguments.target}-{settings}"
+        model.write(source)
+    place = folder / f"program-{name}-{arguments.target}-{recipe or 'searched'}"
     if place.is_dir():
         program = atlasc.load(place)
     else:
         program = atlasc.compile(
-            source / "model", source / "calibration.jsonl", recipe=arguments.recipe,
-            target=arguments.target, sequence_length=small_model.TOKENS,
+            source / "model", source / "calibration.jsonl", recipe=recipe,
+            target=arguments.target, sequence_length=model.TOKENS,
         )  # fmt: skip
         program.save(place)
     print(program)

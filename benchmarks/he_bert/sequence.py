@@ -82,7 +82,7 @@ def run_sequence(folder: Path, source: Path, count: int) -> tuple[dict[str, Any]
     for name, what in STEPS.items():
         print(f"[harness] {name}", flush=True)
         measured[name] = timed(command(folder, what, source, count), folder, name)
-    record = record_of(places, measured)
+    record = record_of(places, measured, source.name)
     path = folder / "measurements" / places.io.name / "results-1.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
@@ -115,8 +115,10 @@ def timed(words: list[str], folder: Path, name: str) -> Measured:
     return Measured(found["seconds"], found["memory"])
 
 
-def record_of(places: Places, measured: dict[str, Measured]) -> dict[str, Any]:
-    """The harness's record of a run; numbers are texts with units, as it writes them."""
+def record_of(places: Places, measured: dict[str, Measured], name: str) -> dict[str, Any]:
+    """The harness's record of a run on the source of that name; numbers are texts with units, as it
+    writes them.
+    """
     timing = {name: f"{one.seconds:.4f}s" for name, one in measured.items()}
     timing["Total"] = f"{sum(one.seconds for one in measured.values()):.4f}s"
     sizes = {
@@ -129,8 +131,8 @@ def record_of(places: Places, measured: dict[str, Measured]) -> dict[str, Any]:
     labels = places.pairs.with_name(LABELS)
     classes = {"Encrypted model": places.predictions, "Harness model": clear_classes(places)}
     return {
-        "model_name": "small-pairs",
-        "dataset_name": "small-pairs",
+        "model_name": name,
+        "dataset_name": name,
         "Timing": timing,
         "Bandwidth": {name: readable(folder_bytes(path)) for name, path in sizes.items()},
         "Quality": {f"{name} quality": quality(labels, path) for name, path in classes.items()},

@@ -88,7 +88,8 @@ def build_tokenizer(texts: Sequence[str]) -> PreTrainedTokenizerFast:
         special_tokens=[(token, pieces.token_to_id(token)) for token in ("[CLS]", "[SEP]")],
     )
     names = {f"{token.strip('[]').lower()}_token": token for token in special}
-    return PreTrainedTokenizerFast(tokenizer_object=pieces, **names)
+    inputs = ["input_ids", "token_type_ids", "attention_mask"]  # without the second no segments
+    return PreTrainedTokenizerFast(tokenizer_object=pieces, model_input_names=inputs, **names)
 
 
 def build_model() -> BertForSequenceClassification:
@@ -157,9 +158,14 @@ def write(folder: Path, epochs: int = EPOCHS) -> None:
     train(model, tokenizer, training, epochs)
     model.save_pretrained(folder / "model")
     tokenizer.save_pretrained(folder / "model")
-    for name, rows in (("calibration", calibration), ("test", test)):
-        records = [
-            {"sentence1": row.first, "sentence2": row.second, "label": row.label} for row in rows
-        ]
-        lines = "".join(f"{json.dumps(record)}\n" for record in records)
-        (folder / f"{name}.jsonl").write_text(lines, encoding="utf-8")
+    write_pairs(folder / "calibration.jsonl", calibration)
+    write_pairs(folder / "test.jsonl", test)
+
+
+def write_pairs(path: Path, rows: Sequence[Pair]) -> None:
+    """Pairs with their labels, a JSON object a line."""
+    records = [
+        {"sentence1": row.first, "sentence2": row.second, "label": row.label} for row in rows
+    ]
+    lines = "".join(f"{json.dumps(record)}\n" for record in records)
+    path.write_text(lines, encoding="utf-8")

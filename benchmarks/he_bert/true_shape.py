@@ -1,12 +1,14 @@
-"""What the stages would take on the true shape: predicted from the lowered program, nothing run.
+"""The true shape: BERT-base with two classes on 128 tokens.
 
-The model is BERT-base with two classes on 128 tokens. It has no weights: the program is lowered
-from the configuration, with nominal ranges. Real magnitudes can ask for more bootstraps.
+`predicted` runs nothing and has no weights: the program is lowered from the configuration, with
+nominal ranges. Real magnitudes can ask for more bootstraps. `write` makes a model with random
+weights, on which the stages can be measured; its answers mean nothing.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,10 +16,14 @@ from typing import Any
 from atlasc.compilation.options import InspectOptions
 from atlasc.compilation.single_stages import Inspection, inspect
 from atlasc.compilation.steps import Steps
+from benchmarks.he_bert import small_model
 
 TOKENS, VOCABULARY = 128, 28996
 KEYS = ("rotation_keys", "other_keys", "bootstrap_keys")
 """Parts of the memory that are evaluation keys."""
+JOINED = 6
+"""Sentences of the small model that are one here, so that a pair fills most of the tokens."""
+CALIBRATION_PAIRS, TEST_PAIRS = 40, 4
 
 
 def configuration() -> dict[str, Any]:
@@ -61,3 +67,26 @@ def rows_of(found: Inspection) -> list[tuple[str, str]]:
         ("depth of the blocks; bootstraps", f"{costs['depth']}; {costs['bootstraps']}"),
         ("prices measured on", str(costs["machine"])),
     ]
+
+
+def write(folder: Path) -> None:
+    """Write `model/`, with random weights, `calibration.jsonl` and `test.jsonl`."""
+    import torch
+    from transformers import BertConfig, BertForSequenceClassification
+
+    count = CALIBRATION_PAIRS + TEST_PAIRS
+    short = small_model.pairs(JOINED * count)
+    rows = [joined(short[start::count]) for start in range(count)]
+    torch.manual_seed(small_model.SEED)
+    model = BertForSequenceClassification(BertConfig(**configuration()))
+    model.save_pretrained(folder / "model")
+    texts = [text for row in rows for text in (row.first, row.second)]
+    small_model.build_tokenizer(texts).save_pretrained(folder / "model")
+    small_model.write_pairs(folder / "calibration.jsonl", rows[:CALIBRATION_PAIRS])
+    small_model.write_pairs(folder / "test.jsonl", rows[CALIBRATION_PAIRS:])
+
+
+def joined(rows: Sequence[small_model.Pair]) -> small_model.Pair:
+    """A pair of the first and of the second sentences of some pairs."""
+    first, second = (" ".join(texts) for texts in zip(*((r.first, r.second) for r in rows)))
+    return small_model.Pair(first, second, rows[0].label)

@@ -13,7 +13,7 @@ import pytest
 from text_models import WORDS, text_model, tokenizer_of
 
 import atlasc
-from benchmarks.he_bert import sequence, stages
+from benchmarks.he_bert import sequence, stages, true_shape
 from benchmarks.he_bert.stages import Places, read_lines, write_lines
 
 COUNT, TOKENS = 3, 12
@@ -112,3 +112,20 @@ def test_memory_is_that_of_the_step_alone(tmp_path: Path) -> None:
 def test_pairs_that_were_read_are_those_that_were_written(tmp_path: Path) -> None:
     write_lines(tmp_path / "new" / "rows.jsonl", pairs(3))
     assert read_lines(tmp_path / "new" / "rows.jsonl") == pairs(3)
+
+
+def test_pairs_of_the_true_shape_fill_most_of_its_tokens(tmp_path: Path, monkeypatch: Any) -> None:
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    shape = true_shape.configuration() | small | {"intermediate_size": 8}
+    monkeypatch.setattr(true_shape, "configuration", lambda: shape)
+    true_shape.write(tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
+    for name in ("calibration", "test"):
+        for row in read_lines(tmp_path / f"{name}.jsonl"):
+            read = tokenizer(row["sentence1"], row["sentence2"])
+            assert true_shape.TOKENS / 2 < len(read["input_ids"]) <= true_shape.TOKENS
+            assert set(read["token_type_ids"]) == {0, 1}
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "model")
+    assert model.config.num_labels == 2
