@@ -24,6 +24,7 @@ from atlasc.passes.approximation.description import Approximation
 from atlasc.passes.calibration.measure import blas_threads, nonlinear_ops
 from atlasc.passes.search.front import Front
 from atlasc.passes.search.journal import Journal
+from atlasc.passes.search.mending import Mender
 from atlasc.passes.search.points import Cost, Point, Settings, expert_layer
 from atlasc.passes.search.search_problem import SearchProblem
 from atlasc.passes.search.strategies import DEFAULT, find_strategy
@@ -38,6 +39,9 @@ SEARCH_INPUTS = 10
 EXTREME_INPUTS = 10
 """Extreme inputs, which reach the ends of calibrated ranges, are compared on as well: settings fail
 there first. Each counts in the error as one of all inputs that calibration saw."""
+MENDED_ON = 400
+"""Inputs of the calibration, prefixes among them, on which the setting that would be taken is tried
+before the held-back inputs are."""
 MOST_POINTS = 40
 """Of a front whose points are all tried on held-back inputs; 40 show its shape."""
 
@@ -99,6 +103,8 @@ def search(
         front = front.thinned(MOST_POINTS)
     if not len(tried.inputs):
         return front
+    if pick is not None:
+        front = _mended(front, problem, prepared, options.seed, pick, steps)
     label = "validating the front on held-back inputs"
     with (
         strategy.journal(problem) as kept,
@@ -107,6 +113,35 @@ def search(
     ):
         trials = _trials(front, prepared, tried, kept, problem.threads, step)
         return validated_pick(front, trials, pick) if pick else validated(front, trials)
+
+
+def _mended(
+    front: Front,
+    problem: SearchProblem,
+    prepared: PreparedModel,
+    seed: int,
+    pick: Callable[[Front], Point],
+    steps: Steps,
+) -> Front:
+    """The front with the setting that `pick` would take as `Mender` mends it, if it does."""
+    measured = prepared.source.measured
+    chosen = np.random.default_rng([seed, 5]).permutation(len(measured))[:MENDED_ON]
+    with steps("trying the setting on inputs of the calibration") as step, blas_threads(1):
+
+        def report(note: str) -> None:
+            step.report(note, 0, None)
+
+        validator = Validator(
+            problem.module, measured.take(np.sort(chosen).tolist()).arrays, problem.threads,
+            progress=lambda done: report(f"exact outputs of {done} of {len(chosen)} inputs"),
+            measure=front.measure, varying=front.variation,
+        )  # fmt: skip
+        known = [point.settings for point in front.points]
+        found = Mender(problem, known, validator, report).mended(pick(front))
+    if found is None:
+        return front
+    points = sorted([*front.points, found], key=lambda one: (one.cost(front.cost), -one.error))
+    return replace(front, points=tuple(points))
 
 
 def require_searchable(prepared: PreparedModel) -> None:

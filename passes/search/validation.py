@@ -17,7 +17,14 @@ from atlasc.passes.search.front import Front
 from atlasc.passes.search.journal import Journal
 from atlasc.passes.search.points import Point, Settings
 from atlasc.passes.search.search_problem import error_weights, output_error
-from atlasc.passes.simulation.agreement import Measure, compared, promised, variation
+from atlasc.passes.simulation.agreement import (
+    Comparison,
+    Measure,
+    Promise,
+    compared,
+    promised,
+    variation,
+)
 from atlasc.passes.simulation.scores import score
 from atlasc.passes.simulation.simulate import PolynomialSimulator
 
@@ -126,15 +133,11 @@ class Validator:
             error: of the setting on the search inputs, from which follows what it promises.
             progress: called with the number of inputs that are done.
         """
-        simulated = self._simulator.run(self._prepared, approximations, progress=progress)
-        lost, outputs = simulated.exploded, simulated.outputs
-        assert lost is not None
+        promise = promised(self.measured_by, error, self.variation)
+        outputs, lost, beside = self._compared(approximations, promise, progress)
         found = np.inf
         if not lost.any():
             found = output_error(outputs, self._reference, self._weights)
-        promise = promised(self.measured_by, error, self.variation)
-        module = self._simulator.module
-        beside = compared(promise, module, self._arrays, outputs, self._reference)
         wrong = lost | beside.wrong(promise)
         agreement = np.where(lost, 0.0, beside.agreement(promise))[self._counted]
         answers = next(iter(outputs.values()))
@@ -145,6 +148,44 @@ class Validator:
             float(agreement.mean()) if len(agreement) else 1.0,
             score(self.measured_by, answers, self._labels),
         )
+
+    def wrong(
+        self, approximations: Mapping[str, Approximation], error: float = np.inf
+    ) -> np.ndarray:
+        """Which inputs [N] explode, or get another answer than the model's although it decides.
+
+        Args:
+            approximations, error: see `measure`; an op without one is computed exactly.
+        """
+        promise = promised(self.measured_by, error, self.variation)
+        _, lost, beside = self._compared(approximations, promise)
+        return np.asarray(lost | beside.wrong(promise))
+
+    def only(self, rows: np.ndarray) -> Validator:
+        """Of some of the inputs."""
+        return Validator(
+            self._simulator.module,
+            {name: array[rows] for name, array in self._arrays.items()},
+            self._simulator.threads,
+            measure=self.measured_by,
+            varying=self.variation,
+        )
+
+    def _compared(
+        self,
+        approximations: Mapping[str, Approximation],
+        promise: Promise,
+        progress: Callable[[int], None] | None = None,
+    ) -> tuple[Mapping[str, np.ndarray], np.ndarray, Comparison]:
+        """The outputs under approximations, which inputs exploded, and a comparison with the exact
+        outputs.
+        """
+        simulated = self._simulator.run(self._prepared, approximations, progress=progress)
+        assert simulated.exploded is not None
+        beside = compared(
+            promise, self._simulator.module, self._arrays, simulated.outputs, self._reference
+        )
+        return simulated.outputs, simulated.exploded, beside
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,8 @@ PROBED_ERRORS = (1e-2, 1e-1, 1e-3)
 """Output errors near which candidates are probed, in this order."""
 AFTER_PROBES = 328
 """Evaluations after the probes: of predicted fronts, and of NSGA-II."""
+AFTER_PROBES_AIMED = 248
+"""The same where it is known which error is wanted."""
 LAST_ROUNDS = 4
 """How often the program is solved after NSGA-II."""
 WANTED_ERRORS = (0.3, 1e-6)
@@ -92,7 +94,8 @@ class Hybrid(Strategy):
         """
         groups = len(groups_of(problem.module, problem.parametrisation))
         if self.evaluations is None:
-            return replace(self, evaluations=default_evaluations(groups))
+            aimed = problem.aim is not None
+            return replace(self, evaluations=default_evaluations(groups, aimed=aimed))
         if self.evaluations <= groups:
             raise AtlasError(
                 f"{self.evaluations} evaluations are too few for the strategy hybrid",
@@ -106,9 +109,11 @@ class Hybrid(Strategy):
         HybridSteps(run, self).take()
 
 
-def default_evaluations(groups: int) -> int:
-    """Evaluations for so many groups of ops, of which each is probed: 400 for six layers."""
-    return len(PROBED_ERRORS) * groups + AFTER_PROBES
+def default_evaluations(groups: int, *, aimed: bool = False) -> int:
+    """Evaluations for so many groups of ops, of which each is probed: 400 for six layers, and 320
+    where it is known which error is wanted.
+    """
+    return len(PROBED_ERRORS) * groups + (AFTER_PROBES_AIMED if aimed else AFTER_PROBES)
 
 
 def spearman(estimates: Sequence[float], errors: Sequence[float]) -> float | None:

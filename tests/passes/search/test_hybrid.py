@@ -200,6 +200,8 @@ def test_the_default_budget_grows_with_the_groups_that_are_probed(problem) -> No
     groups = groups_of(problem.module, problem.parametrisation)
     assert Hybrid().filled(problem).evaluations == default_evaluations(len(groups))
     assert Hybrid(evaluations=9).filled(problem).evaluations == 9
+    aimed = Hybrid().filled(replace(problem, aim=0.01)).evaluations
+    assert aimed == default_evaluations(len(groups), aimed=True) < default_evaluations(len(groups))
 
 
 @pytest.mark.parametrize("aim", [1e-2, 1e-3, 1e-4])
