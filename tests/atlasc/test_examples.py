@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import random
 import sys
 from collections import Counter
 from pathlib import Path
@@ -12,6 +13,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
+from text_models import WORDS, text_model, tokenizer_of
 
 from atlasc.loading.data import inputs_of
 from atlasc.loading.models import LoadedModel, load_model
@@ -19,6 +21,7 @@ from atlasc.loading.models import LoadedModel, load_model
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DIGITS = EXAMPLES / "digits_vit"
 LLAMA = EXAMPLES / "tiny_llama"
+REACTIONS = EXAMPLES / "reactions"
 
 
 def import_script(path: Path) -> ModuleType:
@@ -212,3 +215,54 @@ def test_llama_training_learns_and_gives_the_same_files_again(tmp_path: Path) ->
     assert script.surprise(model.module, ids).mean().item() < untrained / 2
     for name in ("model.safetensors", "tokenizer.json"):
         assert (tmp_path / "model" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
+
+
+def test_each_point_of_the_reactions_fronts_is_measured(tmp_path: Path) -> None:
+    """With a tiny model in place of the fine-tuned one."""
+    script = import_script(REACTIONS / "fronts.py")
+    script.LENGTH = 8
+    model = text_model("bert")
+    model.module.save_pretrained(tmp_path / "model")
+    tokenizer_of("bert").save_pretrained(tmp_path / "model")
+    chosen = random.Random(0)
+    for name, count in (("calibration", 40), ("test", 12)):
+        texts = [" ".join(chosen.choices(WORDS, k=chosen.randint(2, 5))) for _ in range(count)]
+        lines = [f"{i % 2}\t{text}\n" for i, text in enumerate(texts)]
+        (tmp_path / f"{name}.tsv").write_text("label\ttext\n" + "".join(lines))
+    for cost in script.COSTS:
+        script.atlasc(
+            "search", tmp_path / "model", "--data", tmp_path / "calibration.tsv",
+            "--sequence-length", script.LENGTH, "--cost", cost, "--evaluations", 40,
+            "-o", tmp_path / f"front-{cost}",
+        )  # fmt: skip
+    measured = script.Measured(tmp_path)
+    points = measured.fronts["depth"].front.points
+    rows = measured.points("depth", lambda: None)
+    assert [row["depth"] for row in rows] == [point.depth for point in points]
+    expert = measured.recipe("is")
+    assert expert["accuracy"] == measured.accuracy and expert["agreement"] == 1.0
+    assert expert["depth"] > rows[0]["depth"] and rows[-1]["error"] < rows[0]["error"]
+    script.plot([*rows, expert], measured.accuracy, tmp_path / "accuracy.png")
+    assert (tmp_path / "accuracy.png").stat().st_size > 1000
+
+
+def test_the_reactions_are_divided_by_their_digests(tmp_path: Path) -> None:
+    script = import_script(REACTIONS / "prepare.py")
+    script.write_rows(tmp_path)
+    rows = {
+        name: (tmp_path / f"{name}.tsv").read_text(encoding="utf-8").splitlines()[1:]
+        for name in ("calibration", "test")
+    }
+    assert len(rows["test"]) == 400 and not set(rows["test"]) & set(rows["calibration"])
+    names = set(script.class_names())
+    assert len(names) == 50
+    assert {row.split("\t")[0].strip('"') for part in rows.values() for row in part} <= names
+
+
+def test_a_reaction_is_divided_into_the_tokens_of_the_model() -> None:
+    script = import_script(REACTIONS / "prepare.py")
+    vocabulary = ["[UNK]", "[CLS]", "[SEP]", "Br", "C", "[Na+]", "=", "O", ">>", "c", "1", "."]
+    found = script.tokenizer_of(vocabulary).encode("BrC=O.[Na+]>>Cc1")
+    assert found.tokens == [
+        "[CLS]", "Br", "C", "=", "O", ".", "[Na+]", ">>", "C", "c", "1", "[SEP]"
+    ]  # fmt: skip
