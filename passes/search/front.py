@@ -108,7 +108,7 @@ class Front:
     """What a search found, and all but one member of the schema of its JSON form.
 
     Attributes:
-        points: non-dominated in (cost, error), from cheap to accurate.
+        points: non-dominated in (cost, error), and one that was mended, from cheap to accurate.
         cost: what was searched for.
         reference: (cost, error) that the hypervolume is measured from.
         evaluations: settings that the search asked for.
