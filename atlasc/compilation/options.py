@@ -306,23 +306,17 @@ class LimitOptions(Options):
         """The same; an error of at most ``MAX_ERROR`` of how outputs vary where none was given."""
         from atlasc.passes.search.front import Wanted
 
-        aim = self.aim(front.measure, front.variation)
-        return Wanted(aim) if self.limits == Wanted() else self.limits
+        aim = Wanted(self.aim(front.measure, front.variation))
+        return aim if self.limits == Wanted() else self.limits
 
     def aim(self, measure: Measure, variation: float) -> float | None:
-        """Greatest error of the setting that will be picked; None where other limits decide.
-
-        Args:
-            measure: of the model's answers.
-            variation: of them, from input to input.
-        """
+        """Greatest error of the setting that will be picked; None where other limits decide."""
         from atlasc.passes.search.front import Wanted
 
         return MAX_ERROR[measure] * variation if self.limits == Wanted() else self.max_error
 
     def pick(self, front: Front) -> Point:
-        """The point of a front that is within the limits. Where none was given, and no point is
-        that accurate, the most accurate one.
+        """The point of a front within the limits; the most accurate one without any that serves.
 
         Raises:
             AtlasError: no point is within the limits, or there is no point at all.

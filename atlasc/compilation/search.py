@@ -98,7 +98,8 @@ def search(
         objective = problem.objective()
         layer = expert_layer(problem.parametrisation)
         front = replace(front, expert=objective.evaluate((layer,) * objective.space.layers))
-    front = replace(front, measure=tried.measure)
+    labelled = int(np.isfinite(tried.labels).sum())
+    front = replace(front, measure=tried.measure, held_back=len(tried.inputs), labelled=labelled)
     if pick is None:  # each point will be tried, on all held-back inputs
         front = front.thinned(MOST_POINTS)
     if not len(tried.inputs):
