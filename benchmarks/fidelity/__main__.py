@@ -38,11 +38,9 @@ from atlasc.passes.search.front import chart
 from atlasc.passes.search.points import COSTS
 from benchmarks.fidelity import sources
 from benchmarks.fidelity.measure import Measurer
-from benchmarks.fidelity.sources import LENGTHS, SOURCES, TOKENS
+from benchmarks.fidelity.sources import CALIBRATION, LENGTHS, SOURCES, TOKENS
 
 ALL = "all"
-CALIBRATION = 400
-"""Inputs of each source that are for calibration; the others are unseen."""
 INPUTS = 48
 COLOURS = dict(zip(SOURCES, ("tab:blue", "tab:green", "tab:orange", "tab:purple", "tab:red")))
 

@@ -13,6 +13,7 @@ from atlasc.api.program import Program
 from atlasc.bundle.folder import Bundle
 from atlasc.client.verdict import Verdict
 from atlasc.loading.inputs import Inputs
+from atlasc.loading.models import load_model
 from atlasc.passes.analyses.bounds import RANGE
 from atlasc.passes.simulation.agreement import PROMISED
 from benchmarks.fidelity.noisy import NoisyProgram
@@ -87,13 +88,10 @@ class Measurer:
     """
 
     def __init__(self, bundle: Bundle, model: Path) -> None:
-        import transformers
-
         self.bundle = bundle
         self._program = Program(bundle)
         self._noisy = NoisyProgram(bundle)
-        transformers.utils.logging.disable_progress_bar()
-        self._model = transformers.AutoModel.from_pretrained(model).eval()
+        self._model = HuggingFace(model)
 
     @property
     def limit(self) -> float:
@@ -116,7 +114,7 @@ class Measurer:
     def _part(self, inputs: Inputs) -> Measured:
         verdicts = self._program.check(inputs)
         kept = inputs.arrays["attention_mask"].astype(bool)
-        expected = self._cleartext(inputs.arrays)
+        expected = self._model(inputs.arrays)
         prepared = self._noisy.prepare(inputs.arrays)
         outputs, reach = self._noisy.run(prepared)
         (plain,), (noisy,) = outputs.values(), self._noisy.run_with_errors(prepared).values()
@@ -130,14 +128,25 @@ class Measurer:
             cosines(means(noisy, kept), means(expected, kept)),
         )
 
-    def _cleartext(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Hidden states ``[N, n, d]`` of the model as HuggingFace runs it."""
+
+class HuggingFace:
+    """The answers of a model as HuggingFace runs it.
+
+    Args:
+        folder: its directory, with the weights.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._module = load_model(folder).module.eval()
+
+    def __call__(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Logits, or hidden states ``[N, n, d]`` where the model has no head."""
         import torch
 
-        with torch.no_grad():
-            answer = self._model(**{n: torch.from_numpy(array) for n, array in arrays.items()})
-        hidden: np.ndarray = answer.last_hidden_state.numpy()
-        return hidden.astype(np.float64)
+        with torch.inference_mode():
+            found = self._module(**{name: torch.from_numpy(a) for name, a in arrays.items()})
+        answer = found.logits if "logits" in found else found.last_hidden_state
+        return np.asarray(answer.double().numpy())
 
 
 def outside(verdict: Verdict) -> float:

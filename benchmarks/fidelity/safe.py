@@ -35,12 +35,14 @@ import numpy as np
 from atlasc.bundle.folder import Bundle, load_bundle
 from atlasc.cli.output import print_json, print_table
 from atlasc.cli.progress import progress
+from atlasc.client.program import batches, rows_of
 from atlasc.client.verdict import verdicts
-from atlasc.loading.models import load_model
 from atlasc.passes.simulation.agreement import Promise, compared
 from atlasc.passes.simulation.intervals import wilson
 from benchmarks.fidelity import sources
+from benchmarks.fidelity.measure import CHUNK, HuggingFace
 from benchmarks.fidelity.noisy import NoisyProgram
+from benchmarks.fidelity.sources import CALIBRATION
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "examples" / "tiny_llama"))
 import corpus
@@ -48,8 +50,6 @@ import corpus
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 LEAST = 0.995
 """Share of the safe inputs whose answers must agree with the model's."""
-CHUNK = 16
-"""Inputs that are evaluated together."""
 COLUMNS = (
     "source", "inputs", "safe", "undecided", "unsafe", "agree", "interval", "largest error",
     "stated", "beyond",
@@ -76,11 +76,8 @@ class Case:
 def minilm(chosen: argparse.Namespace) -> Case:
     """Embeddings: compiled on descriptions of software."""
     count, kinds = chosen.inputs, ("descriptions", "code", "licences", "random")
-    tried: dict[str, Any] = {
-        kind: sources.rows(kind, "full", count, skip=CALIBRATION) for kind in kinds
-    }
+    tried = {kind: sources.rows(kind, "full", count, skip=CALIBRATION) for kind in kinds}
     tried["short code"] = sources.rows("code", "short", count, skip=CALIBRATION)
-    tried["random"] = [{"input_ids": ids} for ids in tried["random"]]
     data = sources.rows("descriptions", "full", CALIBRATION)
     return Case(sources.texts.model_directory(), data, tried, sources.TOKENS)
 
@@ -127,8 +124,6 @@ def reactions(chosen: argparse.Namespace) -> Case:
     return Case(folder / "model", folder / "calibration.tsv", tried, length=128)
 
 
-CALIBRATION = 400
-"""Texts of a source that are for calibration."""
 CASES: dict[str, Callable[[argparse.Namespace], Case]] = {
     case.__name__: case for case in (minilm, digits, tiny_llama, reactions)
 }
@@ -202,12 +197,11 @@ def measured(name: str, case: Case, bundle: Bundle) -> dict[str, Any]:
     for source, data in case.tried.items():
         inputs = bundle.load_inputs(data)
         with progress(f"{name}: {source}", len(inputs)) as step:
-            parts = []
-            for start in range(0, len(inputs), CHUNK):
-                part = inputs.take(range(start, min(start + CHUNK, len(inputs)))).arrays
-                parts.append(judged(bundle, promise, noisy, model, part))
-                step(len(parts[-1]))
-        rows.append({"source": source, **summary([one for part in parts for one in part], promise)})
+            found: list[Judged] = []
+            for _, part in batches(inputs.arrays, CHUNK):
+                found += judged(bundle, promise, noisy, model, part)
+                step(rows_of(part))
+        rows.append({"source": source, **summary(found, promise)})
     label = f"{name}, {bundle.folder.name}"
     faults = [
         f"{label}, {row['source']}: {row['agree']:.2%} of the safe inputs agree, {row['beyond']} "
@@ -261,22 +255,6 @@ def summary(inputs: Sequence[Judged], promise: Promise) -> dict[str, Any]:
         "stated": promise.error,
         "beyond": sum(not one.error <= promise.error for one in safe),
     }
-
-
-class HuggingFace:
-    """The answers of a model as HuggingFace runs it."""
-
-    def __init__(self, folder: Path) -> None:
-        self._module = load_model(folder).module.eval()
-
-    def __call__(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Logits, or hidden states where the model has no head."""
-        import torch
-
-        with torch.inference_mode():
-            found = self._module(**{name: torch.from_numpy(a) for name, a in arrays.items()})
-        answer = found.logits if "logits" in found else found.last_hidden_state
-        return np.asarray(answer.double().numpy())
 
 
 def show(result: Mapping[str, Any]) -> None:

@@ -28,6 +28,8 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "examples" / "minilm")
 import texts
 
 TOKENS = texts.TOKENS
+CALIBRATION = 400
+"""Inputs of each source that are for calibration; the others are unseen."""
 LENGTHS = ("full", "short", "mixed")
 SHORT = 15
 """Most tokens of a short text, without the special ones."""
