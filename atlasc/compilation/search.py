@@ -26,7 +26,7 @@ from atlasc.passes.search.front import Front
 from atlasc.passes.search.journal import Journal
 from atlasc.passes.search.mending import Mender
 from atlasc.passes.search.points import Cost, Point, Settings, expert_layer
-from atlasc.passes.search.search_problem import SearchProblem
+from atlasc.passes.search.search_problem import Objective, SearchProblem
 from atlasc.passes.search.strategies import DEFAULT, find_strategy
 from atlasc.passes.search.strategy import EVALUATING, Progress
 from atlasc.passes.search.validation import Trials, Validator, validated, validated_pick
@@ -74,13 +74,14 @@ def search(
     tried = _tried_inputs(prepared, options, others.get("note", quiet))
     chosen = find_strategy(options.strategy or DEFAULT).of({**given, "seed": options.seed})
     problem = search_problem(prepared, options, inputs, **others)
-    if pick is not None and isinstance(options, CompileOptions):
-        problem = replace(problem, aim=options.aim(tried.measure, problem.objective().variation))
-    strategy = chosen.filled(problem)
     journal = problem.journal
     resume = f"the same command goes on with what is in {journal}" if journal else ""
     with ExitStack() as shown:
         step = shown.enter_context(steps("preparing the search", resume=resume))
+        if pick is not None and isinstance(options, CompileOptions):
+            varying = problem.objective().variation
+            problem = replace(problem, aim=options.aim(tried.measure, varying))
+        strategy = chosen.filled(problem)
 
         def report(now: Progress) -> None:
             nonlocal step
@@ -105,7 +106,7 @@ def search(
     if not len(tried.inputs):
         return front
     if pick is not None:
-        front = _mended(front, problem, prepared, options.seed, pick, steps)
+        front = _mended(front, problem, objective, prepared, options.seed, pick, steps)
     label = "validating the front on held-back inputs"
     with (
         strategy.journal(problem) as kept,
@@ -119,6 +120,7 @@ def search(
 def _mended(
     front: Front,
     problem: SearchProblem,
+    objective: Objective,
     prepared: PreparedModel,
     seed: int,
     pick: Callable[[Front], Point],
@@ -138,7 +140,7 @@ def _mended(
             measure=front.measure, varying=front.variation,
         )  # fmt: skip
         known = [point.settings for point in front.points]
-        found = Mender(problem, known, validator, report).mended(pick(front))
+        found = Mender(problem, objective, known, validator, report).mended(pick(front))
     if found is None:
         return front
     points = sorted([*front.points, found], key=lambda one: (one.cost(front.cost), -one.error))

@@ -31,12 +31,14 @@ class Mender:
 
     Args:
         problem: what is searched.
+        objective: of the problem.
         known: settings whose choices are taken instead of others.
         validator: of many inputs that calibration saw.
         report: called with what is done.
     """
 
     problem: SearchProblem
+    objective: Objective
     known: Sequence[Settings]
     validator: Validator
     report: Callable[[str], object] = lambda note: None
@@ -45,77 +47,78 @@ class Mender:
         """The point with other choices, under which fewer of the inputs get wrong answers; None
         where none does, where too many do, or where no choice helps.
         """
-        objective = self.problem.objective()
-        wrong = self.validator.wrong(objective.approximations(point.settings), point.error)
+        wrong = self.validator.wrong(self.objective.approximations(point.settings), point.error)
         self.report(f"{int(wrong.sum())} of {len(wrong)} inputs are wrong")
         if not 0 < wrong.mean() <= MOST_WRONG:
             return None
-        allowed = max(point.error, self.problem.aim or 0.0)
         hard = self.validator.only(np.flatnonzero(wrong))
-        search = _Search(objective, hard, point.error, allowed)
-        groups = groups_of(self.problem.module, self.problem.parametrisation)
-        choices = {group: search.choices(group, self.known) for group in groups}
-        settings, left = point.settings, hard.inputs
+        search = _Search(self, hard, point.error, max(point.error, self.problem.aim or 0.0))
+        best, left = point, hard.inputs
         for _ in range(ROUNDS):
-            settings, fewer = search.better(settings, choices, left)
+            best, fewer = search.better(best, left)
             if fewer in (0, left):
                 break
             left = fewer
-        return None if settings == point.settings else objective.evaluate(settings)
+        return None if best is point else best
 
 
+@dataclass(frozen=True)
 class _Search:
     """Looks for choices under which fewer of some inputs are wrong.
 
     Args:
+        of: what is mended.
         hard: of these inputs.
-        error: of the setting on the search inputs, from which follows what it promises.
-        allowed: error that a mended setting may have on them.
+        error: of the point on the search inputs, from which follows what it promises.
+        allowed: error that a mended point may have on them.
     """
 
-    def __init__(self, objective: Objective, hard: Validator, error: float, allowed: float) -> None:
-        self._objective, self._hard = objective, hard
-        self._error, self._allowed = error, allowed
+    of: Mender
+    hard: Validator
+    error: float
+    allowed: float
 
-    def choices(self, group: Group, known: Sequence[Settings]) -> list[Choice]:
-        """The choices of a group in some settings, from cheap to dear."""
-
-        def cost(settings: Settings) -> tuple[int, int]:
-            depth, levels = self._objective.costs(
-                self._objective.approximations(settings, group.places)
-            )
-            return levels, depth
-
-        costs = {group.of(settings): cost(settings) for settings in known}
-        return sorted(costs, key=lambda choice: (costs[choice], choice))
-
-    def better(
-        self, settings: Settings, choices: dict[Group, list[Choice]], left: int
-    ) -> tuple[Settings, int]:
-        """The setting with other choices for the ops that are to blame: those without whose
+    def better(self, point: Point, left: int) -> tuple[Point, int]:
+        """The point with other choices for the ops that are to blame: those without whose
         polynomials fewer inputs are wrong. Of the choices under which fewer are, the cheapest one.
 
         Args:
-            left: how many inputs are wrong under the setting.
+            left: how many inputs are wrong under the point.
 
         Returns:
-            the setting, and how many inputs are wrong under it.
+            the point, and how many inputs are wrong under it.
         """
-        blamed = {group: n for group in choices if (n := self._wrong(settings, group)) < left}
+        groups = groups_of(self.of.problem.module, self.of.problem.parametrisation)
+        blamed = {group: n for group in groups if (n := self._wrong(point.settings, group)) < left}
         for group, least in sorted(blamed.items(), key=lambda item: item[1]):
-            here, before = choices[group].index(group.of(settings)), settings
-            for choice in choices[group][here + 1 :][:DEARER]:
+            before = point.settings
+            for choice in self._dearer(group, before)[:DEARER]:
                 changed = group.put(before, choice)
                 found = self._wrong(changed)
-                if found < left and self._objective.evaluate(changed).error <= self._allowed:
-                    settings, left = changed, found
+                if found < left:
+                    one = self.of.objective.evaluate(changed)
+                    if one.error <= self.allowed:
+                        point, left = one, found
                 if left <= least:
                     break
-        return settings, left
+        return point, left
+
+    def _dearer(self, group: Group, settings: Settings) -> list[Choice]:
+        """The choices of a group in known settings that cost more than its own, cheapest first."""
+        objective = self.of.objective
+
+        def cost(settings: Settings) -> tuple[int, int]:
+            depth, levels = objective.costs(objective.approximations(settings, group.places))
+            return levels, depth
+
+        known = {group.of(one): one for one in self.of.known}
+        costs = {choice: (*cost(one), choice) for choice, one in known.items()}
+        own = (*cost(settings), group.of(settings))
+        return sorted((one for one in costs if costs[one] > own), key=lambda one: costs[one])
 
     def _wrong(self, settings: Settings, without: Group | None = None) -> int:
         """How many inputs are wrong under a setting; a group may be computed exactly."""
-        chosen = self._objective.approximations(settings)
+        chosen = self.of.objective.approximations(settings)
         for place in () if without is None else without.places:
             chosen.pop(place.op.value.name, None)
-        return int(self._hard.wrong(chosen, self._error).sum())
+        return int(self.hard.wrong(chosen, self.error).sum())

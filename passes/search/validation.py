@@ -6,6 +6,7 @@ import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,14 +18,7 @@ from atlasc.passes.search.front import Front
 from atlasc.passes.search.journal import Journal
 from atlasc.passes.search.points import Point, Settings
 from atlasc.passes.search.search_problem import error_weights, output_error
-from atlasc.passes.simulation.agreement import (
-    Comparison,
-    Measure,
-    Promise,
-    compared,
-    promised,
-    variation,
-)
+from atlasc.passes.simulation.agreement import Measure, compared, promised, variation
 from atlasc.passes.simulation.scores import score
 from atlasc.passes.simulation.simulate import PolynomialSimulator
 
@@ -133,20 +127,17 @@ class Validator:
             error: of the setting on the search inputs, from which follows what it promises.
             progress: called with the number of inputs that are done.
         """
-        promise = promised(self.measured_by, error, self.variation)
-        outputs, lost, beside = self._compared(approximations, promise, progress)
+        answers = self._answers(approximations, error, progress)
         found = np.inf
-        if not lost.any():
-            found = output_error(outputs, self._reference, self._weights)
-        wrong = lost | beside.wrong(promise)
-        agreement = np.where(lost, 0.0, beside.agreement(promise))[self._counted]
-        answers = next(iter(outputs.values()))
+        if not answers.lost.any():
+            found = output_error(answers.outputs, self._reference, self._weights)
+        agreement = answers.agreement[self._counted]
         return Validation(
             found,
-            int(wrong.sum()),
-            int(lost.sum()),
+            int(answers.wrong.sum()),
+            int(answers.lost.sum()),
             float(agreement.mean()) if len(agreement) else 1.0,
-            score(self.measured_by, answers, self._labels),
+            score(self.measured_by, next(iter(answers.outputs.values())), self._labels),
         )
 
     def wrong(
@@ -157,9 +148,7 @@ class Validator:
         Args:
             approximations, error: see `measure`; an op without one is computed exactly.
         """
-        promise = promised(self.measured_by, error, self.variation)
-        _, lost, beside = self._compared(approximations, promise)
-        return np.asarray(lost | beside.wrong(promise))
+        return self._answers(approximations, error).wrong
 
     def only(self, rows: np.ndarray) -> Validator:
         """Of some of the inputs."""
@@ -171,21 +160,32 @@ class Validator:
             varying=self.variation,
         )
 
-    def _compared(
+    def _answers(
         self,
         approximations: Mapping[str, Approximation],
-        promise: Promise,
+        error: float,
         progress: Callable[[int], None] | None = None,
-    ) -> tuple[Mapping[str, np.ndarray], np.ndarray, Comparison]:
-        """The outputs under approximations, which inputs exploded, and a comparison with the exact
-        outputs.
-        """
+    ) -> _Answers:
+        """See `measure`."""
         simulated = self._simulator.run(self._prepared, approximations, progress=progress)
-        assert simulated.exploded is not None
-        beside = compared(
-            promise, self._simulator.module, self._arrays, simulated.outputs, self._reference
-        )
-        return simulated.outputs, simulated.exploded, beside
+        lost, outputs = simulated.exploded, simulated.outputs
+        assert lost is not None
+        promise = promised(self.measured_by, error, self.variation)
+        module = self._simulator.module
+        beside = compared(promise, module, self._arrays, outputs, self._reference)
+        agreement = np.where(lost, 0.0, beside.agreement(promise))
+        return _Answers(outputs, lost, lost | beside.wrong(promise), agreement)
+
+
+class _Answers(NamedTuple):
+    """Outputs under one setting, by name, and [N] each: which inputs exploded, which get a wrong
+    answer, and how far the answers agree with the model's.
+    """
+
+    outputs: Mapping[str, np.ndarray]
+    lost: np.ndarray
+    wrong: np.ndarray
+    agreement: np.ndarray
 
 
 @dataclass(frozen=True)

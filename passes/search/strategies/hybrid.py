@@ -302,16 +302,14 @@ class HybridSteps:
                 [[(c.cost, e) for c, e in zip(found, errors)] for _, found, errors in choices]
             )
         high, low = wanted
-        errors = [path.error ** (1 / model.exponent) for path in paths]
-        paths = [p for p, error in zip(paths, errors) if low <= error <= high] or paths
-        if self.run.problem.cost == "latency":
-            paths = evenly(paths)
+        paths = [replace(path, error=path.error ** (1 / model.exponent)) for path in paths]
+        paths = [path for path in paths if low <= path.error <= high] or paths
         front = []
-        for path in paths:
+        for path in evenly(paths) if self.run.problem.cost == "latency" else paths:
             settings = self.template
             for group, found, index in zip(self.groups, self.candidates, path.choices):
                 settings = group.put(settings, found[index].choice)
-            front.append((path.error ** (1 / model.exponent), settings))
+            front.append((path.error, settings))
         return front
 
     def _note_once(self, text: str) -> None:

@@ -22,10 +22,6 @@ class Blaming(Validator):
         super().__init__(problem.module, problem.arrays, 1)
         self.bad, self.rows = bad, rows
 
-    @property
-    def count(self) -> int:
-        return len(self.rows)
-
     def only(self, rows):
         chosen = [self.rows[row] for row in rows]
         small = Blaming.__new__(Blaming)
@@ -55,36 +51,38 @@ def blaming(problem, group, settings, wrong: int, inputs: int) -> Blaming:
 
 def test_the_op_that_is_to_blame_gets_the_next_dearer_choice(problem, crude) -> None:
     group, settings, dearer = crude
-    point = problem.objective().evaluate(settings)
+    objective = problem.objective()
+    point = objective.evaluate(settings)
     validator = blaming(problem, group, settings, 1, 40)
     known = [settings, GOOD, dearer]
-    found = Mender(problem, known, validator).mended(point)
+    found = Mender(problem, objective, known, validator).mended(point)
     assert found is not None and found.settings == dearer
     assert found.error <= point.error
-    assert not validator.wrong(problem.objective().approximations(found.settings)).any()
+    assert not validator.wrong(objective.approximations(found.settings)).any()
 
 
 def test_nothing_is_mended_where_nothing_is_wrong_or_too_much_or_nothing_helps(
     problem, crude
 ) -> None:
     group, settings, dearer = crude
-    point, known = problem.objective().evaluate(settings), [settings, GOOD, dearer]
+    objective, known = problem.objective(), [settings, GOOD, dearer]
+    point = objective.evaluate(settings)
     for wrong in (0, int(2 * MOST_WRONG * 40)):
-        assert Mender(problem, known, blaming(problem, group, settings, wrong, 40)).mended(
-            point
-        ) is None  # fmt: skip
-    alone = Mender(problem, [settings], blaming(problem, group, settings, 1, 40))
+        validator = blaming(problem, group, settings, wrong, 40)
+        assert Mender(problem, objective, known, validator).mended(point) is None
+    validator = blaming(problem, group, settings, 1, 40)
+    alone = Mender(problem, objective, [settings], validator)
     assert alone.mended(point) is None
 
 
-def test_a_mended_setting_errs_by_no_more_than_is_allowed(problem, crude, monkeypatch) -> None:
+def test_a_mended_setting_errs_by_no_more_than_is_allowed(problem, crude) -> None:
     group, settings, dearer = crude
     objective = problem.objective()
     validator = blaming(problem, group, settings, 1, 40)
     strict = replace(objective.evaluate(settings), error=0.0)
-    assert Mender(problem, [settings, dearer], validator).mended(strict) is None
+    assert Mender(problem, objective, [settings, dearer], validator).mended(strict) is None
     allowed = replace(problem, aim=1.0)
-    assert Mender(allowed, [settings, dearer], validator).mended(strict) is not None
+    assert Mender(allowed, objective, [settings, dearer], validator).mended(strict) is not None
 
 
 def test_wrong_inputs_are_those_that_are_counted(problem) -> None:
