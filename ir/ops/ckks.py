@@ -14,7 +14,7 @@ from atlasc.ir import rules
 from atlasc.ir.bounds import is_shape
 from atlasc.ir.layout import REPLICATED, UNUSED, Layout
 from atlasc.ir.opdef import AttributeDef as A
-from atlasc.ir.opdef import RuleError, Site, declare, require
+from atlasc.ir.opdef import RuleError, Site, Symbol, declare, require
 from atlasc.ir.ops.nn import CAUSAL, CENTRED, FACTOR, OUTPUT_MAP, QUERY, require_function
 from atlasc.ir.ops.poly import FILL, LOG_KEYS, chebyshev_levels
 from atlasc.ir.types import CiphertextType, TensorType
@@ -175,6 +175,11 @@ def _select(site: Site) -> Layout:
 
 def _mul_plain(site: Site) -> Layout:
     source = first_layout(site)
+    for mask in site.types[1:]:
+        _check_mask(mask, (source.extent("b"), source.extent("t")))
+        alone = not {"zero_padding", "first_row", "layout"} & set(site.attributes)
+        require(alone, "with a mask there is nothing to say about padding or layout")
+        require(not isinstance(site.attributes["value"], Symbol), "with a mask value is a number")
     layout = parse_layout(site) if "layout" in site.attributes else source
     if layout != source and not _covers(layout, source):
         raise RuleError(f"layout {layout} does not cover {source}")
@@ -237,10 +242,13 @@ def _masked(site: Site, operand: int, scores: Layout) -> Layout:
     keys = scores.extent("t" if scores.field("t") else "s")
     rules.check_query(site, keys)
     for mask in site.types[operand:]:
-        wanted = (scores.extent("b"), keys)
-        if not isinstance(mask, TensorType) or mask.shape != wanted:
-            raise RuleError(f"the mask must be a public tensor of shape {wanted}, not {mask}")
+        _check_mask(mask, (scores.extent("b"), keys))
     return scores
+
+
+def _check_mask(mask: object, wanted: tuple[int, int]) -> None:
+    if not isinstance(mask, TensorType) or mask.shape != wanted:
+        raise RuleError(f"the mask must be a public tensor of shape {wanted}, not {mask}")
 
 
 def _scores(site: Site) -> Layout:
@@ -301,7 +309,9 @@ declare_ckks("ckks.add_plain", "Sum with a plaintext.", "x", first_layout,
              *PADDING)  # fmt: skip
 declare_ckks("ckks.mul", "Product, relinearised and rescaled.", "a b", _elementwise, levels=1)
 declare_ckks("ckks.square", "Square, relinearised and rescaled.", "x", first_layout, levels=1)
-declare_ckks("ckks.mul_plain", "Product with a plaintext, rescaled.", "x", _mul_plain,
+declare_ckks("ckks.mul_plain",
+             "Product with a plaintext, rescaled; with a mask the value is times the share of each "
+             "token, 1 / kept tokens or 0.", "x mask?", _mul_plain,
              A("value", "scalar or symbol", "broadcast to the packed tensor"),
              A("zero_padding", "bool", "zero in padding tokens (else they copy token 0)",
                optional=True),

@@ -133,15 +133,24 @@ def _axis_of(site: Site) -> int:
     return axis
 
 
-def _mean_type(site: Site) -> TensorType:
+def _without_axis(site: Site) -> TensorType:
     axis, shape = _axis_of(site), site.shape()
     return rules.tensor(site, shape[:axis] + shape[axis + 1 :])
 
 
+def _mean_type(site: Site) -> TensorType:
+    if len(site.types) > 1:
+        mask, wanted = site.types[1], (site.shape()[0], site.shape()[_axis_of(site)])
+        fits = isinstance(mask, TensorType) and mask.shape == wanted and mask.side != "server"
+        require(fits, f"the mask must be a public tensor of shape {wanted}, not {mask}")
+        require(site.attributes["axis"] > 0, "a mask has an axis of its own for the batch")
+    return _without_axis(site)
+
+
 def _select_type(site: Site) -> TensorType:
-    result, index, extent = _mean_type(site), site.attributes["index"], site.shape()[_axis_of(site)]
+    index, extent = site.attributes["index"], site.shape()[_axis_of(site)]
     require(0 <= index < extent, f"index {index} is outside the axis of {extent} elements")
-    return result
+    return _without_axis(site)
 
 
 def _repeat_type(site: Site) -> TensorType:
@@ -185,6 +194,33 @@ def log_hidden(scores: np.ndarray, keep: np.ndarray | None) -> np.ndarray:
         return np.zeros(1, scores.dtype)
     visible = np.broadcast_to(keep, (*keep.shape[:-1], width)).sum(axis=-1, keepdims=True)
     return np.log(width / np.maximum(visible, 1)).astype(scores.dtype)
+
+
+def shares(mask: np.ndarray) -> np.ndarray:
+    """What each token counts in a mean over those that a mask [batch, tokens] keeps: 1 / kept
+    tokens, or 0.
+    """
+    kept = mask.astype(bool)
+    return np.asarray(kept / np.maximum(kept.sum(axis=-1, keepdims=True), 1))
+
+
+def mean_weights(site: Site, mask: np.ndarray | None) -> np.ndarray | float:
+    """What an element counts in an ``nn.mean`` that is written as a sum, broadcast to the operand:
+    its share, times the factor.
+    """
+    axis, factor = site.attributes["axis"], site.attributes.get("factor", 1.0)
+    if mask is None:
+        return float(factor) / site.shape()[axis]
+    others = [other for other in range(1, len(site.shape())) if other != axis]
+    return factor * np.expand_dims(shares(mask), others)
+
+
+def _mean(site: Site, x: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
+    if mask is None:
+        mean = x.mean(axis=site.attributes["axis"])
+        return mean * x.dtype.type(site.attributes.get("factor", 1.0))
+    weights = np.asarray(mean_weights(site, mask), x.dtype)
+    return (x * weights).sum(axis=site.attributes["axis"])
 
 
 def _embedding(site: Site, ids: np.ndarray) -> np.ndarray:
@@ -313,9 +349,8 @@ declare("nn.select poly.select", "One index along an axis.", "x", _select_type,
         A("axis", "int", "from 0"), A("index", "int", "from 0"),
         evaluate=lambda site, x: np.take(
             x, site.attributes["index"], axis=site.attributes["axis"]))  # fmt: skip
-declare("nn.mean poly.mean", "Mean along an axis.", "x", _mean_type, A("axis", "int", "from 0"),
-        FACTOR, evaluate=lambda site, x: x.mean(axis=site.attributes["axis"])
-        * x.dtype.type(site.attributes.get("factor", 1.0)))  # fmt: skip
+declare("nn.mean poly.mean", "Mean along an axis, of the tokens that a public mask keeps.",
+        "x mask?", _mean_type, A("axis", "int", "from 0"), FACTOR, evaluate=_mean)  # fmt: skip
 declare("nn.center poly.center", "x − mean of the last axis.", "x", rules.over_last_axis,
         evaluate=lambda site, x: x - x.mean(axis=-1, keepdims=True), levels=1)  # fmt: skip
 declare("nn.repeat poly.repeat", "Repeat each index along an axis.", "x", _repeat_type,

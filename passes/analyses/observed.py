@@ -21,7 +21,7 @@ from numpy.polynomial import chebyshev as sums
 
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Site
-from atlasc.ir.ops.nn import keep_mask
+from atlasc.ir.ops.nn import keep_mask, mean_weights
 from atlasc.passes.approximation.fits.chebyshev import evaluate
 from atlasc.passes.calibration.measure import kept_tokens
 from atlasc.passes.framework.rewriting import with_attributes
@@ -236,9 +236,8 @@ def _select(site: Site, d: Array, x: tuple[Array, ...]) -> Cotangents:
 
 
 def _mean(site: Site, d: Array, x: tuple[Array, ...]) -> Cotangents:
-    axis = site.attributes["axis"]
-    share = site.attributes.get("factor", 1.0) / x[0].shape[axis]
-    spread = np.expand_dims(d * d.dtype.type(share), axis)
+    weights = np.asarray(mean_weights(site, *x[1:] or (None,)), d.dtype)
+    spread = np.expand_dims(d, site.attributes["axis"]) * weights
     return (np.broadcast_to(spread, x[0].shape),)
 
 

@@ -21,6 +21,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from atlasc.ir.ops.nn import shares
+
 NOWHERE = -1
 """What a table has where a lookup is zero."""
 
@@ -214,5 +216,8 @@ def log_hidden(mask: NDArray[Any]) -> NDArray[np.float64]:
     return np.log(mask.shape[-1] / np.maximum(visible, 1))
 
 
-DERIVED: dict[str, Callable[[NDArray[Any]], NDArray[np.float64]]] = {"log_hidden": log_hidden}
+DERIVED: dict[str, Callable[[NDArray[Any]], NDArray[np.float64]]] = {
+    "log_hidden": log_hidden,
+    "shares": shares,
+}
 """What a lookup may take instead of an array itself."""

@@ -18,8 +18,8 @@ from atlasc.passes.execution.plaintexts import (
 )
 from atlasc.passes.execution.record import PRIMITIVES, Function
 
-_MASK, _LITERAL, _ARGUMENT, _LOG_HIDDEN, _ROOT = range(5)
-_SOURCES = {"": _ARGUMENT, "log_hidden": _LOG_HIDDEN}
+_MASK, _LITERAL, _ARGUMENT, _LOG_HIDDEN, _ROOT, _SHARES = range(6)
+_SOURCES = {"": _ARGUMENT, "log_hidden": _LOG_HIDDEN, "shares": _SHARES}
 """Where a lookup finds its elements; see ``Lookup::Source``."""
 
 

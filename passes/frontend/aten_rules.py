@@ -111,9 +111,8 @@ def _divide(importer: Importer, a: Any, b: Any) -> Value:
 def _refuse_mask(importer: Importer, *operands: Node) -> None:
     if "mask" in (importer.kinds[operand] for operand in operands):
         raise Refusal(
-            "an attention mask is only understood just before a softmax; for a mean over the "
-            "tokens that it keeps, let the model return its hidden states, and take the mean of "
-            "the answer"
+            "an attention mask is only understood just before a softmax, and in the mean of the "
+            "tokens that it keeps: (x * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)"
         )
 
 

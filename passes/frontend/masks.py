@@ -1,11 +1,12 @@
-"""Softmax with its mask: which expression masks the scores, and which keys it drops.
+"""Masks: a softmax that drops keys, and the mean of the tokens that a mask keeps.
 
 What a mask means is not read off its expression: it is evaluated on probes, and must drop whole
-keys.
+keys, or take that mean.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,8 +14,9 @@ import numpy as np
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Value
+from atlasc.ir.ops.nn import shares
 from atlasc.passes.frontend.constants import evaluate
-from atlasc.passes.frontend.graph import Node, is_node, place, shape
+from atlasc.passes.frontend.graph import RESHAPES, VIEWS, Node, is_node, packet, place, shape
 from atlasc.passes.frontend.importer import Importer, Refusal
 
 if TYPE_CHECKING:
@@ -29,6 +31,12 @@ SOFTMAX_ELSEWHERE = (
 
 MASKED_SCORES = ("scores + mask", "masked_fill(scores, dropped, low)", "where(mask, scores, low)")
 """How models put a mask into scores; ``dropped`` where True in it means to drop a key."""
+
+
+LINEAR = {"mul", "div", "sum", "mean", "masked_fill", "where", "matmul", "bmm", "einsum", "squeeze",
+          "unsqueeze", "transpose", "permute", "stack", "select", *VIEWS, *RESHAPES}  # fmt: skip
+"""Ops that a mean of tokens is written with; linear in a private operand beside others that are not
+private."""
 
 
 class Meaning(NamedTuple):
@@ -112,6 +120,57 @@ def _emit(
     found = importer.mask_meanings[key]
     operands = [importer.input(public)] if public is not None and found.by_mask else []
     return importer.add("nn.softmax", value, *operands, causal=causal or found.causal or None)
+
+
+def masked_mean(importer: Importer, node: Node) -> tuple[Callable[[], Value], list[Node]] | None:
+    """What emits the mean of the tokens that the public mask keeps, and the hidden state that it is
+    taken of [batch, tokens, features], where a node is one, however it is written.
+    """
+    import torch
+
+    public = importer.mask_input
+    found = None if public is None else _before_mask(importer, node)
+    if found is None or public is None or shape(public) != shape(found)[:2]:
+        return None
+    batch, _, features = shape(found)
+    if math.prod(shape(node)) != batch * features:
+        return None
+    x = torch.randn(shape(found), generator=torch.Generator().manual_seed(0))
+    exact = x.to(torch.float64)
+    for probe in probe_masks(*shape(public)):
+        known = {**importer.known, public: torch.from_numpy(probe), found: x.to(_dtype(found))}
+        result = evaluate(node, known)
+        wanted = (exact * torch.from_numpy(shares(probe))[..., None]).sum(1).reshape(shape(node))
+        error = 100 * torch.finfo(_dtype(found)).eps
+        if result.is_meta or not torch.allclose(result.double(), wanted, rtol=error, atol=error):
+            return None
+
+    def emit() -> Value:
+        mean = importer.add("nn.mean", found, importer.input(public), axis=1)
+        extents = list(shape(node))
+        return mean if len(extents) == 2 else importer.add("nn.reshape", mean, shape=extents)
+
+    return emit, [found]
+
+
+def _before_mask(importer: Importer, node: Node) -> Node | None:
+    """The private operand of the first op with a mask, of those behind which a node is linear in
+    one private value.
+    """
+    found = None
+    while packet(node) in LINEAR:
+        private = [one for one in node.all_input_nodes if importer.kinds[one] == "data"]
+        if len(private) != 1:
+            break
+        if any(importer.kinds[one] == "mask" for one in node.all_input_nodes):
+            found = private[0]
+        node = private[0]
+    return found if found is not None and len(shape(found)) == 3 else None
+
+
+def _dtype(node: Node) -> torch.dtype:
+    dtype: torch.dtype = node.meta["val"].dtype
+    return dtype
 
 
 def probe_masks(batch: int, length: int) -> list[np.ndarray]:

@@ -224,7 +224,8 @@ class _Mover:
         if of.index.ndim == 3 and axis < 2:
             rows = self._rows(_Moved(of.base, np.moveaxis(of.index, axis, 1)))
             if rows is not None and rows.base.tensor.shape == rows.index.shape and _is_plain(rows):
-                value = self._add(op, [rows.base], {**op.attributes, "axis": 1})
+                masks = [self.written(mask) for mask in op.operands[1:]]
+                value = self._add(op, [rows.base, *masks], {**op.attributes, "axis": 1})
                 return _itself(value)
         return self._plain(op)
 

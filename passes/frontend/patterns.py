@@ -27,7 +27,7 @@ from atlasc.ir.scalar_functions import ACTIVATIONS
 from atlasc.passes.frontend import aten_rules
 from atlasc.passes.frontend.graph import RESHAPES, Node, arguments, defaults, is_node, packet, shape
 from atlasc.passes.frontend.importer import Importer
-from atlasc.passes.frontend.masks import MASKED_SCORES, drops_keys, emit_softmax
+from atlasc.passes.frontend.masks import MASKED_SCORES, drops_keys, emit_softmax, masked_mean
 
 Emit = Callable[[], Value]
 Bindings = dict[str, Any]
@@ -37,6 +37,8 @@ _OPERATORS = {"Mult": "mul", "Add": "add", "Sub": "sub", "Div": "div", "Pow": "p
 def find(importer: Importer, node: Node) -> tuple[Emit, list[Node]] | None:
     """What emits the first pattern that ends at a node, and the nodes that it takes."""
     importer.node = node
+    if (mean := masked_mean(importer, node)) is not None:
+        return mean
     for form, pattern in PATTERNS:
         for found in matches(form, node):
             if (emit := pattern(importer, **found)) is not None:

@@ -175,7 +175,8 @@ def _extended(rewriter: Rewriter, op: Op, before: _Pending | None) -> _Pending |
     if op.name in ("poly.select", "poly.mean") and before is not None:
         if op.attributes["axis"] == len(op.operands[0].tensor.shape) - 1:
             return None
-        moved = rewriter.add(op, op.name, [before.x], op.attributes)
+        operands = [before.x, *rewriter.operands(op)[1:]]
+        moved = rewriter.add(op, op.name, operands, op.attributes)
         return _Pending(moved, before.scale, before.shift * op.attributes.get("factor", 1.0))
     if op.name not in ("poly.scale", "poly.add_constant"):
         return None

@@ -196,9 +196,14 @@ def _center(packer: Packer, op: Op) -> Value:
 
 
 def _mean(packer: Packer, op: Op) -> Value:
-    factor = op.attributes.get("factor", 1.0) / packer.layout(op).extent("t")
-    masked = packer.emit(op, "mul_plain", packer.operand(op), value=factor, zero_padding=True)
-    return packer.emit(op, "rotate_sum", masked, axes=["t"])
+    factor, masks = op.attributes.get("factor", 1.0), _masks(packer, op)
+    given = (
+        {"value": float(factor)}
+        if masks
+        else {"value": factor / packer.layout(op).extent("t"), "zero_padding": True}
+    )
+    weighted = packer.emit(op, "mul_plain", packer.operand(op), *masks, **given)
+    return packer.emit(op, "rotate_sum", weighted, axes=["t"])
 
 
 def _select(packer: Packer, op: Op) -> Value:

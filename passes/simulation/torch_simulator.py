@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atlasc.ir.module import Module, Op, Value
-from atlasc.ir.ops.nn import keep_mask
+from atlasc.ir.ops.nn import keep_mask, mean_weights
 from atlasc.ir.scalar_functions import ACTIVATIONS
 from atlasc.passes.approximation.arithmetic import OPERATORS, Arithmetic
 from atlasc.passes.approximation.description import Approximation
@@ -129,7 +129,8 @@ def exact(op: Op, arrays: list[Any], constant: Constants, keep: Any = None) -> A
     Args:
         arrays: operands; a mask is not among them.
         constant: gives the constants.
-        keep: of a softmax, which keys a query may see, broadcast to the scores; None for all.
+        keep: of a softmax, which keys a query may see, broadcast to the scores; None for all. Of a
+            mean over the tokens that a mask keeps, what each counts, broadcast to the operand.
     """
     import torch
 
@@ -155,7 +156,9 @@ def exact(op: Op, arrays: list[Any], constant: Constants, keep: Any = None) -> A
         case "select":
             return x.select(given["axis"], given["index"])
         case "mean":
-            return x.mean(given["axis"]) * given.get("factor", 1.0)
+            if keep is None:
+                return x.mean(given["axis"]) * given.get("factor", 1.0)
+            return (x * keep).sum(given["axis"])
         case "center":
             return x - x.mean(-1, keepdim=True)
         case "repeat":
@@ -242,7 +245,8 @@ class TorchSimulator(Simulator):
     def _batch(
         self, inputs: Uploaded, chosen: Sequence[Approximations], end: int
     ) -> list[Simulation]:
-        encrypted = {v: x for v, x in inputs.items() if v.tensor.side != "public"}
+        public = {v: x for v, x in inputs.items() if v.tensor.side == "public"}
+        encrypted = {v: x for v, x in inputs.items() if v not in public}
         batch = Batch(encrypted, [0] * len(chosen), [None] * len(chosen))
         outputs: dict[str, Any] = {}
         for segment in self.segments[:end]:
@@ -256,8 +260,9 @@ class TorchSimulator(Simulator):
                 if op.definition.nonlinear:
                     self._nonlinear(op, inputs, batch, chosen)
                 else:
-                    arrays = [batch.values[operand] for operand in op.operands]
-                    batch.values[op.result] = exact(op, arrays, self._constant(op))
+                    arrays = [batch.values[one] for one in op.operands if one not in public]
+                    weights = self._mean_weights(op, public, len(arrays[0]) // _count(inputs))
+                    batch.values[op.result] = exact(op, arrays, self._constant(op), weights)
                 for operand in op.operands:
                     if self._last_use[operand] is op:
                         batch.values.pop(operand, None)
@@ -320,6 +325,14 @@ class TorchSimulator(Simulator):
             return exact(op, [x], self._constant(op), kept)
         algorithm = algorithm_of(op, site, approximation)
         return TorchArithmetic(x, kept).run(algorithm, x)
+
+    def _mean_weights(self, op: Op, public: Uploaded, settings: int) -> Any:
+        """Of a mean over the tokens that a mask keeps, what they count, for so many settings."""
+        masks = [public[operand] for operand in op.operands if operand in public]
+        if not masks:
+            return None
+        weights = np.asarray(mean_weights(op.site(self.symbols), masks[0]), np.float32)
+        return self._tensor(np.concatenate([weights] * settings))
 
     def _constant(self, op: Op) -> Constants:
         def constant(name: str) -> Any:

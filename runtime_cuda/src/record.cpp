@@ -97,7 +97,7 @@ private:
 };
 
 Lookup lookup_of(Reader& reader, const std::vector<Table>& tables) {
-    constexpr std::size_t sources = 5;
+    constexpr std::size_t sources = 6;
     Lookup lookup{static_cast<Lookup::Source>(reader.index(sources)), 0, {}, {}};
     if (lookup.source == Lookup::Source::literal) {
         lookup.literal = reader.numbers();
@@ -128,7 +128,8 @@ Record::Recorded plaintext_of(Reader& reader, const std::vector<Table>& tables) 
         for (std::size_t lookups = reader.count(); lookups > 0; --lookups) {
             slots.terms.back().lookups.push_back(lookup_of(reader, tables));
             const Lookup::Source source = slots.terms.back().lookups.back().source;
-            if (source == Lookup::Source::argument || source == Lookup::Source::log_hidden) {
+            if (source == Lookup::Source::argument || source == Lookup::Source::log_hidden ||
+                source == Lookup::Source::shares) {
                 slots.identity = 0;
             }
         }

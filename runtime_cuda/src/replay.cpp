@@ -83,9 +83,12 @@ void multiply(Vector& product, const Lookup& lookup, const Grid& grid, Arrays& a
     const Vector* values = nullptr;
     if (lookup.source == Source::literal) {
         values = &lookup.literal;
-    } else if (lookup.source != Source::mask) {
-        values = lookup.source == Source::argument ? &arrays.values(lookup.argument)
-                                                   : &arrays.log_hidden(lookup.argument);
+    } else if (lookup.source == Source::argument) {
+        values = &arrays.values(lookup.argument);
+    } else if (lookup.source == Source::log_hidden) {
+        values = &arrays.log_hidden(lookup.argument);
+    } else if (lookup.source == Source::shares) {
+        values = &arrays.shares(lookup.argument);
     }
     for (std::size_t at = 0; at < product.size(); ++at) {
         if (places[at] == nowhere) {
@@ -187,6 +190,11 @@ Ciphertexts called(Engine& engine, const Instruction& instruction, const Ciphert
     refuse("it has an unknown primitive");
 }
 
+/// Tokens of each input of a mask [batch, tokens].
+std::size_t tokens_of(const Tensor& mask) {
+    return std::max<std::size_t>(mask.shape.empty() ? 1 : mask.shape.back(), 1);
+}
+
 }  // namespace
 
 const Tensor& Arrays::tensor(std::size_t number) const {
@@ -196,11 +204,31 @@ const Tensor& Arrays::tensor(std::size_t number) const {
     return tensors_[number];
 }
 
+const Vector& Arrays::shares(std::size_t number) {
+    const auto [known, fresh] = shares_.try_emplace(number);
+    if (fresh) {
+        const Tensor& mask = tensor(number);
+        const std::size_t tokens = tokens_of(mask);
+        const Vector& kept = mask.values;
+        for (std::size_t first = 0; first < kept.size(); first += tokens) {
+            const std::size_t last = std::min(first + tokens, kept.size());
+            double count = 0.0;
+            for (std::size_t at = first; at < last; ++at) {
+                count += kept[at] != 0.0 ? 1.0 : 0.0;
+            }
+            for (std::size_t at = first; at < last; ++at) {
+                known->second.push_back(kept[at] != 0.0 ? 1.0 / count : 0.0);
+            }
+        }
+    }
+    return known->second;
+}
+
 const Vector& Arrays::log_hidden(std::size_t number) {
     const auto [known, fresh] = log_hidden_.try_emplace(number);
     if (fresh) {
         const Tensor& mask = tensor(number);
-        const std::size_t keys = std::max<std::size_t>(mask.shape.empty() ? 1 : mask.shape.back(), 1);
+        const std::size_t keys = tokens_of(mask);
         double visible = 0.0;
         for (std::size_t at = 0; at < mask.values.size(); ++at) {
             visible = (at % keys == 0 ? 0.0 : visible) + (mask.values[at] != 0.0 ? 1.0 : 0.0);

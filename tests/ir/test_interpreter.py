@@ -74,6 +74,8 @@ BOTH: list[tuple[str, str, dict[str, Any], Reference]] = [
     ("select", "x", {"axis": 1, "index": 2}, lambda v: v["x"][:, 2]),
     ("mean", "x", {"axis": 1}, lambda v: v["x"].sum(1) / 3),
     ("mean", "x", {"axis": 1, "factor": 6.0}, lambda v: v["x"].sum(1) * 2),
+    ("mean", "x mask", {"axis": 1, "factor": 6.0},
+     lambda v: 3 * np.stack([v["x"][0, :2].sum(0), v["x"][1, ::2].sum(0)])),
     ("center", "x", {}, lambda v: v["x"] - v["x"].sum(-1)[..., None] / 4),
     ("repeat", "h", {"axis": 1, "repeats": 3},
      torch_of(torch.repeat_interleave, "h", repeats=3, dim=1)),

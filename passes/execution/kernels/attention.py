@@ -26,8 +26,8 @@ import numpy as np
 
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Op
-from atlasc.passes.execution.kernels.context import Context, layout_of
-from atlasc.passes.execution.kernels.scores import Scores, has_mask
+from atlasc.passes.execution.kernels.context import Context, has_mask, layout_of
+from atlasc.passes.execution.kernels.scores import Scores
 from atlasc.passes.execution.plaintexts import Slots
 from atlasc.passes.execution.record import Register
 

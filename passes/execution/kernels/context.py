@@ -122,6 +122,11 @@ def layout_of(value: Value) -> Layout:
     return value.ciphertext.layout
 
 
+def has_mask(op: Op) -> bool:
+    """Whether an op is given a public mask."""
+    return any(not value.encrypted for value in op.operands)
+
+
 def place_of(layout: Layout, index: Mapping[str, int]) -> tuple[int, int]:
     """Ciphertext and slot of an element; along axes without an index, of the first one."""
     at = {axis: index.get(axis, 0) for axis, _ in layout.extents}

@@ -11,14 +11,14 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.layout import Layout
 from atlasc.ir.module import Op
 from atlasc.ir.opdef import Symbol
-from atlasc.passes.execution.kernels.context import Context, layout_of, place_of
+from atlasc.passes.execution.kernels.context import Context, has_mask, layout_of, place_of
 from atlasc.passes.execution.paterson_stockmeyer import (
     ChebyshevPlan,
     Coefficient,
     evaluate_plan,
     plan_chebyshev,
 )
-from atlasc.passes.execution.plaintexts import Argument, Literal, Plaintext, Slots, Table
+from atlasc.passes.execution.plaintexts import MASK, Argument, Literal, Plaintext, Slots, Table
 from atlasc.passes.execution.record import Register
 
 
@@ -39,6 +39,9 @@ def square(ctx: Context, op: Op, x: list[Register]) -> list[Register]:
 def _constant(ctx: Context, op: Op) -> Sequence[Plaintext]:
     """The constant of an op in the layout of its result, one plaintext a ciphertext."""
     value, layout = op.attributes["value"], layout_of(op.value)
+    if has_mask(op):
+        tables = ctx.places(layout, (layout.extent("b"), layout.extent("t"), 1, 1), ("b",))
+        return [Slots.of(Argument(MASK, "shares"), (table, 0)) * value for table in tables]
     if isinstance(value, Symbol):
         shape = op.site(ctx.symbols).constant_shape("value") or (1,)
         return ctx.array_slots(op, Argument("value"), shape)

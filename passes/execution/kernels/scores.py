@@ -12,7 +12,7 @@ import numpy as np
 
 from atlasc.ir.layout import REPLICATED, Field, Layout
 from atlasc.ir.module import Op
-from atlasc.passes.execution.kernels.context import KEY_SWITCH, Context, place_of
+from atlasc.passes.execution.kernels.context import KEY_SWITCH, Context, has_mask, place_of
 from atlasc.passes.execution.plaintexts import MASK, Argument, Literal, Slots, log_hidden
 
 
@@ -153,11 +153,6 @@ class Scores:
     def _last(self, op: Op) -> np.ndarray:
         """The last key that the query of every slot may see if it is causal."""
         return np.where(self.token < self.real, self.token, 0) + self._query(op)
-
-
-def has_mask(op: Op) -> bool:
-    """Whether an op is given a public mask."""
-    return any(not value.encrypted for value in op.operands)
 
 
 @lru_cache(maxsize=256)

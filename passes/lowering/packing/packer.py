@@ -13,7 +13,7 @@ from atlasc.ir.errors import AtlasError
 from atlasc.ir.layout import REPLICATED, UNUSED, Layout
 from atlasc.ir.module import Module, Op, Value
 from atlasc.ir.opdef import Symbol
-from atlasc.passes.execution.kernels.context import layout_of
+from atlasc.passes.execution.kernels.context import has_mask, layout_of
 from atlasc.passes.execution.kernels.linear import choose_plan
 from atlasc.passes.framework.pass_base import Report, observed
 from atlasc.passes.framework.rewriting import Rewriter
@@ -127,7 +127,7 @@ class Packer:
                 return 0.0
             case "ckks.rotate_sum":
                 return None
-        held = [self.padding(operand) for operand in op.operands]
+        held = [self.padding(operand) for operand in op.operands if operand.encrypted]
         known = [number for number in held if number is not None]
         constant = np.zeros(())  # one of features has none in their padding
         if op.name in _CONSTANTS:
@@ -139,6 +139,8 @@ class Packer:
                 return 0.0
             case "ckks.mul_plain" if constant.shape[-1:] > (1,):
                 return 0.0
+            case "ckks.mul_plain" if has_mask(op):  # what a token counts differs
+                return 0.0 if 0.0 in known else None
         if len(known) < len(held):
             return None
         match op.name:

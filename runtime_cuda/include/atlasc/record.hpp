@@ -36,7 +36,7 @@ struct PlaceOf {
 /// An element of an array for every slot: at the sum of what the tables say, 0 where one of them
 /// says `nowhere`.
 struct Lookup {
-    enum class Source { mask, literal, argument, log_hidden, root };
+    enum class Source { mask, literal, argument, log_hidden, root, shares };
 
     Source source;         ///< mask: 1 instead of an element; root: a power of exp(2 pi i / order)
     std::size_t argument;  ///< position among the arrays of the call, or the order of a root
@@ -120,12 +120,15 @@ public:
 
     /// log(keys / visible keys) of queries that see the keys up to one; of a mask [batch, tokens].
     const Vector& log_hidden(std::size_t number);
+    /// 1 / kept tokens for those that a mask [batch, tokens] keeps, 0 for others.
+    const Vector& shares(std::size_t number);
 
 private:
     const Tensor& tensor(std::size_t number) const;
 
     std::vector<Tensor> tensors_;
     std::map<std::size_t, Vector> log_hidden_;
+    std::map<std::size_t, Vector> shares_;
 };
 
 /// The slots of a plaintext, of so many; one number for each run of equal slots.

@@ -73,6 +73,7 @@ SHAPES = {
     "decoder": Shape(rms=True, causal=True, heads=3, width=6, tokens=7, classes=0, batch=2),
     "wide": Shape(heads=5, width=3, tokens=9, mask=True, causal=True),
     "long": Shape(heads=2, width=2, tokens=13, mask=True, causal=True),
+    "pooled": Shape(heads=5, width=3, tokens=9, batch=3, mask=True, mean=True),
     "one_token": Shape(batch=2, tokens=1, heads=2, width=3),
     "classifier": Shape(heads=5, width=3, tokens=13, hidden=39, mask=True),
     "last_token": Shape(rms=True, causal=True, heads=3, width=2, tokens=9, token=8, batch=2),

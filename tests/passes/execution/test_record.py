@@ -23,6 +23,7 @@ from atlasc.passes.execution.plaintexts import (
     Term,
     built,
     log_hidden,
+    shares,
 )
 from atlasc.passes.execution.record import Shape
 from tests.atlasc.emit.small_programs import NAMES, SmallParameters, small_program
@@ -154,6 +155,12 @@ def test_slots_are_sums_of_products_of_elements(
     np.testing.assert_array_equal(rolled, np.roll(found, amount))
     both = built(descriptor * descriptor, size, lambda argument: array)
     np.testing.assert_allclose(both, found * found, rtol=0, atol=1e-9)
+
+
+def test_shares_of_a_mask() -> None:
+    """An input without tokens has none."""
+    mask = np.array([[1, 0, 1, 1], [0, 0, 0, 0]])
+    np.testing.assert_allclose(shares(mask), [[1 / 3, 0, 1 / 3, 1 / 3], [0, 0, 0, 0]])
 
 
 def test_visible_keys_of_a_mask() -> None:

@@ -23,7 +23,7 @@ class Shape:
         causal, mask: a causal mask, a padding mask given as a public input.
         classes: 0 for the hidden states as output, else a classifier on one token.
         token: the token that it reads, modulo their number.
-        mean: the mean over the tokens is an output too.
+        mean: the mean over the tokens, of those that the mask keeps, is an output too.
         final_norm: where norms come before: whether one follows the last block.
     """
 
@@ -51,6 +51,7 @@ class Shape:
 SHAPES = {
     "encoder": Shape(layers=2, batch=3, mask=True, pre_norm=False, classes=0),
     "vision": Shape(layers=2, batch=3, classes=3),
+    "pooled": Shape(layers=2, batch=3, mask=True, mean=True),
     "decoder": Shape(layers=2, batch=3, rms=True, causal=True, mask=True, classes=0),
 }
 
@@ -83,7 +84,7 @@ class Builder:
         if shape.pre_norm and shape.final_norm:
             x = self._norm(x, "final")
         if shape.mean:
-            mean = module.add("nn.mean", [x], {"axis": 1}, "pooler")
+            mean = module.add("nn.mean", [x, *self.mask], {"axis": 1}, "pooler")
             module.add("nn.output", [mean], {"name": "mean"})
         if shape.classes:
             index = shape.token % shape.tokens

@@ -1,0 +1,93 @@
+"""The mean of the tokens that an attention mask keeps, however a model writes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from atlasc.ir.errors import AtlasError
+from atlasc.ir.interpreter import interpret
+from atlasc.ir.module import Module
+from atlasc.passes.frontend.trace import trace
+
+IDS = np.array([[3, 1, 4, 1, 5, 9], [2, 6, 5, 3, 5, 8], [9, 7, 9, 3, 2, 3]])
+MASK = np.array([[1, 1, 1, 1, 1, 1], [1, 1, 0, 0, 0, 0], [0, 1, 0, 1, 1, 0]])
+MEANS: dict[str, Any] = {
+    "sums": lambda h, m: (h * m[..., None]).sum(1) / m.sum(1, keepdim=True),
+    "mask first": lambda h, m: (m.unsqueeze(-1) * h).sum(-2) / m.sum(-1)[..., None],
+    "sentence-transformers": lambda h, m: (h * wide(h, m)).sum(1) / clamped(wide(h, m).sum(1)),
+    "contriever": lambda h, m: (
+        h.masked_fill(~m[..., None].bool(), 0.0).sum(dim=1) / m.sum(dim=1)[..., None]
+    ),
+    "where": lambda h, m: (
+        torch.where(m[..., None].bool(), h, torch.zeros(4)).sum(1) / m.sum(1)[:, None]
+    ),
+    "shares": lambda h, m: (h * (m / m.sum(1, keepdim=True))[..., None]).sum(1),
+    "means": lambda h, m: (h * m[..., None]).mean(1) / m[..., None].float().mean(1),
+    "keepdim": lambda h, m: (
+        (h * m[..., None]).sum(1, keepdim=True) / m.sum(1)[:, None, None]
+    ).squeeze(1),
+    "divided first": lambda h, m: (h * m[..., None] / m.sum(1)[:, None, None]).sum(1),
+    "reciprocal": lambda h, m: (h * m[..., None]).sum(1) * (1.0 / m.sum(1, keepdim=True)),
+    "matmul": lambda h, m: (m[:, None].float() @ h).squeeze(1) / m.sum(1, keepdim=True),
+    "einsum": lambda h, m: torch.einsum("bt,btd->bd", m.float(), h) / m.sum(1, keepdim=True),
+}
+OTHERS: dict[str, Any] = {
+    "sum": lambda h, m: (h * m[..., None]).sum(1),
+    "over all tokens": lambda h, m: (h * m[..., None]).sum(1) / 6,
+    "of what is dropped": lambda h, m: (h * (1 - m)[..., None]).sum(1) / m.sum(1, keepdim=True),
+    "another weight": lambda h, m: (h * m[..., None]).sum(1) / m.sum(1, keepdim=True) ** 2,
+    "batch": lambda h, m: (h * m[..., None]).sum(0) / m.sum(),
+    "filled with 1": lambda h, m: (
+        h.masked_fill(~m[..., None].bool(), 1.0).sum(1) / m.sum(1, keepdim=True)
+    ),
+    "no mean": lambda h, m: h * m[..., None],
+}
+
+
+def wide(h: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    return m.unsqueeze(-1).expand(h.size()).float()
+
+
+def clamped(count: torch.Tensor) -> torch.Tensor:
+    return torch.clamp(count, min=1e-9)
+
+
+class Pooled(torch.nn.Module):
+    """A layer on embeddings, a mean, a head."""
+
+    def __init__(self, mean: Any) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.mean, self.embeddings = mean, torch.nn.Embedding(10, 4)
+        self.layer, self.head = torch.nn.Linear(4, 4), torch.nn.Linear(4, 3)
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        return self.head(self.mean(self.layer(self.embeddings(input_ids)), attention_mask))
+
+
+def traced(mean: Any) -> tuple[Pooled, Module]:
+    model = Pooled(mean).eval()
+    inputs = {"input_ids": torch.from_numpy(IDS), "attention_mask": torch.from_numpy(MASK)}
+    return model, trace(model, inputs, name="pooled")
+
+
+@pytest.mark.parametrize("name", MEANS)
+def test_it_is_one_op_and_equals_torch(name: str) -> None:
+    model, module = traced(MEANS[name])
+    means = [op for op in module.ops if op.name == "nn.mean"]
+    assert [op.operands[1].op.attributes["side"] for op in means] == ["public"]
+    (found,) = interpret(module, {"input_ids": IDS, "attention_mask": MASK}).values()
+    with torch.no_grad():
+        wanted = model(torch.from_numpy(IDS), torch.from_numpy(MASK)).numpy()
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_uses_of_a_mask_are_refused_with_what_is_understood(name: str) -> None:
+    with pytest.raises(AtlasError) as caught:
+        traced(OTHERS[name])
+    assert "the mean of the tokens that it keeps" in str(caught.value)
