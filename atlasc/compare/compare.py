@@ -239,12 +239,12 @@ class _LockStep:
         both = self.values[op.value] = _Both(results[0], results[1], [])
         figures = [(0.0,) * 6]
         for made in zip(*results, strict=True):
-            ours = _slots(self.reference, made[0])
-            theirs, right, *noisy = (
-                _slots(side, one, np.iscomplexobj(ours))
-                for side, one in zip(self.sides[1:], made[1:], strict=True)
-            )
-            both.slots.append((theirs, self.target.engine.level(made[1])))
+            ours, *others = (_slots(side, one) for side, one in zip(self.sides, made, strict=True))
+            # Errors have imaginary parts, which the next op may take in.
+            both.slots.append((others[0], self.target.engine.level(made[1])))
+            if not np.abs(ours.imag).max() > IMAGINARY:
+                ours, *others = (slots.real for slots in (ours, *others))
+            theirs, right, *noisy = others
             largest = float(np.abs(ours).max())
             floor = FLOOR * max(1.0, float(np.abs(right).max()))
             bound = TAIL * max(_apart(slots, right) for slots in noisy) + floor
@@ -258,18 +258,12 @@ class _LockStep:
         return OpError(op.name, op.value.name, op.location, *facts, deviation, even)
 
 
-def _slots(side: Executor[Any], ciphertext: Any, imaginary: bool | None = None) -> np.ndarray:
-    """Decrypted slots: complex or not as asked for, by default as they are."""
+def _slots(side: Executor[Any], ciphertext: Any) -> np.ndarray:
+    """Decrypted slots, complex."""
     engine = side.engine
     # Decryption is cheaper at a lower level; level 1 still holds any sane value.
     low = engine.drop_to(ciphertext, min(1, engine.level(ciphertext)))
-    real = engine.decrypt(low)
-    if imaginary is False:
-        return real
-    other = -engine.decrypt(engine.times_i(low))
-    if imaginary is None and not np.abs(other).max() > IMAGINARY:
-        return real
-    return real + 1j * other
+    return engine.decrypt(low) - 1j * engine.decrypt(engine.times_i(low))
 
 
 def _encrypted(side: Executor[Any], values: Slots) -> list[Any]:
@@ -278,8 +272,7 @@ def _encrypted(side: Executor[Any], values: Slots) -> list[Any]:
     for slots, level in values:
         ciphertext = engine.encrypt(np.ascontiguousarray(slots.real), level)
         if np.iscomplexobj(slots):
-            other = engine.encrypt(np.ascontiguousarray(slots.imag), level)
-            ciphertext = engine.add(ciphertext, engine.times_i(other))
+            ciphertext = engine.add_plain(ciphertext, 1j * slots.imag)
         made.append(ciphertext)
     return made
 

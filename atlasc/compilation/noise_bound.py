@@ -5,6 +5,9 @@ reaches the outputs by the ``noise_gain`` of its value, which comes from derivat
 inputs (:mod:`atlasc.passes.analyses.observed`). Sources are independent: their squares add up.
 
 - The model's figures are measured (a bootstrap's errors) or derived for a dense ternary secret.
+- Errors have imaginary parts, as large as their real ones. What takes two values for the parts of a
+  complex one takes these in too: diagonals that share a plaintext, scores, a bootstrap of two. So
+  all errors count twice but those of a bootstrap, which are real.
 - A product rescales its operands first, each with an error of its own. What else an op adds by key
   switches, encodings and later rescalings is counted on its function
   (:mod:`atlasc.compilation.op_noise`).
@@ -69,7 +72,7 @@ def program_change(program: Module, noise: NoiseModel, shape: Shape) -> float:
         return 0.0
     gains: dict[Value, float] = {}
     functions, noises = dict(Functions(program, shape).calls()), OpNoises(program, noise)
-    total = 0.0
+    total = real = 0.0
     for op in program.ops:
         if op.result is None or not op.result.encrypted:
             continue
@@ -81,7 +84,7 @@ def program_change(program: Module, noise: NoiseModel, shape: Shape) -> float:
         elif op.name == "ckks.bootstrap":
             source, period = op.operands[0].op, op.attributes.get("period")
             error = noise.of_bootstrap((period or shape.slots) / shape.slots)
-            total += bootstrap_change(source, period, error, noise.bootstrap_cubic) ** 2
+            real += bootstrap_change(source, period, error, noise.bootstrap_cubic) ** 2
         elif op.name == "ckks.chebyshev":
             total += (_of_chebyshev(program, op, noise) * gain) ** 2
         if op.name not in _WITHOUT:
@@ -92,7 +95,7 @@ def program_change(program: Module, noise: NoiseModel, shape: Shape) -> float:
             total += added.after * gain**2
     # What is decrypted has been rescaled once more.
     total += noise.rescale**2 * sum(gains[op.operands[0]] ** 2 for op in program.outputs)
-    return math.sqrt(total)
+    return math.sqrt(2 * total + real)
 
 
 def _of_chebyshev(program: Module, op: Op, noise: NoiseModel) -> float:

@@ -1,14 +1,15 @@
 """How large the errors are that one op adds: its function, replayed on variances.
 
-A ciphertext is the variance of its error, the mean over its slots. Errors of different primitives
-are independent, so variances add up; a mask keeps the share of slots that it leaves; a product with
-a weight takes them by the squares of a row.
+A ciphertext is the variance of its error, the mean over its slots, of the real part as of the
+imaginary one. Errors of different primitives are independent, so variances add up; a mask keeps the
+share of slots that it leaves; a product with a weight takes them by the squares of a row. A value
+and its conjugate add up to twice the real part, so their errors do not add up as variances.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -39,10 +40,11 @@ class OpNoise:
 
 @dataclass(frozen=True, eq=False)
 class _Variance:
-    """Of the error of a ciphertext's slots."""
+    """Of the error of a ciphertext's slots; ``mirrored``: whose conjugate it is."""
 
     level: int
     of: float = 0.0
+    mirrored: _Variance | None = None
 
 
 class _Ones:
@@ -104,13 +106,15 @@ class VarianceEngine(Engine[_Variance]):
         self._refuse("decrypt", "a variance is no ciphertext")
 
     def add(self, left: _Variance, right: _Variance) -> _Variance:
-        """Independent errors, but for a sum of a ciphertext with itself."""
-        total = 4 * left.of if left is right else left.of + right.of
+        """Independent errors, but for a sum of a ciphertext with itself or its conjugate."""
+        total = left.of + right.of
+        if left is right or left.mirrored is right or right.mirrored is left:
+            total += 2 * min(left.of, right.of)
         return _Variance(min(left.level, right.level), total)
 
     def sub(self, left: _Variance, right: _Variance) -> _Variance:
         """As a sum."""
-        return _Variance(min(left.level, right.level), left.of + right.of)
+        return self.add(left, right)
 
     def negate(self, ciphertext: _Variance) -> _Variance:
         """The same."""
@@ -126,7 +130,7 @@ class VarianceEngine(Engine[_Variance]):
 
     def conjugate(self, ciphertext: _Variance) -> _Variance:
         """A key switch."""
-        return self._rotate(ciphertext, 0)
+        return replace(self._rotate(ciphertext, 0), mirrored=ciphertext)
 
     def _rotate(self, ciphertext: _Variance, amount: int) -> _Variance:
         level = ciphertext.level
@@ -146,8 +150,8 @@ class VarianceEngine(Engine[_Variance]):
         for one, value in zip(ciphertexts, values, strict=True):
             if isinstance(value, Slots):
                 total += one.of * self._share(value) + self._size * self._noise.encode**2
-            else:
-                total += one.of * value**2
+            else:  # the rounding of a single coefficient
+                total += one.of * value**2 + self._size * self._noise.encode**2 / self.slots
         return _Variance(min(one.level for one in ciphertexts) - 1, total)
 
     def square(self, ciphertext: _Variance) -> _Variance:
@@ -184,8 +188,7 @@ class OpNoises:
 
     def of(self, op: Op, function: Function) -> OpNoise:
         """What an op adds whose function this is."""
-        size = min(1.0, max(v.op.attributes.get("magnitude", 1.0) for v in op.operands) ** 2)
-        size = float(f"{size:.1g}")
+        size = float(f"{max(v.op.attributes.get('magnitude', 1.0) for v in op.operands) ** 2:.1g}")
         key = function, float(f"{row_norm(self._symbols, op):.2g}"), size
         if key not in self._found:
             shares = self._shares.setdefault(function.shape.slots, _Shares(function.shape.slots))

@@ -15,7 +15,9 @@ NARROW_ROUNDINGS = 3.0
 
 @dataclass(frozen=True)
 class NoiseModel:
-    """Standard deviations of the error that a primitive adds to the real part of each slot.
+    """Standard deviations of the error that a primitive adds to the real part of each slot, and to
+    the imaginary part: what takes two values for the parts of a complex one reads both. Only a
+    bootstrap clears the imaginary part.
 
     Absolute errors of slot values, so they already contain the division by the scale.
 
@@ -28,7 +30,8 @@ class NoiseModel:
             where they add nothing.
         relinearize: the key switch of a product of ciphertexts at the highest level.
         settle: what decryption adds: the rescaling that a product or a lower level may still owe.
-        encode: a vector's encoding, for the factor 1.
+        encode: a vector's encoding, for the factor 1; where there is one, a number is rounded to the
+            scale, too.
         bootstrap: a bootstrap.
         bootstrap_cubic: a bootstrap takes the sine for the identity, so a *coefficient* c of the
             encoded polynomial comes back as c - bootstrap_cubic c^3. Slots that look random have

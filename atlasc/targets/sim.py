@@ -102,7 +102,7 @@ class SimEngine(RoleEngine[SimCiphertext]):
         """
         self._require_secret("decrypt")
         self._require_fit("decrypt", ciphertext.values.real, ciphertext.level)
-        return self._noisy(ciphertext.values.real.copy(), self.noise.settle)
+        return self._noisy(ciphertext.values, self.noise.settle).real.copy()
 
     def _require_fit(self, primitive: str, slots: Slots, level: int) -> None:
         self._require_readable(primitive, slots, level, LOG_CAPACITY + LOG_SCALE * level)
@@ -177,6 +177,8 @@ class SimEngine(RoleEngine[SimCiphertext]):
         operand = self._plain(value, "mul_plain")
         if isinstance(operand, np.ndarray):
             operand = self._noisy(operand, self.noise.encode)
+        elif self.noise.encode:  # a number is rounded, which counts where slots are large
+            operand = round(operand * 2.0**LOG_SCALE) / 2.0**LOG_SCALE
         return SimCiphertext(self._rescaled(ciphertext) * operand, level - 1)
 
     def _rotate(self, ciphertext: SimCiphertext, amount: int) -> SimCiphertext:
@@ -224,15 +226,17 @@ class SimEngine(RoleEngine[SimCiphertext]):
         if self.noise.bootstrap_cubic:
             polynomial = coefficients(values)
             values = from_coefficients(polynomial - self.noise.bootstrap_cubic * polynomial**3)
-        deviation = self.noise.of_bootstrap(1 / copies)
-        return SimCiphertext(self._noisy(values, deviation, copies), level)
+        if deviation := self.noise.of_bootstrap(1 / copies):
+            drawn = deviation * self._random.standard_normal(self.slots // copies)
+            values = values + np.tile(drawn, copies)
+        return SimCiphertext(values, level)
 
-    def _noisy(self, values: Slots, deviation: float, copies: int = 1) -> Slots:
-        """Errors that repeat so many times."""
+    def _noisy(self, values: Slots, deviation: float) -> Slots:
+        """With errors of both parts."""
         if not deviation:
             return values
-        drawn = self._random.standard_normal(self.slots // copies)
-        return values + np.tile(deviation * drawn, copies)
+        parts = self._random.standard_normal(2 * self.slots).view(np.complex128)
+        return values + deviation * parts
 
     def _rescaled(self, ciphertext: SimCiphertext) -> Slots:
         return self._noisy(ciphertext.values, self.noise.rescale)

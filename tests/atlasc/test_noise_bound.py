@@ -71,7 +71,7 @@ def test_it_is_what_the_sources_add_up_to(tiny: Tiny) -> None:
     half = NoiseModel(**{name: one / 2 for name, one in members.items()}, digits=digits)
     assert program_change(bundle.program, half, shape) == pytest.approx(change / 2)
     assert program_change(bundle.program, NoiseModel(fresh=1e-3), shape) == pytest.approx(
-        1e-3 * bundle.program.inputs[0].attributes["noise_gain"]
+        np.sqrt(2) * 1e-3 * bundle.program.inputs[0].attributes["noise_gain"]
     )
 
 

@@ -189,7 +189,18 @@ double Noise::rescale_at(int level) const {
     return at < log_scales.size() ? rescale * std::exp2(log_scales[0] - log_scales[at]) : rescale;
 }
 
-Ciphertext SimEngine::noisy(const Ciphertext& x, double deviation, std::size_t period) {
+Ciphertext SimEngine::noisy(const Ciphertext& x, double deviation) {
+    if (deviation == 0.0) {
+        return x;
+    }
+    std::normal_distribution<double> error(0.0, deviation);
+    return each(x, of(x).level, [&](Complex value) {
+        const double real = error(random_);
+        return value + Complex(real, error(random_));
+    });
+}
+
+Ciphertext SimEngine::noisy_bootstrap(const Ciphertext& x, double deviation, std::size_t period) {
     if (deviation == 0.0) {
         return x;
     }
@@ -211,7 +222,7 @@ Ciphertext SimEngine::encrypt(const Vector& vector, int level) {
         refuse("encrypt", "a slot holds more than fits at level " + std::to_string(level),
                "scale the input down: it is far larger than any that a program is made for");
     }
-    return noisy(values, noise_.fresh, slots());
+    return noisy(values, noise_.fresh);
 }
 
 Vector SimEngine::decrypt(const Ciphertext& x) {
@@ -223,7 +234,7 @@ Vector SimEngine::decrypt(const Ciphertext& x) {
         refuse("decrypt", "a slot holds more than fits at level " + std::to_string(slots.level),
                "a polynomial was evaluated outside its range: calibrate on more inputs");
     }
-    const Ciphertext settled = noisy(x, noise_.settle, slots.values.size());
+    const Ciphertext settled = noisy(x, noise_.settle);
     Vector result;
     result.reserve(slots.values.size());
     for (const Complex& value : of(settled).values) {
@@ -257,8 +268,7 @@ Ciphertext SimEngine::mul(const Ciphertext& left, const Ciphertext& right) {
 
 Ciphertext SimEngine::square(const Ciphertext& x) {
     const int level = below(of(x).level, "square");
-    return noisy(each(factor(x), level, [](Complex a) { return times(a, a); }), noise_.relinearize,
-                 slots());
+    return noisy(each(factor(x), level, [](Complex a) { return times(a, a); }), noise_.relinearize);
 }
 
 Ciphertext SimEngine::dot(const Ciphertexts& lefts, const Ciphertexts& rights) {
@@ -272,15 +282,22 @@ Ciphertext SimEngine::dot(const Ciphertexts& lefts, const Ciphertexts& rights) {
         Ciphertext term = each(left, factor(rights[at]), level, times);
         total = total == nullptr ? std::move(term) : add(total, term);
     }
-    return noisy(total, noise_.relinearize, slots());
+    return noisy(total, noise_.relinearize);
 }
 
 Ciphertext SimEngine::mul_plain(const Ciphertext& x, const Plaintext& value) {
     const int level = below(of(x).level, "mul_plain");
-    const bool encoded = std::get_if<double>(&value) == nullptr && noise_.encode != 0.0;
+    const double* number = std::get_if<double>(&value);
+    if (number != nullptr && noise_.encode != 0.0) {  // rounded, which counts where slots are large
+        const double scale = std::exp2(log_scale);
+        const double rounded = std::round(*number * scale) / scale;
+        return with_plain(factor(x), rounded, level, "mul_plain", times);
+    }
+    const bool encoded = noise_.encode != 0.0;
     std::normal_distribution<double> error(0.0, encoded ? noise_.encode : 1.0);
     return with_plain(factor(x), value, level, "mul_plain", [&](Complex slot, Complex by) {
-        return times(slot, encoded ? by + error(random_) : by);
+        const double real = encoded ? error(random_) : 0.0;
+        return times(slot, encoded ? by + Complex(real, error(random_)) : by);
     });
 }
 
@@ -290,7 +307,7 @@ Ciphertext SimEngine::times_i(const Ciphertext& x) {
 
 Ciphertext SimEngine::conjugate(const Ciphertext& x) {
     return noisy(each(x, of(x).level, [](Complex a) { return std::conj(a); }),
-                 noise_.key_switch_at(of(x).level), slots());
+                 noise_.key_switch_at(of(x).level));
 }
 
 Ciphertext SimEngine::rotate(const Ciphertext& x, std::size_t amount) {
@@ -307,7 +324,7 @@ Ciphertext SimEngine::rotate(const Ciphertext& x, std::size_t amount) {
     values.insert(values.end(), source.values.begin(),
                   source.values.begin() + static_cast<std::ptrdiff_t>(amount));
     return noisy(std::make_shared<Slots>(std::move(values), source.level),
-                 noise_.key_switch_at(source.level), slots());
+                 noise_.key_switch_at(source.level));
 }
 
 Ciphertexts SimEngine::rotate_many(const Ciphertext& x, const std::vector<std::size_t>& amounts) {
@@ -355,8 +372,8 @@ Ciphertexts SimEngine::bootstrap_many(const Ciphertexts& xs, std::size_t period)
                                  ? noise_.bootstrap
                                  : std::hypot(noise_.bootstrap * std::sqrt(share),
                                               narrow_roundings * noise_.rescale);
-        result.push_back(
-            noisy(std::make_shared<Slots>(repeated(values, period), level), error, period));
+        result.push_back(noisy_bootstrap(
+            std::make_shared<Slots>(repeated(values, period), level), error, period));
     }
     return result;
 }

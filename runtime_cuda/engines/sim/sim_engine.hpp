@@ -79,12 +79,14 @@ public:
     Ciphertext load(const Bytes& bytes) const override;
 
 private:
-    Ciphertext noisy(const Ciphertext& x, double deviation, std::size_t period);
+    /// With errors of both parts, of that deviation each.
+    Ciphertext noisy(const Ciphertext& x, double deviation);
+
+    /// With those of a bootstrap, which are real, and repeat.
+    Ciphertext noisy_bootstrap(const Ciphertext& x, double deviation, std::size_t period);
 
     /// A factor of a product, rescaled.
-    Ciphertext factor(const Ciphertext& x) {
-        return noisy(x, noise_.rescale_at(level(x)), slots());
-    }
+    Ciphertext factor(const Ciphertext& x) { return noisy(x, noise_.rescale_at(level(x))); }
 
     /// Refuses what a bootstrap would turn into garbage.
     void check_range(const ComplexVector& values) const;
