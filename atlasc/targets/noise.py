@@ -30,8 +30,7 @@ class NoiseModel:
             where they add nothing.
         relinearize: the key switch of a product of ciphertexts at the highest level.
         settle: what decryption adds: the rescaling that a product or a lower level may still owe.
-        encode: a vector's encoding, for the factor 1; where there is one, a number is rounded to the
-            scale, too.
+        encode: a vector's encoding, for the factor 1; where there is one, a number is rounded, too.
         bootstrap: a bootstrap.
         bootstrap_cubic: a bootstrap takes the sine for the identity, so a *coefficient* c of the
             encoded polynomial comes back as c - bootstrap_cubic c^3. Slots that look random have

@@ -168,7 +168,7 @@ class SimEngine(RoleEngine[SimCiphertext]):
         level = self._require_level("square", ciphertext)
         return self._product_of(np.square(self._rescaled(ciphertext)), level - 1)
 
-    def add_plain(self, ciphertext: SimCiphertext, value: Vector | float) -> SimCiphertext:
+    def add_plain(self, ciphertext: SimCiphertext, value: Plaintext) -> SimCiphertext:
         operand = self._plain(value, "add_plain")
         return SimCiphertext(ciphertext.values + operand, ciphertext.level)
 

@@ -111,8 +111,10 @@ class Engine(ABC, Generic[Ct]):
         """Slot-wise ``-x``, at the same level."""
 
     @abstractmethod
-    def add_plain(self, ciphertext: Ct, value: Vector | float) -> Ct:
-        """Add a vector slot by slot, or one number to every slot, at the same level."""
+    def add_plain(self, ciphertext: Ct, value: Plaintext) -> Ct:
+        """Add a vector slot by slot, complex or not, or one number to every slot, at the same
+        level.
+        """
 
     def mul(self, left: Ct, right: Ct) -> Ct:
         """Slot-wise product, one below the lower of the two levels: one key switch."""

@@ -146,7 +146,7 @@ class CpuEngine(RoleEngine[CpuCiphertext]):
     def negate(self, ciphertext: CpuCiphertext) -> CpuCiphertext:
         return self._call("negate", ciphertext)
 
-    def add_plain(self, ciphertext: CpuCiphertext, value: Vector | float) -> CpuCiphertext:
+    def add_plain(self, ciphertext: CpuCiphertext, value: Plaintext) -> CpuCiphertext:
         return self._call("add_plain", ciphertext, self._plain(value, "add_plain"))
 
     def square(self, ciphertext: CpuCiphertext) -> CpuCiphertext:

@@ -124,7 +124,7 @@ class DesiloEngine(RoleEngine[DesiloCiphertext]):
     def negate(self, ciphertext: DesiloCiphertext) -> DesiloCiphertext:
         return DesiloCiphertext(self._library.negate(ciphertext.raw))
 
-    def add_plain(self, ciphertext: DesiloCiphertext, value: Vector | float) -> DesiloCiphertext:
+    def add_plain(self, ciphertext: DesiloCiphertext, value: Plaintext) -> DesiloCiphertext:
         plain = self._encoded(value, "add_plain")
         return DesiloCiphertext(self._library.add(ciphertext.raw, plain))
 

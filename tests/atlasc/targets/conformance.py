@@ -124,6 +124,9 @@ class EngineConformance:
         self.check(engine, engine.add_plain(ct, y), x + y, 2, self.tolerance)
         self.check(engine, engine.add_plain(ct, -0.75), x - 0.75, 2, self.tolerance)
         self.check(engine, engine.add_plain(ct, 3), x + 3, 2, self.tolerance)
+        both = engine.add_plain(ct, 1j * y)
+        self.check(engine, both, x, 2, self.tolerance)
+        self.check(engine, engine.times_i(both), -y, 2, self.tolerance)
 
     # --- products
 
