@@ -38,6 +38,7 @@ from atlasc.passes.search.search_problem import error_weights, output_error
 from atlasc.passes.search.strategies import DEFAULT, find_strategy
 from atlasc.passes.simulation.agreement import (
     LEAST_AGREEMENT,
+    MEASURE,
     Measure,
     Promise,
     promised,
@@ -165,7 +166,7 @@ def _tried(
     magnitude = max(float(np.abs(y).max()) for y in exact.values())
     rounding = ROUNDING * settings["variation"] + np.finfo(np.float32).eps * magnitude
     poly.attributes[KNOWS_MODEL] = bool(apart <= rounding)
-    settings["agreement_asked"] = LEAST_AGREEMENT
+    asked = settings["agreement_asked"] = LEAST_AGREEMENT[settings["promise"][MEASURE]]
     if not len(inputs):
         return []
     with steps("trying the program on held-back inputs", len(inputs)) as step:
@@ -173,7 +174,7 @@ def _tried(
         exact = exact_answers(prepared.module, inputs.arrays)
         found = verdicts(client, poly, inputs.arrays, inputs.names, step.report, exact)
     agreement = float(np.mean([one.agreement or 0.0 for one in found[:own]]))
-    settings |= {"agreement": agreement, "agrees": agreement >= LEAST_AGREEMENT}
+    settings |= {"agreement": agreement, "agrees": agreement >= asked}
     return statements(found, inputs.arrays.get(MASK))
 
 

@@ -223,7 +223,7 @@ def _with_approximations(
     if front is None:
         return apply_recipe(module, options.recipe or "", ranges)
     point = options.pick(front)
-    if not point.agrees:
+    if not point.agrees(front.measure):
         note(
             f"only {point.agreement:.2%} of the held-back inputs get the model's answer under the "
             "setting that was picked",

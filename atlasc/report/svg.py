@@ -199,7 +199,7 @@ def front_chart(front: Front) -> str:
     path = "".join(f"H{x:.1f}V{y:.1f}" for x, y in steps).replace("H", "M", 1).replace("V", " ", 1)
     drawing.add("path", d=path, fill="none", stroke=BLUE, stroke_width=1.5)
     for index, ((x, y), point) in enumerate(zip(steps, front.points, strict=True)):
-        fill = BLUE if point.trusted else RED
+        fill = BLUE if point.trusted(front.measure) else RED
         drawing.add("circle", title=str(point), cx=x, cy=y, r=5, fill=fill, data_point=str(index))
     if expert in drawn and expert is not None:
         x, y = place(*expert)
@@ -235,7 +235,7 @@ def accuracy_chart(front: Front) -> str:
     drawing.text(left - 6, line + 4, f"{model:.1%}", "end", ORANGE)
     for cost, accuracy, point in points:
         x, y = place(cost, accuracy)
-        fill = BLUE if point.trusted else RED
+        fill = BLUE if point.trusted(front.measure) else RED
         drawing.add("circle", title=str(point), cx=x, cy=y, r=5, fill=fill)
     for at in sorted({first, last}):
         drawing.text(place(at, low)[0], height - 22, f"{at:g}", "middle")

@@ -183,7 +183,7 @@ def programs(case: Case, place: Path, points: int) -> Iterator[Bundle]:
             place / "front", search(prepared, searched, progress), prepared.calibration, None
         )
     front = load_front(place / "front").front
-    trusted = [point for point in front.points if point.trusted]
+    trusted = [point for point in front.points if point.trusted(front.measure)]
     for at in np.unique(np.linspace(0, len(trusted) - 1, points).round().astype(int)):
         error = trusted[at].error
         yield program(place / f"error {error:.3g}", front=place / "front", max_error=error)

@@ -228,7 +228,7 @@ class Front:
                 remedy="relax the limit, or give the search a larger budget",
             )
         if wanted.agreement is None:
-            allowed = [point for point in allowed if point.agrees] or allowed
+            allowed = [point for point in allowed if point.agrees(self.measure)] or allowed
         fewest = max(tolerated, min(point.unsafe or 0 for point in allowed))
         safe = [point for point in allowed if (point.unsafe or 0) <= fewest]
         if wanted.limits_quality:
@@ -278,7 +278,7 @@ class Front:
         with chart(path) as (axes,):
             costs = [p.cost(self.cost) for p in self.points]
             errors = [p.error for p in self.points]
-            colours = ["tab:blue" if p.trusted else "tab:red" for p in self.points]
+            colours = ["tab:blue" if p.trusted(self.measure) else "tab:red" for p in self.points]
             axes.step(costs, errors, where="post", zorder=1)
             axes.scatter(costs, errors, s=18, c=colours, zorder=2)
             at = (np.inf, np.inf)

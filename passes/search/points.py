@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import STRICT, Amount, Count
 from atlasc.passes.approximation.parametrisation import EXACT, PAPER, Parametrisation
-from atlasc.passes.simulation.agreement import LEAST_AGREEMENT
+from atlasc.passes.simulation.agreement import LEAST_AGREEMENT, Measure
 
 T = TypeVar("T")
 Cost = Literal["depth", "levels", "latency"]
@@ -173,15 +173,13 @@ class Point:
             return math.inf if self.seconds is None else self.seconds
         return self.depth if kind == "depth" else self.levels
 
-    @property
-    def agrees(self) -> bool:
+    def agrees(self, measure: Measure) -> bool:
         """Whether its answers agree with the model's, as far as anybody measured."""
-        return self.agreement is None or self.agreement >= LEAST_AGREEMENT
+        return self.agreement is None or self.agreement >= LEAST_AGREEMENT[measure]
 
-    @property
-    def trusted(self) -> bool:
+    def trusted(self, measure: Measure) -> bool:
         """Whether its answers agree with the model's and no held-back input is unsafe."""
-        return self.agrees and not self.unsafe
+        return self.agrees(measure) and not self.unsafe
 
     @property
     def valid(self) -> bool:

@@ -39,8 +39,11 @@ LARGEST = 0.1
 the cosine of an answer with the model's is then about 0.995."""
 COSINE = 0.995
 """Least cosine of an answer with the model's."""
-LEAST_AGREEMENT = 0.99
-"""Share of inputs whose answers must agree with the model's, of a program that is offered."""
+LEAST_AGREEMENT: dict[Measure, float] = {"class": 0.99, "tokens": 0.999, "values": 0.99}
+"""Share of the held-back inputs, or of their tokens, whose answers must agree with the model's, of
+a program that is offered. For tokens more: an input whose class the model hardly decides is
+undecided, but a text with some such tokens is safe. Of texts of another kind, up to four times as
+many tokens are other ones, and 99.5% of these should agree too (benchmarks/fidelity/safe.py)."""
 DESCRIPTIONS = {
     "class": "the same class",
     "tokens": "the same likeliest class of each token",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from atlasc.passes.calibration.calibrate import Calibration
     from atlasc.passes.search.front import Front
     from atlasc.passes.search.points import Point
+    from atlasc.passes.simulation.agreement import Measure
 
 SHOWN_POINTS = 8
 """Points of a front that are listed; ``--json`` and files have all of them."""
@@ -84,9 +85,10 @@ def _warn(bundle: Bundle, calibration: Calibration) -> None:
         warn(
             f"only {settings['agreement']:.2%} of the held-back inputs get the model's answer",
             f"  why: {settings['promise']['words']}; "
-            f"{settings['agreement_asked']:.0%} of the answers should agree\n"
+            f"{100 * settings['agreement_asked']:g}% of the answers should agree\n"
             "  what to do: give a smaller --max-error, more --max-levels or --max-seconds, or "
-            "--agreement 99%; the manifest of the bundle says that it disagrees",
+            f"--agreement {100 * settings['agreement_asked']:g}%; the manifest of the bundle says "
+            "that it disagrees",
         )
     if settings.get("unsafe"):
         warn(
@@ -233,8 +235,8 @@ def accuracy_words(front: Front) -> str:
     return text
 
 
-def _remark(point: Point) -> str:
-    if not point.agrees:
+def _remark(point: Point, measure: Measure) -> str:
+    if not point.agrees(measure):
         return "disagrees with the model"
     return "wrong on some inputs" if point.unsafe else ""
 
@@ -265,7 +267,7 @@ def _show_front(front: Front) -> None:
         "unsafe": [point.unsafe for point in points],
         "agreement": [_percent(point.agreement) for point in points],
         "accuracy": [_percent(point.accuracy) for point in points],
-        "": [_remark(point) for point in points],
+        "": [_remark(point, front.measure) for point in points],
     }
     known = {title: cells for title, cells in columns.items() if set(cells) not in ({None}, {""})}
     print_table(list(known), zip(*known.values()))
@@ -277,7 +279,8 @@ def _show_front(front: Front) -> None:
         print(f"unsafe: of {front.held_back} held-back inputs")
         print(
             f"agreement: share of inputs whose answers agree with the model's, by "
-            f"{DESCRIPTIONS[front.measure]}; a setting should have {LEAST_AGREEMENT:.0%} or more"
+            f"{DESCRIPTIONS[front.measure]}; a setting should have "
+            f"{100 * LEAST_AGREEMENT[front.measure]:g}% or more"
         )
     if front.labelled:
         print(accuracy_words(front))

@@ -38,8 +38,9 @@ def test_points_are_tried_on_held_back_inputs(searched: tuple[Path, Outcome], fr
     assert len(useful) >= 3
     for point in front.points:
         assert point.agreement is not None
-        assert point.trusted == (point.agreement >= LEAST_AGREEMENT and not point.unsafe)
-    assert not front.points[0].trusted  # its error is as large as the outputs vary
+        agrees = point.agreement >= LEAST_AGREEMENT["class"]
+        assert point.trusted("class") == (agrees and not point.unsafe)
+    assert not front.points[0].trusted("class")  # its error is as large as the outputs vary
     assert "disagrees with the model" in searched[1].out
     for point in (*useful, front.expert):
         assert point.unsafe == 0 and point.agreement == 1.0
@@ -86,7 +87,7 @@ def test_compile_picks_from_a_saved_front(
     both = compiled(
         folder / "front.json", tmp_path / "both", "--max-error", error, "--max-depth", 500
     )
-    good = [p for p in front.points if p.error <= error and p.trusted]
+    good = [p for p in front.points if p.error <= error and p.trusted("class")]
     assert both["levels"] == min(point.levels for point in good)
 
 
@@ -106,7 +107,7 @@ def test_a_program_that_is_not_its_model_is_marked_and_calls_no_wrong_answer_saf
     outcome = run(*call)
     assert "of the held-back inputs get the model's answer" in outcome.err
     settings = json.loads((bundle / "manifest.json").read_text())["settings"]
-    assert settings["agrees"] is False and settings["agreement"] < LEAST_AGREEMENT
+    assert settings["agrees"] is False and settings["agreement"] < LEAST_AGREEMENT["class"]
     assert "disagrees with its model" in (bundle / "report.html").read_text()
     test = Path(DATA).parent / "test.npz"
     found = json.loads(run("evaluate", bundle, "--input", test, "--count", 200, "--json").out)

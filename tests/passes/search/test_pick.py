@@ -120,7 +120,8 @@ def test_by_accuracy_or_agreement() -> None:
     assert found.pick(Wanted(agreement=0.995)).levels == 70
     assert found.pick(Wanted(accuracy=0.75)).levels == 50
     assert found.pick(Wanted(accuracy=0.76)).levels == 90
-    assert not points[0].trusted and points[1].trusted and points[3].trusted
+    assert [point.trusted("class") for point in points] == [False, True, True, True]
+    assert [point.trusted("tokens") for point in points] == [False, False, True, True]
     few = replace(found, points=points[:3])
     with pytest.raises(AtlasError, match="the front has an accuracy of 0.76 or more"):
         few.pick(Wanted(accuracy=0.76))
