@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -98,6 +99,9 @@ def _class(label: Any, names: Mapping[str, int], count: int) -> tuple[float | No
     if number is None and isinstance(label, str):
         alike = {n for name, n in names.items() if name.casefold() == label.strip().casefold()}
         number = alike.pop() if len(alike) == 1 else None
+    if number is None and not names and isinstance(label, str):
+        # What transformers calls classes of which a config.json says nothing.
+        label = re.sub(r"^LABEL_(?=\d{1,8}$)", "", label)
     if number is None:
         value = _number(label)
         number = int(value) if value is not None and value.is_integer() else None

@@ -266,6 +266,11 @@ def test_labels_are_numbers_names_or_values() -> None:
     bad = found(["medium", 2, -1, 0.5])
     assert bad.known == 0 and list(bad.faults) == [0, 1, 2, 3]
     assert bad.faults[0] == "the model has no class 'medium'; it has 'Low', 'high'"
+    assert "has no class 'LABEL_1'; it has 'Low'" in found(["LABEL_1"]).faults[0]
+    plain = Inputs({}, ("a", "b"), np.array(["LABEL_1", "LABEL_2"], dtype=object))
+    bare = labels_of(plain, SimpleNamespace(), "class", 2)  # as transformers calls them then
+    assert bare.values[0] == 1
+    assert bare.faults == {1: "the model has no class 2; it has 0 to 1"}
     assert found([0.5, "1.5", 2], "values", 1).values.tolist() == [0.5, 1.5, 2]
     assert found([10**400, "1e999", [1]]).known == 0
     assert "is no number" in found(["much"], "values", 1).faults[0]
