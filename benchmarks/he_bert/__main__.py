@@ -47,6 +47,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--run", action="store_true", help="run it, with random weights")
     parser.add_argument("--harness", type=Path, metavar="DIR", help="a clone of the public harness")
     parser.add_argument("--size", type=int, default=0, choices=range(4), help="of --harness")
+    parser.add_argument("--model", default=MODEL, help="of --harness: a name on the hub or a folder")
+    parser.add_argument("--tokens", type=int, default=TOKENS, help="of --harness")
     parser.add_argument("--calibration", type=Path, metavar="FILE", help="pairs, for --harness")
     parser.add_argument("--pairs", type=int, default=4, help="pairs that are answered")
     parser.add_argument("--target", default="cpu")
@@ -104,13 +106,13 @@ def show_shape(arguments: argparse.Namespace) -> None:
 
 
 def run_harness(arguments: argparse.Namespace) -> None:
-    """Compile the public model, put it and the stages into the harness, and start the harness."""
+    """Compile the model, put it and the stages into the harness, and start the harness."""
     folder = arguments.harness
     if not (folder / "harness" / "run_submission.py").is_file():
         raise SystemExit(f"{folder} is not a clone of the harness: it has no harness/")
     program = atlasc.compile(
-        MODEL, arguments.calibration, recipe=arguments.recipe, target=arguments.target,
-        sequence_length=TOKENS,
+        arguments.model, arguments.calibration, recipe=arguments.recipe, target=arguments.target,
+        sequence_length=arguments.tokens,
     )  # fmt: skip
     sequence.install(program, folder)
     words = [sys.executable, "harness/run_submission.py", str(arguments.size)]
