@@ -47,7 +47,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--run", action="store_true", help="run it, with random weights")
     parser.add_argument("--harness", type=Path, metavar="DIR", help="a clone of the public harness")
     parser.add_argument("--size", type=int, default=0, choices=range(4), help="of --harness")
-    parser.add_argument("--model", default=MODEL, help="of --harness: a name on the hub or a folder")
+    parser.add_argument("--model", default=MODEL, help="of --harness: a name or a folder")
     parser.add_argument("--tokens", type=int, default=TOKENS, help="of --harness")
     parser.add_argument("--calibration", type=Path, metavar="FILE", help="pairs, for --harness")
     parser.add_argument("--pairs", type=int, default=4, help="pairs that are answered")
