@@ -28,7 +28,7 @@ help:
 	@echo "make faults   kill commands, fill disks, take memory (FAULTS_ARGS='--kills 20 --seed 2')"
 	@echo "make install  set up $(VENV) with everything; the two above do it when needed"
 	@echo "make lint     ruff and mypy"
-	@echo "make docs     write docs/ir-reference.md from the op declarations"
+	@echo "make docs     write what is generated: docs/ir-reference.md, the table of passes in docs/architecture.md"
 	@echo "make bench-engine   bootstraps of the engine cpu beside desilofhe (minutes, 17 GB)"
 	@echo "make bench-search   compare search strategies and surrogates (hours; BENCH_ARGS=--quick: minutes)"
 	@echo "make bench-fidelity do programs hold on inputs of other kinds and lengths (BENCH_ARGS='--source all --plot f.png')"
@@ -78,6 +78,7 @@ lint: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python -m atlasc.ir.text.reference docs/ir-reference.md
+	$(BIN)/python -m atlasc.passes.pipeline docs/architecture.md
 
 bench-engine: $(STAMP)
 	$(BIN)/python -m benchmarks.engine $(BENCH_ARGS)

@@ -153,6 +153,23 @@ def to_poly(
     return client, module
 
 
+def require_kept() -> None:
+    """Refuse a pipeline in which a pass loses what calibration told of values, where nothing
+    computes it again: bootstraps would be placed, and errors bounded, without it.
+    """
+    for kind in LOWERING:
+        for analysis in COMPUTE:
+            if analysis not in kind.keeps:
+                raise AtlasError(
+                    f"the pass {kind.name} does not keep the {analysis.name}",
+                    why="later passes and the bound on noise read them, and nothing computes them "
+                    "again after it",
+                    remedy=f"let its class have keeps = ({', '.join(a.symbol for a in COMPUTE)}), "
+                    "and give each op that it makes the attributes observed(op) of the op that "
+                    "this one stands for",
+                )
+
+
 def _reaches(analysis: Analysis, following: Steps) -> bool:
     """Whether a later pass needs an analysis, and all passes before that one keep it."""
     first = next((k for k in following if analysis in k.needs or analysis not in k.keeps), None)
@@ -177,8 +194,9 @@ def lower_nn(
         fewest: with costs: the fewest bootstraps are wanted, and only then the least time.
 
     Raises:
-        AtlasError: of any pass; no parameter set fits.
+        AtlasError: of any pass; no parameter set fits; a pass does not keep what later ones need.
     """
+    require_kept()
     client, poly = to_poly(module, inputs, after_each)
     poly, program, parameters = lower_poly(poly, choose, after_each, costs, fewest)
     if inputs:

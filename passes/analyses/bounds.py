@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import Interpreter
 from atlasc.ir.module import Module, Op
 from atlasc.ir.opdef import Site
@@ -47,9 +48,7 @@ def with_bounds(
         inputs: some calibration inputs of the poly module; `INPUTS` are enough.
         error, cubic: of a bootstrap, see `PlaceBootstraps`.
     """
-    refreshed = {
-        op.operands[0].op.attributes["holds"] for op in program.ops if op.name == "ckks.bootstrap"
-    }
+    refreshed = {_held(op.operands[0].op) for op in program.ops if op.name == "ckks.bootstrap"}
     errors = greatest_errors(poly, refreshed, inputs, error, cubic) if refreshed else {}
 
     def attributes(op: Op) -> dict[str, Any]:
@@ -61,6 +60,18 @@ def with_bounds(
         return {**op.attributes, "bound": math.floor((RANGE - room) * 1e4) / 1e4}
 
     return with_attributes(poly, attributes)
+
+
+def _held(op: Op) -> str:
+    if "holds" not in op.attributes:
+        raise AtlasError(
+            f"{op.name} %{op.value.name} is bootstrapped, and does not tell which value it holds",
+            where=op.location,
+            why="a pass made it without what calibration saw of that value",
+            remedy="let the pass that makes it give it the attributes observed(op) of the op that "
+            "it stands for",
+        )
+    return str(op.attributes["holds"])
 
 
 def bootstrapped(

@@ -42,6 +42,11 @@ class Analysis:
     of_ops: tuple[str, ...] = ()
     of_module: tuple[str, ...] = ()
 
+    @property
+    def symbol(self) -> str:
+        """Its name in this module."""
+        return self.name.upper().replace(" ", "_")
+
     def is_known(self, module: Module) -> bool:
         """Whether a module carries its result."""
         return any(name in module.attributes for name in self.of_module) or any(

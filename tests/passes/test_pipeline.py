@@ -13,7 +13,10 @@ from atlasc.compilation.lowering import lower_module
 from atlasc.compilation.options import InspectOptions, TargetOptions
 from atlasc.compilation.single_stages import inspect_module
 from atlasc.compilation.steps import steps_of
+from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
+from atlasc.passes import pipeline
+from atlasc.passes.analyses.bounds import with_bounds
 from atlasc.passes.framework.pass_base import (
     ANALYSES,
     KEY_PLAN,
@@ -105,6 +108,37 @@ def test_what_a_pass_does_not_keep_is_removed(analysis) -> None:
     assert analysis.is_known(module)
     assert analysis.is_known(after) == (analysis is MAGNITUDES)
     assert after.ops[0].attributes["name"] == "x"
+
+
+def test_a_pass_that_forgets_what_calibration_told_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After packing nothing can compute it again."""
+
+    @dataclass(frozen=True)
+    class Late(Forgetful):
+        name = "late"
+        takes = "ckks"
+
+    module, inputs = Builder(Shape(pre_norm=False), 0).build(), inputs_for(Shape(), 1)
+    approximate(module, inputs)
+    at = LOWERING.index(PASSES["gather-sums"])
+    monkeypatch.setattr(pipeline, "LOWERING", [*LOWERING[:at], Late, *LOWERING[at:]])
+    with pytest.raises(AtlasError, match="the pass late does not keep the noise gains") as caught:
+        lower_module(module, inputs, TargetOptions(target="sim"))
+    assert "keeps = (MAGNITUDES, NOISE_GAINS)" in (caught.value.remedy or "")
+
+
+def test_a_bootstrapped_op_that_tells_nothing_is_named() -> None:
+    """A pass that keeps the magnitudes, and makes an op without them."""
+    module, inputs = Builder(Shape(layers=2, pre_norm=False), 0).build(), inputs_for(Shape(), 1)
+    approximate(module, inputs)
+    lowered = lower_module(module, inputs, TargetOptions(target="sim"))
+    (refreshed, *_) = (op for op in lowered.program.ops if op.name == "ckks.bootstrap")
+    source = refreshed.operands[0].op
+    del source.attributes["holds"]
+    with pytest.raises(AtlasError, match=f"{source.name} %{source.value.name} is bootstrapped"):
+        with_bounds(lowered.poly, lowered.program, inputs)
 
 
 @pytest.mark.parametrize("layers", [1, 2])
