@@ -127,7 +127,8 @@ class Bundle:
     @cached_property
     def model(self) -> LoadedModel:
         """How to read inputs."""
-        return client_model(self.client.embed, self.folder / "client" / "model")
+        inputs = *self.client.embed.inputs, *self.client.public_inputs
+        return client_model(inputs, self.folder / "client" / "model")
 
     def load_inputs(self, data: object, long: str = LONG[0], *, partial: bool = False) -> Inputs:
         """Inputs in the shape that the program was compiled for.

@@ -10,7 +10,7 @@ import numpy as np
 from atlasc.client.checks import REMEDY, Answers, Reach, faults, judge, ratios, require_finite
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.interpreter import encrypted_input, interpret, output
-from atlasc.ir.module import Module
+from atlasc.ir.module import Module, Op
 from atlasc.passes.execution.kernels.context import ROWS, blocked
 from atlasc.passes.framework.rewriting import Rewriter
 
@@ -74,8 +74,12 @@ class ClientProgram:
     @property
     def public(self) -> list[str]:
         """Names of the inputs that go to the server in the clear (attention masks)."""
-        ops = self.interface.ops
-        return [op.attributes["name"] for op in ops if op.name == "ckks.public_input"]
+        return [op.attributes["name"] for op in self.public_inputs]
+
+    @property
+    def public_inputs(self) -> list[Op]:
+        """Those inputs."""
+        return [op for op in self.interface.ops if op.name == "ckks.public_input"]
 
     def check_count(self, count: int) -> None:
         """Raise AtlasError unless one run answers that many inputs."""

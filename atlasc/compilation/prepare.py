@@ -288,7 +288,7 @@ def input_specs(
         shape: Sequence[int | None]
         if known is not None and None not in known:
             shape = known[1:]
-        elif example is not None and name not in (IDS, MASK):
+        elif example is not None and (name not in (IDS, MASK) or IDS not in model.input_names):
             dtype = "f32" if example.dtype.kind == "f" else "i64"
             shape = example.shape[1:]
         elif name == "pixel_values":

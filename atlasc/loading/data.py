@@ -182,7 +182,32 @@ def _from_arrays(
     if main == IDS:
         texts = _texts_of_arrays(arrays, model, inputs, source)
         return checked(padded(texts, model, *lengths), model)
+    if MASK in model.input_names:
+        arrays[MASK] = _mask_of(arrays, main, source)
+    if missing := [name for name in model.input_names if name not in arrays]:
+        raise AtlasError(
+            f"{source} lacks {', '.join(missing)}", why="the model reads it", remedy="give it too"
+        )
     return checked(replace(inputs, arrays=arrays), model)
+
+
+def _mask_of(arrays: Mapping[str, np.ndarray], main: str, source: str) -> np.ndarray:
+    """The mask [N, tokens] of an input [N, tokens, ...]; where none is given, it keeps all."""
+    wanted = arrays[main].shape[:2]
+    mask = arrays.get(MASK, np.ones(wanted))
+    if mask.shape != wanted or not np.isin(mask, (0, 1)).all():
+        raise AtlasError(
+            f"{MASK} must have the shape {wanted}, of the tokens of {main}, and hold 1 (keep) and "
+            "0 (padding)",
+            where=source,
+            why=f"its shape is {mask.shape}",
+        )
+    if (empty := ~mask.any(axis=1)).any():
+        raise AtlasError(
+            f"row {int(empty.argmax())} of {MASK} keeps no token", where=source,
+            remedy="leave that input out",
+        )  # fmt: skip
+    return mask.astype(np.int64)
 
 
 def _texts_of_arrays(

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from atlasc.ir.errors import AtlasError, explained
-from atlasc.ir.module import Module
+from atlasc.ir.module import Op
 from atlasc.loading import IDS, MASK, SEGMENTS
 from atlasc.loading.model_files.adapters import check_adapter
 from atlasc.loading.model_files.huggingface import (
@@ -318,18 +318,17 @@ def load_model(
     return LoadedModel(module.eval(), _kind(config), module.config, source, notes=tuple(notes))
 
 
-def client_model(embed: Module, folder: Path) -> LoadedModel:
+def client_model(inputs: Sequence[Op], folder: Path) -> LoadedModel:
     """The model as the client of a bundle knows it: how to read inputs, without weights or torch.
 
-    Its shapes are those of ``embed``, the nn module from raw inputs to the tensors that are
-    encrypted. The folder has config, tokenizer and preprocessor of the original model, and no
-    config where that was an archive of torch.export. Raises AtlasError where the config is no JSON
-    object.
+    Its shapes are those of the ``inputs``: raw ones, private ones first. The folder has config,
+    tokenizer and preprocessor of the original model, and no config where that was an archive of
+    torch.export. Raises AtlasError where the config is no JSON object.
     """
     path = folder / "config.json"
     config: Any = SimpleNamespace(**(read_object(path, links=False) if path.exists() else {}))
     shapes: dict[str, Shape | None] = {
-        op.attributes["name"]: (None, *op.attributes["shape"][1:]) for op in embed.inputs
+        op.attributes["name"]: (None, *op.attributes["shape"][1:]) for op in inputs
     }
     if IDS in shapes:  # lengths of texts are checked where they are padded
         shapes = dict.fromkeys([IDS, MASK, *(name for name in shapes if name != IDS)])

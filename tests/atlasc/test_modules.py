@@ -73,6 +73,12 @@ NETS: dict[str, Callable[[], Net]] = {
     "mean at the end": lambda: Net(lambda m, x: m.head(x).mean(1)),
     "sum at the end": lambda: Net(lambda m, x: m.head(x).sum(1, keepdim=True)),
     "mean before": lambda: Net(lambda m, x: m.head(x.mean(dim=(1,)))),
+    "mean before an activation": lambda: Net(
+        lambda m, x: m.head(torch.tanh(m.parts[0](x).mean(1))), nn.Linear(FEATURES, FEATURES)
+    ),
+    "mean before a norm": lambda: Net(
+        lambda m, x: m.head(m.parts[0](x.mean(1))), nn.LayerNorm(FEATURES)
+    ),
     "no layer": lambda: Net(lambda m, x: x * 2),
     "only dropout in a list": lambda: Net(lambda m, x: m.parts[0](m.head(x)), nn.Dropout(0.5)),
     "softmax": lambda: Net(lambda m, x: m.head(x[:, 0]).softmax(-1)),
@@ -112,6 +118,60 @@ def test_answers_equal_torch(name: str) -> None:
     assert found.shape == expected.shape
     assert np.abs(found - expected).max() < 1e-3
     assert answer.max_error < 1e-6
+
+
+class Pooled(nn.Module):
+    """The mean of the tokens that a mask keeps, and, where it is ``deep``, a norm and an activation
+    behind it.
+    """
+
+    def __init__(self, deep: bool) -> None:
+        super().__init__()
+        self.deep = deep
+        self.layer, self.norm = nn.Linear(FEATURES, FEATURES), nn.LayerNorm(FEATURES)
+        self.head = nn.Linear(FEATURES, 3)
+
+    def forward(self, x, attention_mask):
+        kept = attention_mask.unsqueeze(-1).expand(x.size()).float()
+        mean = (self.layer(x) * kept).sum(1) / kept.sum(1).clamp(min=1e-9)
+        return self.head(F.gelu(self.norm(mean)) if self.deep else mean)
+
+
+KEPT = np.random.default_rng(2).integers(1, TOKENS + 1, len(DATA))
+MASK = (np.arange(TOKENS) < KEPT[:, None]).astype(np.int64)
+
+
+@pytest.mark.parametrize(("target", "batch"), [("sim", 1), ("sim", 2), ("cpu", 2)])
+def test_a_mean_of_the_tokens_that_a_mask_keeps(target: str, batch: int) -> None:
+    torch.manual_seed(1)
+    model = Pooled(deep=target == "sim").eval()
+    data = {"x": DATA, "attention_mask": MASK}
+    program = atlasc.compile(model, data=data, recipe="is", target=target, batch=batch)
+    few = {name: array[:batch] for name, array in data.items()}
+    answer = program.run(few)
+    assert not answer.refused
+    with torch.no_grad():
+        expected = model(*map(torch.from_numpy, few.values())).numpy()
+    (found,) = answer.outputs.values()
+    assert np.abs(found - expected).max() < 0.05 * expected.std()
+    assert answer.max_error < 1e-4
+
+
+def test_a_mask_beside_an_input_that_is_no_text() -> None:
+    """All tokens are kept without one; one that cannot be a mask is refused."""
+    model = Pooled(deep=False).eval()
+    data = {"x": DATA, "attention_mask": MASK}
+    program = atlasc.compile(model, data=data, recipe="is", target="sim")
+    (found,) = program.run({"x": DATA[:1]}).outputs.values()
+    ones = torch.ones(1, TOKENS, dtype=torch.int64)
+    with torch.no_grad():
+        expected = model(torch.from_numpy(DATA[:1]), ones).numpy()
+    assert np.abs(found - expected).max() < 1e-4
+    for mask in (2 * MASK, MASK[:, 1:], MASK[:, None]):
+        with pytest.raises(atlasc.AtlasError, match=r"must have the shape \(24, 8\)"):
+            program.run({"x": DATA, "attention_mask": mask})
+    with pytest.raises(atlasc.AtlasError, match="row 0 of attention_mask keeps no token"):
+        program.run({"x": DATA[:2], "attention_mask": 0 * MASK[:2]})
 
 
 def test_a_mean_on_ciphertexts_is_answered_at_batch_1(tmp_path: Path) -> None:
