@@ -108,10 +108,10 @@ def answer(bundle: Bundle, path: Path, query: str, count: int, level: int | None
 def exchange(tiny: Tiny, tmp_path: Path) -> Exchange:
     """With a mask among the inputs, which the tiny model has not."""
     bundle = load_bundle(tiny.bundle)
+    arrays = bundle.load_inputs(tiny.data).take([0, 1]).arrays
     public = {"name": "mask", "shape": [2, 4]}
     bundle.client.interface.add("ckks.public_input", [], public)
     client = PlainClient(bundle, Ledger(tmp_path))
-    arrays = bundle.load_inputs(tiny.data).take([0, 1]).arrays
     client.query({**arrays, "mask": MASK}).save(tmp_path / "query")
     made = Exchange(client, tmp_path / "query", tmp_path / "answer")
     made.reply(made.answer)

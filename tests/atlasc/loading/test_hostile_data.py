@@ -16,7 +16,6 @@ from PIL import Image
 from small_files import TINY
 
 from atlasc.ir.errors import AtlasError
-from atlasc.ir.module import Module
 from atlasc.loading.data import inputs_of
 from atlasc.loading.models import LoadedModel, client_model, load_model
 
@@ -202,17 +201,16 @@ def test_tokenizer_file_that_is_no_file(tmp_path: Path) -> None:
 def test_config_of_a_bundles_client(tmp_path: Path, text: str, reason: str) -> None:
     (tmp_path / "config.json").write_text(text)
     (tmp_path / "ids.jsonl").write_text('{"input_ids": [1]}')
-    ids = SimpleNamespace(attributes={"name": "input_ids", "shape": (1, 4)})
-    embed: Any = SimpleNamespace(inputs=[ids])
+    ids: Any = SimpleNamespace(attributes={"name": "input_ids", "shape": (1, 4)})
     with pytest.raises(AtlasError, match=reason):
-        inputs_of(tmp_path / "ids.jsonl", client_model(embed, tmp_path))
+        inputs_of(tmp_path / "ids.jsonl", client_model([ids], tmp_path))
 
 
 def test_config_of_a_bundles_client_may_be_no_link(tmp_path: Path) -> None:
     (tmp_path / "real.json").write_text("{}")
     (tmp_path / "config.json").symlink_to(tmp_path / "real.json")
     with pytest.raises(AtlasError, match="it is a link"):
-        client_model(Module("client", "nn"), tmp_path)
+        client_model([], tmp_path)
 
 
 def test_image_size_that_is_no_size(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def _model(name: str, shape: str, dtype: str, folder: Path = DIGITS / "model") -
     )
     extents = shape.replace(", ", "x")
     text = EMBED.format(name=name, shape=shape, dtype=dtype, extents=extents)
-    model = dataclasses.replace(client_model(parse(text), folder), config=config)
+    model = dataclasses.replace(client_model(parse(text).inputs, folder), config=config)
     model.__dict__["tokenizer"] = Words()
     return model
 
