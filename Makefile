@@ -22,7 +22,7 @@ FAULTS_ARGS ?=
 
 help:
 	@echo "make demo     compile a Vision Transformer, run it on encrypted digits"
-	@echo "make reactions  search a BERT for chemical reactions, and measure accuracy on labelled ones (40 minutes)"
+	@echo "make reactions  search a BERT for chemical reactions, and measure accuracy on labelled ones (half an hour)"
 	@echo "make test     run all tests, and print the slowest 20 (PYTEST_ARGS='-n 0 tests/ir')"
 	@echo "make fuzz     a million mutated inputs over all readers, and the C++ ones (FUZZ_INPUTS=, FUZZ_ARGS='--seed 2')"
 	@echo "make faults   kill commands, fill disks, take memory (FAULTS_ARGS='--kills 20 --seed 2')"
