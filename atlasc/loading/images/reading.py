@@ -83,6 +83,7 @@ def read_image(source: Any, name: str, mode: str, say: Callable[[str], object]) 
 def _opened(source: Any) -> Image:
     """An image that is not decoded yet, from whatever holds it. A ValueError where it is none."""
     from PIL import Image as pillow
+    from PIL import UnidentifiedImageError
 
     if isinstance(source, Mapping) and source.keys() == {"bytes", "path"}:
         source = source["bytes"] or source["path"]
@@ -92,7 +93,10 @@ def _opened(source: Any) -> Image:
         # Not the file itself: a read of more bytes than it has would allocate memory for them.
         source = read_bytes(Path(source).expanduser(), MAX_FILE)
     if isinstance(source, bytes):
-        return pillow.open(io.BytesIO(source), formats=FORMATS)
+        try:
+            return pillow.open(io.BytesIO(source), formats=FORMATS)
+        except UnidentifiedImageError:
+            raise ValueError(f"it is no image of the kinds {', '.join(FORMATS)}") from None
     if isinstance(source, Exception):  # of a data set that decodes images itself
         raise source
     if not is_image(source):

@@ -187,6 +187,9 @@ def test_an_image_that_cannot_be_read_keeps_its_row_and_says_why(tmp_path: Path)
         inputs.require_finite()
     with pytest.raises(AtlasError, match=r"image b.png cannot be read"):
         inputs_of(folder / "b.png", vit(tmp_path / "m"))
+    (folder / "b.png").write_text("words")
+    fault = inputs_of(folder, vit(tmp_path / "m")).faults[1]
+    assert fault.startswith("it cannot be read: it is no image of the kinds PNG, JPEG")
 
 
 def test_folders_name_the_labels(tmp_path: Path) -> None:
