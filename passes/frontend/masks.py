@@ -135,13 +135,15 @@ def masked_mean(importer: Importer, node: Node) -> tuple[Callable[[], Value], li
     batch, _, features = shape(found)
     if math.prod(shape(node)) != batch * features:
         return None
-    x = torch.randn(shape(found), generator=torch.Generator().manual_seed(0))
-    exact = x.to(torch.float64)
+    dtype: torch.dtype = found.meta["val"].dtype
+    x = torch.randn(shape(found), generator=torch.Generator().manual_seed(0)).to(dtype)
+    # Some roundings of a short type, not so many that another weight would pass for a mean.
+    error = max(1e-5, 4 * torch.finfo(dtype).eps)
     for probe in probe_masks(*shape(public)):
-        known = {**importer.known, public: torch.from_numpy(probe), found: x.to(_dtype(found))}
+        known = {**importer.known, public: torch.from_numpy(probe), found: x}
         result = evaluate(node, known)
-        wanted = (exact * torch.from_numpy(shares(probe))[..., None]).sum(1).reshape(shape(node))
-        error = 100 * torch.finfo(_dtype(found)).eps
+        kept = torch.from_numpy(shares(probe))[..., None]
+        wanted = (x.double() * kept).sum(1).reshape(shape(node))
         if result.is_meta or not torch.allclose(result.double(), wanted, rtol=error, atol=error):
             return None
 
@@ -166,11 +168,6 @@ def _before_mask(importer: Importer, node: Node) -> Node | None:
             found = private[0]
         node = private[0]
     return found if found is not None and len(shape(found)) == 3 else None
-
-
-def _dtype(node: Node) -> torch.dtype:
-    dtype: torch.dtype = node.meta["val"].dtype
-    return dtype
 
 
 def probe_masks(batch: int, length: int) -> list[np.ndarray]:

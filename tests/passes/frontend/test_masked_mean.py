@@ -69,8 +69,8 @@ class Pooled(torch.nn.Module):
         return self.head(self.mean(self.layer(self.embeddings(input_ids)), attention_mask))
 
 
-def traced(mean: Any) -> tuple[Pooled, Module]:
-    model = Pooled(mean).eval()
+def traced(mean: Any, dtype: torch.dtype = torch.float32) -> tuple[Pooled, Module]:
+    model = Pooled(mean).eval().to(dtype)
     inputs = {"input_ids": torch.from_numpy(IDS), "attention_mask": torch.from_numpy(MASK)}
     return model, trace(model, inputs, name="pooled")
 
@@ -86,8 +86,16 @@ def test_it_is_one_op_and_equals_torch(name: str) -> None:
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6)
 
 
+def test_a_mean_in_a_short_type() -> None:
+    _, module = traced(MEANS["sums"], torch.bfloat16)
+    assert any(op.name == "nn.mean" for op in module.ops)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", OTHERS)
-def test_other_uses_of_a_mask_are_refused_with_what_is_understood(name: str) -> None:
+def test_other_uses_of_a_mask_are_refused_with_what_is_understood(
+    name: str, dtype: torch.dtype
+) -> None:
     with pytest.raises(AtlasError) as caught:
-        traced(OTHERS[name])
+        traced(OTHERS[name], dtype)
     assert "the mean of the tokens that it keeps" in str(caught.value)
