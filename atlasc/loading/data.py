@@ -183,7 +183,14 @@ def _from_arrays(
         texts = _texts_of_arrays(arrays, model, inputs, source)
         return checked(padded(texts, model, *lengths), model)
     if MASK in model.input_names:
-        arrays[MASK] = _mask_of(arrays, main, source)
+        tokens = arrays[main].shape[:2]
+        arrays[MASK] = _mask_of(arrays, tokens, f"the tokens of {main}", source)
+        if (empty := ~arrays[MASK].any(axis=1)).any():
+            raise AtlasError(
+                f"row {int(empty.argmax())} of {MASK} keeps no token",
+                where=source,
+                remedy="leave that input out",
+            )
     if missing := [name for name in model.input_names if name not in arrays]:
         raise AtlasError(
             f"{source} lacks {', '.join(missing)}", why="the model reads it", remedy="give it too"
@@ -191,23 +198,26 @@ def _from_arrays(
     return checked(replace(inputs, arrays=arrays), model)
 
 
-def _mask_of(arrays: Mapping[str, np.ndarray], main: str, source: str) -> np.ndarray:
-    """The mask [N, tokens] of an input [N, tokens, ...]; where none is given, it keeps all."""
-    wanted = arrays[main].shape[:2]
-    mask = arrays.get(MASK, np.ones(wanted))
-    if mask.shape != wanted or not np.isin(mask, (0, 1)).all():
+def _mask_of(
+    arrays: Mapping[str, np.ndarray], tokens: tuple[int, ...], of: str, source: str
+) -> np.ndarray:
+    """The mask [N, tokens] of an input; where none is given, it keeps all."""
+    mask = arrays.get(MASK, np.ones(tokens))
+    fits = bool(np.isin(mask, (0, 1)).all())
+    return _of_tokens(MASK, mask, tokens, fits, f"{of} and hold 1 (keep) and 0 (padding)", source)
+
+
+def _of_tokens(
+    name: str, array: np.ndarray, tokens: tuple[int, ...], fits: bool, what: str, source: str
+) -> np.ndarray:
+    """An array with a number for each token, which ``fits`` what it must hold, as integers."""
+    if array.shape != tokens or not fits:
         raise AtlasError(
-            f"{MASK} must have the shape {wanted}, of the tokens of {main}, and hold 1 (keep) and "
-            "0 (padding)",
+            f"{name} must have the shape {tokens} of {what}",
             where=source,
-            why=f"its shape is {mask.shape}",
+            why=f"its shape is {array.shape}",
         )
-    if (empty := ~mask.any(axis=1)).any():
-        raise AtlasError(
-            f"row {int(empty.argmax())} of {MASK} keeps no token", where=source,
-            remedy="leave that input out",
-        )  # fmt: skip
-    return mask.astype(np.int64)
+    return array.astype(np.int64)
 
 
 def _texts_of_arrays(
@@ -228,14 +238,11 @@ def _texts_of_arrays(
         )
     found = []
     for name in channels:
-        array = arrays.get(name, np.full(ids.shape, int(name == MASK)))
-        what = "hold 1 (keep) and 0 (padding)" if name == MASK else "hold integers"
-        fits = np.isin(array, (0, 1)).all() if name == MASK else array.dtype.kind in "biu"
-        if array.shape != ids.shape or not fits:
-            raise AtlasError(
-                f"{name} must have the shape {ids.shape} of input_ids and {what}",
-                where=source,
-                why=f"its shape is {array.shape}",
-            )
-        found.append(array.astype(np.int64))
+        if name == MASK:
+            found.append(_mask_of(arrays, ids.shape, "input_ids", source))
+            continue
+        array = arrays.get(name, np.zeros(ids.shape, np.int64))
+        fits = array.dtype.kind in "biu"
+        what = "input_ids and hold integers"
+        found.append(_of_tokens(name, array, ids.shape, fits, what, source))
     return Texts(tuple(channels), list(np.stack(found, axis=1)), inputs)
