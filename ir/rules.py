@@ -86,6 +86,12 @@ def check_query(site: Site, tokens: int) -> None:
     require(0 <= query < tokens, f"query {query} is none of {tokens} tokens")
 
 
+def check_mask(mask: object, wanted: tuple[int, int]) -> None:
+    """Refuse what is no public mask [batch, tokens] of these extents."""
+    fits = isinstance(mask, TensorType) and mask.shape == wanted and mask.side != "server"
+    require(fits, f"the mask must be a public tensor of shape {wanted}, not {mask}")
+
+
 def keys_mask(site: Site) -> TensorType:
     """scores [B,H,queries,keys] with an optional public mask [B,keys]; type of the scores."""
     shape = site.shape()

@@ -176,7 +176,7 @@ def _select(site: Site) -> Layout:
 def _mul_plain(site: Site) -> Layout:
     source = first_layout(site)
     for mask in site.types[1:]:
-        _check_mask(mask, (source.extent("b"), source.extent("t")))
+        rules.check_mask(mask, (source.extent("b"), source.extent("t")))
         alone = not {"zero_padding", "first_row", "layout"} & set(site.attributes)
         require(alone, "with a mask there is nothing to say about padding or layout")
         require(not isinstance(site.attributes["value"], Symbol), "with a mask value is a number")
@@ -242,13 +242,8 @@ def _masked(site: Site, operand: int, scores: Layout) -> Layout:
     keys = scores.extent("t" if scores.field("t") else "s")
     rules.check_query(site, keys)
     for mask in site.types[operand:]:
-        _check_mask(mask, (scores.extent("b"), keys))
+        rules.check_mask(mask, (scores.extent("b"), keys))
     return scores
-
-
-def _check_mask(mask: object, wanted: tuple[int, int]) -> None:
-    if not isinstance(mask, TensorType) or mask.shape != wanted:
-        raise RuleError(f"the mask must be a public tensor of shape {wanted}, not {mask}")
 
 
 def _scores(site: Site) -> Layout:

@@ -140,9 +140,7 @@ def _without_axis(site: Site) -> TensorType:
 
 def _mean_type(site: Site) -> TensorType:
     if len(site.types) > 1:
-        mask, wanted = site.types[1], (site.shape()[0], site.shape()[_axis_of(site)])
-        fits = isinstance(mask, TensorType) and mask.shape == wanted and mask.side != "server"
-        require(fits, f"the mask must be a public tensor of shape {wanted}, not {mask}")
+        rules.check_mask(site.types[1], (site.shape()[0], site.shape()[_axis_of(site)]))
         require(site.attributes["axis"] > 0, "a mask has an axis of its own for the batch")
     return _without_axis(site)
 
