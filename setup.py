@@ -14,30 +14,30 @@ RUNTIME = Path(__file__).parent / "atlasc" / "runtime_cuda"
 
 
 class BuildWithCMake(build_ext):
-    """The engine is built by the CMake files of the runtime, as emitted projects are."""
+    """The runtime is built by its CMake files, as emitted projects are."""
 
     def build_extension(self, ext: Extension) -> None:
-        """Build one extension; the engine by CMake."""
-        if ext.name != ENGINE.name:
+        """Build one extension; the runtime by CMake."""
+        if ext.name != NATIVE.name:
             super().build_extension(ext)
             return
-        build = Path(self.build_temp).resolve() / "engine"
+        build = Path(self.build_temp).resolve() / "runtime"
         output = Path(self.get_ext_fullpath(ext.name)).resolve().parent
         _cmake(
             *("-S", RUNTIME, "-B", build, "-DCMAKE_BUILD_TYPE=Release"),
-            *("-DATLASC_ENGINE=cpu", "-DATLASC_ENGINE_MODULE=ON", "-DPYBIND11_FINDPYTHON=ON"),
+            *("-DATLASC_ENGINE=cpu", "-DATLASC_NATIVE=ON", "-DPYBIND11_FINDPYTHON=ON"),
             f"-DCMAKE_LIBRARY_OUTPUT_DIRECTORY={output}",
             f"-DPython_EXECUTABLE={sys.executable}",
             f"-Dpybind11_DIR={pybind11.get_cmake_dir()}",
         )
-        _cmake("--build", build, "--target", "_engine", "--parallel", os.cpu_count() or 1)
+        _cmake("--build", build, "--target", "_native", "--parallel", os.cpu_count() or 1)
 
 
 def _cmake(*arguments: object) -> None:
     """CMake of the package on PyPI, which is there in every build environment."""
     done = subprocess.run([sys.executable, "-m", "cmake", *map(str, arguments)])
     if done.returncode:
-        raise CompileError("the engine of the target cpu could not be built")
+        raise CompileError("the runtime could not be built")
 
 
 APPROXIMATION = Pybind11Extension(
@@ -55,12 +55,12 @@ APPROXIMATION = Pybind11Extension(
     # Without a compiler the package still installs and evaluates with numpy, only slower.
     optional=True,
 )
-ENGINE = Extension(
-    "atlasc.targets.cpu._engine",
+NATIVE = Extension(
+    "atlasc.runtime._native",
     [],
     depends=[str(path) for path in sorted(RUNTIME.rglob("*")) if path.is_file()],
-    # Without a compiler the package still compiles models, and simulates programs.
+    # Without a compiler the package still compiles models; it does not run them.
     optional=True,
 )
 
-setup(ext_modules=[APPROXIMATION, ENGINE], cmdclass={"build_ext": BuildWithCMake})
+setup(ext_modules=[APPROXIMATION, NATIVE], cmdclass={"build_ext": BuildWithCMake})

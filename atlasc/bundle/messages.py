@@ -25,7 +25,7 @@ from atlasc.bundle.sealed import Array, opened, sealed
 from atlasc.files import write_with
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import MIB, Schema, Sha256, parse_json, read_bytes, too_large
-from atlasc.targets.base import RoleEngine
+from atlasc.runtime.engine import RoleEngine
 
 Kind = Literal["query", "answer"]
 _HEADER = MIB

@@ -118,6 +118,6 @@ def evaluation_error(coefficients: tuple[float, ...], rescale: float, reach: flo
     for noise in (model, None):
         engine = SimEngine(_SLOTS, _LEVELS, noise=noise)
         ciphertext = evaluate_plan(engine, engine.encrypt(arguments, _LEVELS), plan)
-        results.append(ciphertext.values.real)
+        results.append(engine.decrypt(ciphertext))
     squares = np.square(results[0] - results[1]).reshape(_PARTS, -1).mean(axis=1)
     return float(np.sqrt(squares.max())) / scale

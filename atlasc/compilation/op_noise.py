@@ -18,7 +18,7 @@ from atlasc.ir.module import Module, Op
 from atlasc.ir.opdef import Symbol
 from atlasc.passes.execution.engine import Engine, Vector
 from atlasc.passes.execution.plaintexts import Slots, built
-from atlasc.passes.execution.record import Function, replay
+from atlasc.passes.execution.record import Function
 from atlasc.targets.noise import NoiseModel
 
 _KNOWN = 4096
@@ -95,8 +95,11 @@ class VarianceEngine(Engine[_Variance]):
     def run(self) -> OpNoise:
         """What the function adds."""
         given = [[_Variance(level) for level in levels] for levels in self._function.levels]
-        results = replay(self, self._function, given)
+        results = self.play(self._function, given)
         return OpNoise(self._before, max((one.of for one in results), default=0.0))
+
+    def _made(self, slots: Slots, array: Any) -> Slots:
+        return slots
 
     def _encrypt(self, vector: Any, level: int) -> _Variance:
         self._refuse("encrypt", "a variance is no ciphertext")

@@ -1,19 +1,17 @@
-"""The base classes of targets and of engines whose ciphertexts travel between two roles."""
+"""The base class of targets."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
-
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.module import Module
-from atlasc.passes.execution.engine import Ct, Engine, Vector
+from atlasc.passes.execution.engine import Engine
 from atlasc.passes.latency.model import LatencyTarget
 from atlasc.passes.lowering.rotation_keys import KeyPlan
+from atlasc.runtime.engine import RoleEngine
 from atlasc.targets.cost_table import CostTable, active_table
 from atlasc.targets.costs import costs_of
 from atlasc.targets.key_folders import Role
@@ -29,76 +27,6 @@ a remark to keep in the table. Raises AtlasError for too little memory."""
 
 def no_progress(what: str, done: int, total: int) -> None:
     """The callback that says nothing."""
-
-
-class RoleEngine(Engine[Ct]):
-    """The engine of a client, of a server, or of both in a trial. One of a single role refuses what
-    takes the other's keys.
-
-    Attributes:
-        target: whose engine it is; files name it.
-        has_secret: whether it can encrypt and decrypt.
-        identity: of the key set, 32 hexadecimal digits; every written ciphertext carries it.
-    """
-
-    target: ClassVar[str]
-    has_secret = True
-    identity = ""
-
-    def encrypt(self, vector: Vector | None, level: int | None = None) -> Ct:
-        self._require_secret("encrypt")
-        return super().encrypt(vector, level)
-
-    def _require_readable(
-        self, primitive: str, slots: Vector, level: int, log_limit: float
-    ) -> None:
-        """Refuse slots that a decryption at ``level`` reads as other numbers: a coefficient beyond
-        half of the modulus wraps around. ``log_limit``: log2 of what is too large."""
-        largest = float(np.abs(slots).max(initial=0.0))
-        if not largest < 2.0 ** min(log_limit, 1000):
-            self._refuse(
-                primitive,
-                f"a slot holds {largest:.3g}, but at level {level} only values below "
-                f"2^{log_limit:.0f} fit",
-                "scale the input down: it is far larger than any that a program is made for"
-                if primitive == "encrypt"
-                else "a polynomial was evaluated outside its range: calibrate on more inputs",
-            )
-
-    @abstractmethod
-    def serialize(self, ciphertext: Ct) -> bytes:
-        """A ciphertext for a file or the wire."""
-
-    @abstractmethod
-    def deserialize(self, data: bytes) -> Ct:
-        """The inverse of :meth:`serialize`.
-
-        Raises:
-            AtlasError: not a ciphertext of this target, damaged, or made with other keys.
-        """
-
-    def _require_secret(self, primitive: str) -> None:
-        if not self.has_secret:
-            self._refuse(
-                primitive,
-                "this engine has evaluation keys only: the secret key never leaves the client",
-                "use the client's folder",
-            )
-
-    def _require_identity(self, found: str) -> None:
-        """Refuse a ciphertext of other keys than the engine's."""
-        if found != self.identity:
-            raise AtlasError(
-                "this ciphertext was made with other keys",
-                why=f"it belongs to {found[:8]}, the keys are {self.identity[:8]}",
-                remedy="encrypt the input again with the client keys of this key set",
-            )
-
-    def _require_reach(self, primitive: str, key: str, reach: int, level: int, remedy: str) -> None:
-        """Refuse a key switch at a level that its key does not reach; −1 says no key."""
-        if reach < level:
-            have = "there is no key" if reach < 0 else f"its key reaches only level {reach}"
-            self._refuse(primitive, f"{key} at level {level}: {have}", remedy)
 
 
 class Target:

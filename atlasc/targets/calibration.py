@@ -21,7 +21,8 @@ import numpy as np
 
 from atlasc.passes.lowering.rotation_keys import KeyPlan
 from atlasc.targets import cost_table
-from atlasc.targets.base import Progress, RoleEngine
+from atlasc.runtime.engine import RoleEngine
+from atlasc.targets.base import Progress
 from atlasc.targets.cost_table import Bootstrap, CostTable, Measured
 from atlasc.targets.costs import KEY, ratio
 from atlasc.targets.machine import OtherWork, this_machine

@@ -15,6 +15,7 @@ from typing import Any, Literal, NoReturn
 
 from atlasc.ir.errors import AtlasError
 from atlasc.passes.execution.engine import Engine, Vector, is_narrow
+from atlasc.passes.execution.plaintexts import Slots
 
 Primitive = Literal[
     "encrypt", "decrypt", "add", "add_plain", "negate", "times_i", "rescale", "mul", "mul_lazy",
@@ -185,6 +186,9 @@ class CountingEngine(Engine[Counted]):
 
     def _vector(self, value: Any, primitive: str) -> Any:
         return value
+
+    def _made(self, slots: Slots, array: Any) -> Any:
+        return slots
 
     def _encrypt(self, vector: Any, level: int) -> Counted:
         self._primitives["encrypt", level] += 1

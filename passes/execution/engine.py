@@ -2,8 +2,9 @@
 
 One small set of primitives is enough for every macro op: linear transforms, Chebyshev sums,
 products of ciphertexts and rotate-and-sum are written once against :class:`Engine`. A recorder
-(:mod:`atlasc.passes.execution.record`) takes them down, and a simulator, a counter
-(:mod:`atlasc.passes.execution.counting_engine`) and real libraries replay them.
+(:mod:`atlasc.passes.execution.record`) takes them down as functions, and a counter
+(:mod:`atlasc.passes.execution.counting_engine`), the runtime (:mod:`atlasc.runtime`) and libraries
+play these.
 
 Conventions that every implementation keeps, and that the conformance suite in
 ``tests/atlasc/targets`` checks:
@@ -28,14 +29,18 @@ Conventions that every implementation keeps, and that the conformance suite in
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError
+from atlasc.passes.execution.plaintexts import DERIVED, Argument, Slots, built
+
+if TYPE_CHECKING:
+    from atlasc.passes.execution.record import Function
 
 Vector: TypeAlias = NDArray[np.float64]
 """Cleartext slots: float64 of shape ``(slots,)``."""
@@ -212,6 +217,71 @@ class Engine(ABC, Generic[Ct]):
         library have none.
         """
         self._refuse("raise_modulus", "this engine has no bootstrap in primitives")
+
+    # --- functions
+
+    def play(
+        self,
+        function: Function,
+        operands: Sequence[Sequence[Ct]],
+        arrays: Sequence[NDArray[Any]] = (),
+    ) -> list[Ct]:
+        """The result of a recorded function, an instruction after the other.
+
+        Args:
+            function: of the engine's shape.
+            operands: ciphertexts of each encrypted operand.
+            arrays: one for each of the function's roles; a mask is ``[batch, tokens]``.
+        """
+        roles, known = dict(zip(function.roles, arrays)), dict[Argument, NDArray[Any]]()
+
+        def array(argument: Argument) -> NDArray[Any]:
+            if argument not in known:
+                found = roles[argument.role]
+                found = DERIVED[argument.derived](found) if argument.derived else found
+                known[argument] = np.asarray(found, dtype=np.float64).ravel()
+            return known[argument]
+
+        values = dict(enumerate(ciphertext for operand in operands for ciphertext in operand))
+        for instruction, released in zip(function.code, function.released, strict=True):
+            primitive, read, plaintexts, numbers, written = instruction
+            given = [values[number] for number in read]
+            others = [
+                self._made(one, array) if isinstance(one, Slots) else one for one in plaintexts
+            ]
+            values |= zip(written, self.call(primitive, given, others, numbers), strict=True)
+            for number in released:
+                del values[number]
+        return [values[number] for number in function.results]
+
+    def call(
+        self,
+        primitive: str,
+        operands: Sequence[Ct],
+        plaintexts: Sequence[Any] = (),
+        numbers: Sequence[int] = (),
+    ) -> list[Ct]:
+        """The results of a primitive, whose operands are those of an instruction."""
+        method = getattr(self, primitive)
+        if primitive == "dot":
+            half = len(operands) // 2
+            return [method(operands[:half], operands[half:])]
+        if primitive == "dot_plain":
+            return [method(operands, plaintexts)]
+        if primitive == "bootstrap_many":
+            return list(method(operands, *numbers))
+        if primitive == "rotate_many":
+            return list(method(operands[0], numbers))
+        if primitive == "transform":
+            terms = list(zip(numbers[::2], numbers[1::2], plaintexts, strict=True))
+            return [method(operands[0], terms)]
+        return [method(*operands, *plaintexts, *numbers)]
+
+    def _made(self, slots: Slots, array: Callable[[Argument], NDArray[Any]]) -> Any:
+        """What a primitive is given for a descriptor: its numbers. An engine without data takes the
+        descriptor.
+        """
+        return built(slots, self.slots, array)
 
     def _babies(self, ciphertext: Ct, terms: Sequence[tuple[int, int, Plaintext]]) -> dict[int, Ct]:
         """The operand of a ``transform``, rotated by the baby steps of its terms."""

@@ -15,8 +15,8 @@ from atlasc.passes.execution.counting_engine import CountingEngine
 from atlasc.passes.execution.engine import Ct, Engine
 from atlasc.passes.execution.kernels import attention, elementwise, linear, rows
 from atlasc.passes.execution.kernels.context import Context
-from atlasc.passes.execution.plaintexts import DERIVED, MASK, Argument, Slots, built
-from atlasc.passes.execution.record import Function, Register, Shape, replay
+from atlasc.passes.execution.plaintexts import MASK
+from atlasc.passes.execution.record import Function, Register, Shape
 from atlasc.passes.framework.pass_base import OBSERVED
 
 _NAMED = (
@@ -146,7 +146,7 @@ def _blaming(op: Op) -> Iterator[None]:
 
 
 class Executor(Generic[Ct]):
-    """An engine that computes ops of a program, by replaying their functions.
+    """An engine that computes ops of a program, by playing their functions.
 
     Attributes:
         engine: evaluates the primitives; of the functions' shape.
@@ -171,23 +171,12 @@ class Executor(Generic[Ct]):
             (encrypted if value.encrypted else masks).append(operand)
         levels = [[self.engine.level(one) for one in operand] for operand in encrypted]
         function = self._functions.of(op, levels)
-        if self._functions.costs_only:
-            return replay(self.engine, function, encrypted)
-        site, arrays = op.site(self._functions.symbols), dict[Argument, np.ndarray]()
-
-        def array(argument: Argument) -> np.ndarray:
-            if argument not in arrays:
-                role, derived = argument
-                found = masks[0] if role == MASK else site.constant(role)
-                found = DERIVED[derived](found) if derived else found
-                arrays[argument] = np.asarray(found, dtype=np.float64).ravel()
-            return arrays[argument]
-
-        def plaintext(slots: Slots) -> np.ndarray:
-            return built(slots, self.engine.slots, array)
-
+        arrays: list[np.ndarray] = []
+        if not self._functions.costs_only:
+            site = op.site(self._functions.symbols)
+            arrays = [masks[0] if r == MASK else site.constant(r) for r in function.roles]
         with _blaming(op):
-            return replay(self.engine, function, encrypted, plaintext)
+            return self.engine.play(function, encrypted, arrays)
 
 
 def execute(

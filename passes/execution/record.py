@@ -1,22 +1,22 @@
-"""Functions: ops of the ckks level as primitives, recorded once and replayed by every engine.
+"""Functions: ops of the ckks level as primitives, recorded once and played by every engine.
 
 A kernel runs once for each kind of op, shape and level, on the :class:`Recorder`: an engine whose
 ciphertexts are numbered *registers*. What it asks for becomes the instructions of a function. Equal
 ops, such as those of equal blocks, share one. Costs, memory and keys are read off functions, and
-engines replay them, in Python (:mod:`atlasc.passes.execution.execute`) and in C++
-(``runtime_cuda/src/replay.cpp``).
+engines play them: those of the runtime in C++ (``runtime_cuda/src/replay.cpp``), others as
+:meth:`atlasc.passes.execution.engine.Engine.play` does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from atlasc.ir.module import Op
 from atlasc.passes.execution.counting_engine import Counted, CountingEngine, Counts
-from atlasc.passes.execution.engine import Ct, Engine, Vector
+from atlasc.passes.execution.engine import Engine, Vector
 from atlasc.passes.execution.plaintexts import MASK, Plaintext, Slots
 
 Primitive = Literal[
@@ -74,7 +74,7 @@ class Function:
 
     Attributes:
         name: of the op, and a number.
-        shape: of the engines that can replay it.
+        shape: of the engines that can play it.
         levels: of the ciphertexts of each encrypted operand.
         code: the instructions in order.
         results: registers of the result.
@@ -87,6 +87,10 @@ class Function:
     code: tuple[Instruction, ...]
     results: tuple[int, ...]
     result_levels: tuple[int, ...]
+
+    def named(self, name: str) -> Function:
+        """The same by another name."""
+        return replace(self, name=name)
 
     @property
     def operands(self) -> int:
@@ -126,10 +130,16 @@ class Function:
         return [public[0] if role == MASK else op.attributes[role].name for role in self.roles]
 
     @cached_property
+    def periods(self) -> frozenset[int]:
+        """Of its bootstraps: after how many slots these repeat."""
+        bootstraps = (one for one in self.code if one.primitive == "bootstrap_many")
+        return frozenset(one.numbers[0] for one in bootstraps)
+
+    @cached_property
     def counts(self) -> Counts:
         """What it costs, as if nothing before it had rescaled its operands."""
         engine = CountingEngine(*self.shape)
-        replay(engine, self, [[Counted(level) for level in levels] for levels in self.levels])
+        engine.play(self, [[Counted(level) for level in levels] for levels in self.levels])
         return engine.total()
 
     def text(self) -> str:
@@ -271,42 +281,3 @@ class Recorder(Engine[Register]):
     ) -> list[Register]:
         count = len(ciphertexts)
         return self._write("bootstrap_many", ciphertexts, level, numbers=[period], results=count)
-
-
-def replay(
-    engine: Engine[Ct],
-    function: Function,
-    operands: Sequence[Sequence[Ct]],
-    plaintext: Callable[[Slots], Any] = lambda slots: slots,
-) -> list[Ct]:
-    """The result of a function on an engine.
-
-    Args:
-        engine: of the function's shape.
-        operands: ciphertexts of each encrypted operand.
-        plaintext: what the engine is given for slots. One that only counts takes them as they are.
-    """
-    values = dict(enumerate(ciphertext for operand in operands for ciphertext in operand))
-    for instruction, released in zip(function.code, function.released, strict=True):
-        primitive, read, plaintexts, numbers, written = instruction
-        given = [values[number] for number in read]
-        others = [plaintext(one) if isinstance(one, Slots) else one for one in plaintexts]
-        call = getattr(engine, primitive)
-        if primitive == "dot":
-            half = len(given) // 2
-            results = [call(given[:half], given[half:])]
-        elif primitive == "dot_plain":
-            results = [call(given, others)]
-        elif primitive == "bootstrap_many":
-            results = call(given, *numbers)
-        elif primitive == "rotate_many":
-            results = call(given[0], numbers)
-        elif primitive == "transform":
-            terms = list(zip(numbers[::2], numbers[1::2], others, strict=True))
-            results = [call(given[0], terms)]
-        else:
-            results = [call(*given, *others, *numbers)]
-        values |= zip(written, results, strict=True)
-        for number in released:
-            del values[number]
-    return [values[number] for number in function.results]

@@ -28,21 +28,34 @@ def record_arrays(functions: Sequence[Function]) -> dict[str, np.ndarray]:
     ``record/names`` (lines), as bytes, little-endian. Equal tables, plaintexts and numbers are
     stored once.
     """
-    pool = _Pool()
-    bodies = [number for function in functions for number in _body(function, pool)]
-    code = [len(pool.tables)]
-    code += [number for table, repeats in pool.tables for number in (len(table), repeats)]
-    code.append(len(pool.plaintexts))
-    code += [number for plaintext in pool.plaintexts for number in plaintext]
-    tables = np.concatenate([np.zeros(0, np.int32), *(table for table, _ in pool.tables)])
-    names = "\n".join(function.name for function in functions).encode()
-    arrays = {
-        "code": np.asarray([*code, *bodies], dtype="<i4"),
-        "tables": tables.astype("<i4"),
-        "floats": np.asarray(pool.floats, dtype="<f8"),
-        "names": np.frombuffer(names, dtype=np.uint8),
-    }
-    return {f"record/{name}": array.view(np.uint8) for name, array in arrays.items()}
+    return Recording().added(functions)
+
+
+class Recording:
+    """Functions as arrays, bit by bit: what was added before is not repeated."""
+
+    def __init__(self) -> None:
+        self._pool = _Pool()
+
+    def added(self, functions: Sequence[Function]) -> dict[str, np.ndarray]:
+        """As :func:`record_arrays`, of functions with names that none before them has."""
+        pool = self._pool
+        tables, plaintexts, floats = len(pool.tables), len(pool.plaintexts), len(pool.floats)
+        bodies = [number for function in functions for number in _body(function, pool)]
+        new = pool.tables[tables:]
+        code = [len(new)]
+        code += [number for table, repeats in new for number in (len(table), repeats)]
+        code.append(len(pool.plaintexts) - plaintexts)
+        code += [number for plaintext in pool.plaintexts[plaintexts:] for number in plaintext]
+        numbers = np.concatenate([np.zeros(0, np.int32), *(table for table, _ in new)])
+        names = "\n".join(function.name for function in functions).encode()
+        arrays = {
+            "code": np.asarray([*code, *bodies], dtype="<i4"),
+            "tables": numbers.astype("<i4"),
+            "floats": np.asarray(pool.floats[floats:], dtype="<f8"),
+            "names": np.frombuffer(names, dtype=np.uint8),
+        }
+        return {f"record/{name}": array.view(np.uint8) for name, array in arrays.items()}
 
 
 class _Pool:

@@ -48,7 +48,7 @@ std::size_t CkksEngine::saved_size(int level) const {
 }
 
 Bytes CkksEngine::save(const Ciphertext& handle) const {
-    const Value& x = canonical(handle);
+    const Value x = canonical(handle);
     const std::size_t part = x.limbs * ring_.degree() * sizeof(Word);
     const std::size_t start = role_.identity.size() + sizeof(Header);
     Bytes bytes(start + 2 * part);
@@ -87,7 +87,7 @@ Ciphertext CkksEngine::load(const Bytes& bytes) const {
     }
     auto polys = std::make_shared<Polys>(ring_, 2, limbs);
     upload(polys->words.get(), bytes.data() + start, size);
-    return std::make_shared<Value>(std::move(polys), level, limbs, scale_of(level));
+    return held(std::move(polys), level, limbs, scale_of(level));
 }
 
 }  // namespace atlasc::ckks

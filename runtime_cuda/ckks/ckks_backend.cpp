@@ -1,35 +1,53 @@
-// The engine that encrypts, as the executables see it.
+// The engine that encrypts, as the roles see it.
 #include <memory>
 #include <utility>
 
 #include "atlasc/backend.hpp"
 #include "ckks/keys/key_files.hpp"
 
-namespace atlasc::backend {
+namespace atlasc {
+namespace {
 
+using ckks::CkksEngine;
 using ckks::Ground;
 using ckks::ground_of;
 
-const char* const name = ATLASC_DEVICE_NAME;
-const bool encrypts = true;
+/// An engine of the role that `make_role(ground)` makes.
+template <typename MakeRole>
+std::unique_ptr<Engine> engine_of(const Interface& interface, std::uint64_t device_memory,
+                                  MakeRole make_role) {
+    std::unique_ptr<Ground> ground = ground_of(interface, device_memory);
+    ckks::Role role = make_role(*ground);
+    return std::make_unique<CkksEngine>(std::move(ground), std::move(role));
+}
 
 void generate_keys(const Interface& interface, const std::string& secret,
-                   const std::string& evaluation) {
-    const std::unique_ptr<Ground> ground = ground_of(interface, 0);
-    ckks::write_keys(interface, *ground, secret, evaluation);
+                   const std::string& evaluation, const KeyProgress& progress) {
+    ckks::write_keys(interface, *ground_of(interface), secret, evaluation, progress);
 }
 
 std::unique_ptr<Engine> client_engine(const Interface& interface, const std::string& secret) {
-    std::unique_ptr<Ground> ground = ground_of(interface, 0);
-    ckks::Role role = ckks::client_role(interface, *ground, secret);
-    return std::make_unique<ckks::CkksEngine>(std::move(ground), std::move(role));
+    return engine_of(interface, 0, [&](Ground& ground) {
+        return ckks::client_role(interface, ground, secret);
+    });
 }
 
 std::unique_ptr<Engine> server_engine(const Interface& interface, const std::string& evaluation,
                                       std::uint64_t device_memory) {
-    std::unique_ptr<Ground> ground = ground_of(interface, device_memory);
-    ckks::Role role = ckks::server_role(interface, *ground, evaluation);
-    return std::make_unique<ckks::CkksEngine>(std::move(ground), std::move(role));
+    return engine_of(interface, device_memory, [&](Ground& ground) {
+        return ckks::server_role(interface, ground, evaluation);
+    });
 }
 
-}  // namespace atlasc::backend
+std::unique_ptr<Engine> fresh_engine(const Interface& interface, const KeyProgress& progress) {
+    return engine_of(interface, 0, [&](Ground& ground) {
+        return ckks::fresh_role(interface, ground, progress);
+    });
+}
+
+}  // namespace
+
+const Backend ckks_backend = {ATLASC_DEVICE_NAME, true,          generate_keys,
+                              client_engine,      server_engine, fresh_engine};
+
+}  // namespace atlasc

@@ -74,8 +74,8 @@ CkksEngine::Polynomials CkksEngine::scaled(const Value& x, double scale) const {
     return std::make_shared<Polys>(product(ring_, *x.polys, factor, pending_limbs(x.level)));
 }
 
-const Value& CkksEngine::canonical(const Ciphertext& handle) const {
-    const Value& x = of(handle);
+Value CkksEngine::canonical(const Ciphertext& handle) const {
+    Value x = of(handle);
     const std::size_t limbs = limbs_of(x.level);
     if (x.limbs == limbs) {
         return x;
@@ -90,6 +90,7 @@ const Value& CkksEngine::canonical(const Ciphertext& handle) const {
     }
     x.limbs = limbs;
     x.scale = scale;
+    held_by(handle).replace(x);
     return x;
 }
 
@@ -101,11 +102,12 @@ Polys CkksEngine::relinearised(const Polys& x, int level) const {
 }
 
 Ciphertext CkksEngine::lowered(const Ciphertext& handle, int level) const {
-    if (of(handle).level == level) {
+    const Value known = of(handle);
+    if (known.level == level) {
         return handle;
     }
-    const Value& x = is_pending(of(handle)) ? canonical(handle) : of(handle);
-    return std::make_shared<Value>(x.polys, level, x.limbs, x.scale);
+    const Value x = is_pending(known) ? canonical(handle) : known;
+    return held(x.polys, level, x.limbs, x.scale);
 }
 
 Ciphertext CkksEngine::encrypt(const Vector& vector, int level) {
@@ -129,14 +131,14 @@ Ciphertext CkksEngine::encrypt(const Vector& vector, int level) {
     }
     const Words plaintext = as_secret(encoder_.encode(vector, scale_of(level), limbs));
     auto polys = std::make_shared<Polys>(role_.secret->encrypt(plaintext, limbs));
-    return std::make_shared<Value>(std::move(polys), level, limbs, scale_of(level));
+    return held(std::move(polys), level, limbs, scale_of(level));
 }
 
 ComplexVector CkksEngine::decrypt_complex(const Ciphertext& handle) {
     if (!role_.secret) {
         refuse("decrypt", "a server has no secret key");
     }
-    const Value& x = canonical(handle);
+    const Value x = canonical(handle);
     const std::size_t limbs = std::min(x.limbs, Encoder::read_limbs);
     return encoder_.decode(role_.secret->decrypt(*x.polys, limbs), x.scale);
 }
@@ -154,29 +156,31 @@ int CkksEngine::level(const Ciphertext& x) const { return of(x).level; }
 Ciphertext CkksEngine::combined(const Ciphertext& left, const Ciphertext& right,
                                    bool minus) const {
     const int level = std::min(of(left).level, of(right).level);
-    const Ciphertext a = lowered(left, level);
-    const Ciphertext b = lowered(right, level);
-    Polynomials first = of(a).polys;
-    Polynomials second = of(b).polys;
-    std::size_t limbs = std::min(of(a).limbs, of(b).limbs);
-    double scale = of(a).scale;
+    const Ciphertext low_left = lowered(left, level);
+    const Ciphertext low_right = lowered(right, level);
+    const Value a = of(low_left);
+    const Value b = of(low_right);
+    Polynomials first = a.polys;
+    Polynomials second = b.polys;
+    std::size_t limbs = std::min(a.limbs, b.limbs);
+    double scale = a.scale;
     const auto joins = [this](const Value& x) { return x.limbs > limbs_of(x.level); };
-    if (of(a).scale != of(b).scale) {
-        if (is_pending(of(a)) && joins(of(b))) {
-            second = scaled(of(b), scale);
-        } else if (is_pending(of(b)) && joins(of(a))) {
-            scale = of(b).scale;
-            first = scaled(of(a), scale);
+    if (a.scale != b.scale) {
+        if (is_pending(a) && joins(b)) {
+            second = scaled(b, scale);
+        } else if (is_pending(b) && joins(a)) {
+            scale = b.scale;
+            first = scaled(a, scale);
         } else {
-            first = canonical(a).polys;
-            second = canonical(b).polys;
+            first = canonical(low_left).polys;
+            second = canonical(low_right).polys;
             limbs = limbs_of(level);
             scale = scale_of(level);
         }
     }
     auto polys = std::make_shared<Polys>(minus ? difference(ring_, *first, *second, limbs)
                                                : sum(ring_, *first, *second, limbs));
-    return std::make_shared<Value>(std::move(polys), level, limbs, scale);
+    return held(std::move(polys), level, limbs, scale);
 }
 
 Ciphertext CkksEngine::add(const Ciphertext& left, const Ciphertext& right) {
@@ -188,21 +192,21 @@ Ciphertext CkksEngine::sub(const Ciphertext& left, const Ciphertext& right) {
 }
 
 Ciphertext CkksEngine::negate(const Ciphertext& handle) {
-    const Value& x = of(handle);
+    const Value x = of(handle);
     const std::size_t limbs = std::min(x.limbs, pending_limbs(x.level));
     auto polys = std::make_shared<Polys>(negated(ring_, *x.polys, limbs));
-    return std::make_shared<Value>(std::move(polys), x.level, limbs, x.scale);
+    return held(std::move(polys), x.level, limbs, x.scale);
 }
 
 Ciphertext CkksEngine::times_i(const Ciphertext& handle) {
-    const Value& x = of(handle);
+    const Value x = of(handle);
     const std::size_t limbs = std::min(x.limbs, pending_limbs(x.level));
     auto polys = std::make_shared<Polys>(product(ring_, *x.polys, encoder_.imaginary(), limbs));
-    return std::make_shared<Value>(std::move(polys), x.level, limbs, x.scale);
+    return held(std::move(polys), x.level, limbs, x.scale);
 }
 
 Ciphertext CkksEngine::add_plain(const Ciphertext& handle, const Plaintext& value) {
-    const Value& x = of(handle);
+    const Value x = of(handle);
     const std::size_t limbs = std::min(x.limbs, pending_limbs(x.level));
     std::shared_ptr<Polys> polys;
     if (const double* number = std::get_if<double>(&value)) {
@@ -213,7 +217,7 @@ Ciphertext CkksEngine::add_plain(const Ciphertext& handle, const Plaintext& valu
         const auto plain = cache_.encoded({&value}, {x.scale}, limbs, false, false)[0];
         polys = std::make_shared<Polys>(shifted(ring_, *x.polys, plain->values(), limbs));
     }
-    return std::make_shared<Value>(std::move(polys), x.level, limbs, x.scale);
+    return held(std::move(polys), x.level, limbs, x.scale);
 }
 
 Ciphertext CkksEngine::mul_plain(const Ciphertext& x, const Plaintext& value) {
@@ -229,16 +233,17 @@ Ciphertext CkksEngine::dot_plain(const Ciphertexts& xs, const std::vector<Plaint
     const double target = pending_scale(level - 1);
     auto polys = std::make_shared<Polys>(ring_, 2, limbs);
     for (std::size_t first = 0; first < xs.size(); first += group) {
-        Ciphertexts operands;
+        std::vector<Value> operands;
         std::vector<Words> numbers;
         std::vector<PlainTerm> terms;
         std::vector<std::size_t> vectors;
         std::vector<const Plaintext*> slots;
         std::vector<double> scales;
         for (std::size_t at = first; at < std::min(xs.size(), first + group); ++at) {
-            operands.push_back(lowered(xs[at], level));
-            const Value& x = is_pending(of(operands.back())) ? canonical(operands.back())
-                                                             : of(operands.back());
+            const Ciphertext low = lowered(xs[at], level);
+            const Value known = of(low);
+            operands.push_back(is_pending(known) ? canonical(low) : known);
+            const Value& x = operands.back();
             // The plaintext has the scale that brings the product to that of the level below,
             // wherever the operand comes from.
             const double scale = target / x.scale;
@@ -261,7 +266,7 @@ Ciphertext CkksEngine::dot_plain(const Ciphertexts& xs, const std::vector<Plaint
         }
         add_products(ring_, terms, limbs, 0, first != 0, polys->words.get());
     }
-    return std::make_shared<Value>(std::move(polys), level - 1, limbs, target);
+    return held(std::move(polys), level - 1, limbs, target);
 }
 
 int CkksEngine::least_level(const std::vector<const Ciphertexts*>& operands,
@@ -306,7 +311,7 @@ Ciphertext CkksEngine::dot(const Ciphertexts& lefts, const Ciphertexts& rights) 
         const Ciphertext right = lowered(rights[at], level);
         add_product(ring_, *canonical(left).polys, *canonical(right).polys, *total, at == 0);
     }
-    return std::make_shared<Value>(std::move(total), level - 1, limbs, target);
+    return held(std::move(total), level - 1, limbs, target);
 }
 
 const SwitchKey& CkksEngine::key_for(std::size_t amount, int level) const {
@@ -321,7 +326,7 @@ const SwitchKey& CkksEngine::key_for(std::size_t amount, int level) const {
 }
 
 Ciphertext CkksEngine::conjugate(const Ciphertext& handle) {
-    const Value& x = canonical(handle);
+    const Value x = canonical(handle);
     if (!role_.keys.conjugation || role_.keys.conjugation->packing.limbs < x.limbs) {
         refuse("conjugate", "there is no key for level " + std::to_string(x.level),
                "make keys with this program's client");
@@ -331,7 +336,7 @@ Ciphertext CkksEngine::conjugate(const Ciphertext& handle) {
                                                   galois_of_conjugation(ring_),
                                                   times_special(ring_, x.polys->part(0), nullptr,
                                                                 x.limbs)));
-    return std::make_shared<Value>(std::move(polys), x.level, x.limbs, x.scale);
+    return held(std::move(polys), x.level, x.limbs, x.scale);
 }
 
 Ciphertext CkksEngine::rotate(const Ciphertext& x, std::size_t amount) {
@@ -348,14 +353,14 @@ Ciphertexts CkksEngine::rotate_many(const Ciphertext& handle,
             continue;
         }
         const SwitchKey& key = key_for(amount, of(handle).level);
-        const Value& x = canonical(handle);
+        const Value x = canonical(handle);
         if (!digits) {
             digits = decomposed(ring_, x.polys->part(1), x.limbs);
         }
         auto polys = std::make_shared<Polys>(
             switched(ring_, *digits, key, galois_of(ring_, amount),
                      times_special(ring_, x.polys->part(0), nullptr, x.limbs)));
-        result.push_back(std::make_shared<Value>(std::move(polys), x.level, x.limbs, x.scale));
+        result.push_back(held(std::move(polys), x.level, x.limbs, x.scale));
     }
     return result;
 }
@@ -364,7 +369,7 @@ Ciphertext CkksEngine::transform(const Ciphertext& handle, const std::vector<Gia
     // Double hoisting: rotated operands, their products and the sums keep the factor P, and the one
     // division at the end is by the level's primes too. A giant step divides just the part that it
     // decomposes. The key of a giant step reaches the operand's level.
-    const Value& x = canonical(handle);
+    const Value x = canonical(handle);
     const Ciphertexts operand = {handle};
     least_level({&operand}, "a linear transform");
     const std::size_t limbs = x.limbs;
@@ -405,7 +410,7 @@ Ciphertext CkksEngine::transform(const Ciphertext& handle, const std::vector<Gia
         }
     }
     auto polys = std::make_shared<Polys>(divided(ring_, *total, x.level));
-    return std::make_shared<Value>(std::move(polys), x.level - 1, limbs_of(x.level - 1),
+    return held(std::move(polys), x.level - 1, limbs_of(x.level - 1),
                                    scale_of(x.level - 1));
 }
 
@@ -424,14 +429,18 @@ Ciphertext CkksEngine::raise_modulus(const Ciphertext& x) {
     const int top = ring_.chain().top();
     auto polys = std::make_shared<Polys>(
         raised(ring_, *canonical(x).polys, *role_.keys.to_sparse, *role_.keys.to_dense));
-    return std::make_shared<Value>(std::move(polys), top, limbs_of(top), scale_of(top));
+    return held(std::move(polys), top, limbs_of(top), scale_of(top));
 }
 
 Ciphertexts CkksEngine::bootstrap_many(const Ciphertexts& xs, std::size_t period) {
-    if (bootstraps_.empty() || !role_.keys.to_dense) {
+    const auto records = [this] {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        return bootstraps_;
+    }();
+    if (records.empty() || !role_.keys.to_dense) {
         refuse("bootstrap", "these parameters do not allow a bootstrap");
     }
-    return refreshed(*this, bootstraps_, xs, period);
+    return refreshed(*this, records, xs, period);
 }
 
 }  // namespace atlasc::ckks

@@ -2,15 +2,17 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "atlasc/engine.hpp"
+#include "atlasc/backend.hpp"
 #include "ckks/encoder.hpp"
 #include "ckks/keys/keys.hpp"
-#include "ckks/plaintext_cache.hpp"
 #include "ckks/keys/secret_key.hpp"
+#include "ckks/plaintext_cache.hpp"
+#include "ckks/value.hpp"
 
 namespace atlasc::ckks {
 
@@ -30,15 +32,16 @@ struct Role {
     EvaluationKeys keys;
 };
 
-struct Value;
-
 /// Relinearises and rescales late and once: a sum of products is one division (value.hpp). No launch
-/// is waited for.
+/// is waited for. Any number of threads may use an engine and its ciphertexts at once.
 class CkksEngine final : public Engine {
 public:
     CkksEngine(std::unique_ptr<Ground> ground, Role role);
     ~CkksEngine() override;
 
+    const Backend& backend() const override { return ckks_backend; }
+    const std::string& identity() const override { return role_.identity; }
+    void settle(const Ciphertext& x) override { canonical(x); }
     std::size_t slots() const override { return ring_.slots(); }
     Ciphertext encrypt(const Vector& vector, int level) override;
     Vector decrypt(const Ciphertext& x) override;
@@ -61,22 +64,17 @@ public:
     Ciphertext raise_modulus(const Ciphertext& x) override;
     Ciphertexts bootstrap_many(const Ciphertexts& xs, std::size_t period) override;
     void bootstrap_by(std::shared_ptr<const Record> record) override {
+        const std::lock_guard<std::mutex> lock(mutex_);
         bootstraps_.push_back(std::move(record));
     }
     std::size_t saved_size(int level) const override;
     Bytes save(const Ciphertext& x) const override;
     Ciphertext load(const Bytes& bytes) const override;
 
-    /// Of the key pair.
-    const std::string& identity() const { return role_.identity; }
-
     /// Complex slots, for tests; needs the secret key.
     ComplexVector decrypt_complex(const Ciphertext& x);
 
     const Memory& memory() const { return *ground_->memory; }
-
-    /// Relinearises and rescales now, for measurements.
-    void settle(const Ciphertext& x) const { canonical(x); }
 
     /// Waits until the device has done all that was asked of it.
     void wait() override { synchronize(); }
@@ -91,7 +89,7 @@ private:
     double pending_scale(int level) const;
     bool is_pending(const Value& x) const;
     /// The form that everything but sums and products with plaintexts needs.
-    const Value& canonical(const Ciphertext& x) const;
+    Value canonical(const Ciphertext& x) const;
     /// Of three parts and the primes of a level, rescaled too.
     Polys relinearised(const Polys& x, int level) const;
     Ciphertext lowered(const Ciphertext& x, int level) const;
@@ -107,6 +105,7 @@ private:
     Role role_;
     Encoder encoder_;
     PlaintextCache cache_;
+    std::mutex mutex_;  ///< over what follows
     std::vector<std::shared_ptr<const Record>> bootstraps_;
 };
 

@@ -177,6 +177,7 @@ void Encoder::send(const std::vector<double>& scales) {
 
 template <typename Number>
 Words Encoder::encode(const std::vector<Number>& slots, double scale, std::size_t limbs) {
+    const std::lock_guard<std::mutex> alone(mutex_);
     start();
     put(slots, scale, limbs);
     send({scale});
@@ -191,6 +192,7 @@ std::vector<Plain> Encoder::plains(const std::vector<const Plaintext*>& values,
     for (std::size_t first = 0; first < values.size(); first += batch) {
         const std::size_t end = std::min(first + batch, values.size());
         std::vector<int> runs;
+        const std::lock_guard<std::mutex> alone(mutex_);
         start();
         for (std::size_t at = first; at < end; ++at) {
             const auto add = [&](const auto& slots) {
@@ -246,6 +248,7 @@ std::vector<Words> Encoder::rounded(const std::vector<int>& log_runs, std::size_
 ComplexVector Encoder::decode(const Words& polynomial, double scale) {
     const std::size_t limbs = std::min(polynomial.size() / ring_.degree(), read_limbs);
     const std::vector<Prime>& q = ring_.chain().q;
+    const std::lock_guard<std::mutex> alone(mutex_);
     const Words coefficients = as_secret(ring_.polynomial(limbs));
     ring_.backward(coefficients.get(), polynomial.get(), limbs);
     const Word inverted = limbs == 2 ? inverse(reduce(q[0].value, q[1]), q[1]) : 0;

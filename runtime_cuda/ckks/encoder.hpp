@@ -2,6 +2,7 @@
 #pragma once
 
 #include <complex>
+#include <mutex>
 #include <vector>
 
 #include "atlasc/engine.hpp"
@@ -20,7 +21,8 @@ struct Plain {
     PlainValues values() const { return {words.get(), log_run}; }
 };
 
-/// Slot j is the value of the polynomial, over the scale, at exp(i pi 5^j / N).
+/// Slot j is the value of the polynomial, over the scale, at exp(i pi 5^j / N). One thread at a time
+/// encodes or decodes, in buffers that all of them share.
 class Encoder {
 public:
     /// Throws Error, also where the Fourier transform of a library is not the expected one.
@@ -77,6 +79,7 @@ private:
     void make_imaginary();
 
     const Ring& ring_;
+    std::mutex mutex_;
     int log_slots_;
     Fourier fourier_;
     Array<Complex> data_;  ///< slots or coefficients of a batch

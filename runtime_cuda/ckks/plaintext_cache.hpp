@@ -1,10 +1,11 @@
 // Encoded plaintexts that a program uses more than once: diagonals of the bootstrap, masks.
 #pragma once
 
-#include <array>
+#include <cstdint>
 #include <list>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -31,17 +32,15 @@ public:
     void clear();
 
 private:
-    /// 128 bits of the numbers, how many there are, the bytes of one, scale, primes, `extended`; of
-    /// deferred ones the identity, and no numbers.
-    using Key = std::tuple<std::array<std::uint64_t, 2>, std::size_t, std::size_t, double,
-                           std::size_t, bool>;
+    /// Identity, scale, primes, `extended`.
+    using Key = std::tuple<std::uint64_t, double, std::size_t, bool>;
     using Uses = std::list<Key>;  ///< the latest first
     struct Entry {
         std::shared_ptr<const Plain> plain;
         std::optional<Uses::iterator> use;  ///< nothing for what stays
     };
 
-    /// Nothing for slots that are used once.
+    /// Nothing for slots that do not say that they are used again.
     static std::optional<Key> key_of(const Plaintext& value, double scale, std::size_t limbs,
                                      bool extended);
     std::shared_ptr<const Plain> find(const Key& key);
@@ -49,6 +48,7 @@ private:
 
     Encoder& encoder_;
     std::uint64_t room_;
+    std::mutex mutex_;  ///< over what follows
     std::uint64_t used_ = 0;
     std::set<Key> seen_;
     std::map<Key, Entry> entries_;

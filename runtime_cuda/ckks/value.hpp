@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "atlasc/engine.hpp"
@@ -16,23 +17,49 @@ namespace atlasc::ckks {
 ///   pending    those of the level above, at the scale of a product, and so are sums of products; of
 ///              three parts where ciphertexts were multiplied
 ///   dropped    more primes than its level needs, at the scale of the level that it comes from
-struct Value final : CiphertextData {
-    Value(std::shared_ptr<const Polys> polys, int level, std::size_t limbs, double scale)
-        : level(level), polys(std::move(polys)), limbs(limbs), scale(scale) {}
-
+struct Value {
     int level;
-    mutable std::shared_ptr<const Polys> polys;  ///< of `limbs` primes or more
-    mutable std::size_t limbs;
-    mutable double scale;
+    std::shared_ptr<const Polys> polys;  ///< of `limbs` primes or more
+    std::size_t limbs;
+    double scale;
 };
 
+/// What a handle of a ciphertext points to. Whoever brings the value to another form puts that in its
+/// place, which frees the old one; others go on with the form that they took.
+class Held final : public CiphertextData {
+public:
+    explicit Held(Value value) : value_(std::move(value)) {}
+
+    Value value() const {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        return value_;
+    }
+
+    /// `value` has the same slots and level.
+    void replace(Value value) const {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        std::swap(value_, value);
+    }
+
+private:
+    mutable std::mutex mutex_;
+    mutable Value value_;
+};
+
+inline Ciphertext held(std::shared_ptr<const Polys> polys, int level, std::size_t limbs,
+                       double scale) {
+    return std::make_shared<Held>(Value{level, std::move(polys), limbs, scale});
+}
+
 /// Throws Error for a ciphertext of another engine.
-inline const Value& of(const Ciphertext& x) {
-    const auto* value = dynamic_cast<const Value*>(x.get());
-    if (value == nullptr) {
+inline const Held& held_by(const Ciphertext& x) {
+    const auto* found = dynamic_cast<const Held*>(x.get());
+    if (found == nullptr) {
         throw Error("a ciphertext of another engine was given to this one");
     }
-    return *value;
+    return *found;
 }
+
+inline Value of(const Ciphertext& x) { return held_by(x).value(); }
 
 }  // namespace atlasc::ckks

@@ -42,7 +42,7 @@ inline void fill(py::module_& module, const Interface& interface, Program progra
     translate_errors(module);
     module.attr("model") = interface.model;
     module.attr("program") = interface.identity;
-    module.attr("engine") = backend::name;
+    module.attr("engine") = built_backend().name;
     module.def("keygen", [&interface](const std::string& folder) { make_keys(interface, folder); },
                py::arg("folder"), py::call_guard<py::gil_scoped_release>());
 

@@ -28,7 +28,7 @@ namespace {
 /// The client's engine, in a process that leaves no core dump of its key.
 std::unique_ptr<Engine> guarded_engine(const Interface& interface, const std::string& key) {
     forbid_core_dumps();
-    return backend::client_engine(interface, key);
+    return built_backend().client_engine(interface, key);
 }
 
 }  // namespace
@@ -38,7 +38,7 @@ void make_keys(const Interface& interface, const std::string& folder) {
     Draft draft(folder, Draft::Kind::folder, Access::secret);
     const std::string secret = draft.place() + "/secret.key";
     try {
-        backend::generate_keys(interface, secret, draft.place() + "/evaluation.key");
+        built_backend().generate_keys(interface, secret, draft.place() + "/evaluation.key", {});
         const Ledger none(secret);
     } catch (Error& error) {
         error.where = folder;

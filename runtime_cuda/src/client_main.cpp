@@ -18,7 +18,7 @@ constexpr const char* client_usage =
     "[--unchecked]";
 
 void warn_of_simulation() {
-    if (!backend::encrypts) {
+    if (!built_backend().encrypts) {
         std::cerr << "SIMULATION: this engine encrypts nothing; use it for rehearsals only\n";
     }
 }
@@ -26,7 +26,7 @@ void warn_of_simulation() {
 void keygen(const Options& options, const Interface& interface) {
     const std::string folder = options["--output"];
     make_keys(interface, folder);
-    const char* const secret = backend::encrypts ? "the secret key; keep it"
+    const char* const secret = built_backend().encrypts ? "the secret key; keep it"
                                                  : "a simulated key, which protects nothing";
     warn_of_simulation();
     std::cerr << folder << "/secret.key: " << secret << "\n"

@@ -106,7 +106,7 @@ void write_message(const std::string& path, const std::string& kind, const Inter
                    const Engine& engine, const Message& message) {
     TensorWriter writer({{"kind", kind},
                          {"format", format},
-                         {"engine", backend::name},
+                         {"engine", engine.backend().name},
                          {"program", interface.identity},
                          {"query", message.query},
                          {"count", std::to_string(message.count)}});
@@ -142,8 +142,9 @@ Message read_message(const TensorFile& file, const std::string& kind, const Inte
     const bool is_query = kind == "query";
     const std::string remedy = is_query ? "give what client encrypt wrote"
                                         : "give what server wrote";
-    if (file.fact("kind") != kind || file.fact("engine") != backend::name) {
-        throw Error("file " + path + " holds no " + kind + " of the " + backend::name + " engine",
+    const std::string engine_name = engine.backend().name;
+    if (file.fact("kind") != kind || file.fact("engine") != engine_name) {
+        throw Error("file " + path + " holds no " + kind + " of the " + engine_name + " engine",
                     "", remedy);
     }
     file.require_format(format);

@@ -29,8 +29,8 @@ std::vector<Number> numbers_of(const Bytes& bytes) {
 /// Reads integers one after the other, and the floats that they stand for.
 class Reader {
 public:
-    Reader(std::vector<std::int32_t> code, Vector floats)
-        : code_(std::move(code)), floats_(std::move(floats)) {}
+    Reader(std::vector<std::int32_t> code, const Vector& floats)
+        : code_(std::move(code)), floats_(floats) {}
 
     std::int32_t integer() {
         if (at_ == code_.size()) {
@@ -92,11 +92,11 @@ public:
 
 private:
     std::vector<std::int32_t> code_;
-    Vector floats_;
+    const Vector& floats_;
     std::size_t at_ = 0;
 };
 
-Lookup lookup_of(Reader& reader, const std::vector<Table>& tables) {
+Lookup lookup_of(Reader& reader, const std::deque<Table>& tables) {
     constexpr std::size_t sources = 6;
     Lookup lookup{static_cast<Lookup::Source>(reader.index(sources)), 0, {}, {}};
     if (lookup.source == Lookup::Source::literal) {
@@ -115,7 +115,7 @@ Lookup lookup_of(Reader& reader, const std::vector<Table>& tables) {
     return lookup;
 }
 
-Record::Recorded plaintext_of(Reader& reader, const std::vector<Table>& tables) {
+Record::Recorded plaintext_of(Reader& reader, const std::deque<Table>& tables) {
     const std::size_t terms = reader.count();
     if (terms == 0) {
         return reader.number();
@@ -160,9 +160,10 @@ Function function_of(Reader& reader, const std::string& name, std::size_t plaint
 
 }  // namespace
 
-Record::Record(const std::function<Bytes(const std::string&)>& array) {
-    Reader reader(numbers_of<std::int32_t>(array("record/code")),
-                  numbers_of<double>(array("record/floats")));
+void Record::add(const std::function<Bytes(const std::string&)>& array) {
+    const auto floats = numbers_of<double>(array("record/floats"));
+    floats_.insert(floats_.end(), floats.begin(), floats.end());
+    Reader reader(numbers_of<std::int32_t>(array("record/code")), floats_);
     const auto places = numbers_of<std::int32_t>(array("record/tables"));
     auto at = places.begin();
     for (std::size_t left = reader.count(); left > 0; --left) {

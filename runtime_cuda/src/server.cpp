@@ -38,7 +38,7 @@ void execute(int argc, char** argv, const Interface& interface, Program program)
     const double seconds = clock.elapsed();
     write_message(options["--output"], "answer", interface, server.engine(), answer);
     if (timed) {
-        write_times(options["--timing"], clock.text(interface.identity, backend::name));
+        write_times(options["--timing"], clock.text(interface.identity, server.engine().backend().name));
     }
     std::cerr << printable(interface.model) << ": executed in " << seconds << " s\n";
 }
@@ -62,7 +62,7 @@ Server::Server(const Interface& interface, Program program, const std::string& k
       program_(program),
       weights_(opened(weights, interface)),
       record_(std::make_shared<Record>(weights_)),
-      engine_(backend::server_engine(interface, keys, device_memory)) {
+      engine_(built_backend().server_engine(interface, keys, device_memory)) {
     engine_->bootstrap_by(record_);
 }
 

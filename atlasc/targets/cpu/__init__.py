@@ -6,9 +6,10 @@ from pathlib import Path
 
 from atlasc.ir.module import Module
 from atlasc.passes.lowering.rotation_keys import KeyPlan, key_plan
+from atlasc.runtime.native import load_library
 from atlasc.targets.base import Calibration, Progress, Target
 from atlasc.targets.cost_table import cost_warning
-from atlasc.targets.cpu.engine import CpuEngine, generate_to, load_library
+from atlasc.targets.cpu.engine import CpuEngine
 from atlasc.targets.cpu.parameters import CpuParameters
 from atlasc.targets.key_folders import Role
 from atlasc.targets.parameters import ParameterSet, require_set
@@ -44,7 +45,8 @@ class CpuTarget(Target):
     def generate_keys(
         self, parameters: ParameterSet, plan: KeyPlan, folder: Path, progress: Progress
     ) -> None:
-        generate_to(require_set(parameters, CpuParameters), plan, folder, progress)
+        chosen = require_set(parameters, CpuParameters)
+        CpuEngine.generate_to(chosen, plan, folder, progress)
 
     def role_engine(
         self, role: Role, folder: Path, parameters: ParameterSet, plan: KeyPlan | None = None

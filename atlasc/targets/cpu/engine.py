@@ -1,4 +1,4 @@
-"""The engine of ``runtime_cuda`` in this process: ciphertexts, and the keys in two folders.
+"""Engines of the runtime library that encrypt, and their keys in two folders.
 
 Keys and ciphertexts have the files of the C++ executables. ``evaluation.key`` has a seal, so that
 a damaged one is refused; every ciphertext carries the identity of its key pair, and a checksum.
@@ -6,103 +6,71 @@ a damaged one is refused; every ciphertext carries the identity of its key pair,
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.files import sha256_of
-from atlasc.passes.execution.engine import Plaintext, Vector
-from atlasc.passes.execution.record_arrays import record_arrays
+from atlasc.passes.execution.record import Shape
 from atlasc.passes.lowering.rotation_keys import KeyPlan
-from atlasc.targets.base import Progress, RoleEngine
+from atlasc.runtime.engine import NativeEngine
+from atlasc.runtime.native import load_library, translated
+from atlasc.targets.base import Progress
 from atlasc.targets.cpu.parameters import CpuParameters
 from atlasc.targets.key_folders import Role, read_index, require_digest, write_index
 from atlasc.targets.machine import require_disk, require_memory
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 SECRET, EVALUATION = "secret.key", "evaluation.key"
-_IDENTITY = 32
-"""Digits of the identity of a key pair; a ciphertext's bytes begin with them."""
-
-CpuCiphertext: TypeAlias = Any
-"""``Ciphertext`` of the C++ module, which is loaded when it is wanted. It has a level."""
 
 
-def load_library() -> Any:
-    """The C++ module.
-
-    Raises:
-        AtlasError: it was not built.
-    """
-    try:
-        return importlib.import_module("atlasc.targets.cpu._engine")
-    except ImportError as error:
-        raise AtlasError(
-            "the engine of the target cpu cannot be loaded",
-            why=str(error),
-            remedy="install atlasc again on this machine, with a C++17 compiler and make: the "
-            "installation builds the engine",
-        ) from None
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    """Errors of the C++ module as AtlasError."""
-    library = load_library()
-    try:
-        yield
-    except library.Error as error:
-        what, where, why, remedy = error.args
-        raise AtlasError(what, where=where, why=why, remedy=remedy) from None
-
-
-class CpuEngine(RoleEngine[CpuCiphertext]):
-    """An engine on real ciphertexts. Several threads may use it; one at a time computes.
+class KeyedEngine(NativeEngine):
+    """An engine with keys of its own.
 
     Args:
         parameters: of the program.
-        native: ``Engine`` of the C++ module.
+        native: ``Engine`` of the library.
         has_secret: whether it can encrypt and decrypt.
+
+    Attributes:
+        note: what a person must know of its keys.
     """
 
-    target = "cpu"
+    note: ClassVar[str] = ""
 
     def __init__(self, parameters: CpuParameters, native: Any, *, has_secret: bool) -> None:
-        super().__init__(*parameters.shape)
-        self.parameters, self._native = parameters, native
-        self.identity, self.has_secret = native.identity, has_secret
-        self._periods: set[int] = set()  # of bootstraps that the C++ module knows
+        circuit = parameters.circuit if parameters.bootstrap else None
+        super().__init__(Shape.of(parameters), native, has_secret=has_secret, circuit=circuit)
+        self.parameters = parameters
 
     @classmethod
-    def fresh(cls, parameters: CpuParameters, plan: KeyPlan, progress: Progress) -> CpuEngine:
+    def fresh(cls, parameters: CpuParameters, plan: KeyPlan, progress: Progress) -> Self:
         """Client and server in one, with new keys that stay in memory."""
-        _require_room(parameters, plan)
+        cls.require_room(parameters, plan)
         library = load_library()
-        with _translated():
-            native = library.Engine.fresh(*_facts(parameters, plan), _told(progress))
+        with translated():
+            native = library.Engine.fresh(cls.target, _facts(parameters, plan), _told(progress))
         return cls(parameters, native, has_secret=True)
 
     @classmethod
     def load(
         cls, role: Role, folder: Path, parameters: CpuParameters, plan: KeyPlan | None
-    ) -> CpuEngine:
+    ) -> Self:
         """The engine of a role; see :meth:`atlasc.targets.base.Target.role_engine`."""
-        index = read_index(folder, role, "cpu", parameters, plan)
+        index = read_index(folder, role, cls.target, parameters, plan)
         library, plan = load_library(), plan or index.plan
-        with _translated():
+        facts = _facts(parameters, plan)
+        with translated():
             if role == "client":
-                facts, _ = _facts(parameters, plan)
-                native = library.Engine.client(facts, str(folder / SECRET))
+                native = library.Engine.client(cls.target, facts, str(folder / SECRET))
             else:
-                _require_room(parameters, plan)
+                cls.require_room(parameters, plan)
                 require_digest(folder / EVALUATION, index.files.get(EVALUATION, ""))
-                native = library.Engine.server(*_facts(parameters, plan), str(folder / EVALUATION))
+                native = library.Engine.server(cls.target, facts, str(folder / EVALUATION))
         if native.identity != index.identity:
             raise AtlasError(
                 "this folder has the keys of two key pairs",
@@ -112,119 +80,61 @@ class CpuEngine(RoleEngine[CpuCiphertext]):
             )
         return cls(parameters, native, has_secret=role == "client")
 
-    def settle(self, ciphertext: CpuCiphertext) -> None:
-        """Do now what a product put off: the relinearisation and the rescaling."""
-        self._call("settle", ciphertext)
+    @classmethod
+    def generate_to(
+        cls, parameters: CpuParameters, plan: KeyPlan, folder: Path, progress: Progress
+    ) -> None:
+        """Make the keys one after another, and write them to ``client`` and ``server`` in
+        ``folder``.
 
-    # --- in and out
-
-    def _encrypt(self, vector: NDArray[Any], level: int) -> CpuCiphertext:
-        return self._call("encrypt", vector, level)
-
-    def decrypt(self, ciphertext: CpuCiphertext) -> Vector:
-        self._require_secret("decrypt")
-        return np.asarray(self._call("decrypt", ciphertext), dtype=np.float64)
-
-    def serialize(self, ciphertext: CpuCiphertext) -> bytes:
-        return bytes(self._call("save", ciphertext))
-
-    def deserialize(self, data: bytes) -> CpuCiphertext:
-        found = data[:_IDENTITY].decode("ascii", "replace")
-        if len(found) < _IDENTITY or not set(found) <= set("0123456789abcdef"):
-            raise AtlasError("this is not a ciphertext of the target cpu")
-        self._require_identity(found)
-        return self._call("load", data)
-
-    # --- arithmetic
-
-    def add(self, left: CpuCiphertext, right: CpuCiphertext) -> CpuCiphertext:
-        return self._call("add", left, right)
-
-    def sub(self, left: CpuCiphertext, right: CpuCiphertext) -> CpuCiphertext:
-        return self._call("sub", left, right)
-
-    def negate(self, ciphertext: CpuCiphertext) -> CpuCiphertext:
-        return self._call("negate", ciphertext)
-
-    def add_plain(self, ciphertext: CpuCiphertext, value: Plaintext) -> CpuCiphertext:
-        return self._call("add_plain", ciphertext, self._plain(value, "add_plain"))
-
-    def square(self, ciphertext: CpuCiphertext) -> CpuCiphertext:
-        self._require_level("square", ciphertext)
-        return self._call("square", ciphertext)
-
-    def _dot(
-        self, lefts: Sequence[CpuCiphertext], rights: Sequence[CpuCiphertext], level: int
-    ) -> CpuCiphertext:
-        return self._call("dot", list(lefts), list(rights))
-
-    def dot_plain(
-        self, ciphertexts: Sequence[CpuCiphertext], values: Sequence[Plaintext]
-    ) -> CpuCiphertext:
-        self._require_level("mul_plain", *ciphertexts)
-        plain = [self._plain(value, "mul_plain") for value in values]
-        return self._call("dot_plain", list(ciphertexts), plain)
-
-    def mul_plain(self, ciphertext: CpuCiphertext, value: Plaintext) -> CpuCiphertext:
-        return self.dot_plain([ciphertext], [value])
-
-    def times_i(self, ciphertext: CpuCiphertext) -> CpuCiphertext:
-        return self._call("times_i", ciphertext)
-
-    def conjugate(self, ciphertext: CpuCiphertext) -> CpuCiphertext:
-        return self._call("conjugate", ciphertext)
-
-    def rotate_many(self, ciphertext: CpuCiphertext, amounts: Sequence[int]) -> list[CpuCiphertext]:
-        used = [amount % self.slots for amount in amounts]
-        nonzero = [amount for amount in used if amount]
-        rotated = iter(self._call("rotate_many", ciphertext, nonzero) if nonzero else ())
-        return [next(rotated) if amount else ciphertext for amount in used]
-
-    def _rotate(self, ciphertext: CpuCiphertext, amount: int) -> CpuCiphertext:
-        return self._call("rotate_many", ciphertext, [amount])[0]
-
-    def _drop_to(self, ciphertext: CpuCiphertext, level: int) -> CpuCiphertext:
-        return self._call("drop_to", ciphertext, level)
-
-    def _bootstrap(
-        self, ciphertexts: Sequence[CpuCiphertext], level: int, period: int
-    ) -> list[CpuCiphertext]:
-        if period not in self._periods:
-            arrays = record_arrays(self.parameters.circuit(period))
-            self._call("bootstrap_by", {name: one.tobytes() for name, one in arrays.items()})
-            self._periods.add(period)
-        return list(self._call("bootstrap_many", list(ciphertexts), period))
-
-    def _call(self, primitive: str, *operands: Any) -> Any:
-        with _translated():
-            return getattr(self._native, primitive)(*operands)
+        Raises:
+            AtlasError: too little disk space or memory.
+        """
+        library, facts = load_library(), _facts(parameters, plan)
+        secret, evaluation = folder / "client" / SECRET, folder / "server" / EVALUATION
+        with translated():
+            library.write_keys(cls.target, facts, str(secret), str(evaluation), _told(progress))
+            identity = library.Engine.client(cls.target, facts, str(secret)).identity
+        told: dict[str, Any] = {
+            "parameters": parameters, "identity": identity, "target": cls.target, "note": cls.note,
+        }  # fmt: skip
+        digests = {EVALUATION: sha256_of(evaluation)}
+        write_index(folder, "server", **told, **asdict(plan), files=digests)
+        write_index(folder, "client", **told)
 
 
-def generate_to(parameters: CpuParameters, plan: KeyPlan, folder: Path, progress: Progress) -> None:
-    """Make the keys one after another, and write them to ``client`` and ``server`` in ``folder``.
-
-    Raises:
-        AtlasError: too little disk space or memory.
-    """
-    require_disk(key_bytes(parameters, plan) // 2, folder, "the evaluation keys")
-    largest = parameters.key_bytes(len(parameters.moduli.primes) - 1)
-    library_bytes = parameters.plan_memory(plan)["library"]
-    require_memory(library_bytes + 4 * largest, "generating the keys")
-    library = load_library()
-    secret, evaluation = folder / "client" / SECRET, folder / "server" / EVALUATION
-    with _translated():
-        library.write_keys(*_facts(parameters, plan), str(secret), str(evaluation), _told(progress))
-        identity = library.Engine.client(_facts(parameters, plan)[0], str(secret)).identity
-    told: dict[str, Any] = {"parameters": parameters, "identity": identity, "target": "cpu"}
-    digests = {EVALUATION: sha256_of(evaluation)}
-    write_index(folder, "server", **told, **asdict(plan), files=digests)
-    write_index(folder, "client", **told)
+    @classmethod
+    def require_room(cls, parameters: CpuParameters, plan: KeyPlan) -> None:
+        """Raise AtlasError unless an unknown program can be executed with these keys."""
 
 
-def _facts(parameters: CpuParameters, plan: KeyPlan) -> tuple[Any, Any]:
-    """Parameters and keys of the C++ module."""
-    library, moduli = load_library(), parameters.moduli
-    facts = library.Parameters(
+class CpuEngine(KeyedEngine):
+    """An engine on real ciphertexts, with this machine's processors."""
+
+    target = "cpu"
+
+    @classmethod
+    def require_room(cls, parameters: CpuParameters, plan: KeyPlan) -> None:
+        require_memory(sum(parameters.plan_memory(plan).values()), "the evaluation keys")
+
+    @classmethod
+    def generate_to(
+        cls, parameters: CpuParameters, plan: KeyPlan, folder: Path, progress: Progress
+    ) -> None:
+        require_disk(key_bytes(parameters, plan) // 2, folder, "the evaluation keys")
+        largest = parameters.key_bytes(len(parameters.moduli.primes) - 1)
+        library_bytes = parameters.plan_memory(plan)["library"]
+        require_memory(library_bytes + 4 * largest, "generating the keys")
+        super().generate_to(parameters, plan, folder, progress)
+
+
+def _facts(parameters: CpuParameters, plan: KeyPlan) -> Any:
+    """Parameters and keys, for the library."""
+    moduli, needs = parameters.moduli, parameters.needs
+    levels = plan.relinearization_level, plan.conjugation_level
+    given = [-1 if level is None else level for level in levels]
+    relinearisation, conjugation = map(max, given, needs.key_levels or given)
+    return load_library().Interface(
         slots=parameters.slots,
         max_level=parameters.max_level,
         bootstrap_level=parameters.bootstrap_level,
@@ -233,12 +143,10 @@ def _facts(parameters: CpuParameters, plan: KeyPlan) -> tuple[Any, Any]:
         special=moduli.special,
         scale=moduli.scale,
         log_scales=parameters.log_scales,
+        rotations=needs.with_own(plan.rotations),
+        relinearisation_level=relinearisation,
+        conjugation_level=conjugation,
     )
-    levels = plan.relinearization_level, plan.conjugation_level
-    needs = parameters.needs
-    given = [-1 if level is None else level for level in levels]
-    given = list(map(max, given, needs.key_levels or given))
-    return facts, library.Keys(needs.with_own(plan.rotations), *given)
 
 
 def key_bytes(parameters: CpuParameters, plan: KeyPlan) -> int:
@@ -248,10 +156,5 @@ def key_bytes(parameters: CpuParameters, plan: KeyPlan) -> int:
 
 
 def _told(progress: Progress) -> Callable[[str, int, int], None]:
-    """A callback that is given the names of the C++ module."""
+    """A callback that is given the names of the library."""
     return lambda name, made, total: progress(f"{name.replace('/', ' ')} key", made, total)
-
-
-def _require_room(parameters: CpuParameters, plan: KeyPlan) -> None:
-    """Raise AtlasError unless an unknown program can be executed with these keys."""
-    require_memory(sum(parameters.plan_memory(plan).values()), "the evaluation keys")

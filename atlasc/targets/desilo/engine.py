@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 
 from atlasc.ir.errors import AtlasError, explained
 from atlasc.passes.execution.engine import Plaintext, Vector
-from atlasc.targets.base import RoleEngine
+from atlasc.runtime.engine import RoleEngine
 from atlasc.targets.desilo.keys import KeySet
 from atlasc.targets.desilo.library import library_engine
 from atlasc.targets.desilo.parameters import LARGE_PRIME_BITS, PRIME_BITS
@@ -90,8 +90,14 @@ class DesiloEngine(RoleEngine[DesiloCiphertext]):
 
     def _encrypt(self, vector: NDArray[Any], level: int) -> DesiloCiphertext:
         # The library takes any number, and decrypts another one.
-        capacity = LARGE_PRIME_BITS - 1 + PRIME_BITS * (level - 1)
-        self._require_readable("encrypt", vector, level, capacity)
+        bits = LARGE_PRIME_BITS - 1 + PRIME_BITS * (level - 1)
+        largest = float(np.abs(vector).max(initial=0.0))
+        if not largest < 2.0 ** min(bits, 1000):
+            self._refuse(
+                "encrypt",
+                f"a slot holds {largest:.3g}, but at level {level} only values below 2^{bits} fit",
+                "scale the input down: it is far larger than any that a program is made for",
+            )
         return DesiloCiphertext(self._library.encrypt(vector, self._key_set.secret, level=level))
 
     def decrypt(self, ciphertext: DesiloCiphertext) -> Vector:
@@ -236,5 +242,7 @@ class DesiloEngine(RoleEngine[DesiloCiphertext]):
     def _key(self, primitive: str, name: str, level: int) -> Any:
         """A key that serves a level."""
         keys, remedy = self._keys(primitive), "generate the keys for this program"
-        self._require_reach(primitive, name.replace("_", " by "), keys.reach(name), level, remedy)
+        if (reach := keys.reach(name)) < level:
+            have = "there is no key" if reach < 0 else f"its key reaches only level {reach}"
+            self._refuse(primitive, f"{name.replace('_', ' by ')} at level {level}: {have}", remedy)
         return keys.keys[name]

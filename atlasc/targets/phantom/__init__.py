@@ -18,7 +18,7 @@ from atlasc.passes.execution.bootstrap.sets import SETS
 from atlasc.passes.execution.counting_engine import Counted, LiveEngine
 from atlasc.passes.execution.engine import LEAST_COPIES
 from atlasc.passes.execution.plaintexts import Slots
-from atlasc.passes.execution.record import Function, replay
+from atlasc.passes.execution.record import Function
 from atlasc.targets.base import Calibration, Target
 from atlasc.targets.limits import MOST_PRIMES, MOST_SPECIAL, require_possible
 from atlasc.targets.noise import NoiseModel
@@ -175,7 +175,7 @@ class PhantomParameters(ParameterSet):
         one, two = self.circuit(self.slots)
         narrow, _ = self.circuit(max(self.slots >> NARROWER, 1))
         run = LiveEngine(*two.shape)
-        replay(run, two, [[Counted(0)]] * len(two.levels))
+        run.play(two, [[Counted(0)]] * len(two.levels))
         counts = run.total()
         rotations = dict(sorted(counts.rotation_levels.items()))
         products = max(at for name, at in counts.primitives if name in ("mul", "square"))

@@ -58,7 +58,7 @@ std::string primes_text(const Chain& chain) {
 Metadata facts(const Interface& interface, const Chain& chain, const char* kind,
                const std::string& key) {
     return {{"kind", kind},
-            {"engine", backend::name},
+            {"engine", ckks_backend.name},
             {"format", key_format},
             {"parameters", interface.parameters.text()},
             {"primes", primes_text(chain)},
@@ -68,9 +68,9 @@ Metadata facts(const Interface& interface, const Chain& chain, const char* kind,
 TensorFile open(const Interface& interface, const Chain& chain, const std::string& path,
                 const std::string& kind) {
     TensorFile file(path);
-    if (file.fact("kind") != kind || file.fact("engine") != backend::name ||
+    if (file.fact("kind") != kind || file.fact("engine") != ckks_backend.name ||
         !is_hexadecimal(file.fact("key"), identity_size)) {
-        throw Error("file " + path + " holds no " + kind + " of the " + backend::name + " engine",
+        throw Error("file " + path + " holds no " + kind + " of the " + ckks_backend.name + " engine",
                     "", "give what client keygen wrote");
     }
     file.require_format(key_format);

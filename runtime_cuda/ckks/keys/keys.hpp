@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "atlasc/interface.hpp"
+#include "atlasc/backend.hpp"
 #include "ckks/keys/key_switch.hpp"
 
 namespace atlasc::ckks {
@@ -54,10 +54,6 @@ struct KeyEntry {
 
 /// All keys in a fixed order.
 std::vector<KeyEntry> entries_of(const KeyNeeds& needs, const Ring& ring);
-
-/// Called before each key with its name, how many are made, and how many there will be.
-using KeyProgress = std::function<void(const std::string& name, std::size_t made,
-                                       std::size_t total)>;
 
 /// Puts the words of a key where its kind belongs.
 void keep(EvaluationKeys& keys, const KeyEntry& entry, SwitchKey key);

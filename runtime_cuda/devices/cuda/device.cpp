@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <limits>
+#include <mutex>
 #include <string>
 
 #include "atlasc/error.hpp"
@@ -38,15 +39,18 @@ void check(cudaError_t status, const char* call) {
     throw Error("CUDA failed", why);
 }
 
-cudaStream_t stream() { return cudaStreamPerThread; }
+// One for all threads: what one thread lets go, another one may be given while it is still read.
+cudaStream_t stream() { return cudaStreamLegacy; }
 
 void synchronize() { check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize"); }
 
-struct Memory::Pool {};
+struct Memory::Pool {
+    std::mutex mutex;  ///< over the sums
+};
 
 Memory::~Memory() = default;
 
-Memory::Memory(std::uint64_t budget) : budget_(budget) {
+Memory::Memory(std::uint64_t budget) : budget_(budget), pool_(std::make_unique<Pool>()) {
     int devices = 0;
     check(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
     std::size_t free = 0;
@@ -64,10 +68,18 @@ Memory::Memory(std::uint64_t budget) : budget_(budget) {
 }
 
 void* Memory::allocate(std::size_t bytes) {
+    std::unique_lock<std::mutex> lock(pool_->mutex);
     if (used_ + bytes > budget_ && give_back_) {
+        lock.unlock();  // what is given back is released
         give_back_();
+        lock.lock();
     }
-    require(bytes, "a ciphertext or a key");
+    if (used_ + bytes > budget_) {
+        too_little(used_ + bytes, budget_, "a ciphertext or a key");
+    }
+    used_ += bytes;
+    peak_ = std::max(peak_, used_);
+    lock.unlock();
     void* pointer = nullptr;
     cudaError_t status = cudaMallocAsync(&pointer, bytes, stream());
     if (status == cudaErrorMemoryAllocation && give_back_) {
@@ -76,19 +88,23 @@ void* Memory::allocate(std::size_t bytes) {
         synchronize();
         status = cudaMallocAsync(&pointer, bytes, stream());
     }
+    if (status != cudaSuccess) {
+        lock.lock();
+        used_ -= bytes;
+    }
     check(status, "cudaMallocAsync");
-    used_ += bytes;
-    peak_ = std::max(peak_, used_);
     return pointer;
 }
 
 void Memory::release(void* pointer, std::size_t bytes) noexcept {
     // Nothing can be done where this fails; the next checked call reports the same error.
     cudaFreeAsync(pointer, stream());
+    const std::lock_guard<std::mutex> lock(pool_->mutex);
     used_ -= bytes;
 }
 
 void Memory::require(std::uint64_t bytes, const char* what) const {
+    const std::lock_guard<std::mutex> lock(pool_->mutex);
     if (used_ + bytes > budget_) {
         too_little(used_ + bytes, budget_, what);
     }

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <map>
-#include <mutex>
 #include <vector>
 
 #include "devices/host/lanes.hpp"
@@ -77,19 +75,14 @@ PlainValues row_of(const PlainValues& values, std::size_t at) {
     return {values.words + (at >> values.log_run), values.log_run};
 }
 
-/// Where each value comes from in the transform of m(X^galois); made once.
-const std::vector<std::uint32_t>& permutation(int log_degree, std::uint32_t galois) {
-    static std::mutex mutex;
-    static std::map<std::pair<int, std::uint32_t>, std::vector<std::uint32_t>> known;
-    const std::lock_guard<std::mutex> lock(mutex);
-    std::vector<std::uint32_t>& found = known[{log_degree, galois}];
-    if (found.empty()) {
-        found.resize(std::size_t{1} << log_degree);
-        for (std::size_t at = 0; at < found.size(); ++at) {
-            found[at] = permuted(static_cast<std::uint32_t>(at), galois, log_degree);
-        }
+/// Where each value comes from in the transform of m(X^galois). Made for each key switch, of whose
+/// time it is a hundredth: kept ones would have no bound.
+std::vector<std::uint32_t> permutation(int log_degree, std::uint32_t galois) {
+    std::vector<std::uint32_t> from(std::size_t{1} << log_degree);
+    for (std::size_t at = 0; at < from.size(); ++at) {
+        from[at] = permuted(static_cast<std::uint32_t>(at), galois, log_degree);
     }
-    return found;
+    return from;
 }
 
 }  // namespace
@@ -170,8 +163,9 @@ void launch(std::size_t count, const InnerProduct& kernel, const char*) {
     const int log_degree = kernel.log_degree;
     const std::size_t degree = std::size_t{1} << log_degree;
     const std::size_t extended = (kernel.limbs + kernel.size_p) << log_degree;
-    const std::vector<std::uint32_t>* from =
-        kernel.back == 1 ? nullptr : &permutation(log_degree, kernel.galois);
+    const std::vector<std::uint32_t> from = kernel.back == 1
+                                                ? std::vector<std::uint32_t>()
+                                                : permutation(log_degree, kernel.galois);
     const std::size_t room = std::min(chunk, degree);
     // X^galois mixes a whole limb, so a limb is one piece of work.
     parallel(count >> log_degree, 1, [&](std::size_t begin, std::size_t end) {
@@ -204,7 +198,7 @@ void launch(std::size_t count, const InnerProduct& kernel, const char*) {
             for (std::size_t part = 0; part < 2; ++part) {
                 lanes::permute(kernel.out + part * extended + start,
                                straight.data() + part * degree,
-                               from == nullptr ? nullptr : from->data(), kernel.accumulate,
+                               from.empty() ? nullptr : from.data(), kernel.accumulate,
                                degree, q);
             }
         }

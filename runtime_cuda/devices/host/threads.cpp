@@ -19,7 +19,8 @@ using Work = std::function<void(std::size_t, std::size_t)>;
 /// Whether this thread is inside of a loop already.
 thread_local bool inside = false;
 
-/// One loop at a time; its caller works, too.
+/// One loop at a time; its caller works, too. Who finds the team in another thread's loop works alone:
+/// so several queries keep all processors busy, and a long one holds up no short one.
 class Team {
 public:
     explicit Team(std::size_t helpers) {
@@ -42,7 +43,11 @@ public:
     std::size_t size() const { return threads_.size() + 1; }
 
     void run(std::size_t count, std::size_t step, const Work& work) {
-        const std::lock_guard<std::mutex> alone(loop_);
+        const std::unique_lock<std::mutex> alone(loop_, std::try_to_lock);
+        if (!alone) {
+            work(0, count);
+            return;
+        }
         {
             const std::lock_guard<std::mutex> lock(mutex_);
             work_ = &work;

@@ -8,10 +8,12 @@
 #include "atlasc/numbers.hpp"
 #include "sim_engine.hpp"
 
-namespace atlasc::backend {
+namespace atlasc {
 namespace {
 
 using sim::Noise;
+
+constexpr const char* name = "sim";
 
 constexpr const char* secret_kind = "secret key";
 constexpr const char* evaluation_kind = "evaluation keys";
@@ -79,13 +81,8 @@ std::map<std::size_t, int> rotations_of(const TensorFile& file, std::size_t slot
     return reach;
 }
 
-}  // namespace
-
-const char* const name = "sim";
-const bool encrypts = false;
-
 void generate_keys(const Interface& interface, const std::string& secret,
-                   const std::string& evaluation) {
+                   const std::string& evaluation, const KeyProgress&) {
     const std::string key = random_identity();
     TensorWriter client(facts(interface, secret_kind, key));
     TensorWriter server(facts(interface, evaluation_kind, key));
@@ -101,7 +98,7 @@ void generate_keys(const Interface& interface, const std::string& secret,
 
 std::unique_ptr<Engine> client_engine(const Interface& interface, const std::string& secret) {
     const TensorFile file = open(interface, secret, secret_kind);
-    return std::make_unique<sim::SimEngine>(interface.parameters, std::map<std::size_t, int>(),
+    return std::make_unique<sim::SimEngine>(interface.parameters, std::nullopt,
                                             file.fact("key"), true, noise_of(interface, 0));
 }
 
@@ -125,4 +122,14 @@ std::unique_ptr<Engine> server_engine(const Interface& interface, const std::str
                                             noise_of(interface, 1));
 }
 
-}  // namespace atlasc::backend
+std::unique_ptr<Engine> fresh_engine(const Interface& interface, const KeyProgress&) {
+    return std::make_unique<sim::SimEngine>(interface.parameters, interface.keys.rotations,
+                                            random_identity(), true, noise_of(interface, 0));
+}
+
+}  // namespace
+
+const Backend sim_backend = {name,          false,         generate_keys,
+                             client_engine, server_engine, fresh_engine};
+
+}  // namespace atlasc

@@ -2,16 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <numeric>
 
 #include "atlasc/error.hpp"
+#include "ring.hpp"
 #include "slots.hpp"
 
 namespace atlasc::sim {
 namespace {
 
-constexpr double bootstrap_range = 1.0;
 constexpr double range_tolerance = 1e-6;  // a value of exactly the range passes with its rounding
 constexpr double log_capacity = 19.0;     // log2 of the largest value that fits at level 0
 constexpr double log_scale = 40.0;        // bits that each level adds
@@ -94,9 +95,24 @@ double largest(const ComplexVector& values) {
     return most;
 }
 
-bool fits(const Slots& slots) {
-    const double bits = std::min(log_capacity + log_scale * slots.level, 1000.0);
-    return largest(slots.values) < std::exp2(bits);
+std::string short_text(double number) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.6g", number);
+    return text;
+}
+
+/// Refuses slots that a decryption at their level reads as other numbers: a coefficient beyond half of
+/// the modulus wraps around.
+void require_fit(const char* primitive, const Slots& slots, const std::string& remedy) {
+    const double bits = log_capacity + log_scale * slots.level;
+    const double most = largest(slots.values);
+    if (!(most < std::exp2(std::min(bits, 1000.0)))) {
+        refuse(primitive,
+               "a slot holds " + short_text(most) + ", but at level " +
+                   std::to_string(slots.level) + " only values below 2^" +
+                   std::to_string(std::lround(bits)) + " fit",
+               remedy);
+    }
 }
 
 /// For each level the sum of (D/P)^2 over the digits that a key switch takes there, whose moduli are
@@ -138,13 +154,14 @@ ComplexVector repeated(const ComplexVector& values, std::size_t period) {
 
 }  // namespace
 
-SimEngine::SimEngine(Parameters parameters, std::map<std::size_t, int> rotations, std::string key,
-                     bool secret, const Noise& noise)
-    : parameters_(parameters),
+SimEngine::SimEngine(Parameters parameters, Reach rotations, std::string key, bool secret,
+                     const Noise& noise, double bootstrap_range)
+    : parameters_(std::move(parameters)),
       rotations_(std::move(rotations)),
       key_(std::move(key)),
       secret_(secret),
       noise_(noise),
+      bootstrap_range_(bootstrap_range),
       random_(noise.seed) {}
 
 Noise Noise::ckks(const Parameters& parameters, std::uint64_t seed) {
@@ -193,23 +210,44 @@ Ciphertext SimEngine::noisy(const Ciphertext& x, double deviation) {
     if (deviation == 0.0) {
         return x;
     }
-    std::normal_distribution<double> error(0.0, deviation);
-    return each(x, of(x).level, [&](Complex value) {
-        const double real = error(random_);
-        return value + Complex(real, error(random_));
+    const Vector errors = drawn(2 * slots(), deviation);
+    const double* error = errors.data();
+    return each(x, of(x).level, [&error](Complex value) {
+        error += 2;
+        return value + Complex(error[-2], error[-1]);
     });
 }
 
-Ciphertext SimEngine::noisy_bootstrap(const Ciphertext& x, double deviation, std::size_t period) {
-    if (deviation == 0.0) {
-        return x;
-    }
+Vector SimEngine::drawn(std::size_t count, double deviation) {
+    const std::lock_guard<std::mutex> lock(mutex_);
     std::normal_distribution<double> error(0.0, deviation);
-    Vector errors(period);
+    Vector errors(count);
     std::generate(errors.begin(), errors.end(), [&] { return error(random_); });
-    std::size_t slot = 0;
-    return each(x, of(x).level,
-                [&](Complex value) { return value + errors[slot++ % errors.size()]; });
+    return errors;
+}
+
+Ciphertext SimEngine::bootstrapped(ComplexVector values, std::size_t period) {
+    check_range(values);
+    values = repeated(values, period);
+    if (noise_.bootstrap_cubic != 0.0) {
+        std::vector<double> polynomial = polynomial_of(values);
+        for (double& coefficient : polynomial) {
+            coefficient -= noise_.bootstrap_cubic * coefficient * coefficient * coefficient;
+        }
+        values = slots_of(polynomial);
+    }
+    const double share = static_cast<double>(period) / static_cast<double>(slots());
+    const double deviation = share == 1.0 || noise_.bootstrap == 0.0
+                                 ? noise_.bootstrap
+                                 : std::hypot(noise_.bootstrap * std::sqrt(share),
+                                              narrow_roundings * noise_.rescale);
+    if (deviation != 0.0) {
+        const Vector errors = drawn(period, deviation);
+        for (std::size_t slot = 0; slot < values.size(); ++slot) {
+            values[slot] += errors[slot % period];
+        }
+    }
+    return std::make_shared<Slots>(std::move(values), *parameters_.bootstrap_level);
 }
 
 Ciphertext SimEngine::encrypt(const Vector& vector, int level) {
@@ -218,10 +256,8 @@ Ciphertext SimEngine::encrypt(const Vector& vector, int level) {
     }
     const auto values =
         std::make_shared<Slots>(ComplexVector(vector.begin(), vector.end()), level);
-    if (!fits(*values)) {
-        refuse("encrypt", "a slot holds more than fits at level " + std::to_string(level),
-               "scale the input down: it is far larger than any that a program is made for");
-    }
+    require_fit("encrypt", *values,
+                "scale the input down: it is far larger than any that a program is made for");
     return noisy(values, noise_.fresh);
 }
 
@@ -230,10 +266,8 @@ Vector SimEngine::decrypt(const Ciphertext& x) {
     if (!secret_) {
         refuse("decrypt", "a server has no secret key");
     }
-    if (!fits(slots)) {
-        refuse("decrypt", "a slot holds more than fits at level " + std::to_string(slots.level),
-               "a polynomial was evaluated outside its range: calibrate on more inputs");
-    }
+    require_fit("decrypt", slots,
+                "a polynomial was evaluated outside its range: calibrate on more inputs");
     const Ciphertext settled = noisy(x, noise_.settle);
     Vector result;
     result.reserve(slots.values.size());
@@ -293,11 +327,14 @@ Ciphertext SimEngine::mul_plain(const Ciphertext& x, const Plaintext& value) {
         const double rounded = std::round(*number * scale) / scale;
         return with_plain(factor(x), rounded, level, "mul_plain", times);
     }
-    const bool encoded = noise_.encode != 0.0;
-    std::normal_distribution<double> error(0.0, encoded ? noise_.encode : 1.0);
-    return with_plain(factor(x), value, level, "mul_plain", [&](Complex slot, Complex by) {
-        const double real = encoded ? error(random_) : 0.0;
-        return times(slot, encoded ? by + Complex(real, error(random_)) : by);
+    if (noise_.encode == 0.0) {
+        return with_plain(factor(x), value, level, "mul_plain", times);
+    }
+    const Vector errors = drawn(2 * slots(), noise_.encode);
+    const double* error = errors.data();
+    return with_plain(factor(x), value, level, "mul_plain", [&error](Complex slot, Complex by) {
+        error += 2;
+        return times(slot, by + Complex(error[-2], error[-1]));
     });
 }
 
@@ -312,12 +349,20 @@ Ciphertext SimEngine::conjugate(const Ciphertext& x) {
 
 Ciphertext SimEngine::rotate(const Ciphertext& x, std::size_t amount) {
     const Slots& source = of(x);
-    const auto key = rotations_.find(amount);
-    if (key == rotations_.end() || key->second < source.level) {
-        refuse("rotate",
-               "there is no key for amount " + std::to_string(amount) + " at level " +
-                   std::to_string(source.level),
-               "make keys with this program's client");
+    if (amount == 0) {
+        return x;
+    }
+    if (rotations_) {
+        const auto key = rotations_->find(amount);
+        const int reach = key == rotations_->end() ? -1 : key->second;
+        if (reach < source.level) {
+            refuse("rotate",
+                   "amount " + std::to_string(amount) + " at level " +
+                       std::to_string(source.level) + ": " +
+                       (reach < 0 ? "there is no key"
+                                  : "its key reaches only level " + std::to_string(reach)),
+                   "make keys with this program's client");
+        }
     }
     ComplexVector values(source.values.begin() + static_cast<std::ptrdiff_t>(amount),
                          source.values.end());
@@ -348,11 +393,15 @@ Ciphertexts SimEngine::bootstrap_many(const Ciphertexts& xs, std::size_t period)
     if (!parameters_.bootstrap_level) {
         refuse("bootstrap", "these parameters do not allow a bootstrap");
     }
-    if (!bootstraps_.empty()) {
+    const auto records = [this] {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        return bootstraps_;
+    }();
+    if (!records.empty()) {
         for (const Ciphertext& x : xs) {
             check_range(of(x).values);
         }
-        return refreshed(*this, bootstraps_, xs, period);
+        return refreshed(*this, records, xs, period);
     }
     // Two become the parts of a complex one, so that an imaginary part of one spoils the other.
     const std::size_t batch = parameters_.bootstrap_batch == 2 ? 2 : 1;
@@ -365,15 +414,7 @@ Ciphertexts SimEngine::bootstrap_many(const Ciphertexts& xs, std::size_t period)
             const double spoilt = others[slot].imag() * (at % batch == 0 ? -1.0 : 1.0);
             values[slot] = values[slot].real() + (batch == 2 ? spoilt : 0.0);
         }
-        check_range(values);
-        const int level = *parameters_.bootstrap_level;
-        const double share = static_cast<double>(period) / static_cast<double>(slots());
-        const double error = share == 1.0 || noise_.bootstrap == 0.0
-                                 ? noise_.bootstrap
-                                 : std::hypot(noise_.bootstrap * std::sqrt(share),
-                                              narrow_roundings * noise_.rescale);
-        result.push_back(noisy_bootstrap(
-            std::make_shared<Slots>(repeated(values, period), level), error, period));
+        result.push_back(bootstrapped(std::move(values), period));
     }
     return result;
 }
@@ -392,15 +433,18 @@ void SimEngine::bootstrap_by(std::shared_ptr<const Record> record) {
                     "its parameters name no scales of it",
                     "compile with --target phantom, or unset ATLASC_SIM_BOOTSTRAP");
     }
+    const std::lock_guard<std::mutex> lock(mutex_);
     bootstraps_.push_back(std::move(record));
 }
 
 void SimEngine::check_range(const ComplexVector& values) const {
     const double most = largest(values);
-    if (!(most <= bootstrap_range * (1 + range_tolerance))) {
+    if (!(most <= bootstrap_range_ * (1 + range_tolerance))) {
+        const std::string range = short_text(bootstrap_range_);
         refuse("bootstrap",
-               "a slot holds " + std::to_string(most) + ": the result would be garbage",
-               "the input leaves the ranges that the program was compiled for");
+               "a slot holds " + short_text(most) + ", outside [-" + range + ", " + range +
+                   "]: the result would be garbage",
+               "scale the value down before the bootstrap, or calibrate its range again");
     }
 }
 

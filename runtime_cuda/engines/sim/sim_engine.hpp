@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "atlasc/engine.hpp"
+#include "atlasc/backend.hpp"
 #include "atlasc/interface.hpp"
 #include "atlasc/record.hpp"
 
@@ -25,6 +27,8 @@ struct Noise {
     double settle = 0.0;            ///< of decryption: the rescaling that is still owed
     double encode = 0.0;            ///< of a vector, for the factor 1
     double bootstrap = 0.0;
+    /// A coefficient c of what is bootstrapped comes back as c - bootstrap_cubic c^3.
+    double bootstrap_cubic = 0.0;
     std::uint64_t seed = 0;
     /// log2 of the scale at each level, of which `rescale` is the one at 0; empty: all the same.
     std::vector<double> log_scales{};
@@ -45,16 +49,21 @@ struct Noise {
 /// a key.
 class SimEngine final : public Engine {
 public:
-    /// `rotations`: amount -> highest level at which there is a key. `secret`: may encrypt and
-    /// decrypt. `key`: identity of the key pair, which every ciphertext carries. `noise`: nothing is
-    /// exact, and the same seed gives the same errors.
-    SimEngine(Parameters parameters, std::map<std::size_t, int> rotations, std::string key,
-              bool secret, const Noise& noise = Noise());
+    /// Amount -> highest level at which there is a rotation key; nothing: there are all keys.
+    using Reach = std::optional<std::map<std::size_t, int>>;
+
+    /// `secret`: may encrypt and decrypt. `key`: identity of the key pair, which every ciphertext
+    /// carries. `noise`: nothing is exact, and the same seed gives the same errors.
+    /// `bootstrap_range`: the largest slot that may enter a bootstrap.
+    SimEngine(Parameters parameters, Reach rotations, std::string key, bool secret,
+              const Noise& noise = Noise(), double bootstrap_range = 1.0);
 
     /// Where the environment asks for it, by ATLASC_SIM_BOOTSTRAP=algorithm; without, slots are
     /// copied. Throws Error: it asks for something else, or the parameters have no such bootstrap.
     void bootstrap_by(std::shared_ptr<const Record> record) override;
 
+    const Backend& backend() const override { return sim_backend; }
+    const std::string& identity() const override { return key_; }
     std::size_t slots() const override { return parameters_.slots; }
     Ciphertext encrypt(const Vector& vector, int level) override;
     Vector decrypt(const Ciphertext& x) override;
@@ -82,8 +91,12 @@ private:
     /// With errors of both parts, of that deviation each.
     Ciphertext noisy(const Ciphertext& x, double deviation);
 
-    /// With those of a bootstrap, which are real, and repeat.
-    Ciphertext noisy_bootstrap(const Ciphertext& x, double deviation, std::size_t period);
+    /// Errors of the simulation, in the order in which they are asked for.
+    Vector drawn(std::size_t count, double deviation);
+
+    /// Real values of which the mean of all blocks of `period` comes back, with the errors of a
+    /// bootstrap, which are real, and repeat.
+    Ciphertext bootstrapped(ComplexVector values, std::size_t period);
 
     /// A factor of a product, rescaled.
     Ciphertext factor(const Ciphertext& x) { return noisy(x, noise_.rescale_at(level(x))); }
@@ -92,10 +105,12 @@ private:
     void check_range(const ComplexVector& values) const;
 
     Parameters parameters_;
-    std::map<std::size_t, int> rotations_;
+    Reach rotations_;
     std::string key_;
     bool secret_;
     Noise noise_;
+    double bootstrap_range_;
+    std::mutex mutex_;  ///< over what follows
     std::mt19937_64 random_;
     std::vector<std::shared_ptr<const Record>> bootstraps_;
 };

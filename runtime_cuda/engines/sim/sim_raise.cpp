@@ -70,6 +70,7 @@ Ciphertext SimEngine::raise_modulus(const Ciphertext& x) {
         message.push_back(std::llrint(std::ldexp(coefficient, moduli.scale)));
     }
     const int top = static_cast<int>(moduli.primes.size()) - 1;
+    const std::lock_guard<std::mutex> lock(mutex_);
     return std::make_shared<Slots>(slots_of(raised(message, moduli.primes[0], random_)), top);
 }
 

@@ -66,19 +66,26 @@ struct GiantStep {
 std::vector<std::size_t> baby_rotations(const std::vector<GiantStep>& steps);
 
 class Record;
+struct Backend;
 
 /// Arithmetic on packed ciphertexts.
 ///
 /// A level is the number of products that are left. Every product costs one: its result is
 /// relinearised and rescaled. Operands at different levels are aligned to the lower one. Between
 /// the ops of a program slots are real; inside an op a kernel may use the imaginary part, and leaves
-/// nothing there. Whatever is impossible (a product at level 0, a missing key) throws Error.
+/// nothing there. Whatever is impossible (a product at level 0, a missing key) throws Error. Several
+/// threads may use one engine.
 class Engine {
 public:
     Engine() = default;
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;
     virtual ~Engine() = default;
+
+    virtual const Backend& backend() const = 0;
+
+    /// Of the key pair; every ciphertext carries it in files.
+    virtual const std::string& identity() const = 0;
 
     /// Numbers in a ciphertext, a power of two.
     virtual std::size_t slots() const = 0;
@@ -135,6 +142,9 @@ public:
     /// Bootstrap by the functions `refresh_1_PERIOD` and `refresh_2_PERIOD` of a record from now
     /// on, beside those of other records.
     virtual void bootstrap_by(std::shared_ptr<const Record> record) = 0;
+
+    /// Does now what a product put off, for measurements.
+    virtual void settle(const Ciphertext&) {}
 
     /// Returns once all that was asked for is computed; only a device computes later.
     virtual void wait() {}

@@ -6,6 +6,7 @@
 #include <complex>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <string>
@@ -88,13 +89,19 @@ struct Function {
 /// The functions of a program.
 class Record {
 public:
-    /// Reads the arrays "record/..." by name, or those of a file; throws Error: they are no record.
-    explicit Record(const std::function<Bytes(const std::string&)>& array);
-    explicit Record(const TensorFile& file)
-        : Record([&file](const std::string& name) { return file.bytes(name); }) {}
+    Record() = default;
+
+    /// Of a file; throws Error: it has no record.
+    explicit Record(const TensorFile& file) {
+        add([&file](const std::string& name) { return file.bytes(name); });
+    }
 
     Record(const Record&) = delete;
     Record& operator=(const Record&) = delete;
+
+    /// Reads the arrays "record/..." by name: functions, and what they have that those before them have
+    /// not. Throws Error: they are no record, and this one is none any more.
+    void add(const std::function<Bytes(const std::string&)>& array);
 
     /// Throws Error where there is none of that name.
     const Function& function(const std::string& name) const;
@@ -105,8 +112,9 @@ public:
     const Recorded& plaintext(std::size_t number) const { return plaintexts_.at(number); }
 
 private:
-    std::vector<Table> tables_;
-    std::vector<Recorded> plaintexts_;
+    std::deque<Table> tables_;  ///< lookups point to them
+    std::deque<Recorded> plaintexts_;
+    Vector floats_;
     std::map<std::string, Function> functions_;
 };
 

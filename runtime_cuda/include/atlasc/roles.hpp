@@ -63,7 +63,7 @@ private:
 /// What a server does with the evaluation keys.
 class Server {
 public:
-    /// `keys`, `weights`: files; `device_memory` as for `backend::server_engine`. Throws Error: the
+    /// `keys`, `weights`: files; `device_memory` as for `Backend::server_engine`. Throws Error: the
     /// files are not those of the program.
     Server(const Interface& interface, Program program, const std::string& keys,
            const std::string& weights, std::uint64_t device_memory = 0);

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,33 +21,40 @@ from atlasc.compare.checkpoint import Checkpoint, OpError, comparison_identity
 from atlasc.compare.compare import Comparison, compare
 from atlasc.ir.errors import AtlasError
 from atlasc.ir.types import CiphertextType
+from atlasc.passes.execution.engine import Engine
 from atlasc.targets.noise import NoiseModel
-from atlasc.targets.sim import SimCiphertext, SimEngine
+from atlasc.targets.sim import SimEngine
 
 SLOTS, TOP = 16384, 16
 NOISE = NoiseModel.ckks(2 * SLOTS)
 
 
-class Broken(SimEngine):
+class Stepwise(SimEngine):
+    """Plays functions by its own primitives, which a test may change."""
+
+    play = Engine.play
+
+
+class Broken(Stepwise):
     """Returns slightly too much for the n-th square; else as good or bad as CKKS."""
 
     def __init__(self, *, square: int, wrong: float = 1e-4, seed: int = 7) -> None:
         super().__init__(SLOTS, TOP, noise=NOISE, seed=seed)
         self.squares, self.wrong = square, wrong
 
-    def square(self, ciphertext: SimCiphertext) -> SimCiphertext:
+    def square(self, ciphertext: Any) -> Any:
         result = super().square(ciphertext)
         self.squares -= 1
         return self.add_plain(result, self.wrong) if self.squares == -1 else result
 
 
-class Wasteful(SimEngine):
+class Wasteful(Stepwise):
     """Loses a level with every rotation."""
 
-    def _rotate(self, ciphertext: SimCiphertext, amount: int) -> SimCiphertext:
+    def _rotate(self, ciphertext: Any, amount: int) -> Any:
         return self.drop_to(super()._rotate(ciphertext, amount), ciphertext.level - 1)
 
-    def rotate_many(self, ciphertext: SimCiphertext, amounts: Sequence[int]) -> list[SimCiphertext]:
+    def rotate_many(self, ciphertext: Any, amounts: Sequence[int]) -> list[Any]:
         rotated = super().rotate_many(ciphertext, amounts)
         return [self.drop_to(one, one.level - 1) for one in rotated]
 
@@ -186,12 +194,15 @@ def test_a_refused_op_ends_the_comparison_with_its_message(bundle: Bundle, query
 
 
 def test_not_a_number_parts(bundle: Bundle, query: Packed) -> None:
-    class Spoilt(SimEngine):
-        def square(self, ciphertext: SimCiphertext) -> SimCiphertext:
+    class Spoilt(Stepwise):
+        def square(self, ciphertext: Any) -> Any:
             return self.add_plain(super().square(ciphertext), float("nan"))
 
-        def decrypt(self, ciphertext: SimCiphertext) -> np.ndarray:
-            return ciphertext.values.real
+        def decrypt(self, ciphertext: Any) -> np.ndarray:
+            try:
+                return super().decrypt(ciphertext)
+            except AtlasError:  # not a number
+                return np.full(SLOTS, np.nan)
 
     result = compare(bundle.program, query, exact(), Spoilt(SLOTS, TOP), NOISE)
     assert result.first is not None
@@ -199,21 +210,21 @@ def test_not_a_number_parts(bundle: Bundle, query: Packed) -> None:
 
 
 def test_only_live_values_are_kept(bundle: Bundle, query: Packed) -> None:
-    class Remembering(SimEngine):
+    class Remembering(Stepwise):
         def __init__(self) -> None:
             super().__init__(SLOTS, TOP)
-            self.made: list[weakref.ref[np.ndarray]] = []
+            self.made: list[weakref.ref[Any]] = []
             self.most = 0
 
-        def add(self, left: SimCiphertext, right: SimCiphertext) -> SimCiphertext:
+        def add(self, left: Any, right: Any) -> Any:
             result = super().add(left, right)
-            self.made.append(weakref.ref(result.values))
+            self.made.append(weakref.ref(result))
             self.most = max(self.most, sum(array() is not None for array in self.made))
             return result
 
     target = Remembering()
     compare(bundle.program, query, exact(), target, NOISE)
-    assert len(target.made) > 50
+    assert len(target.made) > 30
     assert target.most < len(target.made) / 4
 
 

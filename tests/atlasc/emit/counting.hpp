@@ -22,6 +22,8 @@ public:
     /// Calls by primitive and level.
     std::map<std::pair<std::string, int>, std::size_t> counts;
 
+    const Backend& backend() const override { return engine_.backend(); }
+    const std::string& identity() const override { return engine_.identity(); }
     std::size_t slots() const override { return engine_.slots(); }
     int level(const Ciphertext& x) const override { return engine_.level(x); }
     std::size_t saved_size(int level) const override { return engine_.saved_size(level); }
@@ -124,7 +126,7 @@ private:
 /// Executes a query and prints "primitive level count" lines, and on standard error one for each op:
 /// NAME count KEYS WEIGHTS QUERY.
 inline int count_main(char** argv, const Interface& interface, Program program) {
-    const std::unique_ptr<Engine> engine = backend::server_engine(interface, argv[0]);
+    const std::unique_ptr<Engine> engine = built_backend().server_engine(interface, argv[0], 0);
     Counter counter(*engine, interface.parameters);
     const TensorFile weights(argv[1]);
     Message query = read_message(TensorFile(argv[2]), "query", interface, counter);

@@ -45,14 +45,15 @@ def test_slots_hold_the_elements_of_the_recorded_value(
     inputs = {**inputs, "embedded": share * inputs["embedded"]}
     in_slots, in_values = dict[str, float](), dict[str, float]()
 
+    engine = SimEngine(slots, LEVELS, LEVELS, bootstrap_batch=2, bootstrap_range=np.inf)
+
     def in_program(op: Op, ciphertexts: list[Any]) -> None:
         if op.name != "ckks.public_input":
-            in_slots[op.value.name] = max(np.abs(c.values.real).max() for c in ciphertexts)
+            in_slots[op.value.name] = max(np.abs(engine.decrypt(c)).max() for c in ciphertexts)
 
     def in_poly(op: Op, result: np.ndarray) -> None:
         in_values[op.value.name] = np.abs(result).max()
 
-    engine = SimEngine(slots, LEVELS, LEVELS, bootstrap_batch=2, bootstrap_range=np.inf)
     with np.errstate(all="ignore"):
         run_packed(program, inputs, engine, in_program)
         interpret(poly, inputs, observe=in_poly)
@@ -104,12 +105,18 @@ def test_a_bound_leaves_room_for_the_errors_of_the_engine() -> None:
     runs: list[dict[str, np.ndarray]] = []
     for noise in (None, parameters.noise_model()):
         runs.append({})
+        engine = SimEngine(*parameters.shape, noise=noise)
 
-        def keep(op: Op, ciphertexts: list[Any], run: dict[str, np.ndarray] = runs[-1]) -> None:
+        def keep(
+            op: Op,
+            ciphertexts: list[Any],
+            run: dict[str, np.ndarray] = runs[-1],
+            engine: SimEngine = engine,
+        ) -> None:
             if op in sources:
-                run[op.attributes["holds"]] = np.stack([c.values.real for c in ciphertexts])
+                run[op.attributes["holds"]] = np.stack([engine.decrypt(c) for c in ciphertexts])
 
-        run_packed(program, inputs, SimEngine(*parameters.shape, noise=noise), keep)
+        run_packed(program, inputs, engine, keep)
     exact, noisy = runs
     assert set(exact) == set(found)
     seen = {name: np.abs(noisy[name] - exact[name]).max() for name in found}

@@ -33,6 +33,7 @@ def builder(folder: Path, cpp: Builder, flags: Sequence[str], *more: str) -> Bui
     def engine(device: str) -> list[Path]:
         """Two files that include all others: each spends most of its time on the same headers."""
         parts = sorted(RUNTIME.glob("ckks/**/*.c*")) + sources_of(device)
+        parts.append(RUNTIME / "src/backends.cpp")
         together = [folder / f"{device}.cpp", folder / f"{device}_kernels.cpp"]
         for target, suffix in zip(together, (".cpp", ".cu"), strict=True):
             some = [part for part in parts if part.suffix == suffix]

@@ -18,4 +18,4 @@ def test_threads_share_an_engine(build_watched: Callable[..., Path]) -> None:
     done = subprocess.run([program], capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     errors = [float(word) for word in done.stdout.split()]
-    assert len(errors) == 4 and 0 < max(errors) < 1e-6
+    assert len(errors) == 16 and 0 < max(errors) < 1e-6

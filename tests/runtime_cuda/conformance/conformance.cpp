@@ -45,9 +45,9 @@ class Suite {
 public:
     explicit Suite(const Interface& interface)
         : interface_(interface), folder_("atlasc-conformance-") {
-        backend::generate_keys(interface, path("secret"), path("evaluation"));
-        client_ = backend::client_engine(interface, path("secret"));
-        server_ = backend::server_engine(interface, path("evaluation"));
+        built_backend().generate_keys(interface, path("secret"), path("evaluation"), {});
+        client_ = built_backend().client_engine(interface, path("secret"));
+        server_ = built_backend().server_engine(interface, path("evaluation"), 0);
     }
 
     Engine& engine() { return *server_; }
@@ -337,10 +337,10 @@ void refusals(Suite& suite, const Interface& interface) {
     bytes[0] ^= 1;
     suite.refuses("a ciphertext of other keys", [&] { engine.load(bytes); });
     suite.refuses("the key file of the other role", [&] {
-        backend::server_engine(interface, suite.path("secret"));
+        built_backend().server_engine(interface, suite.path("secret"), 0);
     });
     suite.refuses("a device memory that is too small", [&] {
-        backend::server_engine(interface, suite.path("evaluation"), 1 << 20);
+        built_backend().server_engine(interface, suite.path("evaluation"), 1 << 20);
     });
     for (const char* name : {"secret", "evaluation"}) {
         suite.refuses("a changed byte in the file of " + std::string(name), [&] {
@@ -351,16 +351,16 @@ void refusals(Suite& suite, const Interface& interface) {
             file.put('\x5a');
             file.close();
             if (std::string(name) == "secret") {
-                backend::client_engine(interface, changed);
+                built_backend().client_engine(interface, changed);
             } else {
-                backend::server_engine(interface, changed);
+                built_backend().server_engine(interface, changed, 0);
             }
         });
     }
     Interface other = interface;
     other.parameters.max_level -= 1;
     suite.refuses("keys for other parameters", [&] {
-        backend::client_engine(other, suite.path("secret"));
+        built_backend().client_engine(other, suite.path("secret"));
     });
     const auto mode = fs::status(suite.path("secret")).permissions();
     suite.report("the secret key is its owner's", (mode & fs::perms::group_all) == fs::perms::none,

@@ -199,12 +199,12 @@ int run(const std::vector<std::string>& arguments) {
     const std::string secret = (folder / "secret").string();
     const std::string evaluation = (folder / "evaluation").string();
     auto start = Clock::now();
-    backend::generate_keys(interface, secret, evaluation);
+    built_backend().generate_keys(interface, secret, evaluation, {});
     const double key_seconds = since(start);
     const auto key_bytes = fs::file_size(evaluation);
-    const std::unique_ptr<Engine> client = backend::client_engine(interface, secret);
+    const std::unique_ptr<Engine> client = built_backend().client_engine(interface, secret);
     start = Clock::now();
-    const std::unique_ptr<Engine> server = backend::server_engine(interface, evaluation);
+    const std::unique_ptr<Engine> server = built_backend().server_engine(interface, evaluation, 0);
     std::cerr << "keys: made in " << key_seconds << " s, " << (key_bytes >> 20)
               << " MiB, loaded in " << since(start) << " s\n";
     fs::remove_all(folder);
@@ -224,7 +224,7 @@ int run(const std::vector<std::string>& arguments) {
                   << ", \"measured\": true, \"one_seconds\": " << bench.bootstrap(1)
                   << ", \"narrow_seconds\": " << bench.bootstrap(1, conformance::copies) << "}";
     }
-    std::cout << "{\n \"format\": 1,\n \"backend\": \"" << backend::name
+    std::cout << "{\n \"format\": 1,\n \"backend\": \"" << built_backend().name
               << "\",\n \"library\": \"2.1\",\n \"machine\": {\"processor\": \"" << arguments[0]
               << "\", \"threads\": " << std::thread::hardware_concurrency()
               << ", \"memory_gib\": " << arguments[1] << "},\n \"date\": \"" << today()

@@ -50,7 +50,7 @@ void write_inputs(const std::string& path, std::size_t count) {
 void run_record(const std::string& path) {
     make_keys(small::interface(), path + ".keys");
     const auto engine =
-        backend::server_engine(small::interface(), path + ".keys/evaluation.key");
+        built_backend().server_engine(small::interface(), path + ".keys/evaluation.key", 0);
     const Client client(small::interface(), path + ".keys/secret.key");
     Message query = moved(client.encrypt(small::inputs(2), "inputs"), client.engine(), *engine);
     const TensorFile weights(path);

@@ -20,7 +20,6 @@ from atlasc.passes.execution.bootstrap.sets import SETS, BootstrapSet
 from atlasc.passes.execution.engine import Engine
 from atlasc.passes.execution.plaintexts import Slots as Descriptor
 from atlasc.passes.execution.plaintexts import built
-from atlasc.passes.execution.record import replay
 from atlasc.targets.noise import NoiseModel
 
 
@@ -122,6 +121,9 @@ class PaperEngine(Engine[Slots]):
     def decrypt(self, ciphertext: Slots) -> Any:
         return ciphertext.values.real
 
+    def _made(self, slots: Descriptor, array: object) -> Complexes:
+        return numbers(slots, self.slots)
+
     def _bootstrap(self, ciphertexts: Sequence[Slots], level: int) -> list[Slots]:
         raise AssertionError("a bootstrap within a bootstrap")
 
@@ -137,7 +139,7 @@ def bootstrapped(
     """What comes back of slots in ciphertexts with nothing left but q0."""
     function = circuit(name, engine.slots, period or engine.slots)[len(messages) - 1]
     operands = [[Slots(message, 0)] for message in messages]
-    result = replay(engine, function, operands, lambda slots: numbers(slots, engine.slots))
+    result = engine.play(function, operands)
     assert [one.level for one in result] == [engine.chosen.levels_left] * len(messages)
     assert engine.integers > 1.5  # the integers are there
     return result

@@ -33,7 +33,7 @@ enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cu
 enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold = 4 };
 enum { cudaEventDisableTiming = 2 };
 
-inline const cudaStream_t cudaStreamPerThread = nullptr;
+inline const cudaStream_t cudaStreamLegacy = nullptr;
 
 struct dim3 {
     dim3(unsigned x = 1) : x(x) {}

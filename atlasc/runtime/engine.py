@@ -1,0 +1,289 @@
+"""Engines of the two roles: whose ciphertexts travel, and those of the runtime library."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from itertools import count
+from threading import Lock
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from atlasc.ir.errors import AtlasError
+from atlasc.passes.execution.engine import Ct, Engine, Plaintext, Vector
+from atlasc.passes.execution.plaintexts import Argument, Slots, Table
+from atlasc.passes.execution.record import Function, Recorder, Shape
+from atlasc.passes.execution.record_arrays import Recording
+from atlasc.runtime.native import load_library, translated
+
+_IDENTITY = 32
+"""Digits of the identity of a key pair; a ciphertext's bytes begin with them."""
+
+Ciphertext: TypeAlias = Any
+"""``Ciphertext`` of the library, which is loaded when it is wanted. It has a level."""
+
+
+class RoleEngine(Engine[Ct]):
+    """The engine of a client, of a server, or of both in a trial. One of a single role refuses what
+    takes the other's keys.
+
+    Attributes:
+        target: whose engine it is; files name it.
+        has_secret: whether it can encrypt and decrypt.
+        identity: of the key set, 32 hexadecimal digits; every written ciphertext carries it.
+    """
+
+    target: ClassVar[str]
+    has_secret = True
+    identity = ""
+
+    def encrypt(self, vector: Vector | None, level: int | None = None) -> Ct:
+        self._require_secret("encrypt")
+        return super().encrypt(vector, level)
+
+    @abstractmethod
+    def serialize(self, ciphertext: Ct) -> bytes:
+        """A ciphertext for a file or the wire."""
+
+    @abstractmethod
+    def deserialize(self, data: bytes) -> Ct:
+        """The inverse of :meth:`serialize`.
+
+        Raises:
+            AtlasError: not a ciphertext of this target, damaged, or made with other keys.
+        """
+
+    def _require_secret(self, primitive: str) -> None:
+        if not self.has_secret:
+            self._refuse(
+                primitive,
+                "this engine has evaluation keys only: the secret key never leaves the client",
+                "use the client's folder",
+            )
+
+    def _require_identity(self, found: str) -> None:
+        """Refuse a ciphertext of other keys than the engine's."""
+        if found != self.identity:
+            raise AtlasError(
+                "this ciphertext was made with other keys",
+                why=f"it belongs to {found[:8]}, the keys are {self.identity[:8]}",
+                remedy="encrypt the input again with the client keys of this key set",
+            )
+
+
+class NativeEngine(RoleEngine[Ciphertext]):
+    """An engine of the runtime library, which plays whole functions. A primitive is played as a
+    function of one instruction. Several threads may use it.
+
+    Args:
+        shape: of the parameters.
+        native: ``Engine`` of the library.
+        has_secret: whether it can encrypt and decrypt.
+        circuit: the functions that refresh slots that repeat after so many, of an engine that
+            bootstraps by functions; None where the library needs none.
+    """
+
+    def __init__(
+        self,
+        shape: Shape,
+        native: Any,
+        *,
+        has_secret: bool = True,
+        circuit: Callable[[int], Sequence[Function]] | None = None,
+    ) -> None:
+        super().__init__(*shape)
+        self._shape, self._native, self._circuit = shape, native, circuit
+        self._slot_numbers = Table("slots", lambda: np.arange(self.slots))
+        self.identity, self.has_secret = native.identity, has_secret
+        self._lock, self._recording = Lock(), Recording()
+        self._record = load_library().Record()
+        self._names: dict[Function, str] = {}
+        self._direct: dict[tuple[Any, ...], Function] = {}
+        self._periods: set[int] = set()  # of bootstraps that the library knows
+
+    def settle(self, ciphertext: Ciphertext) -> None:
+        """Do now what a product put off: the relinearisation and the rescaling."""
+        self._call("settle", ciphertext)
+
+    # --- in and out
+
+    def _encrypt(self, vector: NDArray[Any], level: int) -> Ciphertext:
+        return self._call("encrypt", vector, level)
+
+    def decrypt(self, ciphertext: Ciphertext) -> Vector:
+        self._require_secret("decrypt")
+        return np.asarray(self._call("decrypt", ciphertext), dtype=np.float64)
+
+    def serialize(self, ciphertext: Ciphertext) -> bytes:
+        return bytes(self._call("save", ciphertext))
+
+    def deserialize(self, data: bytes) -> Ciphertext:
+        found = data[:_IDENTITY].decode("ascii", "replace")
+        if len(found) < _IDENTITY or not set(found) <= set("0123456789abcdef"):
+            raise AtlasError(f"this is not a ciphertext of the target {self.target}")
+        self._require_identity(found)
+        return self._call("load", data)
+
+    # --- functions
+
+    def play(
+        self,
+        function: Function,
+        operands: Sequence[Sequence[Ciphertext]],
+        arrays: Sequence[NDArray[Any]] = (),
+    ) -> list[Ciphertext]:
+        return self._played(function, operands, arrays)
+
+    def _played(
+        self,
+        function: Function,
+        operands: Sequence[Sequence[Ciphertext]],
+        arrays: Sequence[NDArray[Any]],
+    ) -> list[Ciphertext]:
+        name = self._known(function)
+        given = [np.asarray(array, dtype=np.float64) for array in arrays]
+        return list(self._call("play", self._record, name, given, list(map(list, operands))))
+
+    def _known(self, function: Function) -> str:
+        """The name of a function in the library's record, which has it from now on."""
+        with self._lock:
+            if function not in self._names:
+                name = f"{function.name}#{len(self._names)}"
+                self._add(self._record, self._recording, [function.named(name)])
+                for period in function.periods - self._periods:
+                    self._learn(period)
+                self._names[function] = name
+            return self._names[function]
+
+    def _learn(self, period: int) -> None:
+        """Bootstrap slots that repeat after so many."""
+        if self._circuit is not None:
+            record = load_library().Record()
+            self._add(record, Recording(), self._circuit(period))
+            self._native.bootstrap_by(record)
+        self._periods.add(period)
+
+    def _add(self, record: Any, recording: Recording, functions: Sequence[Function]) -> None:
+        arrays = recording.added(functions)
+        with translated():
+            record.add({name: array.tobytes() for name, array in arrays.items()})
+
+    # --- primitives
+
+    def add(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
+        return self._once("add", [left, right])[0]
+
+    def sub(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
+        return self._once("sub", [left, right])[0]
+
+    def negate(self, ciphertext: Ciphertext) -> Ciphertext:
+        return self._once("negate", [ciphertext])[0]
+
+    def times_i(self, ciphertext: Ciphertext) -> Ciphertext:
+        return self._once("times_i", [ciphertext])[0]
+
+    def conjugate(self, ciphertext: Ciphertext) -> Ciphertext:
+        return self._once("conjugate", [ciphertext])[0]
+
+    def square(self, ciphertext: Ciphertext) -> Ciphertext:
+        return self._once("square", [ciphertext])[0]
+
+    def mul(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
+        return self._once("mul", [left, right])[0]
+
+    def add_plain(self, ciphertext: Ciphertext, value: Plaintext) -> Ciphertext:
+        return self._once("add_plain", [ciphertext], values=[value])[0]
+
+    def mul_plain(self, ciphertext: Ciphertext, value: Plaintext) -> Ciphertext:
+        return self._once("mul_plain", [ciphertext], values=[value])[0]
+
+    def dot_plain(
+        self, ciphertexts: Sequence[Ciphertext], values: Sequence[Plaintext]
+    ) -> Ciphertext:
+        return self._once("dot_plain", ciphertexts, values=values)[0]
+
+    def transform(
+        self, ciphertext: Ciphertext, terms: Sequence[tuple[int, int, Plaintext]]
+    ) -> Ciphertext:
+        numbers = [amount % self.slots for *amounts, _ in terms for amount in amounts]
+        values = [value for _, _, value in terms]
+        return self._once("transform", [ciphertext], numbers, values)[0]
+
+    def raise_modulus(self, ciphertext: Ciphertext) -> Ciphertext:
+        return self._once("raise_modulus", [ciphertext])[0]
+
+    def rotate_many(self, ciphertext: Ciphertext, amounts: Sequence[int]) -> list[Ciphertext]:
+        return self._once("rotate_many", [ciphertext], list(amounts)) if amounts else []
+
+    def _rotate(self, ciphertext: Ciphertext, amount: int) -> Ciphertext:
+        return self._once("rotate", [ciphertext], [amount])[0]
+
+    def _dot(
+        self, lefts: Sequence[Ciphertext], rights: Sequence[Ciphertext], level: int
+    ) -> Ciphertext:
+        return self._once("dot", [*lefts, *rights])[0]
+
+    def _drop_to(self, ciphertext: Ciphertext, level: int) -> Ciphertext:
+        return self._once("drop_to", [ciphertext], [level])[0]
+
+    def _bootstrap(
+        self, ciphertexts: Sequence[Ciphertext], level: int, period: int
+    ) -> list[Ciphertext]:
+        return self._once("bootstrap_many", ciphertexts, [period])
+
+    def _once(
+        self,
+        primitive: str,
+        ciphertexts: Sequence[Ciphertext],
+        numbers: Sequence[int] = (),
+        values: Sequence[Plaintext] = (),
+    ) -> list[Ciphertext]:
+        """The results of a primitive, whose operands are those of an instruction."""
+        plain = [self._plain(value, primitive) for value in values]
+        kinds = tuple(one if isinstance(one, float) else one.dtype.kind for one in plain)
+        key = (primitive, tuple(one.level for one in ciphertexts), tuple(numbers), kinds)
+        if key not in self._direct:
+            self._direct[key] = self._instruction(*key)
+        arrays: list[NDArray[Any]] = []
+        for value in plain:
+            if not isinstance(value, float):
+                arrays += (value.real, value.imag) if np.iscomplexobj(value) else (value,)
+        return self._played(self._direct[key], [[one] for one in ciphertexts], arrays)
+
+    def _instruction(
+        self,
+        primitive: str,
+        levels: tuple[int, ...],
+        numbers: tuple[int, ...],
+        kinds: tuple[float | str, ...],
+    ) -> Function:
+        """The function of one primitive. ``kinds``: of its plaintexts: a number, or "c" for a vector
+        of complex ones and "f" for real ones, which are arrays of the call.
+        """
+        recorder, roles = Recorder(self._shape), count()
+        registers = [recorder.register(level) for level in levels]
+
+        def vector() -> Slots:
+            return Slots.of(Argument(f"{next(roles):06d}"), (self._slot_numbers, 0))
+
+        plaintexts: list[Slots | float] = []
+        for kind in kinds:
+            if isinstance(kind, float):
+                plaintexts.append(kind)
+            else:
+                plaintexts.append(vector() + vector() * 1j if kind == "c" else vector())
+        results = recorder.call(primitive, registers, plaintexts, numbers)
+        return Function(
+            primitive,
+            self._shape,
+            tuple((level,) for level in levels),
+            tuple(recorder.code),
+            tuple(one.number for one in results),
+            tuple(one.level for one in results),
+        )
+
+    def _call(self, method: str, *operands: Any) -> Any:
+        with translated():
+            return getattr(self._native, method)(*operands)
